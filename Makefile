@@ -1,0 +1,52 @@
+# Everything a developer types. `make setup` needs Python 3.11 or 3.12 with venv, git and make.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-node test demo lint style types layers lock
+
+# The first Python on PATH that fits; else whichever there is, and the set-up says what is wrong.
+ifndef PYTHON
+PYTHON := $(shell for name in python3.11 python3.12 python3; do \
+	"$$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' \
+	2>/dev/null && echo "$$name" && exit; done; echo python3)
+endif
+SETUP = command -v "$(PYTHON)" >/dev/null || { echo "assay setup: there is no $(PYTHON): \
+	install Python 3.11 or 3.12 and run it again." >&2; exit 1; }; \
+	"$(PYTHON)" -m localnet.setup
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 18
+
+setup: ## make or update .venv: packages, protobuf modules, CometBFT (12 GB of disk at first)
+	@$(SETUP)
+
+setup-node: ## the same without torch and the tests: enough to run a node (2 GB)
+	@$(SETUP) --node
+
+test: setup ## all tests; PYTEST_ARGS adds options
+	@.venv/bin/python -m pytest $(PYTEST_ARGS)
+
+demo: setup ## a market on this machine, from an order to settled training
+	@.venv/bin/assay demo
+
+lint: style types layers ## style, types and layers
+
+style: setup
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+
+types: setup
+	@.venv/bin/mypy
+
+layers: setup
+	@.venv/bin/lint-imports --no-logo
+
+# A pin that still fits is kept; `make lock UPGRADE=--upgrade` takes the newest of everything.
+LOCKS = localnet/setup
+COMPILE = .venv/bin/uv pip compile $(UPGRADE) --quiet --universal --python-version 3.11 \
+	--generate-hashes --only-binary :all: --no-emit-index-url --no-header --no-annotate
+
+lock: ## make the lock files again from pyproject.toml
+	@$(COMPILE) pyproject.toml --all-extras --group setup -o $(LOCKS)/requirements.lock
+	@$(COMPILE) pyproject.toml --group setup -c $(LOCKS)/requirements.lock \
+		-o $(LOCKS)/requirements-node.lock
+	@$(COMPILE) --group go -o $(LOCKS)/requirements-go.lock

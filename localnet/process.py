@@ -1,0 +1,86 @@
+"""Children that cannot outlive their parent, whatever kills it.
+
+A child is started through this file: it asks the kernel for SIGKILL at its parent's death (PR_SET_PDEATHSIG), makes
+sure that the parent is still there, and becomes the command. The kernel watches the *thread* that started the child,
+so children are started from the main thread only: from another one they would die with that thread.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_EXIT_ORPHAN = 71  # EX_OSERR
+_EXIT_NOT_FOUND = 127
+
+
+def start_child(
+    command: Sequence[str | Path],
+    *,
+    log_path: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start ``command`` in a session of its own; output goes to the end of ``log_path``, or where the parent's goes."""
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("children are started from the main thread only")
+    wrapped = [sys.executable, "-I", "-S", __file__, str(os.getpid()), *map(str, command)]
+    if log_path is None:
+        return _popen(wrapped, None, environment, directory, pass_fds)
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    with log_path.open("ab") as out:
+        return _popen(wrapped, out.fileno(), environment, directory, pass_fds)
+
+
+def stop_child(process: subprocess.Popen[bytes], grace_seconds: float = 10.0) -> int:
+    """Ask a child to end, kill it if it does not in time, and return its exit code (negative: a signal)."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            return process.wait(grace_seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    return process.wait()
+
+
+def _popen(
+    command: list[str],
+    out: int | None,
+    environment: Mapping[str, str] | None,
+    directory: Path | None,
+    pass_fds: Sequence[int],
+) -> subprocess.Popen[bytes]:
+    # A session of its own: Ctrl-C reaches the parent alone, which then ends its children in order.
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=subprocess.STDOUT if out is not None else None,
+        env=environment,
+        cwd=directory,
+        pass_fds=pass_fds,
+        start_new_session=True,
+    )
+
+
+def _become(parent: int, command: list[str]) -> None:
+    """Tie this process to ``parent`` and turn into ``command``."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before the kernel was told
+        sys.exit(_EXIT_ORPHAN)
+    try:
+        os.execvp(command[0], command)  # noqa: S606 - becoming the command is what this is for
+    except OSError as error:
+        print(f"{command[0]} cannot be started: {error.strerror}", file=sys.stderr)
+        sys.exit(_EXIT_NOT_FOUND)
+
+
+if __name__ == "__main__":
+    _become(int(sys.argv[1]), sys.argv[2:])

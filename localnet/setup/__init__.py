@@ -1,0 +1,1 @@
+"""Puts the development environment together; standard library only."""

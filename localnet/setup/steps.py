@@ -1,0 +1,107 @@
+"""What every set-up step uses: a reason to stop, a stamp, a clock, a quiet child process."""
+
+import hashlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+VENV = ROOT / ".venv"
+BIN = VENV / "bin"
+STAMPS = VENV / "assay-setup"
+
+Command = Sequence[str | Path]
+
+NETWORK_SIGNS = (
+    "dns error",
+    "name resolution",
+    "name or service not known",
+    "no such host",
+    "failed to fetch",
+    "error sending request",
+    "failed to establish a new connection",
+    "proxyerror",
+    "network is unreachable",
+    "connection refused",
+    "connection reset",
+    "i/o timeout",
+    "timed out",
+)
+CERTIFICATE_SIGNS = ("invalid peer certificate", "certificate_verify_failed", "x509:")
+DISK_SIGNS = ("no space left on device",)
+
+
+class Stop(Exception):
+    """Something is missing; the message names it and the remedy in one sentence."""
+
+
+def digest(parts: Iterable[Path | str]) -> str:
+    """The SHA-256 over files (by content) and strings, which keys a stamp."""
+    total = hashlib.sha256()
+    for part in parts:
+        data = part.read_bytes() if isinstance(part, Path) else part.encode()
+        total.update(hashlib.sha256(data).digest())
+    return total.hexdigest()
+
+
+def step(name: str, key: str, done: Callable[[], bool], action: Callable[[], None]) -> None:
+    """Run `action`, with its duration, unless its stamp carries `key` and `done()` holds."""
+    stamp = STAMPS / name.replace(" ", "-")
+    if stamp.is_file() and stamp.read_text() == key and done():
+        return
+    start = time.monotonic()
+    stamp.unlink(missing_ok=True)
+    action()
+    STAMPS.mkdir(parents=True, exist_ok=True)
+    stamp.write_text(key)
+    say(f"{name}: {time.monotonic() - start:.1f} s", last=True)
+
+
+def run(command: Command, what: str, env: Mapping[str, str] | None = None) -> None:
+    """Run a child quietly; its failure becomes one sentence, its output goes to a log file."""
+    log = ROOT / ".assay-setup.log"
+    start = time.monotonic()
+    with log.open("wb") as output:
+        child = subprocess.Popen(command, cwd=ROOT, env=env, stdout=output, stderr=output)
+        try:
+            while child.poll() is None:
+                time.sleep(0.05)
+                say(f"{what}: {time.monotonic() - start:.0f} s ...")
+        finally:
+            if child.poll() is None:
+                child.terminate()
+                child.wait()
+    text = log.read_text(errors="replace")
+    if child.returncode != 0:
+        raise Stop(explain(what, text, log))
+    log.unlink()
+
+
+def explain(what: str, output: str, log: Path) -> str:
+    """One sentence for a child's failure, with the remedy where its output shows the cause."""
+    lower = output.lower()
+    if any(sign in lower for sign in DISK_SIGNS):
+        return f"{what} failed because the disk is full: free some space and run it again."
+    if any(sign in lower for sign in CERTIFICATE_SIGNS):
+        return (
+            f"{what} failed because this machine does not trust the network's certificate: install "
+            f"the package ca-certificates, or name your own with SSL_CERT_FILE, and run it again."
+        )
+    if any(sign in lower for sign in NETWORK_SIGNS):
+        return (
+            f"{what} failed because the network was not reachable: check the connection "
+            f"(or the proxy settings) and run it again; the details are in {log.name}."
+        )
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    last = lines[-1].rstrip(".") if lines else "it said nothing"
+    return f"{what} failed ({last}): see {log.name} for the whole output."
+
+
+def say(text: str, *, last: bool = False) -> None:
+    """Print a line; on a terminal, a line that is not the last is overwritten by the next one."""
+    if sys.stdout.isatty():
+        print(f"\r\033[K{text}", end="\n" if last else "", flush=True)
+    elif last:
+        print(text, flush=True)

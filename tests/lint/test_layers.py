@@ -1,0 +1,82 @@
+"""The import contracts of pyproject.toml hold, and each of them really refuses what it is for."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
+
+FORBIDDEN = {
+    "layers": [
+        ("matching_engine/bad.py", "import escrow"),
+        ("chain/types/bad.py", "import chain.state_machine"),
+        ("chain/wire/bad.py", "import chain.app"),
+        ("pol/executor/bad.py", "import validator"),
+    ],
+    "core": [
+        ("chain/types/bad.py", "import time"),
+        ("pol/rules/bad.py", "import numpy"),
+        ("escrow/bad.py", "from google.protobuf import message"),
+        ("chain/state_machine/bad.py", "import assay"),
+    ],
+    "daemons": [
+        ("validator/bad.py", "import chain.app"),
+        ("compute_provider/bad.py", "def f():\n    import chain.state_machine"),
+        ("consumer/bad.py", "import chain.state_machine"),
+    ],
+    "node": [
+        ("chain/app/bad.py", "import numpy"),
+        ("chain/app/bad.py", "import pol.replay"),
+    ],
+    "torch": [
+        ("validator/bad.py", "def f():\n    import torch"),
+        ("pol/executor/bad.py", "import torch"),
+    ],
+}
+CASES = [(contract, *case) for contract, cases in FORBIDDEN.items() for case in cases]
+
+
+def lint_imports(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run import-linter on the packages of a checkout rather than on the installed ones."""
+    environment = {**os.environ, "PYTHONPATH": str(checkout), "NO_COLOR": "1"}
+    command: list[str | Path] = [LINT_IMPORTS, "--no-cache", "--no-logo", *arguments]
+    return subprocess.run(
+        command, cwd=checkout, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def skeleton(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every package of the project, empty, and its configuration."""
+    checkout = tmp_path_factory.mktemp("skeleton")
+    shutil.copy(ROOT / "pyproject.toml", checkout)
+    roots = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    for root in roots["root_packages"]:
+        for package in (ROOT / root).rglob("__init__.py"):
+            target = checkout / package.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text("")
+    return checkout
+
+
+def test_contracts_hold() -> None:
+    result = lint_imports(ROOT)
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize(("contract", "file", "source"), CASES)
+def test_contract_refuses(skeleton: Path, contract: str, file: str, source: str) -> None:
+    bad = skeleton / file
+    bad.write_text(source)
+    try:
+        result = lint_imports(skeleton, "--contract", contract)
+    finally:
+        bad.unlink()
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert f"{file.removesuffix('.py').replace('/', '.')} -> " in result.stdout
