@@ -1,0 +1,1 @@
+"""The vocabulary of the chain: plain records, integers only."""

@@ -1,0 +1,116 @@
+"""Canonical JSON of records: how the state stores them and how queries show them.
+
+A dataclass becomes an object of its fields, bytes become hex, tuples lists, enums their numbers. Reading is strict
+and driven by the type hints, so that a record that was written is the record that is read. Writers and readers are
+compiled once for each type, because every record of a block passes through them.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from enum import IntEnum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+_dumps = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+_loads = json.JSONDecoder().decode
+
+
+def to_plain(value: Any) -> Any:
+    """Turn a record into JSON values (dict, list, str, int, bool, None)."""
+    cls: Any = type(value)
+    return _writer(cls)(value)
+
+
+def encode(value: Any) -> bytes:
+    """Return the canonical bytes: JSON with sorted keys and no spaces."""
+    if type(value) is int:  # balances and counters
+        return b"%d" % value
+    return _dumps(to_plain(value)).encode()
+
+
+def from_plain(cls: type[T], value: Any) -> T:
+    """Build a ``cls`` from JSON values; ValueError names what does not fit."""
+    hint: Any = cls
+    built: T = _reader(hint)(value)
+    return built
+
+
+def decode(cls: type[T], data: bytes) -> T:
+    """Read what :func:`encode` wrote."""
+    if cls is int:
+        number: Any = int(data)  # only :func:`encode` writes what is read here
+        result: T = number
+        return result
+    return from_plain(cls, _loads(data.decode()))
+
+
+@cache
+def _writer(cls: Any) -> Callable[[Any], Any]:
+    """Return the function that turns a value of the class ``cls`` into JSON values."""
+    if cls in (NoneType, bool, str, int):
+        return _same
+    if issubclass(cls, int):
+        return int
+    if cls is bytes:
+        return bytes.hex
+    if cls is tuple:
+        return lambda value: [to_plain(item) for item in value]
+    if is_dataclass(cls):
+        names = tuple(field.name for field in fields(cls))
+        return lambda value: {name: to_plain(getattr(value, name)) for name in names}
+    raise TypeError(f"{cls.__name__} has no canonical form")
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@cache
+def _reader(hint: Any) -> Callable[[Any], Any]:
+    """Return the function that reads a value of the type ``hint``."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is UnionType and len(args) == 2 and NoneType in args:
+        inner = _reader(args[0] if args[1] is NoneType else args[1])
+        return lambda value: None if value is None else inner(value)
+    if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
+        item = _reader(args[0])
+        return lambda value: tuple([item(part) for part in _expect(list, value)])
+    if origin is tuple:
+        readers = tuple(_reader(arg) for arg in args)
+        return lambda value: tuple(
+            [r(v) for r, v in zip(readers, _expect(list, value), strict=True)]
+        )
+    if hint is bytes:
+        return lambda value: bytes.fromhex(_expect(str, value))
+    if hint in (int, str, bool):
+        return lambda value: _expect(hint, value)
+    if isinstance(hint, type) and issubclass(hint, IntEnum):
+        return lambda value: hint(_expect(int, value))
+    if is_dataclass(hint):
+        return _record_reader(hint)
+    raise TypeError(f"{hint} has no canonical form")
+
+
+def _record_reader(cls: Any) -> Callable[[Any], Any]:
+    hints = get_type_hints(cls)
+    readers = tuple((field.name, _reader(hints[field.name])) for field in fields(cls))
+    names = {name for name, _ in readers}
+
+    def read(value: Any) -> Any:
+        record = _expect(dict, value)
+        if record.keys() != names:
+            odd = sorted(record.keys() ^ names)
+            raise ValueError(f"{cls.__name__}: unknown or missing fields {odd}")
+        return cls(*[reader(record[name]) for name, reader in readers])
+
+    return read
+
+
+def _expect(kind: type[T], value: Any) -> T:
+    if type(value) is not kind:
+        raise ValueError(f"expected {kind.__name__}, got {type(value).__name__}")
+    return value

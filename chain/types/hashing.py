@@ -1,0 +1,110 @@
+"""Hash of fields and RFC 6962 Merkle trees, the only two ways Assay turns values into digests.
+
+``hash_fields`` is SHA-256 over a tag and the fields, each prefixed by its length in four bytes, so that no two
+lists of fields share an encoding. Trees follow RFC 6962 section 2.1: leaf = SHA-256(0x00 ‖ data), node =
+SHA-256(0x01 ‖ left ‖ right); an empty tree is refused, and a root always travels with its leaf count.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+
+HASH_SIZE = 32
+
+
+def u8(value: int) -> bytes:
+    """Encode ``value`` as one byte; OverflowError outside 0..255."""
+    return value.to_bytes(1, "big")
+
+
+def u32(value: int) -> bytes:
+    """Encode ``value`` as four big-endian bytes; OverflowError outside the range."""
+    return value.to_bytes(4, "big")
+
+
+def u64(value: int) -> bytes:
+    """Encode ``value`` as eight big-endian bytes; OverflowError outside the range."""
+    return value.to_bytes(8, "big")
+
+
+def u128(value: int) -> bytes:
+    """Encode ``value`` (FLOPs) as sixteen big-endian bytes; OverflowError outside the range."""
+    return value.to_bytes(16, "big")
+
+
+def encode_fields(tag: str, *fields: bytes | str) -> bytes:
+    """Encode a tag and fields unambiguously: each is prefixed by its length in four bytes."""
+    parts: list[bytes] = []
+    for field in (tag, *fields):
+        data = field.encode() if isinstance(field, str) else field
+        parts.append(u32(len(data)))
+        parts.append(data)
+    return b"".join(parts)
+
+
+def hash_fields(tag: str, *fields: bytes | str) -> bytes:
+    """Return SHA-256 of :func:`encode_fields` (32 bytes)."""
+    return sha256(encode_fields(tag, *fields)).digest()
+
+
+def merkle_leaf(tag: str, *fields: bytes | str) -> bytes:
+    """Return the RFC 6962 leaf hash of a tag and fields (32 bytes)."""
+    return sha256(b"\x00" + encode_fields(tag, *fields)).digest()
+
+
+def merkle_node(left: bytes, right: bytes) -> bytes:
+    """Return the RFC 6962 hash of an inner node (32 bytes)."""
+    return sha256(b"\x01" + left + right).digest()
+
+
+def _split(count: int) -> int:
+    """Return the largest power of two below ``count`` (at least 2), where RFC 6962 splits a tree."""
+    return 1 << ((count - 1).bit_length() - 1)
+
+
+def merkle_root(leaves: Sequence[bytes]) -> bytes:
+    """Return the RFC 6962 root over leaf hashes; ValueError for an empty sequence."""
+    if not leaves:
+        raise ValueError("a Merkle tree needs at least one leaf")
+    level = list(leaves)
+    while len(level) > 1:  # pairing upwards and carrying an odd last node gives RFC 6962's shape
+        paired = [merkle_node(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
+        if len(level) % 2:
+            paired.append(level[-1])
+        level = paired
+    return level[0]
+
+
+def merkle_path(leaves: Sequence[bytes], index: int) -> tuple[bytes, ...]:
+    """Return the audit path of leaf ``index`` (RFC 6962 section 2.1.1), lowest sibling first."""
+    if not 0 <= index < len(leaves):
+        raise ValueError(f"leaf {index} is outside a tree of {len(leaves)} leaves")
+    if len(leaves) == 1:
+        return ()
+    split = _split(len(leaves))
+    if index < split:
+        return (*merkle_path(leaves[:split], index), merkle_root(leaves[split:]))
+    return (*merkle_path(leaves[split:], index - split), merkle_root(leaves[:split]))
+
+
+def root_from_path(leaf: bytes, index: int, count: int, path: Sequence[bytes]) -> bytes | None:
+    """Return the root that ``path`` gives for ``leaf`` at ``index`` of ``count``, or None for a wrong length."""
+    if not 0 <= index < count:
+        return None
+    turns: list[bool] = []  # from the root down: is the leaf in the right subtree?
+    low, size = index, count
+    while size > 1:
+        split = _split(size)
+        right = low >= split
+        turns.append(right)
+        low, size = (low - split, size - split) if right else (low, split)
+    if len(turns) != len(path):
+        return None
+    node = leaf
+    for right, sibling in zip(reversed(turns), path, strict=True):
+        node = merkle_node(sibling, node) if right else merkle_node(node, sibling)
+    return node
+
+
+def verify_path(leaf: bytes, index: int, count: int, path: Sequence[bytes], root: bytes) -> bool:
+    """Tell whether ``leaf`` is at ``index`` of the tree of ``count`` leaves with this ``root``."""
+    return root_from_path(leaf, index, count, path) == root

@@ -1,0 +1,55 @@
+"""Reason codes of every ending: 1-9,999 consumer, 10,000-19,999 validator or provider, 20,000-29,999 network."""
+
+from enum import IntEnum
+
+
+class CloseReason(IntEnum):
+    """Why an order closed."""
+
+    CANCELLED = 1
+    SETTLED = 20_000  # all rounds verified and paid
+    EXPIRED = 20_001  # nobody matched within its time to live
+    DEADLINE = 20_002  # its deadline passed before a match
+    UNSERVED = 10_000  # max_attempts failed
+    FAILED = 10_001  # the attempt failed and re-matching was impossible
+    UNVERIFIED = 20_003  # order deadline with a round that is not verified
+
+
+class AttemptEnd(IntEnum):
+    """Why an assignment ended without serving the order to its end."""
+
+    PAYLOAD_NOT_DELIVERED = 1
+    DECLINED_BAD_JOB = 2  # the job does not load
+    DECLINED_WORK_MISMATCH = 3  # the job's work differs from the order's
+    DECLINED_NO_CAPACITY = 10_010
+    NOT_ACCEPTED = 10_011  # accept deadline missed
+    NO_PROGRESS = 10_012  # progress deadline missed
+    STOPPED_BY_VALIDATOR = 10_013
+    ORDER_DEADLINE = 20_010
+
+
+class ShareReason(IntEnum):
+    """Why a share was skipped, rejected or reported."""
+
+    NONE = 0
+    # the validator's verdicts
+    NO_ANSWER = 10_100  # never returned a share, or never opened what was asked
+    LATE = 10_101
+    MALFORMED = 10_102  # garbage: cannot be parsed, or over a limit
+    TRACE_NOT_BOUND = 10_103  # the leaves are not this provider's for this share (copied trace)
+    OPENING_MISMATCH = 10_104  # an opened state does not hash to its leaf
+    SEGMENT_MISMATCH = 10_105  # replay gives another boundary root (wrong trace)
+    UPDATE_MISMATCH = (
+        10_106  # update or local_out is not the function of boundaries 0 and n (wrong update)
+    )
+    NOT_FINITE = 10_107
+    METRICS_MISMATCH = 10_108  # the states replay, the loss in the leaf does not
+    # the chain's own checks in CommitTraces
+    BAD_SIGNATURE = 10_110
+    NOT_IN_CLUSTER = 10_111
+    BAD_RANGE = 10_112  # outside the round, not a multiple, or overlapping
+    SLOT_TAKEN = 10_113
+    WRONG_OPENING = 10_114  # global_in or local_in is not what the chain has
+    WRONG_VERSION = 10_115
+    NO_BOND = 10_116
+    WRONG_ISSUE = 10_117
