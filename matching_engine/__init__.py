@@ -1,0 +1,1 @@
+"""The order book: orders and bids in, fills and reasons out."""

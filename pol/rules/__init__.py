@@ -1,0 +1,1 @@
+"""The rules of a proof that the chain knows: commitments, lots, schedules."""

@@ -1,0 +1,144 @@
+"""Lots: what later blocks draw, and nobody chose (protocol sections 1.5, 4.3 and 5.1).
+
+A draw reads a stream of bytes, block k of it being H("assay/lot/stream", seed, k). A number below n
+takes as many bytes as n - 1 has, keeps as many bits as n - 1 has, and starts again with the next
+bytes when it is not below n. Rejection makes every number equally likely, where a remainder would
+prefer small ones; fewer than half of the tries are rejected. ``tests/vectors/lots`` holds cases for
+other implementations.
+"""
+
+from collections.abc import Sequence
+
+from chain.types.amount import PFLOP
+from chain.types.hashing import hash_fields, u64
+from chain.types.records import AuditKind, Place
+
+
+class _Stream:
+    """Uniform numbers from a seed; the only state of a draw."""
+
+    def __init__(self, seed: bytes) -> None:
+        self._seed = seed
+        self._block = 0
+        self._bytes = b""
+
+    def _take(self, size: int) -> bytes:
+        while len(self._bytes) < size:
+            self._bytes += hash_fields("assay/lot/stream", self._seed, u64(self._block))
+            self._block += 1
+        taken, self._bytes = self._bytes[:size], self._bytes[size:]
+        return taken
+
+    def below(self, bound: int) -> int:
+        """Return a uniform number in 0..bound-1; a bound of 1 takes no bytes."""
+        bits = (bound - 1).bit_length()
+        mask = (1 << bits) - 1
+        while True:
+            number = int.from_bytes(self._take((bits + 7) // 8), "big") & mask
+            if number < bound:
+                return number
+
+
+def seed(purpose: str, lot_id: bytes, hashes: Sequence[bytes]) -> bytes:
+    """Return the seed of a lot (32 bytes) from the block hashes collected for it, in block order.
+
+    Without any hash everybody would have known the seed beforehand: ValueError.
+    """
+    if not hashes:
+        raise ValueError("a lot needs the hash of at least one block")
+    return hash_fields("assay/lot", *hashes, purpose, lot_id)
+
+
+def draw(seed: bytes, population: int, count: int) -> tuple[int, ...]:
+    """Draw ``count`` different numbers of 0..population-1, every set equally likely; sorted.
+
+    All of them where the population is not larger than ``count``. ValueError for a negative
+    argument.
+    """
+    if population < 0 or count < 0:
+        raise ValueError(f"cannot draw {count} of {population}")
+    if count >= population:
+        return tuple(range(population))
+    stream = _Stream(seed)
+    # Fisher-Yates on the list 0..population-1, holding only what is out of its place.
+    moved: dict[int, int] = {}
+    drawn: list[int] = []
+    for start in range(count):
+        picked = start + stream.below(population - start)
+        drawn.append(moved.get(picked, picked))
+        moved[picked] = moved.get(start, start)
+    return tuple(sorted(drawn))
+
+
+def draw_weighted(seed: bytes, weights: Sequence[int], count: int) -> tuple[int, ...]:
+    """Draw ``count`` different indices of ``weights``, each by its exact weight; sorted.
+
+    They are drawn one after the other. After each draw the drawn weight is taken out. An index of
+    weight 0 is never drawn, so that fewer than ``count`` come back where fewer have a weight.
+    ValueError for a negative argument.
+    """
+    if count < 0 or any(weight < 0 for weight in weights):
+        raise ValueError("counts and weights are not negative")
+    stream = _Stream(seed)
+    left = list(weights)
+    drawn: list[int] = []
+    while len(drawn) < count and any(left):
+        ticket = stream.below(sum(left))
+        index = 0
+        while ticket >= left[index]:
+            ticket -= left[index]
+            index += 1
+        drawn.append(index)
+        left[index] = 0
+    return tuple(sorted(drawn))
+
+
+def duty_places(segments: int, drawn: Sequence[int]) -> tuple[int, ...]:
+    """Return the places of a share that are its validator's duty, sorted and without repeats.
+
+    These are the drawn ones, the first, the last, and the update (= n). ValueError without
+    segments, or for a number drawn outside 0..n.
+    """
+    if segments < 1:
+        raise ValueError("a share has at least one segment")
+    if not all(0 <= place <= segments for place in drawn):
+        raise ValueError(f"drawn outside a share of {segments} segments: {tuple(drawn)}")
+    return tuple(sorted({*drawn, 0, segments - 1, segments}))
+
+
+def audit_place_count(audit_fee: int, segment_work: int, price: int, cap: int) -> int:
+    """Return how many places a round's audit has: as many replays as its fee pays for.
+
+    At least 1, at most ``cap``. ``audit_fee`` in ``uassay``, ``segment_work`` in FLOPs, ``price``
+    in ``uassay`` per PFLOP. One replay costs segment work x price (protocol section 5.1). The
+    quotient is exact and rounded down once, with no rounding of the cost. Where a replay costs
+    nothing, a fee pays for all places, and no fee for one.
+    """
+    cost = segment_work * price  # in uassay / PFLOP
+    if cost == 0:
+        return cap if audit_fee else 1
+    return max(1, min(audit_fee * PFLOP // cost, cap))
+
+
+def audit_places(
+    seed: bytes, shares: Sequence[tuple[int, int, int]], count: int
+) -> tuple[Place, ...]:
+    """Draw the places of a round's audit, the same for all its seats, in order of their numbers.
+
+    ``shares`` are (slot, issue, segments n) of the accepted shares in slot order. Numbered are,
+    share by share, its n segments and then its update as one last segment; and at the very end the
+    aggregation. Each is equally likely, so that no place is safer to lie about than another.
+    """
+    population = sum(segments + 1 for _, _, segments in shares) + 1
+    return tuple(_place(shares, number) for number in draw(seed, population, count))
+
+
+def _place(shares: Sequence[tuple[int, int, int]], number: int) -> Place:
+    """Return the place with this number; what lies behind the last share is the aggregation."""
+    for slot, issue, segments in shares:
+        if number < segments:
+            return Place(AuditKind.SEGMENT, slot, issue, number)
+        if number == segments:
+            return Place(AuditKind.UPDATE, slot, issue, segments)
+        number -= segments + 1
+    return Place(AuditKind.AGGREGATION, 0, 0, 0)

@@ -1,0 +1,117 @@
+"""A slow, obvious auction: the twin of ``matching_engine``, written from the protocol alone.
+
+It keeps no book. For each order it walks all bids, and for each bid adds up again what the fills
+so far have taken.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from hashlib import sha256
+from math import ceil
+
+from matching_engine.book import Asked, Fill, Offered
+
+
+def field(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
+
+
+def order_hash(seed: bytes, order: Asked) -> bytes:
+    return sha256(field(b"assay/match/order") + field(seed) + field(order.order_id)).digest()
+
+
+def bid_hash(seed: bytes, order: Asked, offer: Offered) -> bytes:
+    parts = (b"assay/match/bid", seed, order.order_id, offer.bid.id)
+    return sha256(b"".join(field(part) for part in parts)).digest()
+
+
+def bond_of(order: Asked, offer: Offered) -> int:
+    locked = ceil(Fraction(order.work * offer.bid.price, 10**15))
+    return ceil(Fraction(locked * order.job_bond_bps, 10_000))
+
+
+def reasons(order: Asked, offer: Offered, clock: int, fills: Sequence[Fill]) -> list[str]:
+    """Return why the bid cannot take the order after ``fills``; nothing means that it can."""
+    bid, wanted, failed = offer.bid, order.conditions, []
+    sold = sum(fill.work for fill in fills if fill.bid_id == bid.id)
+    bonded = sum(fill.job_bond for fill in fills if fill.validator == bid.validator)
+    if not clock < bid.expires_at:
+        failed.append("expired")
+    if offer.jailed:
+        failed.append("jailed")
+    if bid.validator in order.excluded:
+        failed.append("excluded")
+    if not bid.price <= order.price_limit:
+        failed.append("price")
+    if wanted.device_class and bid.device_class != wanted.device_class:
+        failed.append("device_class")
+    if not bid.memory >= wanted.memory:
+        failed.append("memory")
+    if wanted.regions and (not bid.regions or not set(bid.regions) <= set(wanted.regions)):
+        failed.append("regions")
+    if wanted.tier and wanted.tier not in bid.tiers:
+        failed.append("tier")
+    if not order.work >= bid.min_work:
+        failed.append("min_work")
+    if bid.max_work and not order.work <= bid.max_work:
+        failed.append("max_work")
+    if not bid.speed or (
+        ceil(Fraction(order.work, bid.speed)) + 2 * order.window_seconds > order.seconds_left
+    ):
+        failed.append("deadline")
+    if not sold + order.work <= offer.free_capacity:
+        failed.append("capacity")
+    if not bonded + bond_of(order, offer) <= offer.free_bond:
+        failed.append("bond")
+    return failed
+
+
+def twin_match(
+    orders: Sequence[Asked], offers: Sequence[Offered], seed: bytes, clock: int, orders_max: int
+) -> tuple[list[Fill], dict[bytes, dict[str, int]], list[bytes]]:
+    """Return fills, counts of failed predicates by unmatched order, and carried orders."""
+    fills: list[Fill] = []
+    unmatched: dict[bytes, dict[str, int]] = {}
+    carried: list[bytes] = []
+    waiting = list(orders)
+    taken = 0
+    while waiting:
+        oldest = min(order.opened_height for order in waiting)
+        order = min(
+            (order for order in waiting if order.opened_height == oldest),
+            key=lambda order: order_hash(seed, order),
+        )
+        waiting.remove(order)
+        if taken == orders_max:
+            carried.append(order.order_id)
+            continue
+        taken += 1
+        fitting = [offer for offer in offers if not reasons(order, offer, clock, fills)]
+        if fitting:
+            cheapest = min(offer.bid.price for offer in fitting)
+            best, _ = min(
+                (
+                    (offer, bid_hash(seed, order, offer))
+                    for offer in fitting
+                    if offer.bid.price == cheapest
+                ),
+                key=lambda pair: pair[1],
+            )
+            bid = best.bid
+            fills.append(
+                Fill(
+                    order.order_id,
+                    bid.id,
+                    bid.validator,
+                    order.work,
+                    bid.price,
+                    bond_of(order, best),
+                )
+            )
+        else:
+            counts: dict[str, int] = {}
+            for offer in offers:
+                for name in reasons(order, offer, clock, fills):
+                    counts[name] = counts.get(name, 0) + 1
+            unmatched[order.order_id] = counts
+    return fills, unmatched, carried

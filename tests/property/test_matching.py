@@ -1,0 +1,310 @@
+"""The auction against its twin, and what must hold of it whatever the book."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from chain.types.amount import PFLOP, WORK_MAX
+from chain.types.records import Bid, Conditions
+from matching_engine.book import Asked, Fill, Offered
+from matching_engine.match import Matched, match, quote
+from matching_engine.predicates import PREDICATES, predicates_failed, satisfies
+from tests.property.books import Case, random_case
+from tests.property.matching_twin import reasons, twin_match
+
+BOOKS = 4_000
+
+
+def run(case: Case) -> Matched:
+    return match(case.orders, case.offers, case.seed, case.clock, case.orders_max)
+
+
+def compare_with_twin(case: Case) -> Matched:
+    """Run both and compare everything; return the result."""
+    result = run(case)
+    fills, unmatched, carried = twin_match(
+        case.orders, case.offers, case.seed, case.clock, case.orders_max
+    )
+    assert list(result.fills) == fills
+    assert [(order_id, dict(histogram)) for order_id, histogram in result.unmatched] == list(
+        unmatched.items()
+    )
+    assert list(result.carried) == carried
+    return result
+
+
+def test_the_twin_agrees_on_thousands_of_books() -> None:
+    """And the books are worth it: fills, ties, carried orders and each failed predicate occur."""
+    seen: Counter[str] = Counter()
+    for number in range(BOOKS):
+        case = random_case(number)
+        result = compare_with_twin(case)
+        seen["fills"] += len(result.fills)
+        seen["carried"] += len(result.carried)
+        seen["several fills"] += len(result.fills) > 2
+        for _, histogram in result.unmatched:
+            seen.update(name for name, _ in histogram)
+        for order in case.orders:
+            bids = quote(order, case.offers, case.seed, case.clock).candidates
+            seen["ties"] += len(bids) > 1 and bids[0].price == bids[1].price
+    for name in (*PREDICATES, "fills", "carried", "several fills", "ties"):
+        assert seen[name] > 100, name
+
+
+IDS = st.binary(min_size=1, max_size=4)
+AMOUNTS = st.one_of(st.integers(0, 6), st.integers(0, WORK_MAX))
+
+
+def bids(validator: str) -> st.SearchStrategy[Bid]:
+    return st.builds(
+        Bid,
+        id=IDS,
+        validator=st.just(validator),
+        price=st.one_of(st.integers(0, 3), st.integers(0, 2**63 - 1)),
+        device_class=st.sampled_from(["cpu", "h100"]),
+        memory=st.integers(0, 3),
+        speed=AMOUNTS,
+        capacity=st.just(0),
+        regions=st.lists(st.sampled_from(["eu", "us"]), max_size=2).map(tuple),
+        tiers=st.lists(st.sampled_from(["exact", "attested"]), max_size=2).map(tuple),
+        min_work=st.sampled_from([0, 0, 3]),
+        max_work=st.sampled_from([0, 0, 3]),
+        providers_bps=st.just(0),
+        expires_at=st.integers(0, 9),
+        placed_height=st.just(0),
+    )
+
+
+@st.composite
+def offers_of_validators(draw: st.DrawFn) -> list[Offered]:
+    offers: list[Offered] = []
+    for validator in ("a", "b", "c"):
+        bond = draw(st.one_of(st.integers(0, 9), st.integers(0, 2**63 - 1)))
+        jailed = draw(st.booleans())
+        placed = draw(st.lists(bids(validator), max_size=3))
+        offers += [Offered(bid, jailed, draw(AMOUNTS), bond) for bid in placed]
+    return list({offer.bid.id: offer for offer in offers}.values())
+
+
+ORDERS = st.lists(
+    st.builds(
+        Asked,
+        order_id=IDS,
+        work=AMOUNTS,
+        price_limit=st.one_of(st.integers(0, 3), st.integers(0, 2**63 - 1)),
+        conditions=st.builds(
+            Conditions,
+            device_class=st.sampled_from(["", "cpu"]),
+            memory=st.integers(0, 3),
+            regions=st.lists(st.sampled_from(["eu", "us"]), max_size=2).map(tuple),
+            tier=st.sampled_from(["", "exact"]),
+        ),
+        excluded=st.lists(st.sampled_from(["a", "b"]), max_size=1).map(tuple),
+        seconds_left=st.integers(0, 30),
+        window_seconds=st.integers(0, 5),
+        job_bond_bps=st.integers(0, 10_000),
+        opened_height=st.integers(0, 2),
+    ),
+    max_size=6,
+    unique_by=lambda order: order.order_id,
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine
+@given(ORDERS, offers_of_validators(), st.binary(max_size=4), st.integers(0, 9), st.integers(0, 7))
+def test_the_twin_agrees_on_hostile_books(
+    orders: list[Asked], offers: list[Offered], seed: bytes, clock: int, orders_max: int
+) -> None:
+    compare_with_twin(Case(orders, offers, seed, clock, orders_max))
+
+
+CASES = st.integers(0, 2**32).map(random_case)
+
+
+@settings(deadline=None)
+@given(CASES)
+def test_nothing_is_oversold_and_every_order_ends_in_one_place(case: Case) -> None:
+    result = run(case)
+    offers = {offer.bid.id: offer for offer in case.offers}
+    work: Counter[bytes] = Counter()
+    bonds: Counter[str] = Counter()
+    for fill in result.fills:
+        work[fill.bid_id] += fill.work
+        bonds[fill.validator] += fill.job_bond
+    assert all(amount <= offers[bid_id].free_capacity for bid_id, amount in work.items())
+    for offer in case.offers:
+        assert bonds[offer.bid.validator] <= offer.free_bond
+    ended = [
+        *(fill.order_id for fill in result.fills),
+        *(order_id for order_id, _ in result.unmatched),
+        *result.carried,
+    ]
+    assert sorted(ended) == sorted(order.order_id for order in case.orders)
+
+
+@settings(deadline=None)
+@given(CASES)
+def test_the_order_of_the_arguments_does_not_matter(case: Case) -> None:
+    random = Random(case.seed)
+    orders, offers = list(case.orders), list(case.offers)
+    random.shuffle(orders)
+    random.shuffle(offers)
+    shuffled = replace(case, orders=orders, offers=offers)
+    assert run(shuffled) == run(case)
+    for order in orders:
+        assert quote(order, offers, case.seed, case.clock) == quote(
+            order, case.offers, case.seed, case.clock
+        )
+
+
+IRRELEVANT: list[Callable[[Offered], Offered]] = [
+    lambda offer: replace(offer, bid=replace(offer.bid, price=100)),
+    lambda offer: replace(offer, bid=replace(offer.bid, expires_at=0)),
+    lambda offer: replace(offer, bid=replace(offer.bid, speed=0)),
+    lambda offer: replace(offer, free_capacity=0),
+]
+
+
+@pytest.mark.parametrize("spoil", IRRELEVANT)
+@settings(deadline=None)
+@given(case=CASES)
+def test_a_bid_that_fits_nobody_changes_no_fill(
+    case: Case, spoil: Callable[[Offered], Offered]
+) -> None:
+    for offer in case.offers[:2]:
+        useless = spoil(replace(offer, bid=replace(offer.bid, id=b"useless")))
+        more = replace(case, offers=[*case.offers, useless])
+        assert run(more).fills == run(case).fills
+
+
+@settings(deadline=None)
+@given(CASES)
+def test_without_the_losing_bids_the_fills_are_the_same(case: Case) -> None:
+    result = run(case)
+    winners = {fill.bid_id for fill in result.fills}
+    fewer = replace(case, offers=[offer for offer in case.offers if offer.bid.id in winners])
+    assert run(fewer).fills == result.fills
+
+
+def alone(order: Asked, case: Case) -> Fill | None:
+    fills = match([order], case.offers, case.seed, case.clock, 1).fills
+    return fills[0] if fills else None
+
+
+@settings(deadline=None)
+@given(CASES)
+def test_an_order_alone_that_asks_for_less_is_not_worse_off(case: Case) -> None:
+    """Each of these only widens what fits: a match stays one, at no higher price."""
+    for order in case.orders:
+        before = alone(order, case)
+        for relaxed in (
+            replace(order, price_limit=order.price_limit + 1),
+            replace(order, seconds_left=order.seconds_left + 50),
+            replace(order, window_seconds=0),
+            replace(order, excluded=()),
+            replace(order, job_bond_bps=0),
+            replace(order, conditions=Conditions("", 0, (), "")),
+            replace(order, conditions=replace(order.conditions, memory=0)),
+        ):
+            after = alone(relaxed, case)
+            if before:
+                assert after
+                assert after.price <= before.price
+        higher_limit = alone(replace(order, price_limit=order.price_limit + 1), case)
+        assert before is None or higher_limit == before
+
+
+@settings(deadline=None)
+@given(CASES)
+def test_a_cheaper_bid_alone_wins(case: Case) -> None:
+    for order in case.orders:
+        before = alone(order, case)
+        if not before:
+            continue
+        loser = next((o for o in case.offers if o.bid.id != before.bid_id), None)
+        if loser is None or before.price == 0:
+            continue
+        cheaper = replace(loser, bid=replace(loser.bid, price=before.price - 1))
+        offers = [cheaper if offer is loser else offer for offer in case.offers]
+        after = alone(order, replace(case, offers=offers))
+        assert after
+        fits = satisfies(order, cheaper, case.clock)
+        assert after.bid_id == (cheaper.bid.id if fits else before.bid_id)
+
+
+@settings(deadline=None)
+@given(CASES)
+def test_a_quote_is_what_the_auction_does(case: Case) -> None:
+    for order in case.orders:
+        quoted = quote(order, case.offers, case.seed, case.clock)
+        fill = alone(order, case)
+        assert (fill.bid_id if fill else None) == (
+            quoted.candidates[0].id if quoted.candidates else None
+        )
+        by_hand = [offer for offer in case.offers if not reasons(order, offer, case.clock, [])]
+        assert sorted(bid.id for bid in quoted.candidates) == sorted(o.bid.id for o in by_hand)
+        prices = [bid.price for bid in quoted.candidates]
+        assert prices == sorted(prices)
+
+
+@settings(deadline=None)
+@given(CASES)
+def test_satisfying_is_failing_nothing(case: Case) -> None:
+    for order in case.orders:
+        for offer in case.offers:
+            failed = predicates_failed(order, offer, case.clock)
+            assert satisfies(order, offer, case.clock) == (failed == ())
+            assert list(failed) == [name for name in PREDICATES if name in failed]
+
+
+@settings(deadline=None)
+@given(CASES)
+def test_older_orders_come_first(case: Case) -> None:
+    """Orders of later blocks change nothing for those of the first."""
+    first = [order for order in case.orders if order.opened_height == 1]
+    ids = {order.order_id for order in first}
+    all_fills = run(replace(case, orders_max=256)).fills
+    only_first = run(replace(case, orders=first, orders_max=256)).fills
+    assert tuple(fill for fill in all_fills if fill.order_id in ids) == only_first
+
+
+@settings(deadline=None)
+@given(CASES)
+def test_the_next_block_takes_up_what_was_carried(case: Case) -> None:
+    """With the same seed and what is left, two capped batches do what one large batch does."""
+    whole = run(replace(case, orders_max=256))
+    first = run(replace(case, orders_max=2))
+    left = [
+        replace(
+            offer,
+            free_capacity=offer.free_capacity
+            - sum(fill.work for fill in first.fills if fill.bid_id == offer.bid.id),
+            free_bond=offer.free_bond
+            - sum(f.job_bond for f in first.fills if f.validator == offer.bid.validator),
+        )
+        for offer in case.offers
+    ]
+    carried = [order for order in case.orders if order.order_id in first.carried]
+    second = run(replace(case, orders=carried, offers=left, orders_max=256))
+    assert first.fills + second.fills == whole.fills
+    assert first.unmatched + second.unmatched == whole.unmatched
+
+
+def test_the_seed_decides_ties_fairly() -> None:
+    """Over many seeds each of three equal bids wins about as often, whatever its place or id."""
+    order = Asked(b"order", PFLOP, 9, Conditions("", 0, (), ""), (), 1_000, 10, 0, 1)
+    offers = [
+        Offered(Bid(name, "v", 5, "cpu", 8, PFLOP, 0, (), (), 0, 0, 0, 99, 0), False, 9 * PFLOP, 0)
+        for name in (b"a", b"b", b"c")
+    ]
+    wins = Counter(
+        match([order], offers, number.to_bytes(4, "big"), 0, 1).fills[0].bid_id
+        for number in range(900)
+    )
+    assert set(wins) == {b"a", b"b", b"c"}
+    assert all(240 < count < 360 for count in wins.values())

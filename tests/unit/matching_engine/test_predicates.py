@@ -1,0 +1,144 @@
+"""Each condition by itself: the last value that passes and the first that fails."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from chain.types.amount import PFLOP
+from chain.types.records import Bid, Conditions
+from matching_engine.book import Asked, Offered, job_bond
+from matching_engine.predicates import PREDICATES, predicates_failed, satisfies
+
+CLOCK = 100
+ORDER = Asked(
+    order_id=b"order",
+    work=10 * PFLOP,
+    price_limit=7,
+    conditions=Conditions("h100", 80, ("eu", "uk"), "exact"),
+    excluded=("assayvaloper1bad",),
+    seconds_left=30,  # 10 s of work and two windows
+    window_seconds=10,
+    job_bond_bps=1_000,
+    opened_height=5,
+)
+BID = Bid(
+    id=b"bid",
+    validator="assayvaloper1good",
+    price=7,
+    device_class="h100",
+    memory=80,
+    speed=PFLOP,
+    capacity=0,
+    regions=("uk",),
+    tiers=("tolerance", "exact"),
+    min_work=10 * PFLOP,
+    max_work=10 * PFLOP,
+    providers_bps=8_000,
+    expires_at=CLOCK + 1,
+    placed_height=4,
+)
+OFFER = Offered(BID, jailed=False, free_capacity=10 * PFLOP, free_bond=7)
+ANY = Conditions("", 0, (), "")
+
+
+def test_the_names_are_stable() -> None:
+    """Consumers and scripts read them; a name that goes away breaks them."""
+    assert PREDICATES == (
+        "expired",
+        "jailed",
+        "excluded",
+        "price",
+        "device_class",
+        "memory",
+        "regions",
+        "tier",
+        "min_work",
+        "max_work",
+        "deadline",
+        "capacity",
+        "bond",
+    )
+
+
+def test_everything_exactly_at_its_limit_passes() -> None:
+    assert predicates_failed(ORDER, OFFER, CLOCK) == ()
+    assert satisfies(ORDER, OFFER, CLOCK)
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "bid", "offer"),
+    [
+        ("expired", {}, {"expires_at": CLOCK}, {}),
+        ("jailed", {}, {}, {"jailed": True}),
+        ("excluded", {}, {"validator": "assayvaloper1bad"}, {}),
+        ("price", {"price_limit": 6}, {}, {}),
+        ("device_class", {}, {"device_class": "a100"}, {}),
+        ("device_class", {}, {"device_class": ""}, {}),
+        ("memory", {}, {"memory": 79}, {}),
+        ("regions", {}, {"regions": ()}, {}),
+        ("regions", {}, {"regions": ("us",)}, {}),
+        ("regions", {}, {"regions": ("uk", "us")}, {}),  # the work might leave
+        ("tier", {}, {"tiers": ("tolerance",)}, {}),
+        ("tier", {}, {"tiers": ()}, {}),
+        ("min_work", {}, {"min_work": 10 * PFLOP + 1}, {}),
+        ("max_work", {}, {"max_work": 10 * PFLOP - 1}, {}),
+        ("deadline", {"seconds_left": 29}, {}, {}),
+        ("deadline", {"window_seconds": 11}, {}, {}),
+        ("deadline", {}, {"speed": PFLOP - 1}, {}),  # 10 s and a bit: rounded up
+        ("deadline", {}, {"speed": 0}, {}),
+        ("capacity", {}, {}, {"free_capacity": 10 * PFLOP - 1}),
+        ("bond", {}, {}, {"free_bond": 6}),
+    ],
+)
+def test_one_step_beyond_fails_on_that_name_alone(
+    name: str, order: dict[str, Any], bid: dict[str, Any], offer: dict[str, Any]
+) -> None:
+    asked = replace(ORDER, **order)
+    offered = replace(OFFER, bid=replace(BID, **bid), **offer)
+    assert predicates_failed(asked, offered, CLOCK) == (name,)
+    assert not satisfies(asked, offered, CLOCK)
+
+
+@pytest.mark.parametrize(
+    ("order", "bid"),
+    [
+        ({"conditions": ANY}, {"device_class": "cpu", "memory": 0, "regions": (), "tiers": ()}),
+        ({"conditions": ANY}, {"regions": ("us",)}),
+        ({}, {"max_work": 0}),  # no largest order
+        ({}, {"min_work": 0}),
+        ({}, {"regions": ("uk", "eu")}),
+        ({"excluded": ()}, {"validator": "assayvaloper1bad"}),
+    ],
+)
+def test_what_is_not_asked_is_not_checked(order: dict[str, Any], bid: dict[str, Any]) -> None:
+    asked = replace(ORDER, **order)
+    assert predicates_failed(asked, replace(OFFER, bid=replace(BID, **bid)), CLOCK) == ()
+
+
+def test_every_failed_predicate_is_named() -> None:
+    hopeless = Offered(replace(BID, expires_at=0, price=8, memory=0), True, 0, 0)
+    assert predicates_failed(ORDER, hopeless, CLOCK) == (
+        "expired",
+        "jailed",
+        "price",
+        "memory",
+        "capacity",
+        "bond",
+    )
+
+
+@pytest.mark.parametrize(
+    ("work", "price", "bps", "bond"),
+    [
+        (10 * PFLOP, 7, 1_000, 7),
+        (10 * PFLOP, 7, 1_001, 8),  # 7.007, rounded up
+        (1, 1, 10_000, 1),  # 10^-15, rounded up
+        (1, 1, 1, 1),
+        (10 * PFLOP, 7, 0, 0),
+        (10 * PFLOP, 0, 10_000, 0),
+        (PFLOP * (2**128 - 1), 2**63 - 1, 10_000, (2**128 - 1) * (2**63 - 1)),  # no overflow
+    ],
+)
+def test_job_bond(work: int, price: int, bps: int, bond: int) -> None:
+    assert job_bond(work, price, bps) == bond
