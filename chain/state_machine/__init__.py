@@ -1,0 +1,1 @@
+"""The replicated state machine: blocks in, state and events out."""

@@ -1,0 +1,177 @@
+"""What every transaction must satisfy before its messages run: size, signer, fee, sequence, signature.
+
+All checks come before the first write, so that a transaction that fails here leaves no trace and costs nothing;
+one that passes pays its fee and uses up its sequence, whatever its messages do. The texts of refusals are those that
+Cosmos clients look for.
+"""
+
+from chain.state_machine import bank
+from chain.state_machine.context import Context, Sender
+from chain.state_machine.gas import gas_of
+from chain.state_machine.state import ACCOUNTS, get_balance
+from chain.types.amount import ceil_div
+from chain.types.errors import (
+    BAD_FIELD,
+    INSUFFICIENT_FEE,
+    INSUFFICIENT_FUNDS,
+    INVALID_COINS,
+    INVALID_PUBKEY,
+    INVALID_REQUEST,
+    INVALID_SEQUENCE,
+    MEMO_TOO_LARGE,
+    OUT_OF_GAS,
+    TX_TIMEOUT,
+    TX_TOO_LARGE,
+    UNAUTHORIZED,
+    UNKNOWN_ADDRESS,
+    WRONG_SEQUENCE,
+    Refusal,
+)
+from chain.types.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
+from chain.types.messages import signer_of
+from chain.types.records import Account
+from chain.types.tx import SignerInfo, Tx, sign_doc
+
+MILLION = 1_000_000
+SEQUENCE_MAX = 2**63 - 1
+
+
+def apply_ante(
+    ctx: Context,
+    tx: Tx,
+    *,
+    min_gas_price_millionths: int,
+    check_signature: bool = True,
+    simulate: bool = False,
+) -> Sender:
+    """Check a transaction, take its fee and advance its sequence; return who sent it.
+
+    ``check_signature`` is off where the same bytes were checked before (a recheck). A simulation has no fee, gas limit
+    or valid signature, and its sequence may be left at 0.
+    """
+    gas = check_form(ctx, tx, simulate)
+    signer = check_signer(tx)
+    fee = 0 if simulate else check_fee(ctx, tx, min_gas_price_millionths)
+    account = check_account(ctx, tx, signer, simulate)
+    balance = get_balance(ctx.store, account.address, ctx.block.denom) if fee else 0
+    if balance < fee:
+        reason = f"the account has less than {fee}{ctx.block.denom}: insufficient funds"
+        raise Refusal(INSUFFICIENT_FUNDS, "fee", reason, "add coins first")
+    if check_signature and not simulate:
+        verify_signature(ctx, tx, signer, account)
+    if fee:
+        bank.charge_fee(ctx, account.address, balance, fee)
+    pub_key = account.pub_key or signer.pub_key
+    ACCOUNTS.put(ctx.store, Account(account.address, account.number, account.sequence + 1, pub_key))
+    if not ctx.is_check:
+        note_tx(ctx, account, fee)
+    return Sender(account.address, account.sequence, gas)
+
+
+def check_form(ctx: Context, tx: Tx, simulate: bool) -> int:
+    """Check sizes, timeout and gas limit, and return the gas that the transaction uses."""
+    if tx.size > TX_BYTES_MAX:
+        raise Refusal(TX_TOO_LARGE, "tx", f"has {tx.size} bytes", f"at most {TX_BYTES_MAX}")
+    if not 0 < len(tx.messages) <= MESSAGES_MAX:
+        reason = f"has {len(tx.messages)} messages"
+        raise Refusal(INVALID_REQUEST, "body.messages", reason, f"send 1 to {MESSAGES_MAX}")
+    if tx.memo and len(tx.memo.encode()) > MEMO_BYTES_MAX:
+        raise Refusal(MEMO_TOO_LARGE, "body.memo", "is too long", f"at most {MEMO_BYTES_MAX} bytes")
+    if tx.timeout_height and ctx.height > tx.timeout_height:
+        reason = f"height {ctx.height} is behind the timeout height {tx.timeout_height}"
+        raise Refusal(TX_TIMEOUT, "body.timeout_height", reason, "sign it again")
+    gas = gas_of(tx)
+    if simulate:
+        return gas
+    if not 0 <= tx.gas_limit <= GAS_MAX:
+        raise Refusal(
+            BAD_FIELD, "fee.gas_limit", f"{tx.gas_limit} is too much", f"at most {GAS_MAX}"
+        )
+    if gas > tx.gas_limit:
+        reason = (
+            f"out of gas in location: ante; gasWanted: {tx.gas_limit}, gasUsed: {gas}: out of gas"
+        )
+        raise Refusal(OUT_OF_GAS, "fee.gas_limit", reason, f"set it to at least {gas}")
+    return gas
+
+
+def check_signer(tx: Tx) -> SignerInfo:
+    """Check that exactly one signer stands for all messages, and return it with its address."""
+    if len(tx.signers) != 1:
+        raise Refusal(UNAUTHORIZED, "signers", f"has {len(tx.signers)} signers", "send exactly one")
+    signer = tx.signers[0]
+    needed = signer_of(tx.messages[0])
+    for message in tx.messages:
+        if signer_of(message) != needed:
+            reason = "messages need different signers"
+            raise Refusal(UNAUTHORIZED, "signers", reason, "send them in separate transactions")
+    if signer.address and signer.address != needed:
+        reason = f"pubKey does not match signer address {needed}: unauthorized"
+        raise Refusal(
+            UNAUTHORIZED, f"messages.{tx.messages[0].SIGNER}", reason, "sign with its key"
+        )
+    if tx.fee_payer not in ("", needed):
+        raise Refusal(UNAUTHORIZED, "fee.payer", "is not the signer", "leave it out")
+    return signer
+
+
+def check_fee(ctx: Context, tx: Tx, min_gas_price_millionths: int) -> int:
+    """Check the fee against the larger of the chain's and the node's gas price, and return it."""
+    denom = ctx.block.denom
+    if tx.fee and (len(tx.fee) > 1 or tx.fee[0].denom != denom or tx.fee[0].amount < 0):
+        raise Refusal(INVALID_COINS, "fee.amount", "is not one amount of " + denom, "pay in " + denom)
+    fee = tx.fee[0].amount if tx.fee else 0
+    price = max(min_gas_price_millionths, ctx.block.params.min_gas_price_millionths)
+    required = ceil_div(tx.gas_limit * price, MILLION)
+    if fee < required:
+        reason = (
+            f"insufficient fees; got: {fee}{denom} required: {required}{denom}: insufficient fee"
+        )
+        raise Refusal(INSUFFICIENT_FEE, "fee.amount", reason, "pay more or ask for less gas")
+    return fee
+
+
+def check_account(ctx: Context, tx: Tx, signer: SignerInfo, simulate: bool) -> Account:
+    """Check that the account exists, has this key, and is at this sequence."""
+    address = signer_of(tx.messages[0])
+    account = ACCOUNTS.get(ctx.store, address)
+    if account is None:
+        reason = f"account {address} not found: unknown address"
+        raise Refusal(UNKNOWN_ADDRESS, "signers", reason, "send coins to it first")
+    if not signer.pub_key and not account.pub_key:
+        reason = "the account has never signed"
+        raise Refusal(
+            INVALID_PUBKEY, "signers.public_key", reason, "put the key into the transaction"
+        )
+    if signer.pub_key and account.pub_key and signer.pub_key != account.pub_key:
+        reason = "differs from the account's key"
+        raise Refusal(INVALID_PUBKEY, "signers.public_key", reason, "sign with the account's key")
+    if not 0 <= signer.sequence < SEQUENCE_MAX:
+        raise Refusal(
+            INVALID_SEQUENCE, "signers.sequence", "is out of range", "ask for the account's"
+        )
+    if signer.sequence != account.sequence and not simulate:
+        reason = (
+            f"account sequence mismatch, expected {account.sequence}, got {signer.sequence}: "
+            "incorrect account sequence"
+        )
+        raise Refusal(WRONG_SEQUENCE, "signers.sequence", reason, "sign with the expected sequence")
+    return account
+
+
+def verify_signature(ctx: Context, tx: Tx, signer: SignerInfo, account: Account) -> None:
+    """Check the signature over the document of SIGN_MODE_DIRECT."""
+    document = sign_doc(tx.body, tx.auth_info, ctx.block.chain_id, account.number)
+    if not ctx.verify(signer.pub_key or account.pub_key, document, signer.signature):
+        reason = (
+            f"signature verification failed; please verify account number ({account.number}), sequence "
+            f"({account.sequence}) and chain-id ({ctx.block.chain_id}): unauthorized"
+        )
+        raise Refusal(UNAUTHORIZED, "signatures", reason, "sign again")
+
+
+def note_tx(ctx: Context, account: Account, fee: int) -> None:
+    """Add the events that Cosmos clients expect of every transaction."""
+    coins = f"{fee}{ctx.block.denom}" if fee else ""
+    ctx.note("tx", ("fee", coins), ("fee_payer", account.address))
+    ctx.note("tx", ("acc_seq", f"{account.address}/{account.sequence}"))

@@ -1,0 +1,34 @@
+"""MsgDepositBond: move coins from the account into its bond account."""
+
+from chain.state_machine import bank
+from chain.state_machine import state_keys as keys
+from chain.state_machine.checks import check_money
+from chain.state_machine.context import Context
+from chain.state_machine.orders import mark_book_changed
+from chain.types.messages import MsgDepositBond
+from escrow.moves import Move, Transfer
+
+
+def check_stateless(message: MsgDepositBond) -> None:
+    """A positive amount."""
+    check_money("amount", message.amount)
+
+
+def check_state(ctx: Context, message: MsgDepositBond) -> None:
+    """The account has that much."""
+    bank.check_funds(ctx, message.owner, message.amount)
+
+
+def apply(ctx: Context, message: MsgDepositBond, _: None) -> None:
+    """Move the coins; more bond is more room in the book."""
+    bank.apply_transfer(
+        ctx, Transfer(Move.BOND_DEPOSIT, message.owner, message.owner, message.amount)
+    )
+    mark_if_bidder(ctx, message.owner)
+    ctx.emit("bond.deposited", ("owner", message.owner), ("amount", message.amount))
+
+
+def mark_if_bidder(ctx: Context, owner: str) -> None:
+    """Let the auction try again where the bond account of a bidding validator grew."""
+    if next(ctx.store.scan_keys(keys.bid_of(owner)), None) is not None:
+        mark_book_changed(ctx)

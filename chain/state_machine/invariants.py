@@ -1,0 +1,292 @@
+"""What must always hold (protocol section 8): conservation in every block, all of it in every block of every test."""
+
+from collections.abc import Callable
+from itertools import groupby
+
+from chain.state_machine import state_keys as keys
+from chain.state_machine.context import NS
+from chain.state_machine.internal import Tally
+from chain.state_machine.orders import LIVE
+from chain.state_machine.state import (
+    ASSIGNMENTS,
+    AUDITS,
+    BIDS,
+    BOND_ACCOUNTS,
+    BOND_ROWS,
+    ESCROWS,
+    HEAD,
+    LOADS,
+    LOTS,
+    ORDERS,
+    PAYMENTS,
+    REPORTS,
+    ROUNDS,
+    SHARES,
+    TALLIES,
+    VALIDATORS,
+    get_number,
+    number_of,
+)
+from chain.state_machine.store import Overlay, Reader
+from chain.types.amount import MONEY_MAX, price_ceil
+from chain.types.records import (
+    Assignment,
+    Order,
+    OrderState,
+    ReportState,
+    ShareState,
+)
+from escrow.account import locked
+from escrow.moves import FROM_DEPOSITS, Pot
+from pol.rules.schedule import disjoint, total_work
+
+
+class InvariantBroken(Exception):
+    """Something that must always hold does not: a bug, which stops the chain."""
+
+
+def check_conservation(store: Overlay) -> None:
+    """Check that the counts of all pots add up to the supply."""
+    counts = {pot: get_number(store, keys.component(pot)) for pot in Pot}
+    supply = get_number(store, keys.supply())
+    _check(all(count >= 0 for count in counts.values()), "a pot has less than nothing")
+    total = sum(counts.values())
+    _check(total == supply, f"pots hold {total}, but the supply is {supply}")
+
+
+def check_all(reader: Reader) -> None:
+    """Check every invariant over the whole state; InvariantBroken names the first that does not hold."""
+    store = Overlay(reader)
+    check_conservation(store)
+    for check in CHECKS:
+        check(store)
+
+
+def _check(holds: bool, what: str) -> None:
+    if not holds:
+        raise InvariantBroken(what)
+
+
+def check_pots(store: Overlay) -> None:
+    """Each pot's count is the sum of its records: the second count of every coin."""
+    sums = {
+        Pot.ACCOUNTS: _sum_numbers(store, keys.balance()),
+        Pot.BONDS: sum(
+            account.free + sum(withdrawal.amount for withdrawal in account.withdrawals)
+            for account in BOND_ACCOUNTS.scan(store)
+        ),
+        Pot.ESCROWS: sum(tally.held for tally in TALLIES.scan(store)),
+        Pot.STAKES: sum(validator.stake for validator in VALIDATORS.scan(store)),
+        Pot.AUDITS: _sum_numbers(store, keys.audit_pot()),
+    }
+    for pot, total in sums.items():
+        count = get_number(store, keys.component(pot))
+        _check(total == count, f"{pot} hold {total}, but {count} were counted")
+    supply = get_number(store, keys.supply())
+    _check(0 < supply <= MONEY_MAX, f"the supply {supply} is no amount of money")
+
+
+def _sum_numbers(store: Overlay, prefix: bytes) -> int:
+    return sum(number for _, number in store.scan_records(int, prefix))
+
+
+def check_bond_accounts(store: Overlay) -> None:
+    """No bond account is below zero."""
+    for account in BOND_ACCOUNTS.scan(store):
+        amounts = (account.free, *(withdrawal.amount for withdrawal in account.withdrawals))
+        _check(min(amounts) >= 0, f"the bond account of {account.owner} is below zero")
+
+
+def check_escrows(store: Overlay) -> None:
+    """Per order: locked = deposits + bonds - paid - returned, and its payments say the same."""
+    for escrow in ESCROWS.scan(store):
+        name = escrow.order_id.hex()
+        tally = TALLIES.must(store, escrow.order_id)
+        rows = BOND_ROWS.scan(store, escrow.order_id)
+        bonds = sum(row.amount for row in rows)
+        held = locked(escrow) + bonds
+        _check(held == tally.held, f"order {name} locks {held}, but {tally.held} were counted")
+        _check(all(row.amount > 0 for row in rows), f"order {name} has an empty bond")
+        payments = PAYMENTS.scan(store, escrow.order_id)
+        _check(len(payments) == tally.payments, f"order {name} lost a payment")
+        gone = sum(row.paid + row.refunded for row in escrow.depositors)
+        listed = sum(p.amount for p in payments if p.kind in FROM_DEPOSITS)
+        _check(gone == listed, f"order {name} used {gone} of its deposit, but lists {listed}")
+        order = ORDERS.must(store, escrow.order_id)
+        if order.state is OrderState.CLOSED:
+            _check(tally.held == 0, f"order {name} is closed and still locks {tally.held}")
+
+
+def check_paid(store: Overlay) -> None:
+    """Work verified <= matched <= ordered."""
+    for order in ORDERS.scan(store):
+        ordered = total_work(order.terms)
+        _check(order.work_verified <= ordered, f"order {order.id.hex()} verified more than ordered")
+        for assignment in ASSIGNMENTS.scan(store, order.id):
+            _check(assignment.work <= ordered, f"order {order.id.hex()} matched more than ordered")
+        rounds = ROUNDS.scan(store, order.id)
+        verified = sum(closed.work for closed in rounds if closed.verified)
+        _check(verified == order.work_verified, f"order {order.id.hex()} counts its work wrong")
+        for _, group in groupby(rounds, key=lambda closed: closed.attempt):
+            flags = [closed.verified for closed in group]
+            in_order = flags == sorted(flags, reverse=True)
+            _check(in_order, f"order {order.id.hex()} verified a round before its predecessor")
+        both = any(closed.void and closed.verified for closed in rounds)
+        _check(not both, f"order {order.id.hex()} has a round that is void and verified")
+
+
+def check_capacity(store: Overlay) -> None:
+    """Reserved capacity = sum of running assignments, for each validator; no bid sells below nothing."""
+    work: dict[str, int] = {}
+    value: dict[str, int] = {}
+    for assignment in ASSIGNMENTS.scan(store):
+        if assignment.state in LIVE:
+            name = assignment.validator
+            work[name] = work.get(name, 0) + assignment.work
+            worth = price_ceil(assignment.work, assignment.price)
+            value[name] = value.get(name, 0) + worth
+    for load in LOADS.scan(store):
+        _check(
+            load.work == work.pop(load.validator, 0), f"{load.validator} reserves a wrong amount"
+        )
+        same = load.value == value.pop(load.validator, 0)
+        _check(same, f"{load.validator} reserves a wrong value")
+    _check(not work, "a running assignment reserves nothing")
+    for bid in BIDS.scan(store):
+        _check(bid.capacity >= 0, f"bid {bid.id.hex()} sold more than it has")
+
+
+def check_states(store: Overlay) -> None:
+    """State of an order and of its current assignment fit each other."""
+    for order in ORDERS.scan(store):
+        if not order.attempt:
+            _check(
+                order.state in (OrderState.OPEN, OrderState.CLOSED), "an order runs without a match"
+            )
+            continue
+        assignment = ASSIGNMENTS.must(store, order.id, order.attempt)
+        live = assignment.state in LIVE
+        ending = TALLIES.must(store, order.id).ending != 0
+        if order.state in (OrderState.OPEN, OrderState.CLOSED):
+            _check(not live, f"order {order.id.hex()} has an attempt that runs on")
+        elif order.state is OrderState.MATCHED:
+            same = assignment.state.name == "MATCHED"
+            _check(same or ending, f"order {order.id.hex()} is matched to nobody")
+
+
+def check_queue(store: Overlay) -> None:
+    """No order outlives its last deadline: every order that lives has an entry of the queue that is still to come."""
+    waiting: set[bytes] = set()
+    for key in store.scan_keys(keys.deadline()):
+        waiting.update(part[:32] for part in keys.parts_of(key)[3:] if len(part) >= 32)
+    for lot in LOTS.scan(store):
+        _check(lot.id[:32] in waiting, "a lot waits without a deadline")
+    for order in ORDERS.scan(store):
+        alive = order.state is not OrderState.CLOSED
+        _check(not alive or order.id in waiting, f"nothing will ever end order {order.id.hex()}")
+
+
+def check_deadlines(store: Overlay) -> None:
+    """No order is older than its last deadline: that of the order, and then windows, draws and reports."""
+    clock = HEAD.must(store).clock_ns // NS
+    overdue = _has_overdue(store, clock)
+    for order in ORDERS.scan(store):
+        params = order.params
+        tail = 3 * (params.lot_wait + params.round_window) + params.report_window
+        late = order.state is not OrderState.CLOSED and clock > order.deadline + tail
+        # Entries that the cap of a block carried over are allowed to be late.
+        _check(not late or overdue, f"order {order.id.hex()} outlived its last deadline")
+
+
+def _has_overdue(store: Overlay, clock: int) -> bool:
+    times = (number_of(keys.parts_of(key)[1]) for key in store.scan_keys(keys.deadline()))
+    return any(time <= clock for time in times)
+
+
+def check_shares(store: Overlay) -> None:
+    """Shares that stand are disjoint, one a slot; their bonds are locked; what is drawn is inside the share."""
+    shares = SHARES.scan(store)
+    for _, group in groupby(
+        shares, key=lambda s: (s.claim.order_id, s.claim.attempt, s.claim.round)
+    ):
+        standing = [s for s in group if s.state in (ShareState.COMMITTED, ShareState.ACCEPTED)]
+        slots = [share.claim.slot for share in standing]
+        _check(len(set(slots)) == len(slots), "a slot has two shares in a round")
+        ranges = [(share.claim.first, share.claim.count) for share in standing]
+        _check(disjoint(ranges), "two shares of a round overlap")
+    for share in shares:
+        inside = all(0 <= place < share.claim.segments for place in share.drawn)
+        _check(inside, "a segment outside its share was drawn")
+
+
+def check_audits(store: Overlay) -> None:
+    """No answer without a seat, no seat for a party, no seat twice in a draw."""
+    for audit in AUDITS.scan(store):
+        order = ORDERS.must(store, audit.order_id)
+        assignment = ASSIGNMENTS.must(store, audit.order_id, audit.attempt)
+        parties = {assignment.validator, order.consumer}
+        names = [seat.validator for seat in audit.seats]
+        _check(not parties.intersection(names), "a party audits its own round")
+        waiting = [s.validator for s in audit.seats if not s.missed]
+        _check(len(set(waiting)) == len(waiting), "a validator has two seats in a draw")
+        _check(all(not (s.answers and s.missed) for s in audit.seats), "a seat answered and missed")
+        _check(audit.draw > 0 or not audit.seats, "there are seats before a draw")
+
+
+def check_reports(store: Overlay) -> None:
+    """Open reports are counted, and their shares are at stake."""
+    reports = REPORTS.scan(store)
+    for report in reports:
+        parts = (report.order_id, report.attempt, report.round, report.slot, report.issue)
+        reported = SHARES.must(store, *parts).state is ShareState.REPORTED
+        _check(reported, "a report is about a share that was not rejected by it")
+    for tally in TALLIES.scan(store):
+        is_open = [
+            r for r in reports if r.order_id == tally.order_id and r.state is ReportState.OPEN
+        ]
+        _check(len(is_open) == tally.open_reports, "open reports are counted wrong")
+        _check_ended(store, tally)
+
+
+def _check_ended(store: Overlay, tally: Tally) -> None:
+    order = ORDERS.must(store, tally.order_id)
+    closed = order.state is OrderState.CLOSED
+    _check(not (closed and tally.open_reports), "an order closed over an open report")
+    _check(closed == (order.close_reason != 0), "an order ended without a reason")
+
+
+def check_book(store: Overlay) -> None:
+    """The index of open orders is the set of open orders, and the indices of bids and live assignments are right."""
+    indexed = {keys.parts_of(key)[1] for key in store.scan_keys(keys.open_order())}
+    orders = {o.id for o in ORDERS.scan(store) if _in_book(store, o)}
+    _check(indexed == orders, "the book has not exactly the open orders")
+    bids = {keys.parts_of(key)[1] for key in store.scan_keys(keys.bid_of())}
+    _check(bids == {bid.id for bid in BIDS.scan(store)}, "the index of bids is wrong")
+    live = {keys.parts_of(key)[1:] for key in store.scan_keys(keys.live_assignment())}
+    found = {_name(a) for a in ASSIGNMENTS.scan(store) if a.state in LIVE}
+    _check(live == found, "the index of live assignments is wrong")
+
+
+def _in_book(store: Overlay, order: Order) -> bool:
+    ending = TALLIES.must(store, order.id).ending != 0
+    return order.state is OrderState.OPEN and not ending
+
+
+def _name(assignment: Assignment) -> tuple[bytes, bytes]:
+    return assignment.order_id, assignment.attempt.to_bytes(8, "big")
+
+
+CHECKS: tuple[Callable[[Overlay], None], ...] = (
+    check_pots,
+    check_bond_accounts,
+    check_escrows,
+    check_paid,
+    check_capacity,
+    check_states,
+    check_queue,
+    check_deadlines,
+    check_shares,
+    check_audits,
+    check_reports,
+    check_book,
+)

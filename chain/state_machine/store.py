@@ -1,0 +1,195 @@
+"""The state as a map from keys to values, with overlays that can be dropped.
+
+An overlay holds changes over a reader and nests: a block over the committed state, a transaction over the block. It
+keeps records as objects and encodes them once, when :meth:`Overlay.changes` is asked for, so that a balance that moves
+a thousand times in a block is encoded once. Records are frozen, hence safe to share between overlays.
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Iterator
+from typing import Any, Final, Protocol, TypeVar
+
+from chain.types.codec import decode, encode
+
+T = TypeVar("T")
+
+
+class Reader(Protocol):
+    """What the state machine needs of a stored state."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value at ``key``, or None."""
+        ...
+
+    def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys and values under ``prefix``, ascending; behind ``after`` where it is given."""
+        ...
+
+
+class _Missing:
+    """Says that an overlay does not know a key."""
+
+
+_MISSING: Final = _Missing()
+
+
+class Overlay:
+    """Changes over a reader. Values are records, integers or bytes; None marks a deleted key."""
+
+    __slots__ = ("_base", "_keys", "_parent", "_read", "_values", "memo")
+
+    def __init__(self, base: Reader) -> None:
+        """Start without changes."""
+        self._base = base
+        self._parent = base if isinstance(base, Overlay) else None
+        self._values: dict[bytes, Any] = {}
+        self._keys: dict[int, set[bytes]] = {}  # changed keys by first byte, for scans
+        self._read: dict[bytes, Any] = {}  # decoded records of the base
+        self.memo: Any = None  # what its user computed from it and keeps with it
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the encoded value at ``key``, or None."""
+        value = self._values.get(key, _MISSING)
+        if value is _MISSING:
+            return self._base.get(key)
+        return value if value is None or type(value) is bytes else encode(value)
+
+    def record(self, cls: type[T], key: bytes) -> T | None:
+        """Return the record at ``key``, or None."""
+        value: Any
+        try:
+            value = self._values[key]
+        except KeyError:
+            return self._record_below(cls, key)
+        if type(value) is bytes:
+            value = self._values[key] = decode(cls, value)
+        return value  # type: ignore[no-any-return]
+
+    def _record_below(self, cls: type[T], key: bytes) -> T | None:
+        if self._parent is not None:
+            return self._parent.record(cls, key)
+        value: Any
+        try:
+            value = self._read[key]
+        except KeyError:
+            data = self._base.get(key)
+            value = self._read[key] = None if data is None else decode(cls, data)
+        return value  # type: ignore[no-any-return]
+
+    def put(self, key: bytes, value: Any) -> None:
+        """Set ``key`` to a record, an integer or encoded bytes."""
+        self._values[key] = value
+        try:
+            self._keys[key[0]].add(key)
+        except KeyError:
+            self._keys[key[0]] = {key}
+
+    def delete(self, key: bytes) -> None:
+        """Remove ``key``; a key that is not there stays away."""
+        self.put(key, None)
+
+    def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys and encoded values under ``prefix``, ascending."""
+        for key, value in self._merged(prefix, after):
+            yield key, value if type(value) is bytes else encode(value)
+
+    def scan_keys(self, prefix: bytes, after: bytes = b"") -> Iterator[bytes]:
+        """Yield keys under ``prefix``, ascending."""
+        for key, _ in self._merged(prefix, after):
+            yield key
+
+    def scan_records(
+        self, cls: type[T], prefix: bytes, after: bytes = b""
+    ) -> Iterator[tuple[bytes, T]]:
+        """Yield keys and records under ``prefix``, ascending."""
+        for key, value in self._merged(prefix, after):
+            yield key, decode(cls, value) if type(value) is bytes else value
+
+    def changes(self) -> dict[bytes, bytes | None]:
+        """Return all changes in key order, encoded; None deletes."""
+        return {
+            key: value if value is None or type(value) is bytes else encode(value)
+            for key, value in sorted(self._values.items(), key=lambda item: item[0])
+        }
+
+    def merge_into_parent(self) -> None:
+        """Put the changes into the overlay below, which must be one."""
+        if self._parent is None:
+            raise TypeError("there is no overlay below to merge into")
+        self._parent._values.update(self._values)
+        for byte, keys in self._keys.items():
+            self._parent._keys.setdefault(byte, set()).update(keys)
+        self.clear()
+
+    def clear(self) -> None:
+        """Drop all changes."""
+        self._values = {}
+        self._keys = {}
+
+    def _merged(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, Any]]:
+        """Yield what is below with the own changes over it. The own changes are those of the start."""
+        below: Iterator[tuple[bytes, Any]] = (
+            self._parent._merged(prefix, after)
+            if self._parent is not None
+            else self._base.scan(prefix, after)
+        )
+        own = sorted(
+            key for key in self._keys.get(prefix[0], ()) if key.startswith(prefix) and key > after
+        )
+        if not own:
+            yield from below
+            return
+        values = self._values
+        at = 0
+        for key, value in below:
+            while at < len(own) and own[at] < key:
+                if values[own[at]] is not None:
+                    yield own[at], values[own[at]]
+                at += 1
+            if at < len(own) and own[at] == key:
+                if values[key] is not None:
+                    yield key, values[key]
+                at += 1
+            else:
+                yield key, value
+        for key in own[at:]:
+            if values[key] is not None:
+                yield key, values[key]
+
+
+class MemoryStore:
+    """A state in memory, for tests and for a solo node without a disk."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._values: dict[bytes, bytes] = {}
+        self._sorted: list[bytes] = []
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value at ``key``, or None."""
+        return self._values.get(key)
+
+    def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys and values under ``prefix``, ascending; the store must not change meanwhile."""
+        at = bisect_right(self._sorted, max(after, prefix))
+        if after < prefix and prefix in self._values:
+            yield prefix, self._values[prefix]
+        while at < len(self._sorted) and self._sorted[at].startswith(prefix):
+            key = self._sorted[at]
+            yield key, self._values[key]
+            at += 1
+
+    def apply(self, changes: dict[bytes, bytes | None]) -> None:
+        """Commit the changes of a block."""
+        for key, value in changes.items():
+            if value is None:
+                if self._values.pop(key, None) is not None:
+                    self._sorted.pop(bisect_right(self._sorted, key) - 1)
+            else:
+                if key not in self._values:
+                    insort(self._sorted, key)
+                self._values[key] = value
+
+    def __len__(self) -> int:
+        """Return the number of keys."""
+        return len(self._values)

@@ -1,0 +1,188 @@
+"""The story of a block, to be read from top to bottom: begin, each transaction, end.
+
+A Refusal is somebody's mistake: the transaction gets its code, and its changes are dropped. Anything else that is
+raised is a bug and stops the block. What happens at the beginning and the end of a block cannot refuse. Nothing here
+is stored: the changes stay in the overlay until the caller commits them.
+"""
+
+from chain.state_machine import state_keys as keys
+from chain.state_machine.ante import apply_ante
+from chain.state_machine.auction import apply_auction
+from chain.state_machine.context import NS, BlockInfo, Context, Sender
+from chain.state_machine.draws import apply_lot
+from chain.state_machine.expiries import apply_due
+from chain.state_machine.gas import gas_of
+from chain.state_machine.genesis import write_genesis
+from chain.state_machine.handlers import HANDLERS
+from chain.state_machine.internal import Head
+from chain.state_machine.invariants import check_conservation
+from chain.state_machine.lots import observe_block
+from chain.state_machine.powers import take_updates
+from chain.state_machine.state import HEAD, PARAMS, get_number
+from chain.state_machine.store import Overlay
+from chain.types.block import Block, BlockResult, TxResult, ValidatorUpdate
+from chain.types.errors import Refusal
+from chain.types.events import Event
+from chain.types.genesis import Genesis
+from chain.types.messages import signer_of
+from chain.types.tx import Tx, VerifySignature
+
+
+def init_chain(overlay: Overlay, genesis: Genesis, time_ns: int) -> tuple[ValidatorUpdate, ...]:
+    """Write the state of the genesis and return the first validators."""
+    return write_genesis(overlay, genesis, time_ns)
+
+
+def apply_block(overlay: Overlay, block: Block, verify: VerifySignature) -> BlockResult:
+    """Apply a decided block to ``overlay``."""
+    ctx = begin_block(overlay, block, verify)
+    results = [apply_tx(ctx, tx) for tx in block.txs]
+    updates = end_block(ctx)
+    return BlockResult(tuple(results), tuple(ctx.events), updates)
+
+
+# --- begin ---------------------------------------------------------------------------------------
+
+
+def begin_block(overlay: Overlay, block: Block, verify: VerifySignature) -> Context:
+    """Advance the chain clock, let the lots see the block, and do what is due."""
+    ctx = advance_clock(overlay, block, verify)
+    for lot in observe_block(ctx, block):
+        apply_lot(ctx, lot)
+    apply_due(ctx)
+    return ctx
+
+
+def advance_clock(overlay: Overlay, block: Block, verify: VerifySignature) -> Context:
+    """Advance the chain clock by the time since the last block, but never by more than its largest step.
+
+    So a chain that stood still fails nobody. A header time behind the last one counts as no time at all.
+    """
+    head, params = HEAD.must(overlay), PARAMS.must(overlay)
+    passed = max(0, block.time_ns - head.time_ns)
+    clock_ns = head.clock_ns + min(passed, params.clock_step_max * NS)
+    time_ns = max(block.time_ns, head.time_ns)
+    # The hash becomes the seed of the next block's auction; this block's auction has the one before.
+    HEAD.put(overlay, Head(head.chain_id, head.denom, block.height, time_ns, clock_ns, block.hash))
+    info = BlockInfo(
+        chain_id=head.chain_id,
+        denom=head.denom,
+        height=block.height,
+        clock=clock_ns // NS,
+        params=params,
+        previous_hash=head.last_hash,
+    )
+    return Context(overlay, info, verify, get_number(overlay, keys.next_event()))
+
+
+# --- each transaction ----------------------------------------------------------------------------
+
+
+def apply_tx(ctx: Context, tx: Tx | Refusal) -> TxResult:
+    """Apply a transaction: the ante first, then all messages or none."""
+    if isinstance(tx, Refusal):  # it could not be decoded
+        return _refused(tx, 0, 0, ())
+    block_store, block_events = ctx.store, ctx.events
+    ctx.events = []
+    try:
+        sender = apply_ante(ctx, tx, min_gas_price_millionths=0)
+        paid_events = ctx.events
+        gas, first_event = sender.gas, ctx.next_event
+        ctx.store, ctx.events, ctx.responses = Overlay(block_store), [], []
+        try:
+            apply_messages(ctx, tx, sender)
+        except Refusal as refusal:  # fee and sequence stay charged
+            ctx.next_event = first_event
+            return _refused(refusal, tx.gas_limit, gas, tuple(paid_events))
+        ctx.store.merge_into_parent()
+        events = (*paid_events, *ctx.events)
+        return TxResult(0, "", "", tx.gas_limit, gas, events, tuple(ctx.responses))
+    except Refusal as refusal:  # the ante: nothing was written
+        return _refused(refusal, tx.gas_limit, 0, ())
+    finally:
+        ctx.store, ctx.events, ctx.message_index = block_store, block_events, -1
+
+
+def apply_messages(ctx: Context, tx: Tx, sender: Sender) -> None:
+    """Apply the messages in order: check without state, check against state, apply."""
+    ctx.sender = sender
+    for index, message in enumerate(tx.messages):
+        ctx.message_index = index
+        handler = HANDLERS[type(message)]
+        handler.check_stateless(message)
+        found = handler.check_state(ctx, message)
+        ctx.note("message", ("action", handler.action), ("sender", signer_of(message)))
+        handler.apply(ctx, message, found)
+
+
+def _refused(
+    refusal: Refusal, gas_wanted: int, gas_used: int, events: tuple[Event, ...]
+) -> TxResult:
+    code = refusal.code
+    return TxResult(code.number, code.space, str(refusal), gas_wanted, gas_used, events)
+
+
+# --- end -----------------------------------------------------------------------------------------
+
+
+def end_block(ctx: Context) -> tuple[ValidatorUpdate, ...]:
+    """Run the auction, count the coins, and return the changes of consensus power."""
+    apply_auction(ctx)
+    updates = take_updates(ctx)
+    ctx.write_event_number()
+    check_conservation(ctx.store)
+    return updates
+
+
+# --- before a block ------------------------------------------------------------------------------
+
+
+def check_tx(
+    overlay: Overlay,
+    tx: Tx,
+    verify: VerifySignature,
+    *,
+    min_gas_price_millionths: int,
+    recheck: bool = False,
+) -> TxResult:
+    """Check a transaction for the mempool: the ante on its overlay, and every message without state.
+
+    The sequence advances in the overlay, so that a second transaction of the same account can follow.
+    """
+    ctx = _next_block(overlay, verify)
+    ctx.is_check = True
+    try:
+        for message in tx.messages:
+            HANDLERS[type(message)].check_stateless(message)
+        sender = apply_ante(
+            ctx,
+            tx,
+            min_gas_price_millionths=min_gas_price_millionths,
+            check_signature=not recheck,
+        )
+    except Refusal as refusal:
+        return _refused(refusal, tx.gas_limit, 0, ())
+    return TxResult(0, "", "", tx.gas_limit, sender.gas, ())
+
+
+def simulate_tx(overlay: Overlay, tx: Tx) -> TxResult:
+    """Try a transaction without signature, fee and sequence on an overlay that is thrown away."""
+    ctx = _next_block(Overlay(overlay), lambda _key, _message, _signature: True)
+    ctx.next_event = get_number(overlay, keys.next_event())
+    try:
+        sender = apply_ante(ctx, tx, min_gas_price_millionths=0, simulate=True)
+        apply_messages(ctx, tx, sender)
+    except Refusal as refusal:
+        return _refused(refusal, tx.gas_limit, gas_of(tx), ())
+    return TxResult(0, "", "", tx.gas_limit, gas_of(tx), tuple(ctx.events), tuple(ctx.responses))
+
+
+def _next_block(overlay: Overlay, verify: VerifySignature) -> Context:
+    """Return a context as if the next block began now; the overlay must be of one committed state."""
+    info: BlockInfo | None = overlay.memo
+    if info is None:  # the mempool asks for every transaction
+        head, params = HEAD.must(overlay), PARAMS.must(overlay)
+        clock = head.clock_ns // NS
+        info = BlockInfo(head.chain_id, head.denom, head.height + 1, clock, params, head.last_hash)
+        overlay.memo = info
+    return Context(overlay, info, verify, 0)

@@ -1,0 +1,91 @@
+"""Where coins can be, and the table of all moves between these places.
+
+A move that is not in the table does not happen: the ledger of the state machine checks each one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class Pot(StrEnum):
+    """A part of the state that holds coins. The sum over all of them is the supply."""
+
+    ACCOUNTS = "accounts"  # owner: address
+    BONDS = "bonds"  # bond accounts, waiting withdrawals included; owner: address
+    ESCROWS = "escrows"  # deposits and bonds of orders; owner: order id in hex
+    STAKES = "stakes"  # owner: operator
+    AUDITS = "audits"  # cut from silent auditors, until their round is decided; owner: the round
+    FEES = "fees"
+    COMMUNITY = "community"
+    BURNT = "burnt"  # a sink that nothing leaves
+
+
+class Move(StrEnum):
+    """Why coins move."""
+
+    SEND = "send"
+    FEE = "fee"
+    BOND_DEPOSIT = "bond_deposit"
+    BOND_RELEASE = "bond_release"
+    DEPOSIT = "deposit"
+    JOB_BOND = "job_bond"
+    SHARE_BOND = "share_bond"
+    # out of an order's deposits
+    PROVIDER = "provider"
+    VALIDATOR = "validator"
+    AUDITOR = "auditor"
+    PROTOCOL = "protocol"
+    REFUND = "refund"
+    DEPOSIT_BURN = "deposit_burn"
+    # out of the bonds in an order's escrow
+    BOND_RETURN = "bond_return"
+    COMPENSATION = "compensation"
+    DECLINE_FEE = "decline_fee"
+    BURN = "burn"
+    # silent auditors
+    CUT = "cut"
+    CUT_SHARE = "cut_share"
+    CUT_BURN = "cut_burn"
+
+
+MOVES: Mapping[Move, tuple[Pot, Pot]] = MappingProxyType(
+    {
+        Move.SEND: (Pot.ACCOUNTS, Pot.ACCOUNTS),
+        Move.FEE: (Pot.ACCOUNTS, Pot.FEES),
+        Move.BOND_DEPOSIT: (Pot.ACCOUNTS, Pot.BONDS),
+        Move.BOND_RELEASE: (Pot.BONDS, Pot.ACCOUNTS),
+        Move.DEPOSIT: (Pot.ACCOUNTS, Pot.ESCROWS),
+        Move.JOB_BOND: (Pot.BONDS, Pot.ESCROWS),
+        Move.SHARE_BOND: (Pot.BONDS, Pot.ESCROWS),
+        Move.PROVIDER: (Pot.ESCROWS, Pot.ACCOUNTS),
+        Move.VALIDATOR: (Pot.ESCROWS, Pot.ACCOUNTS),
+        Move.AUDITOR: (Pot.ESCROWS, Pot.ACCOUNTS),
+        Move.PROTOCOL: (Pot.ESCROWS, Pot.COMMUNITY),
+        Move.REFUND: (Pot.ESCROWS, Pot.ACCOUNTS),
+        Move.DEPOSIT_BURN: (Pot.ESCROWS, Pot.BURNT),
+        Move.BOND_RETURN: (Pot.ESCROWS, Pot.BONDS),
+        Move.COMPENSATION: (Pot.ESCROWS, Pot.ACCOUNTS),
+        Move.DECLINE_FEE: (Pot.ESCROWS, Pot.COMMUNITY),
+        Move.BURN: (Pot.ESCROWS, Pot.BURNT),
+        Move.CUT: (Pot.STAKES, Pot.AUDITS),
+        Move.CUT_SHARE: (Pot.AUDITS, Pot.ACCOUNTS),
+        Move.CUT_BURN: (Pot.AUDITS, Pot.BURNT),
+    }
+)
+
+FROM_DEPOSITS = frozenset(
+    {Move.PROVIDER, Move.VALIDATOR, Move.AUDITOR, Move.PROTOCOL, Move.REFUND, Move.DEPOSIT_BURN}
+)
+"""Moves that use up a deposit; the other moves out of an escrow come from bonds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Coins that move for a reason; the reason says from which pot to which."""
+
+    move: Move
+    source: str  # owner in the pot that the move takes from
+    target: str  # owner in the pot that it goes to
+    amount: int  # uassay

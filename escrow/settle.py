@@ -1,0 +1,65 @@
+"""What a verified round pays (protocol section 7). Every quotient is rounded down and says where its remainder goes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chain.types.amount import bps_floor, price_floor
+
+
+@dataclass(frozen=True, slots=True)
+class Earnings:
+    """Who earns what for one round; the parts add up to ``total``."""
+
+    total: int
+    protocol: int
+    auditors: tuple[tuple[str, int], ...]
+    providers: tuple[tuple[str, int], ...]
+    validator: int
+
+
+def audit_fee(work: int, price: int, audit_bps: int) -> int:
+    """Return the audit fee of a round: basis points of its price, rounded down."""
+    return bps_floor(price_floor(work, price), audit_bps)
+
+
+def settle_round(
+    work: int,
+    price: int,
+    *,
+    protocol_bps: int,
+    audit_bps: int,
+    providers_bps: int,
+    shares: Sequence[tuple[str, int]],
+    auditors: Sequence[str],
+) -> Earnings:
+    """Return the earnings of a round of ``work`` FLOPs at ``price`` per PFLOP.
+
+    ``shares`` are (provider, work) of the accepted shares. ``auditors`` are those who answered: the audit fee is split
+    equally, and what does not divide goes to the protocol; without auditors there is no audit fee. Providers get their
+    part of the rest by work; what does not divide goes, with all that is left, to the validator.
+    """
+    total = price_floor(work, price)
+    protocol = bps_floor(total, protocol_bps)
+    fee = bps_floor(total, audit_bps) if auditors else 0
+    each = fee // len(auditors) if auditors else 0
+    rest = total - protocol - fee
+    pool = bps_floor(rest, providers_bps)
+    paid = tuple((provider, pool * part // work) for provider, part in shares)
+    return Earnings(
+        total=total,
+        protocol=protocol + fee - each * len(auditors),
+        auditors=tuple((auditor, each) for auditor in auditors),
+        providers=paid,
+        validator=rest - sum(amount for _, amount in paid),
+    )
+
+
+def split_cut(pot: int, receivers: Sequence[str]) -> tuple[tuple[tuple[str, int], ...], int]:
+    """Split what silent auditors lost equally over those who answered; the second value is burnt.
+
+    What does not divide is burnt, and all of it where nobody answered.
+    """
+    if not receivers:
+        return (), pot
+    each = pot // len(receivers)
+    return tuple((receiver, each) for receiver in receivers), pot - each * len(receivers)

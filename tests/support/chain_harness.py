@@ -1,0 +1,265 @@
+"""A chain in memory for tests: blocks of messages, chosen times, hashes and proposers, and all invariants after each.
+
+Signatures are hashes here: what holds is decided by :func:`sign` alone, so that thousands of blocks a second are
+possible. Addresses are readable names; nothing behind the decoder looks at their form.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+from chain.state_machine import queries
+from chain.state_machine.context import NS
+from chain.state_machine.gas import gas_of
+from chain.state_machine.invariants import check_all
+from chain.state_machine.store import MemoryStore, Overlay
+from chain.state_machine.transition import apply_block, check_tx, init_chain, simulate_tx
+from chain.types import queries as q
+from chain.types.amount import ceil_div
+from chain.types.block import Block, BlockResult, TxResult
+from chain.types.errors import Code, Refusal
+from chain.types.events import Event
+from chain.types.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
+from chain.types.messages import Message, signer_of
+from chain.types.params import Params, local_params
+from chain.types.records import Account, Coin, Order
+from chain.types.tx import SignerInfo, Tx, sign_doc
+
+CHAIN_ID = "assay-test"
+GENESIS_TIME = 1_700_000_000 * NS
+COINS = 10**12
+STAKE = 10**10
+
+
+def pub_key(address: str) -> bytes:
+    """Return the public key of an address: made up, but always the same."""
+    return b"\x02" + sha256(b"key " + address.encode()).digest()
+
+
+def sign(key: bytes, message: bytes) -> bytes:
+    """Return the signature that :func:`verify` accepts."""
+    return sha256(key + message).digest() * 2
+
+
+def verify(key: bytes, message: bytes, signature: bytes) -> bool:
+    return signature == sign(key, message)
+
+
+def cons_key(operator: str) -> bytes:
+    return sha256(b"consensus " + operator.encode()).digest()
+
+
+def cons_address(operator: str) -> bytes:
+    return sha256(cons_key(operator)).digest()[:20]
+
+
+def make_genesis(
+    accounts: tuple[str, ...],
+    validators: tuple[str, ...],
+    params: Params | None = None,
+    coins: int = COINS,
+    stake: int = STAKE,
+) -> Genesis:
+    """Return a genesis in which every account (operators too) has the same coins, every validator the same stake."""
+    return Genesis(
+        chain_id=CHAIN_ID,
+        denom=DENOM,
+        params=params or local_params(),
+        accounts=tuple(
+            GenesisAccount(name, (Coin(DENOM, coins),)) for name in (*accounts, *validators)
+        ),
+        validators=tuple(
+            GenesisValidator(name, name, cons_key(name), stake, f"{name}:7430", b"certificate")
+            for name in validators
+        ),
+    )
+
+
+class Chain:
+    """A chain in memory. ``block`` makes one block and commits it; ``checked`` runs all invariants after each."""
+
+    def __init__(self, genesis: Genesis, *, checked: bool = True) -> None:
+        self.genesis = genesis
+        self.checked = checked
+        self.store = MemoryStore()
+        self.time_ns = GENESIS_TIME
+        self.height = 0
+        self.operators = tuple(validator.operator for validator in genesis.validators)
+        self.events: list[Event] = []  # all numbered events
+        self.last: BlockResult | None = None
+        self.fees: dict[str, int] = {}  # paid by each account
+        overlay = Overlay(self.store)
+        self.first_validators = init_chain(overlay, genesis, self.time_ns)
+        self.store.apply(overlay.changes())
+
+    # --- transactions ---
+
+    def tx(
+        self,
+        *messages: Message,
+        sequence: int | None = None,
+        signer: str | None = None,
+        fee: int | None = None,
+        gas_limit: int | None = None,
+        memo: str = "",
+        timeout_height: int = 0,
+        size: int = 300,
+    ) -> Tx:
+        """Return a signed transaction of the messages' signer; with ``sequence`` left out, for the next block."""
+        address = signer or signer_of(messages[0])
+        account = self.account(address)
+        number, current = (account.number, account.sequence) if account else (0, 0)
+        at = current if sequence is None else sequence
+        body = sha256(repr((messages, memo, timeout_height)).encode()).digest()
+        auth = sha256(repr((address, at, fee, gas_limit)).encode()).digest()
+        signature = sign(pub_key(address), sign_doc(body, auth, CHAIN_ID, number))
+        tx = Tx(
+            hash=sha256(body + auth).digest(),
+            size=size,
+            body=body,
+            auth_info=auth,
+            messages=messages,
+            memo=memo,
+            timeout_height=timeout_height,
+            signers=(SignerInfo(pub_key(address), address, at, signature),),
+            fee=(),
+            gas_limit=0,
+            fee_payer="",
+        )
+        gas = gas_of(tx) if gas_limit is None else gas_limit
+        price = self.genesis.params.min_gas_price_millionths
+        amount = ceil_div(gas * price, 1_000_000) if fee is None else fee
+        return replace(tx, gas_limit=gas, fee=(Coin(DENOM, amount),) if amount else ())
+
+    # --- blocks ---
+
+    def block(
+        self,
+        *items: Message | Tx | Refusal,
+        seconds: int = 1,
+        proposer: str | None = None,
+        block_hash: bytes | None = None,
+    ) -> BlockResult:
+        """Make a block of transactions (a message becomes one) ``seconds`` after the last one, and commit it."""
+        self.height += 1
+        self.time_ns += seconds * NS
+        operator = proposer or self.operators[self.height % len(self.operators)]
+        block = Block(
+            height=self.height,
+            time_ns=self.time_ns,
+            hash=block_hash or sha256(b"block %d" % self.height).digest(),
+            proposer=cons_address(operator),
+            txs=tuple(self._txs(items)),
+        )
+        overlay = Overlay(self.store)
+        result = apply_block(overlay, block, verify)
+        self.store.apply(overlay.changes())
+        found = [*(e for tx in result.tx_results for e in tx.events), *result.events]
+        self.events += sorted((e for e in found if e.number), key=lambda e: e.number)
+        self.last = result
+        for tx in result.tx_results:
+            self._book_fee(tx)
+        if self.checked:
+            check_all(self.store)
+        return result
+
+    def _book_fee(self, result: TxResult) -> None:
+        for event in result.events:
+            if event.type == "tx" and event.get("fee"):
+                payer = event.get("fee_payer")
+                self.fees[payer] = self.fees.get(payer, 0) + int(
+                    event.get("fee").removesuffix(DENOM)
+                )
+
+    def worth(self, address: str) -> int:
+        """Return the balance as it would be without transaction fees."""
+        return self.balance(address) + self.fees.get(address, 0)
+
+    def _txs(self, items: tuple[Message | Tx | Refusal, ...]) -> list[Tx | Refusal]:
+        """Make a transaction of every message; those of one account get sequences one after the other."""
+        used: dict[str, int] = {}
+        txs: list[Tx | Refusal] = []
+        for item in items:
+            if isinstance(item, Tx | Refusal):
+                txs.append(item)
+                continue
+            address = signer_of(item)
+            account = self.account(address)
+            sequence = used.get(address, account.sequence if account else 0)
+            used[address] = sequence + 1
+            txs.append(self.tx(item, sequence=sequence))
+        return txs
+
+    def ok(self, *items: Message | Tx, seconds: int = 1) -> BlockResult:
+        """Make a block in which every transaction must succeed."""
+        result = self.block(*items, seconds=seconds)
+        for tx in result.tx_results:
+            assert tx.code == 0, tx.log
+        return result
+
+    def refused(
+        self, code: Code, item: Message | Tx, *, field: str = "", seconds: int = 1
+    ) -> TxResult:
+        """Make a block in which the transaction must be refused with ``code``, at ``field`` if given."""
+        (result,) = self.block(item, seconds=seconds).tx_results
+        assert (result.codespace, result.code) == (code.space, code.number), (code.name, result.log)
+        assert result.log.startswith(field), result.log
+        return result
+
+    def pass_time(self, seconds: int) -> None:
+        """Make blocks until the chain clock has advanced by ``seconds``."""
+        end = self.clock + seconds
+        while self.clock < end:
+            self.block(seconds=min(self.genesis.params.clock_step_max, end - self.clock))
+
+    def pass_until(self, clock: int) -> None:
+        """Make blocks until the chain clock is at ``clock``."""
+        self.pass_time(clock - self.clock)
+
+    def check(self, tx: Tx, overlay: Overlay | None = None, *, recheck: bool = False) -> TxResult:
+        """Check a transaction as the mempool does."""
+        return check_tx(
+            overlay or Overlay(self.store), tx, verify, min_gas_price_millionths=0, recheck=recheck
+        )
+
+    def simulate(self, tx: Tx) -> TxResult:
+        return simulate_tx(Overlay(self.store), tx)
+
+    # --- looking ---
+
+    @property
+    def clock(self) -> int:
+        clock: int = self.ask(q.StatusRequest()).clock
+        return clock
+
+    def overlay(self) -> Overlay:
+        return Overlay(self.store)
+
+    def change(self, edit: Callable[[Overlay], None]) -> None:
+        """Change the state behind the machine's back, to break it on purpose."""
+        overlay = Overlay(self.store)
+        edit(overlay)
+        self.store.apply(overlay.changes())
+
+    def account(self, address: str) -> Account | None:
+        return queries.get_account(self.store, address)
+
+    def balance(self, address: str) -> int:
+        return queries.get_balance(self.store, address, DENOM)
+
+    def bond(self, address: str) -> int:
+        """Return the free coins of a bond account."""
+        free: int = self.ask(q.AccountRequest(address)).bond.free
+        return free
+
+    def ask(self, request: Any) -> Any:
+        return queries.answer(self.store, request)
+
+    def order(self, order_id: bytes) -> Order:
+        found: Order = self.ask(q.OrderRequest(order_id)).order
+        return found
+
+    def seen(self, kind: str) -> list[Event]:
+        """Return all numbered events of a type."""
+        return [event for event in self.events if event.type == kind]

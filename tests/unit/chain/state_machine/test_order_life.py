@@ -1,0 +1,38 @@
+"""The life of an order from its submission to the last coin."""
+
+from chain.types.reasons import CloseReason
+from chain.types.records import AssignmentState, OrderState
+from tests.support.chain_market import BOND, Market
+
+
+def test_an_order_is_settled_and_every_coin_is_where_it_belongs() -> None:
+    market = Market()
+    chain = market.chain
+    before = {name: chain.worth(name) for name in ("carol", "v0", "v0p0", "v0p1", "v1", "v2", "v3")}
+
+    order_id = market.submit()
+    assert market.order(order_id).state is OrderState.MATCHED
+    assert chain.bond("v0") == BOND - 16_000  # a tenth of 160,000
+    market.accept(order_id)
+    assert market.order(order_id).state is OrderState.RUNNING
+    market.settle(order_id)
+
+    order = market.order(order_id)
+    assert order.state is OrderState.CLOSED
+    assert order.close_reason == CloseReason.SETTLED
+    assert order.work_verified == 160_000_000
+    assert market.assignment(order_id).state is AssignmentState.DONE
+
+    # Per round 80,000: protocol 800, audit 2,400 (1,200 for each of two), rest 76,800, providers 70 % = 53,760.
+    earned = {name: chain.worth(name) - before[name] for name in before}
+    assert earned["carol"] == -160_000
+    assert earned["v0"] == 2 * 23_040
+    assert earned["v0p0"] == earned["v0p1"] == 2 * 26_880
+    assert earned["v1"] + earned["v2"] + earned["v3"] == 4 * 1_200
+    assert chain.bond("v0") == chain.bond("v0p0") == chain.bond("v0p1") == BOND
+    payments = market.all_of(order_id).payments
+    assert sum(p.amount for p in payments if p.kind == "protocol") == 2 * 800
+    assert sum(p.amount for p in payments if p.kind == "refund") == 40_000
+    assert market.all_of(order_id).escrow.bonds == ()
+    (escrow,) = market.all_of(order_id).escrow.depositors
+    assert (escrow.locked, escrow.paid, escrow.refunded) == (0, 160_000, 40_000)
