@@ -1,0 +1,99 @@
+"""The gRPC server of a node: the table of services, and health. Unknown paths are UNIMPLEMENTED."""
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import grpc
+
+from chain.app.ports import Broadcaster, QueryPort
+from chain.app.services.call import Handler, status_of
+from chain.app.services.table import build_table
+from chain.types.errors import Refusal
+from chain.types.limits import TX_BYTES_MAX
+
+log = logging.getLogger(__name__)
+
+REQUEST_BYTES_MAX: Final = 2 * TX_BYTES_MAX  # a simulation holds a transaction and its frame
+CONCURRENT_MAX: Final = 256
+THREADS: Final = 8
+CODE_KEY: Final = "assay-code"
+CODESPACE_KEY: Final = "assay-codespace"
+_HEALTH: Final = "/grpc.health.v1.Health/Check"
+_SERVING: Final = b"\x08\x01"  # HealthCheckResponse{status: SERVING}
+
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.so_reuseport", 0),  # two nodes on one port must be an error, not a lottery
+    ("grpc.max_metadata_size", 16 * 1024),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+)
+
+
+class GrpcServer:
+    """Serves a node's services on ``host:port``; port 0 takes a free one (see ``address``)."""
+
+    def __init__(self, app: QueryPort, broadcaster: Broadcaster | None, address: str) -> None:
+        """Bind ``address``; OSError where it is taken. Nothing is served before :meth:`start`."""
+        table = {**build_table(app, broadcaster), _HEALTH: lambda _: _SERVING}
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="grpc")
+        self._server = grpc.server(
+            self._pool,
+            handlers=[_Methods(table)],
+            options=_OPTIONS,
+            maximum_concurrent_rpcs=CONCURRENT_MAX,
+        )
+        host = address.rpartition(":")[0]
+        try:
+            port = self._server.add_insecure_port(address)
+        except RuntimeError:
+            self._pool.shutdown()
+            raise OSError(f"cannot listen on {address}: choose another gRPC address") from None
+        self.address = f"{host}:{port}"
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._server.start()
+
+    def close(self, grace_seconds: float = 1.0) -> None:
+        """Take no new calls, let running ones finish for a while, and end."""
+        self._server.stop(grace_seconds).wait()
+        self._pool.shutdown(cancel_futures=True)
+
+
+class _Methods(grpc.GenericRpcHandler):
+    """Finds the handler of a path."""
+
+    def __init__(self, table: Mapping[str, Handler]) -> None:
+        self._methods: dict[str, Any] = {
+            path: grpc.unary_unary_rpc_method_handler(_guarded(path, handler))
+            for path, handler in table.items()
+        }
+
+    def service(self, handler_call_details: Any) -> Any:
+        """Return the method of a call, or None: UNIMPLEMENTED."""
+        return self._methods.get(handler_call_details.method)
+
+
+def _guarded(path: str, handler: Handler) -> Callable[[bytes, Any], bytes]:
+    """Turn what a handler raises into a status. A bug is INTERNAL and stays in our log."""
+
+    def handle(request: bytes, context: Any) -> bytes:
+        try:
+            return handler(request)
+        except Refusal as refusal:
+            code = refusal.code
+            context.set_trailing_metadata(
+                ((CODESPACE_KEY, code.space), (CODE_KEY, str(code.number)))
+            )
+            context.set_code(getattr(grpc.StatusCode, status_of(code)))
+            context.set_details(str(refusal))
+        except Exception:
+            log.exception("bug in %s", path)
+            context.set_code(grpc.StatusCode.INTERNAL)
+            context.set_details("internal error; the node's log has it")
+        return b""
+
+    return handle

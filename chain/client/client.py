@@ -1,0 +1,177 @@
+"""A client of one node: queries, broadcast, transactions by hash, over gRPC."""
+
+from dataclasses import dataclass
+from typing import Any, Self, overload
+
+from cosmpy.protos.cosmos.tx.v1beta1 import service_pb2 as service
+from google.protobuf.message import DecodeError
+
+from chain.client.channel import Channel
+from chain.client.errors import ChainError, ErrorKind
+from chain.types import queries as q
+from chain.types.errors import Refusal
+from chain.types.events import Event
+from chain.wire.queries import (
+    QueryRequest,
+    QueryResponse,
+    decode_response,
+    encode_request,
+    method_of,
+)
+
+TIMEOUT_SECONDS = 10.0
+_TX_SERVICE = "/cosmos.tx.v1beta1.Service/"
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastResult:
+    """What the mempool said; code 0 means that the transaction waits for a block."""
+
+    hash: bytes
+    code: int
+    codespace: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class TxReceipt:
+    """A transaction in a block. Events have no numbers here; the event log has them."""
+
+    hash: bytes
+    height: int
+    code: int
+    codespace: str
+    log: str
+    gas_wanted: int
+    gas_used: int
+    events: tuple[Event, ...]
+
+
+class ChainClient:
+    """One node, reached over gRPC. Every call has a deadline; any thread may call; use it in a
+    ``with``.
+    """
+
+    def __init__(self, address: str, timeout: float = TIMEOUT_SECONDS) -> None:
+        """Connect to ``host:port`` with the first call; ``timeout`` is seconds per call."""
+        self.address = address
+        self._channel = Channel(address, timeout)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- queries -------------------------------------------------------------
+
+    @overload
+    def query(self, request: q.StatusRequest) -> q.StatusResponse: ...
+    @overload
+    def query(self, request: q.ParamsRequest) -> q.ParamsResponse: ...
+    @overload
+    def query(self, request: q.AccountRequest) -> q.AccountResponse: ...
+    @overload
+    def query(self, request: q.ValidatorsRequest) -> q.ValidatorsResponse: ...
+    @overload
+    def query(self, request: q.ProvidersRequest) -> q.ProvidersResponse: ...
+    @overload
+    def query(self, request: q.BidsRequest) -> q.BidsResponse: ...
+    @overload
+    def query(self, request: q.OrdersRequest) -> q.OrdersResponse: ...
+    @overload
+    def query(self, request: q.OrderRequest) -> q.OrderResponse: ...
+    @overload
+    def query(self, request: q.DutiesRequest) -> q.DutiesResponse: ...
+    @overload
+    def query(self, request: q.SimulateMatchRequest) -> q.SimulateMatchResponse: ...
+    @overload
+    def query(self, request: q.EventsRequest) -> q.EventsResponse: ...
+
+    def query(self, request: QueryRequest) -> QueryResponse:
+        """Ask the node; ChainError (not_found where there is nothing to show)."""
+        method = method_of(request)
+        data = self._channel.call(method.path, encode_request(request))
+        try:
+            return decode_response(method, data)
+        except Refusal as refusal:
+            raise self._bad_response(str(refusal)) from None
+
+    def status(self) -> q.StatusResponse:
+        """Where the chain stands."""
+        return self.query(q.StatusRequest())
+
+    def order(self, order_id: bytes) -> q.OrderResponse:
+        """One order with everything about its attempts."""
+        return self.query(q.OrderRequest(order_id))
+
+    def account(self, address: str) -> q.AccountResponse:
+        """An account with its balance and bonds."""
+        return self.query(q.AccountRequest(address))
+
+    # --- transactions --------------------------------------------------------
+
+    def simulate(self, raw: bytes) -> int:
+        """Return the gas that a transaction would use now; ChainError with a code where it would be
+        refused.
+        """
+        answer = self._cosmos(
+            "Simulate", service.SimulateRequest(tx_bytes=raw), service.SimulateResponse
+        )
+        gas: int = answer.gas_info.gas_used
+        return gas
+
+    def broadcast(self, raw: bytes) -> BroadcastResult:
+        """Hand a signed transaction to the mempool."""
+        request = service.BroadcastTxRequest(tx_bytes=raw, mode=service.BROADCAST_MODE_SYNC)
+        answer = self._cosmos("BroadcastTx", request, service.BroadcastTxResponse).tx_response
+        return BroadcastResult(
+            self._hash(answer.txhash), answer.code, answer.codespace, answer.raw_log
+        )
+
+    def tx(self, tx_hash: bytes) -> TxReceipt | None:
+        """Return a transaction that is in a block, or None."""
+        request = service.GetTxRequest(hash=tx_hash.hex().upper())
+        try:
+            answer = self._cosmos("GetTx", request, service.GetTxResponse).tx_response
+        except ChainError as error:
+            if error.kind is ErrorKind.NOT_FOUND:
+                return None
+            raise
+        return TxReceipt(
+            self._hash(answer.txhash),
+            answer.height,
+            answer.code,
+            answer.codespace,
+            answer.raw_log,
+            answer.gas_wanted,
+            answer.gas_used,
+            tuple(
+                Event(event.type, tuple((pair.key, pair.value) for pair in event.attributes))
+                for event in answer.events
+            ),
+        )
+
+    def _cosmos(self, method: str, request: Any, response: Any) -> Any:
+        data = self._channel.call(_TX_SERVICE + method, request.SerializeToString())
+        try:
+            return response.FromString(data)
+        except DecodeError:
+            raise self._bad_response(method) from None
+
+    def _hash(self, text: str) -> bytes:
+        try:
+            return bytes.fromhex(text)
+        except ValueError:
+            raise self._bad_response(f"hash {text[:80]!r}") from None
+
+    def _bad_response(self, what: str) -> ChainError:
+        return ChainError(
+            ErrorKind.BAD_RESPONSE,
+            f"{self.address} answers something else than an assay node: {what}",
+            "check the address, or use a node of the same version",
+        )

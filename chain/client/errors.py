@@ -1,0 +1,90 @@
+"""What can go wrong between a client and the chain: typed, with a remedy, never a stack trace of
+gRPC.
+
+``ChainError`` is the base of all of them; ``ChainTimeout`` says that something may still happen.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from chain.types import errors
+from chain.types.errors import Code
+
+
+class ErrorKind(StrEnum):
+    """Why a call failed."""
+
+    UNAVAILABLE = "unavailable"  # no node answers at the address
+    TIMEOUT = "timeout"
+    NOT_FOUND = "not_found"
+    REFUSED = "refused"  # the node answered, and says no
+    BAD_RESPONSE = "bad_response"  # the node answers something else than it should
+
+
+class ChainError(Exception):
+    """A call that failed: its kind, what happened, and what to do about it."""
+
+    def __init__(
+        self, kind: ErrorKind, message: str, remedy: str, code: Code | None = None
+    ) -> None:
+        """Keep the parts; the text is ``message; remedy``."""
+        self.kind = kind
+        self.message = message
+        self.remedy = remedy
+        self.code = code  # where the node named one
+        super().__init__(f"{message}; {remedy}" if remedy else message)
+
+
+class ChainTimeout(ChainError):
+    """The time is up, and how it ended is not known."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        """Say what was waited for."""
+        super().__init__(ErrorKind.TIMEOUT, message, remedy)
+
+
+class TxRefused(ChainError):
+    """A transaction that the chain refused. ``height`` is 0 where it never came into a block (and
+    cost nothing).
+    """
+
+    def __init__(self, code: Code, log: str, tx_hash: bytes = b"", height: int = 0) -> None:
+        """Keep code, its stable name, the chain's words, and where it happened."""
+        where = f" in block {height}" if height else ""
+        super().__init__(
+            ErrorKind.REFUSED, f"{code.name}{where}: {log}", _REMEDIES.get(code.name, ""), code
+        )
+        self.name = code.name
+        self.log = log
+        self.hash = tx_hash
+        self.height = height
+
+
+class TxExpired(ChainTimeout):
+    """A transaction that no block took before its timeout height; it can never come into one."""
+
+    def __init__(self, tx_hash: bytes, timeout_height: int) -> None:
+        """Say which, and until when."""
+        super().__init__(
+            f"transaction {tx_hash.hex().upper()} was in no block until {timeout_height}",
+            "nothing happened and nothing was paid: send it again",
+        )
+        self.hash = tx_hash
+        self.timeout_height = timeout_height
+
+
+_CODES: Final = {
+    (code.space, code.number): code for code in vars(errors).values() if isinstance(code, Code)
+}
+_REMEDIES: Final = {
+    "insufficient_funds": "fund the account, or send less",
+    "insufficient_fee": "raise the gas price",
+    "wrong_sequence": "another program uses this key: give each its own",
+    "mempool_full": "the node is busy: try again in a few seconds",
+    "unknown_address": "the account does not exist yet: send coins to it first",
+}
+
+
+def code_of(codespace: str, number: int) -> Code:
+    """Return the code with its name; one that is not known here keeps its numbers."""
+    return _CODES.get((codespace, number)) or Code(codespace, number, f"{codespace}_{number}")

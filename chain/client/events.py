@@ -1,0 +1,50 @@
+"""Follows the chain's numbered events, without gaps, across restarts of the node and of the
+follower.
+"""
+
+from collections.abc import Iterator
+from threading import Event
+from typing import Final
+
+from chain.client.client import ChainClient
+from chain.client.errors import ChainError, ErrorKind
+from chain.types.limits import EVENTS_LIMIT_MAX
+from chain.types.queries import EventsRequest, LoggedEvent
+
+_TRANSIENT: Final = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
+_LONGEST_PAUSE: Final = 5.0
+
+
+def follow_events(
+    client: ChainClient, since: int, stop: Event, *, poll_seconds: float = 0.25
+) -> Iterator[LoggedEvent]:
+    """Yield every event from number ``since`` on, in order, until ``stop`` is set.
+
+    A node that does not answer is asked again, with growing pauses. ChainError where a number is
+    missing: events are a log without gaps, so the node has lost some, and what was built on them
+    has to be read again.
+    """
+    pause = poll_seconds
+    while not stop.is_set():
+        try:
+            page = client.query(EventsRequest(since, EVENTS_LIMIT_MAX))
+        except ChainError as error:
+            if error.kind not in _TRANSIENT:
+                raise
+            pause = min(pause * 2, _LONGEST_PAUSE)
+            stop.wait(pause)
+            continue
+        pause = poll_seconds
+        for event in page.events:
+            if event.number != since:
+                raise ChainError(
+                    ErrorKind.BAD_RESPONSE,
+                    f"event {since} is missing: the node goes on with {event.number}",
+                    "read the state again, or follow another node",
+                )
+            yield event
+            since += 1
+            if stop.is_set():
+                return
+        if not page.events:
+            stop.wait(poll_seconds)

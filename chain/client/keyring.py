@@ -1,0 +1,153 @@
+"""Keys on disk, encrypted with a passphrase; or in the clear for local networks.
+
+An encrypted key is XSalsa20-Poly1305 (libsodium's secretbox) under a key that Argon2id derives from the passphrase
+(RFC 9106); its parameters are in the file, so that later versions may raise them.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from nacl.exceptions import CryptoError
+from nacl.pwhash import argon2id
+from nacl.secret import SecretBox
+from nacl.utils import random
+
+from chain.wire.keys import Key
+
+FILE_BYTES_MAX = 16_384
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+_OPS_MAX, _MEMORY_MAX = 16, 1 << 30
+
+
+class Backend(StrEnum):
+    """How keys lie on disk."""
+
+    FILE = "file"  # encrypted with a passphrase
+    TEST = "test"  # in the clear: local networks only
+
+
+class KeyringError(Exception):
+    """A key that cannot be read, written or unlocked: the reason and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInfo:
+    """What is known of a key without its passphrase."""
+
+    name: str
+    address: str
+    pub_key: bytes
+
+
+class Keyring:
+    """Keys in a directory, one file each. ``ask`` returns the passphrase for a key's name when one is needed."""
+
+    def __init__(self, directory: Path, backend: Backend, ask: Callable[[str], str]) -> None:
+        """Use ``directory``, which is made when the first key is added."""
+        self._directory, self._backend, self._ask = directory / backend.value, backend, ask
+
+    def names(self) -> list[KeyInfo]:
+        """Return all keys by name."""
+        return [self.show(path.stem) for path in sorted(self._directory.glob("*.json"))]
+
+    def show(self, name: str) -> KeyInfo:
+        """Return what is public of a key."""
+        record = self._read(name)
+        return KeyInfo(name, str(record["address"]), bytes.fromhex(str(record["pub_key"])))
+
+    def add(self, name: str, key: Key | None = None) -> KeyInfo:
+        """Store ``key`` (or a new one) under ``name``, which must be free."""
+        path = self._path(name)
+        if path.exists():
+            raise KeyringError(f"a key named {name} exists; choose another name or delete it first")
+        key = key or Key(random(32))
+        record: dict[str, object] = {"address": key.address, "pub_key": key.pub_key.hex()}
+        if self._backend is Backend.TEST:
+            record["secret"] = key.secret.hex()
+        else:
+            record |= _encrypt(key.secret, self._ask(name))
+        _write_private(path, record)
+        return KeyInfo(name, key.address, key.pub_key)
+
+    def unlock(self, name: str) -> Key:
+        """Return the key; KeyringError where the passphrase is wrong."""
+        record = self._read(name)
+        if "secret" in record:
+            key = Key(bytes.fromhex(str(record["secret"])))
+        else:
+            key = Key(_decrypt(record, self._ask(name)))
+        if key.address != record["address"]:
+            raise KeyringError(f"the file of key {name} was changed; restore it from a backup")
+        return key
+
+    def delete(self, name: str) -> None:
+        """Delete a key for good."""
+        self._read(name)
+        self._path(name).unlink()
+
+    def _path(self, name: str) -> Path:
+        if not _NAME.fullmatch(name):
+            raise KeyringError(
+                f"{name!r} is no key name; use 1 to 32 lower-case letters, digits, - and _"
+            )
+        return self._directory / f"{name}.json"
+
+    def _read(self, name: str) -> dict[str, object]:
+        path = self._path(name)
+        try:
+            if path.stat().st_size > FILE_BYTES_MAX:
+                raise KeyringError(f"{path} is no key file; restore it from a backup")
+            record = json.loads(path.read_text())
+        except FileNotFoundError:
+            raise KeyringError(f"no key named {name}; see assay keys list") from None
+        except ValueError:
+            raise KeyringError(f"{path} is no key file; restore it from a backup") from None
+        if not isinstance(record, dict) or not {"address", "pub_key"} <= record.keys():
+            raise KeyringError(f"{path} is no key file; restore it from a backup")
+        return record
+
+
+def _encrypt(secret: bytes, passphrase: str) -> dict[str, object]:
+    salt = random(argon2id.SALTBYTES)
+    ops, memory = argon2id.OPSLIMIT_MODERATE, argon2id.MEMLIMIT_MODERATE
+    box = SecretBox(_derive(passphrase, salt, ops, memory))
+    return {
+        "kdf": "argon2id",
+        "ops": ops,
+        "memory": memory,
+        "salt": salt.hex(),
+        "box": bytes(box.encrypt(secret)).hex(),
+    }
+
+
+def _decrypt(record: dict[str, object], passphrase: str) -> bytes:
+    try:
+        # Bounds on what the file says: a damaged one must not take the machine's memory.
+        ops = min(int(str(record["ops"])), _OPS_MAX)
+        memory = min(int(str(record["memory"])), _MEMORY_MAX)
+        salt, box = bytes.fromhex(str(record["salt"])), bytes.fromhex(str(record["box"]))
+        return SecretBox(_derive(passphrase, salt, ops, memory)).decrypt(box)
+    except CryptoError:
+        raise KeyringError("wrong passphrase") from None
+    except (KeyError, ValueError):
+        raise KeyringError("the key file is damaged; restore it from a backup") from None
+
+
+def _derive(passphrase: str, salt: bytes, ops: int, memory: int) -> bytes:
+    return argon2id.kdf(SecretBox.KEY_SIZE, passphrase.encode(), salt, ops, memory)
+
+
+def _write_private(path: Path, record: dict[str, object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    partial = path.with_suffix(".new")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(record, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)

@@ -1,0 +1,1 @@
+"""The one place that turns wire messages into domain values and back."""

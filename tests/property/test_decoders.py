@@ -1,0 +1,247 @@
+"""Whatever bytes come from outside, the decoders answer with a value or a Refusal, and never with anything else."""
+
+from typing import Any
+
+import pytest
+from cosmpy.protos.cosmos.bank.v1beta1.tx_pb2 import MsgSend as SendProto
+from cosmpy.protos.cosmos.base.v1beta1.coin_pb2 import Coin as CoinProto
+from cosmpy.protos.cosmos.tx.v1beta1.tx_pb2 import ModeInfo, SignerInfo, TxBody, TxRaw
+from google.protobuf.any_pb2 import Any as AnyProto
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from chain.types.errors import Refusal
+from chain.types.messages import Message, MsgSend
+from chain.types.records import Coin
+from chain.types.tx import Tx
+from chain.wire import shapes
+from chain.wire.keys import Key
+from chain.wire.messages import TYPE_URLS, from_bytes, to_domain, to_proto
+from chain.wire.queries import METHODS, Method, decode_request, decode_response, encode_response
+from chain.wire.tx import build_tx, decode_fully, decode_simulated_tx, decode_tx
+from tests.property.wire_values import messages, values
+
+KEY = Key(bytes(31) + b"\x01")
+OTHER = Key(bytes(31) + b"\x02")
+SEND = MsgSend(KEY.address, OTHER.address, (Coin("uassay", 12_345),))
+
+TXS = st.builds(
+    lambda message, sequence, amount, gas, timeout, memo: build_tx(
+        message,
+        KEY,
+        chain_id="assay-test",
+        account_number=3,
+        sequence=sequence,
+        fee=() if amount is None else (Coin("uassay", amount),),
+        gas_limit=gas,
+        memo=memo,
+        timeout_height=timeout,
+    ),
+    st.just([SEND]) | st.lists(messages(), min_size=1, max_size=2),
+    st.integers(0, 2**64 - 1) | st.integers(0, 300),
+    st.none() | st.integers(0, 2**63 - 1),
+    st.integers(0, 50_000_000),
+    st.integers(0, 2**64 - 1),
+    st.sampled_from(["", "", "hello"]),
+)
+
+
+def outcome(decode: Any, raw: bytes) -> Any:
+    """Return the value, or the Refusal's parts; anything else that is raised fails the test."""
+    try:
+        return decode(raw)
+    except Refusal as refusal:
+        return refusal.code, refusal.field, refusal.reason, refusal.remedy
+
+
+def mutated(raw: bytes, data: st.DataObject) -> bytes:
+    """Return ``raw`` with a few bytes changed, inserted, dropped or doubled."""
+    changed = bytearray(raw)
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, max(0, len(changed) - 1)))
+        kind = data.draw(st.sampled_from(["flip", "insert", "drop", "double", "cut", "append"]))
+        if kind == "flip" and changed:
+            changed[at] ^= 1 << data.draw(st.integers(0, 7))
+        elif kind == "insert":
+            changed[at:at] = data.draw(st.binary(min_size=1, max_size=4))
+        elif kind == "drop":
+            del changed[at : at + data.draw(st.integers(1, 4))]
+        elif kind == "double":
+            changed += changed[at : at + 40]
+        elif kind == "cut":
+            del changed[at:]
+        else:
+            changed += data.draw(st.binary(min_size=1, max_size=8))
+    return bytes(changed)
+
+
+@given(messages())
+def test_every_message_comes_back_from_the_wire_as_it_was(message: Message) -> None:
+    assert to_domain(to_proto(message)) == message
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+@settings(max_examples=25)
+@given(st.data())
+def test_every_query_comes_back_from_the_wire_as_it_was(
+    method: Method, data: st.DataObject
+) -> None:
+    request = data.draw(values(method.request, method.request_proto.DESCRIPTOR, True))
+    encoded = method.write_request(request).SerializeToString()
+    assert decode_request(method, encoded) == request
+    response = data.draw(values(method.response, method.response_proto.DESCRIPTOR, True))
+    assert decode_response(method, encode_response(method, response)) == response
+
+
+@given(TXS)
+def test_what_clients_build_is_decoded_and_quickly_if_it_has_the_usual_shape(raw: bytes) -> None:
+    tx = decode_tx(raw)
+    assert isinstance(tx, Tx)
+    assert tx == decode_fully(raw)
+    usual = len(tx.messages) == 1 and not tx.memo and tx.gas_limit > 0
+    small = tx.timeout_height < 2**63 and tx.signers[0].sequence < 2**63
+    assert (shapes.read(raw) is not None) == (usual and small and _lengths_fit(tx))
+
+
+def _lengths_fit(tx: Tx) -> bool:
+    return len(tx.body) < 2**14 and len(tx.auth_info) < 2**14
+
+
+@settings(max_examples=300)
+@given(TXS, st.data())
+def test_a_changed_transaction_is_decoded_the_same_on_both_ways_or_refused(
+    raw: bytes, data: st.DataObject
+) -> None:
+    changed = mutated(raw, data)
+    assert outcome(decode_tx, changed) == outcome(decode_fully, changed)
+    outcome(decode_simulated_tx, changed)
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_two_different_encodings_never_give_the_same_content(data: st.DataObject) -> None:
+    raw = build_tx([SEND], KEY, chain_id="a", account_number=0, sequence=1, gas_limit=7)
+    changed = mutated(raw, data)
+    tx, original = outcome(decode_fully, changed), decode_fully(raw)
+    if changed != raw and isinstance(tx, Tx):
+        assert (tx.messages, tx.signers, tx.fee, tx.gas_limit, tx.memo, tx.timeout_height) != (
+            original.messages,
+            original.signers,
+            original.fee,
+            original.gas_limit,
+            original.memo,
+            original.timeout_height,
+        )
+
+
+@given(st.binary(max_size=400))
+@example(b"")
+@example(b"\x00")
+@example(b"\x0a")
+@example(b"\xff" * 11)
+def test_random_bytes_are_refused(raw: bytes) -> None:
+    refused = outcome(decode_tx, raw)
+    assert isinstance(refused, tuple), "nobody finds a transaction by chance"
+    assert isinstance(outcome(decode_simulated_tx, raw), tuple)
+
+
+@given(st.sampled_from(sorted(TYPE_URLS)), st.binary(max_size=200))
+def test_random_bytes_of_a_message_give_a_message_or_a_refusal(url: str, value: bytes) -> None:
+    outcome(lambda data: from_bytes(url, data), value)
+
+
+@given(st.sampled_from(sorted(METHODS)), st.binary(max_size=200))
+def test_random_bytes_of_a_query_give_a_value_or_a_refusal(path: str, data: bytes) -> None:
+    method = METHODS[path]
+    outcome(lambda raw: decode_request(method, raw), data)
+    outcome(lambda raw: decode_response(method, raw), data)
+
+
+@pytest.mark.parametrize("depth", [1, 7, 8, 9, 100, 101, 1_000, 10_000])
+def test_nested_sign_modes_of_any_depth_are_refused(depth: int) -> None:
+    inner = b""  # ModeInfo{multi{mode_infos{multi{…}}}}, written by hand: no library goes so deep
+    for _ in range(depth):
+        inner = _field(2, _field(2, inner))
+    signer = SignerInfo(mode_info=ModeInfo()).SerializeToString()[:-2] + _field(2, inner)
+    auth = _field(1, signer)
+    body = TxBody(messages=[to_proto(SEND)]).SerializeToString()
+    raw = TxRaw(body_bytes=body, auth_info_bytes=auth, signatures=[bytes(64)])
+    refused = outcome(decode_tx, raw.SerializeToString())
+    assert isinstance(refused, tuple)
+
+
+def _field(number: int, value: bytes) -> bytes:
+    size, varint = len(value), b""
+    while size > 0x7F:
+        varint += bytes([size & 0x7F | 0x80])
+        size >>= 7
+    return bytes([number << 3 | 2]) + varint + bytes([size]) + value
+
+
+AMOUNTS = [
+    "",
+    "-1",
+    "+1",
+    "01",
+    "1e9",
+    "1.0",
+    " 1",
+    "1 ",
+    "0x10",
+    "1_000",
+    "NaN",
+    "Infinity",
+    "\u0661",
+    "\uff11",
+    str(2**63),
+    str(2**64),
+    str(2**128),
+    "9" * 5_000,
+]
+
+
+@pytest.mark.parametrize("amount", AMOUNTS)
+@pytest.mark.parametrize("where", ["message", "fee"])
+def test_amounts_that_are_not_plain_digits_in_range_are_refused(amount: str, where: str) -> None:
+    good = CoinProto(denom="uassay", amount="5")
+    bad = CoinProto(denom="uassay", amount=amount)
+    send = SendProto(
+        from_address=KEY.address,
+        to_address=OTHER.address,
+        amount=[bad if where == "message" else good],
+    )
+    body = TxBody(
+        messages=[AnyProto(type_url="/cosmos.bank.v1beta1.MsgSend", value=send.SerializeToString())]
+    )
+    raw = TxRaw.FromString(
+        build_tx(
+            [SEND],
+            KEY,
+            chain_id="a",
+            account_number=0,
+            sequence=0,
+            fee=[Coin("uassay", 7)],
+            gas_limit=1,
+        )
+    )
+    raw.body_bytes = body.SerializeToString()
+    if where == "fee":
+        right = CoinProto(denom="uassay", amount="7").SerializeToString()
+        wrong = bad.SerializeToString()
+        fee = b"\x12" + _length(_field(1, wrong) + b"\x10\x01") + _field(1, wrong) + b"\x10\x01"
+        head = raw.auth_info_bytes[: raw.auth_info_bytes.index(_field(1, right)) - 2]
+        raw.auth_info_bytes = head + fee
+    code, field, _, remedy = outcome(decode_tx, raw.SerializeToString())
+    assert (code.space, code.name) == ("sdk", "tx_decode")
+    assert (
+        field
+        == {
+            "message": "body.messages[0].amount[0].amount",
+            "fee": "auth_info.fee.amount.amount",
+        }[where]
+    )
+    assert remedy
+
+
+def _length(value: bytes) -> bytes:
+    return _field(1, value)[1 : -len(value)]

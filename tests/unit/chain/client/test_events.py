@@ -1,0 +1,89 @@
+"""Following events: every number once, in order, across pauses of the node; a gap is loud."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event, Timer
+from typing import Any
+
+import pytest
+
+from chain.client.client import ChainClient
+from chain.client.errors import ChainError, ErrorKind
+from chain.client.events import follow_events
+from chain.client.sender import TxSender
+from chain.types.messages import MsgDepositBond
+from chain.types.queries import EventsRequest, EventsResponse, LoggedEvent
+from tests.unit.chain.solo_node import ALICE, SoloNode, making_blocks, running
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[SoloNode]:
+    with running(tmp_path) as solo:
+        solo.engine.make_block()
+        yield solo
+
+
+def test_events_of_a_real_chain_come_once_and_in_order(node: SoloNode) -> None:
+    stop, seen = Event(), []
+    with ChainClient(node.address) as client, making_blocks(node.engine):
+        first = client.status().next_event
+        sender = TxSender(client, ALICE)
+        for amount in (1, 2, 3):
+            sender.send(MsgDepositBond(ALICE.address, amount))
+        for event in follow_events(client, first, stop, poll_seconds=0.02):
+            seen.append(event)
+            if len(seen) == 3:
+                sender.send(MsgDepositBond(ALICE.address, 4))
+            if len(seen) == 4:
+                stop.set()
+    assert [event.number for event in seen] == list(range(first, first + 4))
+    assert {event.type for event in seen} == {"bond.deposited"}
+    assert [dict(event.attributes)["amount"] for event in seen] == ["1", "2", "3", "4"]
+    assert seen[0].height > 1
+
+
+class Scripted:
+    """Answers what a test says, one item per call."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers, self.asked = list(answers), list[int]()
+
+    def query(self, request: EventsRequest) -> EventsResponse:
+        self.asked.append(request.since)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return EventsResponse(tuple(LoggedEvent(n, 1, "x", ()) for n in answer), 99)
+
+
+def follow(client: Scripted, since: int, count: int) -> list[int]:
+    stop, seen = Event(), list[int]()
+    for event in follow_events(client, since, stop, poll_seconds=0.01):  # type: ignore[arg-type]
+        seen.append(event.number)
+        if len(seen) == count:
+            stop.set()
+    return seen
+
+
+def test_a_node_that_is_away_for_a_while_costs_nothing() -> None:
+    away = ChainError(ErrorKind.UNAVAILABLE, "away", "")
+    client = Scripted([5, 6], away, away, [], [7])
+    assert follow(client, 5, 3) == [5, 6, 7]
+    assert client.asked == [5, 7, 7, 7, 7]
+
+
+def test_a_missing_number_is_loud() -> None:
+    with pytest.raises(ChainError, match="event 7 is missing"):
+        follow(Scripted([5, 6, 8]), 5, 9)
+
+
+def test_other_errors_end_the_following() -> None:
+    with pytest.raises(ChainError, match="no such thing"):
+        follow(Scripted(ChainError(ErrorKind.REFUSED, "no such thing", "")), 1, 1)
+
+
+def test_stop_ends_a_wait(node: SoloNode) -> None:
+    stop = Event()
+    with ChainClient(node.address) as client:
+        Timer(0.2, stop.set).start()
+        assert list(follow_events(client, 10**6, stop, poll_seconds=30)) == []
