@@ -1,0 +1,174 @@
+"""ABCI requests and responses (``tendermint.abci`` of CometBFT v0.38) over the :class:`Application`."""
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from cosmpy.protos.tendermint.abci import types_pb2 as abci
+from cosmpy.protos.tendermint.crypto.keys_pb2 import PublicKey
+
+from chain.app.abci_server import Method
+from chain.app.application import Application
+from chain.app.version import APP_VERSION, SOFTWARE, SOFTWARE_VERSION
+from chain.types import codec
+from chain.types.block import TxResult, ValidatorUpdate
+from chain.types.errors import Refusal
+from chain.types.genesis import Genesis
+from chain.types.tx import Tx
+from chain.wire.results import events_proto, tx_data
+
+ABCI_VERSION = "2.0."
+_ACCEPT, _REJECT = 1, 2
+_RECHECK = 1
+
+
+class AnswerQuery(Protocol):
+    """Answers an ABCI query (path, data, height, prove) with a ``ResponseQuery``."""
+
+    def __call__(self, path: str, data: bytes, height: int, prove: bool) -> Any:
+        """Return the ResponseQuery."""
+
+
+class Methods:
+    """One function per ABCI method, from the request's message to a whole ``Response``."""
+
+    def __init__(self, app: Application, answer_query: AnswerQuery) -> None:
+        """Build the table of methods."""
+        self._app = app
+        self._answer_query = answer_query
+        self.table: dict[str, Method] = {
+            "echo": lambda request: abci.Response(echo=abci.ResponseEcho(message=request.message)),
+            "flush": lambda request: abci.Response(flush=abci.ResponseFlush()),
+            "info": self._info,
+            "query": self._query,
+            "check_tx": self._check_tx,
+            "init_chain": self._init_chain,
+            "prepare_proposal": self._prepare_proposal,
+            "process_proposal": self._process_proposal,
+            "extend_vote": lambda request: abci.Response(extend_vote=abci.ResponseExtendVote()),
+            "verify_vote_extension": self._verify_vote_extension,
+            "finalize_block": self._finalize_block,
+            "commit": self._commit,
+            # No state sync yet: nothing is offered, and nothing that is offered is taken.
+            "list_snapshots": lambda request: abci.Response(
+                list_snapshots=abci.ResponseListSnapshots()
+            ),
+            "offer_snapshot": lambda request: abci.Response(
+                offer_snapshot=abci.ResponseOfferSnapshot(
+                    result=abci.ResponseOfferSnapshot.Result.ABORT
+                )
+            ),
+            "load_snapshot_chunk": lambda request: abci.Response(
+                load_snapshot_chunk=abci.ResponseLoadSnapshotChunk()
+            ),
+            "apply_snapshot_chunk": lambda request: abci.Response(
+                apply_snapshot_chunk=abci.ResponseApplySnapshotChunk(
+                    result=abci.ResponseApplySnapshotChunk.Result.ABORT
+                )
+            ),
+        }
+
+    def _info(self, request: Any) -> Any:
+        if not request.abci_version.startswith(ABCI_VERSION):
+            raise RuntimeError(
+                f"consensus speaks ABCI {request.abci_version or 'of an unknown version'}, and"
+                f" this node {ABCI_VERSION}x: run the CometBFT that was installed with it"
+            )
+        head = self._app.info().block
+        return abci.Response(
+            info=abci.ResponseInfo(
+                data=SOFTWARE,
+                version=SOFTWARE_VERSION,
+                app_version=APP_VERSION,
+                last_block_height=head.height,
+                last_block_app_hash=head.app_hash if head.height else b"",
+            )
+        )
+
+    def _query(self, request: Any) -> Any:
+        return abci.Response(
+            query=self._answer_query(request.path, request.data, request.height, request.prove)
+        )
+
+    def _check_tx(self, request: Any) -> Any:
+        result = self._app.check_tx(request.tx, request.type == _RECHECK)
+        return abci.Response(
+            check_tx=abci.ResponseCheckTx(
+                code=result.code,
+                codespace=result.codespace,
+                log=result.log,
+                gas_wanted=result.gas_wanted,
+                gas_used=result.gas_used,
+            )
+        )
+
+    def _init_chain(self, request: Any) -> Any:
+        genesis = codec.decode(Genesis, request.app_state_bytes)
+        if genesis.chain_id != request.chain_id:
+            raise RuntimeError(
+                f"app_state is for chain {genesis.chain_id} in a genesis file for"
+                f" {request.chain_id}: use the genesis file as it was made"
+            )
+        started = self._app.init_chain(genesis, _nanoseconds(request.time))
+        return abci.Response(
+            init_chain=abci.ResponseInitChain(
+                validators=_validator_updates(started.validators), app_hash=started.app_hash
+            )
+        )
+
+    def _prepare_proposal(self, request: Any) -> Any:
+        chosen = self._app.prepare_proposal(request.txs, request.max_tx_bytes)
+        return abci.Response(prepare_proposal=abci.ResponsePrepareProposal(txs=chosen))
+
+    def _process_proposal(self, request: Any) -> Any:
+        status = _ACCEPT if self._app.process_proposal(request.txs) else _REJECT
+        return abci.Response(process_proposal=abci.ResponseProcessProposal(status=status))
+
+    def _verify_vote_extension(self, request: Any) -> Any:
+        # Extensions are off; an empty one says nothing and is fine, anything else was not made by this software.
+        status = _REJECT if request.vote_extension else _ACCEPT
+        return abci.Response(verify_vote_extension=abci.ResponseVerifyVoteExtension(status=status))
+
+    def _finalize_block(self, request: Any) -> Any:
+        done = self._app.finalize_block(
+            request.height,
+            _nanoseconds(request.time),
+            request.hash,
+            request.proposer_address,
+            request.txs,
+        )
+        return abci.Response(
+            finalize_block=abci.ResponseFinalizeBlock(
+                events=events_proto(done.result.events),
+                tx_results=list(map(_tx_result, done.txs, done.result.tx_results)),
+                validator_updates=_validator_updates(done.result.validator_updates),
+                app_hash=done.app_hash,
+            )
+        )
+
+    def _commit(self, request: Any) -> Any:
+        self._app.commit()
+        return abci.Response(commit=abci.ResponseCommit())  # retain_height 0: all blocks are kept
+
+
+def _nanoseconds(timestamp: Any) -> int:
+    value: int = timestamp.seconds * 10**9 + timestamp.nanos
+    return value
+
+
+def _validator_updates(updates: Iterable[ValidatorUpdate]) -> list[Any]:
+    return [
+        abci.ValidatorUpdate(pub_key=PublicKey(ed25519=update.cons_key), power=update.power)
+        for update in updates
+    ]
+
+
+def _tx_result(tx: Tx | Refusal, result: TxResult) -> Any:
+    return abci.ExecTxResult(
+        code=result.code,
+        codespace=result.codespace,
+        data=b"" if isinstance(tx, Refusal) else tx_data(tx.messages, result),
+        log=result.log,
+        gas_wanted=result.gas_wanted,
+        gas_used=result.gas_used,
+        events=events_proto(result.events),
+    )

@@ -1,0 +1,253 @@
+"""The ABCI socket server: frames in, frames out, in order, on the connections that CometBFT opens (four of them).
+
+A frame is a message's length as an unsigned varint, then the message. Whatever has arrived is answered with one
+write. A peer that breaks the protocol loses its connection and gets a line in the log; it cannot take the process
+down. A bug in a consensus call does: ``on_fatal`` is told, and by default ends the process.
+"""
+
+import logging
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any, Final
+
+from cosmpy.protos.tendermint.abci.types_pb2 import Request, Response, ResponseException
+from google.protobuf.message import DecodeError
+
+log = logging.getLogger(__name__)
+
+FRAME_BYTES_MAX = 64 * 1024 * 1024
+CONNECTIONS_MAX = 16
+SOCKET_PATH_MAX = 107
+EXIT_BUG = 70  # EX_SOFTWARE
+_READ_BYTES = 256 * 1024
+_VARINT_BYTES_MAX = 5
+_NEW = 0  # CheckTxType: not a recheck
+
+Method = Callable[[Any], Any]
+"""From the message of a request to the whole ``Response``."""
+
+Prefetch = Callable[[Sequence[bytes]], None]
+"""Gets the transactions of all new CheckTx requests of a batch, before they are answered in order."""
+
+CONSENSUS_METHODS: Final = frozenset(
+    {
+        "info",
+        "init_chain",
+        "prepare_proposal",
+        "process_proposal",
+        "extend_vote",
+        "verify_vote_extension",
+        "finalize_block",
+        "commit",
+    }
+)
+"""Where a bug must stop the node: it could otherwise disagree with the others, or vote blindly."""
+
+
+class BrokenFrame(Exception):
+    """What the peer sent is not ABCI."""
+
+
+def stop_loudly(error: BaseException) -> None:
+    """End the process at once, with the reason in the log and a code that no supervisor takes for success."""
+    log.critical("the node stops: %s: %s", type(error).__name__, error, exc_info=error)
+    sys.stderr.write(f"assay node: stopped by a bug: {type(error).__name__}: {error}\n")
+    sys.stderr.flush()
+    logging.shutdown()
+    os._exit(EXIT_BUG)
+
+
+class AbciServer:
+    """Listens on a unix socket; a thread for each connection."""
+
+    def __init__(
+        self,
+        methods: Mapping[str, Method],
+        path: Path,
+        on_fatal: Callable[[BaseException], None] = stop_loudly,
+        prefetch: Prefetch = lambda raws: None,
+    ) -> None:
+        """Bind and listen; :meth:`start` answers, with the methods by their names in ``Request``."""
+        if len(os.fsencode(path)) > SOCKET_PATH_MAX:
+            raise ValueError(f"a socket path has at most {SOCKET_PATH_MAX} bytes: {path}")
+        self.path = path
+        self._methods = methods
+        self._on_fatal = on_fatal
+        self._prefetch = prefetch
+        self._connections: set[socket.socket] = set()
+        self._lock = Lock()
+        self._closed = False
+        path.unlink(
+            missing_ok=True
+        )  # of a process that was killed; the database's lock tells whether one lives
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen(CONNECTIONS_MAX)
+        self._thread = Thread(target=self._accept, name="abci-accept", daemon=True)
+
+    def start(self) -> None:
+        """Accept connections in the background."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening and close all connections."""
+        with self._lock:
+            self._closed = True
+            connections = list(self._connections)
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in connections:
+            _hang_up(connection)
+        self._thread.join()
+        self.path.unlink(missing_ok=True)
+
+    def _accept(self) -> None:
+        number = 0
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return  # closed
+            number += 1
+            with self._lock:
+                crowded = len(self._connections) >= CONNECTIONS_MAX
+                if not self._closed and not crowded:
+                    self._connections.add(connection)
+                    Thread(
+                        target=self._serve,
+                        args=(connection, number),
+                        name=f"abci-{number}",
+                        daemon=True,
+                    ).start()
+                    continue
+            log.warning("connection %d refused: %d are open", number, CONNECTIONS_MAX)
+            connection.close()
+
+    def _serve(self, connection: socket.socket, number: int) -> None:
+        try:
+            serve_connection(connection, self._answer)
+            log.info("connection %d closed by the peer", number)
+        except BrokenFrame as error:
+            log.warning("connection %d closed: %s", number, error)
+        except OSError as error:
+            log.info("connection %d lost: %s", number, error)
+        finally:
+            with self._lock:
+                self._connections.discard(connection)
+            _hang_up(connection)
+            connection.close()
+
+    def _answer(self, frames: Sequence[bytes]) -> Iterator[bytes]:
+        """Yield the serialized responses to a batch of requests, in order."""
+        requests = [_parse(data) for data in frames]
+        new = [
+            request.check_tx.tx
+            for request in requests
+            if request is not None
+            and request.WhichOneof("value") == "check_tx"
+            and request.check_tx.type == _NEW
+        ]
+        if len(new) > 1:
+            self._prefetch(new)
+        for request in requests:
+            if request is None:
+                raise BrokenFrame("a frame is not an ABCI request")
+            yield self._respond(request)
+
+    def _respond(self, request: Any) -> bytes:
+        name = request.WhichOneof("value")
+        method = self._methods.get(name or "")
+        if method is None:
+            raise BrokenFrame(f"unknown ABCI request {name}")
+        try:
+            response = method(getattr(request, name))
+        except Exception as error:
+            if name in CONSENSUS_METHODS:
+                self._on_fatal(error)
+            log.exception("bug in %s", name)
+            response = Response(exception=ResponseException(error=f"internal error in {name}"))
+        answer: bytes = response.SerializeToString()
+        return answer
+
+
+def _parse(data: bytes) -> Any:
+    try:
+        return Request.FromString(data)
+    except DecodeError:
+        return None
+
+
+def serve_connection(
+    connection: socket.socket, answer: Callable[[Sequence[bytes]], Iterable[bytes]]
+) -> None:
+    """Answer frames in order until the peer closes; all complete frames of a read share one write."""
+    buffer = bytearray()
+    while chunk := connection.recv(_READ_BYTES):
+        buffer += chunk
+        frames, at, broken = split_frames(buffer)
+        out: list[bytes] = []
+        try:
+            for reply in answer(frames):
+                out += (varint(len(reply)), reply)
+        finally:  # what was asked before a broken frame is still answered
+            if out:
+                connection.sendall(b"".join(out))
+        if broken is not None:
+            raise broken
+        del buffer[:at]
+
+
+def split_frames(buffer: bytearray) -> tuple[list[bytes], int, BrokenFrame | None]:
+    """Return the complete messages of a buffer, where they end, and what is wrong with the one behind them."""
+    frames: list[bytes] = []
+    at = 0
+    while True:
+        try:
+            start, size = read_varint(buffer, at)
+        except BrokenFrame as broken:
+            return frames, at, broken
+        if size > FRAME_BYTES_MAX:
+            return frames, at, BrokenFrame(f"a frame of {size} bytes; at most {FRAME_BYTES_MAX}")
+        if not start or start + size > len(buffer):
+            return frames, at, None
+        at = start + size
+        frames.append(bytes(buffer[start:at]))
+
+
+def read_varint(buffer: bytearray, at: int) -> tuple[int, int]:
+    """Return where the message starts and its size; (0, 0) while the varint is not complete."""
+    value = 0
+    for count in range(_VARINT_BYTES_MAX):
+        if at + count >= len(buffer):
+            return 0, 0
+        byte = buffer[at + count]
+        value |= (byte & 0x7F) << 7 * count
+        if byte < 0x80:
+            return at + count + 1, value
+    raise BrokenFrame("a frame's length does not end")
+
+
+def varint(value: int) -> bytes:
+    """Encode an unsigned varint."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with suppress(OSError):  # the peer was faster
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def frame(message: Any) -> bytes:
+    """Return a message as a frame (the scripted client's side)."""
+    data: bytes = message.SerializeToString()
+    return varint(len(data)) + data

@@ -1,0 +1,353 @@
+"""The replicated application behind consensus, without sockets: what each ABCI call means for state and store.
+
+Consensus calls run under one lock and work on an overlay; only :meth:`Application.commit` writes, one atomic batch.
+CheckTx runs on the mempool's overlay, queries on snapshots of the last commit; neither waits for a block.
+
+A bug in CheckTx or a query becomes an error code, because it is one stranger's request. A bug in a block is raised:
+a node that cannot compute what the others agree on must stop (the server does that), never guess.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from threading import Event as Flag
+from threading import Lock, RLock
+from typing import TypeVar
+
+from chain.app import smt
+from chain.app.ports import BlockInfo, StoredTx, View
+from chain.app.storage import Snapshot, Storage
+from chain.app.stored import Head
+from chain.state_machine.queries import get_account
+from chain.state_machine.store import Overlay, Reader
+from chain.state_machine.transition import apply_block, check_tx, init_chain, simulate_tx
+from chain.types.block import Block, BlockResult, TxResult, ValidatorUpdate
+from chain.types.errors import Refusal
+from chain.types.events import Event
+from chain.types.genesis import Genesis
+from chain.types.limits import EVENTS_LIMIT_MAX
+from chain.types.queries import EventsResponse
+from chain.types.tx import Tx, sign_doc
+from chain.wire.keys import SignatureVerifier
+from chain.wire.tx import decode_tx
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+BLOCK_TXS_MAX = 20_000
+_WORTH_A_THREAD = 8  # items; handing over costs about as much as one signature
+INTERNAL = ("undefined", 1)  # codespace and code that Cosmos clients know for a bug
+
+
+@dataclass(frozen=True, slots=True)
+class AppConfig:
+    """What a node may choose for itself; nothing here changes what a block does."""
+
+    min_gas_price_millionths: int = 0  # its own floor for CheckTx, beside the chain's
+    solo: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Answer of InitChain: consensus powers from genesis, and the app hash of block 1's header."""
+
+    validators: tuple[ValidatorUpdate, ...]
+    app_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Finalized:
+    """Answer of FinalizeBlock."""
+
+    txs: tuple[Tx | Refusal, ...]
+    result: BlockResult
+    app_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What the next block, CheckTx and queries build on: the last commit, or genesis before the first one."""
+
+    head: Head
+    reader: Reader  # an overlay without changes: it keeps decoded records for all who read
+    snapshot: Snapshot  # for tree nodes; behind ``reader`` as long as genesis is not committed
+    uncommitted: Overlay | None  # genesis, to be written with block 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A finalized block that waits for Commit."""
+
+    head: Head
+    changes: dict[bytes, bytes | None]
+    nodes: dict[bytes, bytes | None]
+    txs: tuple[StoredTx, ...]
+    events: tuple[Event, ...]
+
+
+class Application:
+    """ABCI semantics over a :class:`Storage`; also the ``QueryPort`` of the query services."""
+
+    def __init__(
+        self, storage: Storage, config: AppConfig, verifier: SignatureVerifier | None = None
+    ) -> None:
+        """Continue from where ``storage`` stands."""
+        self._storage = storage
+        self._config = config
+        self._verify = verifier or SignatureVerifier()
+        self._consensus = RLock()
+        self._mempool_lock = Lock()
+        self._pending: _Pending | None = None
+        self.started = Flag()  # set once there is a state to query
+        snapshot = storage.snapshot()
+        self._base = _Base(snapshot.head, Overlay(snapshot), snapshot, None)
+        self._mempool = Overlay(self._base.reader)
+        self._prefetched: dict[bytes, Tx] = {}
+        self._helper = ThreadPoolExecutor(1, "signatures") if (os.cpu_count() or 1) > 1 else None
+        if snapshot.head.block.height:
+            self.started.set()
+
+    # --- consensus -----------------------------------------------------------
+
+    @property
+    def head(self) -> Head:
+        """The last committed block (or genesis, at height 0)."""
+        return self._base.head
+
+    def info(self) -> Head:
+        """Return the head for a handshake: a commit that is under way for a connection that broke is waited for."""
+        with self._consensus:
+            return self._base.head
+
+    def init_chain(self, genesis: Genesis, time_ns: int) -> Started:
+        """Prepare the first state. Nothing is written, so that after a crash before block 1 it simply comes again."""
+        with self._consensus:
+            snapshot = self._storage.snapshot()
+            if snapshot.head.block.height:
+                raise RuntimeError(f"InitChain on a store at height {snapshot.head.block.height}")
+            overlay = Overlay(snapshot)
+            validators = init_chain(overlay, genesis, time_ns)
+            root = smt.update(snapshot.node, overlay.changes()).root
+            head = Head(genesis.chain_id, BlockInfo(0, time_ns, b"", b"", root), 1)
+            self._pending = None
+            self._rebase(_Base(head, overlay, snapshot, overlay))
+            return Started(validators, root)
+
+    def prepare_proposal(self, raws: Sequence[bytes], max_bytes: int) -> list[bytes]:
+        """Return the transactions of a proposal: those that decode, in the mempool's order, as many as fit."""
+        chosen: dict[bytes, None] = {}
+        left = max_bytes
+        for raw in raws[:BLOCK_TXS_MAX]:
+            if raw in chosen or isinstance(_decode(raw), Refusal):
+                continue
+            left -= _encoded_size(raw)
+            if left < 0:
+                break  # a later one might need this one's sequence
+            chosen[raw] = None
+        return list(chosen)
+
+    def process_proposal(self, raws: Sequence[bytes]) -> bool:
+        """Tell whether to vote for a proposal, and verify its signatures now, so that they are known in its block."""
+        if len(raws) > BLOCK_TXS_MAX:
+            log.warning("proposal refused: %d transactions", len(raws))
+            return False
+        txs: list[Tx] = []
+        for index, raw in enumerate(raws):
+            tx = _decode(raw)
+            if isinstance(tx, Refusal):
+                log.warning("proposal refused: transaction %d: %s", index, tx)
+                return False
+            txs.append(tx)
+        self._in_two_threads(partial(self._remember_signature, self._base), txs)
+        return True
+
+    def finalize_block(
+        self, height: int, time_ns: int, block_hash: bytes, proposer: bytes, raws: Sequence[bytes]
+    ) -> Finalized:
+        """Execute a decided block on an overlay and return its results and app hash; nothing is written."""
+        with self._consensus:
+            base = self._base
+            if height != base.head.block.height + 1:
+                raise RuntimeError(f"block {height} cannot follow {base.head.block.height}")
+            overlay = Overlay(base.reader)
+            block = Block(height, time_ns, block_hash, proposer, tuple(map(_decode, raws)))
+            result = apply_block(overlay, block, self._verify)
+            if len(result.tx_results) != len(raws):
+                raise RuntimeError(f"{len(result.tx_results)} results for {len(raws)} transactions")
+            changes = overlay.changes()
+            if base.uncommitted is not None:
+                changes = {**base.uncommitted.changes(), **changes}
+            tree = smt.update(base.snapshot.node, changes)
+            events = _numbered(result, base.head.next_event)
+            info = BlockInfo(height, time_ns, block_hash, proposer, tree.root)
+            self._pending = _Pending(
+                Head(base.head.chain_id, info, base.head.next_event + len(events)),
+                changes,
+                tree.nodes,
+                _stored_txs(block, raws, result),
+                events,
+            )
+            return Finalized(block.txs, result, tree.root)
+
+    def commit(self) -> Head:
+        """Write the finalized block in one atomic batch; CheckTx and queries see it from here on."""
+        with self._consensus:
+            pending = self._pending
+            if pending is None:
+                raise RuntimeError("Commit without a finalized block")
+            self._storage.commit(
+                pending.head, pending.changes, pending.nodes, pending.txs, pending.events
+            )
+            snapshot = self._storage.snapshot()
+            self._pending = None
+            self._rebase(_Base(snapshot.head, Overlay(snapshot), snapshot, None))
+            return snapshot.head
+
+    def _rebase(self, base: _Base) -> None:
+        with self._mempool_lock:
+            self._base = base
+            self._mempool = Overlay(base.reader)
+        self.started.set()
+
+    def _remember_signature(self, base: _Base, tx: Tx) -> None:
+        """Verify a signature for the memory alone: what it means is decided in the block."""
+        for signer in tx.signers:
+            account = get_account(base.reader, signer.address)
+            if account is not None:
+                doc = sign_doc(tx.body, tx.auth_info, base.head.chain_id, account.number)
+                self._verify(signer.pub_key or account.pub_key, doc, signer.signature)
+
+    def _in_two_threads(self, work: Callable[[T], None], items: Sequence[T]) -> None:
+        """Do ``work`` for all items, half of them in a helper: libsecp256k1 runs without the interpreter's lock."""
+
+        def do(part: Sequence[T]) -> None:
+            for item in part:
+                work(item)
+
+        if self._helper is None or len(items) < _WORTH_A_THREAD:
+            do(items)
+            return
+        half = len(items) // 2
+        rest = self._helper.submit(do, items[half:])
+        do(items[:half])
+        rest.result()
+
+    # --- mempool -------------------------------------------------------------
+
+    def prefetch(self, raws: Sequence[bytes]) -> None:
+        """Decode and verify what :meth:`check_tx` is going to be asked next, on two cores; decides nothing."""
+        base = self._base
+        self._prefetched.clear()  # of a batch that was not asked for after all
+
+        def fetch(raw: bytes) -> None:
+            try:
+                tx = decode_tx(raw)
+                self._prefetched[raw] = tx
+                self._remember_signature(base, tx)
+            except Refusal:
+                pass  # check_tx will say so
+
+        self._in_two_threads(fetch, raws)
+
+    def check_tx(self, raw: bytes, recheck: bool = False) -> TxResult:
+        """Tell whether the mempool may keep ``raw``; a bug is an answer, too."""
+        try:
+            tx = self._prefetched.pop(raw, None) or _decode(raw)
+            if isinstance(tx, Refusal):
+                return _refused(tx)
+            with self._mempool_lock:
+                return check_tx(
+                    self._mempool,
+                    tx,
+                    self._verify,
+                    min_gas_price_millionths=self._config.min_gas_price_millionths,
+                    recheck=recheck,
+                )
+        except Exception:
+            log.exception("bug in CheckTx")
+            return _internal_error()
+
+    # --- queries (QueryPort) -------------------------------------------------
+
+    @property
+    def chain_id(self) -> str:
+        """The chain's id; empty before InitChain."""
+        return self._base.head.chain_id
+
+    @property
+    def solo(self) -> bool:
+        """Whether one process makes the blocks."""
+        return self._config.solo
+
+    def view(self) -> View:
+        """Return the newest committed state."""
+        base = self._base
+        return View(base.head.block, base.reader)
+
+    def committed(self) -> Snapshot:
+        """Return the newest commit with its tree; at height 0 it is empty."""
+        return self._base.snapshot
+
+    def block(self, height: int) -> BlockInfo | None:
+        """Return a committed block."""
+        return self._storage.block(height)
+
+    def tx_by_hash(self, tx_hash: bytes) -> StoredTx | None:
+        """Return a committed transaction."""
+        return self._storage.tx(tx_hash)
+
+    def events(self, since: int, limit: int) -> EventsResponse:
+        """Return numbered events of committed blocks, in order without gaps."""
+        until = self._base.head.next_event
+        cap = min(limit, EVENTS_LIMIT_MAX) if limit > 0 else EVENTS_LIMIT_MAX
+        return EventsResponse(self._storage.events(since, until, cap), until)
+
+    def simulate(self, tx: Tx) -> TxResult:
+        """Run ``tx`` on a throw-away overlay of the committed state."""
+        return simulate_tx(Overlay(self._base.reader), tx)
+
+
+def _decode(raw: bytes) -> Tx | Refusal:
+    try:
+        return decode_tx(raw)
+    except Refusal as refusal:
+        return refusal
+
+
+def _refused(refusal: Refusal) -> TxResult:
+    return TxResult(refusal.code.number, refusal.code.space, str(refusal), 0, 0, ())
+
+
+def _internal_error() -> TxResult:
+    space, code = INTERNAL
+    return TxResult(code, space, "internal error; the node's log has it", 0, 0, ())
+
+
+def _encoded_size(raw: bytes) -> int:
+    """Return what a transaction adds to a block: a tag, its length as a varint, its bytes."""
+    return 1 + max(1, (len(raw).bit_length() + 6) // 7) + len(raw)
+
+
+def _numbered(result: BlockResult, first: int) -> tuple[Event, ...]:
+    """Return the events of the gap-free sequence; a gap is a bug, because daemons rely on seeing every one."""
+    events = [event for event in result.events if event.number]
+    for tx_result in result.tx_results:
+        events += [event for event in tx_result.events if event.number]
+    events.sort(key=lambda event: event.number)
+    numbers = [event.number for event in events]
+    if numbers != list(range(first, first + len(events))):
+        raise RuntimeError(f"events {numbers} do not continue from {first}")
+    return tuple(events)
+
+
+def _stored_txs(block: Block, raws: Sequence[bytes], result: BlockResult) -> tuple[StoredTx, ...]:
+    return tuple(
+        StoredTx(tx.hash, block.height, index, block.time_ns, raw, tx_result)
+        for index, (tx, raw, tx_result) in enumerate(
+            zip(block.txs, raws, result.tx_results, strict=True)
+        )
+        if isinstance(tx, Tx)
+    )

@@ -1,0 +1,118 @@
+"""The supervisor of CometBFT: one child, its log, a bounded restart policy, and an orderly end.
+
+CometBFT dies with this process whatever kills it (the kernel sees to it, ``localnet.process``), and this process
+notices CometBFT's death at once. It is started again with growing pauses; when it keeps dying, the node stops.
+"""
+
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+
+from localnet.process import start_child, stop_child
+
+log = logging.getLogger(__name__)
+
+
+class CometError(Exception):
+    """CometBFT does not run; the text is one sentence for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """How often CometBFT is started again. A run of ``healthy_seconds`` forgets the failures before it."""
+
+    failures_max: int = 5
+    first_pause_seconds: float = 0.2
+    longest_pause_seconds: float = 5.0
+    healthy_seconds: float = 60.0
+    grace_seconds: float = 10.0
+
+    def pause_after(self, failures: int) -> float:
+        """Return how long to wait after so many failures in a row: twice as long each time."""
+        return min(self.first_pause_seconds * (1 << failures - 1), self.longest_pause_seconds)
+
+
+def find_binary() -> Path:
+    """Return the CometBFT binary of this environment; CometError names the remedy where there is none."""
+    binary = Path(sys.prefix) / "bin" / "cometbft"
+    if not binary.is_file():
+        raise CometError(f"{binary} does not exist: run `make setup`, or use --solo.")
+    return binary
+
+
+class CometProcess:
+    """Runs ``cometbft start`` for a home and a socket, until told to stop. :meth:`run` belongs to the main thread."""
+
+    def __init__(
+        self,
+        home: Path,
+        socket_path: Path,
+        *,
+        log_path: Path,
+        binary: Path | None = None,
+        policy: RestartPolicy | None = None,
+        on_start: Callable[[int], None] = lambda pid: None,
+    ) -> None:
+        """``on_start`` is called with the process id after each start."""
+        self._command: list[str | Path] = [
+            binary or find_binary(),
+            "start",
+            "--home",
+            home,
+            "--proxy_app",
+            f"unix://{socket_path}",
+            "--abci",
+            "socket",
+        ]
+        self._log_path = log_path
+        self._policy = policy or RestartPolicy()
+        self._on_start = on_start
+        self._stopping = Event()
+        self._changed = Event()
+
+    def request_stop(self) -> None:
+        """Make :meth:`run` end CometBFT and return; safe in a signal handler and from any thread."""
+        self._stopping.set()
+        self._changed.set()
+
+    def run(self) -> None:
+        """Start CometBFT and keep it running until :meth:`request_stop`; CometError where it keeps dying."""
+        failures = 0
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            code = self._run_once()
+            if self._stopping.is_set():
+                return
+            if time.monotonic() - began >= self._policy.healthy_seconds:
+                failures = 0
+            failures += 1
+            log.error("CometBFT ended with code %d (%d in a row)", code, failures)
+            if failures > self._policy.failures_max:
+                raise CometError(
+                    f"CometBFT ended {failures} times in a row, last with code {code}: its log is"
+                    f" {self._log_path}."
+                )
+            self._stopping.wait(self._policy.pause_after(failures))
+
+    def _run_once(self) -> int:
+        """Run CometBFT until it ends or is to be stopped; return its exit code."""
+        self._changed.clear()
+        process = start_child(self._command, log_path=self._log_path)
+        log.info("CometBFT started as process %d", process.pid)
+        self._on_start(process.pid)
+        waiter = Thread(target=self._wait_for_end, args=(process,), name="comet-wait", daemon=True)
+        waiter.start()
+        if not self._stopping.is_set():
+            self._changed.wait()
+        code = stop_child(process, self._policy.grace_seconds)
+        waiter.join()
+        return code
+
+    def _wait_for_end(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        self._changed.set()

@@ -1,0 +1,199 @@
+"""The files of a CometBFT home: keys, configuration, genesis. CometBFT itself is never asked to make them.
+
+Every value that matters is written down, so that the defaults of a CometBFT release do not decide anything.
+"""
+
+import base64
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from nacl.signing import SigningKey
+
+from chain.types import codec
+from chain.types.genesis import Genesis
+from chain.types.limits import TX_BYTES_MAX
+
+BLOCK_BYTES_MAX = 4 * 1024 * 1024
+MEMPOOL_TXS_MAX = 20_000
+_LINK_BYTES_PER_SECOND = 20_000_000
+
+
+class HomeError(Exception):
+    """A home cannot be made or read; the text is one sentence for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where a node listens; CometBFT's RPC and our gRPC on ``host``, p2p on ``host`` too unless it is public."""
+
+    p2p: int
+    rpc: int
+    grpc: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Consensus timeouts in milliseconds. ``commit`` is about the time between blocks."""
+
+    propose: int = 3_000
+    vote: int = 1_000
+    commit: int = 1_000
+    gossip_sleep: int = 100
+
+
+LOCAL_TIMING = Timing(propose=1_000, vote=500, commit=200, gossip_sleep=10)
+"""For networks on one machine: a block about every quarter of a second, also with one of four validators down."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKeys:
+    """The public half of a home's keys."""
+
+    cons_key: bytes  # ed25519, 32 bytes
+    node_id: str  # p2p identity: hex of SHA-256(key)[:20]
+
+
+def write_keys(comet_home: Path, seed: bytes | None = None) -> NodeKeys:
+    """Make the validator's and the node's key; HomeError where there are some. ``seed`` is for tests only."""
+    config, data = comet_home / "config", comet_home / "data"
+    if (config / "priv_validator_key.json").exists():
+        raise HomeError(f"{comet_home} has a validator key already: choose another --home.")
+    for directory in (config, data):
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    seeds = [None, None] if seed is None else [sha256(seed + tag).digest() for tag in (b"v", b"n")]
+    cons, node = (SigningKey(s) if s is not None else SigningKey.generate() for s in seeds)
+    cons_key = bytes(cons.verify_key)
+    _write_secret(
+        config / "priv_validator_key.json",
+        {
+            "address": sha256(cons_key).digest()[:20].hex().upper(),
+            "pub_key": _typed("tendermint/PubKeyEd25519", cons_key),
+            "priv_key": _typed("tendermint/PrivKeyEd25519", bytes(cons) + cons_key),
+        },
+    )
+    _write_secret(data / "priv_validator_state.json", {"height": "0", "round": 0, "step": 0})
+    node_key = bytes(node.verify_key)
+    _write_secret(
+        config / "node_key.json",
+        {"priv_key": _typed("tendermint/PrivKeyEd25519", bytes(node) + node_key)},
+    )
+    return NodeKeys(cons_key, sha256(node_key).digest()[:20].hex())
+
+
+def write_config(
+    comet_home: Path,
+    moniker: str,
+    ports: Ports,
+    timing: Timing,
+    *,
+    host: str = "127.0.0.1",
+    persistent_peers: str = "",
+) -> None:
+    """Write ``config.toml``. On a loopback host, peers may share an address and the address book is not strict."""
+    local = host.startswith("127.")
+    config: dict[str, Any] = {
+        "moniker": moniker,
+        "abci": "socket",
+        "db_backend": "goleveldb",
+        "log_level": "info",
+        "rpc": {"laddr": f"tcp://127.0.0.1:{ports.rpc}"},
+        "p2p": {
+            "laddr": f"tcp://{host}:{ports.p2p}",
+            "persistent_peers": persistent_peers,
+            "flush_throttle_timeout": "10ms",
+            "send_rate": _LINK_BYTES_PER_SECOND,
+            "recv_rate": _LINK_BYTES_PER_SECOND,
+            "addr_book_strict": not local,
+            "allow_duplicate_ip": local,
+            "pex": not local,
+        },
+        "mempool": {
+            "type": "flood",
+            "size": MEMPOOL_TXS_MAX,
+            "cache_size": 2 * MEMPOOL_TXS_MAX,
+            "max_tx_bytes": TX_BYTES_MAX,
+            "recheck": True,
+            "recheck_timeout": "2s",
+        },
+        "consensus": {
+            "timeout_propose": f"{timing.propose}ms",
+            "timeout_propose_delta": f"{timing.propose // 4}ms",
+            "timeout_prevote": f"{timing.vote}ms",
+            "timeout_prevote_delta": f"{timing.vote // 2}ms",
+            "timeout_precommit": f"{timing.vote}ms",
+            "timeout_precommit_delta": f"{timing.vote // 2}ms",
+            "timeout_commit": f"{timing.commit}ms",
+            "peer_gossip_sleep_duration": f"{timing.gossip_sleep}ms",
+            "create_empty_blocks": True,  # the chain clock and its deadlines live on blocks
+            "double_sign_check_height": 0,
+        },
+        "storage": {"discard_abci_responses": False},
+        "tx_index": {"indexer": "kv"},  # CosmJS looks transactions up by tx_search
+        "instrumentation": {"prometheus": False},
+    }
+    (comet_home / "config" / "config.toml").write_text(tomli_w.dumps(config))
+
+
+def genesis_document(genesis: Genesis, time_ns: int, app_version: int) -> bytes:
+    """Return ``genesis.json``. Validators come from ``app_state`` alone, through InitChain."""
+    document = {
+        "genesis_time": _rfc3339(time_ns),
+        "chain_id": genesis.chain_id,
+        "initial_height": "1",
+        "consensus_params": {
+            "block": {"max_bytes": str(BLOCK_BYTES_MAX), "max_gas": "-1"},
+            "evidence": {
+                "max_age_num_blocks": "100000",
+                "max_age_duration": str(48 * 3600 * 10**9),
+                "max_bytes": "1048576",
+            },
+            "validator": {"pub_key_types": ["ed25519"]},
+            "version": {"app": str(app_version)},
+            "abci": {"vote_extensions_enable_height": "0"},
+        },
+        "app_hash": "",
+        "app_state": codec.to_plain(genesis),
+    }
+    return (json.dumps(document, indent=2) + "\n").encode()
+
+
+def read_genesis(path: Path) -> tuple[Genesis, int]:
+    """Return the application's part of ``genesis.json`` and its time; HomeError says what is wrong with the file."""
+    try:
+        document = json.loads(path.read_bytes())
+        genesis = codec.from_plain(Genesis, document["app_state"])
+        time_ns = _parse_time(document["genesis_time"])
+    except FileNotFoundError:
+        raise HomeError(f"{path} does not exist: run `assay node init` first.") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise HomeError(f"{path} is not an Assay genesis file ({error}).") from None
+    if document.get("chain_id") != genesis.chain_id:
+        raise HomeError(f"{path} names two chains: {document.get('chain_id')}, {genesis.chain_id}.")
+    return genesis, time_ns
+
+
+def _typed(kind: str, value: bytes) -> dict[str, str]:
+    return {"type": kind, "value": base64.b64encode(value).decode()}
+
+
+def _write_secret(path: Path, value: object) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as out:
+        json.dump(value, out, indent=2)
+
+
+def _rfc3339(time_ns: int) -> str:
+    seconds, nanos = divmod(time_ns, 10**9)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanos:09d}Z"
+
+
+def _parse_time(text: str) -> int:
+    whole, _, fraction = text.removesuffix("Z").partition(".")
+    seconds = int(datetime.fromisoformat(whole).replace(tzinfo=UTC).timestamp())
+    return seconds * 10**9 + int(fraction.ljust(9, "0")[:9] or 0)

@@ -1,0 +1,138 @@
+"""Making homes: of one node that joins a network, or of all nodes of a new network.
+
+A home holds ``config.toml`` (whose table ``node`` is written here) and ``node/``, which is CometBFT's home with our
+database in ``node/data/assay.db``.
+"""
+
+import time
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from chain.app.comet_files import (
+    HomeError,
+    NodeKeys,
+    Ports,
+    Timing,
+    genesis_document,
+    write_config,
+    write_keys,
+)
+from chain.app.version import APP_VERSION
+from chain.types.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
+from chain.types.params import Params
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """A validator of a new network. Coins of the operator are among the network's accounts."""
+
+    home: Path
+    moniker: str
+    operator: str
+    stake: int
+    ports: Ports
+
+
+def comet_home(home: Path) -> Path:
+    """Return CometBFT's home inside ours."""
+    return home / "node"
+
+
+def genesis_path(home: Path) -> Path:
+    """Return where the genesis file lies."""
+    return comet_home(home) / "config" / "genesis.json"
+
+
+def init_node(
+    home: Path,
+    moniker: str,
+    ports: Ports,
+    *,
+    timing: Timing | None = None,
+    genesis: bytes | None = None,
+    persistent_peers: str = "",
+    host: str = "127.0.0.1",
+    seed: bytes | None = None,
+) -> NodeKeys:
+    """Make the home of a node: keys, configuration and, where given, the genesis file of its network."""
+    comet = comet_home(home)
+    keys = write_keys(comet, seed)
+    timing = timing or Timing()
+    write_config(comet, moniker, ports, timing, host=host, persistent_peers=persistent_peers)
+    if genesis is not None:
+        genesis_path(home).write_bytes(genesis)
+    write_node_table(home, {"moniker": moniker, "grpc_port": ports.grpc, "rpc_port": ports.rpc})
+    return keys
+
+
+def init_network(
+    chain_id: str,
+    nodes: Sequence[NodeSpec],
+    accounts: Sequence[GenesisAccount],
+    params: Params,
+    *,
+    timing: Timing,
+    time_ns: int | None = None,
+    seed: bytes | None = None,
+) -> Genesis:
+    """Make the homes of all validators of a new network on 127.0.0.1: one genesis, everybody a peer of everybody."""
+    if not nodes:
+        raise HomeError("a network needs at least one validator.")
+    keys = [
+        init_node(
+            node.home,
+            node.moniker,
+            node.ports,
+            timing=timing,
+            seed=None if seed is None else seed + sha256(node.moniker.encode()).digest(),
+        )
+        for node in nodes
+    ]
+    validators = tuple(
+        GenesisValidator(node.operator, node.moniker, key.cons_key, node.stake)
+        for node, key in zip(nodes, keys, strict=True)
+    )
+    genesis = Genesis(chain_id, DENOM, params, tuple(accounts), validators)
+    document = genesis_document(genesis, time_ns or time.time_ns(), APP_VERSION)
+    for index, node in enumerate(nodes):
+        peers = ",".join(
+            f"{key.node_id}@127.0.0.1:{other.ports.p2p}"
+            for other_index, (other, key) in enumerate(zip(nodes, keys, strict=True))
+            if other_index != index
+        )
+        write_config(
+            comet_home(node.home), node.moniker, node.ports, timing, persistent_peers=peers
+        )
+        genesis_path(node.home).write_bytes(document)
+    return genesis
+
+
+def write_node_table(home: Path, values: dict[str, Any]) -> None:
+    """Set values in the table ``node`` of the home's ``config.toml``; the rest of the file stays."""
+    path = home / "config.toml"
+    config = _read_config(path)
+    config.setdefault("node", {}).update(values)
+    path.write_text(tomli_w.dumps(config))
+
+
+def read_node_table(home: Path) -> dict[str, Any]:
+    """Return the table ``node`` of the home's ``config.toml``."""
+    table = _read_config(home / "config.toml").get("node")
+    if not isinstance(table, dict):
+        raise HomeError(f"{home} is not the home of a node: run `assay node init` first.")
+    return table
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except tomllib.TOMLDecodeError as error:
+        raise HomeError(f"{path} is not TOML ({error}).") from None

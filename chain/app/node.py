@@ -1,0 +1,223 @@
+"""A whole node: store, application, ABCI server, gRPC server, and CometBFT (or the solo block maker) under it."""
+
+import hashlib
+import json
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from threading import Event, Thread
+
+from chain.app.abci_methods import Methods
+from chain.app.abci_query import AbciQueries
+from chain.app.abci_server import AbciServer, stop_loudly
+from chain.app.application import AppConfig, Application
+from chain.app.comet import CometProcess, RestartPolicy, find_binary
+from chain.app.comet_files import HomeError, read_genesis
+from chain.app.genesis_file import comet_home, genesis_path, read_node_table
+from chain.app.log_file import log_to_file
+from chain.app.ports import Broadcaster
+from chain.app.solo import NOTICE, SoloEngine
+from chain.app.stop_signals import on_stop_signal
+from chain.app.storage import Storage
+
+log = logging.getLogger(__name__)
+
+
+class Consensus(StrEnum):
+    """Where blocks come from."""
+
+    MANAGED = "managed"  # CometBFT, started and supervised by the node
+    EXTERNAL = "external"  # CometBFT that somebody else runs against our socket
+    SOLO = "solo"  # the block maker in this process
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """What ``run_node`` needs; :meth:`of_home` reads what ``assay node init`` wrote."""
+
+    home: Path
+    moniker: str
+    grpc_port: int
+    rpc_port: int
+    consensus: Consensus = Consensus.MANAGED
+    min_gas_price_millionths: int = 0
+    socket_path: Path | None = None  # default: in a short directory of the user
+    solo_interval_seconds: float = 0.25
+    restart_policy: RestartPolicy = field(default_factory=RestartPolicy)
+
+    @classmethod
+    def of_home(
+        cls, home: Path, consensus: Consensus = Consensus.MANAGED, min_gas_price_millionths: int = 0
+    ) -> "NodeConfig":
+        """Read the table ``node`` of the home's ``config.toml``; HomeError where it is missing."""
+        table = read_node_table(home)
+        return cls(
+            home,
+            str(table["moniker"]),
+            int(table["grpc_port"]),
+            int(table["rpc_port"]),
+            consensus,
+            min_gas_price_millionths or int(table.get("min_gas_price_millionths", 0)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReady:
+    """What a running node tells: process ids (0: none of ours) and where it listens."""
+
+    pid: int
+    comet_pid: int
+    moniker: str
+    chain_id: str
+    height: int
+    grpc: str
+    rpc: str  # empty for solo
+    socket: str
+
+
+def ready_path(home: Path) -> Path:
+    """Return the file that exists while a node is up; it holds :class:`NodeReady` as JSON."""
+    return comet_home(home) / "ready.json"
+
+
+def log_path(home: Path) -> Path:
+    """Return the node's log file; CometBFT's lies beside it."""
+    return comet_home(home) / "logs" / "node.log"
+
+
+def default_socket_path(home: Path) -> Path:
+    """Return a socket path that fits into 107 bytes however deep the home lies."""
+    name = hashlib.sha256(os.fsencode(home.resolve())).hexdigest()[:16]
+    directory = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+    return directory / f"assay-{os.getuid()}" / f"{name}.sock"
+
+
+def run_node(config: NodeConfig, ready_callback: Callable[[NodeReady], None] | None = None) -> None:
+    """Run a node until SIGTERM or SIGINT; main thread only. Raises StorageError, HomeError or CometError."""
+    log_to_file(log_path(config.home))
+    with ExitStack() as stack:
+        _Node(config, ready_callback or (lambda ready: None), stack).run()
+
+
+class _Node:
+    """The parts of a running node. What is started last is stopped first."""
+
+    def __init__(
+        self, config: NodeConfig, ready_callback: Callable[[NodeReady], None], stack: ExitStack
+    ) -> None:
+        self.config = config
+        self.stack = stack
+        self.ready_callback = ready_callback
+        self.comet_pid = 0
+        self.stop = Event()
+        self.genesis, self.genesis_time_ns = read_genesis(genesis_path(config.home))
+        self.socket_path = config.socket_path or default_socket_path(config.home)
+        storage = Storage(comet_home(config.home) / "data" / "assay.db")
+        stack.callback(storage.close)
+        solo = config.consensus is Consensus.SOLO
+        self.app = Application(storage, AppConfig(config.min_gas_price_millionths, solo))
+
+    def run(self) -> None:
+        """Start everything, wait for the end, and stop everything."""
+        ready_path(self.config.home).unlink(missing_ok=True)  # of a node that was killed
+        self.stack.callback(lambda: ready_path(self.config.home).unlink(missing_ok=True))
+        if self.config.consensus is Consensus.SOLO:
+            self._run_solo()
+        else:
+            self._run_comet()
+        log.info("node stops at height %d", self.app.head.block.height)
+
+    def _run_solo(self) -> None:
+        sys.stderr.write(NOTICE + "\n")
+        engine = SoloEngine(
+            self.app, self.genesis, genesis_time_ns=self.genesis_time_ns, on_fatal=stop_loudly
+        )
+        self._serve_grpc(engine)
+        engine.start(self.config.solo_interval_seconds)
+        self.stack.callback(engine.stop)
+        self._announce()
+        on_stop_signal(self.stop.set)
+        self.stop.wait()
+
+    def _run_comet(self) -> None:
+        from chain.app.comet_rpc import CometBroadcaster  # its HTTP client is not needed for solo
+
+        self._serve_grpc(CometBroadcaster(f"http://127.0.0.1:{self.config.rpc_port}"))
+        self._serve_abci()
+        Thread(target=self._announce_when_started, name="announce", daemon=True).start()
+        if self.config.consensus is Consensus.EXTERNAL:
+            sys.stderr.write(f"waiting for CometBFT on unix://{self.socket_path}\n")
+            on_stop_signal(self.stop.set)
+            self.stop.wait()
+            return
+        comet = CometProcess(
+            comet_home(self.config.home),
+            self.socket_path,
+            binary=find_binary(),
+            log_path=log_path(self.config.home).with_name("cometbft.log"),
+            policy=self.config.restart_policy,
+            on_start=self._comet_started,
+        )
+        on_stop_signal(comet.request_stop)
+        comet.run()
+
+    def _serve_abci(self) -> None:
+        from chain.app.services import route  # one table for gRPC and ABCI
+
+        _own_directory(self.socket_path.parent)
+        methods = Methods(self.app, AbciQueries(self.app, route(self.app)))
+        server = AbciServer(methods.table, self.socket_path, prefetch=self.app.prefetch)
+        server.start()
+        self.stack.callback(server.close)
+
+    def _serve_grpc(self, broadcaster: Broadcaster) -> None:
+        from chain.app.grpc_server import GrpcServer
+
+        server = GrpcServer(self.app, broadcaster, f"127.0.0.1:{self.config.grpc_port}")
+        server.start()
+        self.stack.callback(server.close)
+
+    def _comet_started(self, pid: int) -> None:
+        again = self.comet_pid != 0
+        self.comet_pid = pid
+        if again:
+            self._announce()
+
+    def _announce_when_started(self) -> None:
+        self.app.started.wait()
+        self._announce()
+
+    def _announce(self) -> None:
+        """Tell whoever waits that the node answers; once more after each new start of CometBFT."""
+        rpc = "" if self.app.solo else f"http://127.0.0.1:{self.config.rpc_port}"
+        ready = NodeReady(
+            os.getpid(),
+            self.comet_pid,
+            self.config.moniker,
+            self.app.chain_id,
+            self.app.head.block.height,
+            f"127.0.0.1:{self.config.grpc_port}",
+            rpc,
+            "" if self.app.solo else str(self.socket_path),
+        )
+        path = ready_path(self.config.home)
+        scratch = path.with_suffix(".new")
+        scratch.write_text(json.dumps(asdict(ready)) + "\n")
+        scratch.replace(path)
+        log.info("node %s is up at height %d", ready.moniker, ready.height)
+        self.ready_callback(ready)
+
+
+def _own_directory(path: Path) -> None:
+    """Make a directory that nobody else may enter; HomeError where somebody else has it."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.stat().st_uid != os.getuid():
+        raise HomeError(
+            f"{path} belongs to another user: set XDG_RUNTIME_DIR to your own directory."
+        )

@@ -1,0 +1,224 @@
+"""A compact sparse Merkle tree over the whole state (celestia's hashing, ICS-23 ``SmtSpec``).
+
+A key's place is its SHA-256, read from the highest bit. An empty subtree hashes to 32 zero bytes, a subtree with one
+leaf is that leaf, and anything else is an inner node:
+
+    leaf  = SHA-256(0x00 ‖ SHA-256(key) ‖ SHA-256(value))
+    inner = SHA-256(0x01 ‖ left ‖ right)
+
+The root depends on the keys and values alone, not on the order in which they came. Nodes are stored by their
+position (depth and the bits above), so that a replaced node is overwritten and nothing has to be collected later.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+EMPTY = bytes(32)
+DEPTH = 256
+LEAF_PREFIX = b"\x00"
+INNER_PREFIX = b"\x01"
+
+NodeReader = Callable[[bytes], bytes | None]
+"""Position -> stored node: 0x00 ‖ value hash ‖ key for a leaf, 0x01 ‖ left ‖ right for an inner node."""
+
+_Item = tuple[int, bytes, bytes | None]  # path, key, value hash (None: the key goes)
+_Subtree = tuple[bytes, bytes | None]  # hash, node
+_NOTHING: _Subtree = (EMPTY, None)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeUpdate:
+    """What a batch does to the tree: the new root, and every changed node by position (None: gone)."""
+
+    root: bytes
+    nodes: dict[bytes, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TreePath:
+    """The way from the root to where ``key`` is or would be: siblings from the root down, and the leaf found there."""
+
+    siblings: tuple[bytes, ...]
+    leaf: tuple[bytes, bytes] | None  # key (maybe another one) and value hash
+
+
+def path_of(key: bytes) -> int:
+    """Return the place of a key: its SHA-256 as a number whose highest bit is the first turn."""
+    return int.from_bytes(sha256(key).digest(), "big")
+
+
+def position(depth: int, prefix: int) -> bytes:
+    """Return the name of the node at ``depth`` below the turns ``prefix``."""
+    return depth.to_bytes(2, "big") + prefix.to_bytes((depth + 7) // 8, "big")
+
+
+def leaf_hash(key: bytes, value_hash: bytes) -> bytes:
+    """Return the hash of a leaf."""
+    return sha256(LEAF_PREFIX + sha256(key).digest() + value_hash).digest()
+
+
+def root_hash(read: NodeReader) -> bytes:
+    """Return the root of the stored tree."""
+    return _hash_of(read(position(0, 0)))
+
+
+def update(read: NodeReader, changes: Mapping[bytes, bytes | None]) -> TreeUpdate:
+    """Return what setting (or, with None, deleting) all keys of ``changes`` does to the stored tree."""
+    items = sorted(
+        (path_of(key), key, None if value is None else sha256(value).digest())
+        for key, value in changes.items()
+    )
+    if not items:
+        return TreeUpdate(root_hash(read), {})
+    batch = _Batch(read)
+    root, _ = batch.update(0, 0, items)
+    return TreeUpdate(root, batch.nodes)
+
+
+def find_path(read: NodeReader, key: bytes) -> TreePath:
+    """Return the way to ``key``; it is in the tree exactly if ``leaf`` names it."""
+    path = path_of(key)
+    siblings: list[bytes] = []
+    for depth in range(DEPTH + 1):
+        node = read(position(depth, path >> (DEPTH - depth)))
+        if node is None:
+            return TreePath(tuple(siblings), None)
+        if node[:1] == LEAF_PREFIX:
+            return TreePath(tuple(siblings), (node[33:], node[1:33]))
+        turns_right = path >> (DEPTH - 1 - depth) & 1
+        siblings.append(node[1:33] if turns_right else node[33:])
+    raise ValueError("an inner node lies below the last level")
+
+
+def find_neighbours(read: NodeReader, key: bytes) -> tuple[bytes | None, bytes | None]:
+    """Return the keys whose places are next to that of ``key`` (which is absent), to the left and to the right."""
+    path = path_of(key)
+    around: list[tuple[int, int] | None] = [
+        None,
+        None,
+    ]  # deepest subtree that is not empty on each side
+    for depth in range(DEPTH + 1):
+        prefix = path >> (DEPTH - depth)
+        node = read(position(depth, prefix))
+        if node is None:
+            break
+        if node[:1] == LEAF_PREFIX:  # a foreign leaf is itself a neighbour
+            around[path_of(node[33:]) > path] = (depth, prefix)
+            break
+        turns_right = path >> (DEPTH - 1 - depth) & 1
+        sibling = node[1:33] if turns_right else node[33:]
+        if sibling != EMPTY:
+            around[not turns_right] = (depth + 1, prefix << 1 | (turns_right ^ 1))
+    left, right = around
+    return (
+        None if left is None else _edge_key(read, *left, rightmost=True),
+        None if right is None else _edge_key(read, *right, rightmost=False),
+    )
+
+
+def _edge_key(read: NodeReader, depth: int, prefix: int, *, rightmost: bool) -> bytes:
+    """Return the key of the first or last leaf under a subtree that is not empty."""
+    while True:
+        node = read(position(depth, prefix))
+        if node is None:
+            raise ValueError(f"the tree lacks a node at depth {depth}")
+        if node[:1] == LEAF_PREFIX:
+            return node[33:]
+        near, far = (node[33:], node[1:33]) if rightmost else (node[1:33], node[33:])
+        bit = rightmost if near != EMPTY else not rightmost
+        if near == far == EMPTY:
+            raise ValueError(f"an inner node at depth {depth} has no children")
+        depth, prefix = depth + 1, prefix << 1 | bit
+
+
+def _hash_of(node: bytes | None) -> bytes:
+    if node is None:
+        return EMPTY
+    if node[:1] == LEAF_PREFIX:
+        return leaf_hash(node[33:], node[1:33])
+    return sha256(node).digest()
+
+
+class _Batch:
+    """One batch on its way down the tree: changed nodes are collected, nothing is written."""
+
+    def __init__(self, read: NodeReader) -> None:
+        self.read = read
+        self.nodes: dict[bytes, bytes | None] = {}
+
+    def update(self, depth: int, prefix: int, items: list[_Item]) -> _Subtree:
+        """Apply ``items`` (sorted, all below ``prefix``, at least one) and return the new subtree."""
+        here = position(depth, prefix)
+        stored = self.read(here)
+        if stored is not None and stored[:1] == INNER_PREFIX:
+            new = self._update_inner(depth, prefix, stored, items)
+        else:
+            new = self._build(depth, prefix, self._living(stored, items))
+        if new[1] != stored:
+            self.nodes[here] = new[1]
+        return new
+
+    @staticmethod
+    def _living(stored: bytes | None, items: list[_Item]) -> list[_Item]:
+        """Return the leaves that will be under a position that holds one leaf or nothing now."""
+        living = [item for item in items if item[2] is not None]
+        if stored is not None:
+            key, value_hash = stored[33:], stored[1:33]
+            path = path_of(key)
+            index = bisect_left(items, (path,))
+            if index == len(items) or items[index][0] != path:
+                insort(living, (path, key, value_hash))
+        return living
+
+    def _build(self, depth: int, prefix: int, leaves: list[_Item]) -> _Subtree:
+        """Build a subtree where nothing is stored below ``depth``."""
+        if not leaves:
+            return _NOTHING
+        if len(leaves) == 1:
+            _, key, value_hash = leaves[0]
+            if value_hash is None:
+                raise ValueError("a deleted key cannot become a leaf")
+            return leaf_hash(key, value_hash), LEAF_PREFIX + value_hash + key
+        cut = _cut(depth, prefix, leaves)
+        sides = (leaves[:cut], leaves[cut:])
+        hashes = INNER_PREFIX
+        for bit, side in enumerate(sides):
+            child_hash, child = self._build(depth + 1, prefix << 1 | bit, side)
+            if child is not None:
+                self.nodes[position(depth + 1, prefix << 1 | bit)] = child
+            hashes += child_hash
+        return sha256(hashes).digest(), hashes
+
+    def _update_inner(self, depth: int, prefix: int, stored: bytes, items: list[_Item]) -> _Subtree:
+        cut = _cut(depth, prefix, items)
+        left_at, right_at = prefix << 1, prefix << 1 | 1
+        left_hash, right_hash = stored[1:33], stored[33:]
+        if cut:
+            left_hash, _ = self.update(depth + 1, left_at, items[:cut])
+        if cut < len(items):
+            right_hash, _ = self.update(depth + 1, right_at, items[cut:])
+        if EMPTY in (left_hash, right_hash):
+            lifted = self._lift(depth + 1, right_at if left_hash == EMPTY else left_at)
+            if lifted is not None:
+                return lifted
+        node = INNER_PREFIX + left_hash + right_hash
+        return sha256(node).digest(), node
+
+    def _lift(self, depth: int, prefix: int) -> _Subtree | None:
+        """Take an only child up if it is a leaf or nothing, so that the tree's shape tells nothing of its past."""
+        here = position(depth, prefix)
+        node = self.nodes[here] if here in self.nodes else self.read(here)
+        if node is None:
+            return _NOTHING
+        if node[:1] == INNER_PREFIX:
+            return None
+        self.nodes[here] = None
+        return _hash_of(node), node
+
+
+def _cut(depth: int, prefix: int, items: list[_Item]) -> int:
+    """Return how many of the sorted ``items`` turn left at ``depth``."""
+    first_right = (prefix << 1 | 1) << (DEPTH - 1 - depth)
+    return bisect_left(items, (first_right,))

@@ -1,0 +1,161 @@
+"""A block maker in one process over the same Application: for development, tests and simulation.
+
+There is one owner, so nothing here is consensus. Proposers take turns among the registered validators, and a test may
+give each block its hash, time and proposer, which is how it makes lots hit or miss without luck.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from threading import Condition, Event, Lock, Thread
+
+from chain.app.application import Application, Finalized
+from chain.app.comet_files import BLOCK_BYTES_MAX, MEMPOOL_TXS_MAX
+from chain.app.ports import BroadcastResult
+from chain.state_machine.queries import answer
+from chain.types.errors import MEMPOOL_FULL, TX_IN_CACHE, Code
+from chain.types.genesis import Genesis
+from chain.types.hashing import hash_fields, u64
+from chain.types.queries import ValidatorsRequest, ValidatorsResponse
+
+log = logging.getLogger(__name__)
+
+NOTICE = (
+    "solo: one process makes all blocks. This is for development and tests; nobody else has to"
+    " agree, so a solo chain proves nothing to anybody."
+)
+
+
+class SoloEngine:
+    """Mempool and block maker; the ``Broadcaster`` of a solo node. Every method may be called from any thread."""
+
+    def __init__(
+        self,
+        app: Application,
+        genesis: Genesis,
+        *,
+        genesis_time_ns: int = 0,
+        clock: Callable[[], int] = time.time_ns,
+        on_fatal: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        """Start the chain from ``genesis``, or continue where the application's store stands."""
+        log.warning(NOTICE)
+        self._app = app
+        self._clock = clock
+        self._on_fatal = on_fatal
+        self._mempool: dict[bytes, bytes] = {}
+        self._mempool_lock = Lock()
+        self._block_lock = Lock()
+        self._committed = Condition()
+        self._stop = Event()
+        self._thread: Thread | None = None
+        if app.head.block.height == 0:
+            app.init_chain(genesis, genesis_time_ns or clock())
+        elif app.chain_id != genesis.chain_id:
+            raise ValueError(f"the store is of chain {app.chain_id}, genesis of {genesis.chain_id}")
+
+    def broadcast_sync(self, raw: bytes) -> BroadcastResult:
+        """Check ``raw`` and keep it for the next block."""
+        tx_hash = sha256(raw).digest()
+        with self._mempool_lock:
+            if tx_hash in self._mempool:
+                return _not_taken(tx_hash, TX_IN_CACHE, "the mempool has it already")
+            if len(self._mempool) >= MEMPOOL_TXS_MAX:
+                return _not_taken(tx_hash, MEMPOOL_FULL, "the mempool is full: try again later")
+            result = self._app.check_tx(raw)
+            if result.code == 0:
+                self._mempool[tx_hash] = raw
+        return BroadcastResult(tx_hash, result.code, result.codespace, result.log)
+
+    @property
+    def waiting(self) -> int:
+        """How many transactions wait for a block."""
+        with self._mempool_lock:
+            return len(self._mempool)
+
+    def make_block(
+        self,
+        *,
+        hash: bytes | None = None,
+        time_ns: int | None = None,
+        proposer: bytes | None = None,
+    ) -> Finalized:
+        """Make and commit the next block. Left out: the clock's time, the next proposer, a hash of all that."""
+        with self._block_lock:
+            previous = self._app.head.block
+            height = previous.height + 1
+            with self._mempool_lock:
+                waiting = list(self._mempool.values())
+            raws = self._app.prepare_proposal(waiting, BLOCK_BYTES_MAX)
+            if not self._app.process_proposal(raws):
+                raise RuntimeError("the application refuses its own proposal")
+            if time_ns is None:
+                time_ns = max(self._clock(), previous.time_ns + 1)
+            if proposer is None:
+                proposer = self._next_proposer(height)
+            if hash is None:
+                content = (u64(height), u64(time_ns), proposer, previous.hash, previous.app_hash)
+                hash = hash_fields("assay/solo-block", *content, *map(_digest, raws))
+            done = self._app.finalize_block(height, time_ns, hash, proposer, raws)
+            with (
+                self._mempool_lock
+            ):  # as CometBFT does: nothing is checked between commit and recheck
+                self._app.commit()
+                self._drop_and_recheck(raws)
+        with self._committed:
+            self._committed.notify_all()
+        return done
+
+    def wait_for_height(self, height: int, timeout: float) -> bool:
+        """Wait until block ``height`` is committed; False where ``timeout`` seconds pass before."""
+        with self._committed:
+            return self._committed.wait_for(lambda: self._app.head.block.height >= height, timeout)
+
+    def start(self, interval_seconds: float) -> None:
+        """Make a block every ``interval_seconds`` in the background."""
+        self._thread = Thread(
+            target=self._run, args=(interval_seconds,), name="solo-blocks", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the block in hand and make no more."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self, interval_seconds: float) -> None:
+        due = time.monotonic()
+        while not self._stop.is_set():
+            try:
+                self.make_block()
+            except Exception as error:
+                log.exception("bug in a block: the solo chain stops")
+                if self._on_fatal is not None:
+                    self._on_fatal(error)
+                return
+            due = max(due + interval_seconds, time.monotonic())
+            self._stop.wait(due - time.monotonic())
+
+    def _drop_and_recheck(self, included: list[bytes]) -> None:
+        for raw in included:
+            self._mempool.pop(_digest(raw), None)
+        for tx_hash, raw in list(self._mempool.items()):
+            if self._app.check_tx(raw, recheck=True).code != 0:
+                del self._mempool[tx_hash]
+
+    def _next_proposer(self, height: int) -> bytes:
+        """Return the validator whose turn it is: all that are not jailed, by address, one block each."""
+        response = answer(self._app.view().reader, ValidatorsRequest())
+        assert isinstance(response, ValidatorsResponse)
+        active = sorted(v.cons_address for v in response.validators if not v.jailed)
+        return active[height % len(active)] if active else bytes(20)
+
+
+def _digest(raw: bytes) -> bytes:
+    return sha256(raw).digest()
+
+
+def _not_taken(tx_hash: bytes, code: Code, text: str) -> BroadcastResult:
+    return BroadcastResult(tx_hash, code.number, code.space, text)

@@ -1,0 +1,220 @@
+"""The node's database: one LevelDB, one atomic batch per commit, snapshots for reading.
+
+A batch carries the state's changes, the tree's changed nodes, the head (height, app hash, time), the transactions by
+hash and the numbered events, so that after a crash all of a block is there or none of it. It is not synced to the
+disk: losing the last commits to a power failure makes the store lag, never tear, and consensus replays the blocks.
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+import plyvel
+
+from chain.app.ports import BlockInfo, StoredTx
+from chain.app.stored import (
+    NO_HEAD,
+    Head,
+    decode_event,
+    decode_tx,
+    decode_tx_height,
+    decode_undo,
+    encode_event,
+    encode_tx,
+    encode_undo,
+)
+from chain.types import codec
+from chain.types.events import Event
+from chain.types.queries import LoggedEvent
+
+FORMAT = b"1"
+_STATE: Final = b"s"
+_NODE: Final = b"n"
+_BLOCK: Final = b"b"
+_TX: Final = b"t"
+_EVENT: Final = b"e"
+_HEAD: Final = b"mhead"
+_FORMAT_KEY: Final = b"mformat"
+_UNDO: Final = b"mundo"
+
+
+class StorageError(Exception):
+    """The database cannot be used; the text is one sentence for a person."""
+
+
+class Snapshot:
+    """The store at one commit. It stays as it is; reads are safe from any thread."""
+
+    def __init__(self, snapshot: Any) -> None:
+        """Wrap a LevelDB snapshot; ``head`` is read from it, so that it belongs to the same commit."""
+        self._snapshot = snapshot
+        head = snapshot.get(_HEAD)
+        self.head = NO_HEAD if head is None else codec.decode(Head, head)
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of a state key."""
+        value: bytes | None = self._snapshot.get(_STATE + key)
+        return value
+
+    def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the state's keys with ``prefix`` in ascending order, behind ``after`` where given."""
+        start = _STATE + max(prefix, after)
+        include = not after or after < prefix
+        with self._snapshot.iterator(
+            start=start, stop=_end_of(_STATE + prefix), include_start=include
+        ) as rows:
+            for key, value in rows:
+                yield key[1:], value
+
+    def node(self, position: bytes) -> bytes | None:
+        """Return a node of the state's tree."""
+        value: bytes | None = self._snapshot.get(_NODE + position)
+        return value
+
+
+class Storage:
+    """The open database. One thread commits; any thread takes snapshots and looks things up."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the database in ``path``; StorageError says in one sentence what stands in the way."""
+        self.path = path
+        self._db = _open(path)
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        stored = self._db.get(_FORMAT_KEY)
+        if stored is None and self._db.get(_HEAD) is None:
+            self._db.put(_FORMAT_KEY, FORMAT)
+        elif stored != FORMAT:
+            self._db.close()
+            raise StorageError(
+                f"{path} has format {(stored or b'unknown').decode(errors='replace')} and this"
+                f" version reads format {FORMAT.decode()}: use the version that wrote it, or an"
+                " empty home."
+            )
+
+    @classmethod
+    def temporary(cls) -> Self:
+        """Open a database that disappears when it is closed."""
+        directory = tempfile.TemporaryDirectory(prefix="assay-db-")
+        storage = cls(Path(directory.name) / "db")
+        storage._temporary = directory
+        return storage
+
+    def close(self) -> None:
+        """Close the database; snapshots taken from it end too."""
+        self._db.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def snapshot(self) -> Snapshot:
+        """Return the newest committed state."""
+        return Snapshot(self._db.snapshot())
+
+    def commit(
+        self,
+        head: Head,
+        changes: Mapping[bytes, bytes | None],
+        nodes: Mapping[bytes, bytes | None],
+        txs: Sequence[StoredTx] = (),
+        events: Sequence[Event] = (),
+    ) -> None:
+        """Write a block: all of it in one atomic batch. What it replaces is kept until the next commit."""
+        replaced: list[tuple[bytes, bytes | None]] = [(_HEAD, self._db.get(_HEAD))]
+        batch = self._db.write_batch(transaction=False)
+        for prefix, entries in ((_STATE, changes), (_NODE, nodes)):
+            for key, value in entries.items():
+                name = prefix + key
+                replaced.append((name, self._db.get(name)))
+                if value is None:
+                    batch.delete(name)
+                else:
+                    batch.put(name, value)
+        block = _BLOCK + head.block.height.to_bytes(8, "big")
+        replaced.append((block, None))
+        batch.put(block, codec.encode(head.block))
+        for tx in self._indexed(txs):
+            name = _TX + tx.hash
+            replaced.append((name, self._db.get(name)))
+            batch.put(name, encode_tx(tx))
+        for event in events:
+            name = _EVENT + event.number.to_bytes(8, "big")
+            replaced.append((name, None))
+            batch.put(name, encode_event(event, head.block.height))
+        batch.put(_HEAD, codec.encode(head))
+        batch.put(_UNDO, encode_undo(replaced))
+        self._write(batch)
+
+    def _indexed(self, txs: Sequence[StoredTx]) -> Iterator[StoredTx]:
+        """Leave out bytes that come again and fail: what a transaction did is what its first success did."""
+        seen: dict[bytes, StoredTx] = {}
+        for tx in txs:
+            earlier = seen.get(tx.hash) or self.tx(tx.hash)
+            if earlier is None or earlier.result.code != 0:
+                seen[tx.hash] = tx
+        yield from seen.values()
+
+    def _write(self, batch: Any) -> None:
+        """Write the batch: the moment at which a block becomes committed."""
+        batch.write()
+
+    def roll_back(self) -> Head:
+        """Undo the last commit (one step only) and return the head before it; StorageError where none is kept."""
+        undo = self._db.get(_UNDO)
+        if undo is None:
+            raise StorageError(f"{self.path} keeps no older version: it was rolled back already.")
+        with self._db.write_batch(transaction=True) as batch:
+            for key, value in decode_undo(undo):
+                if value is None:
+                    batch.delete(key)
+                else:
+                    batch.put(key, value)
+            batch.delete(_UNDO)
+        return self.snapshot().head
+
+    def block(self, height: int) -> BlockInfo | None:
+        """Return a committed block."""
+        if not 0 < height < 2**63:
+            return None
+        data = self._db.get(_BLOCK + height.to_bytes(8, "big"))
+        return None if data is None else codec.decode(BlockInfo, data)
+
+    def tx(self, tx_hash: bytes) -> StoredTx | None:
+        """Return a committed transaction by SHA-256 of its bytes."""
+        data = self._db.get(_TX + tx_hash)
+        if data is None:
+            return None
+        block = self.block(decode_tx_height(data))
+        return decode_tx(tx_hash, data, 0 if block is None else block.time_ns)
+
+    def events(self, since: int, until: int, limit: int) -> tuple[LoggedEvent, ...]:
+        """Return at most ``limit`` events with numbers from ``since`` to below ``until``."""
+        first, stop = max(since, 1), min(until, max(since, 1) + limit)
+        if first >= stop:
+            return ()
+        start, end = (_EVENT + number.to_bytes(8, "big") for number in (first, stop))
+        with self._db.iterator(start=start, stop=end) as rows:
+            return tuple(decode_event(int.from_bytes(key[1:], "big"), data) for key, data in rows)
+
+
+def _open(path: Path) -> Any:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        return plyvel.DB(str(path), create_if_missing=True)
+    except plyvel.CorruptionError as error:
+        raise StorageError(
+            f"{path} is damaged ({error}): restore it from a copy, or start from an empty home and"
+            " let the node replay the chain."
+        ) from None
+    except (plyvel.Error, OSError) as error:
+        if "lock" in str(error).lower():
+            raise StorageError(
+                f"{path} is in use by another process: stop the node that runs with this home, or"
+                " give another --home."
+            ) from None
+        raise StorageError(f"{path} cannot be opened ({error}): check its permissions.") from None
+
+
+def _end_of(prefix: bytes) -> bytes:
+    """Return the first key behind all keys with ``prefix`` (which has a byte below 0xFF in front)."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes((kept[-1] + 1,))

@@ -1,0 +1,332 @@
+"""The provider's process against a real server over TLS, with real training of a small job."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from queue import Empty, Queue
+from threading import Event, Thread
+
+import psutil
+import pytest
+
+from chain.types.hashing import merkle_root
+from chain.types.records import OrderState, Report, ReportState, Share, ShareState
+from chain.wire.keys import verify
+from cluster import types as t
+from cluster.errors import ClusterError, Kind
+from compute_provider.daemon import Daemon
+from compute_provider.status import read_status
+from compute_provider.store import name_of
+from pol.rules.commitment import boundary_root, share_sign_bytes, trace_leaf
+from pol.state.canonical import decode_state, state_tree
+from tests.unit.cluster.support import Answers, Running, running
+from tests.unit.compute_provider import support as s
+
+WAIT = 60.0
+
+
+@dataclass
+class Validator(Answers):
+    """A validator that gives one task and hands over what it gets."""
+
+    tasks: tuple[t.TrainTask, ...] = ()
+    openings: tuple[t.OpenTask, ...] = ()
+    shares: "Queue[t.ShareSubmission]" = field(default_factory=Queue)
+    opened: "Queue[t.OpeningSubmission]" = field(default_factory=Queue)
+    polls: "Queue[t.PollRequest]" = field(default_factory=Queue)
+    on_share: Callable[[], None] = lambda: None
+    verdict: t.Verdict = field(default_factory=lambda: t.Verdict(True))
+
+    def poll(self, caller: t.Caller, request: t.PollRequest) -> t.PollReply:
+        self.polls.put(request)
+        return t.PollReply(self.tasks, self.openings, 20)
+
+    def submit_share(self, caller: t.Caller, request: t.ShareSubmission) -> t.Verdict:
+        self.on_share()
+        for blob in (request.update, request.local_out):
+            if not self.blobs.has(blob.sha256):
+                raise ClusterError(Kind.WRONG_STATE, "send the blobs first")
+        self.shares.put(request)
+        return self.verdict
+
+    def submit_opening(self, caller: t.Caller, request: t.OpeningSubmission) -> t.Verdict:
+        self.opened.put(request)
+        return t.Verdict(True)
+
+
+@dataclass
+class World:
+    up: Running
+    answers: Validator
+    chain: s.FolderChain
+    home: Path
+
+    def state(self, blob: t.BlobRef, specs: object) -> bytes:
+        data = self.answers.blobs.read(blob.sha256, 0, blob.size)
+        return state_tree(decode_state(data, specs)).root  # type: ignore[arg-type]
+
+    def poll_until(self, holds: Callable[[t.PollRequest], bool]) -> t.PollRequest:
+        """Wait for a poll from now on."""
+        self.answers.polls = Queue()
+        while True:
+            request = self.answers.polls.get(timeout=WAIT)
+            if holds(request):
+                return request
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with running(tmp_path / "validator") as up:
+        answers = Validator(up.answers.blobs)
+        up.server._handlers = answers
+        s.give_payload(answers.blobs)
+        (tmp_path / "chain").mkdir()
+        chain = s.FolderChain(tmp_path / "chain")
+        chain.write(s.order(), s.validator_record(up.endpoint, up.certificate.der))
+        yield World(up, answers, chain, tmp_path / "home")
+
+
+@contextmanager
+def daemon(world: World, misbehave: str = "") -> Iterator[None]:
+    """The daemon on a thread of this process; its worker is a process all the same."""
+    stop, errors = Event(), []
+    config = s.config(world.home, misbehave)
+    made = Daemon(config, s.CHAIN, world.chain, world.chain)
+
+    def run() -> None:
+        try:
+            made.run(stop)
+        except Exception as error:  # noqa: BLE001 - shown by the test
+            errors.append(error)
+
+    thread = Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(WAIT)
+    assert not errors
+    assert not thread.is_alive()
+
+
+@contextmanager
+def process(world: World) -> Iterator["subprocess.Popen[str]"]:
+    s.config(world.home)
+    command = [sys.executable, "-m", "tests.unit.compute_provider.support"]
+    with subprocess.Popen(
+        [*command, str(world.home), str(world.chain.folder)], stdout=subprocess.PIPE, text=True
+    ) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def check_share(share: t.ShareSubmission) -> None:
+    """What a validator checks of a submission before anything is replayed."""
+    claim = share.claim
+    assert verify(s.PROVIDER.pub_key, share_sign_bytes(s.CHAIN, claim), share.signature)
+    leaves = [
+        trace_leaf(s.CHAIN, claim, leaf.index, leaf.step, leaf.boundary_root, leaf.metrics)
+        for leaf in share.leaves
+    ]
+    assert merkle_root(leaves) == claim.trace_root
+    assert claim.segments == len(share.leaves) - 1 == 10
+    assert share.leaves[0].boundary_root == boundary_root(claim.global_in, claim.local_in)
+    assert share.leaves[-1].boundary_root != share.leaves[0].boundary_root
+
+
+def specs(kind: str) -> list[object]:
+    from pol.job.load import load_job
+
+    document = load_job(s.TINY).job.document
+    return list(document.global_tensors if kind == "global" else document.local_tensors)
+
+
+def test_a_share_is_trained_submitted_opened_and_let_go(world: World) -> None:
+    world.answers.tasks = (s.task(),)
+    key = s.task().key
+    with daemon(world):
+        share = world.answers.shares.get(timeout=WAIT)
+        check_share(share)
+        assert world.state(share.update, specs("global")) == share.claim.update_root
+        assert world.state(share.local_out, specs("local")) == share.claim.local_out
+        # Joined on the chain, with the bond that the share needs.
+        assert world.chain.sent() == ["MsgRegisterProvider", "MsgDepositBond"]
+        world.answers.tasks = ()
+        world.answers.openings = (t.OpenTask(key, (0, 4, 10)),)
+        for index in (0, 4, 10):
+            opening = world.answers.opened.get(timeout=WAIT)
+            assert opening.index == index
+            opened = boundary_root(
+                world.state(opening.global_state, specs("global")),
+                world.state(opening.local_state, specs("local")),
+            )
+            assert opened == share.leaves[index].boundary_root
+        world.answers.openings = ()
+        assert (world.home / "shares" / name_of(key)).exists()
+        world.chain.write(s.with_order(s.order(), state=OrderState.CLOSED))
+        world.poll_until(lambda request: not request.doing)
+    assert not (world.home / "shares" / name_of(key)).exists()
+    assert not (world.home / "jobs" / key.order_id.hex()).exists()
+    status = read_status(world.home)
+    assert status is not None
+    assert status["joined"]
+    assert status["shares"] == []
+
+
+def test_progress_and_loss_are_told(world: World) -> None:
+    world.answers.tasks = (s.task(),)
+    with daemon(world):
+        world.answers.shares.get(timeout=WAIT)
+        told = world.poll_until(
+            lambda request: any(d.phase is t.Phase.SUBMITTED for d in request.doing)
+        )
+    (doing,) = told.doing
+    assert (doing.step, doing.steps) == (20, 20)
+    assert doing.loss != t.NAN_BITS
+
+
+def test_kill_9_at_any_poll_and_in_the_submission_ends_in_the_same_share(world: World) -> None:
+    with daemon(world):
+        world.answers.tasks = (s.task(),)
+        expected = world.answers.shares.get(timeout=WAIT)
+    world.home = world.home.with_name("killed")
+    for number in (1, 2, 3, 4):
+        world.answers.polls = Queue()
+        with process(world) as child:
+            for _ in range(number):
+                world.answers.polls.get(timeout=WAIT)
+            child.send_signal(signal.SIGKILL)
+    # And while the validator holds the submission, before it answers.
+    reached, go_on = Event(), Event()
+
+    def hold() -> None:
+        reached.set()
+        go_on.wait(WAIT)
+
+    world.answers.on_share = hold
+    with process(world) as child:
+        assert reached.wait(WAIT)
+        child.send_signal(signal.SIGKILL)
+    world.answers.on_share = lambda: None
+    go_on.set()
+    world.answers.shares = Queue()
+    with process(world):
+        assert world.answers.shares.get(timeout=WAIT) == expected
+
+
+def test_a_task_that_the_chain_does_not_bear_out_is_not_trained(world: World) -> None:
+    world.chain.write(s.with_order(s.order(), state=OrderState.MATCHED))
+    world.answers.tasks = (s.task(),)
+    with daemon(world):
+        for _ in range(5):
+            world.answers.polls.get(timeout=WAIT)
+        world.poll_until(lambda request: len(request.doing) == 1)
+        assert not (world.home / "jobs").exists()
+        assert world.answers.shares.empty()
+        # When the chain says so too, the same task is trained.
+        world.chain.write(s.order())
+        check_share(world.answers.shares.get(timeout=WAIT))
+
+
+def test_a_cancelled_task_is_dropped(world: World) -> None:
+    wrong = replace(s.order(), escrow=replace(s.order().escrow, depositors=()))
+    world.chain.write(wrong)
+    world.answers.tasks = (s.task(),)
+    with daemon(world):
+        world.poll_until(lambda request: len(request.doing) == 1)
+        world.answers.tasks = ()
+        world.poll_until(lambda request: not request.doing)
+
+
+def test_an_honest_provider_objects_to_a_report_once(world: World) -> None:
+    world.answers.tasks = (s.task(),)
+    with daemon(world):
+        share = world.answers.shares.get(timeout=WAIT)
+        world.answers.tasks = ()
+        report = Report(
+            s.ORDER_ID, 1, 0, 0, 1, 4, s.PROVIDER.address, b"", b"", 0, 9_999, 1, ReportState.OPEN
+        )
+        committed = Share(share.claim, share.signature, 1, 1, ShareState.REPORTED, 0, 0, 0, ())
+        world.chain.write(replace(s.order(), shares=(committed,), reports=(report,)))
+        while "MsgObjectReport" not in world.chain.sent():
+            world.answers.polls.get(timeout=WAIT)
+    assert world.chain.sent().count("MsgObjectReport") == 1
+
+
+def test_the_validators_new_place_is_read_from_the_chain(world: World, tmp_path: Path) -> None:
+    with running(tmp_path / "elsewhere") as other:
+        moved = Validator(other.answers.blobs)
+        other.server._handlers = moved
+        with daemon(world):
+            world.answers.polls.get(timeout=WAIT)
+            record = s.validator_record(other.endpoint, other.certificate.der)
+            world.chain.write(s.order(), record)
+            world.up.server.stop(0)
+            moved.polls.get(timeout=WAIT)
+
+
+@pytest.mark.parametrize("method", ["copy_trace", "late", "never_answer"])
+def test_cheating_in_what_is_sent(world: World, method: str) -> None:
+    world.answers.tasks = (s.task(seconds_left=1),)
+    with daemon(world, method):
+        if method == "never_answer":
+            world.poll_until(
+                lambda request: any(d.phase is t.Phase.UPLOADING for d in request.doing)
+            )
+            for _ in range(10):
+                world.answers.polls.get(timeout=WAIT)
+            assert world.answers.shares.empty()
+        else:
+            start = time.monotonic()
+            share = world.answers.shares.get(timeout=WAIT)
+            assert method != "late" or time.monotonic() - start > 2  # its deadline was after 1 s
+            if method == "late":
+                check_share(share)
+            else:
+                with pytest.raises(AssertionError):
+                    check_share(share)
+                assert verify(
+                    s.PROVIDER.pub_key, share_sign_bytes(s.CHAIN, share.claim), share.signature
+                )
+
+
+def test_cheating_is_refused_on_a_real_network(world: World) -> None:
+    with pytest.raises(ValueError, match="assay-local"):
+        Daemon(s.config(world.home, "late"), "assay-1", world.chain, world.chain)
+
+
+def test_an_idle_daemon_is_small_and_loads_no_numerics(world: World) -> None:
+    with process(world) as child:
+        for _ in range(5):
+            world.answers.polls.get(timeout=WAIT)
+        resident = psutil.Process(child.pid).memory_info().rss
+        child.terminate()
+        assert child.stdout
+        loaded = json.loads(child.stdout.read())
+    assert child.returncode == 0
+    assert loaded == []
+    assert resident < 150 << 20
+
+
+def test_no_worker_is_left_when_the_daemon_is_killed(world: World) -> None:
+    world.answers.tasks = (s.task(),)
+    seen: list[psutil.Process] = []
+    with process(world) as child:
+        parent = psutil.Process(child.pid)
+        while not seen and world.answers.shares.empty():
+            with suppress(Empty):
+                world.answers.polls.get(timeout=0.01)
+            seen = parent.children()
+        os.kill(child.pid, signal.SIGKILL)
+    _, alive = psutil.wait_procs(seen, timeout=WAIT)
+    assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]

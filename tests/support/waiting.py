@@ -1,0 +1,37 @@
+"""Waiting for a condition with a deadline: never for an amount of time."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def wait_until(condition: Callable[[], T], what: str, deadline_seconds: float = 30.0) -> T:
+    """Return the first true result of ``condition``; AssertionError names ``what`` never came."""
+    end = time.monotonic() + deadline_seconds
+    while True:
+        result = condition()
+        if result:
+            return result
+        assert time.monotonic() < end, f"waited {deadline_seconds} s for {what}"
+        time.sleep(0.005)
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process lives; one that ended and was not collected does not."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def read_line(descriptor: int) -> str:
+    """Read one line from a pipe, byte by byte, so that nothing behind it is taken."""
+    line = bytearray()
+    while (byte := os.read(descriptor, 1)) not in (b"", b"\n"):
+        line += byte
+    return line.decode()

@@ -1,0 +1,156 @@
+"""The database: atomic commits, reads that stay as they are, undo of one commit, and errors for a person."""
+
+from pathlib import Path
+
+import plyvel
+import pytest
+
+from chain.app.ports import BlockInfo, StoredTx
+from chain.app.storage import Storage, StorageError
+from chain.app.stored import NO_HEAD, Head
+from chain.types.block import TxResult
+from chain.types.events import Event
+
+
+def head(height: int, next_event: int = 1) -> Head:
+    block = BlockInfo(height, height * 10**9, b"hash%d" % height, b"p" * 20, b"root%d" % height)
+    return Head("assay-test", block, next_event)
+
+
+def stored_tx(name: bytes, height: int, code: int = 0) -> StoredTx:
+    event = Event("transfer", (("amount", "1uassay"), ("to", "x")), 7)
+    result = TxResult(code, "sdk" if code else "", "", 10, 9, (event,), (("order_id", b"\x01"),))
+    return StoredTx(name * 32, height, 0, height * 10**9, b"raw" + name, result)
+
+
+def test_everything_of_a_commit_comes_back_after_reopening(tmp_path: Path) -> None:
+    storage = Storage(tmp_path / "db")
+    tx = stored_tx(b"t", 1)
+    events = (Event("order.opened", (("order", "aa"),), 1), Event("payment", (), 2))
+    storage.commit(head(1, 3), {b"k": b"v"}, {b"n": b"node"}, (tx,), events)
+    storage.close()
+
+    storage = Storage(tmp_path / "db")
+    snapshot = storage.snapshot()
+    assert snapshot.head == head(1, 3)
+    assert (snapshot.get(b"k"), snapshot.node(b"n")) == (b"v", b"node")
+    assert storage.block(1) == head(1).block
+    assert storage.tx(tx.hash) == tx
+    logged = storage.events(1, 3, 10)
+    assert [(e.number, e.height, e.type, e.attributes) for e in logged] == [
+        (1, 1, "order.opened", (("order", "aa"),)),
+        (2, 1, "payment", ()),
+    ]
+    storage.close()
+
+
+def test_a_snapshot_does_not_see_later_commits() -> None:
+    storage = Storage.temporary()
+    storage.commit(head(1), {b"a": b"1", b"b": b"1"}, {})
+    old = storage.snapshot()
+    storage.commit(head(2), {b"a": b"2", b"b": None}, {})
+    assert (old.head.block.height, old.get(b"a"), old.get(b"b")) == (1, b"1", b"1")
+    new = storage.snapshot()
+    assert (new.head.block.height, new.get(b"a"), new.get(b"b")) == (2, b"2", None)
+    storage.close()
+
+
+def test_scans_stay_inside_the_prefix_and_behind_after() -> None:
+    storage = Storage.temporary()
+    keys = [b"\x01", b"\x01a", b"\x01b", b"\x01\xff", b"\x02", b"\xff", b"\xffz"]
+    storage.commit(head(1), {key: b"v" + key for key in keys}, {b"\x01": b"a node"})
+    snapshot = storage.snapshot()
+
+    def scan(prefix: bytes, after: bytes = b"") -> list[bytes]:
+        return [key for key, _ in snapshot.scan(prefix, after)]
+
+    assert scan(b"") == sorted(keys)
+    assert scan(b"\x01") == [b"\x01", b"\x01a", b"\x01b", b"\x01\xff"]
+    assert scan(b"\x01", b"\x01a") == [b"\x01b", b"\x01\xff"]
+    assert scan(b"\x01", b"\x00") == scan(b"\x01")
+    assert scan(b"\xff") == [b"\xff", b"\xffz"]
+    assert scan(b"\x03") == []
+    storage.close()
+
+
+def test_roll_back_restores_the_commit_before_and_only_once() -> None:
+    storage = Storage.temporary()
+    first, second = stored_tx(b"1", 1), stored_tx(b"2", 2)
+    storage.commit(
+        head(1, 2), {b"a": b"1", b"gone": b"x"}, {b"n": b"1"}, (first,), (Event("x", (), 1),)
+    )
+    storage.commit(
+        head(2, 3),
+        {b"a": b"2", b"new": b"y", b"gone": None},
+        {b"n": b"2"},
+        (second,),
+        (Event("x", (), 2),),
+    )
+    assert storage.roll_back() == head(1, 2)
+    snapshot = storage.snapshot()
+    assert [snapshot.get(key) for key in (b"a", b"new", b"gone")] == [b"1", None, b"x"]
+    assert snapshot.node(b"n") == b"1"
+    assert (storage.block(2), storage.tx(second.hash)) == (None, None)
+    assert storage.tx(first.hash) == first
+    assert len(storage.events(1, 10, 10)) == 1
+    with pytest.raises(StorageError, match="no older version"):
+        storage.roll_back()
+    storage.close()
+
+
+def test_a_transaction_that_comes_again_and_fails_keeps_its_first_result() -> None:
+    storage = Storage.temporary()
+    good, bad = stored_tx(b"t", 1), stored_tx(b"t", 2, code=32)
+    storage.commit(head(1), {}, {}, (good, stored_tx(b"t", 1, code=32)))
+    storage.commit(head(2), {}, {}, (bad,))
+    assert storage.tx(good.hash) == good
+    failed_first, then_good = stored_tx(b"u", 3, code=5), stored_tx(b"u", 4)
+    storage.commit(head(3), {}, {}, (failed_first,))
+    storage.commit(head(4), {}, {}, (then_good,))
+    assert storage.tx(then_good.hash) == then_good
+    storage.close()
+
+
+def test_events_are_cut_at_both_ends() -> None:
+    storage = Storage.temporary()
+    storage.commit(head(1, 6), {}, {}, (), tuple(Event("x", (), number) for number in range(1, 6)))
+
+    def numbers(since: int, until: int, limit: int) -> list[int]:
+        return [event.number for event in storage.events(since, until, limit)]
+
+    assert numbers(0, 6, 10) == [1, 2, 3, 4, 5]
+    assert numbers(2, 5, 10) == [2, 3, 4]
+    assert numbers(2, 6, 2) == [2, 3]
+    assert numbers(6, 6, 10) == numbers(9, 6, 10) == []
+    storage.close()
+
+
+def test_a_database_in_use_is_one_sentence(tmp_path: Path) -> None:
+    storage = Storage(tmp_path / "db")
+    with pytest.raises(StorageError, match="in use by another process: stop the node"):
+        Storage(tmp_path / "db")
+    storage.close()
+
+
+def test_another_format_is_refused_and_left_alone(tmp_path: Path) -> None:
+    Storage(tmp_path / "db").close()
+    database = plyvel.DB(str(tmp_path / "db"))
+    database.put(b"mformat", b"99")
+    database.close()
+    for _ in range(2):  # the second time shows that the first released the lock and changed nothing
+        with pytest.raises(StorageError, match="has format 99 and this version reads format 1"):
+            Storage(tmp_path / "db")
+
+
+def test_a_path_that_is_a_file_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "db").write_text("not a directory")
+    with pytest.raises(StorageError, match="cannot be opened"):
+        Storage(tmp_path / "db")
+
+
+def test_a_temporary_store_starts_empty_and_disappears() -> None:
+    storage = Storage.temporary()
+    path = storage.path
+    assert storage.snapshot().head == NO_HEAD
+    storage.close()
+    assert not path.exists()
