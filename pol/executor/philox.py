@@ -1,0 +1,88 @@
+"""Everything random in a job: Philox4x32-10, a counter generator in integer operations.
+
+J. K. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11; the constants and the
+published test vectors are those of Random123. Word ``i`` of a stream is word ``i mod 4`` of the
+block with the counter ``(i div 4, site, low half of step, high half of step)`` under the key ``(low
+half of seed, high half of seed)``, so any part of a stream can be had without the rest, on any
+machine. Sites below 2^31 belong to the program's ``uniform`` nodes; sample order and initial
+weights have sites of their own above.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+SITE_ORDER = 2**31
+"""Site of the sample order; the step is the epoch."""
+SITE_WEIGHTS = 2**31 + 1
+"""Site of initial weights; the step is the index of the tensor in name order."""
+
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+WEYL = (0x9E3779B9, 0xBB67AE85)
+ROUNDS = 10
+_MASK = 0xFFFFFFFF
+_SHIFT = np.uint64(32)
+
+Words = NDArray[np.uint32]
+
+
+def round_keys(seed: int) -> list[tuple[int, int]]:
+    """Return the key words of each round for a seed in 0..2^64-1."""
+    if not 0 <= seed < 2**64:
+        raise ValueError(f"the seed {seed} is outside 0..2^64-1")
+    low, high = seed & _MASK, seed >> 32
+    return [
+        ((low + index * WEYL[0]) & _MASK, (high + index * WEYL[1]) & _MASK)
+        for index in range(ROUNDS)
+    ]
+
+
+def philox(counter: tuple[NDArray[np.uint64], ...], seed: int) -> tuple[NDArray[np.uint64], ...]:
+    """Return the four output words of each block.
+
+    Args:
+        counter: four arrays of one shape with values below 2^32.
+        seed: key, low word first.
+    """
+    c0, c1, c2, c3 = counter
+    first, second = (np.uint64(multiplier) for multiplier in MULTIPLIERS)
+    mask = np.uint64(_MASK)
+    for low, high in round_keys(seed):
+        p0, p1 = first * c0, second * c2  # products of 32-bit words fit 64 bits
+        c0, c1, c2, c3 = (
+            (p1 >> _SHIFT) ^ c1 ^ np.uint64(low),
+            p1 & mask,
+            (p0 >> _SHIFT) ^ c3 ^ np.uint64(high),
+            p0 & mask,
+        )
+    return c0, c1, c2, c3
+
+
+def words(seed: int, site: int, step: int, count: int) -> Words:
+    """Return the first ``count`` 32-bit words of the stream of (seed, site, step)."""
+    blocks = -(-count // 4)
+    if blocks > 2**32:
+        raise ValueError(f"{count} words are more than a stream has")
+    index = np.arange(blocks, dtype=np.uint64)
+    fixed = (site & _MASK, step & _MASK, (step >> 32) & _MASK)
+    outputs = philox((index, *(np.full(blocks, word, np.uint64) for word in fixed)), seed)
+    result = np.empty((blocks, 4), np.uint32)
+    for lane, output in enumerate(outputs):
+        result[:, lane] = output
+    return result.reshape(-1)[:count]
+
+
+def uniform(seed: int, site: int, step: int, count: int) -> NDArray[np.float32]:
+    """Return ``count`` numbers in [0, 1): upper 24 bits of each word x 2^-24, exact in FP32."""
+    upper = words(seed, site, step, count) >> np.uint32(8)
+    return upper.astype(np.float32) * np.float32(2.0**-24)
+
+
+def draws(seed: int, site: int, step: int, count: int) -> NDArray[np.uint64]:
+    """Return ``count`` 64-bit draws: two words each, the low one first."""
+    pairs = words(seed, site, step, 2 * count).reshape(count, 2).astype(np.uint64)
+    return pairs[:, 0] | (pairs[:, 1] << _SHIFT)
+
+
+def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
+    """Return the sample order of an epoch: the stable argsort of one 64-bit draw for each row."""
+    return np.argsort(draws(seed, SITE_ORDER, epoch, count), kind="stable").astype(np.int64)

@@ -1,0 +1,386 @@
+"""The second executor: the same primitives in torch, eager, one operation for each kernel, on a CPU
+or a GPU.
+
+Written apart from the reference, so that one checks the other; ``numpy_backend.py`` says what each
+primitive means. Traps that this file goes around: torch's sqrt is not IEEE on CPUs, division by a
+Python number may become a product with the reciprocal, ``alpha`` arguments fuse, reductions over an
+empty list of dimensions reduce everything.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pol.executor import functions, philox
+from pol.executor.backend import Function
+from pol.executor.errors import ExecutionError, OutOfRange
+from pol.job.program import Node
+from pol.job.types import TensorType
+from pol.state.arrays import NUMPY_DTYPES, Array
+
+Maker = Callable[[Mapping[str, Any], Sequence[TensorType], TensorType, int, torch.device], Function]
+
+LARGEST_DIGIT = 16_256
+_DTYPES = {"f32": torch.float32, "i64": torch.int64, "bool": torch.bool}
+_MASK = 0xFFFFFFFF
+
+
+class _Namespace:
+    """The FP64 operations of ``functions.py`` in torch."""
+
+    def round_even(self, x: Tensor) -> Tensor:
+        return torch.round(x)
+
+    def where(self, condition: Tensor, x: Any, y: Any) -> Tensor:
+        return torch.where(condition, x, y)
+
+    def clamp(self, x: Tensor, low: float, high: float) -> Tensor:
+        return torch.clamp(x, low, high)
+
+    def absolute(self, x: Tensor) -> Tensor:
+        return torch.abs(x)
+
+    def power_of_two(self, k: Tensor) -> Tensor:
+        return _power_of_two(k.to(torch.int64))
+
+    def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        bits = x.view(torch.int64)
+        k = ((bits >> 52) - 1023).to(torch.float64)
+        return k, ((bits & (2**52 - 1)) | (1023 << 52)).view(torch.float64)
+
+
+_NAMESPACE = _Namespace()
+
+
+def _power_of_two(exponent: Tensor) -> Tensor:
+    """Return 2^exponent in FP64, made of bits (torch.ldexp goes through pow)."""
+    return ((exponent + 1023) << 52).view(torch.float64)
+
+
+def scale_rows(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """Scale an FP32 operand along ``axis`` to integers of 15 bits; return them and the inverse
+    scale, in FP64.
+    """
+    wide = x.to(torch.float64)
+    largest = torch.amax(torch.abs(wide), dim=axis, keepdim=True)
+    exponent = (largest.view(torch.int64) >> 52) - 1023
+    shift = torch.where(largest == 0.0, 0, 13 - exponent)
+    too_large = torch.round(largest * _power_of_two(shift)) > LARGEST_DIGIT
+    shift = torch.where(too_large, shift - 1, shift)
+    inverse = _power_of_two(-shift)
+    finite = torch.isfinite(largest)
+    wide = torch.where(finite, wide, 0.0)
+    inverse = torch.where(finite, inverse, float("nan"))
+    return torch.round(wide * _power_of_two(shift)), inverse
+
+
+def _matmul(
+    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
+) -> Function:
+    def run(a: Tensor, b: Tensor) -> Tensor:
+        left, left_inverse = scale_rows(a, -1)
+        right, right_inverse = scale_rows(b, -2)
+        total = torch.matmul(left, right) + 0.0
+        return (total * left_inverse * right_inverse).to(torch.float32)
+
+    return run
+
+
+def _sum_dim(x: Tensor, dim: int) -> Tensor:
+    """Sum FP32 over one dimension as a halving tree, which is kept as 1."""
+    count = x.shape[dim]
+    if count == 0:
+        return torch.zeros_like(x.sum(dim, keepdim=True))
+    padding = (1 << (count - 1).bit_length()) - count
+    if padding:
+        shape = list(x.shape)
+        shape[dim] = padding
+        x = torch.cat([x, torch.zeros(shape, dtype=x.dtype, device=x.device)], dim)
+    while x.shape[dim] > 1:
+        lower, upper = torch.chunk(x, 2, dim)
+        x = lower + upper
+    return x
+
+
+def _sum(
+    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
+) -> Function:
+    dims, shape = attrs["dims"], result.shape
+    if operands[0].dtype != "f32":
+        if not dims:
+            return lambda x: x.to(torch.int64)
+        return lambda x: torch.sum(x, dims, dtype=torch.int64).reshape(shape)
+
+    def run(x: Tensor) -> Tensor:
+        for dim in dims:
+            x = _sum_dim(x, dim)
+        return x.reshape(shape)
+
+    return run
+
+
+def _amax(
+    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
+) -> Function:
+    dims, keepdim = attrs["dims"], attrs["keepdim"]
+    if not dims:
+        return (lambda x: x + 0.0) if result.dtype == "f32" else (lambda x: x)
+    if result.dtype == "f32":
+        return lambda x: torch.amax(x, dims, keepdim) + 0.0
+    return lambda x: torch.amax(x, dims, keepdim)
+
+
+def _argmax(
+    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
+) -> Function:
+    dim, keepdim = attrs["dim"], attrs["keepdim"]
+    size = operands[0].shape[dim]
+    rest = len(operands[0].shape) - dim - 1
+
+    def run(x: Tensor) -> Tensor:
+        places = torch.arange(size, device=x.device).reshape(size, *(1,) * rest)
+        found = torch.where(x == torch.amax(x, dim, keepdim=True), places, size)
+        first = torch.amin(found, dim, keepdim)
+        return torch.where(first == size, 0, first)
+
+    return run
+
+
+def _extreme(function: Function) -> Maker:
+    def make(
+        attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
+    ) -> Function:
+        if result.dtype == "f32":
+            return lambda a, b: function(a, b) + 0.0
+        return function
+
+    return make
+
+
+def _plain(function: Function) -> Maker:
+    return lambda attrs, operands, result, seed, device: function
+
+
+def _sqrt(x: Tensor) -> Tensor:
+    return torch.sqrt(x.to(torch.float64)).to(torch.float32)
+
+
+def _composed(function: Callable[[functions.Namespace, Any], Any]) -> Maker:
+    def run(x: Tensor) -> Tensor:
+        value: Tensor = function(_NAMESPACE, x.to(torch.float64))
+        return value.to(torch.float32)
+
+    return _plain(run)
+
+
+def _cast(
+    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
+) -> Function:
+    source, target = operands[0].dtype, result.dtype
+    if target == "bool":
+        return lambda x: x != 0
+    if (source, target) == ("f32", "i64"):
+        return lambda x: torch.where(torch.abs(x) < 2.0**63, x, 0.0).to(torch.int64)
+    return lambda x: x.to(_DTYPES[target])
+
+
+def _reshape(
+    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
+) -> Function:
+    shape = result.shape
+    return lambda x: x.reshape(shape)
+
+
+def _permute(
+    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
+) -> Function:
+    dims = attrs["dims"]
+    return lambda x: x.permute(dims)
+
+
+def _broadcast(
+    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
+) -> Function:
+    shape = result.shape
+    return lambda x: x.expand(shape)
+
+
+def _slice(
+    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
+) -> Function:
+    bounds = zip(attrs["starts"], attrs["stops"], attrs["steps"], strict=True)
+    index = tuple(slice(start, stop, step) for start, stop, step in bounds)
+    return lambda x: x[index]
+
+
+def _concat(
+    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
+) -> Function:
+    dim = attrs["dim"]
+    return lambda *parts: torch.cat(parts, dim)
+
+
+def _element(attrs: Any, dtype: str, device: torch.device) -> Tensor:
+    data = np.frombuffer(bytes.fromhex(attrs["value"]), NUMPY_DTYPES[dtype]).reshape(())
+    return torch.from_numpy(data.copy()).to(device)
+
+
+def _pad(
+    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
+) -> Function:
+    fill, shape = _element(attrs, result.dtype, device), result.shape
+    index = tuple(
+        slice(low, low + size) for low, size in zip(attrs["low"], operands[0].shape, strict=True)
+    )
+
+    def run(x: Tensor) -> Tensor:
+        padded = fill.expand(shape).clone()
+        padded[index] = x
+        return padded
+
+    return run
+
+
+def _take(
+    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
+) -> Function:
+    rows = operands[0].shape[0]
+
+    def run(table: Tensor, index: Tensor) -> Tensor:
+        if index.numel() and bool(((index < 0) | (index >= rows)).any()):
+            raise OutOfRange("take", f"A row outside 0..{rows - 1} was asked for.")
+        return table[index]
+
+    return run
+
+
+def _iota(
+    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
+) -> Function:
+    size = attrs["size"]
+    return lambda: torch.arange(size, dtype=torch.int64, device=device)
+
+
+def _full(
+    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
+) -> Function:
+    filled = _element(attrs, result.dtype, device).expand(result.shape)
+    return lambda: filled
+
+
+def _multiply_words(multiplier: int, word: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the high and low half of a product of 32-bit words, in halves that do not overflow an
+    i64.
+    """
+    lower = multiplier * (word & 0xFFFF)
+    upper = multiplier * (word >> 16) + (lower >> 16)
+    return upper >> 16, ((upper & 0xFFFF) << 16) | (lower & 0xFFFF)
+
+
+def _uniform(
+    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
+) -> Function:
+    site, shape, count = attrs["site"], result.shape, result.elements
+    keys = philox.round_keys(seed)
+
+    def run(step: Tensor) -> Tensor:
+        c0 = torch.arange(-(-count // 4), dtype=torch.int64, device=device)
+        c1 = torch.full_like(c0, site)
+        c2 = (step & _MASK).expand(c0.shape)
+        c3 = ((step >> 32) & _MASK).expand(c0.shape)
+        for low, high in keys:
+            (high0, low0), (high1, low1) = (
+                _multiply_words(philox.MULTIPLIERS[0], c0),
+                _multiply_words(philox.MULTIPLIERS[1], c2),
+            )
+            c0, c1, c2, c3 = high1 ^ c1 ^ low, low1, high0 ^ c3 ^ high, low0
+        words = torch.stack([c0, c1, c2, c3], dim=1).reshape(-1)[:count]
+        return ((words >> 8).to(torch.float32) * 2.0**-24).reshape(shape)
+
+    return run
+
+
+_MAKERS: Mapping[str, Maker] = MappingProxyType(
+    {
+        "add": _plain(torch.add),
+        "sub": _plain(torch.sub),
+        "mul": _plain(torch.mul),
+        "div": _plain(torch.div),
+        "maximum": _extreme(torch.maximum),
+        "minimum": _extreme(torch.minimum),
+        "neg": _plain(torch.neg),
+        "abs": _plain(torch.abs),
+        "sqrt": _plain(_sqrt),
+        "exp": _composed(functions.exp),
+        "log": _composed(functions.log),
+        "tanh": _composed(functions.tanh),
+        "erf": _composed(functions.erf),
+        "eq": _plain(torch.eq),
+        "ne": _plain(torch.ne),
+        "lt": _plain(torch.lt),
+        "le": _plain(torch.le),
+        "gt": _plain(torch.gt),
+        "ge": _plain(torch.ge),
+        "logical_and": _plain(torch.logical_and),
+        "logical_or": _plain(torch.logical_or),
+        "logical_not": _plain(torch.logical_not),
+        "where": _plain(torch.where),
+        "cast": _cast,
+        "reshape": _reshape,
+        "permute": _permute,
+        "broadcast": _broadcast,
+        "slice": _slice,
+        "concat": _concat,
+        "pad": _pad,
+        "take": _take,
+        "sum": _sum,
+        "amax": _amax,
+        "argmax": _argmax,
+        "matmul": _matmul,
+        "iota": _iota,
+        "full": _full,
+        "uniform": _uniform,
+    }
+)
+
+
+class TorchBackend:
+    """Torch on one device.
+
+    Args:
+        device: ``cpu`` or ``cuda``.
+    """
+
+    name = "torch"
+
+    def __init__(self, device: str = "cpu") -> None:
+        self._device = torch.device(device)
+        smallest = torch.full((8,), 2.0**-140, device=self._device)
+        if not bool((smallest * torch.full_like(smallest, 0.5)).all()):
+            raise ExecutionError(
+                "backend", f"This process flushes subnormal numbers to zero on {device}."
+            )
+
+    def compile(
+        self, node: Node, operands: Sequence[TensorType], result: TensorType, seed: int
+    ) -> Function:
+        """Return the function of one node."""
+        return _MAKERS[node.op](node.attrs, operands, result, seed, self._device)
+
+    def upload(self, array: Array) -> Tensor:
+        """Return a copy of the array on the device (torch warns about read-only arrays)."""
+        return torch.from_numpy(np.array(array)).to(self._device)
+
+    def download(self, value: Tensor) -> Array:
+        """Return the value as a NumPy array."""
+        array: Array = value.cpu().contiguous().numpy()
+        return array
+
+    def session(self) -> AbstractContextManager[object]:
+        """Return a context without gradients."""
+        return torch.no_grad()

@@ -1,0 +1,1 @@
+"""The job as data: the table of primitives, programs, the job document, loading and its limits."""

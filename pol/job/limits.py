@@ -1,0 +1,44 @@
+"""Every cap on a job, in one place; all are checked before anything of that size is allocated."""
+
+from dataclasses import dataclass
+
+MAX_RANK = 8
+"""Dimensions of a value."""
+MAX_DIMENSION = 2**31 - 1
+"""Size of one dimension."""
+MAX_OPERANDS = 64
+"""Operands of one node (only ``concat`` takes more than three)."""
+MAX_SUMMED = 131_072
+"""Summed dimension of a product: above it, four INT8 digit products would overflow INT32."""
+MAX_SITE = 2**31 - 1
+"""Largest site of a ``uniform`` node; the upper half belongs to sample order and initial weights.
+"""
+MAX_INTEGER = 2**63 - 1
+"""Largest integer that a document may hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Caps on a job that a machine is willing to load (sizes in bytes where not said otherwise)."""
+
+    document_size: int = 16 * 2**20
+    json_depth: int = 8
+    nodes: int = 20_000
+    inputs: int = 10_000
+    constants_size: int = 2**20
+    value_elements: int = 2**28
+    live_size: int = 8 * 2**30
+    tensors: int = 10_000
+    state_size: int = 4 * 2**30
+    columns: int = 64
+    shards: int = 10_000
+    shard_size: int = 2**30
+    data_size: int = 8 * 2**30
+    rows: int = 2**40
+    metrics: int = 16
+    rounds: int = 1_000_000
+    header_size: int = 2**20
+
+
+LIMITS = Limits()
+"""The limits of a default installation."""

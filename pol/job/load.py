@@ -1,0 +1,152 @@
+"""Loading a job directory: every file against the size, hash or root that the document names."""
+
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from pol.job.dataset import Dataset
+from pol.job.document import (
+    DATA_FOLDER,
+    DOCUMENT,
+    GLOBAL_STATE,
+    LOCAL_STATE,
+    Job,
+    JobDocument,
+    Shard,
+    parse_job,
+)
+from pol.job.errors import JobError
+from pol.job.limits import LIMITS, Limits
+from pol.job.types import TensorSpec
+from pol.state.arrays import NUMPY_DTYPES, Array, State
+from pol.state.canonical import decode_state, state_tree
+from pol.state.errors import StateError
+from pol.state.layout import encoded_size
+from pol.state.tensors import load_safetensors
+
+_REMEDY = "Fetch the job again, or build it again with assay job build."
+
+
+@dataclass
+class LoadedJob:
+    """A job whose files were all verified: initial states and data are in memory, read-only."""
+
+    job: Job
+    global_state: State
+    local_state: State
+    data: Dataset
+
+
+def read_file(path: Path, field: str, size_limit: int, size: int | None = None) -> bytes:
+    """Read a plain file; links, folders and devices are refused, and sizes before reading.
+
+    Args:
+        path: the file.
+        field: what to call it in errors.
+        size_limit: most bytes.
+        size: exact number of bytes, where it is known.
+
+    Raises:
+        JobError: it is missing, not a plain file, or of the wrong size.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise JobError(field, f"The file cannot be opened ({error.strerror}).", _REMEDY) from None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise JobError(field, "This is not a plain file.", _REMEDY)
+        if status.st_size > size_limit:
+            raise JobError(
+                field, f"It has {status.st_size} bytes, more than {size_limit}.", _REMEDY
+            )
+        if size is not None and status.st_size != size:
+            raise JobError(field, f"It has {status.st_size} bytes, not {size}.", _REMEDY)
+        data = file.read(size_limit + 1)
+    if len(data) != status.st_size:
+        raise JobError(field, "It changed while it was read.", _REMEDY)
+    return data
+
+
+def _load_state(
+    directory: Path, name: str, specs: Sequence[TensorSpec], root: bytes, field: str
+) -> dict[str, Array]:
+    size = encoded_size(specs)
+    data = read_file(directory / name, name, size, size)
+    try:
+        state = decode_state(data, specs)
+    except StateError as error:
+        raise JobError(f"{name}:{error.where}", error.reason, _REMEDY) from None
+    if state_tree(state).root != root:
+        raise JobError(field, f"It is not the root of {name}.", _REMEDY)
+    return state
+
+
+def _load_shard(
+    directory: Path, shard: Shard, columns: Sequence[TensorSpec], limits: Limits
+) -> dict[str, Array]:
+    name = f"{DATA_FOLDER}/{shard.name}"
+    data = read_file(directory / DATA_FOLDER / shard.name, name, limits.shard_size, shard.size)
+    if sha256(data).digest() != shard.sha256:
+        raise JobError(name, "Its SHA-256 is not the one in the document.", _REMEDY)
+    specs = [
+        TensorSpec(column.name, column.dtype, (shard.rows, *column.shape)) for column in columns
+    ]
+    try:
+        return load_safetensors(data, specs, limits)
+    except StateError as error:
+        raise JobError(f"{name}:{error.where}", error.reason, _REMEDY) from None
+
+
+def load_data(directory: Path, document: JobDocument, limits: Limits = LIMITS) -> Dataset:
+    """Read and verify the shards of a job.
+
+    Raises:
+        JobError: a file is missing or is not the one that the document describes.
+    """
+    folder = directory / DATA_FOLDER
+    if folder.is_symlink():
+        raise JobError(DATA_FOLDER, "This is a link.", _REMEDY)
+    shape = {column.name: (document.rows, *column.shape) for column in document.columns}
+    columns = {
+        spec.name: np.empty(shape[spec.name], NUMPY_DTYPES[spec.dtype]) for spec in document.columns
+    }
+    first = 0
+    for shard in document.shards:
+        for name, part in _load_shard(directory, shard, document.columns, limits).items():
+            columns[name][first : first + shard.rows] = part
+        first += shard.rows
+    for array in columns.values():
+        array.flags.writeable = False
+    if state_tree(columns).root != document.data_root:
+        raise JobError("data_root", "It is not the root of the data.", _REMEDY)
+    return Dataset(columns, document.rows)
+
+
+def load_job(directory: Path, limits: Limits = LIMITS) -> LoadedJob:
+    """Load a job directory and verify all that the document says about it.
+
+    Raises:
+        JobError: naming the field or file, for anything that is not exactly the job.
+    """
+    job = parse_job(read_file(directory / DOCUMENT, DOCUMENT, limits.document_size), limits)
+    document = job.document
+    return LoadedJob(
+        job,
+        _load_state(
+            directory, GLOBAL_STATE, document.global_tensors, document.global_root, "global_root"
+        ),
+        _load_state(
+            directory, LOCAL_STATE, document.local_tensors, document.local_root, "local_root"
+        ),
+        load_data(directory, document, limits),
+    )
+
+
+__all__ = ["Job", "LoadedJob", "load_data", "load_job", "parse_job", "read_file"]

@@ -1,0 +1,46 @@
+"""Types of values: three dtypes and fixed shapes (plain Python integers, nothing is allocated)."""
+
+from dataclasses import dataclass
+from math import prod
+
+ITEM_SIZE = {"f32": 4, "i64": 8, "bool": 1}
+"""Bytes of one element of each dtype that a job may use."""
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Dtype (``f32``, ``i64``, ``bool``) and shape of a value."""
+
+    dtype: str
+    shape: Shape
+
+    @property
+    def elements(self) -> int:
+        """Number of elements (1 for a scalar)."""
+        return prod(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+        return self.elements * ITEM_SIZE[self.dtype]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """A named tensor of a state, or a column of the data (whose shape leaves the row dimension
+    out).
+    """
+
+    name: str
+    dtype: str
+    shape: Shape
+
+    @property
+    def type(self) -> TensorType:
+        """Dtype and shape without the name."""
+        return TensorType(self.dtype, self.shape)

@@ -1,0 +1,153 @@
+"""Writing a job directory, the reverse of ``load.py``; for the builder, at the consumer's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from pol.job.document import (
+    ARITHMETIC,
+    DATA_FOLDER,
+    DOCUMENT,
+    EXECUTOR_VERSION,
+    GLOBAL_STATE,
+    LOCAL_STATE,
+    VERSION,
+    Job,
+    JobDocument,
+    Shard,
+    dump_job,
+    parse_job,
+)
+from pol.job.errors import JobError
+from pol.job.limits import LIMITS, Limits
+from pol.job.program import Program
+from pol.job.types import TensorSpec
+from pol.state.arrays import Array, State, canonical_array, dtype_name
+from pol.state.canonical import encode_state, state_specs, state_tree
+from pol.state.errors import StateError
+from pol.state.tensors import dump_safetensors
+
+INITIAL = "initial.safetensors"
+HOLDOUT = "holdout.safetensors"
+
+
+@dataclass(frozen=True)
+class JobSource:
+    """What a builder hands over; roots, hashes, sizes and FLOPs are computed from it.
+
+    Args:
+        name: for people; letters, digits, spaces, dots, dashes and underscores.
+        data: column name to array, first dimension rows; at least one column.
+        holdout: the consumer's own test set, same columns; it is never uploaded.
+        shard_rows: rows of a shard at most.
+    """
+
+    name: str
+    seed: int
+    rounds: int
+    samples_per_round: int
+    batch: int
+    segment_length: int
+    step: Program
+    outer: Program
+    eval: Program
+    metrics: tuple[str, ...]
+    global_state: State
+    local_state: State
+    data: Mapping[str, Array]
+    holdout: Mapping[str, Array] = field(default_factory=dict)
+    shard_rows: int = 65_536
+
+
+def _checked_columns(source: JobSource) -> tuple[dict[str, Array], int]:
+    columns = {
+        name: canonical_array(source.data[name], f"data.{name}") for name in sorted(source.data)
+    }
+    rows = {array.shape[0] if array.ndim else 0 for array in columns.values()}
+    if len(rows) != 1 or not min(rows):
+        raise JobError(
+            "columns", "The columns do not have one and the same number of rows.", "Check the data."
+        )
+    return columns, rows.pop()
+
+
+def _write_shards(
+    directory: Path, columns: Mapping[str, Array], rows: int, shard_rows: int
+) -> tuple[Shard, ...]:
+    folder = directory / DATA_FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    shards = []
+    for index, first in enumerate(range(0, rows, shard_rows)):
+        part = {name: array[first : first + shard_rows] for name, array in columns.items()}
+        data = dump_safetensors(part)
+        name = f"{index:05d}.safetensors"
+        (folder / name).write_bytes(data)
+        shards.append(Shard(name, sha256(data).digest(), len(data), min(shard_rows, rows - first)))
+    return tuple(shards)
+
+
+def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Job:
+    """Write a job directory and return the job, as a loader will see it.
+
+    Raises:
+        JobError: what was handed over is not a job within ``limits`` (files may have been written).
+    """
+    try:
+        columns, rows = _checked_columns(source)
+        shards = _write_shards(directory, columns, rows, source.shard_rows)
+        global_bytes, local_bytes = (
+            encode_state(source.global_state),
+            encode_state(source.local_state),
+        )
+        global_tree = state_tree(source.global_state)
+        document = JobDocument(
+            version=VERSION,
+            name=source.name,
+            executor_version=EXECUTOR_VERSION,
+            arithmetic=ARITHMETIC,
+            seed=source.seed,
+            rounds=source.rounds,
+            samples_per_round=source.samples_per_round,
+            batch=source.batch,
+            segment_length=source.segment_length,
+            columns=tuple(
+                TensorSpec(name, dtype_name(array, name), array.shape[1:])
+                for name, array in columns.items()
+            ),
+            rows=rows,
+            shards=shards,
+            data_root=state_tree(columns).root,
+            global_tensors=state_specs(source.global_state),
+            local_tensors=state_specs(source.local_state),
+            global_root=global_tree.root,
+            local_root=state_tree(source.local_state).root,
+            global_chunks=global_tree.count,
+            step=source.step,
+            outer=source.outer,
+            eval=source.eval,
+            metrics=tuple(sorted(source.metrics)),
+            step_flops=source.step.work.flops,
+            outer_flops=source.outer.work.flops,
+        )
+        initial = {f"global/{name}": array for name, array in source.global_state.items()}
+        initial.update({f"local/{name}": array for name, array in source.local_state.items()})
+        initial_bytes, holdout_bytes = (
+            dump_safetensors(initial),
+            dump_safetensors(dict(source.holdout)),
+        )
+    except StateError as error:
+        raise JobError(error.where, error.reason, "Check the model and the data.") from None
+    data = dump_job(document)
+    job = parse_job(data, limits)
+    files = {
+        GLOBAL_STATE: global_bytes,
+        LOCAL_STATE: local_bytes,
+        INITIAL: initial_bytes,
+        DOCUMENT: data,
+    }
+    if source.holdout:
+        files[HOLDOUT] = holdout_bytes
+    for name, content in files.items():
+        (directory / name).write_bytes(content)
+    return job

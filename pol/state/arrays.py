@@ -1,0 +1,63 @@
+"""Dtypes of a job as NumPy sees them, and the one canonical form of an array."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pol.job.types import Shape
+from pol.state.errors import NotFinite, StateError
+
+Array = NDArray[Any]
+State = Mapping[str, Array]
+"""Name to array; treated as immutable once it is made."""
+
+NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
+    "f32": np.dtype("<f4"),
+    "i64": np.dtype("<i8"),
+    "bool": np.dtype("?"),
+}
+_NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
+
+
+def dtype_name(array: Array, where: str) -> str:
+    """Return ``f32``, ``i64`` or ``bool``; StateError for any other dtype."""
+    name = _NAMES.get(array.dtype.newbyteorder("<"))
+    if name is None:
+        raise StateError(
+            where, f"Its dtype is {array.dtype}, not one of {', '.join(NUMPY_DTYPES)}."
+        )
+    return name
+
+
+def canonical_array(array: Array, where: str) -> Array:
+    """Return ``array`` in C order, little-endian, with -0.0 replaced by +0.0.
+
+    Raises:
+        NotFinite: it holds NaN or infinity.
+        StateError: its dtype is not one of a job's.
+    """
+    dtype = NUMPY_DTYPES[dtype_name(array, where)]
+    plain = np.asarray(array, dtype=dtype, order="C")
+    if dtype.kind != "f":
+        return plain
+    if not np.isfinite(plain).all():
+        raise NotFinite(where)
+    return np.asarray(
+        plain + np.float32(0.0)
+    )  # -0.0 + 0.0 is +0.0; every other number stays itself
+
+
+def array_from_bytes(data: bytes | memoryview, dtype: str, shape: Shape, where: str) -> Array:
+    """Return the array of little-endian ``data``, whose size is known to fit; bool bytes must be 0
+    or 1.
+    """
+    if dtype == "bool" and data and np.frombuffer(data, np.uint8).max() > 1:
+        raise StateError(where, "An element of bool is neither 0 nor 1.")
+    return np.frombuffer(data, NUMPY_DTYPES[dtype]).reshape(shape)
+
+
+def raw_bytes(array: Array) -> memoryview:
+    """Return the bytes of an array in canonical form, without a copy."""
+    return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")

@@ -1,0 +1,87 @@
+"""Layout of the canonical bytes of a state, from names and types alone (nothing is allocated).
+
+Chunk 0 is the header: the canonical JSON of ``[[name, dtype, shape], …]`` in the order of the
+names' bytes, after its length in four big-endian bytes. Then come the tensors in the same order,
+each starting a new chunk of 64 KiB.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from pol.job.limits import MAX_DIMENSION, MAX_RANK
+from pol.job.types import ITEM_SIZE, TensorSpec
+from pol.state.errors import StateError
+
+CHUNK_SIZE = 65_536
+"""Bytes of a full chunk."""
+MAX_HEADER = 2**20
+"""Bytes of the header's JSON at most."""
+
+
+def _sorted(specs: Sequence[TensorSpec]) -> list[TensorSpec]:
+    return sorted(specs, key=lambda spec: spec.name.encode())
+
+
+def header_chunk(specs: Sequence[TensorSpec]) -> bytes:
+    """Return chunk 0 of a state with these tensors (in any order); StateError if it is too long."""
+    entries = [[spec.name, spec.dtype, list(spec.shape)] for spec in _sorted(specs)]
+    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+    if len(text) > MAX_HEADER:
+        raise StateError("header", f"It has {len(text)} bytes, more than {MAX_HEADER}.")
+    return len(text).to_bytes(4, "big") + text
+
+
+def encoded_size(specs: Sequence[TensorSpec]) -> int:
+    """Return the size in bytes of the canonical form of a state with these tensors."""
+    return len(header_chunk(specs)) + sum(spec.type.size for spec in specs)
+
+
+def tensor_chunks(spec: TensorSpec) -> int:
+    """Return the number of chunks of one tensor (0 if it has no elements)."""
+    return -(-spec.type.size // CHUNK_SIZE)
+
+
+def chunk_count(specs: Sequence[TensorSpec]) -> int:
+    """Return the number of chunks of a state with these tensors, header included."""
+    return 1 + sum(tensor_chunks(spec) for spec in specs)
+
+
+def chunk_sizes(specs: Sequence[TensorSpec]) -> Iterator[int]:
+    """Yield the sizes of all chunks after the header, in order."""
+    for spec in _sorted(specs):
+        for start in range(0, spec.type.size, CHUNK_SIZE):
+            yield min(CHUNK_SIZE, spec.type.size - start)
+
+
+def _parse_entry(entry: object) -> TensorSpec:
+    match entry:
+        case [str(name), str(dtype), list(shape)] if dtype in ITEM_SIZE and len(shape) <= MAX_RANK:
+            if all(type(size) is int and 0 <= size <= MAX_DIMENSION for size in shape):
+                return TensorSpec(name, dtype, tuple(shape))
+    raise StateError("header", "An entry is not a name, a dtype and a shape.")
+
+
+def parse_header(data: bytes) -> tuple[int, tuple[TensorSpec, ...]]:
+    """Return the size of the header chunk and the tensors that it names, in order.
+
+    Raises:
+        StateError: the header is cut off, too long, not canonical, or its names do not ascend.
+    """
+    length = int.from_bytes(data[:4], "big")
+    if len(data) < 4 or length > MAX_HEADER or len(data) < 4 + length:
+        raise StateError("header", "It is cut off or too long.")
+    chunk = bytes(data[: 4 + length])
+    try:
+        entries = json.loads(chunk[4:].decode("ascii"))
+    except (ValueError, RecursionError):
+        raise StateError("header", "It is not JSON in ASCII.") from None
+    if not isinstance(entries, list):
+        raise StateError("header", "It is not a list.")
+    specs = tuple(_parse_entry(entry) for entry in entries)
+    if len({spec.name for spec in specs}) != len(specs):
+        raise StateError("header", "A name occurs twice.")
+    if any("\ud800" <= character <= "\udfff" for spec in specs for character in spec.name):
+        raise StateError("header", "A name is not text.")
+    if header_chunk(specs) != chunk:  # an order that does not ascend ends here too
+        raise StateError("header", "It is not in canonical form.")
+    return len(chunk), specs

@@ -1,0 +1,210 @@
+"""Strict reader and deterministic writer of safetensors files.
+
+The format: the header's length in eight little-endian bytes, a JSON header (name to dtype, shape
+and byte range), then the elements. The reader is our own, because the usual library allows a header
+of 100 MB and any number of tensors: here the header has a cap that is checked before it is parsed,
+dtypes are a short list, and the ranges must cover the data one after another without holes. Nothing
+is ever unpickled.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pol.job.limits import LIMITS, MAX_DIMENSION, MAX_RANK, Limits
+from pol.job.types import TensorSpec, TensorType
+from pol.state.arrays import Array, State, array_from_bytes, canonical_array, dtype_name, raw_bytes
+from pol.state.errors import NotFinite, StateError
+
+_FILE_DTYPES = {"F32": "f32", "I64": "i64", "BOOL": "bool"}
+_FILE_NAMES = {name: code for code, name in _FILE_DTYPES.items()}
+_PREFIX = 8
+_TOKEN_LIMIT = 4
+"""Nesting of a header: object, tensor, list."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    name: str
+    type: TensorType
+    start: int
+    stop: int
+
+
+def _no_duplicates(items: list[tuple[str, object]]) -> dict[str, object]:
+    result = dict(items)
+    if len(result) != len(items):
+        raise StateError("header", "A key occurs twice.")
+    return result
+
+
+def _parse_json(data: bytes) -> dict[str, object]:
+    if data[:1] != b"{":
+        raise StateError("header", "It is not a safetensors header.")
+    try:
+        header = json.loads(data.decode("utf-8"), object_pairs_hook=_no_duplicates)
+    except (ValueError, RecursionError):
+        raise StateError("header", "It is not JSON.") from None
+    if not isinstance(header, dict):
+        raise StateError("header", "It is not an object.")
+    return header
+
+
+def _check_metadata(value: object) -> None:
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise StateError("header", "Its __metadata__ is not a map of strings.")
+
+
+def _parse_entry(name: str, value: object, limits: Limits) -> _Entry:
+    if len(name) > 256:
+        raise StateError("header", "A name has more than 256 characters.")
+    if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
+        raise StateError(name, "Its entry is not dtype, shape and data_offsets.")
+    dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in _FILE_DTYPES:
+        raise StateError(name, f"Its dtype is not one of {', '.join(_FILE_DTYPES)}.")
+    if not isinstance(shape, list) or len(shape) > MAX_RANK:
+        raise StateError(name, f"Its shape is not a list of at most {MAX_RANK} sizes.")
+    if not all(type(size) is int and 0 <= size <= MAX_DIMENSION for size in shape):
+        raise StateError(name, f"A size of its shape is outside 0..{MAX_DIMENSION}.")
+    found = TensorType(_FILE_DTYPES[dtype], tuple(shape))
+    if found.elements > limits.value_elements:
+        raise StateError(
+            name, f"It has {found.elements} elements, more than {limits.value_elements}."
+        )
+    if (
+        not isinstance(offsets, list)
+        or len(offsets) != 2
+        or not all(type(offset) is int for offset in offsets)
+    ):
+        raise StateError(name, "Its data_offsets are not two integers.")
+    if offsets[0] < 0 or offsets[1] - offsets[0] != found.size:
+        raise StateError(name, f"Its data_offsets do not hold {found}.")
+    return _Entry(name, found, offsets[0], offsets[1])
+
+
+def _parse_header(prefix: bytes, header: bytes, data_size: int, limits: Limits) -> list[_Entry]:
+    fields = _parse_json(header)
+    if "__metadata__" in fields:
+        _check_metadata(fields.pop("__metadata__"))
+    if len(fields) > limits.tensors:
+        raise StateError("header", f"It names {len(fields)} tensors, more than {limits.tensors}.")
+    entries = [_parse_entry(name, value, limits) for name, value in fields.items()]
+    entries.sort(key=lambda entry: (entry.start, entry.stop))
+    position = 0
+    for entry in entries:
+        if entry.start != position:
+            raise StateError(entry.name, "Its data overlap others or leave a hole.")
+        position = entry.stop
+    if position != data_size:
+        raise StateError(
+            "data", f"The header describes {position} bytes, the file has {data_size}."
+        )
+    return entries
+
+
+def _header_size(prefix: bytes, limits: Limits) -> int:
+    size = int.from_bytes(prefix, "little")
+    if len(prefix) != _PREFIX:
+        raise StateError("header", "The file is too short.")
+    if size > limits.header_size:
+        raise StateError("header", f"It has {size} bytes, more than {limits.header_size}.")
+    return size
+
+
+def _read(source: bytes | Path, limits: Limits) -> tuple[list[_Entry], bytes]:
+    """Return the entries of a file and its data; of a file on disk, the header is read and checked
+    first.
+    """
+    if isinstance(source, bytes):
+        size = _header_size(source[:_PREFIX], limits)
+        header, data = source[_PREFIX : _PREFIX + size], source[_PREFIX + size :]
+        if len(header) != size:
+            raise StateError("header", "The file is too short.")
+        return _parse_header(source[:_PREFIX], header, len(data), limits), data
+    with source.open("rb") as file:
+        total = file.seek(0, 2)
+        file.seek(0)
+        prefix = file.read(_PREFIX)
+        size = _header_size(prefix, limits)
+        header = file.read(size)
+        if len(header) != size:
+            raise StateError("header", "The file is too short.")
+        entries = _parse_header(prefix, header, total - _PREFIX - size, limits)
+        return entries, file.read(total - _PREFIX - size)
+
+
+def _check_specs(entries: Sequence[_Entry], specs: Sequence[TensorSpec]) -> None:
+    found = {entry.name: entry.type for entry in entries}
+    expected = {spec.name: spec.type for spec in specs}
+    for name in sorted(found.keys() ^ expected.keys()):
+        raise StateError(name, "It is missing." if name in expected else "It is not expected.")
+    for name, value in expected.items():
+        if found[name] != value:
+            raise StateError(name, f"It is {found[name]}, not {value}.")
+
+
+def load_safetensors(
+    source: bytes | Path, specs: Sequence[TensorSpec] | None = None, limits: Limits = LIMITS
+) -> dict[str, Array]:
+    """Read a safetensors file.
+
+    Args:
+        source: the bytes, or a file (whose header is checked before its data are read).
+        specs: exactly the tensors that it must hold; None accepts any within ``limits``.
+        limits: caps on header, tensors and elements.
+
+    Returns:
+        Name to read-only array, in name order; -0.0 becomes +0.0.
+
+    Raises:
+        StateError: the file is not strictly what is described above.
+        NotFinite: a tensor holds NaN or infinity.
+    """
+    entries, data = _read(source, limits)
+    if specs is not None:
+        _check_specs(entries, specs)
+    view = memoryview(data)
+    result: dict[str, Array] = {}
+    for entry in sorted(entries, key=lambda entry: entry.name):
+        part = view[entry.start : entry.stop]
+        array = array_from_bytes(part, entry.type.dtype, entry.type.shape, entry.name)
+        result[entry.name] = canonical_array(array, entry.name)
+        result[entry.name].flags.writeable = False
+    return result
+
+
+def safetensors_header(state: State) -> bytes:
+    """Return the length and the header of the file that :func:`dump_safetensors` writes."""
+    header: dict[str, Mapping[str, object]] = {}
+    position = 0
+    for name in sorted(state):
+        array = state[name]
+        code = _FILE_NAMES[dtype_name(array, name)]
+        header[name] = {
+            "dtype": code,
+            "shape": list(array.shape),
+            "data_offsets": [position, position + array.nbytes],
+        }
+        position += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # the format aligns the data to eight bytes
+    return len(text).to_bytes(_PREFIX, "little") + text
+
+
+def dump_safetensors(state: State) -> bytes:
+    """Return the file of a state: tensors in name order, no metadata, equal states give equal
+    bytes.
+
+    Raises:
+        NotFinite: a tensor holds NaN or infinity (-0.0 is written as +0.0).
+    """
+    parts: list[bytes | memoryview] = [safetensors_header(state)]
+    parts += [raw_bytes(canonical_array(np.asarray(state[name]), name)) for name in sorted(state)]
+    return b"".join(parts)
+
+
+__all__ = ["NotFinite", "StateError", "dump_safetensors", "load_safetensors", "safetensors_header"]

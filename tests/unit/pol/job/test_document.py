@@ -1,0 +1,218 @@
+"""job.json: every field is bounded, and the programs fit the tensors and columns."""
+
+import json
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pol.job.document import FIELDS, Job, dump_job, parse_job
+from pol.job.errors import JobError
+from pol.job.limits import Limits
+from pol.job.strict_json import dump_json
+from tests.unit.pol.mlp import SHAPES, write_mlp_job
+
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("job")
+    write_mlp_job(directory)
+    return directory
+
+
+@pytest.fixture
+def data(written: Path) -> bytes:
+    return (written / "job.json").read_bytes()
+
+
+def refused(data: bytes, change: Change, limits: Limits | None = None) -> JobError:
+    fields = json.loads(data)
+    change(fields)
+    with pytest.raises(JobError) as caught:
+        parse_job(dump_json(fields), limits or Limits())
+    return caught.value
+
+
+def test_a_job(data: bytes, written: Path) -> None:
+    job = parse_job(data)
+    document = job.document
+    assert job.id == sha256(data).digest()
+    assert set(json.loads(data)) == set(FIELDS)
+    assert dump_job(document) == data
+    assert [spec.name for spec in job.updated] == sorted(SHAPES)
+    assert job.total_flops == 2 * (256 // 32) * document.step_flops
+    for file in job.payload:
+        content = (written / file.path).read_bytes()
+        assert len(content) == file.size
+        if file.sha256 is not None:
+            assert sha256(content).digest() == file.sha256
+    assert [file.root for file in job.payload[1:3]] == [document.global_root, document.local_root]
+    assert job.payload_size == sum(file.size for file in job.payload)
+    assert [shard.rows for shard in document.shards] == [80, 80, 40]
+
+
+def test_flops_are_decimal_strings(data: bytes) -> None:
+    fields = json.loads(data)
+    job = parse_job(data)
+    assert fields["step_flops"] == str(job.document.step.work.flops)
+    assert fields["outer_flops"] == str(job.document.outer.work.flops)
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_every_field_is_needed(data: bytes, field: str) -> None:
+    assert refused(data, lambda fields: fields.pop(field)).field == field
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize(
+    "value", [None, -1, True, 2**63 - 1, "", "x", [], {}, [1], ["x"], [{}], {"a": 1}]
+)
+def test_every_field_is_checked(data: bytes, field: str, value: object) -> None:
+    fields = json.loads(data)
+    fields[field] = value
+    data = dump_json(fields)
+    if (field, value) in (("seed", 2**63 - 1), ("name", "x")):
+        assert parse_job(data).id == sha256(data).digest()
+        return
+    with pytest.raises(JobError) as caught:
+        parse_job(data)
+    consequence = {
+        "shards": "rows",
+        "global_tensors": "global_chunks",
+        "local_tensors": "step",
+        "metrics": "step",
+    }
+    assert caught.value.field.startswith((field, consequence.get(field, field)))
+
+
+CASES: list[tuple[str, Change]] = [
+    ("more", lambda f: f.update(more=1)),
+    ("version", lambda f: f.update(version=2)),
+    ("version", lambda f: f.update(version=True)),
+    ("executor_version", lambda f: f.update(executor_version=2)),
+    ("arithmetic", lambda f: f.update(arithmetic="exact-22")),
+    ("name", lambda f: f.update(name="<script>")),
+    ("name", lambda f: f.update(name="x" * 65)),
+    ("rounds", lambda f: f.update(rounds=0)),
+    ("batch", lambda f: f.update(batch=0)),
+    ("samples_per_round", lambda f: f.update(samples_per_round=255)),
+    ("samples_per_round", lambda f: f.update(segment_length=3)),
+    ("samples_per_round", lambda f: f.update(samples_per_round=2**60)),
+    ("step_flops", lambda f: f.update(step_flops="1")),
+    ("step_flops", lambda f: f.update(step_flops=f["step_flops"] + "0")),
+    ("step_flops", lambda f: f.update(step_flops="0" + f["step_flops"])),
+    ("step_flops", lambda f: f.update(step_flops=int(f["step_flops"]))),
+    ("outer_flops", lambda f: f.update(outer_flops="-5")),
+    ("global_chunks", lambda f: f.update(global_chunks=f["global_chunks"] + 1)),
+    ("rows", lambda f: f.update(rows=199)),
+    ("data_root", lambda f: f.update(data_root=f["data_root"].upper())),
+    ("data_root", lambda f: f.update(data_root=f["data_root"][:-2])),
+    ("shards[0].name", lambda f: f["shards"][0].update(name="../../etc/passwd")),
+    ("shards[0].name", lambda f: f["shards"][0].update(name="/00000.safetensors")),
+    ("shards[0].name", lambda f: f["shards"][0].update(name="00000.safetensors\n")),
+    ("shards[0].name", lambda f: f["shards"][0].update(name="00001.safetensors")),
+    ("shards[0].name", lambda f: f["shards"][0].update(name="00000.pt")),
+    ("shards[1].name", lambda f: f["shards"].reverse() or f["shards"].insert(0, f["shards"][2])),
+    ("shards[2].sha256", lambda f: f["shards"][2].update(sha256="00")),
+    ("shards[2].size", lambda f: f["shards"][2].update(size=2**40)),
+    ("shards[2].rows", lambda f: f["shards"][2].update(rows=0)),
+    ("shards[2].rows", lambda f: f["shards"][2].update(rows=10**11) or f.update(rows=10**11 + 160)),
+    ("shards[2].uri", lambda f: f["shards"][2].update(uri="file:///etc/passwd")),
+    ("columns", lambda f: f.update(columns=[])),
+    ("columns[0].dtype", lambda f: f["columns"][0].update(dtype="u8")),
+    ("columns[1].name", lambda f: f["columns"].reverse()),
+    ("columns[0].name", lambda f: f["columns"][0].update(name="a.b")),
+    ("global_tensors[0].shape[0]", lambda f: f["global_tensors"][0].update(shape=[2**31])),
+    ("global_tensors[0].shape", lambda f: f["global_tensors"][0].update(shape=[2**20] * 2)),
+    ("global_tensors[1].name", lambda f: f["global_tensors"].insert(0, f["global_tensors"][0])),
+    ("global_tensors[0].name", lambda f: f["global_tensors"][0].update(name="a/../b")),
+    ("local_tensors[1].name", lambda f: f["local_tensors"].reverse()),
+    ("metrics", lambda f: f.update(metrics=["loss", "loss"])),
+    ("step.outputs.metric.loss", lambda f: f.update(metrics=[])),
+    ("step.outputs.metric.more", lambda f: f.update(metrics=["loss", "more"])),
+    ("step.inputs[0].name", lambda f: f["step"]["inputs"][0].update(name="aggregate.a.bias")),
+    ("step.inputs[0].name", lambda f: f["step"]["inputs"][0].update(name="global.unknown")),
+    ("step.inputs[7]", lambda f: f.update(batch=16)),
+    ("step.outputs.global.new", lambda f: f["step"]["outputs"].update({"global.new": 0})),
+    ("step.outputs.global.a.bias", lambda f: f["step"]["outputs"].update({"global.a.bias": 1})),
+    ("step.outputs.batch.x", lambda f: f["step"]["outputs"].update({"batch.x": 0})),
+    ("step.nodes[17].op", lambda f: f["step"]["nodes"][17].update(op="eval")),
+    ("outer.inputs[0].name", lambda f: f["outer"]["inputs"][0].update(name="batch.x")),
+    ("outer.outputs.metric.loss", lambda f: f["outer"]["outputs"].update({"metric.loss": 0})),
+    ("eval.inputs[0].name", lambda f: f["eval"]["inputs"][0].update(name="local.beta1")),
+    ("eval.outputs.global.a.bias", lambda f: f["eval"]["outputs"].update({"global.a.bias": 0})),
+]
+
+
+@pytest.mark.parametrize(("field", "change"), CASES)
+def test_refusals_name_the_field(data: bytes, field: str, change: Change) -> None:
+    assert refused(data, change).field == field
+
+
+@pytest.mark.parametrize(
+    ("field", "limits"),
+    [
+        ("job.json", Limits(document_size=100)),
+        ("job.json", Limits(json_depth=4)),
+        ("step.nodes", Limits(nodes=200)),
+        ("global_tensors", Limits(tensors=3)),
+        ("global_tensors", Limits(state_size=100)),
+        ("shards", Limits(shards=2)),
+        ("shards", Limits(data_size=1000)),
+        ("shards[0].size", Limits(shard_size=100)),
+        ("columns", Limits(columns=1)),
+        ("rounds", Limits(rounds=1)),
+        ("metrics", Limits(metrics=0)),
+    ],
+)
+def test_limits(data: bytes, field: str, limits: Limits) -> None:
+    assert refused(data, lambda fields: None, limits).field == field
+
+
+def test_a_step_must_change_f32_tensors(data: bytes) -> None:
+    def nothing(fields: dict[str, Any]) -> None:
+        step = fields["step"]
+        step["outputs"] = {"metric.loss": step["outputs"]["metric.loss"]}
+
+    assert refused(data, nothing).field == "step.outputs"
+
+    def own_inputs(fields: dict[str, Any]) -> None:
+        nothing(fields)
+        fields["step"]["outputs"]["global.a.bias"] = 0
+
+    assert refused(data, own_inputs).field == "step.outputs"
+
+    def counter(fields: dict[str, Any]) -> None:
+        tensor = {"name": "zz", "dtype": "i64", "shape": [1]}
+        fields["global_tensors"].append(tensor)
+        fields["global_chunks"] += 1
+        node = {"op": "iota", "args": [], "attrs": {"size": 1}}
+        step = fields["step"]
+        step["nodes"].append(node)
+        last = len(step["inputs"]) + len(step["constants"]) + len(step["nodes"]) - 1
+        step["outputs"]["global.zz"] = last
+        fields["step_flops"] = str(int(fields["step_flops"]) + 1 + 2)
+
+    assert refused(data, counter).field == "step.outputs.global.zz"
+
+
+def test_errors_survive_a_process_pool(data: bytes) -> None:
+    import pickle
+
+    error = refused(data, lambda fields: fields.update(rounds=0))
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.field, again.reason, again.remedy) == (error.field, error.reason, error.remedy)
+    assert str(again) == f"{error.field}: {error.reason} {error.remedy}"
+
+
+def test_job_survives_a_process_pool(data: bytes) -> None:
+    import pickle
+
+    job = parse_job(data)
+    again: Job = pickle.loads(pickle.dumps(job))
+    assert dump_job(again.document) == data
+    assert again.id == job.id

@@ -1,0 +1,184 @@
+"""Shape rules, attribute bounds and work of the table."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pol.job.errors import JobError
+from pol.job.limits import MAX_DIMENSION, MAX_SITE, MAX_SUMMED
+from pol.job.primitives import BYTES_PER_FLOP, PRIMITIVES, broadcast_shapes, infer
+from pol.job.types import TensorType
+
+
+def f32(*shape: int) -> TensorType:
+    return TensorType("f32", shape)
+
+
+def i64(*shape: int) -> TensorType:
+    return TensorType("i64", shape)
+
+
+def boolean(*shape: int) -> TensorType:
+    return TensorType("bool", shape)
+
+
+ACCEPTED = [
+    ("add", [f32(3, 1), f32(4)], {}, f32(3, 4)),
+    ("mul", [i64(2), i64()], {}, i64(2)),
+    ("div", [f32(2), f32(2)], {}, f32(2)),
+    ("lt", [f32(2, 1), f32(3)], {}, boolean(2, 3)),
+    ("eq", [boolean(2), boolean(2)], {}, boolean(2)),
+    ("logical_not", [boolean(2)], {}, boolean(2)),
+    ("where", [boolean(2, 1), i64(3), i64()], {}, i64(2, 3)),
+    ("cast", [f32(2)], {"dtype": "bool"}, boolean(2)),
+    ("reshape", [f32(2, 3)], {"shape": [3, 1, 2]}, f32(3, 1, 2)),
+    ("reshape", [f32(0, 3)], {"shape": [0]}, f32(0)),
+    ("permute", [f32(2, 3, 4)], {"dims": [2, 0, 1]}, f32(4, 2, 3)),
+    ("broadcast", [f32(2, 1)], {"shape": [5, 2, 3]}, f32(5, 2, 3)),
+    ("slice", [f32(5, 4)], {"starts": [1, 0], "stops": [5, 4], "steps": [3, 1]}, f32(2, 4)),
+    ("slice", [f32(5)], {"starts": [2], "stops": [2], "steps": [9]}, f32(0)),
+    ("concat", [f32(2, 1), f32(2, 3)], {"dim": 1}, f32(2, 4)),
+    ("pad", [i64(2)], {"low": [1], "high": [3], "value": "00" * 8}, i64(6)),
+    ("take", [f32(5, 2), i64(3, 4)], {}, f32(3, 4, 2)),
+    ("sum", [boolean(2, 3)], {"dims": [0], "keepdim": False}, i64(3)),
+    ("sum", [f32(2, 3)], {"dims": [0, 1], "keepdim": True}, f32(1, 1)),
+    ("amax", [f32(2, 3)], {"dims": [1], "keepdim": False}, f32(2)),
+    ("argmax", [f32(2, 3)], {"dim": 0, "keepdim": True}, i64(1, 3)),
+    ("matmul", [f32(6, 2, 3), f32(6, 3, 5)], {}, f32(6, 2, 5)),
+    ("matmul", [f32(1, MAX_SUMMED), f32(MAX_SUMMED, 1)], {}, f32(1, 1)),
+    ("iota", [], {"size": 7}, i64(7)),
+    ("full", [], {"shape": [2], "dtype": "bool", "value": "01"}, boolean(2)),
+    ("uniform", [i64()], {"shape": [2, 2], "site": MAX_SITE}, f32(2, 2)),
+]
+
+REFUSED = [
+    ("pow", [f32(2)], {}, "op"),
+    ("add", [f32(2)], {}, "args"),
+    ("add", [f32(2), f32(2), f32(2)], {}, "args"),
+    ("add", [f32(2), i64(2)], {}, "args[1]"),
+    ("add", [boolean(2), boolean(2)], {}, "args[0]"),
+    ("add", [f32(2), f32(3)], {}, "args"),
+    ("add", [f32(2), f32(2)], {"alpha": 2}, "attrs.alpha"),
+    ("div", [i64(2), i64(2)], {}, "args[0]"),
+    ("exp", [i64(2)], {}, "args[0]"),
+    ("lt", [f32(2), i64(2)], {}, "args[1]"),
+    ("logical_and", [f32(2), f32(2)], {}, "args[0]"),
+    ("where", [f32(2), f32(2), f32(2)], {}, "args[0]"),
+    ("where", [boolean(2), f32(2), i64(2)], {}, "args[2]"),
+    ("cast", [f32(2)], {"dtype": "f64"}, "attrs.dtype"),
+    ("cast", [f32(2)], {"dtype": ["f32"]}, "attrs.dtype"),
+    ("reshape", [f32(2, 3)], {}, "attrs.shape"),
+    ("reshape", [f32(2, 3)], {"shape": [5]}, "attrs.shape"),
+    ("reshape", [f32(2, 3)], {"shape": [-1, -6]}, "attrs.shape[0]"),
+    ("reshape", [f32(2, 3)], {"shape": [6, True]}, "attrs.shape[1]"),
+    ("reshape", [f32(2, 3)], {"shape": 6}, "attrs.shape"),
+    ("reshape", [f32(1)], {"shape": [1] * 9}, "attrs.shape"),
+    ("reshape", [f32(1)], {"shape": [2**40]}, "attrs.shape[0]"),
+    ("permute", [f32(2, 3)], {"dims": [0, 0]}, "attrs.dims"),
+    ("permute", [f32(2, 3)], {"dims": [0]}, "attrs.dims"),
+    ("broadcast", [f32(2, 3)], {"shape": [3, 3]}, "attrs.shape"),
+    ("broadcast", [f32(2, 3)], {"shape": [3]}, "attrs.shape"),
+    ("slice", [f32(5)], {"starts": [1], "stops": [6], "steps": [1]}, "attrs.stops[0]"),
+    ("slice", [f32(5)], {"starts": [3], "stops": [2], "steps": [1]}, "attrs.stops[0]"),
+    ("slice", [f32(5)], {"starts": [0], "stops": [5], "steps": [0]}, "attrs.steps[0]"),
+    ("slice", [f32(5)], {"starts": [], "stops": [5], "steps": [1]}, "attrs.starts"),
+    ("concat", [], {"dim": 0}, "args"),
+    ("concat", [f32(2)] * 65, {"dim": 0}, "args"),
+    ("concat", [f32(2), f32(2)], {"dim": 1}, "attrs.dim"),
+    ("concat", [f32(2, 3), f32(2, 4)], {"dim": 0}, "args[1]"),
+    ("concat", [f32(2), i64(2)], {"dim": 0}, "args[1]"),
+    ("concat", [f32(2), f32(2)], {"dim": True}, "attrs.dim"),
+    ("concat", [f32(MAX_DIMENSION), f32(1)], {"dim": 0}, ""),
+    ("pad", [f32(2)], {"low": [0], "high": [0, 0], "value": "00000000"}, "attrs.high"),
+    ("pad", [f32(2)], {"low": [0], "high": [0], "value": "00"}, "attrs.value"),
+    ("pad", [f32(2)], {"low": [0], "high": [0], "value": "0000000G"}, "attrs.value"),
+    ("pad", [f32(2)], {"low": [-1], "high": [0], "value": "00000000"}, "attrs.low[0]"),
+    ("take", [f32(5), f32(3)], {}, "args[1]"),
+    ("take", [f32(), i64(3)], {}, "args[0]"),
+    ("take", [f32(0, 2), i64(3)], {}, "args[0]"),
+    ("take", [f32(*[1] * 5), i64(*[1] * 5)], {}, ""),
+    ("sum", [f32(2, 3)], {"dims": [1, 0], "keepdim": False}, "attrs.dims"),
+    ("sum", [f32(2, 3)], {"dims": [0, 0], "keepdim": False}, "attrs.dims"),
+    ("sum", [f32(2, 3)], {"dims": [2], "keepdim": False}, "attrs.dims"),
+    ("sum", [f32(2, 3)], {"dims": [-1], "keepdim": False}, "attrs.dims[0]"),
+    ("sum", [f32(2, 3)], {"dims": [0], "keepdim": 0}, "attrs.keepdim"),
+    ("sum", [f32(2, 3)], {"dims": [0]}, "attrs.keepdim"),
+    ("amax", [f32(0, 3)], {"dims": [0], "keepdim": False}, "attrs.dims"),
+    ("amax", [boolean(3)], {"dims": [0], "keepdim": False}, "args[0]"),
+    ("argmax", [f32(0, 3)], {"dim": 0, "keepdim": False}, "attrs.dim"),
+    ("argmax", [f32(3)], {"dim": 1, "keepdim": False}, "attrs.dim"),
+    ("matmul", [f32(2, 3), f32(4, 2)], {}, "args"),
+    ("matmul", [f32(3), f32(3, 2)], {}, "args[0]"),
+    ("matmul", [i64(2, 3), i64(3, 2)], {}, "args[0]"),
+    ("matmul", [f32(2, 2, 3), f32(3, 3, 2)], {}, "args"),
+    ("matmul", [f32(2, 2, 3), f32(3, 2)], {}, "args"),
+    ("matmul", [f32(2, 0), f32(0, 2)], {}, "args"),
+    ("matmul", [f32(1, MAX_SUMMED + 1), f32(MAX_SUMMED + 1, 1)], {}, "args"),
+    ("iota", [], {"size": -1}, "attrs.size"),
+    ("iota", [], {"size": MAX_DIMENSION + 1}, "attrs.size"),
+    ("full", [], {"shape": [2], "dtype": "bool", "value": "02"}, "attrs.value"),
+    ("full", [], {"shape": [2], "dtype": "f32", "value": 0}, "attrs.value"),
+    ("uniform", [i64(1)], {"shape": [2], "site": 0}, "args[0]"),
+    ("uniform", [f32()], {"shape": [2], "site": 0}, "args[0]"),
+    ("uniform", [i64()], {"shape": [2], "site": MAX_SITE + 1}, "attrs.site"),
+]
+
+
+@pytest.mark.parametrize(("op", "operands", "attrs", "result"), ACCEPTED)
+def test_shape_rules(
+    op: str, operands: list[TensorType], attrs: dict[str, object], result: TensorType
+) -> None:
+    assert infer(op, operands, attrs)[1] == result
+
+
+@pytest.mark.parametrize(("op", "operands", "attrs", "field"), REFUSED)
+def test_refusals(
+    op: str, operands: list[TensorType], attrs: dict[str, object], field: str
+) -> None:
+    with pytest.raises(JobError) as caught:
+        infer(op, operands, attrs)
+    assert caught.value.field == field
+
+
+def test_every_primitive_is_shown_here() -> None:
+    shown = {op for op, *_ in ACCEPTED} | {op for op, *_ in REFUSED}
+    simple = {"sub", "maximum", "minimum", "neg", "abs", "sqrt", "log", "tanh", "erf", "logical_or"}
+    assert shown | simple | {"ne", "le", "gt", "ge"} >= set(PRIMITIVES)
+
+
+@given(st.lists(st.lists(st.integers(0, 3), max_size=4), min_size=1, max_size=3))
+def test_broadcasting_is_numpys(shapes: list[list[int]]) -> None:
+    try:
+        expected: tuple[int, ...] | None = np.broadcast_shapes(*map(tuple, shapes))
+    except ValueError:
+        expected = None
+    assert broadcast_shapes([tuple(shape) for shape in shapes]) == expected
+
+
+def work(op: str, operands: list[TensorType], **attrs: object) -> tuple[int, int, int]:
+    checked, result = infer(op, operands, attrs)
+    found = PRIMITIVES[op].work(operands, checked, result)
+    assert found.flops == found.products + found.elements + found.moved // BYTES_PER_FLOP
+    return found.products, found.elements, found.moved
+
+
+def test_work() -> None:
+    assert work("matmul", [f32(6, 2, 3), f32(6, 3, 5)]) == (
+        2 * 6 * 2 * 3 * 5,
+        0,
+        4 * (36 + 90 + 60),
+    )
+    assert work("add", [f32(3, 1), f32(4)]) == (0, 12, 4 * (3 + 4 + 12))
+    assert work("exp", [f32(10)]) == (0, 200, 80)
+    assert work("sum", [f32(10, 2)], dims=[0], keepdim=False) == (0, 20, 4 * 22)
+    assert work("reshape", [f32(10)], shape=[5, 2]) == (0, 0, 0)
+    assert work("take", [f32(1000, 2), i64(3)]) == (0, 6, 48)
+    assert work("slice", [f32(1000)], starts=[0], stops=[10], steps=[1]) == (0, 0, 80)
+
+
+@pytest.mark.parametrize(("op", "operands", "attrs", "result"), ACCEPTED)
+def test_only_reshape_is_free(
+    op: str, operands: list[TensorType], attrs: dict[str, object], result: TensorType
+) -> None:
+    assert (sum(work(op, operands, **attrs)) > 0) is (op != "reshape" and result.elements > 0)

@@ -1,0 +1,84 @@
+"""Canonical JSON: one value, one encoding, no floats."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pol.job.errors import JobError
+from pol.job.strict_json import dump_json, parse_json, take_hex, take_int, take_list, take_object
+
+VALUES = st.recursive(
+    st.one_of(st.integers(-(2**63) + 1, 2**63 - 1), st.booleans(), st.text(max_size=8)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=5), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+def parse(data: bytes, size: int = 1000, depth: int = 8) -> object:
+    return parse_json(data, size, depth, "job.json")
+
+
+@given(VALUES)
+def test_round_trip(value: object) -> None:
+    data = dump_json(value)
+    assert parse_json(data, 10**6, 50, "x") == value
+    assert dump_json(parse_json(data, 10**6, 50, "x")) == data
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b'{"a":1.0}', "the float 1.0"),
+        (b'{"a":1e5}', "the float 1e5"),
+        (b'{"a":NaN}', "the float NaN"),
+        (b'{"a":-Infinity}', "the float -Infinity"),
+        (b'{"a":9223372036854775808}', "too large"),
+        (b'{"a":' + b"9" * 5000 + b"}", "too large"),
+        (b'{"a":1,"a":1}', "'a' occurs twice"),
+        (b'{"b":1,"a":1}', "canonical"),
+        (b'{"a": 1}', "canonical"),
+        (b'{"a":1}\n', "canonical"),
+        (b'{"a":"\\u0062"}', "canonical"),
+        (b'{"a":-0}', "canonical"),
+        ('{"a":"é"}'.encode(), "not JSON in ASCII"),
+        (b"\xef\xbb\xbf{}", "not JSON in ASCII"),
+        (b'{"a":"' + b"x" * 1000 + b'"}', "more than 1000"),
+        (b"[" * 9 + b"]" * 9, "deeper than 8"),
+        (b'{"a":' * 500, "deeper than 8"),
+    ],
+)
+def test_refusals(data: bytes, reason: str) -> None:
+    with pytest.raises(JobError) as caught:
+        parse(data, size=1000 if len(data) < 2000 else 10**6)
+    assert caught.value.field == "job.json"
+    assert reason in caught.value.reason
+
+
+def test_depth_is_not_fooled_by_strings() -> None:
+    assert parse(b'"[[[[[[[[[[[["') == "[[[[[[[[[[[["
+    assert parse(b'["\\"[[[[[[[[[[[[",[]]') == ['"[[[[[[[[[[[[', []]
+    with pytest.raises(JobError, match="deeper"):
+        parse(b'["\\\\",' + b"[" * 8 + b"]" * 9)
+
+
+def test_fields() -> None:
+    with pytest.raises(JobError) as caught:
+        take_object({"a": 1, "z": 2}, ("a",), "step")
+    assert caught.value.field == "step.z"
+    with pytest.raises(JobError) as caught:
+        take_object({}, ("a",), "")
+    assert caught.value.field == "a"
+    for wrong in (True, 1.0, "1", None, -1, 8):
+        with pytest.raises(JobError) as caught:
+            take_int(wrong, 0, 7, "n")
+        assert caught.value.field == "n"
+    with pytest.raises(JobError):
+        take_list([1, 2, 3], 2, "list")
+    for text in ("0", "0G", "AB", "abc", " ab", 5):
+        with pytest.raises(JobError):
+            take_hex(text, 1, "hash")
+    assert take_hex("0f", 1, "hash") == b"\x0f"

@@ -1,0 +1,37 @@
+"""The checked-in job, which needs no torch."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pol.executor.backend import backend
+from pol.job.load import LoadedJob, load_job
+from pol.replay.records import Boundary, Range, TrainedShare
+from pol.replay.train import train_share
+from pol.state.arrays import State
+
+FIXTURE = Path(__file__).parents[3] / "fixtures" / "job_tiny"
+SHARE = Range(1, 64, 192)
+
+States = list[tuple[Boundary, State, State]]
+
+
+@pytest.fixture(scope="session")
+def loaded() -> LoadedJob:
+    return load_job(FIXTURE)
+
+
+@pytest.fixture(scope="session")
+def trained(loaded: LoadedJob) -> Iterator[tuple[TrainedShare, States]]:
+    """A share of the second round, and every boundary with its states."""
+    states: States = []
+    share = train_share(
+        loaded,
+        SHARE,
+        loaded.global_state,
+        loaded.local_state,
+        backend=backend("numpy"),
+        on_boundary=lambda boundary, first, second: states.append((boundary, first, second)),
+    )
+    yield share, states

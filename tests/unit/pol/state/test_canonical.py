@@ -1,0 +1,251 @@
+"""Canonical bytes, chunks and trees of states."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from chain.types.hashing import merkle_leaf, verify_path
+from pol.job.types import TensorSpec
+from pol.state import canonical
+from pol.state.arrays import Array
+from pol.state.canonical import (
+    CHUNK_SIZE,
+    chunk_count,
+    chunk_leaf,
+    chunks_of,
+    decode_state,
+    encode_state,
+    encoded_size,
+    freeze,
+    state_specs,
+    state_tree,
+)
+from pol.state.errors import NotFinite, StateError
+
+
+def arrays() -> st.SearchStrategy[Array]:
+    shapes = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
+    floats = hnp.arrays(
+        np.float32, shapes, elements=st.floats(width=32, allow_nan=False, allow_infinity=False)
+    )
+    integers = hnp.arrays(np.int64, shapes, elements=st.integers(-(2**63), 2**63 - 1))
+    return st.one_of(floats, integers, hnp.arrays(np.bool_, shapes))
+
+
+STATES = st.dictionaries(
+    st.from_regex(r"[a-z]{1,3}(\.[a-z0-9]{1,3})?", fullmatch=True), arrays(), max_size=5
+)
+
+
+def example() -> dict[str, Array]:
+    generator = np.random.default_rng(0)
+    return {
+        "z": np.array(-5, np.int64),
+        "a.weight": generator.standard_normal((300, 100)).astype(np.float32),
+        "a.mask": np.array([True, False, True]),
+        "empty": np.zeros((0, 4), np.float32),
+    }
+
+
+def test_layout() -> None:
+    data = encode_state({"b": np.array([1, -1], np.int64), "a": np.array([1.0, -0.0], np.float32)})
+    header = b'[["a","f32",[2]],["b","i64",[2]]]'
+    assert data == len(header).to_bytes(4, "big") + header + (
+        bytes.fromhex("0000803f00000000") + (1).to_bytes(8, "little") + b"\xff" * 8
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(STATES)
+def test_decodes_to_the_same_state(state: dict[str, Array]) -> None:
+    data, specs = encode_state(state), state_specs(state)
+    decoded = decode_state(data, specs)
+    assert list(decoded) == sorted(state)
+    for name, array in decoded.items():
+        assert np.array_equal(array, state[name])
+        assert array.dtype == state[name].dtype
+    assert encode_state(decoded) == data
+    assert len(data) == encoded_size(specs)
+
+
+@settings(max_examples=100, deadline=None)
+@given(STATES, st.randoms(use_true_random=False))
+def test_order_and_layout_in_memory_do_not_matter(state: dict[str, Array], random: Any) -> None:
+    names = list(state)
+    random.shuffle(names)
+    turned = {name: state[name].copy(order="F") for name in names}
+    assert encode_state(turned) == encode_state(state)
+
+
+@settings(max_examples=50, deadline=None)
+@given(STATES)
+def test_chunks_are_the_leaves(state: dict[str, Array]) -> None:
+    chunks, tree = chunks_of(encode_state(state)), state_tree(state)
+    assert tuple(chunk_leaf(chunk) for chunk in chunks) == tree.leaves
+    assert tree.count == len(chunks) == chunk_count(state_specs(state))
+
+
+def test_every_tensor_starts_a_chunk() -> None:
+    state = example()
+    chunks = chunks_of(encode_state(state))
+    assert b"".join(chunks) == encode_state(state)
+    full, rest = divmod(120_000, CHUNK_SIZE)
+    assert [len(chunk) for chunk in chunks[1:]] == [3, *[CHUNK_SIZE] * full, rest, 8]
+    assert chunk_leaf(chunks[1]) == merkle_leaf("assay/state/chunk", b"\x01\x00\x01")
+
+
+def test_paths() -> None:
+    tree = state_tree(example())
+    for index in range(tree.count):
+        assert verify_path(tree.leaves[index], index, tree.count, tree.path(index), tree.root)
+
+
+def test_empty_state_has_a_header() -> None:
+    assert encode_state({}) == b"\x00\x00\x00\x02[]"
+    assert state_tree({}).count == 1
+    assert decode_state(b"\x00\x00\x00\x02[]", ()) == {}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_not_finite_is_refused(value: float) -> None:
+    state = {"a": np.zeros(2, np.float32), "b": np.array([1.0, value], np.float32)}
+    for function in (encode_state, state_tree):
+        with pytest.raises(NotFinite) as caught:
+            function(state)
+        assert caught.value.where == "b"
+    data = bytearray(encode_state({**state, "b": np.ones(2, np.float32)}))
+    data[-4:] = np.array(value, "<f4").tobytes()
+    with pytest.raises(NotFinite):
+        decode_state(bytes(data), state_specs(state))
+
+
+def test_zeros_of_either_sign_are_one_state() -> None:
+    plus, minus = {"a": np.zeros(3, np.float32)}, {"a": -np.zeros(3, np.float32)}
+    assert encode_state(plus) == encode_state(minus)
+    assert state_tree(plus).root == state_tree(minus).root
+    data = bytearray(encode_state(plus))
+    data[-1] = 0x80
+    with pytest.raises(StateError, match=r"-0\.0"):
+        decode_state(bytes(data), state_specs(plus))
+
+
+def test_dtypes_of_a_job_only() -> None:
+    for dtype in (np.float64, np.float16, np.int32, np.uint8, np.complex64):
+        with pytest.raises(StateError, match="dtype"):
+            encode_state({"a": np.zeros(2, dtype)})
+
+
+def test_unchanged_chunks_are_not_hashed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = example()
+    tree = state_tree(state)
+    hashed: list[int] = []
+
+    def counting(chunk: bytes) -> bytes:
+        hashed.append(len(chunk))
+        return chunk_leaf(chunk)
+
+    monkeypatch.setattr(canonical, "chunk_leaf", counting)
+    changed = {**state, "a.weight": state["a.weight"].copy()}
+    changed["a.weight"][-1, -1] += 1
+    after = state_tree(changed, tree, state)
+    assert len(hashed) == 2  # the header, and the second chunk of one tensor
+    hashed.clear()
+    assert after.leaves == state_tree(changed).leaves
+    assert len(hashed) == tree.count
+
+
+@settings(max_examples=50, deadline=None)
+@given(STATES, STATES)
+def test_a_previous_tree_never_changes_the_result(
+    state: dict[str, Array], other: dict[str, Array]
+) -> None:
+    mixed = {name: other.get(name, array) for name, array in state.items()}
+    tree = state_tree(state)
+    assert state_tree(mixed, tree, state).leaves == state_tree(mixed).leaves
+    assert state_tree(other, tree, state).leaves == state_tree(other).leaves
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_damaged_bytes_are_refused_or_the_same(data: st.DataObject) -> None:
+    state = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array([True, False])}
+    encoded = bytearray(encode_state(state))
+    for _ in range(data.draw(st.integers(1, 3))):
+        kind = data.draw(st.sampled_from(["flip", "cut", "add"]))
+        place = data.draw(st.integers(0, len(encoded) - 1))
+        if kind == "flip":
+            encoded[place] ^= data.draw(st.integers(1, 255))
+        elif kind == "cut":
+            del encoded[place]
+        else:
+            encoded.insert(place, data.draw(st.integers(0, 255)))
+    damaged = bytes(encoded)
+    for decode in (lambda raw: decode_state(raw, state_specs(state)), chunks_of):
+        try:
+            decoded = decode(damaged)
+        except StateError:
+            continue
+        again = encode_state(decoded) if isinstance(decoded, dict) else b"".join(decoded)
+        assert again == damaged  # one state, one encoding
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200))
+def test_random_bytes_are_refused(raw: bytes) -> None:
+    with pytest.raises(StateError):
+        decode_state(raw, (TensorSpec("a", "f32", (2,)),))
+    with pytest.raises(StateError):
+        chunks_of(len(raw).to_bytes(4, "big") + raw)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'[["b","f32",[1]],["a","f32",[1]]]',
+        b'[["a","f32",[1]],["a","f32",[1]]]',
+        b'[["a","f32",[1]] ]',
+        b'[["a","f64",[1]]]',
+        b'[["a","f32",[-1]]]',
+        b'[["a","f32",[true]]]',
+        b'[["a","f32",[1.0]]]',
+        b'[["a","f32",[1,1,1,1,1,1,1,1,1]]]',
+        b'[["\\ud800","f32",[1]]]',
+        b'[["a","f32"]]',
+        b"[" * 5000,
+        b"{}",
+        b"1",
+        '[["é","f32",[1]]]'.encode(),
+    ],
+)
+def test_headers_that_are_not_canonical(text: bytes) -> None:
+    with pytest.raises(StateError) as caught:
+        chunks_of(len(text).to_bytes(4, "big") + text + b"\x00" * 4)
+    assert caught.value.where == "header"
+
+
+def test_other_tensors_than_asked_for() -> None:
+    data = encode_state({"a": np.zeros(2, np.float32)})
+    for spec in (
+        TensorSpec("b", "f32", (2,)),
+        TensorSpec("a", "i64", (1,)),
+        TensorSpec("a", "f32", (1, 2)),
+    ):
+        with pytest.raises(StateError, match="not the ones"):
+            decode_state(data, (spec,))
+    with pytest.raises(StateError, match="bytes"):
+        decode_state(data + b"\x00", (TensorSpec("a", "f32", (2,)),))
+
+
+def test_frozen_states_cannot_be_written() -> None:
+    state: dict[str, Array] = {"a": np.array([1.0, -0.0], np.float32)}
+    state["b"] = np.arange(4).reshape(2, 2).T
+    frozen = freeze(state)
+    state["a"][0] = 5.0
+    assert frozen["a"].tolist() == [1.0, 0.0]
+    for array in frozen.values():
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0

@@ -1,0 +1,262 @@
+"""Building: what is written, what is refused, and that the result is the model that was meant."""
+
+import filecmp
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pol.executor.backend import backend
+from pol.executor.run import run
+from pol.job.document import Job
+from pol.job.errors import JobError
+from pol.job.load import load_job
+from pol.replay.aggregate import aggregate
+from pol.executor.data import batch_at
+from pol.replay.locally import evaluate, inspect_job, load_holdout, run_locally
+from pol.replay.records import Range
+from pol.replay.train import train_share
+from pol.tracing.build import build, build_job, load_into
+from pol.tracing.optimizers import VELOCITY
+from pol.tracing.spec import SGD, JobSpec, Nesterov, accuracy, cross_entropy
+from pol.tracing.weights import seeded_parameters
+
+ROOT = Path(__file__).parents[4]
+FIXTURE = ROOT / "tests" / "fixtures" / "job_tiny"
+NUMPY = backend("numpy")
+
+
+def _spec(model: nn.Module | None = None) -> JobSpec:
+    x = np.arange(40, dtype=np.float64).reshape(20, 2) / 40
+    y = np.arange(20, dtype=np.int32) % 3
+    return JobSpec(
+        name="small", model=model or nn.Sequential(nn.Linear(2, 3)), loss=cross_entropy(),
+        train={"x": x, "y": y}, holdout={"x": x, "y": y}, optimizer=SGD(), schedule=0.1,
+        rounds=2, samples_per_round=8, batch=4, segment_length=1,
+    )  # fmt: skip
+
+
+def test_building_again_gives_the_checked_in_job(tmp_path: Path) -> None:
+    """After a wanted change: ``python -m pol.tracing examples/tiny.py tests/fixtures/job_tiny``."""
+    job = build_job(ROOT / "examples" / "tiny.py", tmp_path)
+    assert job.id == load_job(FIXTURE).job.id
+    names = [path.relative_to(FIXTURE) for path in FIXTURE.rglob("*") if path.is_file()]
+    assert len(names) == 6
+    assert not filecmp.cmpfiles(FIXTURE, tmp_path, map(str, names), shallow=False)[1:][0]
+
+
+def test_torchs_generator_has_no_say(tmp_path: Path) -> None:
+    ids = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        ids.append(build(_spec(), tmp_path / str(seed)).id)
+    assert ids[0] == ids[1]
+
+
+def test_the_seed_does(tmp_path: Path) -> None:
+    first = build(_spec(), tmp_path / "a").document
+    other = build(replace(_spec(), seed=9), tmp_path / "b").document
+    assert first.global_root != other.global_root
+
+
+def test_weights_follow_the_layers_laws() -> None:
+    model = nn.Sequential(nn.Embedding(50, 40), nn.Linear(40, 30), nn.LayerNorm(30))
+    nn.init.constant_(model[1].bias, 0.25)
+    found = seeded_parameters(model, 4)
+    embedding, weight = found["0.weight"], found["1.weight"]
+    bound = 40**-0.5
+    assert float(weight.abs().max()) <= bound < float(weight.abs().max()) * 1.02
+    assert abs(float(weight.mean())) < 0.01
+    assert abs(float(embedding.std()) - 1) < 0.05
+    assert torch.equal(found["1.bias"], torch.full((30,), 0.25))  # set on purpose
+    assert torch.equal(found["2.weight"], torch.ones(30))
+    assert not torch.equal(weight.flatten()[:100], embedding.flatten()[:100])
+
+
+class Unknown(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor([0.3, 0.7]))
+        self.layer = nn.Linear(2, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x * self.scale)
+
+
+def test_a_parameter_without_a_law_is_named_and_can_be_kept(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match=r"model\.scale.*Unknown.*keep"):
+        build(_spec(Unknown()), tmp_path)
+    build(replace(_spec(Unknown()), weights="keep"), tmp_path)
+    np.testing.assert_array_equal(load_job(tmp_path).global_state["scale"], np.float32([0.3, 0.7]))
+
+
+def test_frozen_parameters_and_buffers_stay(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 3))
+    model[0].weight.requires_grad_(requires_grad=False)
+    model.register_buffer("offset", torch.tensor([1, 2]))
+    job = build(_spec(model), tmp_path)
+    assert [spec.name for spec in job.updated] == ["0.bias", "1.bias", "1.weight"]
+    assert {spec.name for spec in job.document.global_tensors} >= {"0.weight", "offset"}
+
+
+class RunningMean(nn.Module):
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 3)
+        self.register_buffer("seen", torch.zeros(2, dtype=dtype))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.seen += x.detach().mean(0).to(self.seen.dtype) + 1
+        return self.layer(x)
+
+
+def test_a_buffer_that_the_forward_pass_changes_is_trained(tmp_path: Path) -> None:
+    job = build(_spec(RunningMean(torch.float32)), tmp_path)
+    assert "seen" in [spec.name for spec in job.updated]
+    loaded = load_job(tmp_path)
+    share = train_share(
+        loaded, Range(0, 0, 8), loaded.global_state, loaded.local_state, backend=NUMPY
+    )
+    batches = [batch_at(loaded.data, job, position)["batch.x"] for position in (0, 4)]
+    expected = sum(batch.mean(0) + 1 for batch in batches)
+    np.testing.assert_allclose(share.global_out["seen"], expected, rtol=1e-6)
+    with pytest.raises(JobError, match=r"model\.seen.*averaged"):
+        build(_spec(RunningMean(torch.int64)), tmp_path / "integers")
+
+
+def test_the_schedule_is_a_table_by_global_batch_number(tmp_path: Path) -> None:
+    build(replace(_spec(), schedule=lambda step: [0.1, 0.2, 0.3, 0.4][step]), tmp_path)
+    (table,) = [c for c in load_job(tmp_path).job.document.step.constants if c.type.shape == (4,)]
+    np.testing.assert_array_equal(np.frombuffer(table.data, np.float32), np.float32([0.1, 0.2, 0.3, 0.4]))
+
+
+def test_a_long_holdout_is_cut_into_equal_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pol.tracing.build.EVAL_ROWS", 6)
+    said: list[str] = []
+    job = build(replace(_spec(), metrics={"accuracy": accuracy()}), tmp_path, said.append)
+    holdout = load_holdout(tmp_path, job)
+    assert len(holdout["y"]) == 20
+    assert job.document.eval.inputs[-1].shape[0] == 5
+    loaded = load_job(tmp_path)
+    metrics = evaluate(job, loaded.global_state, holdout)
+    model = nn.Sequential(nn.Linear(2, 3))
+    load_into(model, loaded.global_state)
+    with torch.no_grad():
+        logits = model(torch.tensor(holdout["x"]))
+        labels = torch.tensor(holdout["y"])
+        assert metrics["accuracy"] == pytest.approx(float((logits.argmax(1) == labels).float().mean()))
+        assert metrics["loss"] == pytest.approx(float(nn.functional.cross_entropy(logits, labels)), rel=1e-3)
+    assert metrics["majority_baseline"] == pytest.approx(7 / 20)
+    monkeypatch.setattr("pol.tracing.build.EVAL_ROWS", 7)
+    build(_spec(), tmp_path / "cut", said.append)
+    assert any("cut from 20 to 18" in text for text in said)
+
+
+def test_nesterov_is_part_of_the_global_state(tmp_path: Path) -> None:
+    build(replace(_spec(), outer=Nesterov(lr=0.5, momentum=0.8)), tmp_path)
+    loaded = load_job(tmp_path)
+    start = loaded.global_state
+    update = {s.name: np.full(s.shape, 0.25, np.float32) for s in loaded.job.updated}
+    state = start
+    for round_ in range(2):
+        state = aggregate(loaded, state, [(4, update)], NUMPY).state
+        velocity = [0.25, 0.25 * 1.8][round_]
+        np.testing.assert_allclose(state[VELOCITY + "0.bias"], np.full(3, velocity), rtol=1e-6)
+    moved = 0.5 * ((0.25 + 0.8 * 0.25) + (0.25 + 0.8 * 0.45))
+    np.testing.assert_allclose(state["0.bias"], start["0.bias"] - moved, rtol=1e-5)
+    model = nn.Sequential(nn.Linear(2, 3))
+    load_into(model, state)
+    np.testing.assert_array_equal(model[0].bias.detach().numpy(), state["0.bias"])
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("x = 1", "no function job"),
+        ("def job(): return 3", "job.. returned int"),
+    ],
+)
+def test_a_file_that_is_no_job_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    file = tmp_path / "file.py"
+    file.write_text(text)
+    with pytest.raises(JobError, match=reason):
+        build_job(file, tmp_path / "out")
+    with pytest.raises(JobError, match="no such file"):
+        build_job(tmp_path / "missing.py", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"samples_per_round": 7}, "samples_per_round"),
+        ({"rounds": 0}, "rounds"),
+        ({"batch": 2.0}, "batch"),
+        ({"metrics": {"loss": accuracy()}}, "metrics"),
+        ({"schedule": float("nan")}, "schedule"),
+        ({"train": {}}, "train"),
+        ({"train": {"x": np.zeros((3, 2)), "y": np.zeros(4, int)}}, "train"),
+        ({"holdout": {"x": np.zeros((4, 3)), "y": np.zeros(4, int)}}, "holdout"),
+        ({"train": {"x": np.array(["a"]), "y": np.zeros(1, int)}}, "train.x"),
+        ({"loss": lambda model, batch: model(batch["x"])}, "loss"),
+        ({"loss": lambda model, batch: 3.0}, "loss"),
+        ({"optimizer": SGD(nesterov=True)}, "optimizer"),
+        ({"model": nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))}, "model.1"),
+        ({"model": nn.Linear(2, 3).double(), "weights": "keep"}, "model.weight"),
+    ],
+)
+def test_a_spec_that_is_no_job_names_its_field(
+    tmp_path: Path, change: dict[str, object], field: str
+) -> None:
+    with pytest.raises(JobError) as caught:
+        build(replace(_spec(), **change), tmp_path)  # type: ignore[arg-type]
+    assert caught.value.field == field
+
+
+@pytest.fixture(scope="module")
+def trained(digits: tuple[Path, Job], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("trained")
+    run_locally(digits[0], slots=2, rounds=1, out=out)
+    return out
+
+
+def test_digits_learn_what_a_majority_does_not_know(digits: tuple[Path, Job]) -> None:
+    result = run_locally(digits[0], slots=2, rounds=1)
+    assert result.before["accuracy"] < 0.3
+    assert result.after["accuracy"] > 0.9 > 5 * result.after["majority_baseline"]
+    assert result.losses[-1][1] < 0.3 * result.losses[0][1]
+
+
+def test_the_saved_model_loads_into_the_original(digits: tuple[Path, Job], trained: Path) -> None:
+    from examples.digits import job
+    from safetensors.torch import load_file
+
+    model = job().model
+    model.load_state_dict(load_file(trained / "model.safetensors"))
+    model.eval()
+    holdout = load_holdout(*digits)
+    with torch.no_grad():
+        found = model(torch.tensor(holdout["x"])).argmax(1).numpy()
+    assert float((found == holdout["y"]).mean()) > 0.9
+
+
+def test_evaluation_runs_without_dropout(digits: tuple[Path, Job]) -> None:
+    assert "uniform" in {node.op for node in digits[1].document.step.nodes}
+    assert "uniform" not in {node.op for node in digits[1].document.eval.nodes}
+
+
+def test_the_summary_adds_up(digits: tuple[Path, Job]) -> None:
+    summary = inspect_job(digits[1])
+    assert summary.parameters == 17_482
+    parts = sum(summary.flops_by_operation.values())
+    assert 0 <= summary.step_flops - parts < summary.nodes["step"]
+    assert summary.total_flops == summary.step_flops * summary.rounds * summary.samples_per_round // 32
+    assert run(digits[1].document.eval, _eval_inputs(*digits), 0, NUMPY)["metric.accuracy"] < 0.5
+
+
+def _eval_inputs(folder: Path, job: Job) -> dict[str, np.ndarray]:
+    state = {f"global.{name}": array for name, array in load_job(folder).global_state.items()}
+    return state | {f"batch.{name}": array for name, array in load_holdout(folder, job).items()}

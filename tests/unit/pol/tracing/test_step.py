@@ -1,0 +1,132 @@
+"""A traced step in exact arithmetic against the training step that anybody would write in torch."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from pol.executor.backend import backend
+from pol.executor.data import batch_at
+from pol.job.load import LoadedJob, load_job
+from pol.replay.segments import advance, opening_place
+from pol.tracing.build import build, load_into
+from pol.tracing.spec import SGD, AdamW, JobSpec, cross_entropy
+
+NUMPY = backend("numpy")
+STEPS = 8
+
+
+def _rate(step: int) -> float:
+    return 0.02 * (step + 1) if step < 4 else 0.05
+
+
+def _mlp(activation: Callable[[], nn.Module]) -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(12, 24), nn.LayerNorm(24), activation(), nn.Dropout(0.0), nn.Linear(24, 5)
+    )
+
+
+def _spec(model: nn.Module, optimizer: SGD | AdamW, clip: float | None) -> JobSpec:
+    generator = np.random.default_rng(11)
+    x = generator.standard_normal((96, 12)).astype(np.float32)
+    y = generator.integers(0, 5, 96)
+    return JobSpec(
+        name="agreement", model=model, loss=cross_entropy(), train={"x": x, "y": y},
+        holdout={"x": x[:10], "y": y[:10]}, optimizer=optimizer, schedule=_rate, clip_norm=clip,
+        rounds=1, samples_per_round=16 * STEPS, batch=16, segment_length=2, seed=21,
+    )  # fmt: skip
+
+
+def _torch_optimizer(settings: SGD | AdamW, model: nn.Module) -> torch.optim.Optimizer:
+    if isinstance(settings, SGD):
+        return torch.optim.SGD(
+            model.parameters(), 1.0, settings.momentum, 0.0, settings.weight_decay, settings.nesterov
+        )
+    return torch.optim.AdamW(
+        model.parameters(), 1.0, settings.betas, settings.eps, settings.weight_decay
+    )
+
+
+def _eager(loaded: LoadedJob, spec: JobSpec, model: nn.Module) -> tuple[list[float], dict[str, Any]]:
+    load_into(model, loaded.global_state)
+    model.train()
+    optimizer = _torch_optimizer(spec.optimizer, model)
+    losses = []
+    for step in range(STEPS):
+        batch = batch_at(loaded.data, loaded.job, step * spec.batch)
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(
+            model(torch.from_numpy(batch["batch.x"])), torch.from_numpy(batch["batch.y"])
+        )
+        loss.backward()
+        if spec.clip_norm is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), spec.clip_norm)
+        for group in optimizer.param_groups:
+            group["lr"] = _rate(step)
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return losses, {name: p.detach().numpy() for name, p in model.named_parameters()}
+
+
+@pytest.mark.parametrize(
+    ("activation", "optimizer", "clip"),
+    [
+        (nn.ReLU, SGD(), None),
+        (nn.ReLU, SGD(momentum=0.9, weight_decay=0.01), 0.3),
+        (nn.GELU, SGD(momentum=0.9, nesterov=True), None),
+        (lambda: nn.GELU(approximate="tanh"), AdamW(eps=1e-3, weight_decay=0.1), 0.5),
+        (nn.GELU, AdamW(betas=(0.8, 0.95), eps=1e-3), None),
+    ],
+    ids=["relu-sgd", "relu-momentum-decay-clip", "gelu-nesterov", "tanh-adamw-clip", "gelu-adamw"],
+)
+def test_several_steps_agree_with_eager_torch(
+    tmp_path: Path, activation: Callable[[], nn.Module], optimizer: SGD | AdamW, clip: float | None
+) -> None:
+    model = _mlp(activation)
+    spec = _spec(model, optimizer, clip)
+    build(spec, tmp_path)
+    loaded = load_job(tmp_path)
+    losses, weights = _eager(loaded, spec, model)
+    place = opening_place(loaded, loaded.global_state, loaded.local_state)
+    found = []
+    for step in range(STEPS):
+        place, metrics = advance(loaded, place, step * spec.batch, NUMPY)
+        found.append(float(metrics["loss"]))
+    np.testing.assert_allclose(found, losses, rtol=2e-3)
+    for name, expected in weights.items():
+        moved = float(np.abs(expected - loaded.global_state[name]).max())
+        assert moved > 1e-3  # it did learn something
+        difference = float(np.abs(place.global_state[name] - expected).max())
+        assert difference <= 5e-3 * moved + 1e-6, name
+
+
+def test_powers_of_beta_live_in_the_local_state(tmp_path: Path) -> None:
+    spec = _spec(_mlp(nn.ReLU), AdamW(betas=(0.5, 0.75)), None)
+    build(spec, tmp_path)
+    loaded = load_job(tmp_path)
+    assert loaded.local_state["beta1_power"] == 1.0
+    place = opening_place(loaded, loaded.global_state, loaded.local_state)
+    for step in range(3):
+        place, _ = advance(loaded, place, step * spec.batch, NUMPY)
+    assert place.local_state["beta1_power"] == np.float32(0.125)
+    assert place.local_state["beta2_power"] == np.float32(0.421875)
+
+
+def test_products_count_as_torch_counts_them(tmp_path: Path) -> None:
+    model = _mlp(nn.GELU)
+    spec = _spec(model, SGD(), None)
+    job = build(spec, tmp_path)
+    counter = FlopCounterMode(display=False)
+    with counter:
+        x = torch.zeros(spec.batch, 12)
+        nn.functional.cross_entropy(model(x), torch.zeros(spec.batch, dtype=torch.int64)).backward()
+    assert job.document.step.work.products == counter.get_total_flops() > 0
+
+
+def test_products_of_the_demo_job(digits: tuple[Path, Any]) -> None:
+    assert digits[1].document.step.work.products == 2_744_320

@@ -1,0 +1,123 @@
+"""What a traced program looks like: clean, pure, with errors that name the place in the model."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from pol.executor.backend import backend
+from pol.executor.run import run
+from pol.job.errors import JobError
+from pol.tracing.dropout import SeededDropout
+from pol.tracing.trace import Tensors, trace_program
+
+NUMPY = backend("numpy")
+
+
+def _trace_one(function: object, *shape: int) -> list[str]:
+    assert callable(function)
+    program = trace_program(lambda t: {"out": function(t["x"])}, {"x": torch.zeros(shape)})
+    return [node.op for node in program.nodes]
+
+
+def test_views_that_cancel_each_other_vanish() -> None:
+    assert _trace_one(lambda x: (x.T.contiguous().T.reshape(6).view(2, 3) * 1).detach(), 2, 3) == []
+
+
+def test_equal_operations_are_one_node() -> None:
+    assert _trace_one(lambda x: x.exp() * x.exp() + x.exp(), 3) == ["exp", "mul", "add"]
+
+
+def test_operations_without_a_use_are_dropped() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        x.exp()
+        return x + 1
+
+    assert _trace_one(function, 3) == ["add"]
+
+
+def test_expanded_operands_are_not_written_out() -> None:
+    assert _trace_one(lambda x: x + x[:1].expand(4, 3), 4, 3) == ["slice", "add"]
+
+
+def test_the_same_tensor_under_two_names_stays_two_inputs() -> None:
+    same = torch.ones(2)
+    program = trace_program(lambda t: {"out": t["a"] - t["b"]}, {"a": same, "b": same})
+    inputs = {"a": np.array([3, 3], np.float32), "b": np.array([1, 2], np.float32)}
+    np.testing.assert_array_equal(run(program, inputs, 0, NUMPY)["out"], [2, 1])
+
+
+class Convolution(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv1d(1, 2, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x[:, None]).flatten(1)
+
+
+def test_an_unsupported_operation_names_itself_its_line_and_a_remedy() -> None:
+    model = Convolution()
+    with pytest.raises(JobError) as caught:
+        trace_program(lambda t: {"out": model(t["x"])}, {"x": torch.zeros(4, 8)})
+    assert "aten.convolution.default" in caught.value.reason
+    assert "test_trace.py" in caught.value.field
+    assert "self.layer(x[:, None])" in caught.value.field
+    assert "conv.py" in caught.value.field
+    assert "docs/jobs.md" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda x: x * torch.rand_like(x), "nn.Dropout"),
+        (lambda x: x**7.3, "7.3"),
+        (lambda x: x.double().sum().float(), "float64"),
+        (lambda x: torch.cumsum(x, 0), "cumsum"),
+        (lambda x: F.dropout2d(x[None], 0.5, True), "dropout2d"),
+        (lambda x: x.sin(), "aten.sin"),
+        (lambda x: x if x.sum() > 0 else -x, "values of tensors"),
+    ],
+)
+def test_what_a_job_cannot_hold_is_refused_with_the_reason(function: object, reason: str) -> None:
+    assert callable(function)
+
+    def traced(tensors: Tensors) -> dict[str, torch.Tensor]:
+        with SeededDropout(tensors["step"]):
+            return {"out": function(tensors["x"])}
+
+    with pytest.raises(JobError, match=reason):
+        trace_program(traced, {"x": torch.zeros(4, 3), "step": torch.tensor(0)})
+
+
+class TestDropout:
+    def _run(self, p: float, steps: list[int], seed: int = 1) -> list[dict[str, np.ndarray]]:
+        def function(tensors: Tensors) -> dict[str, torch.Tensor]:
+            with SeededDropout(tensors["step"]):
+                first = F.dropout(tensors["x"], p)
+                return {"first": first, "second": nn.Dropout(p)(tensors["x"])}
+
+        program = trace_program(function, {"x": torch.zeros(100, 80), "step": torch.tensor(0)})
+        x = np.ones((100, 80), np.float32)
+        return [run(program, {"x": x, "step": np.array(s)}, seed, NUMPY) for s in steps]
+
+    def test_keeps_the_right_share_and_scales_it(self) -> None:
+        (found,) = self._run(0.25, [0])
+        assert set(np.unique(found["first"])) == {np.float32(0), np.float32(1 / 0.75)}
+        assert abs(float((found["first"] > 0).mean()) - 0.75) < 0.02
+
+    def test_differs_by_place_step_and_seed_and_repeats_otherwise(self) -> None:
+        first, again, later = self._run(0.5, [4, 4, 5])
+        (other,) = self._run(0.5, [4], seed=2)
+        np.testing.assert_array_equal(first["first"], again["first"])
+        for different in (first["second"], later["first"], other["first"]):
+            assert abs(float((first["first"] == different).mean()) - 0.5) < 0.05
+
+    def test_is_nothing_outside_training(self) -> None:
+        def function(tensors: Tensors) -> dict[str, torch.Tensor]:
+            with SeededDropout(tensors["step"]):
+                return {"out": F.dropout(tensors["x"], 0.5, training=False)}
+
+        program = trace_program(function, {"x": torch.zeros(3), "step": torch.tensor(0)})
+        assert not program.nodes
