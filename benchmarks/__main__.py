@@ -1,0 +1,33 @@
+"""``python -m benchmarks NAME [--output json]``: runs ``benchmarks/NAME.py``, whose ``run()`` returns a Report."""
+
+import argparse
+import importlib
+import json
+import pkgutil
+import sys
+
+import benchmarks
+from benchmarks.report import as_json, as_table
+
+NOT_BENCHMARKS = {"__main__", "report"}
+
+
+def names() -> list[str]:
+    """Return the benchmarks of this checkout, which are the modules of this folder."""
+    found = {module.name for module in pkgutil.iter_modules(benchmarks.__path__)}
+    return sorted(found - NOT_BENCHMARKS)
+
+
+def main(arguments: list[str]) -> int:
+    """Run one benchmark and print its figures."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("name", choices=names(), metavar="NAME", help=", ".join(names()))
+    parser.add_argument("--output", choices=("text", "json"), default="text")
+    options = parser.parse_args(arguments)
+    report = importlib.import_module(f"benchmarks.{options.name}").run()
+    print(json.dumps(as_json(report)) if options.output == "json" else as_table(report))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

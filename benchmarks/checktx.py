@@ -1,0 +1,162 @@
+"""CheckTx over the ABCI socket: real signed transfers, strict decoding, all checks, beside a bare signature check.
+
+The server runs in this process, the client in another one, which sends everything as fast as the socket takes it.
+"""
+
+import multiprocessing
+import socket
+import tempfile
+from hashlib import sha256
+from multiprocessing.connection import Connection
+from pathlib import Path
+from threading import Thread
+from time import perf_counter
+from typing import Any
+
+from benchmarks.report import Report, Row
+from coincurve import PublicKey
+from coincurve.ecdsa import cdata_to_der, deserialize_compact
+from cosmpy.protos.tendermint.abci.types_pb2 import Request, RequestCheckTx, Response
+
+from chain.app.abci_methods import Methods
+from chain.app.abci_query import AbciQueries
+from chain.app.abci_server import AbciServer, frame, read_varint
+from chain.app.application import AppConfig, Application
+from chain.app.services import route
+from chain.app.storage import Storage
+from chain.types.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
+from chain.types.messages import MsgSend
+from chain.types.params import Params
+from chain.types.records import Coin
+from chain.wire.keys import Key
+from chain.wire.tx import build_tx
+
+NAME = "checktx"
+ACCOUNTS = 1_000
+PER_ACCOUNT = 20
+CHAIN_ID = "assay-bench"
+_TIME_NS = 1_700_000_000 * 10**9
+_RECHECK = 1
+
+
+def run() -> Report:
+    """Measure, and return the table."""
+    keys = [Key(sha256(b"bench %d" % number).digest()) for number in range(ACCOUNTS)]
+    txs = _transfers(keys)
+    before = _bare_verify_rate(keys)
+    with tempfile.TemporaryDirectory() as directory:
+        new, recheck = _measure(keys, txs, Path(directory))
+    bare = (before + _bare_verify_rate(keys)) / 2  # around the measurement: a shared machine drifts
+    return Report(
+        NAME,
+        [
+            Row("coincurve verify, bare", bare, "1/s", None),
+            Row("CheckTx, pipelined over the socket", new, "1/s", bare),
+            Row("recheck, pipelined over the socket", recheck, "1/s", bare),
+        ],
+    )
+
+
+def _transfers(keys: list[Key]) -> list[bytes]:
+    """Return every account's transfers in the order of its sequence, all accounts in turn."""
+    return [
+        build_tx(
+            (MsgSend(key.address, keys[number - 1].address, (Coin(DENOM, 1 + sequence),)),),
+            key,
+            chain_id=CHAIN_ID,
+            account_number=number,
+            sequence=sequence,
+            fee=(Coin(DENOM, 1_000),),
+            gas_limit=100_000,
+        )
+        for sequence in range(PER_ACCOUNT)
+        for number, key in enumerate(keys)
+    ]
+
+
+def _bare_verify_rate(keys: list[Key]) -> float:
+    """Return how many signatures of one message coincurve's public interface verifies in a second."""
+    message = b"m" * 200
+    cases = [
+        (PublicKey(key.pub_key), cdata_to_der(deserialize_compact(key.sign(message))))
+        for key in keys
+    ]
+    rounds = 5
+    start = perf_counter()
+    for _ in range(rounds):
+        for public, signature in cases:
+            if not public.verify(signature, message):
+                raise RuntimeError("a good signature does not verify")
+    return rounds * len(cases) / (perf_counter() - start)
+
+
+def _measure(keys: list[Key], txs: list[bytes], directory: Path) -> tuple[float, float]:
+    storage = Storage(directory / "db")
+    app = _started(storage, keys)
+    methods = Methods(app, AbciQueries(app, route(app)))
+    server = AbciServer(methods.table, directory / "abci.sock", prefetch=app.prefetch)
+    server.start()
+    here, there = multiprocessing.get_context("spawn").Pipe()
+    client = multiprocessing.get_context("spawn").Process(
+        target=send_all, args=(server.path, txs, there)
+    )
+    client.start()
+    new, recheck = here.recv()
+    client.join()
+    server.close()
+    storage.close()
+    return len(txs) / new, len(txs) / recheck
+
+
+def _started(storage: Storage, keys: list[Key]) -> Application:
+    """Return an application whose accounts are committed, as in a running chain."""
+    operator = keys[0].address
+    genesis = Genesis(
+        CHAIN_ID,
+        DENOM,
+        Params(),
+        tuple(GenesisAccount(key.address, (Coin(DENOM, 10**12),)) for key in keys),
+        (GenesisValidator(operator, "bench", b"\x01" * 32, 10**9),),
+    )
+    app = Application(storage, AppConfig())
+    app.init_chain(genesis, _TIME_NS)
+    app.finalize_block(1, _TIME_NS + 10**9, b"\x01" * 32, bytes(20), ())
+    app.commit()
+    return app
+
+
+def send_all(path: Path, txs: list[bytes], result: Connection) -> None:
+    """The client: send all as new, then all again as a recheck, and report the seconds of each."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(path))
+        seconds = []
+        for kind in (0, _RECHECK):
+            requests = [Request(check_tx=RequestCheckTx(tx=tx, type=kind)) for tx in txs]
+            data = b"".join(map(frame, requests))
+            start = perf_counter()
+            sender = Thread(target=connection.sendall, args=(data,))
+            sender.start()
+            answers = _receive(connection, len(txs))
+            seconds.append(perf_counter() - start)
+            sender.join()
+            refused = next((one for one in answers if one.check_tx.code), None)
+            if refused is not None and kind == 0:
+                raise RuntimeError(f"a good transaction was refused: {refused.check_tx.log}")
+        result.send(seconds)
+
+
+def _receive(connection: socket.socket, count: int) -> list[Any]:
+    """Return the next ``count`` responses; they are decoded after the last one came."""
+    buffer = bytearray()
+    frames: list[bytes] = []
+    while len(frames) < count:
+        buffer += connection.recv(1 << 20)
+        at = 0
+        while True:
+            start, size = read_varint(buffer, at)
+            if not start or start + size > len(buffer):
+                break
+            at = start + size
+            frames.append(bytes(buffer[start:at]))
+        del buffer[:at]
+    return [Response.FromString(data) for data in frames]

@@ -1,0 +1,80 @@
+"""A training step of the demo's job in exact arithmetic (NumPy, torch) beside the ordinary eager FP32 step of torch."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import torch
+from benchmarks.report import Report, Row
+
+from examples.digits import job
+from pol.executor.backend import backend
+from pol.job.load import LoadedJob, load_job
+from pol.replay.segments import Place, advance, opening_place
+from pol.state.canonical import state_tree
+from pol.tracing.build import build, load_into
+from pol.tracing.spec import JobSpec
+
+NAME = "exact_step"
+STEPS = 60
+WARM_UP = 5
+
+
+def run() -> Report:
+    """Measure the median of many steps on one thread each, and the hashing of a state."""
+    torch.set_num_threads(1)
+    spec = job()
+    with tempfile.TemporaryDirectory() as folder:
+        started = perf_counter()
+        build(spec, Path(folder))
+        built = perf_counter() - started
+        loaded = load_job(Path(folder))
+    native = _milliseconds(_eager_step(spec, loaded))
+    flops = loaded.job.document.step_flops
+    rows = [Row("eager FP32 (torch)", native, "ms/step")]
+    for name in ("numpy", "torch"):
+        exact = _milliseconds(_exact_step(loaded, name))
+        rows.append(Row(f"exact, {name}", exact, "ms/step", native))
+        rows.append(Row(f"exact, {name}", flops / exact / 1e3, "MFLOP/s", flops / native / 1e3))
+    states = (loaded.global_state, loaded.local_state)
+    rows.append(Row("roots of both states", _milliseconds(lambda: [state_tree(s) for s in states]), "ms", native))
+    rows.append(Row("building the job, once", built * 1e3, "ms"))
+    return Report(NAME, rows)
+
+
+def _milliseconds(step: Callable[[], object]) -> float:
+    times = []
+    for _ in range(WARM_UP + STEPS):
+        started = perf_counter()
+        step()
+        times.append(perf_counter() - started)
+    return 1e3 * median(times[WARM_UP:])
+
+
+def _exact_step(loaded: LoadedJob, name: str) -> Callable[[], object]:
+    runner = backend(name)
+    place: list[Place] = [opening_place(loaded, loaded.global_state, loaded.local_state)]
+    position = [0]
+
+    def step() -> None:
+        place[0], _ = advance(loaded, place[0], position[0], runner)
+        position[0] += loaded.job.document.batch
+
+    return step
+
+
+def _eager_step(spec: JobSpec, loaded: LoadedJob) -> Callable[[], object]:
+    model = spec.model.train()
+    load_into(model, loaded.global_state)
+    optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
+    x, y = (torch.tensor(loaded.data.columns[name][: spec.batch]) for name in ("x", "y"))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    return step

@@ -1,0 +1,83 @@
+"""What a benchmark returns, and how it is shown."""
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure.
+
+    Args:
+        case: what was measured.
+        value: the figure.
+        unit: its unit.
+        baseline: the figure, in the same unit and from the same call, that it is compared with; None for
+            the baseline itself.
+    """
+
+    case: str
+    value: float
+    unit: str
+    baseline: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """``value / baseline``, or None where there is no baseline."""
+        return self.value / self.baseline if self.baseline else None
+
+
+@dataclass(frozen=True)
+class Report:
+    """The figures of one benchmark."""
+
+    name: str
+    rows: Sequence[Row]
+
+
+def machine() -> str:
+    """Return the processor, the cores that this process may use, the system and the Python in one line."""
+    model = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123
+            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+        model = names[0] if names else model
+    except OSError:
+        pass
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{model}, {cores} cores, {platform.system()}, Python {platform.python_version()}"
+
+
+def as_json(report: Report) -> dict[str, object]:
+    """Return the report as the one object of ``--output json``."""
+    rows = [
+        {"case": r.case, "value": r.value, "unit": r.unit, "baseline": r.baseline, "ratio": r.ratio}
+        for r in report.rows
+    ]
+    return {"name": report.name, "machine": machine(), "rows": rows}
+
+
+def as_table(report: Report) -> str:
+    """Return the report as text for people."""
+    cells = [("case", "value", "unit", "baseline", "ratio")]
+    cells += [
+        (row.case, _number(row.value), row.unit, _number(row.baseline), _number(row.ratio))
+        for row in report.rows
+    ]
+    widths = [max(len(line[column]) for line in cells) for column in range(5)]
+    lines = []
+    for line in cells:
+        parts = [
+            cell.ljust(width) if column in (0, 2) else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        lines.append("  ".join(parts).rstrip())
+    return "\n".join([f"{report.name} ({machine()})", *lines])
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

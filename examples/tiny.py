@@ -1,0 +1,28 @@
+"""The smallest useful job: which side of a circle a point lies on (SGD with momentum, ReLU, dropout)."""
+
+import numpy as np
+from torch import nn
+
+from pol.tracing.spec import SGD, JobSpec, accuracy, cross_entropy
+
+
+def job() -> JobSpec:
+    """Return the job that ``assay job build`` traces."""
+    points = (np.arange(600 * 2) * 7919 % 2003 / 2003 * 2 - 1).astype(np.float32).reshape(600, 2)
+    inside = (points**2).sum(1) < 0.6
+    x, y = points, inside.astype(np.int64)
+    return JobSpec(
+        name="tiny",
+        model=nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 2)),
+        loss=cross_entropy(),
+        metrics={"accuracy": accuracy()},
+        train={"x": x[:480], "y": y[:480]},
+        holdout={"x": x[480:], "y": y[480:]},
+        optimizer=SGD(momentum=0.9),
+        schedule=lambda step: 0.1 if step < 20 else 0.05,
+        rounds=2,
+        samples_per_round=320,
+        batch=16,
+        segment_length=2,
+        seed=3,
+    )

@@ -1,0 +1,1 @@
+"""Training a share and replaying any place of it."""

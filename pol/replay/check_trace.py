@@ -1,0 +1,308 @@
+"""Checking a local run's trace: its hashes, then replay from the job, then comparison of roots.
+
+Without kept states everything is replayed from the job's initial states, round by round: nothing of whoever wrote the
+trace is used. With kept states, drawn segments are replayed on their own, each from states whose roots are checked.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import SystemRandom
+from typing import Protocol
+
+from pol.executor.backend import Backend, backend
+from pol.job.load import LoadedJob, load_job
+from pol.job.types import TensorSpec
+from pol.replay.aggregate import aggregate
+from pol.replay.records import Boundary, Range, ReplayError
+from pol.replay.replay import replay_segment, replay_update
+from pol.replay.trace_file import ShareRecord, Trace, TraceError, broken_link
+from pol.state.arrays import State
+from pol.state.canonical import decode_state, encode_state, state_tree
+from pol.state.errors import StateError
+
+STATES_FOLDER = "states"
+_REMEDY = "Give the job directory that the run was made from."
+_KEEP = "Run the job again with --keep-states, or check all segments."
+
+
+@dataclass(frozen=True)
+class Check:
+    """How one share, or the end of one round, came out.
+
+    Args:
+        slot: the share's slot, -1 for the aggregation at the end of the round.
+        segments: how many segments it has.
+        checked: how many of them were replayed.
+        fault: what does not hold, empty if all that was checked does.
+    """
+
+    round: int
+    slot: int
+    segments: int
+    checked: int
+    fault: str
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether all that was checked holds."""
+        return not self.fault
+
+
+class _States(Protocol):
+    """Where the states at a share's boundaries come from."""
+
+    def at(self, boundary: Boundary) -> tuple[State, State]:
+        """Return global and local state at a boundary."""
+        ...
+
+    def reached(self, boundary: Boundary, state: State, local: State) -> None:
+        """Take the states that a replay has ended in."""
+        ...
+
+
+class _Chained:
+    """The states that the checker itself has reached, one boundary after the other."""
+
+    def __init__(self, state: State, local: State) -> None:
+        self._last = (state, local)
+
+    def at(self, boundary: Boundary) -> tuple[State, State]:
+        """Return the last states; places are asked for in order."""
+        return self._last
+
+    def reached(self, boundary: Boundary, state: State, local: State) -> None:
+        """Go on from here."""
+        self._last = (state, local)
+
+
+class StateFolder:
+    """States that a run has kept, each in a file with its root as name; roots are checked when reading."""
+
+    def __init__(self, folder: Path, loaded: LoadedJob) -> None:
+        """Use ``folder``; it is made when the first state is kept."""
+        self._folder, self._document = folder, loaded.job.document
+
+    def keep(self, boundary: Boundary, state: State, local: State) -> None:
+        """Write the states of a boundary, unless they are there."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for root, value in ((boundary.global_root, state), (boundary.local_root, local)):
+            path = self._path(root)
+            if not path.exists():
+                partial = path.with_suffix(".part")
+                partial.write_bytes(encode_state(value))
+                partial.replace(path)
+
+    def at(self, boundary: Boundary) -> tuple[State, State]:
+        """Read the states of a boundary; TraceError where they are missing or others."""
+        return (
+            self._read(boundary.global_root, self._document.global_tensors),
+            self._read(boundary.local_root, self._document.local_tensors),
+        )
+
+    def reached(self, boundary: Boundary, state: State, local: State) -> None:
+        """Nothing: every place is opened on its own."""
+
+    def _read(self, root: bytes, specs: Sequence[TensorSpec]) -> State:
+        path = self._path(root)
+        try:
+            state = decode_state(path.read_bytes(), specs)
+        except OSError:
+            raise TraceError(str(path), "This state was not kept.", _KEEP) from None
+        except StateError as error:
+            raise TraceError(str(path), str(error), _KEEP) from None
+        if state_tree(state).root != root:
+            raise TraceError(str(path), "Its root is not its name.", _KEEP)
+        return state
+
+    def _path(self, root: bytes) -> Path:
+        return self._folder / f"{root.hex()}.state"
+
+
+Progress = Callable[[int, int], None]
+"""Called with (segments replayed, segments to replay)."""
+
+
+def verify_trace(
+    trace: Trace,
+    directory: Path,
+    *,
+    segments: int | None = None,
+    states: Path | None = None,
+    backend_name: str = "numpy",
+    on_progress: Progress | None = None,
+) -> tuple[Check, ...]:
+    """Check a trace against the job in ``directory``; what follows a fault in a replay of all is not checked.
+
+    Args:
+        trace: what :func:`pol.replay.trace_file.read_trace` returned.
+        directory: the job directory.
+        segments: None replays everything from the beginning; N replays N drawn segments of each share, with the
+            first, the last and the update, from kept states.
+        states: folder of kept states, needed for N.
+        backend_name: ``numpy`` or ``torch``.
+        on_progress: called after each segment.
+
+    Raises:
+        JobError: the job does not load, the trace is of another job, or a kept state is missing.
+    """
+    loaded = load_job(directory)
+    if trace.job_id != loaded.job.id:
+        raise TraceError("job", "The trace is of another job.", _REMEDY)
+    _check_shape(trace, loaded)
+    checker = _Checker(trace, loaded, backend(backend_name), on_progress, segments)
+    if segments is None:
+        return checker.all_in_order()
+    return checker.drawn(StateFolder(states or Path(STATES_FOLDER), loaded))
+
+
+def _check_shape(trace: Trace, loaded: LoadedJob) -> None:
+    """Refuse a trace that lacks a share: what is not there cannot be wrong."""
+    document = loaded.job.document
+    if not 1 <= len(trace.round_roots) <= document.rounds:
+        raise TraceError("rounds", f"The job has {document.rounds} rounds.", _REMEDY)
+    expected = [(number, s) for number in range(len(trace.round_roots)) for s in range(trace.slots)]
+    if [(share.range.round, share.slot) for share in trace.shares] != expected:
+        raise TraceError("shares", "There is not one of each slot in each round.", _REMEDY)
+    for number in range(len(trace.round_roots)):
+        covered = 0
+        for share in _of_round(trace, number):
+            if share.range.first != covered:
+                raise TraceError("shares", f"Round {number} has a gap or an overlap.", _REMEDY)
+            covered += share.range.count
+        if covered != document.samples_per_round:
+            raise TraceError("shares", f"Round {number} is not covered.", _REMEDY)
+
+
+def _of_round(trace: Trace, number: int) -> list[ShareRecord]:
+    return [share for share in trace.shares if share.range.round == number]
+
+
+class _Checker:
+    def __init__(
+        self,
+        trace: Trace,
+        loaded: LoadedJob,
+        executor: Backend,
+        on_progress: Progress | None,
+        segments: int | None,
+    ) -> None:
+        self._trace, self._loaded, self._executor = trace, loaded, executor
+        self._tell, self._done = on_progress, 0
+        self._places = [_places(share, segments) for share in trace.shares]
+        self._all = sum(len(places) for places in self._places)
+
+    def all_in_order(self) -> tuple[Check, ...]:
+        """Replay the whole run; a round that does not hold is the last one that can be checked."""
+        state: State = self._loaded.global_state
+        locals_: list[State] = [self._loaded.local_state] * self._trace.slots
+        checks: list[Check] = []
+        for number, promised in enumerate(self._trace.round_roots):
+            updates: list[tuple[int, State]] = []
+            for share, places in self._round(number):
+                states = _Chained(state, locals_[share.slot])
+                check, update = self._share(share, places, states)
+                checks.append(check)
+                updates.append((share.range.count, update))
+                locals_[share.slot] = states.at(share.boundaries[-1])[1]
+            if not all(check.holds for check in checks):
+                return tuple(checks)
+            check, state = self._aggregation(number, promised, state, updates)
+            checks.append(check)
+            if not check.holds:
+                return tuple(checks)
+        return tuple(checks)
+
+    def drawn(self, states: StateFolder) -> tuple[Check, ...]:
+        """Replay drawn places from kept states, and every round's aggregation."""
+        checks: list[Check] = []
+        opening = self._loaded.job.document.global_root
+        for number, promised in enumerate(self._trace.round_roots):
+            updates: list[tuple[int, State]] = []
+            for share, places in self._round(number):
+                check, update = self._share(share, places, states)
+                if check.holds and share.boundaries[0].global_root != opening:
+                    fault = "it does not start from the state of the round before"
+                    check = Check(number, share.slot, share.segments, check.checked, fault)
+                checks.append(check)
+                updates.append((share.range.count, update))
+            if all(update for _, update in updates):
+                first, _ = states.at(_of_round(self._trace, number)[0].boundaries[0])
+                checks.append(self._aggregation(number, promised, first, updates)[0])
+            opening = promised
+        return tuple(checks)
+
+    def _round(self, number: int) -> list[tuple[ShareRecord, tuple[int, ...]]]:
+        paired = zip(self._trace.shares, self._places, strict=True)
+        return [(share, places) for share, places in paired if share.range.round == number]
+
+    def _share(
+        self, share: ShareRecord, places: tuple[int, ...], states: _States
+    ) -> tuple[Check, State]:
+        """Check hashes, replay ``places`` in order, then the update; the update is empty after a fault."""
+        checked = 0
+
+        def failed(fault: str) -> tuple[Check, State]:
+            return Check(share.range.round, share.slot, share.segments, checked, fault), {}
+
+        fault = broken_link(self._trace.job_id, share) or self._wrong_shape(share)
+        if fault:
+            return failed(fault)
+        opening = states.at(share.boundaries[0])
+        roots = (share.boundaries[0].global_root, share.boundaries[0].local_root)
+        if roots != (state_tree(opening[0]).root, state_tree(opening[1]).root):
+            return failed("boundary 0 is not where the share has to start")
+        for index in places:
+            try:
+                fault = self._segment(share, index, states)
+            except ReplayError as error:
+                fault = f"segment {index}: {error}"
+            if fault:
+                return failed(fault)
+            checked += 1
+        closing, local_out = states.at(share.boundaries[-1])
+        result = replay_update(self._loaded, opening[0], closing, local_out)
+        if result.update_root != share.update_root:
+            return failed("the update is not opening less closing state")
+        if result.local_out_root != share.local_out_root:
+            return failed("the local state after the share is another one")
+        done = Check(share.range.round, share.slot, share.segments, checked, "")
+        return done, result.update
+
+    def _wrong_shape(self, share: ShareRecord) -> str:
+        document = self._loaded.job.document
+        unit = document.batch * document.segment_length
+        start = share.range.round * document.samples_per_round + share.range.first
+        if share.range.first % unit or share.range.count != share.segments * unit:
+            return f"{share.segments} segments do not make {share.range.count} samples"
+        for boundary in share.boundaries:
+            if boundary.step != (start + boundary.index * unit) // document.batch:
+                return f"boundary {boundary.index} names step {boundary.step}"
+        return ""
+
+    def _segment(self, share: ShareRecord, index: int, states: _States) -> str:
+        state, local = states.at(share.boundaries[index])
+        part: Range = share.range
+        replayed = replay_segment(self._loaded, part, index, state, local, self._executor)
+        promised, found = share.boundaries[index + 1], replayed.boundary
+        states.reached(promised, replayed.global_state, replayed.local_state)
+        self._done += 1
+        if self._tell is not None:
+            self._tell(self._done, self._all)
+        if promised.root != found.root:
+            return f"segment {index} ends in another state"
+        return "" if promised.metrics == found.metrics else f"segment {index} has other metrics"
+
+    def _aggregation(
+        self, number: int, promised: bytes, opening: State, updates: Sequence[tuple[int, State]]
+    ) -> tuple[Check, State]:
+        result = aggregate(self._loaded, opening, updates, self._executor)
+        fault = "" if result.root == promised else "the round ends in another global state"
+        return Check(number, -1, 0, 0, fault), result.state
+
+
+def _places(share: ShareRecord, count: int | None) -> tuple[int, ...]:
+    if count is None or count >= share.segments:
+        return tuple(range(share.segments))
+    drawn = SystemRandom().sample(range(share.segments), count)
+    return tuple(sorted({0, share.segments - 1, *drawn}))

@@ -1,0 +1,1 @@
+"""Turning a model into a job; the only package that needs torch."""

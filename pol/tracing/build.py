@@ -1,0 +1,192 @@
+"""A consumer's own Python file on the consumer's own machine: from ``job()`` to a job directory."""
+
+import runpy
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from pol.job.document import Job, updated_tensors
+from pol.job.errors import JobError
+from pol.job.program import Program
+from pol.job.types import TensorSpec
+from pol.job.write import JobSource, write_job
+from pol.state.arrays import Array
+from pol.tracing.functions import JobFunctions, named
+from pol.tracing.optimizers import VELOCITY, outer_initial
+from pol.tracing.spec import JobSpec
+from pol.tracing.trace import trace_program
+from pol.tracing.weights import seeded_parameters
+
+Progress = Callable[[str], None]
+EVAL_ROWS = 4096
+"""Rows of a batch of ``eval`` at most."""
+
+
+def build_job(file: Path, out: Path, on_progress: Progress | None = None) -> Job:
+    """Run a job file, trace what its ``job()`` returns and write the job directory ``out``.
+
+    The file is ordinary Python with all rights of the person who calls this: it is the consumer's own. Its folder is
+    not put on the module path.
+
+    Raises:
+        JobError: the file has no ``job()``, or what it returns is not a job; the error names the field.
+    """
+    tell = on_progress or (lambda _text: None)
+    if not file.is_file():
+        raise JobError(str(file), "There is no such file.", "Give the path of a Python file.")
+    tell(f"running {file.name}")
+    maker = runpy.run_path(str(file), run_name="assay_job").get("job")
+    if not callable(maker):
+        raise JobError(file.name, "It defines no function job().", "See examples/ in the checkout.")
+    spec = maker()
+    if not isinstance(spec, JobSpec):
+        reason = f"job() returned {type(spec).__name__}."
+        raise JobError(file.name, reason, "Return a JobSpec.")
+    return build(spec, out, tell)
+
+
+def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
+    """Trace a job and write its directory; see :func:`build_job`."""
+    tell = on_progress or (lambda _text: None)
+    data, holdout = _columns(spec.train, "train"), _columns(spec.holdout, "holdout")
+    _check_columns(data, holdout)
+    holdout, eval_batch = _eval_rows(holdout, tell)
+    functions = JobFunctions(spec)
+    state = _initial_state(spec, functions)
+    local = functions.initial_local(state)
+    tell(f"tracing a step of {spec.batch} samples")
+    example = {name: torch.from_numpy(column[:1]) for name, column in data.items()}
+    step = trace_program(
+        functions.step,
+        {
+            **named("global", state),
+            **named("local", local),
+            **named("batch", _batch_of(example, spec.batch)),
+            "step": torch.tensor(0),
+        },
+    )
+    updated = _updated(step, state)
+    tell(f"{len(step.nodes)} operations, {step.work.flops:,} FLOPs a step")
+    averaged = {name: state[name] for name in updated}
+    outer = trace_program(
+        functions.outer, {**named("global", state), **named("aggregate", averaged)}
+    )
+    evaluate = trace_program(
+        functions.evaluate,
+        {**named("global", state), **named("batch", _batch_of(example, eval_batch))},
+    )
+    tell(f"writing {out}")
+    return write_job(
+        out,
+        JobSource(
+            name=spec.name,
+            seed=spec.seed,
+            rounds=spec.rounds,
+            samples_per_round=spec.samples_per_round,
+            batch=spec.batch,
+            segment_length=spec.segment_length,
+            step=step,
+            outer=outer,
+            eval=evaluate,
+            metrics=("loss",),
+            global_state=_arrays(state),
+            local_state=_arrays(local),
+            data=data,
+            holdout=holdout,
+        ),
+    )
+
+
+def _columns(data: Mapping[str, Any], field: str) -> dict[str, Array]:
+    """Return columns as arrays of the dtypes that jobs have: floats become FP32, integers 64 bits."""
+    columns: dict[str, Array] = {}
+    for name in sorted(data):
+        value = data[name]
+        array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+        if array.ndim < 1 or array.dtype.kind not in "fiub":
+            reason = f"It is {array.dtype} with {array.ndim} dimensions."
+            raise JobError(f"{field}.{name}", reason, "Give numbers with one row per sample.")
+        target = {"f": np.float32, "i": np.int64, "u": np.int64, "b": np.bool_}[array.dtype.kind]
+        columns[name] = np.ascontiguousarray(array.astype(target))
+    return columns
+
+
+def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array]) -> None:
+    if not data:
+        raise JobError("train", "There is no column.", "Give at least one.")
+    for field, columns in (("train", data), ("holdout", holdout)):
+        if len({len(column) for column in columns.values()}) > 1 or not len(next(iter(columns.values()), ())):
+            raise JobError(field, "Its columns do not have the same number of rows.", "Check the data.")
+    kinds = [
+        {name: (column.dtype, column.shape[1:]) for name, column in columns.items()}
+        for columns in (data, holdout)
+    ]
+    if kinds[0] != kinds[1]:
+        raise JobError("holdout", "Its columns are not those of train.", "Give the same columns.")
+
+
+def _eval_rows(holdout: dict[str, Array], tell: Progress) -> tuple[dict[str, Array], int]:
+    """Return a holdout of whole batches and the rows of a batch (shapes are fixed, so no batch is short)."""
+    rows = len(next(iter(holdout.values())))
+    batches = -(-rows // EVAL_ROWS)
+    batch = rows // batches
+    if batches * batch != rows:
+        tell(f"the holdout is cut from {rows} to {batches * batch} rows, to make equal batches")
+    return {name: column[: batches * batch] for name, column in holdout.items()}, batch
+
+
+def _batch_of(example: Mapping[str, torch.Tensor], rows: int) -> dict[str, torch.Tensor]:
+    return {name: row.expand(rows, *row.shape[1:]).clone() for name, row in example.items()}
+
+
+def _refuse_batch_norm(model: nn.Module) -> None:
+    """Batch norm counts batches in an integer that every step changes, and integers cannot be averaged over slots."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            reason = f"{type(module).__name__} keeps a counter that cannot be averaged over slots."
+            raise JobError(f"model.{name}", reason, "Use LayerNorm or GroupNorm in its place.")
+
+
+def _initial_state(spec: JobSpec, functions: JobFunctions) -> dict[str, torch.Tensor]:
+    model = spec.model
+    _refuse_batch_norm(model)
+    parameters = {name: p.detach().clone() for name, p in model.named_parameters()}
+    if spec.weights == "seed":
+        parameters = seeded_parameters(model, spec.seed)
+    for name, parameter in parameters.items():
+        if parameter.dtype != torch.float32:
+            raise JobError(f"model.{name}", f"It is {parameter.dtype}.", "Call model.float().")
+    buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
+    trained = {name: parameters[name] for name in functions.trained}
+    state = {**parameters, **buffers}
+    for name in state:
+        if name.startswith(VELOCITY):
+            raise JobError(f"model.{name}", f"{VELOCITY}… is reserved.", "Rename the attribute.")
+    return {**state, **outer_initial(spec.outer, trained)}
+
+
+def _updated(step: Program, state: Mapping[str, torch.Tensor]) -> list[str]:
+    specs = [
+        TensorSpec(name, "f32" if tensor.is_floating_point() else "i64", tuple(tensor.shape))
+        for name, tensor in state.items()
+    ]
+    updated = updated_tensors(step, specs)
+    for spec in updated:
+        if spec.dtype != "f32":
+            reason = "Every step changes this counter, and integers cannot be averaged over slots."
+            raise JobError(f"model.{spec.name}", reason, "Make it a float32 buffer.")
+    return [spec.name for spec in updated]
+
+
+def _arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, Array]:
+    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+
+
+def load_into(model: nn.Module, state: Mapping[str, Array]) -> None:
+    """Put a trained global state into the original model (the outer optimizer's tensors are left out)."""
+    own = {n: torch.from_numpy(np.array(a)) for n, a in state.items() if not n.startswith(VELOCITY)}
+    model.load_state_dict(own)

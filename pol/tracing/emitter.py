@@ -1,0 +1,170 @@
+"""Writes primitives into a program: merges equal nodes and drops those that change nothing.
+
+Handlers of torch's operations (``rules_*.py``) call these functions only, so views, casts and broadcasts that cancel
+each other never reach a job.
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from pol.job.limits import LIMITS, Limits
+from pol.job.primitives import broadcast_shapes
+from pol.job.program import Program, ProgramBuilder
+from pol.job.types import TensorType
+from pol.state.arrays import NUMPY_DTYPES
+
+Scalar = bool | int | float
+
+ELEMENTWISE = frozenset(
+    "add sub mul div maximum minimum eq ne lt le gt ge logical_and logical_or where".split()  # these broadcast
+)
+
+
+class Emitter:
+    """A program under construction; values are the builder's handles."""
+
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self._builder = ProgramBuilder(limits)
+        self._known: dict[tuple[object, ...], int] = {}
+        self._made: dict[int, tuple[str, tuple[int, ...], dict[str, object]]] = {}
+        self._scalars: dict[int, Scalar] = {}
+
+    def input(self, name: str, dtype: str, shape: Sequence[int]) -> int:
+        """Add an input."""
+        return self._builder.input(name, dtype, shape)
+
+    def output(self, name: str, value: int) -> None:
+        """Name an output."""
+        self._builder.output(name, value)
+
+    def build(self) -> Program:
+        """Return the program, without nodes that no output needs."""
+        return self._builder.build()
+
+    def type(self, value: int) -> TensorType:
+        """Return the type of a value."""
+        return self._builder.type(value)
+
+    def shape(self, value: int) -> tuple[int, ...]:
+        """Return the shape of a value."""
+        return self.type(value).shape
+
+    def constant(self, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]], dtype: str) -> int:
+        """Add a constant, written in ``dtype``."""
+        plain = np.ascontiguousarray(array).astype(NUMPY_DTYPES[dtype])
+        data = plain.tobytes()
+        key = ("constant", dtype, plain.shape, data)
+        if key not in self._known:
+            self._known[key] = self._builder.constant(dtype, array.shape, data)
+        return self._known[key]
+
+    def scalar(self, number: Scalar, dtype: str) -> int:
+        """Add a constant of shape () (an FP32 one is rounded here, once)."""
+        value = self.constant(np.array(number), dtype)
+        self._scalars[value] = number
+        return value
+
+    def element(self, number: Scalar, dtype: str) -> str:
+        """Return a number as the hex digits of one element, the form of an attribute."""
+        return np.array(number).astype(NUMPY_DTYPES[dtype]).tobytes().hex()
+
+    def is_scalar(self, value: int, number: Scalar) -> bool:
+        """Tell whether a value is the constant ``number``, broadcast or not."""
+        made = self._made.get(value)
+        if made is not None and made[0] == "broadcast":
+            value = made[1][0]
+        return value in self._scalars and self._scalars[value] == number
+
+    def emit(self, op: str, *args: int, **attrs: object) -> int:
+        """Add a node, or return the value of an equal one."""
+        if op in ELEMENTWISE:
+            args = self._without_broadcasts(args)
+        key = (op, args, tuple(sorted(attrs.items())))
+        if key not in self._known:
+            value = self._builder.node(op, *args, **attrs)
+            self._known[key] = value
+            self._made[value] = (op, args, attrs)
+        return self._known[key]
+
+    def _without_broadcasts(self, args: tuple[int, ...]) -> tuple[int, ...]:
+        """Use the source of a broadcast operand where the result keeps its shape without it."""
+        current = list(args)
+        wanted = broadcast_shapes([self.shape(arg) for arg in args])
+        for index, arg in enumerate(args):
+            made = self._made.get(arg)
+            if made is not None and made[0] == "broadcast":
+                shapes = [self.shape(other) for other in current]
+                shapes[index] = self.shape(made[1][0])
+                if broadcast_shapes(shapes) == wanted:
+                    current[index] = made[1][0]
+        return tuple(current)
+
+    def cast(self, value: int, dtype: str) -> int:
+        """Return the value in another dtype."""
+        return value if self.type(value).dtype == dtype else self.emit("cast", value, dtype=dtype)
+
+    def reshape(self, value: int, shape: Sequence[int]) -> int:
+        """Return the value in another shape of the same size."""
+        made = self._made.get(value)
+        if made is not None and made[0] == "reshape":
+            value = made[1][0]
+        return value if self.shape(value) == tuple(shape) else self.emit("reshape", value, shape=tuple(shape))
+
+    def permute(self, value: int, dims: Sequence[int]) -> int:
+        """Return the value with its dimensions in another order."""
+        rank = len(self.shape(value))
+        order = tuple(dim % rank for dim in dims)
+        made = self._made.get(value)
+        if made is not None and made[0] == "permute":
+            inner = made[2]["dims"]
+            assert isinstance(inner, tuple)
+            value, order = made[1][0], tuple(inner[dim] for dim in order)
+        if order == tuple(range(rank)):
+            return value
+        return self.emit("permute", value, dims=order)
+
+    def broadcast(self, value: int, shape: Sequence[int]) -> int:
+        """Return the value repeated to a shape."""
+        return value if self.shape(value) == tuple(shape) else self.emit("broadcast", value, shape=tuple(shape))
+
+    def full(self, number: Scalar, dtype: str, shape: Sequence[int]) -> int:
+        """Return a value whose elements are all ``number``."""
+        return self.broadcast(self.scalar(number, dtype), shape)
+
+    def iota(self, size: int, rank: int = 1, dim: int = 0) -> int:
+        """Return 0, 1, … along ``dim`` of a value of ``rank`` dimensions (the others have size 1)."""
+        shape = [1] * rank
+        shape[dim] = size
+        return self.reshape(self.emit("iota", size=size), shape)
+
+    def sum(self, value: int, dims: Sequence[int], keepdim: bool = False) -> int:
+        """Return the sum along ``dims`` (all, if none is given)."""
+        shape = self.shape(value)
+        order = self.dims(value, dims)
+        summed = self.emit("sum", value, dims=order, keepdim=False)
+        return self.reshape(summed, kept(shape, order)) if keepdim else summed
+
+    def amax(self, value: int, dims: Sequence[int], keepdim: bool = False) -> int:
+        """Return the largest element along ``dims`` (all, if none is given)."""
+        return self.emit("amax", value, dims=self.dims(value, dims), keepdim=keepdim)
+
+    def dims(self, value: int, dims: Sequence[int]) -> tuple[int, ...]:
+        """Return dimensions as a primitive wants them: ascending and not negative; none means all."""
+        rank = len(self.shape(value))
+        return tuple(sorted(dim % rank for dim in dims)) if dims else tuple(range(rank))
+
+    def mean(self, value: int, dims: Sequence[int], keepdim: bool = False, correction: float = 0) -> int:
+        """Return the sum along ``dims`` divided by the number of summed elements less ``correction``."""
+        count = prod(self.shape(value)[dim] for dim in self.dims(value, dims))
+        return self.emit("div", self.sum(value, dims, keepdim), self.scalar(count - correction, "f32"))
+
+    def one_hot(self, index: int, size: int, dim: int) -> int:
+        """Return the bool mask of ``index`` along ``dim``, where ``index`` has size 1."""
+        return self.emit("eq", self.iota(size, len(self.shape(index)), dim), index)
+
+
+def kept(shape: Sequence[int], dims: Sequence[int]) -> tuple[int, ...]:
+    """Return a shape with ``dims`` reduced to 1."""
+    return tuple(1 if dim in dims else size for dim, size in enumerate(shape))

@@ -1,0 +1,142 @@
+"""The three functions of a job (``step``, ``outer``, ``eval``) as Python over named tensors, ready to be traced."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from pol.job.errors import JobError
+from pol.tracing.dropout import SeededDropout
+from pol.tracing.optimizers import clip, inner_optimizer, outer_update
+from pol.tracing.spec import Batch, JobSpec, Measure
+
+Tensors = Mapping[str, torch.Tensor]
+
+
+def under(prefix: str, tensors: Tensors) -> dict[str, torch.Tensor]:
+    """Return the tensors whose names start with ``prefix`` and a dot, without it."""
+    return {
+        name[len(prefix) + 1 :]: tensor
+        for name, tensor in tensors.items()
+        if name.startswith(f"{prefix}.")
+    }
+
+
+def named(prefix: str, tensors: Tensors) -> dict[str, torch.Tensor]:
+    """Return the tensors with ``prefix`` and a dot before their names."""
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+class _Measured(nn.Module):
+    """A measure as the forward of a module, so that ``functional_call`` can put other weights into the model."""
+
+    def __init__(self, model: nn.Module, measure: Measure, field: str) -> None:
+        super().__init__()
+        self.model = model
+        self._measure, self._field = measure, field
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        value = self._measure(self.model, batch)
+        if not isinstance(value, torch.Tensor) or value.numel() != 1:
+            raise JobError(self._field, "It does not return one number.", "Return a tensor of one element.")
+        if value.dtype != torch.float32:
+            raise JobError(self._field, f"It returns {value.dtype}.", "Return float32.")
+        return value.reshape(())
+
+
+def measured(model: nn.Module, measure: Measure, weights: Tensors, batch: Batch, field: str) -> torch.Tensor:
+    """Return ``measure`` of the model with other weights and buffers."""
+    own = {*dict(model.named_parameters()), *dict(model.named_buffers())}
+    known = named("model", {name: tensor for name, tensor in weights.items() if name in own})
+    value = torch.func.functional_call(_Measured(model, measure, field), known, (batch,))
+    assert isinstance(value, torch.Tensor)
+    return value
+
+
+@contextmanager
+def training_mode(model: nn.Module, training: bool) -> Iterator[None]:
+    """Set the mode of a model and all its parts, and put the modes back."""
+    before = [(module, module.training) for module in model.modules()]
+    model.train(training)
+    try:
+        yield
+    finally:
+        for module, mode in before:
+            module.training = mode
+
+
+class JobFunctions:
+    """The three functions of one job.
+
+    Args:
+        spec: the job.
+    """
+
+    def __init__(self, spec: JobSpec) -> None:
+        self._spec = spec
+        self._trained = [n for n, p in spec.model.named_parameters() if p.requires_grad]
+        self._optimizer = inner_optimizer(spec.optimizer)
+        self._rates = torch.tensor([spec.learning_rate(step) for step in range(spec.steps)])
+        self._constant_rate = bool((self._rates == self._rates[0]).all())
+        if not self._trained:
+            raise JobError("model", "It has no parameter to train.", "Set requires_grad.")
+        if not bool(torch.isfinite(self._rates).all()):
+            raise JobError("schedule", "A learning rate is NaN or infinite.", "Check the schedule.")
+
+    @property
+    def trained(self) -> list[str]:
+        """Names of the parameters that the step changes."""
+        return self._trained
+
+    def initial_local(self, state: Tensors) -> dict[str, torch.Tensor]:
+        """Return the local state of a slot before its first step."""
+        return self._optimizer.initial({name: state[name] for name in self._trained})
+
+    def _rate(self, step: torch.Tensor) -> torch.Tensor:
+        if self._constant_rate:
+            return self._rates[0].clone()
+        return torch.index_select(self._rates, 0, step.reshape(1)).reshape(())
+
+    def step(self, inputs: Tensors) -> dict[str, torch.Tensor]:
+        """One training step: forward, backward, clipping, schedule and optimizer."""
+        spec = self._spec
+        state, local, batch = (under(part, inputs) for part in ("global", "local", "batch"))
+        leaves = {name: state[name].detach().requires_grad_() for name in self._trained}
+        current = {**state, **leaves}
+        with training_mode(spec.model, True), SeededDropout(inputs["step"]):
+            loss = measured(spec.model, spec.loss, current, batch, "loss")
+        found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+        gradients = {
+            name: torch.zeros_like(state[name]) if gradient is None else gradient
+            for name, gradient in zip(leaves, found, strict=True)
+        }
+        if spec.clip_norm is not None:
+            gradients = clip(gradients, spec.clip_norm)
+        weights = {name: leaf.detach() for name, leaf in leaves.items()}
+        moved, kept = self._optimizer.update(weights, gradients, local, self._rate(inputs["step"]))
+        buffers = {name: current[name] for name in self._buffers() if name in current}
+        return {
+            **named("global", {**buffers, **moved}),
+            **named("local", kept),
+            "metric.loss": loss.detach(),
+        }
+
+    def _buffers(self) -> list[str]:
+        """Names of buffers, which a forward pass may have changed."""
+        return [name for name, _ in self._spec.model.named_buffers()]
+
+    def outer(self, inputs: Tensors) -> dict[str, torch.Tensor]:
+        """The end of a round: averaged update and global state to the next global state."""
+        state, aggregate = under("global", inputs), under("aggregate", inputs)
+        return named("global", outer_update(self._spec.outer, state, aggregate, self._trained))
+
+    def evaluate(self, inputs: Tensors) -> dict[str, torch.Tensor]:
+        """The loss and the job's other metrics of a batch, without dropout."""
+        spec = self._spec
+        state, batch = under("global", inputs), under("batch", inputs)
+        with training_mode(spec.model, False), torch.no_grad():
+            return {
+                f"metric.{name}": measured(spec.model, measure, state, batch, f"metrics.{name}")
+                for name, measure in {"loss": spec.loss, **spec.metrics}.items()
+            }

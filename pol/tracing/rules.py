@@ -1,0 +1,82 @@
+"""The registry of torch operations: name of an overload to the function that writes it in primitives.
+
+A handler takes the emitter, the fx node and its arguments; tensors are already handles (``Ref``), everything else is
+as torch wrote it. It returns one handle, or a tuple of them for an operation with several results.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from pol.tracing.emitter import Emitter
+
+DTYPES = {torch.float32: "f32", torch.int64: "i64", torch.bool: "bool"}
+"""The dtypes of torch that a job may use."""
+
+
+class Unsupported(Exception):
+    """An operation, or a way of using it, that cannot be written in primitives; says why or what instead."""
+
+
+class Ref(int):
+    """Handle of a tensor in the emitter, told apart from a plain integer argument."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a handler may ask about the node that it translates."""
+
+    emitter: Emitter
+    node: Node
+
+    @property
+    def value(self) -> torch.Tensor:
+        """The node's result as torch saw it: dtype and shape, no data."""
+        value = self.node.meta["val"]
+        assert isinstance(value, torch.Tensor)
+        return value
+
+    @property
+    def dtype(self) -> str:
+        """Dtype of the result."""
+        return dtype_of(self.value.dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        return tuple(int(size) for size in self.value.shape)
+
+    def operand(self, argument: Any, dtype: str) -> int:
+        """Return a tensor or a Python number as a value of ``dtype``."""
+        if isinstance(argument, Ref):
+            return self.emitter.cast(argument, dtype)
+        return self.emitter.scalar(argument, dtype)
+
+
+Handler = Callable[..., int | tuple[int, ...]]
+RULES: dict[str, Handler] = {}
+"""``namespace.operation.overload`` to its handler."""
+
+
+def rule(*names: str) -> Callable[[Handler], Handler]:
+    """Register a handler under the names of overloads."""
+
+    def register(handler: Handler) -> Handler:
+        for name in names:
+            if name in RULES:
+                raise ValueError(f"{name} has two handlers")
+            RULES[name] = handler
+        return handler
+
+    return register
+
+
+def dtype_of(dtype: torch.dtype) -> str:
+    """Return the name of a torch dtype; Unsupported for one that jobs do not have."""
+    if dtype not in DTYPES:
+        allowed = ", ".join(str(known).removeprefix("torch.") for known in DTYPES)
+        raise Unsupported(f"a value is {str(dtype).removeprefix('torch.')}; jobs have {allowed} only")
+    return DTYPES[dtype]

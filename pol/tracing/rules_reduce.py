@@ -1,0 +1,137 @@
+"""Sums, extremes, products and random numbers of torch in primitives."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pol.tracing.rules import Ref, Site, Unsupported, rule
+
+
+@rule("aten.sum.dim_IntList", "aten.sum.default", "prims.sum.default")
+def _sum(site: Site, x: Ref, dims: Sequence[int] | None = None, keepdim: bool = False, **_o: Any) -> int:
+    if not site.emitter.shape(x):
+        return site.operand(x, site.dtype)
+    return site.emitter.cast(site.emitter.sum(x, dims or (), keepdim), site.dtype)
+
+
+@rule("aten.mean.dim", "aten.mean.default")
+def _mean(
+    site: Site, x: Ref, dims: Sequence[int] | None = None, keepdim: bool = False, dtype: Any = None
+) -> int:
+    del dtype
+    return site.emitter.mean(site.operand(x, "f32"), dims or (), keepdim)
+
+
+def _variance(site: Site, x: int, dims: Sequence[int], correction: float, keepdim: bool) -> int:
+    emitter = site.emitter
+    centred = emitter.emit("sub", x, emitter.mean(x, dims, keepdim=True))
+    square = emitter.emit("mul", centred, centred)
+    return emitter.mean(square, dims, keepdim, correction)
+
+
+@rule("prims.var.default")
+def _var(site: Site, x: Ref, dims: Sequence[int] | None, correction: float = 1.0) -> int:
+    return _variance(site, x, dims or (), correction, keepdim=False)
+
+
+@rule("aten.var.correction")
+def _var_correction(
+    site: Site,
+    x: Ref,
+    dims: Sequence[int] | None = None,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> int:
+    return _variance(site, x, dims or (), 1 if correction is None else correction, keepdim)
+
+
+@rule("aten.var_mean.correction")
+def _var_mean(
+    site: Site,
+    x: Ref,
+    dims: Sequence[int] | None = None,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> tuple[int, ...]:
+    variance = _var_correction(site, x, dims, correction, keepdim)
+    assert isinstance(variance, int)
+    return variance, site.emitter.mean(x, dims or (), keepdim)
+
+
+@rule("aten.amax.default", "prims.amax.default")
+def _amax(site: Site, x: Ref, dims: Sequence[int] = (), keepdim: bool = False) -> int:
+    return site.emitter.amax(x, dims, keepdim)
+
+
+@rule("aten.max.default")
+def _max(site: Site, x: Ref) -> int:
+    return site.emitter.amax(x, ())
+
+
+@rule("aten.amin.default", "prims.amin.default")
+def _amin(site: Site, x: Ref, dims: Sequence[int] = (), keepdim: bool = False) -> int:
+    emitter = site.emitter
+    return emitter.emit("neg", emitter.amax(emitter.emit("neg", x), dims, keepdim))
+
+
+@rule("aten.min.default")
+def _min(site: Site, x: Ref) -> int:
+    return _amin(site, x)
+
+
+@rule("aten.any.default", "aten.any.dim", "aten.any.dims")
+def _any(site: Site, x: Ref, dims: Any = (), keepdim: bool = False) -> int:
+    emitter = site.emitter
+    order = (dims,) if isinstance(dims, int) else tuple(dims or ())
+    count = emitter.sum(emitter.cast(x, "bool"), order, keepdim)
+    return emitter.emit("gt", count, emitter.scalar(0, "i64"))
+
+
+@rule("aten.argmax.default")
+def _argmax(site: Site, x: Ref, dim: int | None = None, keepdim: bool = False) -> int:
+    emitter = site.emitter
+    if dim is None:
+        flat = emitter.reshape(x, (emitter.type(x).elements,))
+        return emitter.reshape(emitter.emit("argmax", flat, dim=0, keepdim=False), site.shape)
+    return emitter.emit("argmax", x, dim=dim % len(emitter.shape(x)), keepdim=keepdim)
+
+
+@rule("aten.max.dim")
+def _max_dim(site: Site, x: Ref, dim: int, keepdim: bool = False) -> tuple[int, ...]:
+    axis = dim % len(site.emitter.shape(x))
+    index = site.emitter.emit("argmax", x, dim=axis, keepdim=keepdim)
+    return site.emitter.amax(x, [axis], keepdim), index
+
+
+@rule("aten.mm.default", "aten.bmm.default")
+def _matmul(site: Site, left: Ref, right: Ref) -> int:
+    return site.emitter.emit("matmul", left, right)
+
+
+@rule("aten.mv.default", "aten.dot.default", "aten.vdot.default")
+def _vector_product(site: Site, left: Ref, right: Ref) -> int:
+    emitter = site.emitter
+    size = emitter.shape(right)[0]
+    rows = emitter.reshape(left, (emitter.type(left).elements // size, size))
+    product = emitter.emit("matmul", rows, emitter.reshape(right, (size, 1)))
+    return emitter.reshape(product, site.shape)
+
+
+@rule("assay.uniform.default")
+def _uniform(site: Site, step: Ref, shape: Sequence[int], place: int) -> int:
+    return site.emitter.emit("uniform", step, shape=tuple(shape), site=place)
+
+
+@rule(
+    "aten.bernoulli.p",
+    "aten.bernoulli.default",
+    "aten.bernoulli_.float",
+    "aten.rand.default",
+    "aten.rand_like.default",
+    "aten.randn.default",
+    "aten.randn_like.default",
+    "aten.randint.default",
+    "aten.randperm.default",
+    "aten.native_dropout.default",
+)
+def _random(site: Site, *_arguments: Any, **_options: Any) -> int:
+    raise Unsupported("random numbers come from the job's seed; use nn.Dropout or F.dropout")

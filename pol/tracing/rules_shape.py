@@ -1,0 +1,333 @@
+"""Views, joins, indexing and constants of torch in primitives."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pol.job.limits import MAX_OPERANDS
+from pol.tracing.emitter import kept
+from pol.tracing.rules import Ref, Site, Unsupported, rule
+
+
+@rule(
+    "aten.view.default",
+    "aten.reshape.default",
+    "aten._unsafe_view.default",
+    "aten.unsqueeze.default",
+    "aten.squeeze.default",
+    "aten.squeeze.dim",
+    "aten.squeeze.dims",
+    "prims.reshape.default",
+    "prims.squeeze.default",
+)
+def _reshape(site: Site, x: Ref, *_how: Any) -> int:
+    return site.emitter.reshape(x, site.shape)
+
+
+@rule("aten.permute.default", "prims.transpose.default")
+def _permute(site: Site, x: Ref, dims: Sequence[int]) -> int:
+    return site.emitter.permute(x, dims)
+
+
+@rule("aten.t.default")
+def _t(site: Site, x: Ref) -> int:
+    return site.emitter.permute(x, range(len(site.shape) - 1, -1, -1))
+
+
+@rule("aten.transpose.int")
+def _transpose(site: Site, x: Ref, first: int, second: int) -> int:
+    order = list(range(len(site.shape)))
+    order[first], order[second] = order[second], order[first]
+    return site.emitter.permute(x, order)
+
+
+@rule("aten.expand.default")
+def _expand(site: Site, x: Ref, sizes: Sequence[int], implicit: bool = False) -> int:
+    del sizes, implicit
+    return site.emitter.broadcast(x, site.shape)
+
+
+@rule("prims.broadcast_in_dim.default")
+def _broadcast_in_dim(site: Site, x: Ref, shape: Sequence[int], dims: Sequence[int]) -> int:
+    aligned = [1] * len(shape)
+    for size, dim in zip(site.emitter.shape(x), dims, strict=True):
+        aligned[dim] = size
+    return site.emitter.broadcast(site.emitter.reshape(x, aligned), shape)
+
+
+def _cut(site: Site, x: int, dim: int, start: int, stop: int, step: int = 1) -> int:
+    shape = site.emitter.shape(x)
+    starts, stops, steps = [0] * len(shape), list(shape), [1] * len(shape)
+    starts[dim], stops[dim], steps[dim] = start, stop, step
+    if starts[dim] == 0 and stops[dim] == shape[dim] and step == 1:
+        return x
+    return site.emitter.emit(
+        "slice", x, starts=tuple(starts), stops=tuple(stops), steps=tuple(steps)
+    )
+
+
+def _bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
+    """Return what Python's slicing makes of ``start`` and ``end``."""
+    low, high, _ = slice(start, end).indices(size)
+    return low, max(low, high)
+
+
+@rule("aten.slice.Tensor")
+def _slice(
+    site: Site, x: Ref, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> int:
+    shape = site.emitter.shape(x)
+    low, high = _bounds(shape[dim], start, end)
+    return _cut(site, x, dim % len(shape), low, high, step)
+
+
+@rule("aten.select.int")
+def _select(site: Site, x: Ref, dim: int, index: int) -> int:
+    shape = site.emitter.shape(x)
+    place = index % shape[dim]
+    return site.emitter.reshape(_cut(site, x, dim % len(shape), place, place + 1), site.shape)
+
+
+@rule("aten.split.Tensor", "aten.split_with_sizes.default", "aten.split_with_sizes_copy.default")
+def _split(site: Site, x: Ref, size: Any, dim: int = 0) -> tuple[int, ...]:
+    shape = site.emitter.shape(x)
+    total = shape[dim]
+    sizes = [min(size, total - at) for at in range(0, total, size)] if isinstance(size, int) else size
+    parts, start = [], 0
+    for part in sizes:
+        parts.append(_cut(site, x, dim % len(shape), start, start + part))
+        start += part
+    return tuple(parts)
+
+
+@rule("aten.unbind.int")
+def _unbind(site: Site, x: Ref, dim: int = 0) -> tuple[int, ...]:
+    shape = site.emitter.shape(x)
+    axis = dim % len(shape)
+    rest = shape[:axis] + shape[axis + 1 :]
+    return tuple(
+        site.emitter.reshape(_cut(site, x, axis, index, index + 1), rest)
+        for index in range(shape[axis])
+    )
+
+
+@rule("aten.cat.default", "prims.cat.default")
+def _cat(site: Site, parts: Sequence[Ref], dim: int = 0) -> int:
+    values = [site.operand(part, site.dtype) for part in parts]
+    axis = dim % len(site.shape)
+    while len(values) > 1:  # a node takes only so many operands
+        groups = [values[at : at + MAX_OPERANDS] for at in range(0, len(values), MAX_OPERANDS)]
+        values = [site.emitter.emit("concat", *group, dim=axis) for group in groups]
+    return values[0]
+
+
+@rule("aten.constant_pad_nd.default")
+def _pad(site: Site, x: Ref, widths: Sequence[int], value: float = 0) -> int:
+    """torch gives (low, high) pairs from the last dimension on; negative widths would cut."""
+    rank = len(site.shape)
+    low, high = [0] * rank, [0] * rank
+    for index in range(len(widths) // 2):
+        low[rank - 1 - index], high[rank - 1 - index] = widths[2 * index], widths[2 * index + 1]
+    return _padded(site, x, low, high, value)
+
+
+def _padded(site: Site, x: int, low: Sequence[int], high: Sequence[int], value: float = 0) -> int:
+    """Pad each dimension; a negative width cuts."""
+    result = x
+    for dim, (before, after) in enumerate(zip(low, high, strict=True)):
+        if before < 0 or after < 0:
+            size = site.emitter.shape(result)[dim]
+            result = _cut(site, result, dim, max(0, -before), size - max(0, -after))
+    widths = {"low": tuple(max(0, w) for w in low), "high": tuple(max(0, w) for w in high)}
+    if not any((*widths["low"], *widths["high"])):
+        return result
+    element = site.emitter.element(value, site.dtype)
+    return site.emitter.emit("pad", result, **widths, value=element)
+
+
+def _spread(site: Site, x: int, dim: int, step: int) -> int:
+    """Put ``step`` - 1 zeros after each element along ``dim``."""
+    shape = site.emitter.shape(x)
+    apart = site.emitter.reshape(x, (*shape[: dim + 1], 1, *shape[dim + 1 :]))
+    high = [0] * (len(shape) + 1)
+    high[dim + 1] = step - 1
+    padded = _padded(site, apart, [0] * len(high), high)
+    return site.emitter.reshape(padded, (*shape[:dim], shape[dim] * step, *shape[dim + 1 :]))
+
+
+@rule("aten.slice_scatter.default")
+def _slice_scatter(
+    site: Site,
+    x: Ref,
+    source: Ref,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> int:
+    emitter, rank = site.emitter, len(site.shape)
+    axis, size = dim % rank, site.shape[dim]
+    first, last = _bounds(size, start, end)
+    spread = source if step == 1 else _spread(site, source, axis, step)
+    low, high = [0] * rank, [0] * rank
+    low[axis], high[axis] = first, size - first - emitter.shape(spread)[axis]
+    padded = _padded(site, spread, low, high)
+    if emitter.is_scalar(x, 0):
+        return padded
+    inside = np.zeros(size, np.bool_)
+    inside[first:last:step] = True
+    mask = emitter.constant(inside.reshape([-1 if d == axis else 1 for d in range(rank)]), "bool")
+    return emitter.emit("where", mask, padded, x)
+
+
+@rule("aten.select_scatter.default")
+def _select_scatter(site: Site, x: Ref, source: Ref, dim: int, index: int) -> int:
+    shape, axis = site.shape, dim % len(site.shape)
+    row = site.emitter.reshape(source, kept(shape, [axis]))
+    place = index % shape[axis]
+    return _slice_scatter(site, x, Ref(row), axis, place, place + 1)
+
+
+@rule("aten.embedding.default")
+def _embedding(
+    site: Site,
+    table: Ref,
+    index: Ref,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> int:
+    del padding_idx, scale_grad_by_freq, sparse  # these concern the gradient
+    return site.emitter.emit("take", table, index)
+
+
+@rule("aten.embedding_dense_backward.default")
+def _embedding_backward(
+    site: Site, gradient: Ref, index: Ref, rows: int, padding_idx: int, scale_grad_by_freq: bool
+) -> int:
+    if scale_grad_by_freq:
+        raise Unsupported("scale_grad_by_freq is not supported")
+    return _added_rows(site, gradient, index, rows, padding_idx)
+
+
+def _added_rows(site: Site, values: int, index: int, rows: int, left_out: int = -1) -> int:
+    """Add each row of ``values`` to the row that ``index`` names of a table of zeros.
+
+    It is the product of the one-hot matrix of the indices with the rows: an exact sum, whatever the order.
+    """
+    emitter = site.emitter
+    count = emitter.type(index).elements
+    width = emitter.type(values).elements // count
+    flat = emitter.reshape(index, (1, count))
+    chosen = emitter.emit("eq", emitter.iota(rows, 2, 0), flat)
+    if left_out >= 0:
+        other = emitter.emit("ne", flat, emitter.scalar(left_out, "i64"))
+        chosen = emitter.emit("logical_and", chosen, other)
+    spread = emitter.emit(
+        "matmul", emitter.cast(chosen, "f32"), emitter.reshape(values, (count, width))
+    )
+    return emitter.reshape(spread, (rows, *site.shape[1:]))
+
+
+@rule("aten.index_put.default", "aten._unsafe_index_put.default")
+def _index_put(
+    site: Site, x: Ref, indices: Sequence[Ref | None], values: Ref, accumulate: bool = False
+) -> int:
+    emitter, index = site.emitter, indices[0]
+    plain = index is not None and len(indices) == 1 and emitter.type(index).dtype == "i64"
+    if not plain or not accumulate or site.dtype != "f32":
+        raise Unsupported("only the gradient of x[i] with one tensor of integers is supported")
+    assert index is not None
+    whole = emitter.broadcast(values, (*emitter.shape(index), *site.shape[1:]))
+    added = _added_rows(site, whole, index, site.shape[0])
+    return added if emitter.is_scalar(x, 0) else emitter.emit("add", x, added)
+
+
+@rule("aten.index_select.default")
+def _index_select(site: Site, x: Ref, dim: int, index: Ref) -> int:
+    emitter = site.emitter
+    rank = len(emitter.shape(x))
+    order = [dim % rank, *(axis for axis in range(rank) if axis != dim % rank)]
+    taken = emitter.emit("take", emitter.permute(x, order), index)
+    return emitter.permute(taken, [order.index(axis) for axis in range(rank)])
+
+
+@rule("aten.index.Tensor")
+def _index(site: Site, x: Ref, indices: Sequence[Ref | None]) -> int:
+    index = indices[0]
+    if index is None or len(indices) != 1 or site.emitter.type(index).dtype != "i64":
+        raise Unsupported("only x[i] with one tensor of integers is supported")
+    return site.emitter.emit("take", x, index)
+
+
+@rule("aten.gather.default")
+def _gather(site: Site, x: Ref, dim: int, index: Ref, sparse_grad: bool = False) -> int:
+    """One index for each row: the sum over a one-hot mask, in which all terms but one are zero."""
+    del sparse_grad
+    emitter, axis = site.emitter, dim % len(site.shape)
+    source, wanted = emitter.shape(x), site.shape
+    if wanted[axis] != 1 or source[:axis] + source[axis + 1 :] != wanted[:axis] + wanted[axis + 1 :]:
+        raise Unsupported("only one index for each row can be gathered")
+    if emitter.type(x).dtype != "f32":
+        raise Unsupported("only float32 can be gathered")
+    chosen = emitter.one_hot(index, source[axis], axis)
+    zero = emitter.scalar(0, "f32")
+    return emitter.sum(emitter.emit("where", chosen, x, zero), [axis], keepdim=True)
+
+
+@rule("aten.scatter.value", "aten.scatter.src")
+def _scatter(site: Site, x: Ref, dim: int, index: Ref, value: Any) -> int:
+    emitter, axis = site.emitter, dim % len(site.shape)
+    shape = emitter.shape(index)
+    if shape != kept(site.shape, [axis]):
+        raise Unsupported("only one element for each row can be scattered")
+    chosen = emitter.one_hot(index, site.shape[axis], axis)
+    result = emitter.emit("where", chosen, site.operand(value, site.dtype), x)
+    return emitter.broadcast(result, site.shape)
+
+
+@rule("aten.scatter_add.default")
+def _scatter_add(site: Site, x: Ref, dim: int, index: Ref, source: Ref) -> int:
+    """The gradient of gathering one element for each row."""
+    emitter = site.emitter
+    zeros = Ref(emitter.full(0, site.dtype, site.shape))
+    added = _scatter(site, zeros, dim, index, source)
+    return added if emitter.is_scalar(x, 0) else emitter.emit("add", x, added)
+
+
+@rule("aten.arange.start_step", "prims.iota.default", "aten.arange.default", "aten.arange.start")
+def _arange(site: Site, *arguments: Any, **options: Any) -> int:
+    """Numbers start, start + step, …; torch's three forms differ in which of them are given."""
+    emitter = site.emitter
+    size = site.shape[0]
+    start, step = 0, 1
+    if site.node.target is not None and str(site.node.target) == "prims.iota.default":
+        start, step = options.get("start", 0), options.get("step", 1)
+    elif len(arguments) >= 2:
+        start, step = arguments[0], arguments[2] if len(arguments) > 2 else 1
+    value = emitter.cast(emitter.iota(size), site.dtype)
+    if step != 1:
+        value = emitter.emit("mul", value, emitter.scalar(step, site.dtype))
+    if start != 0:
+        value = emitter.emit("add", value, emitter.scalar(start, site.dtype))
+    return value
+
+
+def _number(position: int, default: float | None = None) -> Any:
+    def handler(site: Site, *arguments: Any, **_options: Any) -> int:
+        number = arguments[position] if default is None else default
+        if isinstance(number, Ref):
+            return site.emitter.broadcast(site.operand(number, site.dtype), site.shape)
+        return site.emitter.full(number, site.dtype, site.shape)
+
+    return handler
+
+
+rule("aten.scalar_tensor.default", "prims.scalar_tensor.default")(_number(0))
+rule("aten.full.default", "aten.full_like.default", "aten.fill.Scalar", "aten.fill.Tensor")(_number(1))
+rule("aten.new_full.default")(_number(2))
+for _name in ("zeros", "zeros_like", "new_zeros"):
+    rule(f"aten.{_name}.default")(_number(0, 0.0))
+for _name in ("ones", "ones_like", "new_ones"):
+    rule(f"aten.{_name}.default")(_number(0, 1.0))

@@ -1,0 +1,126 @@
+"""What a consumer's job file returns: model, loss, data and hyper-parameters (this module does not import torch)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from pol.job.errors import JobError
+
+if TYPE_CHECKING:
+    import torch
+
+Batch = Mapping[str, "torch.Tensor"]
+Measure = Callable[["torch.nn.Module", Batch], "torch.Tensor"]
+"""A function of the model and a batch (column name to tensor) that returns one number: a loss or a metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class SGD:
+    """Stochastic gradient descent as ``torch.optim.SGD`` computes it (dampening 0)."""
+
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    nesterov: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AdamW:
+    """AdamW as ``torch.optim.AdamW`` computes it; the powers of the betas are part of the slot's local state."""
+
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Average:
+    """Outer optimizer: the new weights are the average of the slots' weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nesterov:
+    """Outer optimizer of DiLoCo (arXiv 2311.08105): Nesterov momentum on the averaged update."""
+
+    lr: float = 0.7
+    momentum: float = 0.9
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSpec:
+    """One training job, as the consumer writes it.
+
+    Args:
+        name: what people call the job.
+        model: any module whose operations are supported; its parameters and buffers are the global state.
+        loss: ``(model, batch) -> scalar``; see :func:`cross_entropy`.
+        train: column name to tensor or array, first dimension = rows.
+        holdout: the same columns; stays on this machine, for evaluation.
+        optimizer: :class:`SGD` or :class:`AdamW`.
+        schedule: learning rate, or a function of the job's global batch number (written out as a table).
+        rounds: rounds of training, after each of which the slots are averaged.
+        samples_per_round: samples of all slots together in a round, a multiple of batch x segment_length.
+        batch: samples per step.
+        segment_length: steps between two boundary states of a trace.
+        seed: everything random comes from it.
+        clip_norm: largest norm of the whole gradient, or None.
+        metrics: further functions for evaluation, such as :func:`accuracy`; ``loss`` is always there.
+        outer: what a round's averaged update does to the weights.
+        weights: ``seed`` draws initial weights from the seed, ``keep`` takes them as they are in the model.
+    """
+
+    name: str
+    model: "torch.nn.Module"
+    loss: Measure
+    train: Mapping[str, Any]
+    holdout: Mapping[str, Any]
+    rounds: int
+    samples_per_round: int
+    batch: int
+    segment_length: int
+    optimizer: SGD | AdamW = field(default_factory=AdamW)
+    schedule: float | Callable[[int], float] = 1e-3
+    seed: int = 0
+    clip_norm: float | None = None
+    metrics: Mapping[str, Measure] = field(default_factory=dict)
+    outer: Average | Nesterov = field(default_factory=Average)
+    weights: Literal["seed", "keep"] = "seed"
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "samples_per_round", "batch", "segment_length"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise JobError(name, f"{value!r} is not a positive integer.", "Give a positive integer.")
+        if self.samples_per_round % (self.batch * self.segment_length):
+            reason = f"{self.samples_per_round} is not a multiple of batch x segment_length."
+            raise JobError("samples_per_round", reason, f"Use a multiple of {self.batch * self.segment_length}.")
+        if "loss" in self.metrics:
+            raise JobError("metrics", "`loss` is always measured.", "Leave it out.")
+
+    @property
+    def steps(self) -> int:
+        """Global batches of the whole job: the length of the schedule's table."""
+        return self.rounds * self.samples_per_round // self.batch
+
+    def learning_rate(self, step: int) -> float:
+        """Return the learning rate of a global batch number."""
+        return float(self.schedule(step)) if callable(self.schedule) else float(self.schedule)
+
+
+def cross_entropy(features: str = "x", labels: str = "y") -> Measure:
+    """Return softmax cross-entropy of ``model(batch[features])`` against the classes in ``batch[labels]``."""
+
+    def measure(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
+        from torch.nn.functional import cross_entropy as function  # noqa: PLC0415  (torch only where a job is traced)
+
+        return function(model(batch[features]), batch[labels])
+
+    return measure
+
+
+def accuracy(features: str = "x", labels: str = "y") -> Measure:
+    """Return the share of samples whose largest output is at the class in ``batch[labels]``."""
+
+    def measure(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
+        return (model(batch[features]).argmax(-1) == batch[labels]).float().mean()
+
+    return measure

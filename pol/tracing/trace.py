@@ -1,0 +1,205 @@
+"""A Python function over tensors in, a checked program of primitives out (``make_fx`` and the rules)."""
+
+import operator
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._decomp import core_aten_decompositions, get_decompositions
+from torch.fx import GraphModule, Interpreter, Node
+from torch.fx import traceback as fx_traceback
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from pol.job.errors import JobError
+from pol.job.limits import LIMITS, Limits
+from pol.job.program import Program
+from pol.tracing import rules_elementwise, rules_reduce, rules_shape
+from pol.tracing.emitter import Emitter
+from pol.tracing.rules import RULES, Ref, Site, Unsupported, dtype_of
+
+Tensors = Mapping[str, torch.Tensor]
+Function = Callable[[Tensors], Tensors]
+
+HANDLER_MODULES = (rules_elementwise, rules_reduce, rules_shape)
+"""Imported for their handlers, which they register."""
+_OWN_FOLDER = str(Path(__file__).parent)
+_TORCH_FOLDER = str(Path(torch.__file__).parent)
+_aten = torch.ops.aten
+_DECOMPOSED = (
+    _aten._log_softmax,
+    _aten._log_softmax_backward_data,
+    _aten._safe_softmax,
+    _aten._softmax,
+    _aten._softmax_backward_data,
+    _aten.addmm,
+    _aten.baddbmm,
+    _aten.elu,
+    _aten.elu_backward,
+    _aten.gelu,
+    _aten.gelu_backward,
+    _aten.hardsigmoid,
+    _aten.hardsigmoid_backward,
+    _aten.hardswish,
+    _aten.hardswish_backward,
+    _aten.leaky_relu,
+    _aten.leaky_relu_backward,
+    _aten.log_sigmoid_backward,
+    _aten.log_sigmoid_forward,
+    _aten.mish,
+    _aten.native_group_norm,
+    _aten.native_group_norm_backward,
+    _aten.native_layer_norm,
+    _aten.native_layer_norm_backward,
+    _aten.nll_loss_backward,
+    _aten.nll_loss_forward,
+    _aten.silu,
+    _aten.silu_backward,
+    _aten.std.correction,
+    _aten.threshold_backward,
+    _aten.var_mean,
+)
+
+
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    table = {**core_aten_decompositions(), **get_decompositions(_DECOMPOSED)}
+    table.pop(_aten.embedding_dense_backward.default, None)  # ours is an exact product
+    return table
+
+
+def trace_program(function: Function, inputs: Tensors, limits: Limits = LIMITS) -> Program:
+    """Trace ``function`` once and return it as a program.
+
+    Args:
+        function: name to tensor in, name to tensor out; it may call ``torch.autograd.grad``.
+        inputs: example tensors; only their dtypes and shapes matter.
+        limits: caps on the program.
+
+    Raises:
+        JobError: an operation has no form in primitives; the error names it and where the model calls it.
+    """
+    # make_fx tells inputs apart by identity, so the same tensor under two names would become one input.
+    graph, names = _graph(function, {name: tensor.clone() for name, tensor in inputs.items()})
+    emitter = Emitter(limits)
+    values: dict[Node, Any] = {}
+    placeholders = iter(inputs.items())
+    for node in graph.graph.nodes:
+        if node.op == "placeholder":
+            name, tensor = next(placeholders)
+            with _located(node):
+                values[node] = Ref(emitter.input(name, dtype_of(tensor.dtype), tensor.shape))
+        elif node.op == "get_attr":
+            values[node] = _constant(emitter, node, getattr(graph, str(node.target)))
+        elif node.op == "call_function":
+            values[node] = _translate(emitter, node, values)
+        else:
+            results = node.args[0]
+            assert isinstance(results, Sequence)
+            for name, result in zip(names, results, strict=True):
+                assert isinstance(result, Node)
+                emitter.output(name, values[result])
+    return emitter.build()
+
+
+def _graph(function: Function, inputs: Tensors) -> tuple[GraphModule, list[str]]:
+    """Return the flat graph of ``function`` without anything in place, and the names of its results."""
+    names: list[str] = []
+
+    def flat(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        outputs = function(dict(zip(inputs, tensors, strict=True)))
+        names[:] = list(outputs)
+        return list(outputs.values())
+
+    try:
+        with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH):
+            warnings.simplefilter("ignore")  # torch's own; the person can do nothing about them
+            graph = _make_fx(flat, list(inputs.values()))
+            if any(_is_mutable(node) for node in graph.graph.nodes):
+                again = torch.func.functionalize(Interpreter(graph).run, remove="mutations")
+                with fx_traceback.preserve_node_meta():  # where the model called it
+                    graph = _make_fx(again, list(inputs.values()))
+    except JobError:
+        raise
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        remedy = "A step has fixed shapes and no control flow that depends on the values of tensors."
+        raise JobError("model", f"It cannot be traced: {reason}.", remedy) from error
+    graph.graph.eliminate_dead_code()
+    return graph, names
+
+
+def _make_fx(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> GraphModule:
+    tracer = make_fx(
+        function,
+        decomposition_table=_decompositions(),
+        tracing_mode="fake",
+        _allow_non_fake_inputs=True,  # tables that the function closes over
+        record_stack_traces=True,
+    )
+    graph = tracer(*inputs)
+    assert isinstance(graph, GraphModule)
+    return graph
+
+
+def _is_mutable(node: Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return bool(schema is not None and schema.is_mutable)
+
+
+def _constant(emitter: Emitter, node: Node, tensor: torch.Tensor) -> Ref:
+    with _located(node):
+        return Ref(emitter.constant(tensor.detach().cpu().numpy(), dtype_of(tensor.dtype)))
+
+
+def _translate(emitter: Emitter, node: Node, values: Mapping[Node, Any]) -> Any:
+    args = torch.fx.map_arg(node.args, lambda used: values[used])
+    kwargs = torch.fx.map_arg(node.kwargs, lambda used: values[used])
+    if node.target is operator.getitem:
+        return args[0][args[1]]
+    with _located(node):
+        handler = RULES.get(str(node.target))
+        if handler is None:
+            raise Unsupported("it has no form in Assay's primitives")
+        kept = {k: v for k, v in kwargs.items() if k not in {"layout", "device", "pin_memory"}}
+        result = handler(Site(emitter, node), *args, **kept)
+    if isinstance(result, tuple):
+        return tuple(Ref(part) for part in result)
+    return Ref(result)
+
+
+class _located:
+    """Turns what goes wrong at a node into a JobError that says where the model calls it."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, Unsupported | JobError | TypeError):
+            return
+        why = error.reason if isinstance(error, JobError) else str(error)
+        remedy = error.remedy if isinstance(error, JobError) else ""
+        reason = f"The operation {self._node.target} cannot be part of a job: {why.rstrip('.')}."
+        remedy = "Use another layer or function there (docs/jobs.md lists what works)." + (
+            f" {remedy}" if remedy else ""
+        )
+        raise JobError(_origin(self._node), reason, remedy) from error
+
+
+def _origin(node: Node) -> str:
+    """Say where an operation came from: the line of the user's program, and the layer's where there is one."""
+    frames: list[tuple[str, int, str]] = []
+    lines = str(node.meta.get("stack_trace") or "").splitlines()
+    for head, code in zip(lines, [*lines[1:], ""], strict=False):
+        if head.lstrip().startswith('File "'):
+            path, number = head.split('"')[1], head.split("line ")[1].split(",")[0]
+            frames.append((path, int(number), code.strip()))
+    outside = [f for f in frames if not f[0].startswith((_OWN_FOLDER, _TORCH_FOLDER))]
+    layers = [f for f in frames if "/torch/nn/modules/" in f[0] and "container" not in f[0]]
+    parts = [f"{Path(path).name}:{number} `{code}`" for path, number, code in outside[-1:]]
+    parts += [f"{Path(path).name} `{code}`" for path, _, code in layers[-1:]]
+    return "model (" + ", ".join(parts) + ")" if parts else "model"
