@@ -1,0 +1,37 @@
+"""The one error of the link: raised by a handler, sent as a typed status, raised at the caller."""
+
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What went wrong, as a stable word for programs; who is at fault decides the gRPC status."""
+
+    BAD_REQUEST = "bad_request"  # a field does not parse or is out of its bounds
+    TOO_LARGE = "too_large"
+    STALE = "stale"  # the envelope's time is too far from the server's
+    REPLAYED = "replayed"  # the nonce was used before
+    BAD_SIGNATURE = "bad_signature"  # signature, key, method, chain or audience do not hold
+    NOT_ALLOWED = "not_allowed"  # known, but not the party that may do this
+    NOT_FOUND = "not_found"
+    WRONG_STATE = "wrong_state"
+    WRONG_CONTENT = "wrong_content"  # bytes that do not hash to their name
+    OVER_QUOTA = "over_quota"
+    BUSY = "busy"  # over a rate limit: try again a little later
+    INTERNAL = "internal"  # a bug at the server; its log has more
+    # Only at the caller:
+    UNREACHABLE = "unreachable"
+    TIMED_OUT = "timed_out"
+    BAD_REPLY = "bad_reply"
+
+
+class ClusterError(Exception):
+    """A call that did not succeed: its kind, the field at fault, the reason, and a remedy."""
+
+    def __init__(self, kind: Kind, message: str, remedy: str = "", field: str = "") -> None:
+        """Keep the parts; the text is ``field: message; remedy``."""
+        self.kind = kind
+        self.field = field
+        self.message = message
+        self.remedy = remedy
+        text = f"{field}: {message}" if field else message
+        super().__init__(f"{text}; {remedy}" if remedy else text)

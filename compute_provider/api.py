@@ -1,0 +1,150 @@
+"""What the commands of a provider call: run, try out, measure, look, leave."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from chain.client.client import ChainClient
+from chain.client.sender import TxSender
+from chain.types.amount import PFLOP
+from chain.types.messages import MsgLeaveCluster
+from chain.types.queries import (
+    AccountResponse,
+    BidsRequest,
+    OrderResponse,
+    ProvidersRequest,
+    StatusResponse,
+    ValidatorsRequest,
+)
+from chain.types.records import Provider, Validator
+from cluster.errors import ClusterError
+from compute_provider.bench import Speed, measure_bandwidth, measure_speed
+from compute_provider.config import ProviderConfig, ProviderError
+from compute_provider.daemon import Daemon
+from compute_provider.links import Link, find_validator
+from compute_provider.status import read_status
+
+__all__ = [
+    "Forecast",
+    "NodeChain",
+    "ProviderConfig",
+    "ProviderError",
+    "bench",
+    "dry_run",
+    "leave",
+    "run_provider",
+    "status",
+]
+_PAGE = 100
+
+
+class NodeChain:
+    """:class:`compute_provider.ports.Chain` over a node."""
+
+    def __init__(self, client: ChainClient) -> None:
+        """Ask through ``client``."""
+        self._client = client
+
+    def status(self) -> StatusResponse:
+        """Where the chain stands."""
+        return self._client.status()
+
+    def order(self, order_id: bytes) -> OrderResponse:
+        """An order with all about it."""
+        return self._client.order(order_id)
+
+    def account(self, address: str) -> AccountResponse:
+        """Balance and bond."""
+        return self._client.account(address)
+
+    def validator(self, operator: str) -> Validator | None:
+        """A validator by its operator address."""
+        known = self._client.query(ValidatorsRequest()).validators
+        return next((each for each in known if each.operator == operator), None)
+
+    def provider(self, address: str, validator: str) -> Provider | None:
+        """A provider in the cluster of a validator."""
+        after = ""
+        while True:
+            page = self._client.query(ProvidersRequest(validator, _PAGE, after)).providers
+            for each in page:
+                if each.address == address and each.validator == validator:
+                    return each
+            if len(page) < _PAGE:
+                return None
+            after = page[-1].address
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a provider could earn with a validator, if it had work all the time."""
+
+    moniker: str
+    speed: Speed
+    bandwidth: int | None  # bytes/s; None: the validator does not answer
+    price_per_pflop: int | None  # the validator's lowest standing bid; None: it has none
+    providers_bps: int
+    income_per_day: int  # uassay
+
+    @property
+    def note(self) -> str:
+        """What to know about the number."""
+        return "an upper bound: with work all day, at the validator's lowest bid, before gas"
+
+
+def run_provider(
+    config: ProviderConfig, stop: Event | None = None, on_joined: Callable[[], None] | None = None
+) -> None:
+    """Join the validator's cluster and work until ``stop``; call it on the main thread."""
+    with ChainClient(config.node) as client:
+        chain = NodeChain(client)
+        chain_id = chain.status().chain_id
+        sender = TxSender(client, config.key)
+        Daemon(config, chain_id, chain, sender).run(stop, on_joined)
+
+
+def bench(backend: str = "numpy", seconds: float = 2.0) -> Speed:
+    """Measure this machine."""
+    return measure_speed(backend, seconds)
+
+
+def dry_run(config: ProviderConfig) -> Forecast:
+    """Measure this machine and the way to the validator; say what it could earn; change nothing."""
+    speed = measure_speed(config.backend)
+    with ChainClient(config.node) as client:
+        chain = NodeChain(client)
+        validator = find_validator(chain.validator, config.validator)
+        link = Link(chain, config.validator, config.key, chain.status().chain_id)
+        try:
+            bandwidth = measure_bandwidth(link.client())
+        except ClusterError:
+            bandwidth = None
+        finally:
+            link.close()
+        bids = client.query(BidsRequest(config.validator, _PAGE, b"")).bids
+    best = min(bids, key=lambda bid: bid.price, default=None)
+    income = 0
+    if best is not None:
+        per_day = speed.flops * 86_400 * best.price // PFLOP
+        income = per_day * best.providers_bps // 10_000
+    return Forecast(
+        validator.moniker,
+        speed,
+        bandwidth,
+        best.price if best else None,
+        best.providers_bps if best else 0,
+        income,
+    )
+
+
+def leave(config: ProviderConfig) -> None:
+    """Leave the cluster on the chain."""
+    with ChainClient(config.node) as client:
+        TxSender(client, config.key).send(MsgLeaveCluster(config.key.address))
+
+
+def status(home: Path) -> dict[str, Any] | None:
+    """Return what the daemon in ``home`` wrote last, or None."""
+    return read_status(home)

@@ -1,0 +1,90 @@
+"""What this machine can do: speed of exact work, memory, and the way to a validator.
+
+The numbers come from a process of its own, so that the daemon never loads a numeric library.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from cluster.client import ClusterClient
+from cluster.types import CHUNK_BYTES_MAX, ProbeRequest
+from compute_provider.config import ProviderError
+
+_ROOT = Path(__file__).resolve().parents[1]
+PROBE_BYTES = 8 << 20
+_TIMEOUT = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Speed of exact work on a back end, and the memory of the machine."""
+
+    backend: str
+    flops: int  # FLOP/s
+    memory: int  # bytes
+
+
+def measure_speed(backend: str, seconds: float = 2.0) -> Speed:
+    """Time a fixed program for about ``seconds``; ProviderError if the back end does not work."""
+    environment = os.environ | {"PYTHONPATH": str(_ROOT)}
+    command = [sys.executable, "-m", "compute_provider.bench", backend, str(seconds)]
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, timeout=_TIMEOUT, check=True
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        detail = (error.stderr or b"").decode(errors="replace").strip().splitlines()[-1:]
+        raise ProviderError(
+            f"the back end {backend} does not work here: {' '.join(detail) or 'no answer'}",
+            "install assay[train] for torch, or use numpy",
+        ) from None
+    flops = int(json.loads(done.stdout)["flops"])
+    return Speed(backend, flops, psutil.virtual_memory().total)
+
+
+def measure_bandwidth(client: ClusterClient, size: int = PROBE_BYTES) -> int:
+    """Return bytes per second from the validator to here."""
+    client.probe(ProbeRequest(1))  # the handshake does not count
+    start, got = time.perf_counter(), 0
+    while got < size:
+        got += len(client.probe(ProbeRequest(min(CHUNK_BYTES_MAX, size - got))).data)
+    return int(got / max(time.perf_counter() - start, 1e-9))
+
+
+def _main(backend_name: str, seconds: float) -> None:
+    """Run two products with a function between them, as a layer of a network has, and count."""
+    import numpy as np
+
+    from pol.executor.backend import backend
+    from pol.executor.run import run
+    from pol.job.program import ProgramBuilder
+
+    builder = ProgramBuilder()
+    x = builder.input("batch.x", "f32", (64, 256))
+    w = builder.input("global.w", "f32", (256, 256))
+    hidden = builder.node("tanh", builder.node("matmul", x, w))
+    builder.output("global.w", builder.node("matmul", hidden, w))
+    program = builder.build()
+    generator = np.random.default_rng(1)
+    inputs = {
+        "batch.x": generator.standard_normal((64, 256), np.float32),
+        "global.w": generator.standard_normal((256, 256), np.float32) / np.float32(16),
+    }
+    engine = backend(backend_name)
+    run(program, inputs, 1, engine)  # compiles, and starts threads
+    runs, start = 0, time.perf_counter()
+    while (passed := time.perf_counter() - start) < seconds:
+        run(program, inputs, 1, engine)
+        runs += 1
+    sys.stdout.write(json.dumps({"flops": int(runs * program.work.flops / passed)}) + "\n")
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1], float(sys.argv[2]))

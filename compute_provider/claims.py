@@ -1,0 +1,133 @@
+"""What the chain says about a task: the validator's word is not enough to work for.
+
+Pure functions over the answer to the order query. A provider trains only for an order that runs,
+in the attempt and round that are open, with its own validator, from the states the chain knows,
+while the escrow still holds what the share will earn.
+"""
+
+from chain.types.amount import price_ceil
+from chain.types.queries import OrderResponse
+from chain.types.records import (
+    Assignment,
+    AssignmentState,
+    JobTerms,
+    OrderState,
+    ReportState,
+    Share,
+    ShareState,
+)
+from cluster.types import LEAVES_MAX, ShareKey, TrainTask
+from pol.rules.schedule import range_fits, segments_of, share_work
+
+EXECUTOR_VERSION = 1
+
+
+def problem(task: TrainTask, order: OrderResponse, validator: str) -> str:
+    """Return why the chain does not bear out the task, or an empty string."""
+    terms = order.order.terms
+    assignment = _assignment(order, task.key.attempt)
+    if assignment is None or assignment.validator != validator:
+        return "the chain has no such attempt of this validator"
+    for holds, reason in (
+        (order.order.state is OrderState.RUNNING, "the order is not running"),
+        (order.order.attempt == task.key.attempt, "the attempt is not the current one"),
+        (assignment.state is AssignmentState.RUNNING, "the attempt is not running"),
+        (assignment.round == task.key.round, "the round is not the open one"),
+        (terms.executor_version == EXECUTOR_VERSION, "another executor version"),
+        (range_fits(terms, task.first, task.count), "the range does not fit the round"),
+        (segments_of(terms, task.count) < LEAVES_MAX, "more segments than the link carries"),
+        (assignment.global_in == task.global_in.root, "global_in is not the chain's"),
+        (_local_root(order, task) == task.local_in.root, "local_in is not the slot's"),
+        (_job_file(task) == terms.job_id, "job.json is not the order's"),
+        (_locked(order) >= price(terms, assignment, task.count), "the escrow is too low"),
+    ):
+        if not holds:
+            return reason
+    return ""
+
+
+def price(terms: JobTerms, assignment: Assignment, count: int) -> int:
+    """Return what the work on ``count`` samples costs, which is also the share's bond."""
+    return price_ceil(share_work(terms, count), assignment.price)
+
+
+def bond_of(task: TrainTask, order: OrderResponse) -> int:
+    """Return the bond that the share will need."""
+    assignment = _assignment(order, task.key.attempt)
+    return price(order.order.terms, assignment, task.count) if assignment else 0
+
+
+def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
+    """Tell whether nobody can ask for the states of this share any more."""
+    if order.order.state is OrderState.CLOSED:
+        return True
+    share = _share(order, key)
+    if share is not None and share.state in (ShareState.REJECTED, ShareState.REPORTED):
+        return open_report(key, order) is None
+    closed = next(
+        (r for r in order.rounds if (r.attempt, r.number) == (key.attempt, key.round)), None
+    )
+    if closed is not None:
+        accepted = any((ref.slot, ref.issue) == (key.slot, key.issue) for ref in closed.shares)
+        return not accepted or (clock >= closed.window_ends and (closed.verified or closed.void))
+    # A round that did not close will not close once its attempt has ended.
+    assignment = _assignment(order, key.attempt)
+    return assignment is None or assignment.state in (AssignmentState.FAILED, AssignmentState.DONE)
+
+
+def open_report(key: ShareKey, order: OrderResponse) -> int | None:
+    """Return the segment that an open report of this share names."""
+    for report in order.reports:
+        named = (report.attempt, report.round, report.slot, report.issue)
+        if (
+            named == (key.attempt, key.round, key.slot, key.issue)
+            and report.state is ReportState.OPEN
+        ):
+            return report.segment
+    return None
+
+
+def earned(order: OrderResponse, provider: str) -> int:
+    """Return what the order has paid to the provider so far."""
+    return sum(
+        payment.amount
+        for payment in order.payments
+        if payment.to == provider and payment.kind == "provider"
+    )
+
+
+def _assignment(order: OrderResponse, attempt: int) -> Assignment | None:
+    return next((each for each in order.assignments if each.attempt == attempt), None)
+
+
+def _share(order: OrderResponse, key: ShareKey) -> Share | None:
+    wanted = (key.attempt, key.round, key.slot, key.issue)
+    for share in order.shares:
+        claim = share.claim
+        if (claim.attempt, claim.round, claim.slot, claim.issue) == wanted:
+            return share
+    return None
+
+
+def _local_root(order: OrderResponse, task: TrainTask) -> bytes:
+    """Return the slot's last accepted local state; the order's initial one if there is none."""
+    if task.reset:
+        return order.order.terms.local_root
+    accepted = [
+        share.claim
+        for share in order.shares
+        if share.state is ShareState.ACCEPTED
+        and (share.claim.attempt, share.claim.slot) == (task.key.attempt, task.key.slot)
+        and share.claim.round < task.key.round
+    ]
+    if not accepted:
+        return order.order.terms.local_root
+    return max(accepted, key=lambda claim: claim.round).local_out
+
+
+def _job_file(task: TrainTask) -> bytes:
+    return next((f.blob.sha256 for f in task.payload if f.path == "job.json"), b"")
+
+
+def _locked(order: OrderResponse) -> int:
+    return sum(row.locked - row.paid - row.refunded for row in order.escrow.depositors)

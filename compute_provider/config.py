@@ -1,0 +1,40 @@
+"""What a provider is told at its start."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from chain.wire.keys import Key
+
+
+def _physical_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderConfig:
+    """Settings of one provider; ``home`` is its own folder (usually ``~/.assay/provider``)."""
+
+    home: Path
+    node: str  # gRPC address of a node
+    validator: str  # operator address
+    key: Key
+    backend: str = "numpy"
+    device_class: str = "cpu"
+    bond: int = 0  # uassay to keep in the bond account at least
+    auto_bond: bool = True  # deposit what a share needs when it is given
+    memory_bytes: int = field(default_factory=lambda: _physical_memory() * 3 // 4)
+    disk_bytes: int = 64 << 30
+    poll_seconds: float | None = None  # None: as the validator says
+    chain_seconds: float = 2.0
+    misbehave: str = ""  # local networks only
+
+
+class ProviderError(Exception):
+    """The provider cannot go on: the reason and the remedy."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        """Keep both; the text is ``message; remedy``."""
+        self.message = message
+        self.remedy = remedy
+        super().__init__(f"{message}; {remedy}" if remedy else message)

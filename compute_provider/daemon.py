@@ -1,0 +1,327 @@
+"""The provider's process: a thin shell around :mod:`compute_provider.logic`.
+
+One loop owns the state: it takes an event, asks the logic, saves the new state, and carries the
+actions out. What takes time runs on a few threads (network) or in worker processes (numerics), and
+comes back as an event. Every call has a deadline; everything that was under way is asked for again
+after a restart.
+"""
+
+import logging
+import os
+import queue
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Lock
+from typing import Any
+
+from chain.client.errors import ChainError
+from chain.types import codec
+from chain.types.messages import MsgDepositBond, MsgRegisterProvider
+from cluster.errors import ClusterError, Kind
+from cluster.types import NAN_BITS, Benchmark, JoinRequest, PollRequest, ShareKey, TrainTask
+from compute_provider import claims, logic, misbehave
+from compute_provider.bench import measure_bandwidth, measure_speed
+from compute_provider.config import ProviderConfig, ProviderError
+from compute_provider.jobs import Jobs
+from compute_provider.links import Link
+from compute_provider.ports import Chain, Sender
+from compute_provider.status import describe, write_status
+from compute_provider.store import Boundary, Result, Store, name_of
+from compute_provider.trainer import Trainer
+
+_log = logging.getLogger("assay.provider")
+VERSION = "1"
+FEATURES = ("exact-15",)
+_IDLE_SECONDS = 0.5  # longest wait for an event, so that a stop is seen
+_RETRY_SECONDS = 1.0
+_STATUS_SECONDS = 0.5
+_BENCH_VALID_SECONDS = 86_400
+
+
+class Daemon:
+    """A provider of one validator. Make it, then :meth:`run` it on the main thread."""
+
+    def __init__(self, config: ProviderConfig, chain_id: str, chain: Chain, sender: Sender) -> None:
+        """Open the home; ValueError where ``misbehave`` is not allowed."""
+        self._config = config
+        self._chain = chain
+        self._sender = sender
+        config.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._store = Store(config.home)
+        self._link = Link(chain, config.validator, config.key, chain_id)
+        self._jobs = Jobs(config, chain_id, chain, sender, link=self._link, store=self._store)
+        self._trainer = Trainer(self._on_worker, config.home / "worker.log")
+        self._pool = ThreadPoolExecutor(4, thread_name_prefix="provider")
+        self._events: queue.Queue[logic.Event | None] = queue.Queue()  # None: just wake up
+        self._state = self._store.load()
+        self._in_flight: set[tuple[str, ShareKey | None]] = set()
+        self._lock = Lock()
+        self._stop = Event()
+        self._joined = False
+        self._note = "starting"
+        self._poll_at = self._chain_at = self._status_at = 0.0
+        self._poll_seconds = 1.0
+        self._steps: dict[ShareKey, int] = {}
+
+    def run(self, stop: Event | None = None, on_joined: Callable[[], None] | None = None) -> None:
+        """Work until ``stop``; ProviderError where the provider can do nothing about it."""
+        self._stop = stop or self._stop
+        try:
+            self._store.sweep(self._state)
+            self._check_home()
+            self._take(logic.Restarted())
+            self._bench()
+            while not self._stop.is_set():
+                if not self._joined:
+                    self._spawn("join", None, self._join)
+                elif on_joined is not None:
+                    on_joined()
+                    on_joined = None
+                self._tick(time.monotonic())
+                self._wait_for_events()
+        finally:
+            self._stop.set()
+            self._trainer.close()
+            self._link.close()
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._write_status()
+            self._jobs.close()
+            self._store.close()
+
+    # The loop
+
+    def _check_home(self) -> None:
+        """A home belongs to one key: another one's shares are signed for somebody else."""
+        me = self._config.key.address
+        owner = self._store.fact("owner")
+        if owner is not None and owner != me:
+            raise ProviderError(f"{self._config.home} belongs to {owner}", "use another home")
+        self._store.put_fact("owner", me)
+
+    def _wait_for_events(self) -> None:
+        now = time.monotonic()
+        wait = min(self._poll_at, self._chain_at) - now if self._joined else _IDLE_SECONDS
+        try:
+            event = self._events.get(timeout=min(max(wait, 0.001), _IDLE_SECONDS))
+        except queue.Empty:
+            return
+        if event is not None:
+            self._take(event)
+
+    def _tick(self, now: float) -> None:
+        if self._joined and now >= self._poll_at:
+            self._poll_at = now + 60.0  # the poll itself says when the next one is due
+            self._spawn("poll", None, self._poll)
+        if now >= self._chain_at:
+            self._chain_at = now + self._config.chain_seconds
+            if self._state.works:
+                self._spawn("watch", None, self._watch)
+        if now >= self._status_at:
+            self._status_at = now + _STATUS_SECONDS
+            self._write_status()
+
+    def _take(self, event: logic.Event) -> None:
+        before = self._state
+        self._state, actions = logic.step(before, event)
+        if not isinstance(event, logic.Progressed):  # progress is on disk as boundaries
+            self._store.save(before, self._state)
+        for action in actions:
+            _log.info("%s", type(action).__name__.lower())
+            self._act(action)
+
+    def _act(self, action: logic.Action) -> None:
+        match action:
+            case logic.Check(task):
+                self._spawn("check", task.key, lambda: self._check(task))
+            case logic.Fetch(task):
+                self._spawn("fetch", task.key, lambda: self._fetch(task))
+            case logic.Train(task):
+                self._trainer.start(task.key, self._jobs.worker_order(task))
+            case logic.Stop(key):
+                self._trainer.stop(key)
+            case logic.Submit(task):
+                self._spawn("submit", task.key, lambda: self._submit(task))
+            case logic.Open(key, indices):
+                self._spawn("open", key, lambda: self._jobs.open(key, indices))
+            case logic.Object(task, segment):
+                if not self._store.fact(f"objected/{name_of(task.key)}"):
+                    self._trainer.start(task.key, self._jobs.worker_order(task, segment))
+            case logic.Forget(key):
+                self._steps.pop(key, None)
+                self._trainer.stop(key)
+                others = (work.key.order_id for work in self._state.works)
+                self._jobs.forget(key, last_of_order=key.order_id not in others)
+
+    # What runs on threads
+
+    def _spawn(self, what: str, key: ShareKey | None, act: Callable[[], None]) -> None:
+        """Run ``act`` on a thread, unless the same is under way."""
+        name = (what, key)
+        with self._lock:
+            if name in self._in_flight:
+                return
+            self._in_flight.add(name)
+
+        def guarded() -> None:
+            try:
+                act()
+            except (ClusterError, ChainError, ProviderError, OSError) as error:
+                self._failed(what, key, error)
+            except Exception:  # noqa: BLE001 - a bug must not end the provider silently
+                _log.exception("bug in %s", what)
+                self._failed(what, key, RuntimeError("internal error; see the log"))
+            finally:
+                with self._lock:
+                    self._in_flight.discard(name)
+
+        self._pool.submit(guarded)
+
+    def _failed(self, what: str, key: ShareKey | None, error: Exception) -> None:
+        _log.warning("%s: %s", what, error)
+        self._note = f"{what}: {error}"
+        if key is not None:
+            self._events.put(logic.Failed(key, str(error), again=True))
+        if what == "poll":
+            self._poll_at = time.monotonic() + random.uniform(0.5, 1.5) * _RETRY_SECONDS
+        if isinstance(error, ClusterError):
+            if error.kind is Kind.NOT_ALLOWED:
+                self._joined = False  # no longer registered, or the validator does not know it yet
+            if error.kind is Kind.UNREACHABLE:
+                self._renew()
+        if what == "join":
+            self._stop.wait(random.uniform(0.5, 1.5) * _RETRY_SECONDS)
+
+    def _renew(self) -> None:
+        try:
+            self._link.client(renew=True)
+        except (ChainError, ProviderError) as error:
+            self._note = str(error)
+
+    def _join(self) -> None:
+        me, operator = self._config.key.address, self._config.validator
+        if self._chain.provider(me, operator) is None:
+            self._sender.send(MsgRegisterProvider(me, operator))
+        lacking = self._config.bond - self._chain.account(me).bond.free
+        if self._config.bond and lacking > 0 and not self._state.works:
+            self._sender.send(MsgDepositBond(me, lacking))
+        client = self._link.client()
+        measured = self._store.fact("bench")
+        benchmark = Benchmark(
+            device_class=self._config.device_class,
+            speed=measured["flops"],
+            memory=measured["memory"],
+            bandwidth=measure_bandwidth(client),
+        )
+        reply = client.join(JoinRequest(VERSION, benchmark, FEATURES))
+        if not reply.accepted:
+            raise ProviderError(f"the validator does not take it: {reply.reason}", "trying again")
+        self._poll_seconds = reply.limits.poll_ms / 1000
+        self._note = ""
+        self._poll_at = 0.0
+        self._joined = True
+        self._events.put(None)
+
+    def _poll(self) -> None:
+        doing = tuple(work.doing() for work in self._state.works)
+        reply = self._link.client().poll(PollRequest(VERSION, doing[-64:]))
+        self._events.put(logic.Polled(reply.train, reply.open))
+        self._note = ""
+        told = reply.retry_after_ms / 1000 or self._poll_seconds
+        self._poll_at = time.monotonic() + (self._config.poll_seconds or told)
+
+    def _watch(self) -> None:
+        """Read from the chain what became of the shares."""
+        clock = self._chain.status().clock
+        works = self._state.works
+        for order_id in sorted({work.key.order_id for work in works}):
+            order = self._chain.order(order_id)
+            paid = claims.earned(order, self._config.key.address)
+            self._store.put_fact(f"earned/{order_id.hex()}", paid)
+            for work in works:
+                if work.key.order_id != order_id:
+                    continue
+                segment = claims.open_report(work.key, order)
+                if segment is not None:
+                    self._events.put(logic.Reported(work.key, segment))
+                if claims.is_over(work.key, order, clock):
+                    self._events.put(logic.Released(work.key))
+
+    def _check(self, task: TrainTask) -> None:
+        problem = self._jobs.check(task)
+        # A node may be a block behind the validator: ask again while the task is listed.
+        event = logic.Failed(task.key, problem, again=True) if problem else None
+        self._events.put(event or logic.Checked(task.key))
+
+    def _fetch(self, task: TrainTask) -> None:
+        self._jobs.fetch(task)
+        self._events.put(logic.Fetched(task.key))
+
+    def _submit(self, task: TrainTask) -> None:
+        method = self._jobs.method(task.key)
+        if misbehave.sends_nothing(method):
+            return
+        if misbehave.sends_late(method) and self._stop.wait(task.seconds_left + 1):
+            return
+        verdict = self._jobs.submit(task)
+        self._events.put(logic.Submitted(task.key, verdict.accepted, verdict.text))
+
+    # What workers say, on the threads that read it
+
+    def _on_worker(self, key: ShareKey, message: dict[str, Any]) -> None:
+        match message:
+            case {"boundary": plain}:
+                self._store.put_boundary(key, codec.from_plain(Boundary, plain))
+            case {"ready": {"steps": int(steps), "open": open_ends}}:
+                self._steps[key] = steps
+                for text in open_ends:
+                    _log.warning("sandbox: %s", text)
+                self._events.put(logic.Progressed(key, 0, steps, NAN_BITS))
+            case {"step": int(step), "loss": int(loss)}:
+                self._events.put(logic.Progressed(key, step, self._steps.get(key, step), loss))
+            case {"done": {"update_root": update, "local_out_root": local_out}}:
+                result = Result(bytes.fromhex(update), bytes.fromhex(local_out))
+                self._store.put_result(key, result)
+                self._events.put(logic.Trained(key))
+            case {"replayed": True}:
+                self._spawn("object", key, lambda: self._object(key))
+            case {"replayed": False}:
+                _log.warning("a report of %s is right: no objection", name_of(key))
+            case {"failed": str(text), "again": bool(again)} if message.get("replay", -1) < 0:
+                self._events.put(logic.Failed(key, text, again))
+
+    def _object(self, key: ShareKey) -> None:
+        self._jobs.object(key)
+        self._store.put_fact(f"objected/{name_of(key)}", True)
+
+    # The rest
+
+    def _bench(self) -> None:
+        """Measure the machine, unless that was done lately (on the main thread: it starts a child)."""
+        known = self._store.fact("bench")
+        wanted = self._config.backend
+        now = time.time()
+        if known and known["backend"] == wanted and now - known["at"] < _BENCH_VALID_SECONDS:
+            return
+        speed = measure_speed(wanted, seconds=1.0)
+        fact = {"backend": wanted, "flops": speed.flops, "memory": speed.memory, "at": now}
+        self._store.put_fact("bench", fact)
+
+    def _write_status(self) -> None:
+        orders = {work.key.order_id.hex() for work in self._state.works}
+        write_status(
+            self._config.home,
+            {
+                "provider": self._config.key.address,
+                "validator": self._config.validator,
+                "pid": os.getpid(),
+                "joined": self._joined,
+                "note": self._note,
+                "shares": describe(self._state),
+                "orders": sorted(orders),
+                "earned": self._store.total("earned/"),
+                "workers": self._trainer.pids(),
+                "misbehave": self._config.misbehave,
+            },
+        )

@@ -1,0 +1,213 @@
+"""What the daemon does about a share with the chain, the validator and the disk.
+
+Each call may be repeated. ``ClusterError`` and ``ChainError`` go to the caller, who knows what
+they mean for the share.
+"""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+
+from chain.types.hashing import merkle_root
+from chain.types.messages import MsgDepositBond, MsgObjectReport
+from chain.types.records import ShareClaim, ShareRef
+from cluster.blobs import BlobStore
+from cluster.types import (
+    BlobRef,
+    OpeningSubmission,
+    ShareKey,
+    ShareSubmission,
+    TrainTask,
+    Verdict,
+)
+from compute_provider import claims, misbehave
+from compute_provider.config import ProviderConfig, ProviderError
+from compute_provider.links import Link
+from compute_provider.misbehave import Misbehaviour
+from compute_provider.ports import Chain, Sender
+from compute_provider.store import Store, name_of
+from compute_provider.worker import LOCAL_OUT, UPDATE, Order
+from pol.rules.commitment import share_sign_bytes, trace_leaf
+
+
+class Jobs:
+    """The provider's dealings; thread-safe."""
+
+    def __init__(
+        self,
+        config: ProviderConfig,
+        chain_id: str,
+        chain: Chain,
+        sender: Sender,
+        *,
+        link: Link,
+        store: Store,
+    ) -> None:
+        """Use what the daemon has opened."""
+        self._config = config
+        self._chain_id = chain_id
+        self._chain = chain
+        self._sender = sender
+        self._link = link
+        self._store = store
+        self._jobs = config.home / "jobs"
+        self._bond_lock = Lock()
+        self.blobs = BlobStore(config.home / "blobs", config.disk_bytes)
+        self.cheat: Misbehaviour | None = (
+            misbehave.parse(config.misbehave, chain_id) if config.misbehave else None
+        )
+
+    def method(self, key: ShareKey) -> str:
+        """Return how this share is to be cheated with, or an empty string."""
+        return self.cheat.in_round(key.round) if self.cheat else ""
+
+    def check(self, task: TrainTask) -> str:
+        """Return why the chain does not bear out the task, or an empty string.
+
+        Sees to the bond, because a share without one is not committed.
+        """
+        order = self._chain.order(task.key.order_id)
+        problem = claims.problem(task, order, self._config.validator)
+        return problem or self._see_to_bond(claims.bond_of(task, order))
+
+    def _see_to_bond(self, needed: int) -> str:
+        with self._bond_lock:
+            me = self._config.key.address
+            account = self._chain.account(me)
+            lacking = needed - account.bond.free
+            if lacking <= 0:
+                return ""
+            if not self._config.auto_bond or account.balance < lacking:
+                return f"the share needs a bond of {needed} uassay, {account.bond.free} are free"
+            self._sender.send(MsgDepositBond(me, lacking))
+            return ""
+
+    def fetch(self, task: TrainTask) -> None:
+        """Bring payload and opening states here, verified by their names."""
+        client = self._link.client()
+        held = {f"job/{_order_name(task.key)}": [file.blob for file in task.payload]}
+        held[f"share/{name_of(task.key)}"] = [task.global_in.blob, task.local_in.blob]
+        for holder, blobs in held.items():
+            for blob in blobs:
+                self.blobs.hold(blob.sha256, holder)
+                client.fetch(blob, self.blobs)
+        folder = self._job_folder(task.key)
+        for file in task.payload:  # paths were bounded where they came in
+            _link(self.blobs.path(file.blob.sha256), folder / file.path)
+
+    def worker_order(self, task: TrainTask, replay: int = -1) -> Order:
+        """Return what a worker needs for the share."""
+        key = task.key
+        return Order(
+            job=str(self._job_folder(key)),
+            folder=str(self._store.folder(key)),
+            global_in=str(self.blobs.path(task.global_in.blob.sha256)),
+            local_in=str(self.blobs.path(task.local_in.blob.sha256)),
+            global_root=task.global_in.root,
+            local_root=task.local_in.root,
+            round=key.round,
+            first=task.first,
+            count=task.count,
+            backend=self._config.backend,
+            memory_bytes=self._config.memory_bytes,
+            boundaries=self._store.boundaries(key),
+            replay=replay,
+            misbehave=self.method(key),
+        )
+
+    def submit(self, task: TrainTask) -> Verdict:
+        """Sign the share, send its update and local state, and submit it."""
+        submission = self._signed(task)
+        folder, client = self._store.folder(task.key), self._link.client()
+        update = client.put_blob(folder / UPDATE)
+        local_out = client.put_blob(folder / LOCAL_OUT)
+        return client.submit_share(replace(submission, update=update, local_out=local_out))
+
+    def _signed(self, task: TrainTask) -> ShareSubmission:
+        key = task.key
+        boundaries, result = self._store.boundaries(key), self._store.result(key)
+        if result is None:
+            raise ProviderError("the share is not trained", "this is a bug: please report it")
+        leaves = tuple(boundary.leaf() for boundary in boundaries)
+        claim = ShareClaim(
+            order_id=key.order_id,
+            attempt=key.attempt,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            first=task.first,
+            count=task.count,
+            provider=self._config.key.address,
+            global_in=task.global_in.root,
+            local_in=task.local_in.root,
+            local_out=result.local_out_root,
+            segments=len(leaves) - 1,
+            trace_root=b"",
+            update_root=result.update_root,
+            executor_version=claims.EXECUTOR_VERSION,
+        )
+        hashes = [
+            trace_leaf(
+                self._chain_id, claim, leaf.index, leaf.step, leaf.boundary_root, leaf.metrics
+            )
+            for leaf in leaves
+        ]
+        claim = replace(claim, trace_root=merkle_root(hashes))
+        claim = misbehave.bend(self.method(key), self._chain_id, claim, leaves)
+        # Deterministic (RFC 6979): a restart signs the same bytes the same way.
+        signature = self._config.key.sign(share_sign_bytes(self._chain_id, claim))
+        nothing_yet = BlobRef(bytes(32), 1)
+        return ShareSubmission(claim, signature, leaves, nothing_yet, nothing_yet)
+
+    def open(self, key: ShareKey, indices: tuple[int, ...]) -> None:
+        """Send the states at boundaries of a share."""
+        folder, client = self._store.folder(key), self._link.client()
+        for index in indices:
+            global_state = client.put_blob(folder / f"{index}.global")
+            local_state = client.put_blob(folder / f"{index}.local")
+            verdict = client.submit_opening(
+                OpeningSubmission(key, index, global_state, local_state)
+            )
+            if not verdict.accepted:
+                raise ProviderError(f"boundary {index} was not taken: {verdict.text}", "")
+
+    def object(self, key: ShareKey) -> None:
+        """Object on the chain to a report of the share."""
+        ref = ShareRef(key.slot, key.issue)
+        me = self._config.key.address
+        self._sender.send(MsgObjectReport(me, key.order_id, key.attempt, key.round, ref))
+
+    def forget(self, key: ShareKey, last_of_order: bool) -> None:
+        """Delete what is on disk of a share, and of its order when no other share needs it."""
+        self._store.forget(key)
+        self.blobs.release(f"share/{name_of(key)}")
+        if last_of_order:
+            self.blobs.release(f"job/{_order_name(key)}")
+            shutil.rmtree(self._jobs / _order_name(key), ignore_errors=True)
+
+    def close(self) -> None:
+        """Close the blobs."""
+        self.blobs.close()
+
+    def _job_folder(self, key: ShareKey) -> Path:
+        return self._jobs / _order_name(key)
+
+
+def _order_name(key: ShareKey) -> str:
+    return key.order_id.hex()
+
+
+def _link(source: Path, target: Path) -> None:
+    """Let ``target`` be the same file as ``source`` (a link costs no space), whole or not at all."""
+    if target.exists():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    partial = target.with_name(target.name + ".new")
+    partial.unlink(missing_ok=True)
+    try:
+        os.link(source, partial)
+    except OSError:
+        shutil.copyfile(source, partial)
+    partial.replace(target)

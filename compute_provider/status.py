@@ -1,0 +1,54 @@
+"""The status file: what ``assay provider status`` shows, written by the daemon as it goes."""
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+from cluster.types import NAN_BITS
+from compute_provider.logic import State, Work
+
+STATUS_FILE = "status.json"
+
+
+def describe(state: State) -> list[dict[str, Any]]:
+    """Return one plain object for each share."""
+    return [_describe(work) for work in state.works]
+
+
+def _describe(work: Work) -> dict[str, Any]:
+    key = work.key
+    return {
+        "order": key.order_id.hex(),
+        "attempt": key.attempt,
+        "round": key.round,
+        "slot": key.slot,
+        "issue": key.issue,
+        "stage": work.stage.name.lower(),
+        "step": work.step,
+        "steps": work.steps,
+        "loss": None if work.loss == NAN_BITS else loss_of(work.loss),
+        "text": work.text,
+    }
+
+
+def loss_of(bits: int) -> float:
+    """Return the number that FP32 bits mean."""
+    (value,) = struct.unpack("<f", struct.pack("<I", bits))
+    return float(value)
+
+
+def write_status(home: Path, status: dict[str, Any]) -> None:
+    """Replace the status file; readers see the old one or the new one."""
+    partial = home / (STATUS_FILE + ".new")
+    partial.write_text(json.dumps(status, sort_keys=True))
+    partial.replace(home / STATUS_FILE)
+
+
+def read_status(home: Path) -> dict[str, Any] | None:
+    """Return what the daemon wrote last, or None if none ever ran here."""
+    try:
+        status: dict[str, Any] = json.loads((home / STATUS_FILE).read_text())
+    except FileNotFoundError:
+        return None
+    return status

@@ -1,0 +1,160 @@
+"""What a provider remembers on disk, so that kill -9 in the middle of a round loses nothing."""
+
+import json
+import shutil
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from chain.types import codec
+from cluster.types import Leaf, ShareKey
+from compute_provider.logic import State, Work
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """A boundary of a trace; its two states lie in the share's folder."""
+
+    index: int
+    step: int
+    global_root: bytes
+    local_root: bytes
+    root: bytes
+    metrics: tuple[int, ...]
+
+    def leaf(self) -> Leaf:
+        """Return what the validator gets of it."""
+        return Leaf(self.index, self.step, self.root, self.metrics)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What training ended with; the two states lie in the share's folder."""
+
+    update_root: bytes
+    local_out_root: bytes
+
+
+class Store:
+    """A database and a folder for each share. Thread-safe; one process at a time."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open what is in ``directory``, or start anew there."""
+        self._shares = directory / "shares"
+        self._shares.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = Lock()
+        self._database = sqlite3.connect(
+            directory / "provider.db", check_same_thread=False, isolation_level=None
+        )
+        self._database.executescript(
+            """
+            PRAGMA journal_mode = WAL;
+            PRAGMA synchronous = FULL;
+            CREATE TABLE IF NOT EXISTS works (key TEXT PRIMARY KEY, record BLOB NOT NULL);
+            CREATE TABLE IF NOT EXISTS boundaries (
+                key TEXT NOT NULL, number INTEGER NOT NULL, record BLOB NOT NULL,
+                PRIMARY KEY (key, number));
+            CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, record BLOB NOT NULL);
+            CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+            """
+        )
+
+    def close(self) -> None:
+        """Close the database."""
+        with self._lock:
+            self._database.close()
+
+    # Shares
+
+    def load(self) -> State:
+        """Return the state as it was saved last."""
+        rows = self._sql("SELECT record FROM works")
+        works = [codec.decode(Work, record) for (record,) in rows]
+        return State(tuple(sorted(works, key=lambda work: work.key)))
+
+    def save(self, before: State, after: State) -> None:
+        """Write what differs between two states, all or nothing."""
+        old = {work.key: work for work in before.works}
+        new = {work.key: work for work in after.works}
+        with self._lock:
+            self._database.execute("BEGIN IMMEDIATE")
+            for key in old.keys() - new.keys():
+                self._database.execute("DELETE FROM works WHERE key = ?", (name_of(key),))
+            for key, work in new.items():
+                if old.get(key) != work:
+                    row = (name_of(key), codec.encode(work))
+                    self._database.execute("INSERT OR REPLACE INTO works VALUES (?, ?)", row)
+            self._database.execute("COMMIT")
+
+    def folder(self, key: ShareKey) -> Path:
+        """Return the share's folder, which is made if need be."""
+        folder = self._shares / name_of(key)
+        folder.mkdir(exist_ok=True, mode=0o700)
+        return folder
+
+    def put_boundary(self, key: ShareKey, boundary: Boundary) -> None:
+        """Remember a boundary whose states are on disk."""
+        row = (name_of(key), boundary.index, codec.encode(boundary))
+        self._sql("INSERT OR REPLACE INTO boundaries VALUES (?, ?, ?)", *row)
+
+    def boundaries(self, key: ShareKey) -> tuple[Boundary, ...]:
+        """Return the boundaries so far, without gaps from 0 on."""
+        rows = self._sql(
+            "SELECT record FROM boundaries WHERE key = ? ORDER BY number", name_of(key)
+        )
+        found = [codec.decode(Boundary, record) for (record,) in rows]
+        whole = [b for index, b in enumerate(found) if b.index == index]
+        return tuple(whole)
+
+    def put_result(self, key: ShareKey, result: Result) -> None:
+        """Remember how training ended."""
+        row = (name_of(key), codec.encode(result))
+        self._sql("INSERT OR REPLACE INTO results VALUES (?, ?)", *row)
+
+    def result(self, key: ShareKey) -> Result | None:
+        """Return how training ended, if it has."""
+        rows = self._sql("SELECT record FROM results WHERE key = ?", name_of(key))
+        return codec.decode(Result, rows[0][0]) if rows else None
+
+    def forget(self, key: ShareKey) -> None:
+        """Delete all that is known of a share."""
+        name = name_of(key)
+        self._sql("DELETE FROM boundaries WHERE key = ?", name)
+        self._sql("DELETE FROM results WHERE key = ?", name)
+        shutil.rmtree(self._shares / name, ignore_errors=True)
+
+    def sweep(self, state: State) -> None:
+        """Delete what a crash has left of shares that are not in the state."""
+        known = {name_of(work.key) for work in state.works}
+        for folder in self._shares.iterdir():
+            if folder.name not in known:
+                shutil.rmtree(folder, ignore_errors=True)
+                self._sql("DELETE FROM boundaries WHERE key = ?", folder.name)
+                self._sql("DELETE FROM results WHERE key = ?", folder.name)
+
+    # Facts
+
+    def fact(self, name: str) -> Any:
+        """Return a remembered JSON value, or None."""
+        rows = self._sql("SELECT value FROM facts WHERE name = ?", name)
+        return json.loads(rows[0][0]) if rows else None
+
+    def total(self, prefix: str) -> int:
+        """Return the sum of the numbers whose names start with ``prefix``."""
+        rows = self._sql("SELECT name, value FROM facts")
+        return sum(json.loads(value) for name, value in rows if name.startswith(prefix))
+
+    def put_fact(self, name: str, value: Any) -> None:
+        """Remember a JSON value."""
+        self._sql("INSERT OR REPLACE INTO facts VALUES (?, ?)", name, json.dumps(value))
+
+    def _sql(self, text: str, *values: bytes | str | int) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._database.execute(text, values).fetchall()
+
+
+def name_of(key: ShareKey) -> str:
+    """Return a name for files and rows."""
+    return f"{key.order_id.hex()}-{key.attempt}-{key.round}-{key.slot}-{key.issue}"

@@ -1,0 +1,102 @@
+"""Starts worker processes, reads what they say, and ends them.
+
+Workers are started from the daemon's main thread: the kernel kills them when that thread dies.
+"""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from chain.types import codec
+from cluster.types import ShareKey
+from compute_provider.worker import Order
+
+_log = logging.getLogger("assay.provider")
+_ROOT = Path(__file__).resolve().parents[1]
+_LINE_BYTES_MAX = 1 << 20
+# Nothing else of the environment goes to the worker: no secrets, no settings of other programs.
+_KEPT = ("PATH", "LANG", "TMPDIR", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+Listen = Callable[[ShareKey, dict[str, Any]], None]
+
+
+class Trainer:
+    """One worker for training, and one at a time for each replay of a report."""
+
+    def __init__(self, listen: Listen, log_path: Path) -> None:
+        """``listen`` gets every message of a worker, on the thread that reads it.
+
+        A worker that ends without a word counts as having said ``failed``.
+        """
+        self._listen = listen
+        self._log_path = log_path
+        self._running: dict[tuple[ShareKey, int], tuple[subprocess.Popen[bytes], Thread]] = {}
+
+    def start(self, key: ShareKey, order: Order) -> None:
+        """Start a worker, unless this order is being worked on."""
+        name = (key, order.replay)
+        if name in self._running and self._running[name][1].is_alive():
+            return
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment["PYTHONPATH"] = str(_ROOT)
+        with self._log_path.open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "compute_provider.worker", str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+        reader = Thread(target=self._read, args=(key, order, process), daemon=True)
+        reader.start()
+        self._running[name] = (process, reader)
+
+    def stop(self, key: ShareKey) -> None:
+        """Kill the workers of a share; nothing is heard of them when this returns."""
+        for name in [name for name in self._running if name[0] == key]:
+            process, reader = self._running.pop(name)
+            process.kill()
+            reader.join()
+
+    def close(self) -> None:
+        """Kill all workers."""
+        for key, _ in list(self._running):
+            self.stop(key)
+
+    def pids(self) -> list[int]:
+        """Return the process ids of workers that run."""
+        return [p.pid for p, _ in self._running.values() if p.poll() is None]
+
+    def _read(self, key: ShareKey, order: Order, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin
+        assert process.stdout
+        said_all = False
+        try:
+            with process.stdin as pipe:
+                pipe.write(codec.encode(order) + b"\n")
+        except OSError:  # it died at once; what it says below is all there is
+            pass
+        with process.stdout as lines:
+            while line := lines.readline(_LINE_BYTES_MAX):
+                try:
+                    message = json.loads(line)
+                except ValueError:
+                    _log.warning("a worker said something odd: %r", line[:200])
+                    continue
+                said_all = said_all or bool({"done", "failed", "replayed"} & message.keys())
+                self._listen(key, message)
+        code = process.wait()
+        if not said_all:
+            text = f"the worker ended ({_reason(code)}); see {self._log_path}"
+            self._listen(key, {"failed": text, "again": True, "replay": order.replay})
+
+
+def _reason(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

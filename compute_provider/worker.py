@@ -1,0 +1,301 @@
+"""The process that trains: sandboxed, one order at a time, then it ends.
+
+It gets one JSON object on standard input and answers with JSON lines on standard output; numbers
+go through the pipe, states through files in the share's folder. It has no key and no network. The
+daemon kills it to cancel it: every boundary that was reported is on disk.
+
+    {"ready": {"steps": N, "open": [...]}}      what the sandbox could not close
+    {"step": n, "loss": bits}
+    {"boundary": {...}}                          its states are in I.global and I.local
+    {"done": {"update_root": hex, "local_out_root": hex}}   update.state, local_out.state
+    {"replayed": true}                           the answer in replay mode
+    {"failed": "why", "again": false}
+"""
+
+import json
+import os
+import struct
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from chain.types import codec
+from cluster.types import NAN_BITS
+from compute_provider import sandbox
+from compute_provider.store import Boundary
+
+if TYPE_CHECKING:  # numpy comes after the sandbox
+    from pol.job.load import LoadedJob
+    from pol.replay.records import Boundary as Trace
+    from pol.replay.records import Range, TrainedShare
+    from pol.state.arrays import State
+
+Emit = Callable[["Trace", "State", "State"], None]
+UPDATE, LOCAL_OUT = "update.state", "local_out.state"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the worker is to do, as the daemon writes it on standard input."""
+
+    job: str  # job directory
+    folder: str  # of the share
+    global_in: str  # files of canonical bytes
+    local_in: str
+    global_root: bytes
+    local_root: bytes
+    round: int
+    first: int
+    count: int
+    backend: str
+    memory_bytes: int
+    boundaries: tuple[Boundary, ...]  # of an earlier try
+    replay: int  # -1: train; else replay this segment of the finished trace (n: the update)
+    misbehave: str
+
+
+class Refused(Exception):
+    """The task cannot be done as it stands; another try would end alike."""
+
+
+def main() -> None:
+    """Read the order, close the sandbox, work."""
+    order = codec.decode(Order, sys.stdin.buffer.readline())
+    parent = int(sys.argv[1])
+    folder = Path(order.folder)
+    # Threads of the numeric library count on the cores that there are, not on a variable.
+    open_ends = sandbox.enter(
+        parent, folder, order.memory_bytes, address_space=order.backend == "numpy"
+    )
+    out = sys.stdout
+    try:
+        _work(order, folder, open_ends, out)
+    except Refused as refused:
+        _say(out, failed=str(refused), again=False)
+    except MemoryError:
+        _say(out, failed="not enough memory", again=False)
+
+
+def _work(order: Order, folder: Path, open_ends: list[str], out: TextIO) -> None:
+    from compute_provider import misbehave
+    from pol.executor.errors import ExecutionError
+    from pol.job.errors import JobError
+    from pol.job.load import load_job
+    from pol.replay.records import ReplayError
+    from pol.state.errors import StateError
+
+    try:
+        loaded = load_job(Path(order.job))
+        opening, local = _opening_states(order, loaded)
+        if order.backend == "numpy":
+            sandbox.forbid_processes()
+        steps = order.count // loaded.job.document.batch
+        _say(out, ready={"steps": steps, "open": open_ends})
+        if order.replay >= 0:
+            _say(out, replayed=_replay_holds(order, folder, loaded, opening))
+            return
+        task = Task(order, folder, loaded, opening, local, out)
+        produce = misbehave.producer(order.misbehave) or honest
+        update, update_root, local_out, local_out_root = produce(task)
+    except JobError as error:
+        raise Refused(f"the job does not load: {error}") from None
+    except (StateError, ExecutionError, ReplayError) as error:
+        raise Refused(str(error)) from None
+    write_file(folder / UPDATE, update)
+    write_file(folder / LOCAL_OUT, local_out)
+    _say(out, done={"update_root": update_root.hex(), "local_out_root": local_out_root.hex()})
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A share to train, with everything in memory."""
+
+    order: Order
+    folder: Path
+    loaded: "LoadedJob"
+    opening: "State"
+    local: "State"
+    out: TextIO
+    bend: "Callable[[Trace, State, State], tuple[Trace, State, State]] | None" = None
+
+    @property
+    def range(self) -> "Range":
+        """The samples."""
+        from pol.replay.records import Range
+
+        return Range(self.order.round, self.order.first, self.order.count)
+
+    @property
+    def unit(self) -> int:
+        """Samples of a segment."""
+        document = self.loaded.job.document
+        return document.batch * document.segment_length
+
+    @property
+    def segments(self) -> int:
+        """The number n of segments."""
+        return self.order.count // self.unit
+
+    def emit(self, boundary: "Trace", state: "State", local: "State") -> None:
+        """Put the states on disk, then tell of the boundary."""
+        from pol.state.canonical import encode_state
+
+        if self.bend is not None:
+            boundary, state, local = self.bend(boundary, state, local)
+        write_file(self.folder / f"{boundary.index}.global", encode_state(state))
+        write_file(self.folder / f"{boundary.index}.local", encode_state(local))
+        record = Boundary(
+            boundary.index,
+            boundary.step,
+            boundary.global_root,
+            boundary.local_root,
+            boundary.root,
+            tuple(boundary.metrics),
+        )
+        _say(self.out, boundary=codec.to_plain(record))
+
+    def train(self, part: "Range", state: "State", local: "State", emit: Emit) -> "TrainedShare":
+        """Train a part of the range."""
+        from pol.executor.backend import backend
+        from pol.replay.train import train_share
+
+        document = self.loaded.job.document
+        first = (part.round * document.samples_per_round + self.order.first) // document.batch
+
+        def on_step(step: int, loss: float) -> None:
+            _say(self.out, step=step - first + 1, loss=_bits(loss))
+
+        return train_share(
+            self.loaded,
+            part,
+            state,
+            local,
+            backend=backend(self.order.backend),
+            on_boundary=emit,
+            on_step=on_step,
+        )
+
+
+Produced = tuple[bytes, bytes, bytes, bytes]
+"""Update, its root, local_out, its root; states as canonical bytes."""
+
+
+def honest(task: Task) -> Produced:
+    """Train what is left of the share, from the last boundary on disk."""
+    from dataclasses import replace
+
+    from pol.replay.records import Range
+    from pol.replay.replay import replay_update
+    from pol.state.canonical import encode_state
+
+    start, state, local = _resume(task)
+    done = start * task.unit
+    left = Range(task.order.round, task.order.first + done, task.order.count - done)
+
+    def emit(boundary: "Trace", state: "State", local: "State") -> None:
+        if start == 0 or boundary.index > 0:  # boundary 0 of the rest is on disk already
+            task.emit(replace(boundary, index=boundary.index + start), state, local)
+
+    if left.count:
+        trained = task.train(left, state, local, emit)
+        state, local = trained.global_out, trained.local_out
+    result = replay_update(task.loaded, task.opening, state, local)
+    update = encode_state(result.update)
+    return update, result.update_root, encode_state(local), result.local_out_root
+
+
+def _resume(task: Task) -> tuple[int, "State", "State"]:
+    """Return the last boundary of an earlier try whose files are what they were."""
+    for boundary in reversed(task.order.boundaries):
+        if boundary.index == 0:
+            break
+        try:
+            state, local = read_boundary(task.loaded, task.folder, boundary)
+        except (OSError, Refused):
+            continue
+        return boundary.index, state, local
+    return 0, task.opening, task.local
+
+
+def read_boundary(loaded: "LoadedJob", folder: Path, boundary: Boundary) -> tuple["State", "State"]:
+    """Read the states at a boundary and check their roots; Refused, OSError."""
+    document = loaded.job.document
+    index = boundary.index
+    return (
+        read_state(folder / f"{index}.global", document.global_tensors, boundary.global_root),
+        read_state(folder / f"{index}.local", document.local_tensors, boundary.local_root),
+    )
+
+
+def read_state(path: Path, specs: Any, root: bytes) -> "State":
+    """Read a canonical state and check its root; Refused, OSError."""
+    from pol.state.canonical import decode_state, state_tree
+    from pol.state.errors import StateError
+
+    try:
+        state = decode_state(path.read_bytes(), specs)
+    except StateError as error:
+        raise Refused(f"{path.name} is no state of this job: {error}") from None
+    if state_tree(state).root != root:
+        raise Refused(f"{path.name} is not the state that the chain names")
+    return state
+
+
+def _opening_states(order: Order, loaded: "LoadedJob") -> tuple["State", "State"]:
+    document = loaded.job.document
+    return (
+        read_state(Path(order.global_in), document.global_tensors, order.global_root),
+        read_state(Path(order.local_in), document.local_tensors, order.local_root),
+    )
+
+
+def _replay_holds(order: Order, folder: Path, loaded: "LoadedJob", opening: "State") -> bool:
+    """Tell whether the stored trace is right at the segment that was reported."""
+    from pol.executor.backend import backend
+    from pol.replay.records import Range
+    from pol.replay.replay import replay_segment, replay_update
+
+    last = order.boundaries[-1]
+    part = Range(order.round, order.first, order.count)
+    try:
+        if order.replay == last.index:
+            closing, local_out = read_boundary(loaded, folder, last)
+            result = replay_update(loaded, opening, closing, local_out)
+            specs = loaded.job.updated
+            read_state(folder / UPDATE, specs, result.update_root)
+            return True
+        before, after = order.boundaries[order.replay], order.boundaries[order.replay + 1]
+        state, local = read_boundary(loaded, folder, before)
+    except (OSError, Refused, IndexError):
+        return False
+    replayed = replay_segment(loaded, part, order.replay, state, local, backend(order.backend))
+    return bool(replayed.boundary.root == after.root)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a whole file or none, to last through a power cut."""
+    partial = path.with_name(path.name + ".new")
+    with partial.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def _bits(loss: float) -> int:
+    try:
+        (bits,) = struct.unpack("<I", struct.pack("<f", loss))
+    except OverflowError:
+        return NAN_BITS
+    return int(bits)
+
+
+def _say(out: TextIO, **message: object) -> None:
+    out.write(json.dumps(message) + "\n")
+    out.flush()
+
+
+if __name__ == "__main__":
+    main()

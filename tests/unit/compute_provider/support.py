@@ -1,0 +1,210 @@
+"""A small chain in a folder, and what a provider is asked to do there."""
+
+import json
+import sys
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from chain.types import codec
+from chain.types.messages import Message
+from chain.types.queries import AccountResponse, OrderResponse, StatusResponse
+from chain.types.records import (
+    Account,
+    Assignment,
+    AssignmentState,
+    BondAccount,
+    Conditions,
+    Depositor,
+    Escrow,
+    JobTerms,
+    Order,
+    OrderState,
+    Provider,
+    Validator,
+)
+from chain.wire.keys import Key
+from cluster.blobs import BlobStore
+from cluster.types import BlobRef, PayloadFile, ShareKey, StateRef, TrainTask
+from compute_provider.config import ProviderConfig
+from compute_provider.store import Store
+
+CHAIN = "assay-local-test"
+PROVIDER = Key(b"\x01" * 32)
+VALIDATOR = Key(b"\x09" * 32).address
+TINY = Path(__file__).resolve().parents[2] / "fixtures" / "job_tiny"
+ORDER_ID = b"\x11" * 32
+PRICE = 10**12
+
+
+def terms() -> JobTerms:
+    """The terms of the tiny job, read as plain JSON: no numerics needed."""
+    raw = (TINY / "job.json").read_bytes()
+    document = json.loads(raw)
+    return JobTerms(
+        job_id=sha256(raw).digest(),
+        payload_bytes=sum(path.stat().st_size for path in payload_paths().values()),
+        global_root=bytes.fromhex(document["global_root"]),
+        local_root=bytes.fromhex(document["local_root"]),
+        data_root=bytes.fromhex(document["data_root"]),
+        rounds=document["rounds"],
+        samples_per_round=document["samples_per_round"],
+        batch=document["batch"],
+        segment_length=document["segment_length"],
+        work_per_step=int(document["step_flops"]),
+        result_chunks=document["global_chunks"],
+        executor_version=document["executor_version"],
+    )
+
+
+def payload_paths() -> dict[str, Path]:
+    names = ["job.json", "global.state", "local.state"]
+    names += [f"data/{path.name}" for path in sorted((TINY / "data").iterdir())]
+    return {name: TINY / name for name in names}
+
+
+def order() -> OrderResponse:
+    params: Any = None
+    from chain.types.params import local_params
+
+    params = local_params().for_order()
+    record = Order(
+        id=ORDER_ID, consumer="c", order_key=b"", terms=terms(),
+        conditions=Conditions("", 0, (), ""), price_limit=PRICE, time_to_live=100, deadline=10_000,
+        rematch=True, state=OrderState.RUNNING, attempt=1, failures=0, opened_at=0,
+        opened_height=1, expires_at=100, excluded=(), close_reason=0, unmatched=(),
+        work_verified=0, params=params,
+    )  # fmt: skip
+    assignment = Assignment(
+        order_id=ORDER_ID, attempt=1, validator=VALIDATOR, bid_id=bytes(32), price=PRICE,
+        work=1, job_bond=1, providers_bps=8000, speed=10**9, state=AssignmentState.RUNNING,
+        end_reason=0, matched_at=0, accept_deadline=0, progress_deadline=0, round=0,
+        global_in=record.terms.global_root, ciphertext_root=b"", final_root=b"",
+    )  # fmt: skip
+    escrow = Escrow(ORDER_ID, (Depositor("c", 10**15, 0, 0),), ())
+    return OrderResponse(record, (assignment,), (), (), (), (), escrow, ())
+
+
+def blob_of(path: Path) -> BlobRef:
+    data = path.read_bytes()
+    return BlobRef(sha256(data).digest(), len(data))
+
+
+def task(first: int = 0, count: int = 320, seconds_left: int = 600) -> TrainTask:
+    known = terms()
+    files = tuple(PayloadFile(name, blob_of(path)) for name, path in payload_paths().items())
+    return TrainTask(
+        key=ShareKey(ORDER_ID, 1, 0, 0, 1),
+        first=first,
+        count=count,
+        global_in=StateRef(known.global_root, blob_of(TINY / "global.state")),
+        local_in=StateRef(known.local_root, blob_of(TINY / "local.state")),
+        reset=True,
+        payload=files,
+        seconds_left=seconds_left,
+    )
+
+
+def give_payload(blobs: BlobStore) -> None:
+    for path in payload_paths().values():
+        blobs.add(path.read_bytes())
+
+
+@dataclass
+class FolderChain:
+    """A chain whose state is files in a folder, so that several processes can share it."""
+
+    folder: Path
+
+    def write(self, order: OrderResponse, validator: Validator | None = None) -> None:
+        self._replace("order.json", codec.encode(order))
+        if validator is not None:
+            self._replace("validator.json", codec.encode(validator))
+
+    def _replace(self, name: str, data: bytes) -> None:
+        partial = self.folder / (name + ".new")
+        partial.write_bytes(data)
+        partial.replace(self.folder / name)
+
+    def status(self) -> StatusResponse:
+        return StatusResponse(CHAIN, 1, 0, 1_000, 1, b"", False)
+
+    def order(self, order_id: bytes) -> OrderResponse:
+        return codec.decode(OrderResponse, (self.folder / "order.json").read_bytes())
+
+    def account(self, address: str) -> AccountResponse:
+        account = Account(address, 1, 0, PROVIDER.pub_key)
+        return AccountResponse(account, 10**15, BondAccount(address, 0, ()))
+
+    def validator(self, operator: str) -> Validator | None:
+        known = codec.decode(Validator, (self.folder / "validator.json").read_bytes())
+        return known if known.operator == operator else None
+
+    def provider(self, address: str, validator: str) -> Provider | None:
+        if not (self.folder / "registered").exists():
+            return None
+        return Provider(address, validator, PROVIDER.pub_key, None, 0, 0, 0)
+
+    # The sender
+
+    def send(self, *messages: Message) -> None:
+        for message in messages:
+            name = type(message).__name__
+            if name == "MsgRegisterProvider":
+                (self.folder / "registered").touch()
+            with (self.folder / "sent").open("a") as file:
+                file.write(name + "\n")
+
+    def sent(self) -> list[str]:
+        path = self.folder / "sent"
+        return path.read_text().split() if path.exists() else []
+
+
+def validator_record(endpoint: str, certificate: bytes) -> Validator:
+    return Validator(
+        operator=VALIDATOR, moniker="v", cons_key=bytes(32), cons_address=bytes(20), stake=1,
+        jailed=False, endpoint=endpoint, certificate=certificate, orders_settled=0,
+        attempts_failed=0, audits_answered=0, audits_missed=0,
+    )  # fmt: skip
+
+
+def config(home: Path, misbehave: str = "") -> ProviderConfig:
+    """A provider that does not measure itself, which takes a second."""
+    home.mkdir(exist_ok=True)
+    store = Store(home)
+    fact = {"backend": "numpy", "flops": 10**9, "memory": 1 << 30, "at": 10**11}
+    store.put_fact("bench", fact)
+    store.close()
+    return ProviderConfig(
+        home, "", VALIDATOR, PROVIDER, poll_seconds=0.02, chain_seconds=0.05, misbehave=misbehave,
+        memory_bytes=8 << 30,
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Run a daemon as a process of its own: HOME and the chain's folder."""
+    import signal
+    from threading import Event
+
+    from compute_provider.daemon import Daemon
+
+    home, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    stop = Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    chain = FolderChain(folder)
+    Daemon(config(home), CHAIN, chain, chain).run(stop)
+    sys.stdout.write(json.dumps(sorted({"numpy", "torch"} & sys.modules.keys())))
+
+
+def with_assignment(response: OrderResponse, **changes: Any) -> OrderResponse:
+    (assignment,) = response.assignments
+    return replace(response, assignments=(replace(assignment, **changes),))
+
+
+def with_order(response: OrderResponse, **changes: Any) -> OrderResponse:
+    return replace(response, order=replace(response.order, **changes))
+
+
+if __name__ == "__main__":
+    main()

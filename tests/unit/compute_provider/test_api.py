@@ -1,0 +1,155 @@
+"""Measuring, trying out, and the option that cheats."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from chain.types.messages import MsgLeaveCluster
+from chain.types.queries import (
+    BidsRequest,
+    BidsResponse,
+    ProvidersRequest,
+    ProvidersResponse,
+    ValidatorsResponse,
+)
+from chain.types.records import Bid, Provider, Validator
+from compute_provider import api, misbehave
+from compute_provider.bench import Speed, measure_bandwidth, measure_speed
+from compute_provider.config import ProviderConfig, ProviderError
+from compute_provider.links import find_validator
+from tests.unit.cluster.support import running
+from tests.unit.compute_provider.support import CHAIN, PROVIDER, VALIDATOR, validator_record
+
+
+def bid(price: int, providers_bps: int) -> Bid:
+    return Bid(
+        id=bytes([price % 256]) * 32, validator=VALIDATOR, price=price, device_class="cpu",
+        memory=1, speed=1, capacity=1, regions=(), tiers=(), min_work=1, max_work=1,
+        providers_bps=providers_bps, expires_at=1, placed_height=1,
+    )  # fmt: skip
+
+
+class Node:
+    """Stands for ``ChainClient``."""
+
+    validators: tuple[Validator, ...] = ()
+    bids: tuple[Bid, ...] = ()
+    providers: tuple[Provider, ...] = ()
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def __enter__(self) -> "Node":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def status(self) -> Any:
+        return SimpleNamespace(chain_id=CHAIN)
+
+    def query(self, request: Any) -> Any:
+        if isinstance(request, BidsRequest):
+            return BidsResponse(self.bids)
+        if isinstance(request, ProvidersRequest):
+            later = [p for p in self.providers if p.address > request.after]
+            return ProvidersResponse(tuple(later[: request.limit]))
+        return ValidatorsResponse(self.validators)
+
+
+def config(tmp_path: Path) -> ProviderConfig:
+    return ProviderConfig(tmp_path / "home", "node:1", VALIDATOR, PROVIDER)
+
+
+def test_a_dry_run_forecasts_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "ChainClient", Node)
+    monkeypatch.setattr(api, "measure_speed", lambda backend: Speed(backend, 10**9, 1 << 30))
+    with running(tmp_path) as up:
+        record = validator_record(up.endpoint, up.certificate.der)
+        monkeypatch.setattr(Node, "validators", (record,))
+        monkeypatch.setattr(Node, "bids", (bid(3_000_000, 9_000), bid(2_000_000, 8_000)))
+        forecast = api.dry_run(config(tmp_path))
+    # 10^9 FLOP/s for a day at 2,000,000 uassay per PFLOP, of which the providers get 80 %.
+    assert forecast.income_per_day == 10**9 * 86_400 * 2_000_000 // 10**15 * 8 // 10
+    assert forecast.price_per_pflop == 2_000_000
+    assert forecast.bandwidth is not None
+    assert forecast.bandwidth > 0
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_dry_run_without_an_answer_or_a_bid_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "ChainClient", Node)
+    monkeypatch.setattr(api, "measure_speed", lambda backend: Speed(backend, 10**9, 1 << 30))
+    with running(tmp_path) as up:
+        record = validator_record("127.0.0.1:1", up.certificate.der)
+    monkeypatch.setattr(Node, "validators", (record,))
+    forecast = api.dry_run(config(tmp_path))
+    assert (forecast.bandwidth, forecast.price_per_pflop) == (None, None)
+    assert forecast.income_per_day == 0
+
+
+def test_a_provider_is_found_on_any_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = [Provider(f"p{i:03}", VALIDATOR, b"", None, 0, 0, 0) for i in range(250)]
+    monkeypatch.setattr(Node, "providers", tuple(known))
+    chain = api.NodeChain(Node("x"))  # type: ignore[arg-type]
+    assert chain.provider("p249", VALIDATOR) == known[249]
+    assert chain.provider("p250", VALIDATOR) is None
+    assert chain.provider("p001", "another") is None
+
+
+def test_leaving_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[object] = []
+    monkeypatch.setattr(api, "ChainClient", Node)
+    monkeypatch.setattr(
+        api, "TxSender", lambda client, key: SimpleNamespace(send=lambda *m: sent.extend(m))
+    )
+    api.leave(config(tmp_path))
+    assert sent == [MsgLeaveCluster(PROVIDER.address)]
+
+
+def test_a_validator_that_does_not_listen_is_named() -> None:
+    silent = replace(validator_record("", b""), moniker="silent")
+    with pytest.raises(ProviderError, match="silent"):
+        find_validator(lambda operator: silent, VALIDATOR)
+    with pytest.raises(ProviderError, match="no validator"):
+        find_validator(lambda operator: None, VALIDATOR)
+
+
+def test_the_machine_is_measured_in_a_process_of_its_own() -> None:
+    speed = measure_speed("numpy", seconds=0.1)
+    assert speed.flops > 10**6
+    assert speed.memory > 1 << 28
+
+
+def test_a_back_end_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ProviderError, match="does not work here"):
+        measure_speed("abacus", seconds=0.1)
+
+
+def test_the_bandwidth_is_measured_without_being_registered(tmp_path: Path) -> None:
+    from tests.unit.cluster.support import STRANGER
+
+    with running(tmp_path) as up, up.client(STRANGER) as client:
+        assert measure_bandwidth(client, 3 << 20) > 1 << 20
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "late@", "late@x", "late@-1", "Late"])
+def test_unknown_ways_to_cheat_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="--misbehave"):
+        misbehave.parse(text, CHAIN)
+
+
+def test_cheating_is_for_local_chains_and_its_round() -> None:
+    with pytest.raises(ValueError, match="assay-local"):
+        misbehave.parse("late", "assay-1")
+    once = misbehave.parse("skip_training@3", "assay-local-x")
+    assert [once.in_round(number) for number in (2, 3)] == ["", "skip_training"]
+    always = misbehave.parse("late", "assay-local-x")
+    assert [always.in_round(number) for number in (2, 3)] == ["late", "late"]

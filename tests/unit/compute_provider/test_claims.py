@@ -1,0 +1,185 @@
+"""A lying validator cannot make a provider work for nothing: each claim is held against the chain."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from chain.types.queries import OrderResponse
+from chain.types.records import (
+    AssignmentState,
+    Depositor,
+    Escrow,
+    OrderState,
+    Payment,
+    Report,
+    ReportState,
+    Round,
+    Share,
+    ShareClaim,
+    ShareRef,
+    ShareState,
+)
+from cluster.types import BlobRef, StateRef, TrainTask
+from compute_provider.claims import bond_of, earned, is_over, open_report, problem
+from tests.unit.compute_provider.support import (
+    ORDER_ID,
+    PRICE,
+    VALIDATOR,
+    order,
+    task,
+    terms,
+    with_assignment,
+    with_order,
+)
+
+KEY = task().key
+
+
+def claim(
+    round: int = 0, slot: int = 0, issue: int = 1, local_out: bytes = b"\x05" * 32
+) -> ShareClaim:
+    return ShareClaim(
+        order_id=ORDER_ID, attempt=1, round=round, slot=slot, issue=issue, first=0, count=320,
+        provider="p", global_in=bytes(32), local_in=bytes(32), local_out=local_out, segments=10,
+        trace_root=bytes(32), update_root=bytes(32), executor_version=1,
+    )  # fmt: skip
+
+
+def share(state: ShareState, **changes: Any) -> Share:
+    return Share(claim(**changes), b"", 1, 1, state, 0, 0, 0, ())
+
+
+def report(state: ReportState) -> Report:
+    return Report(ORDER_ID, 1, 0, 0, 1, 3, "p", b"", b"", 0, 100, 5, state)
+
+
+def closed_round(*, verified: bool = False, void: bool = False, slot: int = 0) -> Round:
+    return Round(
+        ORDER_ID, 1, 0, b"", b"", (ShareRef(slot, 1),), 1, 0, 0, 500, verified=verified, void=void
+    )
+
+
+def test_a_true_task_is_taken() -> None:
+    assert problem(task(), order(), VALIDATOR) == ""
+    # 20 steps of the tiny job at 10^12 uassay per PFLOP, rounded up.
+    assert bond_of(task(), order()) == -(-20 * terms().work_per_step * PRICE // 10**15)
+
+
+TASKS: list[tuple[str, Callable[[TrainTask], TrainTask]]] = [
+    ("no such attempt", lambda t: replace(t, key=replace(t.key, attempt=2))),
+    ("open one", lambda t: replace(t, key=replace(t.key, round=1))),
+    ("range", lambda t: replace(t, first=16)),
+    ("range", lambda t: replace(t, first=320)),
+    ("range", lambda t: replace(t, count=640)),
+    ("global_in", lambda t: replace(t, global_in=StateRef(bytes(32), t.global_in.blob))),
+    ("local_in", lambda t: replace(t, local_in=StateRef(bytes(32), t.local_in.blob))),
+    ("job.json", lambda t: replace(t, payload=t.payload[1:])),
+    (
+        "job.json",
+        lambda t: replace(
+            t, payload=(replace(t.payload[0], blob=BlobRef(bytes(32), 5)), *t.payload[1:])
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("reason", "lie"), TASKS)
+def test_a_lie_about_the_task_is_seen(reason: str, lie: Callable[[TrainTask], TrainTask]) -> None:
+    assert reason in problem(lie(task()), order(), VALIDATOR)
+
+
+ORDERS: list[tuple[str, Callable[[OrderResponse], OrderResponse]]] = [
+    ("order is not running", lambda o: with_order(o, state=OrderState.MATCHED)),
+    ("order is not running", lambda o: with_order(o, state=OrderState.CLOSED)),
+    ("not the current", lambda o: with_order(o, attempt=2)),
+    ("attempt is not running", lambda o: with_assignment(o, state=AssignmentState.FAILED)),
+    ("no such attempt", lambda o: with_assignment(o, validator="another")),
+    ("open one", lambda o: with_assignment(o, round=1)),
+    ("global_in", lambda o: with_assignment(o, global_in=bytes(32))),
+    ("version", lambda o: with_order(o, terms=replace(o.order.terms, executor_version=2))),
+    ("escrow", lambda o: replace(o, escrow=Escrow(ORDER_ID, (), ()))),
+    (
+        "escrow",
+        lambda o: replace(o, escrow=Escrow(ORDER_ID, (Depositor("c", 10**9, 10**9, 0),), ())),
+    ),
+    (
+        "escrow",
+        lambda o: replace(o, escrow=Escrow(ORDER_ID, (Depositor("c", 10**9, 0, 10**9),), ())),
+    ),
+]
+
+
+@pytest.mark.parametrize(("reason", "change"), ORDERS)
+def test_an_order_that_will_not_pay_is_not_worked_for(
+    reason: str, change: Callable[[OrderResponse], OrderResponse]
+) -> None:
+    assert reason in problem(task(), change(order()), VALIDATOR)
+
+
+def test_the_local_state_is_the_slots_last_accepted_one() -> None:
+    known = with_assignment(order(), round=2)
+    known = replace(
+        known,
+        shares=(
+            share(ShareState.ACCEPTED, round=0, local_out=b"\x01" * 32),
+            share(ShareState.ACCEPTED, round=1, local_out=b"\x02" * 32),
+            share(ShareState.REJECTED, round=1, issue=2, local_out=b"\x03" * 32),
+            share(ShareState.ACCEPTED, round=1, slot=1, local_out=b"\x04" * 32),
+        ),
+    )
+    third = replace(task(), key=replace(KEY, round=2), reset=False)
+    right = replace(third, local_in=StateRef(b"\x02" * 32, third.local_in.blob))
+    assert problem(right, known, VALIDATOR) == ""
+    assert "local_in" in problem(third, known, VALIDATOR)
+    assert problem(replace(third, reset=True), known, VALIDATOR) == ""
+
+
+def test_a_trace_is_kept_while_anybody_can_ask() -> None:
+    running = order()
+    assert not is_over(KEY, running, 0)
+    committed = replace(running, shares=(share(ShareState.COMMITTED),))
+    assert not is_over(KEY, committed, 10_000)
+    accepted = replace(running, shares=(share(ShareState.ACCEPTED),))
+    for verified, void, clock, over in (
+        (False, False, 10_000, False),
+        (True, False, 499, False),
+        (True, False, 500, True),
+        (False, True, 500, True),
+    ):
+        closed = replace(accepted, rounds=(closed_round(verified=verified, void=void),))
+        assert is_over(KEY, closed, clock) is over
+    assert is_over(KEY, with_order(accepted, state=OrderState.CLOSED), 0)
+
+
+def test_a_trace_that_lost_is_let_go() -> None:
+    rejected = replace(order(), shares=(share(ShareState.REJECTED),))
+    assert is_over(KEY, rejected, 0)
+    reported = replace(order(), shares=(share(ShareState.REPORTED),))
+    assert not is_over(KEY, replace(reported, reports=(report(ReportState.OPEN),)), 0)
+    assert is_over(KEY, replace(reported, reports=(report(ReportState.CUT),)), 0)
+    other_won = replace(order(), rounds=(closed_round(slot=5),))
+    assert is_over(KEY, other_won, 0)
+    assert is_over(KEY, with_assignment(order(), state=AssignmentState.FAILED), 0)
+    # A round that had closed before its attempt failed still has its window.
+    failed = with_assignment(order(), state=AssignmentState.FAILED)
+    assert not is_over(KEY, replace(failed, rounds=(closed_round(),)), 0)
+
+
+def test_open_reports_of_this_share_are_found() -> None:
+    assert open_report(KEY, order()) is None
+    assert open_report(KEY, replace(order(), reports=(report(ReportState.OPEN),))) == 3
+    assert open_report(KEY, replace(order(), reports=(report(ReportState.OBJECTED),))) is None
+    other = replace(KEY, issue=2)
+    assert open_report(other, replace(order(), reports=(report(ReportState.OPEN),))) is None
+
+
+def test_only_earnings_of_this_provider_count() -> None:
+    payments = (
+        Payment("me", "provider", 5, 0),
+        Payment("me", "bond_return", 7, 0),
+        Payment("you", "provider", 11, 0),
+        Payment("me", "provider", 2, 1),
+    )
+    assert earned(replace(order(), payments=payments), "me") == 7

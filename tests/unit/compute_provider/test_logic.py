@@ -1,0 +1,234 @@
+"""The provider's decisions: whatever is polled, lost or crashed, the share is handed in once right."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chain.types import codec
+from cluster.types import NAN_BITS, OpenTask, Phase, ShareKey, TrainTask
+from compute_provider import logic
+from compute_provider.logic import Stage, State, Work, step
+from tests.unit.compute_provider.support import ORDER_ID, task
+
+ONE = task()
+KEY = ONE.key
+TWO = replace(ONE, key=ShareKey(ORDER_ID, 1, 0, 1, 1), first=0, count=32)
+THREE = replace(ONE, key=ShareKey(ORDER_ID, 1, 1, 0, 1))
+
+
+def polled(*tasks: TrainTask, opening: tuple[OpenTask, ...] = ()) -> logic.Polled:
+    return logic.Polled(tasks, opening)
+
+
+def at(stage: Stage, known: TrainTask = ONE, **more: object) -> State:
+    return State((Work(known, stage, **more),))  # type: ignore[arg-type]
+
+
+def test_a_share_goes_its_way() -> None:
+    state, actions = step(State(), polled(ONE))
+    assert actions == (logic.Check(ONE),)
+    state, actions = step(state, logic.Checked(KEY))
+    assert actions == (logic.Fetch(ONE),)
+    state, actions = step(state, logic.Fetched(KEY))
+    assert actions == (logic.Train(ONE),)
+    state, actions = step(state, logic.Progressed(KEY, 3, 20, 77))
+    assert state.works[0].doing().phase is Phase.TRAINING
+    assert (state.works[0].step, state.works[0].steps, state.works[0].loss) == (3, 20, 77)
+    state, actions = step(state, logic.Trained(KEY))
+    assert actions == (logic.Submit(ONE),)
+    state, actions = step(state, logic.Submitted(KEY, True, ""))
+    assert (state.works[0].stage, actions) == (Stage.SUBMITTED, ())
+    state, actions = step(state, polled(opening=(OpenTask(KEY, (0, 3)),)))
+    assert actions == (logic.Open(KEY, (0, 3)),)
+    state, actions = step(state, logic.Reported(KEY, 4))
+    assert actions == (logic.Object(ONE, 4),)
+    state, actions = step(state, logic.Released(KEY))
+    assert (state, actions) == (State(), (logic.Forget(KEY),))
+
+
+def test_the_same_picture_again_changes_nothing() -> None:
+    state, _ = step(State(), polled(ONE, TWO))
+    assert step(state, polled(ONE, TWO)) == (state, ())
+    later = replace(ONE, seconds_left=1)  # time passes; the task is the same
+    assert step(state, polled(later, TWO)) == (state, ())
+
+
+def test_what_is_not_listed_is_dropped_until_it_is_signed() -> None:
+    for stage in (Stage.CHECKING, Stage.FETCHING, Stage.READY, Stage.TRAINING, Stage.FAILED):
+        state, actions = step(at(stage), polled())
+        assert (state, actions) == (State(), (logic.Stop(KEY), logic.Forget(KEY)))
+    for stage in (Stage.TRAINED, Stage.SUBMITTED, Stage.REFUSED):
+        assert step(at(stage), polled()) == (at(stage), ())
+
+
+def test_a_task_that_changes_is_begun_anew() -> None:
+    other = replace(ONE, first=32, count=288)
+    state, actions = step(at(Stage.TRAINING), polled(other))
+    assert actions == (logic.Stop(KEY), logic.Forget(KEY), logic.Check(other))
+    assert state.works == (Work(other, Stage.CHECKING),)
+    # What is signed stays what it is: a second signature for the same key would be a contradiction.
+    state, actions = step(at(Stage.SUBMITTED), polled(other))
+    assert (state, actions) == (at(Stage.SUBMITTED), (logic.Submit(ONE),))
+
+
+def test_a_share_that_the_validator_lost_is_submitted_again() -> None:
+    assert step(at(Stage.SUBMITTED), polled(ONE))[1] == (logic.Submit(ONE),)
+    assert step(at(Stage.TRAINED), polled(ONE))[1] == (logic.Submit(ONE),)
+    assert step(at(Stage.REFUSED), polled(ONE))[1] == ()
+
+
+def test_one_share_is_trained_at_a_time() -> None:
+    state = State((Work(ONE, Stage.TRAINING), Work(TWO, Stage.FETCHING)))
+    state, actions = step(state, logic.Fetched(TWO.key))
+    assert actions == ()
+    state, actions = step(state, logic.Trained(KEY))
+    assert actions == (logic.Submit(ONE), logic.Train(TWO))
+    state, actions = step(
+        State((Work(ONE, Stage.TRAINING), Work(TWO, Stage.READY))),
+        logic.Failed(KEY, "worker died", True),
+    )
+    assert actions == (logic.Train(TWO),)
+
+
+def test_failures_that_may_pass_are_tried_three_times() -> None:
+    state, tries = at(Stage.TRAINING), 0
+    while state.works[0].stage is Stage.TRAINING:
+        state, _ = step(state, logic.Failed(KEY, "worker died", True))
+        tries += 1
+        state, actions = step(state, polled(ONE))
+        if not actions:
+            break
+        state = state.put(replace(state.works[0], stage=Stage.TRAINING))
+    assert tries == logic.TRIES_MAX
+    assert state.works[0].text == "worker died"
+
+
+def test_a_lasting_failure_is_not_tried_again() -> None:
+    state, _ = step(at(Stage.TRAINING), logic.Failed(KEY, "does not load", False))
+    assert step(state, polled(ONE)) == (state, ())
+
+
+def test_the_chain_is_asked_as_long_as_the_task_is_listed() -> None:
+    state = at(Stage.CHECKING)
+    for _ in range(10):
+        state, _ = step(state, logic.Failed(KEY, "not the open round", True))
+        state, actions = step(state, polled(ONE))
+        assert actions == (logic.Check(ONE),)
+
+
+def test_openings_of_unknown_or_unfinished_shares_are_not_answered() -> None:
+    opening = (OpenTask(KEY, (0,)),)
+    assert step(State(), polled(opening=opening)) == (State(), ())
+    assert step(at(Stage.TRAINING), polled(ONE, opening=opening))[1] == ()
+
+
+def test_late_answers_change_nothing() -> None:
+    for event in (
+        logic.Checked(KEY), logic.Fetched(KEY), logic.Trained(KEY),
+        logic.Progressed(KEY, 1, 2, 3), logic.Reported(KEY, 1),
+    ):  # fmt: skip
+        assert step(State(), event) == (State(), ())
+    assert step(at(Stage.SUBMITTED), logic.Trained(KEY)) == (at(Stage.SUBMITTED), ())
+    assert step(at(Stage.TRAINING), logic.Fetched(KEY)) == (at(Stage.TRAINING), ())
+    assert step(at(Stage.TRAINING), logic.Submitted(KEY, True, "")) == (at(Stage.TRAINING), ())
+    assert step(at(Stage.TRAINING), logic.Released(KEY)) == (at(Stage.TRAINING), ())
+
+
+_TASKS = (ONE, TWO, THREE)
+_MOVES = st.one_of(
+    st.tuples(st.just("poll"), st.sets(st.sampled_from(range(3)))),
+    st.tuples(st.just("finish"), st.integers(0, 5)),
+    st.tuples(st.just("fail"), st.integers(0, 5)),
+    st.tuples(st.just("crash"), st.just(0)),
+)
+
+
+class World:
+    """Carries actions out in any order, loses them in crashes, and watches what must hold."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.running: list[logic.Action] = []
+        self.submitted: set[ShareKey] = set()
+
+    def take(self, event: logic.Event) -> None:
+        self.state, actions = step(self.state, event)
+        for action in actions:
+            self.carry_out(action)
+        training = [work for work in self.state.works if work.stage is Stage.TRAINING]
+        assert len(training) <= 1
+        trains = [a.task.key for a in self.running if isinstance(a, logic.Train)]
+        assert trains == [work.key for work in training]  # what should be trained is, nothing else
+        assert sorted(work.key for work in self.state.works) == [w.key for w in self.state.works]
+
+    def carry_out(self, action: logic.Action) -> None:
+        match action:
+            case logic.Stop(key) | logic.Forget(key):
+                assert key not in self.submitted  # a trace that was signed is kept
+                self.running = [
+                    a
+                    for a in self.running
+                    if not (isinstance(a, logic.Train) and a.task.key == key)
+                ]
+            case _ if action not in self.running:  # the shell runs nothing twice at a time
+                self.running.append(action)
+
+    def finish(self, number: int, fails: bool) -> None:
+        if not self.running:
+            return None
+        action = self.running.pop(number % len(self.running))
+        assert not isinstance(action, logic.Stop | logic.Forget | logic.Open | logic.Object)
+        key = action.task.key
+        if fails:
+            return self.take(logic.Failed(key, "failed", True))
+        match action:
+            case logic.Check():
+                self.take(logic.Checked(key))
+            case logic.Fetch():
+                self.take(logic.Fetched(key))
+            case logic.Train():
+                self.take(logic.Trained(key))
+            case logic.Submit():
+                self.submitted.add(key)
+                self.take(logic.Submitted(key, True, ""))
+        return None
+
+    def crash(self) -> None:
+        """All that was under way is lost; the state is what was saved."""
+        self.running = []
+        works = [codec.decode(Work, codec.encode(work)) for work in self.state.works]
+        self.state = State(tuple(works))
+        self.take(logic.Restarted())
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(_MOVES, max_size=60))
+def test_any_order_of_polls_failures_and_crashes_ends_in_the_same_shares(
+    moves: list[tuple[str, object]],
+) -> None:
+    world = World()
+    for move, what in moves:
+        if move == "poll":
+            assert isinstance(what, set)
+            world.take(polled(*(_TASKS[index] for index in sorted(what))))
+        elif move == "crash":
+            world.crash()
+        else:
+            assert isinstance(what, int)
+            world.finish(what, fails=move == "fail")
+    # From here on nothing goes wrong: a poll that lists nothing clears failures, then all is listed.
+    while world.running:
+        world.finish(0, fails=False)
+    world.take(polled())
+    for _ in range(12):
+        world.take(polled(*_TASKS))
+        while world.running:
+            world.finish(0, fails=False)
+    assert world.submitted == {each.key for each in _TASKS}
+    assert [work.stage for work in world.state.works] == [Stage.SUBMITTED] * 3
+
+
+def test_a_work_survives_the_disk() -> None:
+    work = Work(ONE, Stage.TRAINING, 3, 20, NAN_BITS, 1, "text")
+    assert codec.decode(Work, codec.encode(work)) == work

@@ -1,0 +1,83 @@
+"""What is saved is what is loaded, and what a crash left over goes."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cluster.types import ShareKey
+from compute_provider.logic import Stage, State, Work
+from compute_provider.store import Boundary, Result, Store
+from tests.unit.compute_provider.support import ORDER_ID, task
+
+KEY = task().key
+OTHER = ShareKey(ORDER_ID, 1, 0, 1, 1)
+
+
+def boundary(index: int, root: bytes = bytes(32)) -> Boundary:
+    return Boundary(index, 2 * index, bytes(32), bytes(32), root, (7,))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(tmp_path)
+    yield opened
+    opened.close()
+
+
+def test_the_state_is_loaded_as_it_was_saved(store: Store, tmp_path: Path) -> None:
+    one = Work(task(), Stage.TRAINING, 3, 20, 5, 1, "text")
+    two = Work(replace(task(), key=OTHER), Stage.READY)
+    first = State((one, two))
+    store.save(State(), first)
+    assert store.load() == first
+    second = first.drop(KEY).put(replace(two, stage=Stage.TRAINING))
+    store.save(first, second)
+    again = Store(tmp_path)
+    assert again.load() == second
+    again.close()
+
+
+def test_boundaries_end_at_the_first_gap(store: Store) -> None:
+    for index in (0, 1, 3):
+        store.put_boundary(KEY, boundary(index))
+    store.put_boundary(OTHER, boundary(0))
+    assert [b.index for b in store.boundaries(KEY)] == [0, 1]
+    store.put_boundary(KEY, boundary(2))
+    assert [b.index for b in store.boundaries(KEY)] == [0, 1, 2, 3]
+    store.put_boundary(KEY, boundary(1, root=b"\x01" * 32))  # trained again: the last one counts
+    assert store.boundaries(KEY)[1].root == b"\x01" * 32
+
+
+def test_forgetting_one_share_leaves_the_other(store: Store) -> None:
+    for key in (KEY, OTHER):
+        store.put_boundary(key, boundary(0))
+        store.put_result(key, Result(bytes(32), bytes(32)))
+        (store.folder(key) / "0.global").write_bytes(b"x")
+    store.forget(KEY)
+    assert store.boundaries(KEY) == ()
+    assert store.result(KEY) is None
+    assert store.boundaries(OTHER) == (boundary(0),)
+    assert store.result(OTHER) == Result(bytes(32), bytes(32))
+    assert (store.folder(OTHER) / "0.global").exists()
+
+
+def test_what_a_crash_left_over_is_swept(store: Store, tmp_path: Path) -> None:
+    for key in (KEY, OTHER):
+        store.folder(key)
+        store.put_boundary(key, boundary(0))
+    store.sweep(State((Work(task(), Stage.TRAINING),)))
+    assert len(list((tmp_path / "shares").iterdir())) == 1
+    assert store.boundaries(KEY) == (boundary(0),)
+    assert store.boundaries(OTHER) == ()
+
+
+def test_facts_and_their_sum(store: Store) -> None:
+    assert store.fact("bench") is None
+    store.put_fact("bench", {"flops": 1})
+    store.put_fact("earned/a", 5)
+    store.put_fact("earned/b", 7)
+    store.put_fact("earned/b", 8)
+    assert store.fact("bench") == {"flops": 1}
+    assert store.total("earned/") == 13
