@@ -1,0 +1,223 @@
+"""What runs in the process pool: loading, replaying, aggregating. Paths and bytes in, small records out.
+
+A worker process calls these functions with paths into the blob store; nothing that a provider sent is trusted before
+its root was recomputed here, and everything that a replay starts from comes from the order.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from chain.types.reasons import ShareReason
+from chain.types.records import JobTerms
+from pol.executor.backend import backend
+from pol.job.errors import JobError
+from pol.job.load import LoadedJob, load_job
+from pol.job.terms import order_terms
+from pol.replay.aggregate import aggregate
+from pol.replay.records import Range, StepFailed
+from pol.replay.replay import replay_segment, replay_update
+from pol.rules.commitment import boundary_root, update_claim
+from pol.state.arrays import State
+from pol.state.canonical import chunks_of, decode_state, encode_state, state_tree
+from pol.state.errors import StateError
+
+_job = lru_cache(maxsize=8)(load_job)
+"""Loaded jobs of this process; a job directory is named by its content and never changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOutcome:
+    """The job's terms as loading found them, or the reason why it does not load."""
+
+    terms: JobTerms | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a share claims at the place that is replayed.
+
+    For a segment: the boundary roots of its leaves i and i+1 and the metrics of leaf i+1. For the update: the
+    boundary root of leaf n, and the roots of update and local_out.
+    """
+
+    opening_root: bytes
+    closing_root: bytes
+    metrics: tuple[int, ...]
+    update_root: bytes = b""
+    local_out: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOutcome:
+    """What replay found: a ``ShareReason``, the recomputed root, and the roots of the steps inside."""
+
+    reason: int
+    root: bytes
+    inner_roots: tuple[bytes, ...]
+
+
+def load(directory: Path) -> LoadOutcome:
+    """Load a payload with every check."""
+    try:
+        return LoadOutcome(order_terms(_job(directory).job), "")
+    except JobError as error:
+        return LoadOutcome(None, str(error))
+
+
+def check_segment(
+    directory: Path,
+    part: Range,
+    index: int,
+    states: tuple[Path, Path],
+    claimed: Claimed,
+    backend_name: str,
+) -> ReplayOutcome:
+    """Replay segment ``index`` of a range from the opened (global, local) states and compare with the leaves."""
+    job = _job(directory)
+    opened = _open_states(job, states)
+    if opened is None or _root_of(*opened) != claimed.opening_root:
+        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
+    try:
+        replayed = replay_segment(job, part, index, *opened, backend(backend_name))
+    except StepFailed:
+        return ReplayOutcome(ShareReason.NOT_FINITE, b"", ())
+    root, inner = replayed.boundary.root, replayed.step_roots
+    if root != claimed.closing_root:
+        return ReplayOutcome(ShareReason.SEGMENT_MISMATCH, root, inner)
+    if replayed.boundary.metrics != claimed.metrics:
+        return ReplayOutcome(ShareReason.METRICS_MISMATCH, root, inner)
+    return ReplayOutcome(ShareReason.NONE, root, inner)
+
+
+def check_update(
+    directory: Path,
+    round_opening: Path,
+    closing: tuple[Path, Path],
+    sent: tuple[Path, Path],
+    claimed: Claimed,
+) -> ReplayOutcome:
+    """Recompute update and local_out from boundaries 0 and n, and check the blobs that were sent for them."""
+    job = _job(directory)
+    opened = _open_states(job, closing)
+    if opened is None or _root_of(*opened) != claimed.closing_root:
+        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
+    start = decode_state(round_opening.read_bytes(), job.job.document.global_tensors)
+    result = replay_update(job, start, *opened)
+    root = update_claim(result.update_root, result.local_out_root)
+    if root != update_claim(claimed.update_root, claimed.local_out):
+        return ReplayOutcome(ShareReason.UPDATE_MISMATCH, root, ())
+    try:
+        update = state_tree(decode_state(sent[0].read_bytes(), job.job.updated)).root
+        local = state_tree(decode_state(sent[1].read_bytes(), job.job.document.local_tensors)).root
+    except StateError:
+        return ReplayOutcome(ShareReason.MALFORMED, root, ())
+    if (update, local) != (claimed.update_root, claimed.local_out):
+        return ReplayOutcome(ShareReason.MALFORMED, root, ())
+    return ReplayOutcome(ShareReason.NONE, root, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A canonical state: root, bytes, and the roots of its tensors."""
+
+    root: bytes
+    data: bytes
+    inner_roots: tuple[bytes, ...]
+
+
+def aggregate_round(
+    directory: Path, opening: Path, updates: Sequence[tuple[int, Path]], backend_name: str
+) -> Encoded:
+    """Aggregate updates (sample count, path) in slot order into the round's next global state."""
+    job = _job(directory)
+    start = decode_state(opening.read_bytes(), job.job.document.global_tensors)
+    decoded = [(count, decode_state(path.read_bytes(), job.job.updated)) for count, path in updates]
+    result = aggregate(job, start, decoded, backend(backend_name))
+    return Encoded(
+        result.root, encode_state(result.state), tuple(root for _, root in result.tensor_roots)
+    )
+
+
+def audit_aggregation(
+    directory: Path,
+    opening: tuple[Path, bytes],
+    updates: Sequence[tuple[int, Path, bytes]],
+    backend_name: str,
+) -> ReplayOutcome:
+    """Recompute a round's next global state from an opening and updates whose roots the chain has."""
+    job = _job(directory)
+    try:
+        start = decode_state(opening[0].read_bytes(), job.job.document.global_tensors)
+        decoded = [
+            (count, decode_state(path.read_bytes(), job.job.updated)) for count, path, _ in updates
+        ]
+    except StateError:
+        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
+    roots = [state_tree(start).root, *(state_tree(update).root for _, update in decoded)]
+    if roots != [opening[1], *(root for _, _, root in updates)]:
+        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
+    result = aggregate(job, start, decoded, backend(backend_name))
+    return ReplayOutcome(
+        ShareReason.NONE, result.root, tuple(root for _, root in result.tensor_roots)
+    )
+
+
+def audit_update(
+    directory: Path,
+    round_opening: tuple[Path, bytes],
+    closing: tuple[Path, Path],
+    closing_root: bytes,
+) -> ReplayOutcome:
+    """Recompute the root of a share's update place from the round's opening and the states at its last boundary."""
+    job = _job(directory)
+    opened = _open_states(job, closing)
+    if opened is None or _root_of(*opened) != closing_root:
+        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
+    start = decode_state(round_opening[0].read_bytes(), job.job.document.global_tensors)
+    if state_tree(start).root != round_opening[1]:
+        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
+    result = replay_update(job, start, *opened)
+    root = update_claim(result.update_root, result.local_out_root)
+    return ReplayOutcome(ShareReason.NONE, root, (result.update_root, result.local_out_root))
+
+
+def recompute_states(
+    directory: Path,
+    part: Range,
+    start: int,
+    index: int,
+    states: tuple[Path, Path],
+    backend_name: str,
+) -> tuple[bytes, bytes, bytes]:
+    """Replay from the states at boundary ``start`` to ``index``: (boundary root, global bytes, local bytes)."""
+    job = _job(directory)
+    opened = _open_states(job, states)
+    if opened is None:
+        raise StateError("opening", "It does not decode.")
+    current = opened
+    for segment in range(start, index):
+        replayed = replay_segment(job, part, segment, *current, backend(backend_name))
+        current = (replayed.global_state, replayed.local_state)
+    return _root_of(*current), encode_state(current[0]), encode_state(current[1])
+
+
+def result_chunks(path: Path) -> list[bytes]:
+    """Return the canonical chunks of a global state."""
+    return chunks_of(path.read_bytes())
+
+
+def _open_states(job: LoadedJob, paths: tuple[Path, Path]) -> tuple[State, State] | None:
+    try:
+        return (
+            decode_state(paths[0].read_bytes(), job.job.document.global_tensors),
+            decode_state(paths[1].read_bytes(), job.job.document.local_tensors),
+        )
+    except StateError:
+        return None
+
+
+def _root_of(global_state: State, local_state: State) -> bytes:
+    return boundary_root(state_tree(global_state).root, state_tree(local_state).root)

@@ -1,0 +1,155 @@
+"""What a provider has to do now, and what an auditor gets: read off the record, nothing remembered beside it."""
+
+from chain.types.queries import OrderResponse
+from chain.types.records import AssignmentState, AuditKind, Place, ShareState
+from cluster.types import (
+    AuditOpening,
+    OpenedLeaf,
+    OpenedState,
+    OpenTask,
+    ShareKey,
+    StateRef,
+    TrainTask,
+    UpdateRef,
+    not_ready,
+)
+from validator.decide import (
+    accepted_works,
+    audited_boundaries,
+    find_assignment,
+    find_round,
+    opening_index,
+    places_to_check,
+)
+from validator.records import LocalOrder, LocalRound, SlotWork
+from validator.traces import trace_leaf_of
+
+RETRY_MS = 500
+UNKNOWN_ROOT = bytes(32)
+"""Root of an opened state that only the leaf's boundary root binds (the daemon hashes no states itself)."""
+
+
+def train_tasks(
+    local: LocalOrder, chain: OrderResponse, provider: str, clock: int
+) -> list[TrainTask]:
+    """Return the shares that ``provider`` has to train now."""
+    assignment = find_assignment(chain, local.attempt)
+    if assignment is None or assignment.state != AssignmentState.RUNNING:
+        return []
+    current = find_round(local, assignment.round)
+    if current is None:
+        return []
+    return [
+        TrainTask(
+            key=share_key(local, current, work),
+            first=work.first,
+            count=work.count,
+            global_in=current.global_in,
+            local_in=work.local_in,
+            reset=work.reset,
+            payload=local.payload.files,
+            seconds_left=max(0, work.answer_by - clock),
+        )
+        for work in current.works
+        if work.provider == provider and work.packet is None and not work.verdict
+    ]
+
+
+def open_tasks(local: LocalOrder, chain: OrderResponse, provider: str) -> list[OpenTask]:
+    """Return the boundaries whose states ``provider`` has to upload; what draws them is not told."""
+    wanted: dict[tuple[int, int, int], set[int]] = audited_boundaries(local, chain)
+    for share in chain.shares:
+        claim = share.claim
+        current = find_round(local, claim.round)
+        if claim.attempt != local.attempt or current is None or not share.drawn:
+            continue
+        work = find_work(current, claim.slot, claim.issue)
+        if work is None or work.verdict or share.state != ShareState.COMMITTED:
+            continue
+        held = {opening.index for opening in work.openings}
+        places = places_to_check(work, share)
+        missing = {opening_index(place) for place in places} - held - {0}
+        if missing:
+            wanted.setdefault((claim.round, claim.slot, claim.issue), set()).update(missing)
+    tasks: list[OpenTask] = []
+    for (number, slot, issue), indices in sorted(wanted.items()):
+        current = find_round(local, number)
+        work = find_work(current, slot, issue) if current else None
+        if current and work and work.provider == provider:
+            tasks.append(OpenTask(share_key(local, current, work), tuple(sorted(indices))))
+    return tasks
+
+
+def audit_opening(local: LocalOrder, number: int, place: Place, chain_id: str) -> AuditOpening:
+    """Return what an auditor needs to replay a place, or "ask again later"."""
+    current = find_round(local, number)
+    if current is None:
+        return not_ready(RETRY_MS)
+    if place.kind == AuditKind.AGGREGATION:
+        return _aggregation(local, current)
+    work = find_work(current, place.slot, place.issue)
+    if work is None or work.packet is None:
+        return not_ready(RETRY_MS)
+    ends = (place.segment, place.segment + 1)
+    if place.kind == AuditKind.UPDATE:
+        ends = (0, work.packet.claim.segments)
+    shown = ends if place.kind == AuditKind.UPDATE else ends[:1]
+    states = [_opened(current, work, index) for index in shown]
+    leaves = [trace_leaf_of(work.packet, index, chain_id) for index in ends]
+    if any(state is None for state in states):
+        return not_ready(RETRY_MS)
+    return AuditOpening(
+        ready=True,
+        retry_after_ms=0,
+        payload=local.payload.files,
+        leaves=tuple(
+            OpenedLeaf(leaf.index, leaf.step, leaf.boundary_root, leaf.metrics, leaf.path)
+            for leaf in leaves
+        ),
+        states=tuple(state for state in states if state is not None),
+        updates=(),
+        local_out=StateRef(work.packet.claim.local_out, work.packet.local_out),
+    )
+
+
+def _aggregation(local: LocalOrder, current: LocalRound) -> AuditOpening:
+    initial = local.payload.initial_local
+    packets = [(work, work.packet) for work in accepted_works(current)]
+    if initial is None or any(packet is None for _, packet in packets):
+        return not_ready(RETRY_MS)
+    return AuditOpening(
+        ready=True,
+        retry_after_ms=0,
+        payload=local.payload.files,
+        leaves=(),
+        states=(OpenedState(0, current.global_in, initial),),
+        updates=tuple(
+            UpdateRef(work.slot, work.count, StateRef(packet.claim.update_root, packet.update))
+            for work, packet in packets
+            if packet is not None
+        ),
+        local_out=None,
+    )
+
+
+def _opened(current: LocalRound, work: SlotWork, index: int) -> OpenedState | None:
+    if index == 0:
+        return OpenedState(0, current.global_in, work.local_in)
+    opening = next((held for held in work.openings if held.index == index), None)
+    if opening is None:
+        return None
+    return OpenedState(
+        index,
+        StateRef(UNKNOWN_ROOT, opening.global_state),
+        StateRef(UNKNOWN_ROOT, opening.local_state),
+    )
+
+
+def find_work(current: LocalRound, slot: int, issue: int) -> SlotWork | None:
+    """Return the work of one issue of a slot."""
+    return next((w for w in current.works if (w.slot, w.issue) == (slot, issue)), None)
+
+
+def share_key(local: LocalOrder, current: LocalRound, work: SlotWork) -> ShareKey:
+    """Return the name of a share on the link."""
+    return ShareKey(local.order_id, local.attempt, current.number, work.slot, work.issue)

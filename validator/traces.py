@@ -1,0 +1,76 @@
+"""Traces as the validator holds them: Merkle leaves with paths, and the check of a submitted share."""
+
+from chain.types.hashing import merkle_path, merkle_root
+from chain.types.messages import TraceLeaf
+from chain.types.reasons import ShareReason
+from chain.types.records import JobTerms, ShareClaim
+from cluster.types import Leaf, ShareSubmission
+from pol.rules.commitment import boundary_root, trace_leaf
+from pol.rules.schedule import first_step, segments_of
+
+_EXPONENT = 0x7F800000  # an FP32 bit pattern with all exponent bits set is NaN or infinite
+
+
+def leaf_hashes(chain_id: str, packet: ShareSubmission) -> list[bytes]:
+    """Return the Merkle leaves of a packet's trace, bound to its claim."""
+    return [
+        trace_leaf(chain_id, packet.claim, leaf.index, leaf.step, leaf.boundary_root, leaf.metrics)
+        for leaf in packet.leaves
+    ]
+
+
+def trace_leaf_of(packet: ShareSubmission, index: int, chain_id: str) -> TraceLeaf:
+    """Return leaf ``index`` with its path to the trace root: the evidence that any node can check."""
+    leaf = packet.leaves[index]
+    path = merkle_path(leaf_hashes(chain_id, packet), index)
+    return TraceLeaf(leaf.index, leaf.step, leaf.boundary_root, leaf.metrics, path)
+
+
+def check_packet(
+    chain_id: str, terms: JobTerms, expected: ShareClaim, packet: ShareSubmission
+) -> ShareReason:
+    """Tell what is wrong with a submitted share that needs no replay to see, or NONE.
+
+    ``expected`` holds what the validator assigned; what only the provider can say (segments apart: roots and
+    local_out) is taken from the packet.
+    """
+    claim = packet.claim
+    said = (claim.local_out, claim.trace_root, claim.update_root)
+    assigned = ShareClaim(
+        expected.order_id,
+        expected.attempt,
+        expected.round,
+        expected.slot,
+        expected.issue,
+        expected.first,
+        expected.count,
+        expected.provider,
+        expected.global_in,
+        expected.local_in,
+        said[0],
+        segments_of(terms, expected.count),
+        said[1],
+        said[2],
+        terms.executor_version,
+    )
+    if claim != assigned or any(len(root) != 32 for root in said):
+        return ShareReason.MALFORMED
+    if len(packet.leaves) != claim.segments + 1:
+        return ShareReason.MALFORMED
+    start = first_step(terms, claim.round, claim.first)
+    for index, leaf in enumerate(packet.leaves):
+        if leaf.index != index or leaf.step != start + index * terms.segment_length:
+            return ShareReason.MALFORMED
+        if not _is_finite(leaf):
+            return ShareReason.NOT_FINITE
+    opening = boundary_root(claim.global_in, claim.local_in)
+    if packet.leaves[0].boundary_root != opening:
+        return ShareReason.TRACE_NOT_BOUND
+    if merkle_root(leaf_hashes(chain_id, packet)) != claim.trace_root:
+        return ShareReason.TRACE_NOT_BOUND
+    return ShareReason.NONE
+
+
+def _is_finite(leaf: Leaf) -> bool:
+    """Tell whether the metrics are finite; boundary 0 has none yet, and carries what the job defines there."""
+    return leaf.index == 0 or all(bits & _EXPONENT != _EXPONENT for bits in leaf.metrics)
