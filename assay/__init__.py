@@ -1,0 +1,122 @@
+"""Assay: a marketplace node for verified machine-learning training.
+
+What a program of yours uses is here, and nothing else is promised::
+
+    import assay
+
+    job = assay.build_job(Path("job.py"), Path("my-job"))
+    with assay.Client("127.0.0.1:9090") as client:
+        print(client.status().height)
+
+Names are imported when they are first used: the generated modules ``assay.<part>.v1`` live in this package too, and
+the node, which needs them, must not load numerics.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from chain.client.client import ChainClient as Client
+    from chain.client.errors import ChainError
+    from chain.client.keyring import Keyring
+    from chain.client.sender import TxSender
+    from chain.types.records import Conditions
+    from chain.wire.keys import Key
+    from consumer.errors import ConsumerError
+    from consumer.jobs import read_job
+    from consumer.result import fetch_result
+    from consumer.submit import Request, quote, submit
+    from consumer.watch import Delivery, wait_for
+    from pol.job.errors import JobError
+    from pol.job.load import LoadedJob, load_job
+    from pol.replay.check_trace import verify_trace
+    from pol.replay.locally import run_locally
+    from pol.replay.trace_file import read_trace as load_trace
+    from pol.tracing.build import build_job
+    from pol.tracing.spec import (
+        SGD,
+        AdamW,
+        Average,
+        JobSpec,
+        Nesterov,
+        accuracy,
+        cross_entropy,
+    )
+
+__all__ = [
+    "SGD",
+    "AdamW",
+    "Average",
+    "ChainError",
+    "Client",
+    "Conditions",
+    "ConsumerError",
+    "Delivery",
+    "JobError",
+    "JobSpec",
+    "Key",
+    "Keyring",
+    "LoadedJob",
+    "Nesterov",
+    "Request",
+    "TxSender",
+    "accuracy",
+    "build_job",
+    "cross_entropy",
+    "fetch_result",
+    "load_job",
+    "load_trace",
+    "quote",
+    "read_job",
+    "run_locally",
+    "submit",
+    "verify_trace",
+    "wait_for",
+]
+
+_ORIGINS = {
+    "SGD": "pol.tracing.spec:SGD",
+    "AdamW": "pol.tracing.spec:AdamW",
+    "Average": "pol.tracing.spec:Average",
+    "ChainError": "chain.client.errors:ChainError",
+    "Client": "chain.client.client:ChainClient",
+    "Conditions": "chain.types.records:Conditions",
+    "ConsumerError": "consumer.errors:ConsumerError",
+    "Delivery": "consumer.watch:Delivery",
+    "JobError": "pol.job.errors:JobError",
+    "JobSpec": "pol.tracing.spec:JobSpec",
+    "Key": "chain.wire.keys:Key",
+    "Keyring": "chain.client.keyring:Keyring",
+    "LoadedJob": "pol.job.load:LoadedJob",
+    "Nesterov": "pol.tracing.spec:Nesterov",
+    "Request": "consumer.submit:Request",
+    "TxSender": "chain.client.sender:TxSender",
+    "accuracy": "pol.tracing.spec:accuracy",
+    "build_job": "pol.tracing.build:build_job",
+    "cross_entropy": "pol.tracing.spec:cross_entropy",
+    "fetch_result": "consumer.result:fetch_result",
+    "load_job": "pol.job.load:load_job",
+    "load_trace": "pol.replay.trace_file:read_trace",
+    "quote": "consumer.submit:quote",
+    "read_job": "consumer.jobs:read_job",
+    "run_locally": "pol.replay.locally:run_locally",
+    "submit": "consumer.submit:submit",
+    "verify_trace": "pol.replay.check_trace:verify_trace",
+    "wait_for": "consumer.watch:wait_for",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for."""
+    origin = _ORIGINS.get(name)
+    if origin is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, attribute = origin.partition(":")
+    value = getattr(import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return sorted(__all__)

@@ -1,0 +1,161 @@
+"""``assay bid``."""
+
+import click
+
+from assay.cli.arguments import amount, duration, order_id, tags
+from assay.cli.context import Context, common_options
+from assay.cli.output import short, table
+
+
+@click.group(help="Place and change standing bids.")
+def command() -> None:
+    """Group of bid commands."""
+
+
+@command.command(
+    help="Place a standing bid; one serves many orders.\n\n"
+    "Example: assay bid place --price 900000000000uassay --speed 2000000000 "
+    "--capacity 1000000000000000 --from op"
+)
+@click.option("--price", required=True, help="uassay per PFLOP (10^15 FLOPs).")
+@click.option("--speed", type=int, required=True, help="FLOP/s of the cluster.")
+@click.option("--capacity", type=int, required=True, help="FLOPs to sell in all.")
+@click.option("--device-class", default="cpu", show_default=True)
+@click.option("--memory", type=int, default=1 << 30, show_default=True, help="Bytes a device.")
+@click.option("--regions", default="", help="Comma-separated region tags.")
+@click.option("--tiers", default="exact", show_default=True, help="Verification tiers.")
+@click.option("--min-work", type=int, default=1, show_default=True, help="FLOPs of an order.")
+@click.option("--max-work", type=int, default=0, help="FLOPs of an order; 0: the capacity.")
+@click.option(
+    "--providers-bps",
+    type=int,
+    default=7000,
+    show_default=True,
+    help="Providers' share, of 10,000.",
+)
+@click.option("--duration", "lasts", default="7d", show_default=True)
+@common_options
+def place(
+    context: Context,
+    price: str,
+    speed: int,
+    capacity: int,
+    device_class: str,
+    memory: int,
+    regions: str,
+    tiers: str,
+    min_work: int,
+    max_work: int,
+    providers_bps: int,
+    lasts: str,
+) -> None:
+    """Place a bid."""
+    from chain.types.messages import MsgPlaceBid
+
+    key = context.key()
+    message = MsgPlaceBid(
+        validator=key.address,
+        price=amount(price, "--price"),
+        device_class=device_class,
+        memory=memory,
+        speed=speed,
+        capacity=capacity,
+        regions=tags(regions),
+        tiers=tags(tiers),
+        min_work=min_work,
+        max_work=max_work or capacity,
+        providers_bps=providers_bps,
+        duration=duration(lasts, "--duration"),
+    )
+    with context.client() as client:
+        receipt = context.sender(client, key).send(message)
+    placed = next(e for e in receipt.events if e.type == "bid.placed")
+    context.output.result(
+        {"bid": placed.get("bid"), "height": receipt.height, "tx": receipt.hash},
+        f"placed bid {placed.get('bid')} at height {receipt.height}",
+    )
+
+
+@command.command("list", help="List bids.\n\nExample: assay bid list --validator assay1…")
+@click.option("--validator", default="", help="Only of this validator.")
+@common_options
+def list_(context: Context, validator: str) -> None:
+    """List the book."""
+    from chain.types.queries import BidsRequest
+
+    with context.client() as client:
+        bids = client.query(BidsRequest(validator, 1000, b"")).bids
+    rows = [
+        (
+            short(bid.id),
+            short(bid.validator),
+            bid.price,
+            bid.device_class,
+            bid.speed,
+            bid.capacity,
+            ",".join(bid.tiers),
+            bid.expires_at,
+        )
+        for bid in bids
+    ]
+    columns = (
+        "bid", "validator", "uassay/PFLOP", "device", "FLOP/s", "FLOPs left", "tiers", "expires at",
+    )  # fmt: skip
+    context.output.result(bids, table("Bids", columns, rows))
+
+
+@command.command(help="Show a bid.\n\nExample: assay bid show 1a2b…")
+@click.argument("bid")
+@common_options
+def show(context: Context, bid: str) -> None:
+    """Show one bid."""
+    from assay.cli.errors import CliError
+    from chain.types.codec import to_plain
+    from chain.types.queries import BidsRequest
+
+    wanted = order_id(bid)
+    with context.client() as client:
+        bids = client.query(BidsRequest("", 1000, b"")).bids
+    found = next((b for b in bids if b.id == wanted), None)
+    if found is None:
+        raise CliError(f"no bid {bid} in the book; see assay bid list")
+    context.output.result(found, table("Bid", ("field", "value"), list(to_plain(found).items())))
+
+
+@command.command(
+    help="Change a bid's price and capacity, and prolong it.\n\n"
+    "Example: assay bid change 1a2b… --price 800000000000uassay --capacity 10000000000000 --from op"
+)
+@click.argument("bid")
+@click.option("--price", required=True)
+@click.option("--capacity", type=int, required=True)
+@click.option("--duration", "lasts", default="7d", show_default=True)
+@common_options
+def change(context: Context, bid: str, price: str, capacity: int, lasts: str) -> None:
+    """Change a bid."""
+    from chain.types.messages import MsgChangeBid
+
+    key = context.key()
+    message = MsgChangeBid(
+        key.address,
+        order_id(bid),
+        amount(price, "--price"),
+        capacity,
+        duration(lasts, "--duration"),
+    )
+    with context.client() as client:
+        receipt = context.sender(client, key).send(message)
+    context.output.result(receipt, f"changed at height {receipt.height}")
+
+
+@command.command(help="Take a bid out of the book.\n\nExample: assay bid withdraw 1a2b… --from op")
+@click.argument("bid")
+@common_options
+def withdraw(context: Context, bid: str) -> None:
+    """Withdraw a bid; running assignments go on."""
+    from chain.types.messages import MsgWithdrawBid
+
+    key = context.key()
+    with context.client() as client:
+        receipt = context.sender(client, key).send(MsgWithdrawBid(key.address, order_id(bid)))
+    context.output.result(receipt, f"withdrawn at height {receipt.height}")

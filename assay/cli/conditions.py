@@ -1,0 +1,53 @@
+"""The options by which a consumer states conditions, shared by ``quote`` and ``order submit``."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from assay.cli.arguments import amount, duration, tags
+
+if TYPE_CHECKING:
+    from consumer.submit import Request
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option("--price-limit", default="", help="At most so much a PFLOP, as 1000000uassay."),
+    click.option("--device-class", default="", help="Only this device class."),
+    click.option("--memory", type=int, default=0, help="At least so many bytes a device."),
+    click.option("--regions", default="", help="Comma-separated; the bid must be in one of them."),
+    click.option("--tier", default="exact", show_default=True, help="How strictly to verify."),
+    click.option("--time-to-live", default="10m", show_default=True, help="Wait for a match."),
+    click.option("--deadline", default="1d", show_default=True, help="Everything done by then."),
+    click.option("--rematch/--no-rematch", default=True, show_default=True),
+)
+NAMES = (
+    "price_limit", "device_class", "memory", "regions", "tier", "time_to_live", "deadline", "rematch",
+)  # fmt: skip
+
+
+def condition_options(command: F) -> F:
+    """Add the options to a command."""
+    made: Any = command
+    for option in reversed(_OPTIONS):
+        made = option(made)
+    return made  # type: ignore[no-any-return]
+
+
+def read_request(values: dict[str, Any]) -> "Request":
+    """Take the options out of ``values`` and return what is asked for (price limit 0: none given)."""
+    from chain.types.records import Conditions
+    from consumer.submit import Request
+
+    given = {name: values.pop(name) for name in NAMES}
+    limit = amount(given["price_limit"], "--price-limit") if given["price_limit"] else 0
+    return Request(
+        conditions=Conditions(
+            given["device_class"], given["memory"], tags(given["regions"]), given["tier"]
+        ),
+        price_limit=limit,
+        time_to_live=duration(given["time_to_live"], "--time-to-live"),
+        deadline=duration(given["deadline"], "--deadline"),
+        rematch=given["rematch"],
+    )

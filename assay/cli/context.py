@@ -1,0 +1,147 @@
+"""What every command shares: home, configuration, node, keyring, output."""
+
+import getpass
+import os
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from assay.cli.errors import CliError
+from assay.cli.output import Output
+
+if TYPE_CHECKING:
+    from chain.client.client import ChainClient
+    from chain.client.keyring import Keyring
+    from chain.client.sender import TxSender
+    from chain.wire.keys import Key
+
+DEFAULT_HOME = "~/.assay"
+DEFAULT_NODE = "127.0.0.1:9090"
+PASSPHRASE_VARIABLE = "ASSAY_PASSPHRASE"  # noqa: S105 — a name, not a secret
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass
+class Context:
+    """The options that stand before or after any command, with the configuration file behind them."""
+
+    home: Path
+    output: Output
+    node_option: str | None = None
+    keyring_option: str | None = None
+    from_option: str | None = None
+    _config: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The home's ``config.toml`` (empty where there is none)."""
+        if not self._config:
+            path = self.home / "config.toml"
+            try:
+                self._config = tomllib.loads(path.read_text()) if path.exists() else {}
+            except tomllib.TOMLDecodeError as error:
+                raise CliError(f"{path}: {error}; correct the file") from None
+        return self._config
+
+    @property
+    def node(self) -> str:
+        """The gRPC address of the node, host:port."""
+        return str(self.node_option or self.config.get("node_address", DEFAULT_NODE))
+
+    def client(self) -> "ChainClient":
+        """Return a client of the node."""
+        from chain.client.client import ChainClient
+
+        return ChainClient(self.node)
+
+    def keyring(self) -> "Keyring":
+        """Return the home's keyring; the test one says that it is not safe."""
+        from chain.client.keyring import Backend, Keyring
+
+        name = str(self.keyring_option or self.config.get("keyring", "file"))
+        if name not in list(Backend):
+            raise CliError(f"--keyring {name}: choose file or test")
+        if name == Backend.TEST:
+            self.output.note("warning: --keyring test keeps keys in the clear; local networks only")
+        return Keyring(self.home / "keys", Backend(name), _passphrase)
+
+    def key(self) -> "Key":
+        """Unlock the key that ``--from`` names (or the only one there is)."""
+        ring = self.keyring()
+        name = str(self.from_option or self.config.get("from", ""))
+        if not name:
+            names = [info.name for info in ring.names()]
+            if len(names) != 1:
+                raise CliError(
+                    f"choose a key with --from: {', '.join(names) or 'there is none yet'}"
+                )
+            name = names[0]
+        return ring.unlock(name)
+
+    def sender(self, client: "ChainClient", key: "Key") -> "TxSender":
+        """Return what signs and sends for ``key``."""
+        from chain.client.sender import TxSender
+
+        return TxSender(client, key)
+
+
+def _passphrase(name: str) -> str:
+    """Ask for a key's passphrase at the terminal; scripts set ASSAY_PASSPHRASE."""
+    given = os.environ.get(PASSPHRASE_VARIABLE)
+    if given is not None:
+        return given
+    if not sys.stdin.isatty():
+        raise CliError(
+            f"key {name} needs its passphrase: set {PASSPHRASE_VARIABLE} or use a terminal"
+        )
+    return getpass.getpass(f"Passphrase of key {name}: ")
+
+
+def common_options(command: F) -> F:
+    """Add --home, --node, --keyring, --from and --output to a command."""
+    options = [
+        click.option("--home", default=None, help="Where Assay keeps its files.  [~/.assay]"),
+        click.option("--node", default=None, help="gRPC address of a node, host:port."),
+        click.option(
+            "--keyring",
+            type=click.Choice(["file", "test"]),
+            default=None,
+            help="Encrypted keys (file), or keys in the clear for local networks (test).",
+        ),
+        click.option("--from", "from_", default=None, help="Name of the key that signs."),
+        click.option(
+            "--output",
+            type=click.Choice(["text", "json"]),
+            default=None,
+            help="Tables for people, or JSON.",
+        ),
+    ]
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        values = {name: kwargs.pop(name) for name in ("home", "node", "keyring", "from_", "output")}
+        return command(make_context(values), *args, **kwargs)
+
+    wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
+    wrapped.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+    made: Any = wrapped
+    for option in reversed(options):
+        made = option(made)
+    return made  # type: ignore[no-any-return]
+
+
+def make_context(values: dict[str, str | None]) -> Context:
+    """Build the context from option values, falling back to environment and defaults."""
+    home = Path(values["home"] or os.environ.get("ASSAY_HOME") or DEFAULT_HOME).expanduser()
+    return Context(
+        home,
+        Output(values["output"] or "text"),
+        values["node"] or os.environ.get("ASSAY_NODE"),
+        values["keyring"],
+        values["from_"],
+    )

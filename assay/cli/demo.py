@@ -1,0 +1,183 @@
+"""``assay demo``."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from assay.cli.context import Context, common_options
+from assay.cli.errors import CliError
+from assay.cli.output import amount, flops, short, stderr, table
+
+if TYPE_CHECKING:
+    from localnet.demo import Finished, Moment
+
+DEFAULT_DIRECTORY = "~/.assay/demo"
+
+
+@click.command(
+    help="""Run the whole path on this machine: 4 validators, 8 providers, a real order, a cheat who is caught, payment.
+
+    Example: assay demo --output json
+    """
+)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_DIRECTORY,
+    show_default=True,
+    help="Where the demo's files go; an earlier demo there is thrown away.",
+)
+@common_options
+def command(context: Context, directory: Path) -> None:
+    """Run the demo and print its report."""
+    from localnet.demo import Demo, report
+    from localnet.layout import FILE
+    from localnet.network import NetworkError
+
+    directory = directory.expanduser().resolve()
+    if directory.exists():
+        if (
+            any(directory.iterdir())
+            and not (directory / FILE).exists()
+            and not (directory / "job").exists()
+        ):
+            raise CliError(f"{directory} is not an earlier demo's; name another with --dir")
+        shutil.rmtree(directory)
+    directory.mkdir(parents=True)
+    try:
+        with _Ticker(hidden=context.output.json) as ticker:
+            finished = Demo(directory, ticker.show).run()
+    except NetworkError as error:
+        raise CliError(str(error)) from None
+    value = report(finished, _quality(finished))
+    _plot_file(finished, directory / "loss.png")
+    context.output.result(value, [])
+    if not context.output.json:
+        _tell(context, finished, value, directory)
+
+
+class _Ticker:
+    """One line that lives: block height, phase, rounds, loss, verdicts; plain lines without a terminal."""
+
+    def __init__(self, hidden: bool) -> None:
+        self._hidden = hidden
+        self._live = Live(Text(""), console=stderr, refresh_per_second=4, transient=True)
+        self._last = ""
+
+    def __enter__(self) -> Self:
+        if stderr.is_terminal and not self._hidden:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self, moment: "Moment") -> None:
+        """Show a moment."""
+        text = moment.phase
+        if moment.summary is not None:
+            s = moment.summary
+            text = (
+                f"{moment.phase}: rounds closed {s.round}/{s.rounds}, verified {s.verified}; "
+                f"shares {s.shares_committed}, rejected {s.shares_rejected}"
+            )
+            text += f"; loss {moment.loss:.3f}" if moment.loss is not None else ""
+        if self._hidden:
+            return
+        if stderr.is_terminal:
+            self._live.update(Text(f"block {moment.height:>4}  {text}"))
+        elif text != self._last:
+            stderr.print(f"block {moment.height:>4}  {text}", markup=False)
+        self._last = text
+
+
+def _quality(finished: "Finished") -> dict[str, object]:
+    """Evaluate initial and trained state on the consumer's own test set."""
+    from pol.replay.locally import quality_of
+
+    return quality_of(finished.job_directory, finished.state)
+
+
+def _plot_file(finished: "Finished", path: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4))
+    steps = [step for step, _ in finished.curve]
+    axes.plot(steps, [loss for _, loss in finished.curve], marker=".", linewidth=1)
+    axes.set_xlabel("step (global batch number)")
+    axes.set_ylabel("training loss")
+    axes.set_title("Loss at the boundaries of verified shares")
+    axes.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def _plot_terminal(finished: "Finished") -> str:
+    import plotext
+
+    plotext.clear_figure()
+    plotext.plotsize(72, 16)
+    plotext.theme("clear")
+    plotext.plot([s for s, _ in finished.curve], [v for _, v in finished.curve], marker="braille")
+    plotext.title("training loss by step")
+    built: str = plotext.build()
+    return built
+
+
+def _tell(
+    context: Context, finished: "Finished", value: dict[str, Any], directory: Path
+) -> None:
+    """Print the report for people."""
+    layout = finished.network.layout
+    names = {s.address: s.name for s in layout.providers} | {
+        s.operator: s.moniker for s in layout.validators
+    }
+    payouts = value["payouts"]
+    roles = {
+        p.to: p.kind
+        for p in finished.chain.payments
+        if p.kind in ("provider", "validator", "auditor")
+    }
+    cheat, order, model = value["cheat"], value["order"], value["model"]
+    rows: list[tuple[object, ...]] = [
+        (names.get(address, short(address)), roles.get(address, ""), _did(value, address), paid)
+        for address, paid in sorted(payouts.items(), key=lambda item: names.get(item[0], ""))
+    ]
+    rows.append(("protocol", "fee", "community pool", value["fees"]))
+    rows.append(("consumer", "refund", "unused deposit", value["refund"]))
+    if cheat["provider"]:
+        where = f"caught in round {cheat['round']}, place {cheat['segment']}; bond cut"
+        rows.append((names[cheat["provider"]], "cheat", where, -int(cheat["slashed"])))
+    output = context.output
+    output.note("")
+    shown: list[str | Table] = [
+        table("Who did what, and who was paid what (uassay)", ("who", "as", "did", "amount"), rows),
+        f"deposit {amount(int(order['deposit']))} = payouts + refund + fees: {value['deposit_accounted']}",
+        f"work quoted {flops(int(order['flops_quoted']))}, verified {flops(int(order['flops_verified']))}",
+        _plot_terminal(finished),
+        f"{model['metric']} on data that no provider saw: {model['before']:.3f} before, "
+        f"{model['after']:.3f} after (majority class: {model['majority_baseline']:.3f})",
+        f"loss curve: {directory / 'loss.png'}",
+        f"model: {finished.path}",
+        "load it:  from safetensors.torch import load_file; "
+        f"model.load_state_dict(load_file('{finished.path}'))",
+        "next: assay localnet start, then follow docs/consumer.md with your own model "
+        "(examples/digits.py shows how a job is written)",
+    ]
+    output.result(value, shown)
+
+
+def _did(value: dict[str, Any], address: str) -> str:
+    verdicts = value["verdicts"]
+    accepted = sum(v["provider"] == address and v["verdict"] == "accepted" for v in verdicts)
+    return f"{accepted} shares accepted" if accepted else ""

@@ -1,0 +1,33 @@
+"""``assay events``."""
+
+from threading import Event
+
+import click
+
+from assay.cli.context import Context, common_options
+
+
+@click.command(
+    help="Show the chain's numbered events, in order and without gaps.\n\n"
+    "Example: assay events --since 1 --follow"
+)
+@click.option("--since", default=1, show_default=True, help="First number to show.")
+@click.option(
+    "--limit", default=100, show_default=True, help="At most so many (not with --follow)."
+)
+@click.option("--follow", is_flag=True, help="Go on as new ones come; end with Ctrl-C.")
+@common_options
+def command(context: Context, since: int, limit: int, follow: bool) -> None:
+    """Print events, one line each."""
+    from chain.client.events import follow_events
+    from chain.types.queries import EventsRequest
+
+    with context.client() as client:
+        found = (
+            follow_events(client, since, Event())
+            if follow
+            else client.query(EventsRequest(since, limit)).events
+        )
+        for event in found:
+            text = " ".join(f"{name}={value}" for name, value in event.attributes)
+            context.output.line(event, f"{event.number} @{event.height} {event.type} {text}")

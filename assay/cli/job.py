@@ -1,0 +1,227 @@
+"""``assay job``."""
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from assay.cli.context import Context, common_options
+from assay.cli.errors import CliError, Exit
+from assay.cli.output import flops, step_progress, table
+
+if TYPE_CHECKING:
+    from pol.job.document import Job
+    from pol.replay.locally import LocalRun
+
+RUN_FOLDER = "run"
+
+backend_option = click.option(
+    "--backend",
+    type=click.Choice(["numpy", "torch"]),
+    default="numpy",
+    show_default=True,
+    help="What computes; both give the same bits.",
+)
+
+
+@click.group(help="Build, inspect and run jobs.")
+def command() -> None:
+    """Group of job commands."""
+
+
+@command.command(
+    help="""Trace the job that a Python file of yours describes and write it as data.
+
+    The file is run on this machine with your rights; nobody else ever runs it. Its function job() returns a
+    JobSpec: model, loss, data, hyper-parameters. examples/digits.py in a checkout shows one.
+
+    Example: assay job build examples/digits.py -o ./digits
+    """
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("-o", "--to", required=True, type=click.Path(path_type=Path), help="Folder to make.")
+@common_options
+def build(context: Context, file: Path, to: Path) -> None:
+    """Trace a job file and write the job directory."""
+    from pol.job.document import DOCUMENT
+
+    if to.exists() and (not to.is_dir() or (any(to.iterdir()) and not (to / DOCUMENT).exists())):
+        raise CliError(f"{to} exists and is not a job's folder; name a new one with -o")
+    with errors_in_a_sentence(), _errors_of(file):
+        from pol.tracing.build import build_job
+
+        job = build_job(file, to, context.output.note)
+    _show(context, job, to)
+
+
+@command.command(
+    help="Check a job directory and show what it asks for.\n\nExample: assay job inspect ./digits"
+)
+@click.argument("directory", type=click.Path(path_type=Path))
+@common_options
+def inspect(context: Context, directory: Path) -> None:
+    """Load a job with all its files, as a validator does, and describe it."""
+    from pol.job.load import load_job
+
+    with errors_in_a_sentence():
+        job = load_job(directory).job
+    _show(context, job, directory)
+
+
+@command.command(
+    help="""Train a job on this machine, exactly as a network would, and write the model and a trace.
+
+    Example: assay job run ./digits --slots 2 --rounds 1 -o ./digits/run
+    """
+)
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--rounds", type=click.IntRange(min=1), help="Train so many rounds only.")
+@click.option(
+    "--slots", type=click.IntRange(min=1), default=2, show_default=True, help="Shares of a round."
+)
+@backend_option
+@click.option("--keep-states", is_flag=True, help="Keep all boundary states, to replay a few.")
+@click.option("-o", "--to", type=click.Path(path_type=Path), help="Folder to write.  [DIR/run]")
+@common_options
+def run(
+    context: Context,
+    directory: Path,
+    rounds: int | None,
+    slots: int,
+    backend: str,
+    keep_states: bool,
+    to: Path | None,
+) -> None:
+    """Train here, with a progress bar."""
+    from pol.job.load import load_job
+    from pol.replay.check_trace import STATES_FOLDER, StateFolder
+    from pol.replay.locally import run_locally
+
+    to = to or directory / RUN_FOLDER
+    with errors_in_a_sentence(), step_progress(context.output) as bar:
+        loaded = load_job(directory)
+        document = loaded.job.document
+        wanted = min(rounds or document.rounds, document.rounds)
+        task = bar.add_task("training", total=wanted * document.samples_per_round // document.batch)
+
+        def stepped(round_: int, slot: int, _step: int, loss: float) -> None:
+            text = f"round {round_} of {wanted}, slot {slot} loss {loss:.4f}"
+            bar.update(task, advance=1, description=text)
+
+        folder = StateFolder(to / STATES_FOLDER, loaded)
+        done = run_locally(
+            directory, slots, wanted, backend, stepped, to, folder.keep if keep_states else None
+        )
+    _tell(context, loaded.job, done, to)
+
+
+def _tell(context: Context, job: "Job", done: "LocalRun", to: Path) -> None:
+    names = [name for name in done.after if name != "majority_baseline"]
+    rows: list[tuple[object, ...]] = [
+        ("-", "-", *(f"{done.before[name]:.4f}" for name in names)),
+        *(
+            (r.round, f"{r.loss:.4f}", *(f"{r.metrics[name]:.4f}" for name in names))
+            for r in done.rounds
+        ),
+    ]
+    columns = ("after round", "training loss", *(f"{name} (holdout)" for name in names))
+    baseline = done.after.get("majority_baseline")
+    context.output.result(
+        {
+            "job": job.id,
+            "before": done.before,
+            "after": done.after,
+            "rounds": [
+                {"round": r.round, "loss": r.loss, "state_root": r.state_root, **r.metrics}
+                for r in done.rounds
+            ],
+            "model": str(done.model),
+            "trace": str(done.trace),
+        },
+        [
+            table(job.document.name, columns, rows),
+            *([] if baseline is None else [f"majority class of the holdout: {baseline:.4f}"]),
+            f"model: {done.model}",
+            f"trace: {done.trace}; check it: assay trace verify {done.trace} --job {to.parent}"
+            if to.name == RUN_FOLDER
+            else f"trace: {done.trace}; check it: assay trace verify {done.trace} --job DIR",
+        ],
+    )
+
+
+def _show(context: Context, job: "Job", directory: Path) -> None:
+    from pol.replay.locally import inspect_job
+
+    about = inspect_job(job)
+    rows = [
+        ("job id", about.id),
+        ("parameters that train", f"{about.parameters:,}"),
+        ("rounds x samples, batch", f"{about.rounds} x {about.samples_per_round:,}, {about.batch}"),
+        ("segments in a round", f"{about.segments_per_round} of {about.segment_length} steps"),
+        ("rows of data", f"{about.rows:,}"),
+        ("operations (step, outer, eval)", ", ".join(map(str, about.nodes.values()))),
+        ("work of a step", flops(about.step_flops)),
+        ("work in all", flops(about.total_flops)),
+        ("payload", f"{about.payload_bytes:,} bytes"),
+        ("global state", f"{about.state_bytes:,} bytes"),
+        ("local state of a slot", f"{about.local_state_bytes:,} bytes"),
+        ("data root", about.data_root),
+        ("initial global root", about.global_root),
+        ("initial local root", about.local_root),
+    ]
+    heaviest = list(about.flops_by_operation.items())[:8]
+    shares = [
+        (name, flops(work), f"{100 * work / max(1, about.step_flops):.1f} %")
+        for name, work in heaviest
+    ]
+    context.output.result(
+        {"directory": str(directory), **vars(about)},
+        [
+            table(f"Job {about.name} in {directory}", ("what", "value"), rows),
+            table("Work of a step", ("operation", "work", "share"), shares),
+        ],
+    )
+
+
+@contextmanager
+def errors_in_a_sentence() -> Iterator[None]:
+    """Turn the errors of numerics, files and missing packages into one sentence and exit code 1."""
+    from pol.executor.errors import ExecutionError
+    from pol.replay.records import ReplayError
+    from pol.state.errors import StateError
+
+    try:
+        yield
+    except (ExecutionError, ReplayError, StateError) as error:
+        raise CliError(str(error)) from None
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise CliError(f"{where}{error.strerror or error}; choose another place") from None
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "torch":
+            raise
+        message = "torch is not installed; install assay[train] (make setup in a checkout)"
+        raise CliError(message) from None
+
+
+@contextmanager
+def _errors_of(file: Path) -> Iterator[None]:
+    """Tell a mistake in the consumer's own file, with its line, from everything else."""
+    from pol.job.errors import JobError
+
+    try:
+        yield
+    except (JobError, CliError):
+        raise
+    except SyntaxError as error:
+        raise CliError(f"{file}, line {error.lineno}: {error.msg}") from None
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [f.lineno for f in frames if Path(f.filename).resolve() == file.resolve()]
+        if not lines:
+            raise
+        name = type(error).__name__
+        raise CliError(f"{file}, line {lines[-1]}: {name}: {error}", Exit.REFUSED) from None

@@ -1,0 +1,96 @@
+"""``assay keys``."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from assay.cli.context import Context, common_options
+from assay.cli.errors import CliError
+from assay.cli.output import table
+
+
+@click.group(help="Make, list, import and export keys.")
+def command() -> None:
+    """Group of key commands."""
+
+
+@command.command(help="Make a new key.\n\nExample: assay keys add alice")
+@click.argument("name")
+@common_options
+def add(context: Context, name: str) -> None:
+    """Make a key and print its address."""
+    info = context.keyring().add(name)
+    context.output.result(info, f"{info.name}  {info.address}")
+
+
+@command.command("list", help="List keys.\n\nExample: assay keys list")
+@common_options
+def list_(context: Context) -> None:
+    """List names and addresses."""
+    infos = context.keyring().names()
+    rows = [(info.name, info.address) for info in infos]
+    context.output.result(infos, table("Keys", ("name", "address"), rows))
+
+
+@command.command(help="Show a key's address and public key.\n\nExample: assay keys show alice")
+@click.argument("name")
+@common_options
+def show(context: Context, name: str) -> None:
+    """Show what is public of a key."""
+    info = context.keyring().show(name)
+    context.output.result(info, f"{info.name}  {info.address}  {info.pub_key.hex()}")
+
+
+@command.command(
+    "import",
+    help="Import a secret (64 hex digits) from a file, or from stdin with -.\n\n"
+    "Example: assay keys import alice secret.txt",
+)
+@click.argument("name")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@common_options
+def import_(context: Context, name: str, file: Path) -> None:
+    """Import a secret."""
+    from chain.wire.keys import Key
+
+    try:
+        text = sys.stdin.read(256) if str(file) == "-" else file.read_text()[:256]
+        key = Key(bytes.fromhex(text.strip()))
+    except OSError as error:
+        raise CliError(f"{file}: {error.strerror}; give a file that can be read") from None
+    except ValueError:
+        raise CliError(f"{file}: not a secret key; it has to be 64 hex digits") from None
+    info = context.keyring().add(name, key)
+    context.output.result(info, f"{info.name}  {info.address}")
+
+
+@command.command(
+    help="Write a key's secret to a new file that only you can read.\n\n"
+    "Example: assay keys export alice --to secret.txt"
+)
+@click.argument("name")
+@click.option("--to", required=True, type=click.Path(path_type=Path), help="File to make.")
+@common_options
+def export(context: Context, name: str, to: Path) -> None:
+    """Export a secret; it is never printed."""
+    key = context.keyring().unlock(name)
+    if to.exists():
+        raise CliError(f"{to} exists; name a new file")
+    to.touch(mode=0o600)
+    to.write_text(key.secret.hex() + "\n")
+    context.output.result({"file": str(to)}, f"wrote {to}; whoever has this file has the key")
+
+
+@command.command(help="Delete a key for good.\n\nExample: assay keys delete alice --yes")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common_options
+def delete(context: Context, name: str, yes: bool) -> None:
+    """Delete a key."""
+    ring = context.keyring()
+    info = ring.show(name)
+    if not yes:
+        click.confirm(f"Delete {name} ({info.address}) for good?", abort=True)
+    ring.delete(name)
+    context.output.result({"deleted": name}, f"deleted {name}")

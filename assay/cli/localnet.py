@@ -1,0 +1,248 @@
+"""``assay localnet``."""
+
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import click
+
+from assay.cli.context import Context, common_options
+from assay.cli.errors import CliError, Exit
+from assay.cli.output import table
+
+DEFAULT_DIRECTORY = "~/.assay/localnet"
+_PID_FILE = "supervisor.pid"
+_REQUESTS = "requests"
+
+directory_option = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_DIRECTORY,
+    show_default=True,
+    help="The network's directory.",
+)
+
+
+@click.group(help="Run a network of several validators on this machine.")
+def command() -> None:
+    """Group of local network commands."""
+
+
+@command.command(
+    help="""Start a network and supervise it until Ctrl-C (or `assay localnet stop`).
+
+    Example: assay localnet start --validators 4 --providers 2
+    """
+)
+@directory_option
+@click.option("--validators", default=4, show_default=True)
+@click.option("--providers", default=2, show_default=True, help="In each validator's cluster.")
+@click.option("--reset", is_flag=True, help="Throw an existing network away.")
+@common_options
+def start(context: Context, directory: Path, validators: int, providers: int, reset: bool) -> None:
+    """Make the network where there is none, start it, carry out faults that are asked for."""
+    from localnet.create import create
+    from localnet.layout import FILE, load_layout
+    from localnet.market import open_market
+    from localnet.network import Network, NetworkError
+
+    directory = directory.expanduser().resolve()
+    if _supervisor(directory):
+        raise CliError(f"the network in {directory} runs already; stop it with assay localnet stop")
+    if reset and (directory / FILE).exists():
+        shutil.rmtree(directory)
+    known = (directory / FILE).exists()
+    layout = load_layout(directory) if known else create(directory, validators, providers)
+    (directory / _PID_FILE).write_text(str(os.getpid()))
+    network = Network(layout)
+    stopped: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda got, _: stopped.append(got))
+    try:
+        network.start(note=context.output.note)
+        if not known:
+            open_market(network)
+        context.output.note(f"up; consumer home {layout.consumer_home}; stop with Ctrl-C")
+        while not stopped:
+            _serve_requests(directory, network)
+            time.sleep(0.2)
+    except NetworkError as error:
+        raise CliError(str(error)) from None
+    finally:
+        network.stop()
+        (directory / _PID_FILE).unlink(missing_ok=True)
+
+
+@command.command(help="Stop a network.\n\nExample: assay localnet stop")
+@directory_option
+@common_options
+def stop(context: Context, directory: Path) -> None:
+    """Ask the supervisor to end and wait for it."""
+    directory = directory.expanduser().resolve()
+    pid = _supervisor(directory)
+    if not pid:
+        raise CliError(f"no network runs in {directory}; start one with assay localnet start")
+    os.kill(pid, signal.SIGTERM)
+    ends = time.monotonic() + 60
+    while _supervisor(directory):
+        if time.monotonic() > ends:
+            raise CliError("it still stops; look again in a while", Exit.TIMED_OUT)
+        time.sleep(0.1)
+    context.output.result({"stopped": str(directory)}, f"stopped the network in {directory}")
+
+
+@command.command(
+    help="Show nodes, heights, processes, addresses.\n\nExample: assay localnet status"
+)
+@directory_option
+@common_options
+def status(context: Context, directory: Path) -> None:
+    """Show what runs."""
+    from chain.client.client import ChainClient
+    from chain.client.errors import ChainError
+    from localnet.create import KEY
+    from localnet.layout import load_layout
+    from localnet.network import STATUS_FILE, comet_pid
+
+    directory = directory.expanduser().resolve()
+    try:
+        layout = load_layout(directory)
+    except FileNotFoundError:
+        raise CliError(f"no network in {directory}; start one with assay localnet start") from None
+    path = directory / STATUS_FILE
+    states = json.loads(path.read_text()) if path.exists() else []
+    pids = {state["name"]: state["pid"] for state in states if state["running"]}
+    running = bool(_supervisor(directory))
+    nodes = []
+    for spec in layout.validators:
+        height = 0
+        if running:
+            try:
+                with ChainClient(f"127.0.0.1:{spec.grpc}", timeout=2.0) as client:
+                    height = client.status().height
+            except ChainError:
+                height = 0
+        nodes.append(
+            {
+                "moniker": spec.moniker,
+                "height": height,
+                "pids": {
+                    "node": pids.get(f"{spec.moniker}.node", 0),
+                    "cometbft": comet_pid(spec),
+                    "validator": pids.get(f"{spec.moniker}.validator", 0),
+                },
+                "rpc": f"http://127.0.0.1:{spec.rpc}",
+                "grpc": f"127.0.0.1:{spec.grpc}",
+                "rest": "",
+                "home": spec.home,
+            }
+        )
+    providers = [
+        {"name": p.name, "validator": p.validator, "pid": pids.get(p.name, 0), "home": p.home}
+        for p in layout.providers
+    ]
+    value = {
+        "running": running,
+        "chain_id": layout.chain_id,
+        "nodes": nodes,
+        "providers": providers,
+        "test_keys": [{"home": layout.consumer_home, "name": KEY, "address": layout.consumer}],
+    }
+    rows = [(n["moniker"], n["height"], n["grpc"], n["rpc"], str(n["pids"])) for n in nodes]
+    context.output.result(
+        value,
+        [
+            f"{layout.chain_id} in {directory}: {'running' if running else 'stopped'}",
+            table("Nodes", ("moniker", "height", "gRPC", "RPC", "pids"), rows),
+            f"consumer: --home {layout.consumer_home} (key {KEY}, {layout.consumer})",
+        ],
+    )
+
+
+@command.command(help="Show a process's log.\n\nExample: assay localnet logs val0.validator")
+@click.argument("name")
+@click.option("--lines", default=50, show_default=True)
+@directory_option
+@common_options
+def logs(context: Context, name: str, lines: int, directory: Path) -> None:
+    """Print the end of a log."""
+    folder = directory.expanduser().resolve() / "logs"
+    path = folder / f"{name}.log"
+    known = sorted(p.stem for p in folder.glob("*.log"))
+    if name not in known:
+        raise CliError(f"no log of {name}; there are {', '.join(known) or 'none yet'}")
+    for line in path.read_text(errors="replace").splitlines()[-lines:]:
+        context.output.line({"line": line}, line)
+
+
+@command.command(
+    help="""Do something to a process of a running network: kill, pause, resume or restart it.
+
+    Example: assay localnet fault kill val1.node
+    """
+)
+@click.argument("what", type=click.Choice(["kill", "pause", "resume", "restart"]))
+@click.argument("name")
+@directory_option
+@common_options
+def fault(context: Context, what: str, name: str, directory: Path) -> None:
+    """Leave a request for the supervisor and wait until it is carried out."""
+    directory = directory.expanduser().resolve()
+    if not _supervisor(directory):
+        raise CliError(f"no network runs in {directory}; start one with assay localnet start")
+    folder = directory / _REQUESTS
+    folder.mkdir(exist_ok=True)
+    request = folder / f"{time.time_ns()}.json"
+    partial = request.with_suffix(".new")
+    partial.write_text(json.dumps({"what": what, "name": name}))
+    partial.replace(request)
+    answer = request.with_suffix(".done")
+    ends = time.monotonic() + 30
+    while not answer.exists():
+        if time.monotonic() > ends:
+            raise CliError("the supervisor does not answer", Exit.TIMED_OUT)
+        time.sleep(0.05)
+    text = answer.read_text()
+    answer.unlink()
+    if text:
+        raise CliError(text)
+    context.output.result({"what": what, "name": name}, f"{what}: {name}")
+
+
+def _serve_requests(directory: Path, network: "Network") -> None:  # type: ignore[name-defined]  # noqa: F821
+    from localnet.network import NetworkError
+
+    for path in sorted((directory / _REQUESTS).glob("*.json")):
+        text = ""
+        try:
+            asked = json.loads(path.read_text())
+            name = str(asked["name"])
+            match asked["what"]:
+                case "kill":
+                    network.kill(name)
+                case "pause":
+                    network.pause(name)
+                case "resume":
+                    network.resume(name)
+                case "restart":
+                    network.start_one(name)
+        except (NetworkError, ValueError, KeyError) as error:
+            text = str(error)
+        path.unlink()
+        partial = path.with_suffix(".partial")
+        partial.write_text(text)
+        partial.replace(path.with_suffix(".done"))
+
+
+def _supervisor(directory: Path) -> int:
+    """Return the process id of the network's supervisor, 0 if none runs."""
+    try:
+        pid = int((directory / _PID_FILE).read_text())
+        os.kill(pid, 0)
+    except (FileNotFoundError, ValueError, ProcessLookupError):
+        return 0
+    return pid

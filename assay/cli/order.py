@@ -1,0 +1,274 @@
+"""``assay order``."""
+
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import click
+
+from assay.cli.arguments import order_id
+from assay.cli.conditions import condition_options, read_request
+from assay.cli.context import Context, common_options
+from assay.cli.errors import CliError
+from assay.cli.output import byte_progress, flops, short, table
+from chain.types.records import OrderState
+
+
+@click.group(help="Submit orders, watch them, fetch results.")
+def command() -> None:
+    """Group of order commands."""
+
+
+@command.command(
+    help="Sign and submit an order, lock its payment, and deliver the payload to the winner.\n\n"
+    "Example: assay order submit ./digits --price-limit 1000000000000uassay --from alice"
+)
+@click.argument("directory", type=click.Path(path_type=Path))
+@condition_options
+@click.option("--wait", "seconds", default=600, show_default=True, help="Seconds to wait for it.")
+@common_options
+def submit(context: Context, directory: Path, seconds: int, **values: Any) -> None:
+    """Submit, wait for the match, deliver, and wait until the validator has accepted."""
+    from consumer.jobs import read_job
+    from consumer.records import OrderNote, remember
+    from consumer.submit import quote
+    from consumer.submit import submit as submit_order
+    from consumer.watch import Delivery, summarise, wait_for
+
+    job, request, key = read_job(directory), read_request(values), context.key()
+    with context.client() as client:
+        if not request.price_limit:
+            best = quote(client, job, request).price
+            if not best:
+                raise CliError("no bid fits now; name what you would pay with --price-limit")
+            request = replace(request, price_limit=best)
+        made = submit_order(client, context.sender(client, key), key, job, request)
+        remember(context.home, OrderNote(made.order_id, directory, key.address))
+        context.output.note(f"order {made.order_id.hex()}: locked {made.deposit:,} uassay")
+        with byte_progress(context.output) as bar:
+            task = bar.add_task("payload", total=job.payload_size)
+            delivery = Delivery(
+                client,
+                key,
+                made.order_id,
+                directory,
+                job,
+                lambda done, total: bar.update(task, completed=done, total=total),
+                context.output.note,
+            )
+            chain = wait_for(
+                client, made.order_id, OrderState.RUNNING, delivery, Event(), float(seconds)
+            )
+    summary = summarise(chain)
+    context.output.result(
+        {
+            "order": made.order_id,
+            "deposit": made.deposit,
+            "tx": made.tx_hash,
+            "state": summary.state.name.lower(),
+            "validator": summary.validator,
+            "reason": summary.reason,
+        },
+        f"{made.order_id.hex()} is {summary.state.name.lower()} at {summary.validator}",
+    )
+    if summary.over:
+        raise CliError(f"the order closed: {summary.reason}; see assay order why")
+
+
+@command.command("list", help="List orders.\n\nExample: assay order list --consumer assay1…")
+@click.option("--consumer", default="", help="Only of this consumer.")
+@click.option("--validator", default="", help="Only with an assignment of this validator.")
+@common_options
+def list_(context: Context, consumer: str, validator: str) -> None:
+    """List orders with state and reason."""
+    from chain.types.queries import OrdersRequest
+    from chain.types.reasons import CloseReason
+
+    with context.client() as client:
+        orders = client.query(OrdersRequest(consumer, validator, 0, 1000, b"")).orders
+    rows = [
+        (
+            order.id.hex(),
+            order.state.name.lower(),
+            CloseReason(order.close_reason).name.lower() if order.close_reason else "-",
+            order.attempt,
+            order.price_limit,
+        )
+        for order in orders
+    ]
+    columns = ("order", "state", "closed", "attempt", "price limit")
+    context.output.result(orders, table("Orders", columns, rows))
+
+
+@command.command(help="Show everything about an order.\n\nExample: assay order show 1a2b…")
+@click.argument("order")
+@common_options
+def show(context: Context, order: str) -> None:
+    """Show an order with its rounds, shares and money."""
+    from chain.types.queries import OrderRequest
+    from chain.types.reasons import ShareReason
+    from consumer.watch import summarise
+
+    with context.client() as client:
+        chain = client.query(OrderRequest(order_id(order)))
+    summary, terms = summarise(chain), chain.order.terms
+    head = [
+        ("state", summary.state.name.lower() + (f" ({summary.reason})" if summary.reason else "")),
+        ("validator", summary.validator or "-"),
+        ("attempt", summary.attempt),
+        (
+            "work",
+            flops(terms.rounds * terms.samples_per_round // terms.batch * terms.work_per_step),
+        ),
+        (
+            "rounds closed / verified / all",
+            f"{summary.round} / {summary.verified} / {terms.rounds}",
+        ),
+        ("paid (uassay)", f"{summary.paid:,}"),
+        ("refunded (uassay)", f"{summary.refunded:,}"),
+    ]
+    shares = [
+        (
+            s.claim.attempt,
+            s.claim.round,
+            s.claim.slot,
+            s.claim.issue,
+            short(s.claim.provider),
+            s.claim.segments,
+            ",".join(map(str, s.drawn)),
+            s.state.name.lower(),
+            ShareReason(s.reason).name.lower() if s.reason else "-",
+        )
+        for s in chain.shares
+    ]
+    payments = [(p.kind, short(p.to), p.amount, p.round) for p in chain.payments]
+    share_columns = (
+        "attempt", "round", "slot", "issue", "provider", "segments", "drawn", "state", "reason",
+    )  # fmt: skip
+    context.output.result(
+        chain,
+        [
+            table(f"Order {order}", ("what", "value"), head),
+            table("Shares", share_columns, shares),
+            table("Payments (uassay)", ("kind", "to", "amount", "round"), payments),
+        ],
+    )
+
+
+@command.command(
+    help="Follow an order to its end; delivers the payload again if it is matched anew.\n\n"
+    "Example: assay order watch 1a2b… --from alice"
+)
+@click.argument("order")
+@click.option("--wait", "seconds", default=86_400, show_default=True, help="Seconds at most.")
+@common_options
+def watch(context: Context, order: str, seconds: int) -> None:
+    """Print one line per change."""
+    from consumer.errors import ConsumerError
+    from consumer.jobs import read_job
+    from consumer.records import recall
+    from consumer.watch import Delivery, follow, summarise
+
+    wanted = order_id(order)
+    with context.client() as client:
+        delivery: Delivery | None = None
+        try:
+            note = recall(context.home, wanted)
+            key, job = context.key(), read_job(note.job)
+            delivery = Delivery(client, key, wanted, note.job, job, None, context.output.note)
+        except (ConsumerError, CliError) as error:
+            context.output.note(f"watching only: {error}")
+        shown = None
+        for chain in follow(client, wanted, Event(), float(seconds)):
+            if delivery:
+                delivery.step(chain)
+            summary = summarise(chain)
+            if summary != shown:
+                context.output.line(
+                    summary,
+                    f"{summary.state.name.lower():8} attempt {summary.attempt} "
+                    f"rounds {summary.round}/{summary.rounds} verified {summary.verified} "
+                    f"shares {summary.shares_committed} rejected {summary.shares_rejected} "
+                    f"paid {summary.paid:,} {summary.reason}",
+                )
+                shown = summary
+
+
+@command.command(help="Tell why an order is where it is.\n\nExample: assay order why 1a2b…")
+@click.argument("order")
+@common_options
+def why(context: Context, order: str) -> None:
+    """Print the reasons: unmatched histogram, failed attempts, closing."""
+    from chain.types.queries import OrderRequest
+    from chain.types.reasons import AttemptEnd, CloseReason
+
+    with context.client() as client:
+        chain = client.query(OrderRequest(order_id(order)))
+    found = chain.order
+    attempts = {
+        a.attempt: AttemptEnd(a.end_reason).name.lower() for a in chain.assignments if a.end_reason
+    }
+    closed = CloseReason(found.close_reason).name.lower() if found.close_reason else ""
+    lines = [f"the order is {found.state.name.lower()}{f': {closed}' if closed else ''}"]
+    lines += [f"attempt {number} ended: {reason}" for number, reason in attempts.items()]
+    lines += [f"{count} bids fail on {name}" for name, count in found.unmatched]
+    context.output.result(
+        {
+            "state": found.state.name.lower(),
+            "closed": closed,
+            "attempts": attempts,
+            "unmatched": dict(found.unmatched),
+        },
+        lines,
+    )
+
+
+@command.command(help="Cancel an order that is not matched.\n\nExample: assay order cancel 1a2b…")
+@click.argument("order")
+@common_options
+def cancel(context: Context, order: str) -> None:
+    """Cancel and get the deposit back."""
+    from chain.types.messages import MsgCancelOrder
+
+    key = context.key()
+    with context.client() as client:
+        receipt = context.sender(client, key).send(MsgCancelOrder(key.address, order_id(order)))
+    context.output.result(receipt, f"cancelled at height {receipt.height}; the deposit is back")
+
+
+@command.command(
+    help="Fetch, check and decrypt a result, and write it as safetensors.\n\n"
+    "Example: assay order result 1a2b… -o model.safetensors --from alice"
+)
+@click.argument("order")
+@click.option("-o", "--to", required=True, type=click.Path(path_type=Path), help="File to write.")
+@click.option("--job", "directory", type=click.Path(path_type=Path), help="The job directory.")
+@common_options
+def result(context: Context, order: str, to: Path, directory: Path | None) -> None:
+    """Write the trained state; both roots on chain are checked before."""
+    from consumer.jobs import read_job, write_result
+    from consumer.records import recall
+    from consumer.result import fetch_result
+
+    wanted, key = order_id(order), context.key()
+    directory = directory or recall(context.home, wanted).job
+    job = read_job(directory)
+    with context.client() as client, byte_progress(context.output) as bar:
+        task = bar.add_task("result", total=None)
+        found = fetch_result(
+            client,
+            key,
+            wanted,
+            job,
+            context.home / "results",
+            lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    digest = write_result(found.state, to)
+    context.output.result(
+        {"path": str(to), "sha256": digest, "root": found.root, "validator": found.validator},
+        [
+            f"wrote {to} (SHA-256 {digest.hex()})",
+            f"its state root is the verified one: {found.root.hex()}",
+        ],
+    )

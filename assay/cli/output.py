@@ -1,0 +1,127 @@
+"""What commands print: tables and lines for people, or one JSON object with ``--output json``."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+from chain.types.codec import to_plain
+
+stdout = Console(highlight=False, soft_wrap=True)
+stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class Output:
+    """Prints in the form that ``--output`` names."""
+
+    def __init__(self, form: str) -> None:
+        """``form`` is ``text`` or ``json``."""
+        self.json = form == "json"
+
+    def note(self, text: str) -> None:
+        """Say something on the way; on stderr, so that results can be piped."""
+        stderr.print(text, markup=False)
+
+    def result(self, value: Any, text: str | Table | Sequence[str | Table]) -> None:
+        """Print a result: ``value`` as JSON, or ``text`` for people."""
+        if self.json:
+            stdout.print_json(json.dumps(plain(value)), indent=2)
+            return
+        for part in [text] if isinstance(text, str | Table) else text:
+            stdout.print(part, markup=False) if isinstance(part, str) else stdout.print(part)
+
+    def line(self, value: Any, text: str) -> None:
+        """Print one item of a stream: one JSON object on a line, or a line of text."""
+        if self.json:
+            print(json.dumps(plain(value), separators=(",", ":")), flush=True)
+        else:
+            stdout.print(text, markup=False)
+
+
+def plain(value: Any) -> Any:
+    """Turn records, bytes and tuples inside ``value`` into JSON values; big integers become strings.
+
+    Integers beyond 2^53 lose digits in many JSON readers, so they are written as decimal strings.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(to_plain(value))
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 2**53:
+        return str(int(value))
+    return value
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+    """Return a table for people; numbers are right-aligned."""
+    made = Table(title=title, title_justify="left", header_style="bold")
+    for index, column in enumerate(columns):
+        numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
+        made.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(amount(cell) if isinstance(cell, int) else str(cell) for cell in row))
+    return made
+
+
+def amount(value: int) -> str:
+    """Write an integer with thin separators: 1234567 becomes 1,234,567."""
+    return f"{value:,}"
+
+
+def short(value: bytes | str) -> str:
+    """Shorten an id or address to what a person compares."""
+    text = value.hex() if isinstance(value, bytes) else value
+    return text if len(text) <= 16 else f"{text[:10]}…{text[-4:]}"
+
+
+def flops(value: int) -> str:
+    """Write work with a unit: FLOP, kFLOP … EFLOP."""
+    size = float(value)
+    for unit in ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"):
+        if size < 1000:
+            return f"{size:.4g} {unit}"
+        size /= 1000
+    return f"{size:.4g} EFLOP"
+
+
+def byte_progress(output: Output) -> Progress:
+    """Return a progress bar for bytes on stderr; hidden with ``--output json`` or without a terminal."""
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeElapsedColumn(),
+        console=stderr,
+        transient=True,
+        disable=output.json or not stderr.is_terminal,
+    )
+
+
+def step_progress(output: Output) -> Progress:
+    """Return a progress bar for steps on stderr; hidden like :func:`byte_progress`."""
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
+        TimeElapsedColumn(),
+        console=stderr,
+        transient=True,
+        disable=output.json or not stderr.is_terminal,
+    )

@@ -1,0 +1,226 @@
+"""``assay provider``."""
+
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+import click
+
+from assay.cli.arguments import amount
+from assay.cli.context import Context, common_options
+from assay.cli.errors import CliError, Exit
+from assay.cli.job import backend_option
+from assay.cli.output import flops, short, table
+
+if TYPE_CHECKING:
+    from compute_provider.api import Forecast, ProviderConfig
+
+
+@click.group(help="Join a cluster as a compute provider.")
+def command() -> None:
+    """Group of provider commands."""
+
+
+@command.command(
+    help="Measure how fast this machine does exact work.\n\nExample: assay provider bench"
+)
+@backend_option
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 60.0),
+    default=2.0,
+    show_default=True,
+    help="How long to measure.",
+)
+@common_options
+def bench(context: Context, backend: str, seconds: float) -> None:
+    """Measure, without a node or a key."""
+    from compute_provider import api
+
+    with _in_a_sentence():
+        speed = api.bench(backend, seconds)
+    context.output.result(
+        {"backend": speed.backend, "flops_per_second": speed.flops, "memory": speed.memory},
+        [
+            f"{flops(speed.flops)}/s of exact work with {speed.backend}",
+            f"{speed.memory / 2**30:.1f} GiB of memory",
+        ],
+    )
+
+
+@command.command(
+    help="""Join the cluster of a validator and work until Ctrl-C. VALIDATOR is its address or its moniker.
+
+    \b
+    Examples:
+      assay provider join val0 --dry-run
+      assay provider join assay1… --bond 50000000uassay --from worker
+    """
+)
+@click.argument("validator")
+@click.option("--dry-run", is_flag=True, help="Measure, show the expected income, change nothing.")
+@click.option("--bond", default="", help="Keep so much in the bond account, as 50000000uassay.")
+@backend_option
+@click.option("--misbehave", default="", hidden=True, help="Cheat; local networks only.")
+@common_options
+def join(
+    context: Context, validator: str, dry_run: bool, bond: str, backend: str, misbehave: str
+) -> None:
+    """Run the provider's daemon in the foreground."""
+    from compute_provider import api
+    from compute_provider.config import ProviderConfig
+
+    coins = amount(bond, "--bond") if bond else 0
+    config = ProviderConfig(
+        context.home / "provider",
+        context.node,
+        _operator(context, validator),
+        context.key(),
+        backend=backend,
+        bond=coins,
+        misbehave=misbehave,
+    )
+    with _in_a_sentence():
+        if dry_run:
+            _show(context, config, api.dry_run(config))
+            return
+        logging.basicConfig(
+            level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+        )
+        stop = Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
+        context.output.note(f"joining {config.validator} as {config.key.address}")
+        api.run_provider(config, stop, lambda: context.output.note("joined"))
+
+
+@command.command(
+    help="Show what the provider in this home does and has earned.\n\n"
+    "Example: assay provider status"
+)
+@common_options
+def status(context: Context) -> None:
+    """Read what the daemon wrote last."""
+    from compute_provider import api
+
+    with _in_a_sentence():
+        found = api.status(context.home / "provider")
+    if found is None:
+        raise CliError(
+            f"no provider has run in {context.home}; start one with assay provider join VALIDATOR"
+        )
+    found["running"] = _alive(found.get("pid", 0))
+    state = "running" if found["running"] else "stopped"
+    state += ", joined" if found["running"] and found["joined"] else ""
+    rows = [
+        (
+            short(share["order"]),
+            share["round"],
+            share["slot"],
+            share["issue"],
+            share["stage"],
+            f"{share['step']}/{share['steps']}",
+            "-" if share["loss"] is None else f"{share['loss']:.4f}",
+            share["text"] or "-",
+        )
+        for share in found["shares"]
+    ]
+    columns = ("order", "round", "slot", "issue", "stage", "step", "loss", "note")
+    context.output.result(
+        found,
+        [
+            f"{found['provider']} in the cluster of {found['validator']}: {state}",
+            *([f"last trouble: {found['note']}"] if found["note"] else []),
+            f"earned {found['earned']:,} uassay",
+            table("Shares", columns, rows),
+        ],
+    )
+
+
+@command.command(
+    help="Leave the cluster on the chain; shares that are committed stay.\n\n"
+    "Example: assay provider leave --from worker"
+)
+@common_options
+def leave(context: Context) -> None:
+    """Leave; the bond comes back with assay tx withdraw-bond."""
+    from compute_provider import api
+    from compute_provider.config import ProviderConfig
+
+    config = ProviderConfig(context.home / "provider", context.node, "", context.key())
+    with _in_a_sentence():
+        api.leave(config)
+    context.output.result(
+        {"left": config.key.address},
+        [
+            f"{config.key.address} has left its cluster",
+            "take the bond back: assay tx withdraw-bond",
+        ],
+    )
+
+
+def _show(context: Context, config: "ProviderConfig", found: "Forecast") -> None:
+    price, bandwidth = found.price_per_pflop, found.bandwidth
+    rows = [
+        ("validator", f"{found.moniker} ({config.validator})"),
+        ("speed", f"{flops(found.speed.flops)}/s with {found.speed.backend}"),
+        ("memory", f"{found.speed.memory / 2**30:.1f} GiB"),
+        ("from the validator", f"{bandwidth:,} bytes/s" if bandwidth else "it does not answer"),
+        ("its lowest bid", f"{price:,} uassay/PFLOP" if price else "it has none"),
+        ("providers' share of earnings", f"{found.providers_bps / 100:g} %"),
+        ("expected income", f"{found.income_per_day:,} uassay a day"),
+    ]
+    context.output.result(
+        found, [table("Dry run: nothing was changed", ("what", "value"), rows), found.note]
+    )
+
+
+def _operator(context: Context, text: str) -> str:
+    """Return the operator address of a validator that is named by address or moniker."""
+    if text.startswith("assay1"):
+        from chain.wire.address import check_address
+
+        check_address(text, "VALIDATOR")
+        return text
+    from chain.types.queries import ValidatorsRequest
+
+    with context.client() as client:
+        known = client.query(ValidatorsRequest()).validators
+    found = [each.operator for each in known if each.moniker == text]
+    if len(found) != 1:
+        why = "several validators are" if found else "no validator is"
+        raise CliError(f"{why} called {text}; name one by its address, see assay status")
+    return found[0]
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return pid > 0
+
+
+@contextmanager
+def _in_a_sentence() -> Iterator[None]:
+    """Turn the provider's own errors into one sentence and exit code 1."""
+    from compute_provider.config import ProviderError
+
+    try:
+        yield
+    except ProviderError as error:
+        raise CliError(str(error)) from None
+    except ValueError as error:  # --misbehave outside a local network
+        if "--misbehave" not in str(error):
+            raise
+        raise CliError(str(error), Exit.REFUSED) from None
+    except OSError as error:
+        where = f"{Path(error.filename)}: " if error.filename else ""
+        raise CliError(f"{where}{error.strerror or error}") from None

@@ -1,0 +1,86 @@
+"""``assay query``."""
+
+import click
+
+from assay.cli.context import Context, common_options
+from assay.cli.errors import CliError
+from assay.cli.output import table
+
+
+@click.group(help="Read the chain's state.")
+def command() -> None:
+    """Group of queries."""
+
+
+@command.command(help="Show an account.\n\nExample: assay query account assay1…")
+@click.argument("address")
+@common_options
+def account(context: Context, address: str) -> None:
+    """Show balance, sequence and bond."""
+    from chain.types.queries import AccountRequest
+
+    with context.client() as client:
+        found = client.query(AccountRequest(address))
+    rows = [
+        ("address", found.account.address),
+        ("balance (uassay)", f"{found.balance:,}"),
+        ("sequence", found.account.sequence),
+        ("free bond (uassay)", f"{found.bond.free:,}"),
+        ("bond on its way back", f"{sum(w.amount for w in found.bond.withdrawals):,}"),
+    ]
+    context.output.result(found, table("Account", ("what", "value"), rows))
+
+
+@command.command(help="Show the chain's parameters.\n\nExample: assay query params")
+@common_options
+def params(context: Context) -> None:
+    """Show all parameters."""
+    from chain.types.codec import to_plain
+    from chain.types.queries import ParamsRequest
+
+    with context.client() as client:
+        found = client.query(ParamsRequest()).params
+    context.output.result(
+        found, table("Parameters", ("name", "value"), list(to_plain(found).items()))
+    )
+
+
+@command.command(help="List providers.\n\nExample: assay query providers --validator assay1…")
+@click.option("--validator", default="", help="Only this cluster.")
+@common_options
+def providers(context: Context, validator: str) -> None:
+    """List providers with measured speed and record."""
+    from chain.types.queries import ProvidersRequest
+
+    with context.client() as client:
+        found = client.query(ProvidersRequest(validator, 1000, "")).providers
+    rows = [
+        (
+            p.address,
+            p.validator or "-",
+            p.capability.speed if p.capability else 0,
+            p.shares_accepted,
+            p.shares_rejected,
+            p.shares_reported,
+        )
+        for p in found
+    ]
+    columns = ("address", "cluster", "FLOP/s", "accepted", "rejected", "reported")
+    context.output.result(found, table("Providers", columns, rows))
+
+
+@command.command(help="Show a transaction.\n\nExample: assay query tx 1A2B…")
+@click.argument("hash_", metavar="HASH")
+@common_options
+def tx(context: Context, hash_: str) -> None:
+    """Show how a transaction ended."""
+    try:
+        digest = bytes.fromhex(hash_)
+    except ValueError:
+        raise CliError(f"{hash_}: not a transaction hash; it has 64 hex digits") from None
+    with context.client() as client:
+        receipt = client.tx(digest)
+    if receipt is None:
+        raise CliError(f"no transaction {hash_} in a block; it may still wait, or have expired")
+    outcome = "done" if receipt.code == 0 else f"refused ({receipt.codespace} {receipt.code})"
+    context.output.result(receipt, f"height {receipt.height}: {outcome} {receipt.log}")

@@ -1,0 +1,47 @@
+"""``assay quote``."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from assay.cli.conditions import condition_options, read_request
+from assay.cli.context import Context, common_options
+from assay.cli.errors import CliError
+from assay.cli.output import flops, short, table
+
+
+@click.command(
+    help="Ask what a job would cost now; nothing is signed or paid.\n\n"
+    "Example: assay quote ./digits --tier exact"
+)
+@click.argument("directory", type=click.Path(path_type=Path))
+@condition_options
+@common_options
+def command(context: Context, directory: Path, **values: Any) -> None:
+    """Print the bids that fit, cheapest first, and why others do not."""
+    from consumer.jobs import read_job
+    from consumer.submit import quote
+
+    job = read_job(directory)
+    with context.client() as client:
+        found = quote(client, job, read_request(values))
+    rows = [(short(b.id), short(b.validator), b.price, b.speed) for b in found.match.bids]
+    unmatched = dict(found.match.unmatched)
+    why = ", ".join(f"{name}: {count}" for name, count in unmatched.items())
+    context.output.result(
+        {
+            "work": found.work,
+            "price": found.price,
+            "cost": found.cost,
+            "bids": found.match.bids,
+            "unmatched": unmatched,
+        },
+        [
+            f"work {flops(found.work)}; best price {found.price:,} uassay/PFLOP; cost {found.cost:,} uassay",
+            table("Bids that fit", ("bid", "validator", "uassay/PFLOP", "FLOP/s"), rows),
+            f"bids that do not fit, by condition: {why or 'none'}",
+        ],
+    )
+    if not found.match.bids:
+        raise CliError("no bid fits now; relax a condition that the table names, or order and wait")

@@ -1,0 +1,139 @@
+"""``assay trace``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from assay.cli.context import Context, common_options
+from assay.cli.errors import CliError, Exit
+from assay.cli.job import backend_option, errors_in_a_sentence
+from assay.cli.output import short, step_progress, table
+
+if TYPE_CHECKING:
+    from pol.replay.check_trace import Check
+
+
+@click.group(help="Show and verify Proof-of-Learning traces.")
+def command() -> None:
+    """Group of trace commands."""
+
+
+@command.command(
+    help="Show what a trace file commits to.\n\nExample: assay trace show ./digits/run/trace.json"
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@common_options
+def show(context: Context, file: Path) -> None:
+    """Print one row for each share; hashes are recomputed, nothing is replayed."""
+    from pol.replay.segments import metric_values
+    from pol.replay.trace_file import broken_link, read_trace
+
+    trace = read_trace(file)
+    faults = [broken_link(trace.job_id, share) for share in trace.shares]
+    rows = []
+    for share, fault in zip(trace.shares, faults, strict=True):
+        last = metric_values(share.boundaries[-1].metrics)
+        rows.append(
+            (
+                share.range.round,
+                share.slot,
+                share.segments,
+                f"{share.boundaries[0].step}-{share.boundaries[-1].step}",
+                f"{last[0]:.4f}" if last else "-",
+                short(share.trace_root),
+                fault or "whole",
+            )
+        )
+    columns = ("round", "slot", "segments", "steps", "last loss", "trace root", "hashes")
+    context.output.result(
+        {
+            "job": trace.job_id,
+            "slots": trace.slots,
+            "round_roots": trace.round_roots,
+            "shares": [
+                {
+                    "round": share.range.round,
+                    "slot": share.slot,
+                    "first": share.range.first,
+                    "count": share.range.count,
+                    "segments": share.segments,
+                    "trace_root": share.trace_root,
+                    "update_root": share.update_root,
+                    "fault": fault,
+                }
+                for share, fault in zip(trace.shares, faults, strict=True)
+            ],
+        },
+        [f"job {trace.job_id.hex()}, {trace.slots} slots", table("Shares", columns, rows)],
+    )
+
+
+def _segments(context: click.Context, parameter: click.Parameter, value: str) -> int | None:
+    if value == "all":
+        return None
+    if value.isdecimal() and 1 <= int(value) <= 1_000_000:
+        return int(value)
+    raise click.BadParameter("give a number from 1 on, or all")
+
+
+@command.command(
+    help="""Check a trace: recompute its leaves and roots, replay segments from the job, compare.
+
+    All segments are replayed from the job's initial state, with nothing taken from the file but what it claims.
+    A number replays so many drawn segments of each share, with its first and last, from states that
+    `assay job run --keep-states` has kept beside the trace.
+
+    Example: assay trace verify ./digits/run/trace.json --job ./digits --segments all
+    """
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--job", "directory", required=True, type=click.Path(path_type=Path), help="The job directory."
+)
+@click.option(
+    "--segments", default="all", show_default=True, callback=_segments, help="all, or a number."
+)
+@backend_option
+@common_options
+def verify(
+    context: Context, file: Path, directory: Path, segments: int | None, backend: str
+) -> None:
+    """Replay and compare; refused where the trace does not hold."""
+    from pol.replay.check_trace import STATES_FOLDER, verify_trace
+    from pol.replay.trace_file import read_trace
+
+    with errors_in_a_sentence(), step_progress(context.output) as bar:
+        trace = read_trace(file)
+        task = bar.add_task("replaying segments", total=None)
+        checks = verify_trace(
+            trace,
+            directory,
+            segments=segments,
+            states=file.parent / STATES_FOLDER,
+            backend_name=backend,
+            on_progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    wrong = [check for check in checks if not check.holds]
+    context.output.result(
+        {"job": trace.job_id, "holds": not wrong, "checks": [vars(check) for check in checks]},
+        table(
+            f"Trace of job {trace.job_id.hex()[:10]}…",
+            ("round", "what", "segments", "replayed", "verdict"),
+            [_row(check) for check in checks],
+        ),
+    )
+    if wrong:
+        raise CliError(f"the trace does not hold: {_where(wrong[0])}", Exit.REFUSED)
+
+
+def _row(check: "Check") -> tuple[object, ...]:
+    verdict = check.fault or "holds"
+    if check.slot < 0:
+        return (check.round, "aggregation", "-", "-", verdict)
+    return (check.round, f"slot {check.slot}", check.segments, check.checked, verdict)
+
+
+def _where(check: "Check") -> str:
+    place = "aggregation" if check.slot < 0 else f"slot {check.slot}"
+    return f"round {check.round}, {place}: {check.fault}"

@@ -1,0 +1,101 @@
+"""``assay validator``."""
+
+import logging
+import signal
+from pathlib import Path
+from threading import Event
+
+import click
+
+from assay.cli.context import Context, common_options
+from assay.cli.errors import CliError
+from assay.cli.output import short, table
+
+DEFAULT_LISTEN = "127.0.0.1:9191"
+
+
+@click.group(help="Run a validator's daemon.")
+def command() -> None:
+    """Group of validator commands."""
+
+
+@command.command(
+    help="""Run the daemon: take payloads, run the cluster, replay, prove, audit others. Ends with Ctrl-C.
+
+    Example: assay validator run --listen 0.0.0.0:9191 --endpoint validator.example:9191 --from op
+    """
+)
+@click.option("--listen", default="", help=f"host:port to serve on.  [{DEFAULT_LISTEN}]")
+@click.option("--endpoint", default="", help="host:port that others reach; goes on chain.")
+@click.option(
+    "--backend", type=click.Choice(["numpy", "torch"]), default="numpy", show_default=True
+)
+@click.option("--processes", default=1, show_default=True, help="Processes that replay.")
+@common_options
+def run(context: Context, listen: str, endpoint: str, backend: str, processes: int) -> None:
+    """Run in the foreground."""
+    from validator.daemon import ValidatorConfig, ValidatorDaemon
+
+    configured = context.config.get("validator", {})
+    listen = listen or str(configured.get("listen", DEFAULT_LISTEN))
+    endpoint = endpoint or str(configured.get("endpoint", listen))
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    stop = Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    config = ValidatorConfig(
+        context.home / "validator", context.node, listen, endpoint, backend, processes
+    )
+    daemon = ValidatorDaemon(config, context.key(), stop)
+    context.output.note(f"serving on {listen}, published as {endpoint}")
+    daemon.run(lambda: context.output.note("ready"))
+
+
+@command.command(
+    help="Show verdicts and orders of this validator.\n\nExample: assay validator status"
+)
+@common_options
+def status(context: Context) -> None:
+    """Read the daemon's database."""
+    from chain.types.reasons import ShareReason
+    from validator.store import ValidatorStore
+
+    path: Path = context.home / "validator" / "validator.db"
+    if not path.exists():
+        raise CliError(f"{path} does not exist; run the daemon first: assay validator run")
+    store = ValidatorStore(path)
+    try:
+        verdicts, orders, audits = store.verdicts(), store.all_orders(), store.answered()
+    finally:
+        store.close()
+    rows = [
+        (
+            short(v.order_id),
+            v.round,
+            v.slot,
+            v.issue,
+            short(v.provider),
+            v.segments,
+            v.checked,
+            "accepted" if not v.reason else ShareReason(v.reason).name.lower(),
+            v.place if v.place >= 0 else "-",
+        )
+        for v in verdicts
+    ]
+    columns = (
+        "order", "round", "slot", "issue", "provider", "segments", "checked", "verdict", "place",
+    )  # fmt: skip
+    context.output.result(
+        {
+            "orders": [{"order": order_id, "attempt": attempt} for order_id, attempt in orders],
+            "verdicts": verdicts,
+            "audits": [
+                {"order": order_id, "attempt": attempt, "round": number, "agreed": agreed}
+                for order_id, attempt, number, agreed in audits
+            ],
+        },
+        [
+            f"{len(orders)} attempts, {len(audits)} audits answered",
+            table("Verdicts on shares", columns, rows),
+        ],
+    )

@@ -1,0 +1,25 @@
+"""``assay version``."""
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+
+from assay.cli.context import Context, common_options
+from assay.cli.output import table
+
+PARTS = ("assay", "cosmpy", "grpcio", "protobuf", "plyvel", "coincurve", "pynacl", "numpy", "torch")
+
+
+@click.command(help="Show versions of Assay and what it stands on.\n\nExample: assay version")
+@common_options
+def command(context: Context) -> None:
+    """Print versions; ``torch`` is missing where the ``train`` extra is not installed."""
+    versions = {"python": platform.python_version()}
+    for part in PARTS:
+        try:
+            versions[part] = version(part)
+        except PackageNotFoundError:
+            versions[part] = "not installed"
+    rows = list(versions.items())
+    context.output.result(versions, table("Versions", ("part", "version"), rows))

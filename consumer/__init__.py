@@ -1,0 +1,1 @@
+"""The consumer's library: orders, payload delivery, results."""

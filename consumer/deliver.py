@@ -1,0 +1,84 @@
+"""Delivering a payload to the validator that won the order."""
+
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+
+from chain.client.client import ChainClient
+from chain.types.queries import OrderRequest, ValidatorsRequest
+from chain.types.records import OrderState, Validator
+from chain.wire.keys import Key
+from cluster.client import ClusterClient
+from cluster.types import BlobRef, PayloadFile, PayloadOffer, PayloadState, PayloadStatusRequest
+from consumer.errors import ConsumerError
+from pol.job.document import Job
+
+Progress = Callable[[int, int], None]
+"""Called with (bytes sent, bytes in all)."""
+
+
+def payload(directory: Path, job: Job) -> dict[PayloadFile, Path]:
+    """Return the files that a validator needs, with where they lie here."""
+    found: dict[PayloadFile, Path] = {}
+    for file in job.payload:
+        path = directory / file.path
+        digest = sha256(path.read_bytes()).digest()
+        found[PayloadFile(file.path, BlobRef(digest, file.size))] = path
+    return found
+
+
+def winner(client: ChainClient, order_id: bytes) -> Validator:
+    """Return the validator of the order's current attempt; ConsumerError where it has none or no endpoint."""
+    chain = client.query(OrderRequest(order_id))
+    current = next((a for a in chain.assignments if a.attempt == chain.order.attempt), None)
+    if current is None:
+        raise ConsumerError("the order is not matched yet", "watch it: assay order watch")
+    validators = client.query(ValidatorsRequest()).validators
+    validator = next(v for v in validators if v.operator == current.validator)
+    if not validator.endpoint:
+        raise ConsumerError(
+            f"{validator.moniker} has published no endpoint", "the order is matched again soon"
+        )
+    return validator
+
+
+def connect(validator: Validator, key: Key, chain_id: str) -> ClusterClient:
+    """Return a client that trusts exactly the certificate that the validator published on chain."""
+    return ClusterClient(validator.endpoint, validator.certificate, key, chain_id)
+
+
+def deliver(
+    client: ChainClient,
+    key: Key,
+    order_id: bytes,
+    directory: Path,
+    job: Job,
+    progress: Progress | None = None,
+) -> PayloadState:
+    """Send what the winner lacks; goes on where an earlier try stopped. ClusterError where the link fails."""
+    state = client.query(OrderRequest(order_id)).order.state
+    if state != OrderState.MATCHED:
+        raise ConsumerError(
+            f"the order is {state.name.lower()}, payloads are taken while it is matched",
+            "look at it: assay order show",
+        )
+    files = payload(directory, job)
+    total = sum(file.blob.size for file in files)
+    with connect(winner(client, order_id), key, client.status().chain_id) as link:
+        wanted = link.offer_payload(PayloadOffer(order_id, tuple(files)))
+        missing = {blob.sha256 for blob in wanted.missing}
+        sent = sum(file.blob.size for file in files if file.blob.sha256 not in missing)
+        for file, path in files.items():
+            if file.blob.sha256 in missing:
+                link.put_blob(path, partial(_told, progress, sent, total))
+                sent += file.blob.size
+            if progress:
+                progress(sent, total)
+        return link.payload_status(PayloadStatusRequest(order_id))
+
+
+def _told(progress: Progress | None, before: int, total: int, done: int, _size: int) -> None:
+    """Turn the progress of one file into that of the payload."""
+    if progress:
+        progress(before + done, total)

@@ -1,0 +1,36 @@
+"""Which job directory belongs to which order: a small file per order in the consumer's home."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from consumer.errors import ConsumerError
+
+
+@dataclass(frozen=True, slots=True)
+class OrderNote:
+    """What the consumer's machine remembers of an order."""
+
+    order_id: bytes
+    job: Path
+    key: str  # address that ordered
+
+
+def remember(home: Path, note: OrderNote) -> None:
+    """Write the note; it is made before anything depends on it."""
+    folder = home / "orders"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    text = json.dumps({"job": str(note.job.resolve()), "key": note.key})
+    (folder / f"{note.order_id.hex()}.json").write_text(text)
+
+
+def recall(home: Path, order_id: bytes) -> OrderNote:
+    """Read the note; ConsumerError where this machine did not order it."""
+    path = home / "orders" / f"{order_id.hex()}.json"
+    try:
+        fields = json.loads(path.read_text())
+        return OrderNote(order_id, Path(fields["job"]), str(fields["key"]))
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        raise ConsumerError(
+            "this home does not know the order's job directory", "name it with --job DIR"
+        ) from None

@@ -1,0 +1,86 @@
+"""Fetching a result: encrypted chunks against the ciphertext root, plaintext against the verified root."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from chain.client.client import ChainClient
+from chain.types.queries import OrderRequest, OrderResponse, ValidatorsRequest
+from chain.types.records import Assignment, AssignmentState, OrderState
+from chain.wire.keys import Key
+from cluster.handover import (
+    HandoverError,
+    HandoverId,
+    ciphertext_root,
+    open_chunk,
+    split_ciphertext,
+)
+from consumer.deliver import connect
+from consumer.errors import ConsumerError
+from consumer.submit import recover_secret
+from pol.job.document import Job
+from pol.state.arrays import State
+from pol.state.canonical import decode_state, state_tree
+from pol.state.layout import MAX_HEADER
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A decrypted and checked result."""
+
+    state: State
+    root: bytes
+    attempt: int
+    validator: str
+
+
+def proven_assignment(chain: OrderResponse) -> Assignment:
+    """Return the attempt whose proof is on chain; ConsumerError where there is none (yet)."""
+    states = (AssignmentState.PROVEN, AssignmentState.DONE)
+    proven = [a for a in chain.assignments if a.state in states and a.ciphertext_root]
+    if proven:
+        return proven[-1]
+    closed = chain.order.state == OrderState.CLOSED
+    raise ConsumerError(
+        "the order closed without a result" if closed else "there is no result yet",
+        "see why: assay order why" if closed else "wait for it: assay order watch",
+    )
+
+
+def fetch_result(
+    client: ChainClient,
+    key: Key,
+    order_id: bytes,
+    job: Job,
+    scratch: Path,
+    progress: Callable[[int, int], None] | None = None,
+) -> Result:
+    """Fetch, check against both roots on chain, and decrypt.
+
+    ``scratch`` keeps what was fetched, so that a second try goes on where the first stopped. HandoverError names the
+    chunk that is not what was promised; ClusterError where the link fails.
+    """
+    chain = client.query(OrderRequest(order_id))
+    proof = proven_assignment(chain)
+    validators = client.query(ValidatorsRequest()).validators
+    validator = next(v for v in validators if v.operator == proof.validator)
+    chain_id = client.status().chain_id
+    secret = recover_secret(client, key, chain.order)
+    with connect(validator, key, chain_id) as link:
+        manifest = link.whole_result(order_id)
+        if (manifest.attempt, manifest.count) != (proof.attempt, chain.order.terms.result_chunks):
+            raise HandoverError(-1, "the validator offers another result than the chain has")
+        scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = scratch / manifest.ciphertext.sha256.hex()
+        link.get_blob(manifest.ciphertext, path, progress)
+    parts = [(leaf.point, leaf.length) for leaf in manifest.leaves]
+    sealed = split_ciphertext(path.read_bytes(), parts, MAX_HEADER + 4)
+    handover = HandoverId(chain_id, order_id, proof.attempt)
+    if ciphertext_root(handover, sealed) != proof.ciphertext_root:
+        raise HandoverError(-1, "its ciphertext is not what the proof of execution names")
+    chunks = [open_chunk(handover, i, chunk, secret) for i, chunk in enumerate(sealed)]
+    state = decode_state(b"".join(chunks), job.document.global_tensors)
+    root = state_tree(state).root
+    if root != proof.final_root:
+        raise HandoverError(-1, "it decrypts to another state than the one that was verified")
+    return Result(state, root, proof.attempt, proof.validator)

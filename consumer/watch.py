@@ -1,0 +1,147 @@
+"""Following an order: what a person wants to know of it, and waiting until it is where they want it."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from struct import pack, unpack
+from threading import Event
+
+from chain.client.client import ChainClient
+from chain.client.errors import ChainError
+from chain.types.queries import OrderRequest, OrderResponse
+from chain.types.reasons import CloseReason
+from chain.types.records import AssignmentState, OrderState, ShareState
+from chain.wire.keys import Key
+from cluster.errors import ClusterError
+from consumer.deliver import Progress, deliver
+from consumer.errors import ConsumerError, StillWaiting
+from pol.job.document import Job
+
+POLL_SECONDS = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Where an order stands, in one look."""
+
+    state: OrderState
+    reason: str  # of closing, in words; empty while it lives
+    attempt: int
+    validator: str
+    round: int  # rounds closed in the current attempt
+    rounds: int
+    verified: int  # rounds verified in the current attempt
+    shares_committed: int
+    shares_rejected: int
+    paid: int
+    refunded: int
+
+    @property
+    def over(self) -> bool:
+        """Tell whether nothing more will happen to the order."""
+        return self.state == OrderState.CLOSED
+
+
+def summarise(chain: OrderResponse) -> Summary:
+    """Return the summary of what the chain holds."""
+    order = chain.order
+    current = next((a for a in chain.assignments if a.attempt == order.attempt), None)
+    rounds = [r for r in chain.rounds if r.attempt == order.attempt]
+    shares = [s for s in chain.shares if s.claim.attempt == order.attempt]
+    bad = (ShareState.REJECTED, ShareState.REPORTED)
+    return Summary(
+        state=order.state,
+        reason=CloseReason(order.close_reason).name.lower() if order.close_reason else "",
+        attempt=order.attempt,
+        validator=current.validator if current else "",
+        round=len(rounds),
+        rounds=order.terms.rounds,
+        verified=sum(r.verified for r in rounds),
+        shares_committed=len(shares),
+        shares_rejected=sum(s.state in bad for s in shares),
+        paid=sum(row.paid for row in chain.escrow.depositors),
+        refunded=sum(row.refunded for row in chain.escrow.depositors),
+    )
+
+
+def follow(
+    client: ChainClient, order_id: bytes, stop: Event, seconds: float
+) -> Iterator[OrderResponse]:
+    """Yield the order whenever it changed, until it is closed or ``stop`` is set; StillWaiting after ``seconds``."""
+    ends = time.monotonic() + seconds
+    last: OrderResponse | None = None
+    while not stop.is_set():
+        chain = client.query(OrderRequest(order_id))
+        if chain != last:
+            yield chain
+            last = chain
+        if chain.order.state == OrderState.CLOSED:
+            return
+        if time.monotonic() > ends:
+            raise StillWaiting(
+                f"the order is still {chain.order.state.name.lower()}", "go on: assay order watch"
+            )
+        stop.wait(POLL_SECONDS)
+
+
+@dataclass
+class Delivery:
+    """Keeps delivering the payload to whoever has to be given it, attempt by attempt."""
+
+    client: ChainClient
+    key: Key
+    order_id: bytes
+    directory: Path
+    job: Job
+    progress: Progress | None = None
+    note: Callable[[str], None] = lambda text: None
+    _delivered: int = 0  # the attempt that has everything
+
+    def step(self, chain: OrderResponse) -> None:
+        """Deliver if the order is matched and its attempt lacks the payload; what fails is tried again."""
+        order = chain.order
+        if order.state != OrderState.MATCHED or order.attempt == self._delivered:
+            return
+        current = next((a for a in chain.assignments if a.attempt == order.attempt), None)
+        if current is None or current.state != AssignmentState.MATCHED:
+            return
+        try:
+            state = deliver(
+                self.client, self.key, self.order_id, self.directory, self.job, self.progress
+            )
+        except (ClusterError, ConsumerError, ChainError) as error:
+            self.note(f"delivery to {current.validator}: {error}; trying again")
+            return
+        if state.complete:
+            self._delivered = order.attempt
+            self.note(f"delivered the payload to {current.validator}")
+
+
+def wait_for(
+    client: ChainClient,
+    order_id: bytes,
+    wanted: OrderState,
+    delivery: Delivery | None,
+    stop: Event,
+    seconds: float,
+    seen: Callable[[OrderResponse], None] = lambda chain: None,
+) -> OrderResponse:
+    """Deliver when asked for and wait until the order has reached ``wanted`` (or is closed)."""
+    ends = time.monotonic() + seconds
+    while True:
+        chain = client.query(OrderRequest(order_id))
+        seen(chain)
+        if delivery is not None:
+            delivery.step(chain)
+        if chain.order.state >= wanted:
+            return chain
+        if time.monotonic() > ends or stop.wait(POLL_SECONDS):
+            raise StillWaiting(
+                f"the order is still {chain.order.state.name.lower()}", "go on: assay order watch"
+            )
+
+
+def losses(metrics: tuple[int, ...]) -> tuple[float, ...]:
+    """Return metrics of a leaf as numbers (they are FP32 bit patterns)."""
+    return tuple(float(unpack("<f", pack("<I", bits))[0]) for bits in metrics)

@@ -1,0 +1,105 @@
+"""Making a local network: homes, test keys, one genesis, ports."""
+
+from pathlib import Path
+
+import tomli_w
+
+from chain.app.comet_files import LOCAL_TIMING, Ports
+from chain.app.genesis_file import NodeSpec, init_network
+from chain.client.keyring import Backend, Keyring
+from chain.types.genesis import DENOM, GenesisAccount
+from chain.types.params import Params, local_params
+from chain.types.records import Coin
+from localnet.layout import CHAIN_PREFIX, Layout, ProviderSpec, ValidatorSpec, save_layout
+from localnet.ports import free_block
+
+STAKE = 100_000_000
+OPERATOR_COINS = 1_000_000_000_000
+PROVIDER_COINS = 100_000_000_000
+CONSUMER_COINS = 10_000_000_000_000
+KEY = "main"
+"""Name of the one key in every home."""
+_PORTS_EACH = 4
+
+
+def create(
+    directory: Path,
+    validators: int = 4,
+    providers_each: int = 2,
+    misbehave: dict[str, str] | None = None,
+    params: Params | None = None,
+) -> Layout:
+    """Make a network of ``validators`` with ``providers_each`` providers in each cluster.
+
+    ``misbehave`` maps a provider's name (``prov0`` …) to a method of ``compute_provider.misbehave``.
+    """
+    directory = directory.resolve()
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    base = free_block(validators * _PORTS_EACH)
+    specs = tuple(_validator(directory, index, base) for index in range(validators))
+    providers = tuple(
+        _provider(directory, specs[index // providers_each], index, misbehave or {})
+        for index in range(validators * providers_each)
+    )
+    consumer_home = directory / "consumer"
+    consumer = _make_key(consumer_home)
+    _write_config(consumer_home, specs[0].grpc, {})
+    accounts = [
+        *((spec.operator, OPERATOR_COINS) for spec in specs),
+        *((spec.address, PROVIDER_COINS) for spec in providers),
+        (consumer, CONSUMER_COINS),
+    ]
+    layout = Layout(
+        str(directory), f"{CHAIN_PREFIX}-{base}", specs, providers, str(consumer_home), consumer
+    )
+    init_network(
+        layout.chain_id,
+        [
+            NodeSpec(
+                Path(spec.home),
+                spec.moniker,
+                spec.operator,
+                STAKE,
+                Ports(spec.p2p, spec.rpc, spec.grpc),
+            )
+            for spec in specs
+        ],
+        [GenesisAccount(address, (Coin(DENOM, coins),)) for address, coins in accounts],
+        params or local_params(),
+        timing=LOCAL_TIMING,
+    )
+    save_layout(layout)
+    return layout
+
+
+def test_keyring(home: Path) -> Keyring:
+    """Return the keyring of a home of a local network (keys in the clear)."""
+    return Keyring(home / "keys", Backend.TEST, lambda name: "")
+
+
+def _validator(directory: Path, index: int, base: int) -> ValidatorSpec:
+    home = directory / f"val{index}"
+    operator = _make_key(home)
+    p2p, rpc, grpc, cluster = range(base + index * _PORTS_EACH, base + (index + 1) * _PORTS_EACH)
+    address = f"127.0.0.1:{cluster}"
+    _write_config(home, grpc, {"validator": {"listen": address, "endpoint": address}})
+    return ValidatorSpec(f"val{index}", str(home), operator, p2p, rpc, grpc, cluster)
+
+
+def _provider(
+    directory: Path, validator: ValidatorSpec, index: int, misbehave: dict[str, str]
+) -> ProviderSpec:
+    name = f"prov{index}"
+    home = directory / name
+    address = _make_key(home)
+    _write_config(home, validator.grpc, {})
+    return ProviderSpec(name, str(home), address, validator.moniker, misbehave.get(name, ""))
+
+
+def _make_key(home: Path) -> str:
+    return test_keyring(home).add(KEY).address
+
+
+def _write_config(home: Path, grpc: int, tables: dict[str, object]) -> None:
+    config = {"node_address": f"127.0.0.1:{grpc}", "keyring": "test", "from": KEY, **tables}
+    (home / "config.toml").write_text(tomli_w.dumps(config))

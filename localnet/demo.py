@@ -1,0 +1,275 @@
+"""The demo: a network on this machine, one real order on real data, a cheat, and the money counted from the chain."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import PIPE, Popen
+from sys import executable
+from threading import Event
+
+from chain.client.client import ChainClient
+from chain.client.sender import TxSender
+from chain.types.queries import EventsRequest, OrderResponse
+from chain.types.reasons import ShareReason
+from chain.types.records import Conditions, OrderState, ReportState
+from chain.wire.keys import Key
+from consumer.jobs import read_job, write_result
+from consumer.result import fetch_result
+from consumer.submit import Request, Submitted, quote, submit
+from consumer.watch import Delivery, Summary, losses, summarise, wait_for
+from localnet.create import KEY, create, test_keyring
+from localnet.market import open_market, wait_for_clusters
+from localnet.network import Network, NetworkError
+from pol.job.document import Job
+from pol.job.terms import order_terms
+from pol.rules.schedule import total_work
+from pol.state.arrays import State
+from validator.store import ValidatorStore, VerdictRow
+
+CHEAT_METHOD = "skip_training"
+CHEAT = "prov0"
+ORDER_SECONDS = 180.0
+EXAMPLE = Path(__file__).parents[1] / "examples" / "digits.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the person sees while it runs."""
+
+    phase: str
+    height: int
+    summary: Summary | None
+    loss: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Everything that the report is made from."""
+
+    network: Network
+    job: Job
+    job_directory: Path
+    submitted: Submitted
+    deposit: int
+    price: int
+    chain: OrderResponse
+    blocks: int
+    verdicts: tuple[VerdictRow, ...]
+    curve: tuple[tuple[int, float], ...]  # (step, loss) of accepted boundaries
+    state: State
+    path: Path
+    sha256: bytes
+    seconds: dict[str, float]
+
+
+class Demo:
+    """Runs the phases one after the other; ``show`` is called whenever something a person would see changed."""
+
+    def __init__(self, directory: Path, show: Callable[[Moment], None]) -> None:
+        """Use ``directory`` for everything."""
+        self._directory, self._show = directory, show
+        self._seconds: dict[str, float] = {}
+        self._started = time.monotonic()
+
+    def run(self) -> Finished:
+        """Run everything and stop the network; NetworkError, ConsumerError or ChainError say what failed."""
+        self._say("building the job")
+        job_directory = self._directory / "job"
+        build = _start_build(job_directory)
+        network = Network(create(self._directory, misbehave={CHEAT: CHEAT_METHOD}))
+        try:
+            self._say("starting 4 validators and 8 providers")
+            network.start()
+            open_market(network)
+            wait_for_clusters(network)
+            _finish_build(build)
+            self._seconds["network"] = time.monotonic() - self._started
+            return self._order(network, job_directory)
+        finally:
+            build.kill()
+            build.wait()
+            network.stop()
+
+    def _order(self, network: Network, job_directory: Path) -> Finished:
+        job, home = read_job(job_directory), Path(network.layout.consumer_home)
+        key = test_keyring(home).unlock(KEY)
+        with network.client() as client:
+            made, price, deposit, chain = self._train(network, client, key, job, job_directory)
+            if not chain.order.close_reason or not chain.rounds:
+                raise NetworkError(
+                    f"the order closed without a verified round; see {self._directory}"
+                )
+            found = fetch_result(client, key, made.order_id, job, self._directory / "scratch")
+            path = self._directory / "model.safetensors"
+            digest = write_result(found.state, path)
+            blocks = client.status().height
+        self._seconds["total"] = time.monotonic() - self._started
+        return Finished(
+            network,
+            job,
+            job_directory,
+            made,
+            deposit,
+            price,
+            chain,
+            blocks,
+            tuple(verdicts_of(network, made.order_id)),
+            tuple(loss_curve(network, made.order_id)),
+            found.state,
+            path,
+            digest,
+            {name: round(value, 1) for name, value in self._seconds.items()},
+        )
+
+    def _train(
+        self, network: Network, client: ChainClient, key: Key, job: Job, directory: Path
+    ) -> tuple[Submitted, int, int, OrderResponse]:
+        request = Request(Conditions("", 0, (), "exact"), 0, 120, 600)
+        price = quote(client, job, request).price
+        if not price:
+            raise NetworkError("no bid fits the demo's job")
+        request = Request(request.conditions, price, 120, 600)
+        self._say("submitting the order")
+        made = submit(client, TxSender(client, key), key, job, request)
+        delivery = Delivery(client, key, made.order_id, directory, job)
+        stop = Event()
+
+        def seen(chain: OrderResponse) -> None:
+            network.check_alive()
+            self._moment(network, client, chain)
+
+        def reach(state: OrderState, phase: str) -> OrderResponse:
+            begun = time.monotonic()
+            chain = wait_for(client, made.order_id, state, delivery, stop, ORDER_SECONDS, seen)
+            self._seconds[phase] = time.monotonic() - begun
+            return chain
+
+        reach(OrderState.RUNNING, "match")
+        reach(OrderState.PROVEN, "train_and_verify")
+        chain = reach(OrderState.CLOSED, "windows")
+        return made, price, _deposited(client, made.order_id), chain
+
+    def _say(self, phase: str) -> None:
+        self._show(Moment(phase, 0, None, None))
+
+    def _moment(self, network: Network, client: ChainClient, chain: OrderResponse) -> None:
+        summary = summarise(chain)
+        curve = loss_curve(network, chain.order.id)
+        loss = curve[-1][1] if curve else None
+        self._show(Moment(summary.state.name.lower(), client.status().height, summary, loss))
+
+
+def _start_build(directory: Path) -> "Popen[bytes]":
+    """Build the job in a process of its own: tracing needs torch, which nothing else here does."""
+    command = [executable, "-m", "assay.cli", "job", "build", str(EXAMPLE), "-o", str(directory)]
+    return Popen(command, stdout=PIPE, stderr=PIPE)
+
+
+def _finish_build(build: "Popen[bytes]", seconds: float = 120.0) -> None:
+    _, errors = build.communicate(timeout=seconds)
+    if build.returncode:
+        raise NetworkError(f"the job could not be built: {errors.decode(errors='replace')[-500:]}")
+
+
+def _deposited(client: ChainClient, order_id: bytes) -> int:
+    """Return the deposit as the chain's event says it."""
+    since = 1
+    while True:
+        found = client.query(EventsRequest(since, 1000))
+        for event in found.events:
+            fields = dict(event.attributes)
+            if event.type == "order.opened" and fields["order"] == order_id.hex():
+                return int(fields["deposit"])
+        if not found.events:
+            raise NetworkError("the order's event is missing")
+        since = found.events[-1].number + 1
+
+
+def verdicts_of(network: Network, order_id: bytes) -> list[VerdictRow]:
+    """Return all validators' verdicts on the order's shares."""
+    rows: list[VerdictRow] = []
+    for spec in network.layout.validators:
+        path = Path(spec.home) / "validator" / "validator.db"
+        if path.exists():
+            store = ValidatorStore(path)
+            rows += store.verdicts(order_id)
+            store.close()
+    return sorted(rows, key=lambda v: (v.attempt, v.round, v.slot, v.issue))
+
+
+def loss_curve(network: Network, order_id: bytes) -> list[tuple[int, float]]:
+    """Return (step, loss) at the boundaries of shares that stand, from the winner's record."""
+    points: list[tuple[int, float]] = []
+    for spec in network.layout.validators:
+        path = Path(spec.home) / "validator" / "validator.db"
+        if not path.exists():
+            continue
+        store = ValidatorStore(path)
+        local = store.latest(order_id)
+        store.close()
+        for current in local.rounds if local else ():
+            for work in current.works:
+                if work.packet and not work.verdict:
+                    leaves = work.packet.leaves[1:]
+                    points += [
+                        (leaf.step, losses(leaf.metrics)[0]) for leaf in leaves if leaf.metrics
+                    ]
+    return sorted(points)
+
+
+def report(finished: Finished, quality: dict[str, object]) -> dict[str, object]:
+    """Return the demo's JSON object. Money is counted from what the chain's queries return, nothing else."""
+    chain, layout = finished.chain, finished.network.layout
+    names = {spec.address: spec.name for spec in layout.providers}
+    paid = {"provider", "validator", "auditor"}
+    payouts: dict[str, int] = {}
+    for payment in chain.payments:
+        if payment.kind in paid:
+            payouts[payment.to] = payouts.get(payment.to, 0) + payment.amount
+    fees = sum(p.amount for p in chain.payments if p.kind == "protocol")
+    refund = sum(row.refunded for row in chain.escrow.depositors)
+    cut = [r for r in chain.reports if r.state == ReportState.CUT]
+    cheat = cut[0] if cut else None
+    return {
+        "validators": len(layout.validators),
+        "providers": len(layout.providers),
+        "blocks": finished.blocks,
+        "order": {
+            "id": chain.order.id,
+            "job": chain.order.terms.job_id,
+            "price_per_pflop": finished.price,
+            "deposit": finished.deposit,
+            "flops_quoted": total_work(order_terms(finished.job)),
+            "flops_verified": chain.order.work_verified,
+            "closed": chain.order.close_reason,
+        },
+        "model": quality,
+        "rounds": sum(r.verified for r in chain.rounds),
+        "verdicts": [
+            {
+                "provider": v.provider,
+                "name": names.get(v.provider, ""),
+                "round": v.round,
+                "slot": v.slot,
+                "segments_committed": v.segments,
+                "segments_checked": v.checked,
+                "verdict": "rejected" if v.reason else "accepted",
+                "reason": ShareReason(v.reason).name.lower() if v.reason else "",
+            }
+            for v in finished.verdicts
+        ],
+        "cheat": {
+            "provider": cheat.provider if cheat else "",
+            "method": CHEAT_METHOD,
+            "round": cheat.round if cheat else -1,
+            "segment": cheat.segment if cheat else -1,
+            "slashed": cheat.bond if cheat else 0,
+        },
+        "payouts": payouts,
+        "fees": fees,
+        "refund": refund,
+        "deposit_accounted": sum(payouts.values()) + refund + fees == finished.deposit,
+        "result": {"path": str(finished.path), "sha256": finished.sha256},
+        "seconds": finished.seconds,
+    }

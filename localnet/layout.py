@@ -1,0 +1,69 @@
+"""What a local network consists of and where it lies; written down once in ``network.json``."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+FILE = "network.json"
+CHAIN_PREFIX = "assay-local"
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatorSpec:
+    """A validator: home, operator address, and where its node and its cluster service listen."""
+
+    moniker: str
+    home: str
+    operator: str
+    p2p: int
+    rpc: int
+    grpc: int
+    cluster: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSpec:
+    """A compute provider: home, address, its validator's moniker, and how it misbehaves (empty: it does not)."""
+
+    name: str
+    home: str
+    address: str
+    validator: str
+    misbehave: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A whole local network."""
+
+    directory: str
+    chain_id: str
+    validators: tuple[ValidatorSpec, ...]
+    providers: tuple[ProviderSpec, ...]
+    consumer_home: str
+    consumer: str
+
+    @property
+    def path(self) -> Path:
+        """The network's directory."""
+        return Path(self.directory)
+
+    def validator(self, moniker: str) -> ValidatorSpec:
+        """Return a validator by its moniker; KeyError."""
+        for spec in self.validators:
+            if spec.moniker == moniker:
+                return spec
+        raise KeyError(moniker)
+
+
+def save_layout(layout: Layout) -> None:
+    """Write ``network.json``."""
+    (layout.path / FILE).write_text(json.dumps(asdict(layout), indent=1))
+
+
+def load_layout(directory: Path) -> Layout:
+    """Read ``network.json``; FileNotFoundError or ValueError where there is no network."""
+    fields = json.loads((directory / FILE).read_text())
+    fields["validators"] = tuple(ValidatorSpec(**item) for item in fields["validators"])
+    fields["providers"] = tuple(ProviderSpec(**item) for item in fields["providers"])
+    return Layout(**fields)

@@ -1,0 +1,78 @@
+"""Opening the market of a local network: market bonds and standing bids of all validators."""
+
+from pathlib import Path
+
+from chain.client.sender import TxSender
+from chain.types.messages import MsgDepositBond, MsgPlaceBid
+from chain.types.queries import ProvidersRequest, ValidatorsRequest
+from localnet.create import KEY, test_keyring
+from localnet.layout import ValidatorSpec
+from localnet.network import Network
+
+MARKET_BOND = 100_000_000_000
+PRICE = 900_000_000_000
+"""uassay per PFLOP of the cheapest bid; the others ask a little more each."""
+PRICE_STEP = 10_000_000_000
+SPEED = 1_000_000_000
+CAPACITY = 10**16
+PROVIDERS_BPS = 7_000
+DURATION = 30 * 86_400
+
+
+def open_market(network: Network, seconds: float = 60.0) -> None:
+    """Have every validator that runs deposit its market bond and place a bid; the first one is the cheapest."""
+    _wait_for_endpoints(network, seconds)
+    running = {state.name for state in network.states() if state.running}
+    for index, spec in enumerate(network.layout.validators):
+        if f"{spec.moniker}.validator" not in running:
+            continue
+        key = test_keyring(Path(spec.home)).unlock(KEY)
+        with network.client(spec) as client:
+            TxSender(client, key).send(
+                MsgDepositBond(key.address, MARKET_BOND),
+                MsgPlaceBid(
+                    validator=key.address,
+                    price=PRICE + index * PRICE_STEP,
+                    device_class="cpu",
+                    memory=1 << 30,
+                    speed=SPEED,
+                    capacity=CAPACITY,
+                    regions=("local",),
+                    tiers=("exact",),
+                    min_work=1,
+                    max_work=CAPACITY,
+                    providers_bps=PROVIDERS_BPS,
+                    duration=DURATION,
+                ),
+            )
+
+
+def wait_for_clusters(network: Network, seconds: float = 60.0) -> None:
+    """Wait until the validators that run have certified all providers that run."""
+    running = {state.name for state in network.states() if state.running}
+    expected = sum(spec.name in running for spec in network.layout.providers)
+    with network.client(_up(network)) as client:
+
+        def ready() -> bool:
+            providers = client.query(ProvidersRequest("", 1000, "")).providers
+            return sum(p.capability is not None for p in providers) >= expected
+
+        network.wait_until(ready, "providers to be certified", seconds)
+
+
+def _wait_for_endpoints(network: Network, seconds: float) -> None:
+    """Wait until the validators that run have published where they serve: a bid needs that."""
+    running = {state.name for state in network.states() if state.running}
+    wanted = {s.operator for s in network.layout.validators if f"{s.moniker}.validator" in running}
+    with network.client(_up(network)) as client:
+
+        def ready() -> bool:
+            validators = client.query(ValidatorsRequest()).validators
+            return wanted <= {v.operator for v in validators if v.endpoint}
+
+        network.wait_until(ready, "validators to publish their endpoints", seconds)
+
+
+def _up(network: Network) -> ValidatorSpec:
+    running = {state.name for state in network.states() if state.running}
+    return next(s for s in network.layout.validators if f"{s.moniker}.node" in running)

@@ -1,0 +1,223 @@
+"""A running local network: starts its processes, knows their state, and does to them what tests of faults need.
+
+All processes are children of the one that made this object (through :mod:`localnet.process`): when it dies, however
+it dies, they die too. So this is used from the main thread only.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+from chain.app.genesis_file import comet_home
+from chain.client.client import ChainClient
+from chain.client.errors import ChainError
+from localnet.layout import Layout, ProviderSpec, ValidatorSpec
+from localnet.process import start_child, stop_child
+
+STATUS_FILE = "status.json"
+START_SECONDS = 60.0
+PROVIDER_BOND = "10000000000uassay"
+
+
+class NetworkError(Exception):
+    """The network is not where it should be; the text names the process and its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """One process of the network."""
+
+    name: str
+    pid: int
+    running: bool
+    exit_code: int | None
+    log: str
+
+
+class Network:
+    """The processes of a network. Names: ``val0.node``, ``val0.validator``, ``prov0``."""
+
+    def __init__(self, layout: Layout) -> None:
+        """Prepare; :meth:`start` starts."""
+        self.layout = layout
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    # Starting and stopping
+
+    def names(self) -> list[str]:
+        """Return the names of all processes, nodes first."""
+        nodes = [f"{spec.moniker}.node" for spec in self.layout.validators]
+        daemons = [f"{spec.moniker}.validator" for spec in self.layout.validators]
+        return [*nodes, *daemons, *(spec.name for spec in self.layout.providers)]
+
+    def start(
+        self, names: Sequence[str] | None = None, note: Callable[[str], None] = lambda text: None
+    ) -> None:
+        """Start the processes (all by default): nodes first, then what needs a node that answers."""
+        chosen = self.names() if names is None else list(names)
+        nodes = [name for name in chosen if name.endswith(".node")]
+        for name in nodes:
+            self.start_one(name)
+        if nodes:
+            note(f"started {len(nodes)} nodes, waiting for the first blocks")
+            self.wait_for_height(2, [name.removesuffix(".node") for name in nodes])
+        for name in chosen:
+            if name not in nodes:
+                self.start_one(name)
+        note(f"started {len(chosen) - len(nodes)} daemons")
+
+    def start_one(self, name: str) -> None:
+        """Start one process; one that runs is left alone."""
+        child = self._children.get(name)
+        if child is not None and child.poll() is None:
+            return
+        self._children[name] = start_child(self._command(name), log_path=self.log_path(name))
+        self.write_status()
+
+    def stop(self) -> None:
+        """Stop everything, providers first."""
+        for name in reversed(self.names()):
+            child = self._children.get(name)
+            if child is not None and child.poll() is None:
+                child.terminate()
+        for child in self._children.values():
+            stop_child(child, 10.0)
+        self.write_status()
+
+    def _command(self, name: str) -> list[str]:
+        assay = [sys.executable, "-m", "assay.cli"]
+        if name.endswith(".node"):
+            spec = self.layout.validator(name.removesuffix(".node"))
+            return [*assay, "node", "start", "--home", spec.home]
+        if name.endswith(".validator"):
+            spec = self.layout.validator(name.removesuffix(".validator"))
+            return [*assay, "validator", "run", "--home", spec.home]
+        provider = self.provider(name)
+        operator = self.layout.validator(provider.validator).operator
+        command = [*assay, "provider", "join", operator, "--home", provider.home]
+        command += ["--bond", PROVIDER_BOND]
+        return [*command, "--misbehave", provider.misbehave] if provider.misbehave else command
+
+    # Faults
+
+    def kill(self, name: str) -> None:
+        """Kill a process with SIGKILL and wait until it is gone."""
+        child = self._child(name)
+        child.kill()
+        child.wait(10.0)
+        self.write_status()
+
+    def pause(self, name: str) -> None:
+        """Stop a process where it is (SIGSTOP)."""
+        self._child(name).send_signal(signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        """Let a paused process go on (SIGCONT)."""
+        self._child(name).send_signal(signal.SIGCONT)
+
+    def _child(self, name: str) -> subprocess.Popen[bytes]:
+        child = self._children.get(name)
+        if child is None:
+            raise NetworkError(f"{name} was never started; it is one of {', '.join(self.names())}")
+        return child
+
+    # Looking
+
+    def provider(self, name: str) -> ProviderSpec:
+        """Return a provider by name."""
+        for spec in self.layout.providers:
+            if spec.name == name:
+                return spec
+        raise NetworkError(f"no process {name}; it is one of {', '.join(self.names())}")
+
+    def log_path(self, name: str) -> Path:
+        """Return the file that a process's output goes to."""
+        return self.layout.path / "logs" / f"{name}.log"
+
+    def states(self) -> list[ProcessState]:
+        """Return the state of every process that was started."""
+        return [
+            ProcessState(
+                name, child.pid, child.poll() is None, child.poll(), str(self.log_path(name))
+            )
+            for name, child in self._children.items()
+        ]
+
+    def check_alive(self) -> None:
+        """Raise NetworkError if a process ended by itself."""
+        for state in self.states():
+            if not state.running and state.exit_code not in (None, -signal.SIGKILL, 0):
+                tail = _tail(Path(state.log))
+                raise NetworkError(
+                    f"{state.name} ended with {state.exit_code}: {tail} ({state.log})"
+                )
+
+    def client(self, validator: ValidatorSpec | None = None) -> ChainClient:
+        """Return a client of a validator's node (the first one by default)."""
+        spec = validator or self.layout.validators[0]
+        return ChainClient(f"127.0.0.1:{spec.grpc}")
+
+    def wait_for_height(
+        self, height: int, monikers: Sequence[str], seconds: float = START_SECONDS
+    ) -> None:
+        """Wait until the nodes of these validators have committed ``height``."""
+        for moniker in monikers:
+            spec = self.layout.validator(moniker)
+            with self.client(spec) as client:
+                self.wait_until(
+                    partial(_reached, client, height),
+                    f"{moniker} to reach height {height}",
+                    seconds,
+                )
+
+    def wait_until(
+        self, condition: Callable[[], bool], what: str, seconds: float = START_SECONDS
+    ) -> None:
+        """Wait for a condition, with a deadline, while no process ends by itself."""
+        ends = time.monotonic() + seconds
+        while not condition():
+            self.check_alive()
+            if time.monotonic() > ends:
+                raise NetworkError(
+                    f"waited {seconds:.0f} s for {what}; see {self.layout.path}/logs"
+                )
+            time.sleep(0.1)
+
+    def write_status(self) -> None:
+        """Write process ids for ``assay localnet status``."""
+        states = [asdict(state) for state in self.states()]
+        path = self.layout.path / STATUS_FILE
+        partial = path.with_suffix(".new")
+        partial.write_text(json.dumps(states))
+        partial.replace(path)
+
+
+def comet_pid(validator: ValidatorSpec) -> int:
+    """Return the process id of a validator's CometBFT, 0 where it is not known."""
+    try:
+        ready = json.loads((comet_home(Path(validator.home)) / "ready.json").read_text())
+        return int(ready["comet_pid"])
+    except (FileNotFoundError, ValueError, KeyError):
+        return 0
+
+
+def _reached(client: ChainClient, height: int) -> bool:
+    return _height(client) >= height
+
+
+def _height(client: ChainClient) -> int:
+    try:
+        return client.status().height
+    except ChainError:
+        return 0
+
+
+def _tail(path: Path) -> str:
+    lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
+    return lines[-1][-300:] if lines else "no output"

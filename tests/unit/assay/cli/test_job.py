@@ -1,0 +1,121 @@
+"""Jobs on the command line: a consumer's mistakes are told in one sentence, with the line of the file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pol.state.tensors import load_safetensors
+from tests.unit.assay.support import assay, modules_after
+
+
+def test_inspect(made: Path) -> None:
+    ran = assay("job", "inspect", made, "--output", "json")
+    assert ran.code == 0
+    value = ran.json
+    assert value["name"] == "test mlp"
+    assert value["rounds"] == 2
+    assert value["total_flops"] == 16 * value["step_flops"]
+    assert "matmul" in value["flops_by_operation"]
+    assert value["id"] in assay("job", "inspect", made).out
+
+
+@pytest.mark.parametrize("name", ["job.json", "global.state", "local.state"])
+def test_inspect_names_the_file_that_is_wrong(job: Path, name: str) -> None:
+    data = bytearray((job / name).read_bytes())
+    data[-3] ^= 1
+    (job / name).write_bytes(data)
+    ran = assay("job", "inspect", job)
+    assert ran.code == 1
+    assert ran.refusal
+
+
+def test_what_is_no_job(tmp_path: Path) -> None:
+    assert "job.json" in assay("job", "inspect", tmp_path).refusal
+    assert assay("job", "run", tmp_path).refusal
+
+
+def test_run_writes_model_and_trace(made: Path, tmp_path: Path) -> None:
+    to = tmp_path / "out"
+    ran = assay("job", "run", made, "--rounds", "1", "-o", to, "--output", "json")
+    assert ran.code == 0
+    value = ran.json
+    assert [r["round"] for r in value["rounds"]] == [0]
+    assert "a.weight" in load_safetensors(Path(value["model"]))
+    checked = assay("trace", "verify", value["trace"], "--job", made)
+    assert checked.code == 0
+
+
+def test_run_repeats_to_the_bit(made: Path, tmp_path: Path) -> None:
+    assay("job", "run", made, "-o", tmp_path / "out")
+    one, two = ((path / "trace.json").read_text() for path in (made / "run", tmp_path / "out"))
+    assert json.loads(one)["shares"] == json.loads(two)["shares"]
+
+
+def test_run_keeps_states_when_asked(made: Path, tmp_path: Path) -> None:
+    ran = assay("job", "run", made, "--rounds", "1", "--keep-states", "-o", tmp_path / "out")
+    assert ran.code == 0
+    assert "training loss" in ran.out
+    trace = tmp_path / "out" / "trace.json"
+    assert assay("trace", "verify", trace, "--job", made, "--segments", "1").code == 0
+
+
+def test_more_slots_than_segments(made: Path, tmp_path: Path) -> None:
+    ran = assay("job", "run", made, "--slots", "99", "-o", tmp_path / "out")
+    assert "Use 1 to 4 slots" in ran.refusal
+
+
+def test_a_place_that_cannot_be_written(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ran = assay("job", "run", made, "--rounds", "1", "-o", tmp_path / "file" / "out")
+    assert "Not a directory" in ran.refusal
+
+
+def test_running_with_numpy_does_not_import_torch(made: Path, tmp_path: Path) -> None:
+    loaded = modules_after(
+        "import sys\nfrom assay.cli.main import main\n"
+        f"sys.argv = ['assay', 'job', 'run', {str(made)!r}, '--rounds', '1',"
+        f" '-o', {str(tmp_path / 'out')!r}]\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code"
+    )
+    assert "torch" not in loaded
+
+
+def test_a_folder_of_something_else_is_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    ran = assay("job", "build", tmp_path / "job.py", "-o", tmp_path)
+    assert "not a job's folder" in ran.refusal
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("x = 1\n", "It defines no function job()"),
+        ("def job():\n    return 3\n", "job() returned int"),
+        ("def job(:\n", "line 1"),
+        ("def job():\n    x = 1\n    return x.shape\n", "line 3: AttributeError"),
+        ("import no_such_module_anywhere\n", "line 1: ModuleNotFoundError"),
+        ("import sys\nsys.exit(3)\n", "line 2: SystemExit"),
+    ],
+)
+def test_a_mistake_in_the_job_file(tmp_path: Path, text: str, reason: str) -> None:
+    pytest.importorskip("torch")
+    file = tmp_path / "job.py"
+    file.write_text(text)
+    assert reason in assay("job", "build", file, "-o", tmp_path / "out").refusal
+    assert not (tmp_path / "out" / "job.json").exists()
+
+
+def test_build_without_torch_names_the_remedy(tmp_path: Path) -> None:
+    import sys
+    from unittest.mock import patch
+
+    file = tmp_path / "job.py"
+    file.touch()
+    gone = {name: None for name in sys.modules if name.partition(".")[0] == "torch"}
+    tracing = [name for name in sys.modules if name.startswith("pol.tracing.")]
+    with patch.dict(sys.modules, gone | {"torch": None}):
+        for name in tracing:
+            del sys.modules[name]
+        ran = assay("job", "build", file, "-o", tmp_path / "out")
+    assert "assay[train]" in ran.refusal

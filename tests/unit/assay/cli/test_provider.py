@@ -1,0 +1,61 @@
+"""What a provider's commands say without a chain; the daemon has tests of its own."""
+
+import json
+import os
+from pathlib import Path
+
+from assay.cli.provider import _alive
+from tests.unit.assay.support import assay
+
+
+def test_bench() -> None:
+    ran = assay("provider", "bench", "--seconds", "0.1", "--output", "json")
+    assert ran.code == 0
+    assert ran.json["flops_per_second"] > 0
+    assert ran.json["memory"] > 0
+
+
+def test_status_of_a_home_where_none_ran(tmp_path: Path) -> None:
+    assert "assay provider join" in assay("provider", "status", home=tmp_path).refusal
+
+
+def test_status(tmp_path: Path) -> None:
+    share = {
+        "order": "ab" * 32, "attempt": 1, "round": 2, "slot": 0, "issue": 1, "stage": "training",
+        "step": 30, "steps": 80, "loss": 0.5, "text": "",
+    }  # fmt: skip
+    value = {
+        "provider": "assay1p", "validator": "assay1v", "pid": os.getpid(), "joined": True,
+        "note": "", "shares": [share], "orders": [share["order"]], "earned": 12_345, "workers": [],
+        "misbehave": "",
+    }  # fmt: skip
+    (tmp_path / "provider").mkdir()
+    (tmp_path / "provider" / "status.json").write_text(json.dumps(value))
+    ran = assay("provider", "status", home=tmp_path)
+    assert ran.code == 0
+    assert "running, joined" in ran.out
+    assert "earned 12,345 uassay" in ran.out
+    assert "30/80" in ran.out
+    told = assay("provider", "status", "--output", "json", home=tmp_path).json
+    assert told["running"]
+    assert told["shares"] == [share]
+
+
+def test_a_process_that_is_gone() -> None:
+    assert _alive(os.getpid())
+    assert not _alive(2**22 + 1)
+    assert not _alive(0)
+
+
+def test_join_refuses_a_mistyped_address(tmp_path: Path) -> None:
+    ran = assay("provider", "join", "assay1qqqq", "--node", "127.0.0.1:9", home=tmp_path)
+    assert "VALIDATOR" in ran.refusal
+
+
+def test_join_needs_a_key(tmp_path: Path) -> None:
+    ran = assay("provider", "leave", "--node", "127.0.0.1:9", home=tmp_path)
+    assert "--from" in ran.refusal
+
+
+def test_misbehave_is_not_shown() -> None:
+    assert "misbehave" not in assay("provider", "join", "--help").out

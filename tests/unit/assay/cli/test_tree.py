@@ -1,0 +1,127 @@
+"""What holds for every command: help with an example, JSON, quick help, torch only where it is needed."""
+
+import re
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from assay.cli.main import GROUPS
+from assay.cli.main import assay as root
+from tests.unit.assay.support import assay, child_cpu_seconds, in_process, modules_after
+
+HELP_CPU_SECONDS = 0.5
+
+
+def walk(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """Yield every command's words, and whether it does something itself."""
+    if not isinstance(command, click.Group):
+        yield path, True
+        return
+    yield path, False
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        child = command.get_command(context, name)
+        assert child is not None
+        yield from walk(child, (*path, name))
+
+
+TREE = sorted(walk(root, ()))
+LEAVES = [" ".join(path) for path, leaf in TREE if leaf]
+
+
+@pytest.mark.parametrize("words", [" ".join(path) for path, _ in TREE])
+def test_help(words: str) -> None:
+    result = CliRunner().invoke(root, [*words.split(), "--help"])
+    assert result.exit_code == 0
+    if words in LEAVES:
+        assert re.search(rf"Examples?: .*assay {words}|Examples?:\s+.*assay", result.output, re.S)
+        assert "--output [text|json]" in result.output
+
+
+def test_examples_name_their_own_command() -> None:
+    for words in LEAVES:
+        text = CliRunner().invoke(root, [*words.split(), "--help"]).output
+        example = " ".join(text.partition("Example")[2].split())
+        assert f"assay {words}" in example, words
+
+
+def test_the_tree_has_what_the_design_names() -> None:
+    wanted = """demo; version; status; keys add; keys list; keys show; keys import; keys export; keys delete; events;
+        job build; job inspect; job run; quote; order submit; order list; order show; order watch; order why;
+        order cancel; order result; node init; node start; validator run; validator status; bid place; bid list;
+        bid show; bid change; bid withdraw; provider bench; provider join; provider status; provider leave;
+        trace show; trace verify; localnet start; localnet stop; localnet status; localnet logs; localnet fault"""
+    names = {" ".join(part.split()) for part in wanted.split(";")}
+    assert not names - set(LEAVES)
+
+
+def test_help_is_quick() -> None:
+    in_process("--help")  # writes the compiled modules
+    before = child_cpu_seconds()
+    ran = in_process("--help")
+    assert ran.code == 0
+    assert child_cpu_seconds() - before < HELP_CPU_SECONDS
+
+
+def test_no_group_imports_numerics_when_it_is_looked_up() -> None:
+    imports = "\n".join(f"import assay.cli.{name}" for name in GROUPS)
+    loaded = modules_after(imports)
+    assert not {"torch", "numpy", "matplotlib", "sklearn"} & loaded
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["no-such-command"], ["keys"], ["keys", "add"], ["trace", "verify", "x.json"]]
+)
+def test_wrong_usage(words: list[str]) -> None:
+    ran = assay(*words)
+    assert ran.code == 2
+    assert "Traceback" not in ran.err
+
+
+def test_wrong_usage_of_values() -> None:
+    for words in (
+        ["keys", "list", "--output", "yaml"],
+        ["job", "run", "x", "--rounds", "0"],
+        ["job", "run", "x", "--backend", "jax"],
+        ["trace", "verify", "t.json", "--job", "d", "--segments", "some"],
+        ["provider", "bench", "--seconds", "0"],
+        ["provider", "join", "val0", "--bond", "1.5"],
+        ["order", "show", "12"],
+        ["node", "init", "alpha"],
+    ):
+        ran = assay(*words, home="/nonexistent/home")
+        assert ran.code == 2, (words, ran)
+        assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status"],
+        ["events"],
+        ["order", "list"],
+        ["bid", "list"],
+        ["query", "params"],
+        ["provider", "join", "val0"],
+    ],
+)
+def test_without_a_node(words: list[str]) -> None:
+    ran = assay(*words, "--node", "127.0.0.1:9", home="/nonexistent/home")
+    assert ran.code in (1, 3)
+    assert "--node" in ran.refusal
+
+
+def test_versions_as_json() -> None:
+    ran = in_process("version", "--output", "json")
+    assert ran.code == 0
+    assert ran.json["assay"]
+    assert ran.json["python"].startswith("3.")
+
+
+def test_exit_codes_of_a_process() -> None:
+    assert in_process("no-such-command").code == 2
+    refused = in_process("keys", "show", "nobody", home="/nonexistent/home")
+    assert refused.code == 1
+    assert "no key named nobody" in refused.refusal

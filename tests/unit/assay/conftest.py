@@ -1,0 +1,30 @@
+"""A job made by hand and trained here once, without torch."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pol.job.load import load_job
+from pol.replay.check_trace import STATES_FOLDER, StateFolder
+from pol.replay.locally import run_locally
+from tests.unit.pol.mlp import write_mlp_job
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job directory with a run of two slots and all its states; not to be written to."""
+    directory = tmp_path_factory.mktemp("made") / "job"
+    directory.mkdir()
+    write_mlp_job(directory)
+    folder = StateFolder(directory / "run" / STATES_FOLDER, load_job(directory))
+    run_locally(directory, slots=2, out=directory / "run", on_boundary=folder.keep)
+    return directory
+
+
+@pytest.fixture
+def job(made: Path, tmp_path: Path) -> Path:
+    """A copy of it that a test may change."""
+    copy = tmp_path / "job"
+    shutil.copytree(made, copy)
+    return copy

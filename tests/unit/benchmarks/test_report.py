@@ -1,0 +1,42 @@
+"""The common form of every benchmark."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks import __main__ as runner
+from benchmarks.report import Report, Row, as_table
+
+REPORT = Report("fake", [Row("plain", 2000.0, "1/s"), Row("ours", 500.0, "1/s", 2000.0)])
+
+
+def test_benchmarks_are_found_by_module_name() -> None:
+    assert "exact_step" in runner.names()
+    assert not {"report", "__main__"} & set(runner.names())
+
+
+def test_json_is_one_object_with_ratios(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(runner.importlib, "import_module", lambda _n: SimpleNamespace(run=lambda: REPORT))
+    assert runner.main(["exact_step", "--output", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"name", "machine", "rows"}
+    assert found["machine"]
+    assert found["rows"] == [
+        {"case": "plain", "value": 2000.0, "unit": "1/s", "baseline": None, "ratio": None},
+        {"case": "ours", "value": 500.0, "unit": "1/s", "baseline": 2000.0, "ratio": 0.25},
+    ]
+
+
+def test_the_table_has_a_line_for_each_row() -> None:
+    lines = as_table(REPORT).splitlines()
+    assert len(lines) == 4
+    assert lines[3].split() == ["ours", "500", "1/s", "2,000", "0.25"]
+
+
+def test_an_unknown_name_is_wrong_usage() -> None:
+    with pytest.raises(SystemExit) as caught:
+        runner.main(["nothing"])
+    assert caught.value.code == 2

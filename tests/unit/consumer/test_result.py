@@ -1,0 +1,177 @@
+"""A result's way to the consumer: sealed by a validator, checked against both roots, decrypted, written.
+
+The chain and the link are stand-ins that answer from memory; everything between is the real thing.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import consumer.result
+from chain.types.queries import AccountRequest, OrderRequest, ValidatorsRequest
+from chain.types.records import AssignmentState, OrderState
+from chain.wire.keys import Key
+from cluster import handover as h
+from consumer.errors import ConsumerError
+from consumer.jobs import read_job, write_result
+from consumer.result import Result, fetch_result, proven_assignment
+from pol.job.document import Job
+from pol.state.canonical import chunks_of, encode_state, state_tree
+from pol.state.tensors import load_safetensors
+from tests.unit.pol.mlp import initial_states, write_mlp_job
+
+CHAIN, ORDER, SEQUENCE = "assay-local-1", b"\x0a" * 32, 5
+KEY = Key(b"\x01" * 32)
+VALIDATOR_SECRET = b"\x02" * 32
+OPERATOR = "assay1operator"
+
+
+@dataclass
+class Market:
+    """A chain with one proven order, and the validator that serves its result."""
+
+    job: Job
+    sealed: list[h.Sealed]
+    root: bytes
+    final_root: bytes
+    attempt: int = 1
+    ciphertext: bytes | None = None
+
+    def query(self, request: object) -> Any:
+        if isinstance(request, AccountRequest):
+            return SimpleNamespace(account=SimpleNamespace(sequence=SEQUENCE + 3))
+        if isinstance(request, ValidatorsRequest):
+            return SimpleNamespace(validators=(SimpleNamespace(operator=OPERATOR),))
+        assert isinstance(request, OrderRequest)
+        secret = h.order_secret(KEY.secret, CHAIN, self.job.id, SEQUENCE)
+        terms = SimpleNamespace(job_id=self.job.id, result_chunks=len(self.sealed))
+        proof = SimpleNamespace(
+            state=AssignmentState.PROVEN,
+            ciphertext_root=self.root,
+            final_root=self.final_root,
+            validator=OPERATOR,
+            attempt=1,
+        )
+        order = SimpleNamespace(
+            order_key=h.public_point(secret), terms=terms, state=OrderState.PROVEN
+        )
+        return SimpleNamespace(order=order, assignments=(proof,))
+
+    def status(self) -> Any:
+        return SimpleNamespace(chain_id=CHAIN)
+
+    def data(self) -> bytes:
+        whole = b"".join(chunk.ciphertext for chunk in self.sealed)
+        return whole if self.ciphertext is None else self.ciphertext
+
+    def whole_result(self, order_id: bytes) -> Any:
+        assert order_id == ORDER
+        leaves = [SimpleNamespace(point=c.point, length=len(c.ciphertext)) for c in self.sealed]
+        blob = SimpleNamespace(sha256=sha256(self.data()).digest())
+        return SimpleNamespace(
+            attempt=self.attempt, count=len(leaves), leaves=leaves, ciphertext=blob
+        )
+
+    def get_blob(self, blob: Any, path: Path, progress: Callable[[int, int], None] | None) -> None:
+        assert sha256(self.data()).digest() == blob.sha256
+        path.write_bytes(self.data())
+        if progress:
+            progress(len(self.data()), len(self.data()))
+
+
+@pytest.fixture(scope="session")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    directory = tmp_path_factory.mktemp("job")
+    write_mlp_job(directory)
+    return read_job(directory)
+
+
+@pytest.fixture
+def market(job: Job, monkeypatch: pytest.MonkeyPatch) -> Market:
+    state, _ = initial_states()
+    state["a.bias"] = np.full_like(state["a.bias"], 0.25)
+    handover = h.HandoverId(CHAIN, ORDER, 1)
+    point = h.public_point(h.order_secret(KEY.secret, CHAIN, job.id, SEQUENCE))
+    sealed = h.seal_result(handover, chunks_of(encode_state(state)), point, VALIDATOR_SECRET)
+    made = Market(job, sealed, h.ciphertext_root(handover, sealed), state_tree(state).root)
+
+    @contextmanager
+    def connect(*_: object) -> Iterator[Market]:
+        yield made
+
+    monkeypatch.setattr(consumer.result, "connect", connect)
+    return made
+
+
+def fetch(market: Market, scratch: Path, key: Key = KEY) -> Result:
+    return fetch_result(market, key, ORDER, market.job, scratch)  # type: ignore[arg-type]
+
+
+def test_the_whole_way(market: Market, tmp_path: Path) -> None:
+    found = fetch(market, tmp_path / "scratch")
+    assert found.root == market.final_root
+    assert found.validator == OPERATOR
+    assert float(found.state["a.bias"][0]) == 0.25
+    digest = write_result(found.state, tmp_path / "model.safetensors")
+    data = (tmp_path / "model.safetensors").read_bytes()
+    assert sha256(data).digest() == digest
+    loaded = load_safetensors(data)
+    assert set(loaded) == set(found.state)
+    assert all(np.array_equal(loaded[name], found.state[name]) for name in loaded)
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_tampered_chunk_is_named(market: Market, tmp_path: Path) -> None:
+    """The validator proved a ciphertext that does not decrypt: roots agree, the chunk does not open."""
+    bad = replace(market.sealed[1], ciphertext=bytes(len(market.sealed[1].ciphertext)))
+    market.sealed[1] = bad
+    market.root = h.ciphertext_root(h.HandoverId(CHAIN, ORDER, 1), market.sealed)
+    with pytest.raises(h.HandoverError, match="result chunk 1") as caught:
+        fetch(market, tmp_path)
+    assert caught.value.chunk == 1
+
+
+def test_another_ciphertext_than_the_proven_one(market: Market, tmp_path: Path) -> None:
+    market.sealed[0] = replace(market.sealed[0], point=market.sealed[1].point)
+    with pytest.raises(h.HandoverError, match="not what the proof of execution names"):
+        fetch(market, tmp_path)
+
+
+def test_a_ciphertext_that_is_cut(market: Market, tmp_path: Path) -> None:
+    market.ciphertext = market.data()[:-5]
+    with pytest.raises(h.HandoverError, match=f"chunk {len(market.sealed) - 1}: .* ends inside"):
+        fetch(market, tmp_path)
+
+
+def test_a_state_that_nobody_verified(market: Market, tmp_path: Path) -> None:
+    market.final_root = b"\x07" * 32
+    with pytest.raises(h.HandoverError, match="another state than the one that was verified"):
+        fetch(market, tmp_path)
+
+
+def test_another_attempt_than_the_proven_one(market: Market, tmp_path: Path) -> None:
+    market.attempt = 2
+    with pytest.raises(h.HandoverError, match="another result than the chain has"):
+        fetch(market, tmp_path)
+
+
+def test_another_key_is_told_so(market: Market, tmp_path: Path) -> None:
+    with pytest.raises(ConsumerError, match="use the key that ordered"):
+        fetch(market, tmp_path, Key(b"\x03" * 32))
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [(OrderState.RUNNING, "assay order watch"), (OrderState.CLOSED, "assay order why")],
+)
+def test_no_result_yet_or_ever(state: OrderState, reason: str) -> None:
+    chain = SimpleNamespace(order=SimpleNamespace(state=state), assignments=())
+    with pytest.raises(ConsumerError, match=reason):
+        proven_assignment(chain)  # type: ignore[arg-type]
