@@ -7,8 +7,8 @@ from statistics import median
 from time import perf_counter
 
 import torch
-from benchmarks.report import Report, Row
 
+from benchmarks.report import Report, Row
 from examples.digits import job
 from pol.executor.backend import backend
 from pol.job.load import LoadedJob, load_job
@@ -39,7 +39,14 @@ def run() -> Report:
         rows.append(Row(f"exact, {name}", exact, "ms/step", native))
         rows.append(Row(f"exact, {name}", flops / exact / 1e3, "MFLOP/s", flops / native / 1e3))
     states = (loaded.global_state, loaded.local_state)
-    rows.append(Row("roots of both states", _milliseconds(lambda: [state_tree(s) for s in states]), "ms", native))
+    rows.append(
+        Row(
+            "roots of both states",
+            _milliseconds(lambda: [state_tree(s) for s in states]),
+            "ms",
+            native,
+        )
+    )
     rows.append(Row("building the job, once", built * 1e3, "ms"))
     return Report(NAME, rows)
 

@@ -30,12 +30,27 @@ def job() -> JobSpec:
     order = np.random.default_rng(7).permutation(len(digits.target))
     x, y = digits.data[order].astype(np.float32) / 16, digits.target[order]
     model = nn.Sequential(
-        nn.Linear(64, 128), nn.LayerNorm(128), nn.GELU(), nn.Dropout(0.1),
-        nn.Linear(128, 64), nn.GELU(), nn.Linear(64, 10),
+        nn.Linear(64, 128),
+        nn.LayerNorm(128),
+        nn.GELU(),
+        nn.Dropout(0.1),
+        nn.Linear(128, 64),
+        nn.GELU(),
+        nn.Linear(64, 10),
     )
     return JobSpec(
-        name="digits", model=model, loss=cross_entropy(), metrics={"accuracy": accuracy()},
-        train={"x": x[:-360], "y": y[:-360]}, holdout={"x": x[-360:], "y": y[-360:]},
-        optimizer=AdamW(weight_decay=0.01), schedule=learning_rate, clip_norm=1.0,
-        rounds=ROUNDS, samples_per_round=SAMPLES, batch=BATCH, segment_length=5, seed=7,
+        name="digits",
+        model=model,
+        loss=cross_entropy(),
+        metrics={"accuracy": accuracy()},
+        train={"x": x[:-360], "y": y[:-360]},
+        holdout={"x": x[-360:], "y": y[-360:]},
+        optimizer=AdamW(weight_decay=0.01),
+        schedule=learning_rate,
+        clip_norm=1.0,
+        rounds=ROUNDS,
+        samples_per_round=SAMPLES,
+        batch=BATCH,
+        segment_length=5,
+        seed=7,
     )

@@ -56,7 +56,7 @@ class Finished:
     chain: OrderResponse
     blocks: int
     verdicts: tuple[VerdictRow, ...]
-    curve: tuple[tuple[int, float], ...]  # (step, loss) of accepted boundaries
+    curve: tuple[tuple[float, float], ...]  # (rounds trained, loss)
     state: State
     path: Path
     sha256: bytes
@@ -198,9 +198,12 @@ def verdicts_of(network: Network, order_id: bytes) -> list[VerdictRow]:
     return sorted(rows, key=lambda v: (v.attempt, v.round, v.slot, v.issue))
 
 
-def loss_curve(network: Network, order_id: bytes) -> list[tuple[int, float]]:
-    """Return (step, loss) at the boundaries of shares that stand, from the winner's record."""
-    points: list[tuple[int, float]] = []
+def loss_curve(network: Network, order_id: bytes) -> list[tuple[float, float]]:
+    """Return (rounds trained, loss), the mean over slots, at the boundaries of shares that stand.
+
+    It is read from the winner's record on this machine; on chain there are only the leaves' hashes.
+    """
+    points: dict[float, list[float]] = {}
     for spec in network.layout.validators:
         path = Path(spec.home) / "validator" / "validator.db"
         if not path.exists():
@@ -211,11 +214,11 @@ def loss_curve(network: Network, order_id: bytes) -> list[tuple[int, float]]:
         for current in local.rounds if local else ():
             for work in current.works:
                 if work.packet and not work.verdict:
-                    leaves = work.packet.leaves[1:]
-                    points += [
-                        (leaf.step, losses(leaf.metrics)[0]) for leaf in leaves if leaf.metrics
-                    ]
-    return sorted(points)
+                    segments = len(work.packet.leaves) - 1
+                    for leaf in work.packet.leaves[1:]:
+                        at = round(current.number + leaf.index / segments, 3)
+                        points.setdefault(at, []).append(losses(leaf.metrics)[0])
+    return [(at, sum(values) / len(values)) for at, values in sorted(points.items())]
 
 
 def report(finished: Finished, quality: dict[str, object]) -> dict[str, object]:

@@ -111,10 +111,10 @@ def _plot_file(finished: "Finished", path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 4))
-    steps = [step for step, _ in finished.curve]
-    axes.plot(steps, [loss for _, loss in finished.curve], marker=".", linewidth=1)
-    axes.set_xlabel("step (global batch number)")
-    axes.set_ylabel("training loss")
+    rounds = [at for at, _ in finished.curve]
+    axes.plot(rounds, [loss for _, loss in finished.curve], marker=".", linewidth=1)
+    axes.set_xlabel("rounds trained")
+    axes.set_ylabel("training loss (mean over slots)")
     axes.set_title("Loss at the boundaries of verified shares")
     axes.grid(alpha=0.3)
     figure.tight_layout()
@@ -129,14 +129,12 @@ def _plot_terminal(finished: "Finished") -> str:
     plotext.plotsize(72, 16)
     plotext.theme("clear")
     plotext.plot([s for s, _ in finished.curve], [v for _, v in finished.curve], marker="braille")
-    plotext.title("training loss by step")
-    built: str = plotext.build()
+    plotext.title("training loss by rounds trained")
+    built: str = plotext.uncolorize(plotext.build())
     return built
 
 
-def _tell(
-    context: Context, finished: "Finished", value: dict[str, Any], directory: Path
-) -> None:
+def _tell(context: Context, finished: "Finished", value: dict[str, Any], directory: Path) -> None:
     """Print the report for people."""
     layout = finished.network.layout
     names = {s.address: s.name for s in layout.providers} | {
@@ -150,7 +148,7 @@ def _tell(
     }
     cheat, order, model = value["cheat"], value["order"], value["model"]
     rows: list[tuple[object, ...]] = [
-        (names.get(address, short(address)), roles.get(address, ""), _did(value, address), paid)
+        (names.get(address, short(address)), roles.get(address, ""), _did(finished, address), paid)
         for address, paid in sorted(payouts.items(), key=lambda item: names.get(item[0], ""))
     ]
     rows.append(("protocol", "fee", "community pool", value["fees"]))
@@ -177,7 +175,13 @@ def _tell(
     output.result(value, shown)
 
 
-def _did(value: dict[str, Any], address: str) -> str:
-    verdicts = value["verdicts"]
-    accepted = sum(v["provider"] == address and v["verdict"] == "accepted" for v in verdicts)
-    return f"{accepted} shares accepted" if accepted else ""
+def _did(finished: "Finished", address: str) -> str:
+    """Say what somebody did for the order, in a few words."""
+    chain = finished.chain
+    shares = sum(not v.reason and v.provider == address for v in finished.verdicts)
+    if shares:
+        return f"trained {shares} accepted shares"
+    if any(a.validator == address and a.final_root for a in chain.assignments):
+        return f"ran the cluster, verified and proved {len(chain.rounds)} rounds"
+    seats = [seat for audit in chain.audits for seat in audit.seats if seat.validator == address]
+    return f"audited {sum(bool(seat.answers) for seat in seats)} rounds"

@@ -50,16 +50,15 @@ def reject_share(ctx: Context, share: Share, reason: ShareReason) -> None:
     bond = get_share_bond(ctx, share.claim)
     if bond is not None:
         return_bond(ctx, share.claim.order_id, bond)
-    count_share(ctx, share.claim.provider, rejected=1)
+    if reason is not ShareReason.ATTEMPT_ENDED:
+        count_share(ctx, share.claim.provider, rejected=1)
     emit_share(ctx, "share.rejected", share.claim, ("reason", int(reason)))
 
 
 def drop_open_round(ctx: Context, order_id: bytes, attempt: int, round: int) -> None:
-    """Return the bonds of the shares of a round that will never be closed, and drop their lots."""
+    """Reject the shares of a round that will never be closed, which is nobody's verdict, and drop their lots."""
     for share in get_live_shares(ctx, order_id, attempt, round):
-        bond = get_share_bond(ctx, share.claim)
-        if bond is not None:
-            return_bond(ctx, order_id, bond)
+        reject_share(ctx, share, ShareReason.ATTEMPT_ENDED)
         drop_lot(ctx, SHARES_LOT, lot_id(order_id, attempt, round, share.committed_height))
 
 

@@ -56,7 +56,9 @@ def aggregate(
     if not updates or any(count < 1 for count, _ in updates):
         raise ReplayError("A round needs updates of at least one sample each.")
     start = check_state(opening, document.global_tensors, "opening state")
-    checked = [(count, check_state(update, loaded.job.updated, "update")) for count, update in updates]
+    checked = [
+        (count, check_state(update, loaded.job.updated, "update")) for count, update in updates
+    ]
     inputs: dict[str, Array] = {f"global.{name}": array for name, array in start.items()}
     with np.errstate(over="ignore"):  # an infinite mean ends in NotFinite below
         for spec in loaded.job.updated:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,9 @@ def evaluate(
     )
     rows = min((len(array) for array in holdout.values()), default=0)
     if rows < batch:
-        raise JobError(HOLDOUT, f"It has {rows} rows, fewer than a batch of {batch}.", "Build again.")
+        raise JobError(
+            HOLDOUT, f"It has {rows} rows, fewer than a batch of {batch}.", "Build again."
+        )
     inputs: dict[str, Array] = {f"global.{name}": array for name, array in state.items()}
     sums: dict[str, float] = {}
     starts = range(0, rows - batch + 1, batch)
@@ -204,7 +207,7 @@ def slot_ranges(job: Job, round: int, slots: int) -> tuple[Range, ...]:
     if not 1 <= slots <= segments:
         raise JobError("slots", f"A round has {segments} segments.", f"Use 1 to {segments} slots.")
     edges = [segments * slot // slots * unit for slot in range(slots + 1)]
-    return tuple(Range(round, low, high - low) for low, high in zip(edges, edges[1:], strict=False))
+    return tuple(Range(round, low, high - low) for low, high in pairwise(edges))
 
 
 def run_locally(
@@ -235,7 +238,9 @@ def run_locally(
     reports: list[RoundReport] = []
     losses: list[tuple[int, float]] = []
     trace: list[dict[str, Any]] = []
-    for round_ in range(job.document.rounds if rounds is None else min(rounds, job.document.rounds)):
+    for round_ in range(
+        job.document.rounds if rounds is None else min(rounds, job.document.rounds)
+    ):
         shares: list[tuple[Range, TrainedShare]] = []
         for slot, part in enumerate(slot_ranges(job, round_, slots)):
             observe = _observer(on_progress, round_, slot)
@@ -257,9 +262,7 @@ def run_locally(
         state = result.state
         metrics = evaluate(job, state, holdout, executor)
         values = [loss for _, share in shares for _, loss in _losses(share.boundaries)]
-        reports.append(
-            RoundReport(round_, float(np.mean(values)), metrics, result.root.hex())
-        )
+        reports.append(RoundReport(round_, float(np.mean(values)), metrics, result.root.hex()))
     after = reports[-1].metrics if reports else before
     finished = LocalRun(state, tuple(reports), before, after, tuple(losses), None, None)
     return finished if out is None else _saved(finished, loaded, slots, trace, out)
@@ -295,5 +298,11 @@ def _saved(
     }
     path.write_text(json.dumps(record, indent=1) + "\n")
     return LocalRun(
-        finished.state, finished.rounds, finished.before, finished.after, finished.losses, model, path
+        finished.state,
+        finished.rounds,
+        finished.before,
+        finished.after,
+        finished.losses,
+        model,
+        path,
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class _Worker:
         for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
             environment.setdefault(variable, "1")  # the pool itself is what runs in parallel
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "pol.replay.worker", str(theirs.fileno()), str(os.getpid())],
+            [sys.executable, "-m", "pol.replay", str(theirs.fileno()), str(os.getpid())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             env=environment,
@@ -139,7 +139,7 @@ class ReplayPool:
             except queue.Empty:
                 return
 
-    def __enter__(self) -> "ReplayPool":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -161,7 +161,11 @@ class ReplayPool:
                 if worker is not None:
                     worker.kill()
                     worker = None
-                known = error if isinstance(error, PoolError) else WorkerDied(f"The worker died ({error!r}).")
+                known = (
+                    error
+                    if isinstance(error, PoolError)
+                    else WorkerDied(f"The worker died ({error!r}).")
+                )
                 _fail(task.future, known)
         if worker is not None:
             worker.kill()

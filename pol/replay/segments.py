@@ -49,7 +49,11 @@ def check_range(document: JobDocument, wanted: Range) -> int:
     unit = document.batch * document.segment_length
     if not 0 <= wanted.round < document.rounds:
         raise RangeError(f"Round {wanted.round} is outside the job's {document.rounds} rounds.")
-    if wanted.first < 0 or wanted.count < 1 or wanted.first + wanted.count > document.samples_per_round:
+    if (
+        wanted.first < 0
+        or wanted.count < 1
+        or wanted.first + wanted.count > document.samples_per_round
+    ):
         raise RangeError(f"{wanted} is outside a round of {document.samples_per_round} samples.")
     if wanted.first % unit or wanted.count % unit:
         raise RangeError(f"{wanted} does not start and end at multiples of {unit} samples.")
@@ -73,7 +77,9 @@ def opening_place(loaded: LoadedJob, opening: State, local: State) -> Place:
     return Place(first, second, state_tree(first), state_tree(second))
 
 
-def advance(loaded: LoadedJob, place: Place, position: int, backend: Backend) -> tuple[Place, dict[str, Array]]:
+def advance(
+    loaded: LoadedJob, place: Place, position: int, backend: Backend
+) -> tuple[Place, dict[str, Array]]:
     """Take one step at a position of the sample stream and return the next place and the metrics.
 
     Raises:
@@ -82,7 +88,9 @@ def advance(loaded: LoadedJob, place: Place, position: int, backend: Backend) ->
     """
     document = loaded.job.document
     step = position // document.batch
-    inputs: dict[str, Array] = {f"global.{name}": array for name, array in place.global_state.items()}
+    inputs: dict[str, Array] = {
+        f"global.{name}": array for name, array in place.global_state.items()
+    }
     inputs.update({f"local.{name}": array for name, array in place.local_state.items()})
     inputs.update(batch_at(loaded.data, loaded.job, position))
     inputs["step"] = np.array(step, np.int64)

@@ -100,7 +100,9 @@ def train_task(
     def keep(boundary: Boundary, global_state: State, local_state: State) -> None:
         if folder is not None:
             states = (global_state, local_state)
-            for path, state in zip(boundary_paths(Path(folder), boundary.index), states, strict=True):
+            for path, state in zip(
+                boundary_paths(Path(folder), boundary.index), states, strict=True
+            ):
                 part = path.with_suffix(path.suffix + ".part")
                 part.write_bytes(encode_state(state))
                 part.replace(path)
@@ -168,4 +170,6 @@ def aggregate_task(
     start = _state(opening, loaded.job.document.global_tensors)
     given = [(count, _state(update, loaded.job.updated)) for count, update in updates]
     result = aggregate(loaded, start, given, _backend(backend_name))
-    return AggregateOutcome(encode_state(result.state), result.root, result.count, result.tensor_roots)
+    return AggregateOutcome(
+        encode_state(result.state), result.root, result.count, result.tensor_roots
+    )

@@ -69,9 +69,3 @@ def main(descriptor: int, parent: int) -> None:
     _reporter.append(lambda value: connection.send_bytes(pickle.dumps(("progress", value))))
     while True:
         connection.send_bytes(_pack(*_run(tasks.get())))
-
-
-if __name__ == "__main__":
-    from pol.replay import worker  # tasks import this module by its name, not as __main__
-
-    worker.main(int(sys.argv[1]), int(sys.argv[2]))

@@ -106,7 +106,9 @@ def _columns(data: Mapping[str, Any], field: str) -> dict[str, Array]:
     columns: dict[str, Array] = {}
     for name in sorted(data):
         value = data[name]
-        array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+        array = (
+            value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+        )
         if array.ndim < 1 or array.dtype.kind not in "fiub":
             reason = f"It is {array.dtype} with {array.ndim} dimensions."
             raise JobError(f"{field}.{name}", reason, "Give numbers with one row per sample.")
@@ -119,8 +121,12 @@ def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array]) -> N
     if not data:
         raise JobError("train", "There is no column.", "Give at least one.")
     for field, columns in (("train", data), ("holdout", holdout)):
-        if len({len(column) for column in columns.values()}) > 1 or not len(next(iter(columns.values()), ())):
-            raise JobError(field, "Its columns do not have the same number of rows.", "Check the data.")
+        if len({len(column) for column in columns.values()}) > 1 or not len(
+            next(iter(columns.values()), ())
+        ):
+            raise JobError(
+                field, "Its columns do not have the same number of rows.", "Check the data."
+            )
     kinds = [
         {name: (column.dtype, column.shape[1:]) for name, column in columns.items()}
         for columns in (data, holdout)

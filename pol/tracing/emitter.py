@@ -17,9 +17,10 @@ from pol.state.arrays import NUMPY_DTYPES
 
 Scalar = bool | int | float
 
-ELEMENTWISE = frozenset(
-    "add sub mul div maximum minimum eq ne lt le gt ge logical_and logical_or where".split()  # these broadcast
-)
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+_ARITHMETIC = ("add", "sub", "mul", "div", "maximum", "minimum")
+ELEMENTWISE = frozenset((*_ARITHMETIC, *_COMPARISONS, "logical_and", "logical_or", "where"))
+"""Operations whose operands broadcast."""
 
 
 class Emitter:
@@ -110,7 +111,11 @@ class Emitter:
         made = self._made.get(value)
         if made is not None and made[0] == "reshape":
             value = made[1][0]
-        return value if self.shape(value) == tuple(shape) else self.emit("reshape", value, shape=tuple(shape))
+        return (
+            value
+            if self.shape(value) == tuple(shape)
+            else self.emit("reshape", value, shape=tuple(shape))
+        )
 
     def permute(self, value: int, dims: Sequence[int]) -> int:
         """Return the value with its dimensions in another order."""
@@ -127,7 +132,11 @@ class Emitter:
 
     def broadcast(self, value: int, shape: Sequence[int]) -> int:
         """Return the value repeated to a shape."""
-        return value if self.shape(value) == tuple(shape) else self.emit("broadcast", value, shape=tuple(shape))
+        return (
+            value
+            if self.shape(value) == tuple(shape)
+            else self.emit("broadcast", value, shape=tuple(shape))
+        )
 
     def full(self, number: Scalar, dtype: str, shape: Sequence[int]) -> int:
         """Return a value whose elements are all ``number``."""
@@ -155,10 +164,14 @@ class Emitter:
         rank = len(self.shape(value))
         return tuple(sorted(dim % rank for dim in dims)) if dims else tuple(range(rank))
 
-    def mean(self, value: int, dims: Sequence[int], keepdim: bool = False, correction: float = 0) -> int:
+    def mean(
+        self, value: int, dims: Sequence[int], keepdim: bool = False, correction: float = 0
+    ) -> int:
         """Return the sum along ``dims`` divided by the number of summed elements less ``correction``."""
         count = prod(self.shape(value)[dim] for dim in self.dims(value, dims))
-        return self.emit("div", self.sum(value, dims, keepdim), self.scalar(count - correction, "f32"))
+        return self.emit(
+            "div", self.sum(value, dims, keepdim), self.scalar(count - correction, "f32")
+        )
 
     def one_hot(self, index: int, size: int, dim: int) -> int:
         """Return the bool mask of ``index`` along ``dim``, where ``index`` has size 1."""

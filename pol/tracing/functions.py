@@ -1,6 +1,6 @@
 """The three functions of a job (``step``, ``outer``, ``eval``) as Python over named tensors, ready to be traced."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -37,15 +37,19 @@ class _Measured(nn.Module):
         self._measure, self._field = measure, field
 
     def forward(self, batch: Batch) -> torch.Tensor:
-        value = self._measure(self.model, batch)
+        value: object = self._measure(self.model, batch)
         if not isinstance(value, torch.Tensor) or value.numel() != 1:
-            raise JobError(self._field, "It does not return one number.", "Return a tensor of one element.")
+            raise JobError(
+                self._field, "It does not return one number.", "Return a tensor of one element."
+            )
         if value.dtype != torch.float32:
             raise JobError(self._field, f"It returns {value.dtype}.", "Return float32.")
         return value.reshape(())
 
 
-def measured(model: nn.Module, measure: Measure, weights: Tensors, batch: Batch, field: str) -> torch.Tensor:
+def measured(
+    model: nn.Module, measure: Measure, weights: Tensors, batch: Batch, field: str
+) -> torch.Tensor:
     """Return ``measure`` of the model with other weights and buffers."""
     own = {*dict(model.named_parameters()), *dict(model.named_buffers())}
     known = named("model", {name: tensor for name, tensor in weights.items() if name in own})
@@ -106,7 +110,9 @@ class JobFunctions:
         current = {**state, **leaves}
         with training_mode(spec.model, True), SeededDropout(inputs["step"]):
             loss = measured(spec.model, spec.loss, current, batch, "loss")
-        found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+        found: Sequence[torch.Tensor | None] = torch.autograd.grad(
+            loss, list(leaves.values()), allow_unused=True
+        )
         gradients = {
             name: torch.zeros_like(state[name]) if gradient is None else gradient
             for name, gradient in zip(leaves, found, strict=True)

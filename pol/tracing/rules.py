@@ -6,7 +6,7 @@ as torch wrote it. It returns one handle, or a tuple of them for an operation wi
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.fx import Node
@@ -57,14 +57,15 @@ class Site:
 
 
 Handler = Callable[..., int | tuple[int, ...]]
+_H = TypeVar("_H", bound=Handler)
 RULES: dict[str, Handler] = {}
 """``namespace.operation.overload`` to its handler."""
 
 
-def rule(*names: str) -> Callable[[Handler], Handler]:
+def rule(*names: str) -> Callable[[_H], _H]:
     """Register a handler under the names of overloads."""
 
-    def register(handler: Handler) -> Handler:
+    def register(handler: _H) -> _H:
         for name in names:
             if name in RULES:
                 raise ValueError(f"{name} has two handlers")
@@ -78,5 +79,7 @@ def dtype_of(dtype: torch.dtype) -> str:
     """Return the name of a torch dtype; Unsupported for one that jobs do not have."""
     if dtype not in DTYPES:
         allowed = ", ".join(str(known).removeprefix("torch.") for known in DTYPES)
-        raise Unsupported(f"a value is {str(dtype).removeprefix('torch.')}; jobs have {allowed} only")
+        raise Unsupported(
+            f"a value is {str(dtype).removeprefix('torch.')}; jobs have {allowed} only"
+        )
     return DTYPES[dtype]

@@ -4,13 +4,15 @@ import math
 from typing import Any
 
 from pol.tracing.emitter import Emitter
-from pol.tracing.rules import DTYPES, RULES, Ref, Site, Unsupported, rule
+from pol.tracing.rules import DTYPES, Ref, Site, Unsupported, rule
 
 _LOGIC = {"and": "logical_and", "or": "logical_or", "xor": "ne"}
 
 
 def _arithmetic(op: str) -> Any:
-    def handler(site: Site, left: Any, right: Any, alpha: float = 1, rounding_mode: Any = None) -> int:
+    def handler(
+        site: Site, left: Any, right: Any, alpha: float = 1, rounding_mode: Any = None
+    ) -> int:
         emitter, dtype = site.emitter, site.dtype
         if rounding_mode is not None:
             raise Unsupported("division that rounds is not supported")
@@ -40,14 +42,19 @@ for _op in ("add", "sub", "mul", "div"):
     rule(f"aten.{_op}.Tensor", f"aten.{_op}.Scalar", f"prims.{_op}.default")(_arithmetic(_op))
 
 
+_subtract = _arithmetic("sub")
+
+
 @rule("aten.rsub.Scalar", "aten.rsub.Tensor")
 def _rsub(site: Site, left: Any, right: Any, alpha: float = 1) -> int:
-    return int(RULES["aten.sub.Tensor"](site, right, left, alpha))
+    return int(_subtract(site, right, left, alpha))
 
 
 def _extreme(op: str) -> Any:
     def handler(site: Site, left: Any, right: Any) -> int:
-        return site.emitter.emit(op, site.operand(left, site.dtype), site.operand(right, site.dtype))
+        return site.emitter.emit(
+            op, site.operand(left, site.dtype), site.operand(right, site.dtype)
+        )
 
     return handler
 
@@ -73,7 +80,9 @@ def _relu(site: Site, x: Ref) -> int:
 
 def _compare(op: str) -> Any:
     def handler(site: Site, left: Any, right: Any) -> int:
-        dtypes = {site.emitter.type(value).dtype for value in (left, right) if isinstance(value, Ref)}
+        dtypes = {
+            site.emitter.type(value).dtype for value in (left, right) if isinstance(value, Ref)
+        }
         numbers = [value for value in (left, right) if not isinstance(value, Ref)]
         dtype = "f32" if "f32" in dtypes or any(isinstance(n, float) for n in numbers) else "i64"
         if dtypes == {"bool"} and all(isinstance(number, bool) for number in numbers):
@@ -137,7 +146,9 @@ def _reciprocal(site: Site, x: Ref) -> int:
 @rule("aten.rsqrt.default", "prims.rsqrt.default")
 def _rsqrt(site: Site, x: Ref) -> int:
     emitter = site.emitter
-    return emitter.emit("div", emitter.scalar(1, "f32"), emitter.emit("sqrt", site.operand(x, "f32")))
+    return emitter.emit(
+        "div", emitter.scalar(1, "f32"), emitter.emit("sqrt", site.operand(x, "f32"))
+    )
 
 
 @rule("aten.sigmoid.default")
@@ -146,7 +157,9 @@ def _sigmoid(site: Site, x: Ref) -> int:
     emitter, one = site.emitter, site.emitter.scalar(1, "f32")
     small = emitter.emit("exp", emitter.emit("neg", emitter.emit("abs", x)))
     above = emitter.emit("ge", x, emitter.scalar(0, "f32"))
-    return emitter.emit("div", emitter.emit("where", above, one, small), emitter.emit("add", one, small))
+    return emitter.emit(
+        "div", emitter.emit("where", above, one, small), emitter.emit("add", one, small)
+    )
 
 
 @rule("aten.log1p.default")
@@ -165,7 +178,9 @@ def _expm1(site: Site, x: Ref) -> int:
     """tanh(x / 2) (exp(x) + 1), which keeps its digits near 0."""
     emitter = site.emitter
     half = emitter.emit("tanh", emitter.emit("mul", x, emitter.scalar(0.5, "f32")))
-    return emitter.emit("mul", half, emitter.emit("add", emitter.emit("exp", x), emitter.scalar(1, "f32")))
+    return emitter.emit(
+        "mul", half, emitter.emit("add", emitter.emit("exp", x), emitter.scalar(1, "f32"))
+    )
 
 
 @rule("aten.sign.default", "aten.sgn.default")

@@ -7,7 +7,9 @@ from pol.tracing.rules import Ref, Site, Unsupported, rule
 
 
 @rule("aten.sum.dim_IntList", "aten.sum.default", "prims.sum.default")
-def _sum(site: Site, x: Ref, dims: Sequence[int] | None = None, keepdim: bool = False, **_o: Any) -> int:
+def _sum(
+    site: Site, x: Ref, dims: Sequence[int] | None = None, keepdim: bool = False, **_o: Any
+) -> int:
     if not site.emitter.shape(x):
         return site.operand(x, site.dtype)
     return site.emitter.cast(site.emitter.sum(x, dims or (), keepdim), site.dtype)

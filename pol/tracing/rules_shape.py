@@ -75,7 +75,12 @@ def _bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
 
 @rule("aten.slice.Tensor")
 def _slice(
-    site: Site, x: Ref, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+    site: Site,
+    x: Ref,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
 ) -> int:
     shape = site.emitter.shape(x)
     low, high = _bounds(shape[dim], start, end)
@@ -93,7 +98,9 @@ def _select(site: Site, x: Ref, dim: int, index: int) -> int:
 def _split(site: Site, x: Ref, size: Any, dim: int = 0) -> tuple[int, ...]:
     shape = site.emitter.shape(x)
     total = shape[dim]
-    sizes = [min(size, total - at) for at in range(0, total, size)] if isinstance(size, int) else size
+    sizes = (
+        [min(size, total - at) for at in range(0, total, size)] if isinstance(size, int) else size
+    )
     parts, start = [], 0
     for part in sizes:
         parts.append(_cut(site, x, dim % len(shape), start, start + part))
@@ -124,7 +131,7 @@ def _cat(site: Site, parts: Sequence[Ref], dim: int = 0) -> int:
 
 @rule("aten.constant_pad_nd.default")
 def _pad(site: Site, x: Ref, widths: Sequence[int], value: float = 0) -> int:
-    """torch gives (low, high) pairs from the last dimension on; negative widths would cut."""
+    """Torch gives (low, high) pairs from the last dimension on; negative widths would cut."""
     rank = len(site.shape)
     low, high = [0] * rank, [0] * rank
     for index in range(len(widths) // 2):
@@ -267,7 +274,10 @@ def _gather(site: Site, x: Ref, dim: int, index: Ref, sparse_grad: bool = False)
     del sparse_grad
     emitter, axis = site.emitter, dim % len(site.shape)
     source, wanted = emitter.shape(x), site.shape
-    if wanted[axis] != 1 or source[:axis] + source[axis + 1 :] != wanted[:axis] + wanted[axis + 1 :]:
+    if (
+        wanted[axis] != 1
+        or source[:axis] + source[axis + 1 :] != wanted[:axis] + wanted[axis + 1 :]
+    ):
         raise Unsupported("only one index for each row can be gathered")
     if emitter.type(x).dtype != "f32":
         raise Unsupported("only float32 can be gathered")
@@ -302,7 +312,7 @@ def _arange(site: Site, *arguments: Any, **options: Any) -> int:
     emitter = site.emitter
     size = site.shape[0]
     start, step = 0, 1
-    if site.node.target is not None and str(site.node.target) == "prims.iota.default":
+    if str(site.node.target) == "prims.iota.default":
         start, step = options.get("start", 0), options.get("step", 1)
     elif len(arguments) >= 2:
         start, step = arguments[0], arguments[2] if len(arguments) > 2 else 1
@@ -325,7 +335,9 @@ def _number(position: int, default: float | None = None) -> Any:
 
 
 rule("aten.scalar_tensor.default", "prims.scalar_tensor.default")(_number(0))
-rule("aten.full.default", "aten.full_like.default", "aten.fill.Scalar", "aten.fill.Tensor")(_number(1))
+rule("aten.full.default", "aten.full_like.default", "aten.fill.Scalar", "aten.fill.Tensor")(
+    _number(1)
+)
 rule("aten.new_full.default")(_number(2))
 for _name in ("zeros", "zeros_like", "new_zeros"):
     rule(f"aten.{_name}.default")(_number(0, 0.0))

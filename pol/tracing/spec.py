@@ -89,10 +89,16 @@ class JobSpec:
         for name in ("rounds", "samples_per_round", "batch", "segment_length"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
-                raise JobError(name, f"{value!r} is not a positive integer.", "Give a positive integer.")
+                raise JobError(
+                    name, f"{value!r} is not a positive integer.", "Give a positive integer."
+                )
         if self.samples_per_round % (self.batch * self.segment_length):
             reason = f"{self.samples_per_round} is not a multiple of batch x segment_length."
-            raise JobError("samples_per_round", reason, f"Use a multiple of {self.batch * self.segment_length}.")
+            raise JobError(
+                "samples_per_round",
+                reason,
+                f"Use a multiple of {self.batch * self.segment_length}.",
+            )
         if "loss" in self.metrics:
             raise JobError("metrics", "`loss` is always measured.", "Leave it out.")
 
@@ -110,7 +116,7 @@ def cross_entropy(features: str = "x", labels: str = "y") -> Measure:
     """Return softmax cross-entropy of ``model(batch[features])`` against the classes in ``batch[labels]``."""
 
     def measure(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
-        from torch.nn.functional import cross_entropy as function  # noqa: PLC0415  (torch only where a job is traced)
+        from torch.nn.functional import cross_entropy as function
 
         return function(model(batch[features]), batch[labels])
 
@@ -121,6 +127,7 @@ def accuracy(features: str = "x", labels: str = "y") -> Measure:
     """Return the share of samples whose largest output is at the class in ``batch[labels]``."""
 
     def measure(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
-        return (model(batch[features]).argmax(-1) == batch[labels]).float().mean()
+        outputs: torch.Tensor = model(batch[features])
+        return (outputs.argmax(-1) == batch[labels]).float().mean()
 
     return measure

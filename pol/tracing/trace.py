@@ -88,7 +88,7 @@ def trace_program(function: Function, inputs: Tensors, limits: Limits = LIMITS) 
     for node in graph.graph.nodes:
         if node.op == "placeholder":
             name, tensor = next(placeholders)
-            with _located(node):
+            with _Located(node):
                 values[node] = Ref(emitter.input(name, dtype_of(tensor.dtype), tensor.shape))
         elif node.op == "get_attr":
             values[node] = _constant(emitter, node, getattr(graph, str(node.target)))
@@ -124,7 +124,9 @@ def _graph(function: Function, inputs: Tensors) -> tuple[GraphModule, list[str]]
         raise
     except Exception as error:
         reason = str(error).strip().split("\n")[0] or type(error).__name__
-        remedy = "A step has fixed shapes and no control flow that depends on the values of tensors."
+        remedy = (
+            "A step has fixed shapes and no control flow that depends on the values of tensors."
+        )
         raise JobError("model", f"It cannot be traced: {reason}.", remedy) from error
     graph.graph.eliminate_dead_code()
     return graph, names
@@ -149,16 +151,16 @@ def _is_mutable(node: Node) -> bool:
 
 
 def _constant(emitter: Emitter, node: Node, tensor: torch.Tensor) -> Ref:
-    with _located(node):
+    with _Located(node):
         return Ref(emitter.constant(tensor.detach().cpu().numpy(), dtype_of(tensor.dtype)))
 
 
 def _translate(emitter: Emitter, node: Node, values: Mapping[Node, Any]) -> Any:
-    args = torch.fx.map_arg(node.args, lambda used: values[used])
-    kwargs = torch.fx.map_arg(node.kwargs, lambda used: values[used])
+    args: Any = torch.fx.map_arg(node.args, lambda used: values[used])
+    kwargs: Any = torch.fx.map_arg(node.kwargs, lambda used: values[used])
     if node.target is operator.getitem:
         return args[0][args[1]]
-    with _located(node):
+    with _Located(node):
         handler = RULES.get(str(node.target))
         if handler is None:
             raise Unsupported("it has no form in Assay's primitives")
@@ -169,7 +171,7 @@ def _translate(emitter: Emitter, node: Node, values: Mapping[Node, Any]) -> Any:
     return Ref(result)
 
 
-class _located:
+class _Located:
     """Turns what goes wrong at a node into a JobError that says where the model calls it."""
 
     def __init__(self, node: Node) -> None:

@@ -19,7 +19,8 @@ def test_benchmarks_are_found_by_module_name() -> None:
 def test_json_is_one_object_with_ratios(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(runner.importlib, "import_module", lambda _n: SimpleNamespace(run=lambda: REPORT))
+    module = SimpleNamespace(run=lambda: REPORT)
+    monkeypatch.setattr("importlib.import_module", lambda _name: module)
     assert runner.main(["exact_step", "--output", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert set(found) == {"name", "machine", "rows"}

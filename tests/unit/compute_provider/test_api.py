@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -42,7 +42,7 @@ class Node:
     def __init__(self, address: str) -> None:
         self.address = address
 
-    def __enter__(self) -> "Node":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -273,24 +273,31 @@ def test_the_sandbox_keeps_what_it_promises(tmp_path: Path) -> None:
     assert (unlink == "done") is not closed_files
 
 
+_CHILD = """
+import os, signal, sys
+from pathlib import Path
+from compute_provider import sandbox
+sandbox.enter(os.getppid(), Path(sys.argv[1]), 1 << 30, address_space=True)
+print(os.getpid(), flush=True)
+signal.pause()
+"""
+_PARENT = """
+import subprocess, sys
+subprocess.run([sys.executable, "-c", sys.argv[2], sys.argv[1]])
+"""
+
+
 def test_the_worker_dies_with_its_parent(tmp_path: Path) -> None:
-    """A parent starts a worker that waits for its order for ever, and is killed."""
     import psutil
 
-    script = (
-        "import subprocess, sys, os\n"
-        "p = subprocess.Popen([sys.executable, '-c', 'import sys, os, time\\n"
-        "from pathlib import Path\\nfrom compute_provider import sandbox\\n"
-        "sandbox.enter(os.getppid(), Path(sys.argv[1]), 1 << 30, address_space=True)\\n"
-        "print(os.getpid(), flush=True)\\nsys.stdin.read()', sys.argv[1]],"
-        " stdin=subprocess.PIPE)\n"
-        "p.wait()\n"
-    )
     with subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _PARENT, str(tmp_path), _CHILD], stdout=subprocess.PIPE, text=True
     ) as parent:
         assert parent.stdout
         worker = psutil.Process(int(parent.stdout.readline()))
         parent.kill()
-    psutil.wait_procs([worker], timeout=20)
-    assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+    _, alive = psutil.wait_procs([worker], timeout=20)
+    orphans = [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+    for process in orphans:
+        process.kill()
+    assert orphans == []

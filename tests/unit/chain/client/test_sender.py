@@ -11,6 +11,7 @@ from chain.client.errors import ChainError, ChainTimeout, TxExpired, TxRefused
 from chain.client.sender import TxSender
 from chain.types.errors import Refusal
 from chain.types.messages import MsgCancelOrder, MsgDepositBond, MsgSend
+from chain.types.queries import AccountResponse
 from chain.types.records import Coin
 from chain.wire.tx import build_tx, decode_tx
 from tests.unit.chain.solo_node import (
@@ -66,6 +67,23 @@ def test_many_threads_share_a_sender(client: ChainClient, node: SoloNode) -> Non
     account = client.account(ALICE.address).account
     assert account.sequence == 8
     assert client.account(BOB.address).balance == RICH + 8
+
+
+def test_the_account_is_read_once_and_the_sequence_counted(
+    client: ChainClient, node: SoloNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, read = client.account, list[str]()
+
+    def account(address: str) -> AccountResponse:
+        read.append(address)
+        return real(address)
+
+    monkeypatch.setattr(client, "account", account)
+    sender = TxSender(client, ALICE)
+    with making_blocks(node.engine):
+        for _ in range(3):
+            sender.send(send_to_bob(1))
+    assert read == [ALICE.address]
 
 
 def test_a_refusal_in_simulation_costs_nothing(client: ChainClient, node: SoloNode) -> None:

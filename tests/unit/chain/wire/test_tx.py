@@ -315,6 +315,20 @@ def test_every_change_of_one_byte_is_read_the_same_on_the_quick_way_or_not_at_al
             assert shapes.read(raw[:at] + extra + raw[at:]) is None
 
 
+def test_two_lengths_that_lie_together_are_noticed() -> None:
+    raw = built()
+    end = len(raw) - 64
+    for first in range(end):
+        for second in range(first + 1, end):
+            for change in (1, -1):
+                changed = bytearray(raw)
+                changed[first] = changed[first] + 1 & 0xFF
+                changed[second] = changed[second] + change & 0xFF
+                quick = shapes.read(bytes(changed))
+                if quick is not None:
+                    assert quick == decode_fully(bytes(changed))
+
+
 def test_a_varint_that_is_longer_than_it_must_be_is_refused() -> None:
     raw = built()
     at = raw.index(b"\x18\x07", 150)  # the sequence, 7, in auth_info

@@ -1,6 +1,5 @@
 """The checked-in job, which needs no torch."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ def loaded() -> LoadedJob:
 
 
 @pytest.fixture(scope="session")
-def trained(loaded: LoadedJob) -> Iterator[tuple[TrainedShare, States]]:
+def trained(loaded: LoadedJob) -> tuple[TrainedShare, States]:
     """A share of the second round, and every boundary with its states."""
     states: States = []
     share = train_share(
@@ -34,4 +33,4 @@ def trained(loaded: LoadedJob) -> Iterator[tuple[TrainedShare, States]]:
         backend=backend("numpy"),
         on_boundary=lambda boundary, first, second: states.append((boundary, first, second)),
     )
-    yield share, states
+    return share, states

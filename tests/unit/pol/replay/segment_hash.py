@@ -1,6 +1,8 @@
-"""Prints two SHA-256 as JSON: a segment in exact arithmetic, and a control in plain FP32, on this library as it is set up.
+"""Prints two SHA-256 as JSON: a segment in exact arithmetic, and a control in plain FP32.
 
-    python segment_hash.py DIR numpy|torch
+Library, threads and instruction set are those of the environment.
+
+python segment_hash.py DIR numpy|torch
 """
 
 import json
@@ -57,7 +59,7 @@ def plain_torch(loaded: LoadedJob) -> str:
     x, y = (torch.tensor(loaded.data.columns[name][:640]) for name in ("x", "y"))
     for _ in range(5):
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(x), y).backward()
+        torch.nn.functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     return _digest([p.detach().numpy() for p in model.parameters()])
 

@@ -27,7 +27,7 @@ def test_is_the_weighted_mean_taken_off_the_opening_state(loaded: LoadedJob) -> 
     updates = _updates(loaded, 0.1)
     result = aggregate(loaded, loaded.global_state, updates, NUMPY)
     for name, before in loaded.global_state.items():
-        total = sum(count * update[name].astype(np.float64) for count, update in updates)
+        total = np.sum([c * update[name].astype(np.float64) for c, update in updates], axis=0)
         mean = (total / 320).astype(np.float32)
         np.testing.assert_array_equal(result.state[name], before - mean)
     tree = state_tree(result.state)
@@ -51,14 +51,14 @@ def test_both_back_ends_agree(loaded: LoadedJob) -> None:
 
 
 def test_the_order_of_slots_is_part_of_the_rule() -> None:
-    big, small = np.float32([1e30]), np.float32([1.0])
+    big, small = np.array([1e30], np.float32), np.array([1.0], np.float32)
     updates = [(1, {"a": big}), (1, {"a": -big}), (2, {"a": small})]
     assert weighted_mean(updates, "a") == np.float32(0.5)
     assert weighted_mean([updates[0], updates[2], updates[1]], "a") == 0
 
 
 def test_the_sum_is_fp64_and_rounded_once() -> None:
-    updates = [(3, {"a": np.float32([0.1])}), (5, {"a": np.float32([1e-9])})]
+    updates = [(3, {"a": np.array([0.1], np.float32)}), (5, {"a": np.array([1e-9], np.float32)})]
     wide = (3 * float(np.float32(0.1)) + 5 * float(np.float32(1e-9))) / 8
     assert weighted_mean(updates, "a")[0] == np.float32(wide)
     assert weighted_mean(updates, "a").dtype == np.float32
@@ -85,7 +85,7 @@ def test_bad_updates_are_refused(loaded: LoadedJob) -> None:
         aggregate(loaded, start, [(count, {"0.bias": update["0.bias"]})], NUMPY)
     with pytest.raises(NotFinite):
         aggregate(loaded, start, [(count, {**update, "0.bias": update["0.bias"] * np.inf})], NUMPY)
+    huge = {name: np.full_like(array, -3e38) for name, array in update.items()}
+    full = {name: np.full_like(array, 3e38) for name, array in start.items()}
     with pytest.raises(NotFinite):
-        huge = {name: np.full_like(array, -3e38) for name, array in update.items()}
-        full = {name: np.full_like(array, 3e38) for name, array in start.items()}
         aggregate(loaded, full, [(count, huge)], NUMPY)

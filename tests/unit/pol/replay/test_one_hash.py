@@ -15,7 +15,13 @@ import pytest
 from pol.tracing.build import build_job
 
 ROOT = Path(__file__).parents[4]
-CORES = {"Haswell": "avx2", "SkylakeX": "avx512f", "Zen": "avx2", "Prescott": "sse", "Nehalem": "sse4_2"}
+CORES = {
+    "Haswell": "avx2",
+    "SkylakeX": "avx512f",
+    "Zen": "avx2",
+    "Prescott": "sse",
+    "Nehalem": "sse4_2",
+}
 CAPABILITIES = {"default": "sse", "avx2": "avx2", "avx512": "avx512f"}
 THREADS = ("1", "2")
 
@@ -38,7 +44,11 @@ CASES = [
         for core, threads in product(CORES, THREADS)
     ),
     *(
-        Case("torch", (("ATEN_CPU_CAPABILITY", kind), ("OMP_NUM_THREADS", threads)), CAPABILITIES[kind])
+        Case(
+            "torch",
+            (("ATEN_CPU_CAPABILITY", kind), ("OMP_NUM_THREADS", threads)),
+            CAPABILITIES[kind],
+        )
         for kind, threads in product(CAPABILITIES, THREADS)
     ),
     Case("torch", (("MKL_CBWR", "COMPATIBLE"), ("OMP_NUM_THREADS", "1")), "sse"),

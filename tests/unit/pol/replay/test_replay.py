@@ -143,7 +143,10 @@ def test_any_changed_bit_changes_the_update_place(
     name = "0.bias" if part < 2 else "momentum.0.bias"
     given[part] = _changed(given[part], name, lambda array: array + np.float32(0.25))
     result = replay_update(loaded, *given)
-    changed = (result.update_root != share.update_root, result.local_out_root != share.local_out_root)
+    changed = (
+        result.update_root != share.update_root,
+        result.local_out_root != share.local_out_root,
+    )
     assert changed == ((True, False) if part < 2 else (False, True))
 
 
@@ -152,7 +155,9 @@ def test_local_state_goes_on_from_round_to_round(loaded: LoadedJob) -> None:
         loaded, Range(0, 0, 160), loaded.global_state, loaded.local_state, backend=NUMPY
     )
     bound = train_share(loaded, Range(1, 0, 32), first.global_out, first.local_out, backend=NUMPY)
-    reset = train_share(loaded, Range(1, 0, 32), first.global_out, loaded.local_state, backend=NUMPY)
+    reset = train_share(
+        loaded, Range(1, 0, 32), first.global_out, loaded.local_state, backend=NUMPY
+    )
     assert bound.boundaries[0].local_root == first.local_out_root
     assert reset.boundaries[0].local_root == loaded.job.document.local_root
     assert bound.boundaries[1].root != reset.boundaries[1].root
@@ -160,8 +165,17 @@ def test_local_state_goes_on_from_round_to_round(loaded: LoadedJob) -> None:
 
 @pytest.mark.parametrize(
     "wanted",
-    [Range(2, 0, 32), Range(-1, 0, 32), Range(0, 16, 32), Range(0, 0, 16), Range(0, 0, 0), Range(0, 320, 32), Range(0, 0, 352), Range(0, -32, 32)],
-)  # fmt: skip
+    [
+        Range(2, 0, 32),
+        Range(-1, 0, 32),
+        Range(0, 16, 32),
+        Range(0, 0, 16),
+        Range(0, 0, 0),
+        Range(0, 320, 32),
+        Range(0, 0, 352),
+        Range(0, -32, 32),
+    ],
+)
 def test_a_range_outside_the_job_is_refused(loaded: LoadedJob, wanted: Range) -> None:
     states = (loaded.global_state, loaded.local_state)
     with pytest.raises(RangeError):

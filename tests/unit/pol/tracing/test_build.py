@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F  # noqa: N812
 
 from pol.executor.backend import backend
+from pol.executor.data import batch_at
 from pol.executor.run import run
 from pol.job.document import Job
 from pol.job.errors import JobError
 from pol.job.load import load_job
 from pol.replay.aggregate import aggregate
-from pol.executor.data import batch_at
 from pol.replay.locally import evaluate, inspect_job, load_holdout, run_locally
 from pol.replay.records import Range
 from pol.replay.train import train_share
@@ -64,7 +65,7 @@ def test_the_seed_does(tmp_path: Path) -> None:
 
 def test_weights_follow_the_layers_laws() -> None:
     model = nn.Sequential(nn.Embedding(50, 40), nn.Linear(40, 30), nn.LayerNorm(30))
-    nn.init.constant_(model[1].bias, 0.25)
+    model.get_parameter("1.bias").data.fill_(0.25)
     found = seeded_parameters(model, 4)
     embedding, weight = found["0.weight"], found["1.weight"]
     bound = 40**-0.5
@@ -83,19 +84,21 @@ class Unknown(nn.Module):
         self.layer = nn.Linear(2, 3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.layer(x * self.scale)
+        return F.linear(x * self.scale, self.layer.weight)
 
 
 def test_a_parameter_without_a_law_is_named_and_can_be_kept(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"model\.scale.*Unknown.*keep"):
         build(_spec(Unknown()), tmp_path)
     build(replace(_spec(Unknown()), weights="keep"), tmp_path)
-    np.testing.assert_array_equal(load_job(tmp_path).global_state["scale"], np.float32([0.3, 0.7]))
+    np.testing.assert_array_equal(
+        load_job(tmp_path).global_state["scale"], np.array([0.3, 0.7], np.float32)
+    )
 
 
 def test_frozen_parameters_and_buffers_stay(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 3))
-    model[0].weight.requires_grad_(requires_grad=False)
+    model.get_parameter("0.weight").requires_grad_(False)
     model.register_buffer("offset", torch.tensor([1, 2]))
     job = build(_spec(model), tmp_path)
     assert [spec.name for spec in job.updated] == ["0.bias", "1.bias", "1.weight"]
@@ -110,8 +113,9 @@ class RunningMean(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.training:
-            self.seen += x.detach().mean(0).to(self.seen.dtype) + 1
-        return self.layer(x)
+            seen = self.get_buffer("seen")
+            seen += x.detach().mean(0).to(seen.dtype) + 1
+        return F.linear(x, self.layer.weight)
 
 
 def test_a_buffer_that_the_forward_pass_changes_is_trained(tmp_path: Path) -> None:
@@ -131,10 +135,14 @@ def test_a_buffer_that_the_forward_pass_changes_is_trained(tmp_path: Path) -> No
 def test_the_schedule_is_a_table_by_global_batch_number(tmp_path: Path) -> None:
     build(replace(_spec(), schedule=lambda step: [0.1, 0.2, 0.3, 0.4][step]), tmp_path)
     (table,) = [c for c in load_job(tmp_path).job.document.step.constants if c.type.shape == (4,)]
-    np.testing.assert_array_equal(np.frombuffer(table.data, np.float32), np.float32([0.1, 0.2, 0.3, 0.4]))
+    np.testing.assert_array_equal(
+        np.frombuffer(table.data, np.float32), np.array([0.1, 0.2, 0.3, 0.4], np.float32)
+    )
 
 
-def test_a_long_holdout_is_cut_into_equal_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_holdout_is_cut_into_equal_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pol.tracing.build.EVAL_ROWS", 6)
     said: list[str] = []
     job = build(replace(_spec(), metrics={"accuracy": accuracy()}), tmp_path, said.append)
@@ -148,8 +156,12 @@ def test_a_long_holdout_is_cut_into_equal_batches(tmp_path: Path, monkeypatch: p
     with torch.no_grad():
         logits = model(torch.tensor(holdout["x"]))
         labels = torch.tensor(holdout["y"])
-        assert metrics["accuracy"] == pytest.approx(float((logits.argmax(1) == labels).float().mean()))
-        assert metrics["loss"] == pytest.approx(float(nn.functional.cross_entropy(logits, labels)), rel=1e-3)
+        assert metrics["accuracy"] == pytest.approx(
+            float((logits.argmax(1) == labels).float().mean())
+        )
+        assert metrics["loss"] == pytest.approx(
+            float(nn.functional.cross_entropy(logits, labels)), rel=1e-3
+        )
     assert metrics["majority_baseline"] == pytest.approx(7 / 20)
     monkeypatch.setattr("pol.tracing.build.EVAL_ROWS", 7)
     build(_spec(), tmp_path / "cut", said.append)
@@ -170,7 +182,7 @@ def test_nesterov_is_part_of_the_global_state(tmp_path: Path) -> None:
     np.testing.assert_allclose(state["0.bias"], start["0.bias"] - moved, rtol=1e-5)
     model = nn.Sequential(nn.Linear(2, 3))
     load_into(model, state)
-    np.testing.assert_array_equal(model[0].bias.detach().numpy(), state["0.bias"])
+    np.testing.assert_array_equal(model.get_parameter("0.bias").detach().numpy(), state["0.bias"])
 
 
 @pytest.mark.parametrize(
@@ -231,8 +243,9 @@ def test_digits_learn_what_a_majority_does_not_know(digits: tuple[Path, Job]) ->
 
 
 def test_the_saved_model_loads_into_the_original(digits: tuple[Path, Job], trained: Path) -> None:
-    from examples.digits import job
     from safetensors.torch import load_file
+
+    from examples.digits import job
 
     model = job().model
     model.load_state_dict(load_file(trained / "model.safetensors"))
@@ -253,7 +266,9 @@ def test_the_summary_adds_up(digits: tuple[Path, Job]) -> None:
     assert summary.parameters == 17_482
     parts = sum(summary.flops_by_operation.values())
     assert 0 <= summary.step_flops - parts < summary.nodes["step"]
-    assert summary.total_flops == summary.step_flops * summary.rounds * summary.samples_per_round // 32
+    assert (
+        summary.total_flops == summary.step_flops * summary.rounds * summary.samples_per_round // 32
+    )
     assert run(digits[1].document.eval, _eval_inputs(*digits), 0, NUMPY)["metric.accuracy"] < 0.5
 
 

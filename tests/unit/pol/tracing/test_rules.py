@@ -1,9 +1,11 @@
 """Every rule against eager torch in FP64: the same small function, traced and run, and computed by torch."""
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812
 
 from pol.executor.backend import backend
 from pol.executor.run import run
@@ -26,7 +28,7 @@ def _inputs() -> dict[str, torch.Tensor]:
     }
 
 
-CASES = {
+CASES: dict[str, Callable[[Tensors], torch.Tensor]] = {
     "add_alpha": lambda t: torch.add(t["x"], t["z"], alpha=0.5),
     "rsub": lambda t: 2 - t["x"],
     "div": lambda t: t["x"] / t["z"],
@@ -77,16 +79,24 @@ CASES = {
     "amax_amin": lambda t: t["x"].amax(1) - t["x"].amin(1) + t["x"].max() * t["x"].min(),
     "max_dim": lambda t: t["x"].max(1).values + t["x"].max(1).indices,
     "argmax": lambda t: t["x"].argmax(-1).float() + t["x"].argmax(),
-    "cat_stack": lambda t: torch.cat([t["x"], t["z"]], 1).sum(1) + torch.stack([t["x"], t["z"]])[1, :, 0],
+    "cat_stack": lambda t: (
+        torch.cat([t["x"], t["z"]], 1).sum(1) + torch.stack([t["x"], t["z"]])[1, :, 0]
+    ),
     "many_cat": lambda t: torch.cat([t["x"] * k for k in range(70)], 1)[:, 300:],
-    "split_unbind": lambda t: sum(t["x"].split(4, 1)[1].unbind(1)) + t["x"].chunk(2, 1)[0][:, 1],
+    "split_unbind": lambda t: (
+        sum(torch.split(t["x"], 4, 1)[1].unbind(1)) + t["x"].chunk(2, 1)[0][:, 1]
+    ),
     "views": lambda t: t["b"].permute(2, 0, 1).reshape(4, 6).T.unsqueeze(1).squeeze(1),
     "slices": lambda t: t["x"][1:3, ::2] + t["x"][-1, -1] + t["x"].narrow(1, 1, 3)[0],
     "expand": lambda t: t["x"][:, :1].expand(4, 6) + 0,
     "pad": lambda t: F.pad(t["x"], (1, 2, 0, 1), value=0.5),
     "tril": lambda t: torch.tril(t["x"]) + torch.triu(t["x"], 1),
     "arange": lambda t: torch.arange(2, 14, 2) * t["x"] + torch.arange(6) + torch.arange(1, 7),
-    "fills": lambda t: torch.zeros_like(t["x"]) + torch.ones(4, 1) * torch.full((6,), 0.5) + t["x"].new_full((6,), 2.0),
+    "fills": lambda t: (
+        torch.zeros_like(t["x"])
+        + torch.ones(4, 1) * torch.full((6,), 0.5)
+        + t["x"].new_full((6,), 2.0)
+    ),
     "one_hot": lambda t: (t["i"][:, None] == torch.arange(6)).float(),
     "in_place": lambda t: t["x"].clone().mul_(2).add_(t["z"]).clamp_(min=0),
     "write_slice": lambda t: _written(t["x"]),
@@ -125,7 +135,9 @@ def _value(case: str, tensors: Tensors, gradient: bool) -> torch.Tensor:
     result = CASES[case](leaves)
     weights = torch.arange(1.0, result.numel() + 1, dtype=result.dtype).reshape(result.shape)
     wanted = [tensor for tensor in leaves.values() if tensor.requires_grad]
-    found = torch.autograd.grad((result * weights).sum(), wanted, allow_unused=True)
+    found: Sequence[torch.Tensor | None] = torch.autograd.grad(
+        (result * weights).sum(), wanted, allow_unused=True
+    )
     return torch.cat([part.reshape(-1) for part in found if part is not None])
 
 
@@ -139,7 +151,9 @@ def _check(case: str, gradient: bool) -> None:
     assert found.shape == expected.shape
     # products keep 15 bits of the largest element of a row, everything else is FP32
     scale = max(1.0, float(np.abs(expected).max()))
-    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=3e-4 * scale if "matmul" in _ops(program) else 2e-6 * scale)
+    np.testing.assert_allclose(
+        found, expected, rtol=2e-5, atol=3e-4 * scale if "matmul" in _ops(program) else 2e-6 * scale
+    )
 
 
 def _ops(program: Program) -> set[str]:

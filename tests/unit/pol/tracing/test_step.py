@@ -45,14 +45,21 @@ def _spec(model: nn.Module, optimizer: SGD | AdamW, clip: float | None) -> JobSp
 def _torch_optimizer(settings: SGD | AdamW, model: nn.Module) -> torch.optim.Optimizer:
     if isinstance(settings, SGD):
         return torch.optim.SGD(
-            model.parameters(), 1.0, settings.momentum, 0.0, settings.weight_decay, settings.nesterov
+            model.parameters(),
+            1.0,
+            settings.momentum,
+            0.0,
+            settings.weight_decay,
+            settings.nesterov,
         )
     return torch.optim.AdamW(
         model.parameters(), 1.0, settings.betas, settings.eps, settings.weight_decay
     )
 
 
-def _eager(loaded: LoadedJob, spec: JobSpec, model: nn.Module) -> tuple[list[float], dict[str, Any]]:
+def _eager(
+    loaded: LoadedJob, spec: JobSpec, model: nn.Module
+) -> tuple[list[float], dict[str, Any]]:
     load_into(model, loaded.global_state)
     model.train()
     optimizer = _torch_optimizer(spec.optimizer, model)
@@ -63,7 +70,7 @@ def _eager(loaded: LoadedJob, spec: JobSpec, model: nn.Module) -> tuple[list[flo
         loss = nn.functional.cross_entropy(
             model(torch.from_numpy(batch["batch.x"])), torch.from_numpy(batch["batch.y"])
         )
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         if spec.clip_norm is not None:
             nn.utils.clip_grad_norm_(model.parameters(), spec.clip_norm)
         for group in optimizer.param_groups:
@@ -124,7 +131,8 @@ def test_products_count_as_torch_counts_them(tmp_path: Path) -> None:
     counter = FlopCounterMode(display=False)
     with counter:
         x = torch.zeros(spec.batch, 12)
-        nn.functional.cross_entropy(model(x), torch.zeros(spec.batch, dtype=torch.int64)).backward()
+        labels = torch.zeros(spec.batch, dtype=torch.int64)
+        nn.functional.cross_entropy(model(x), labels).backward()  # type: ignore[no-untyped-call]
     assert job.document.step.work.products == counter.get_total_flops() > 0
 
 

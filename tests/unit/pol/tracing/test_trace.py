@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812
 
 from pol.executor.backend import backend
 from pol.executor.run import run
@@ -54,7 +54,8 @@ class Convolution(nn.Module):
         self.layer = nn.Conv1d(1, 2, 3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.layer(x[:, None]).flatten(1)
+        outputs: torch.Tensor = self.layer(x[:, None])
+        return outputs.flatten(1)
 
 
 def test_an_unsupported_operation_names_itself_its_line_and_a_remedy() -> None:

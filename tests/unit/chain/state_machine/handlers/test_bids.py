@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from chain.state_machine.state import VALIDATORS
 from chain.types import queries as q
 from chain.types.amount import MONEY_MAX, WORK_MAX
 from chain.types.errors import (
@@ -20,7 +21,6 @@ from chain.types.hashing import hash_fields, u32, u64
 from chain.types.limits import BIDS_PER_VALIDATOR_MAX
 from chain.types.messages import MsgChangeBid, MsgWithdrawBid
 from chain.types.records import Bid, OrderState
-from chain.state_machine.state import VALIDATORS
 from tests.support.chain_harness import CHAIN_ID
 from tests.support.chain_market import PRICE, Market, bid
 
@@ -51,7 +51,12 @@ def test_a_bid_stands_under_the_id_of_sender_sequence_and_index(market: Market) 
     bid_id = place(market, regions=("de", "fr"))
     assert bid_id == hash_fields("assay/bid", CHAIN_ID, "v0", u64(account.sequence), u32(0))
     (found,) = bids(market)
-    assert (found.id, found.validator, found.price, found.regions) == (bid_id, "v0", PRICE, ("de", "fr"))
+    assert (found.id, found.validator, found.price, found.regions) == (
+        bid_id,
+        "v0",
+        PRICE,
+        ("de", "fr"),
+    )
     assert found.expires_at == market.chain.clock + 100_000
     assert market.chain.seen("bid.placed")[-1].get("bid") == bid_id.hex()
 
@@ -131,7 +136,9 @@ def test_a_bid_is_changed_and_withdrawn_by_its_owner_only(market: Market) -> Non
     market.chain.refused(NOT_FOUND, MsgWithdrawBid("v0", bid_id))
 
 
-@pytest.mark.parametrize(("name", "value"), [("bid_id", b"x"), ("price", 0), ("capacity", -1), ("duration", 0)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("bid_id", b"x"), ("price", 0), ("capacity", -1), ("duration", 0)]
+)
 def test_changes_are_bounded(market: Market, name: str, value: Any) -> None:
     bid_id = place(market)
     market.chain.refused(BAD_FIELD, replace(change(bid_id), **{name: value}), field=name)
@@ -155,8 +162,7 @@ def test_a_bid_closes_when_it_expires_and_not_before(market: Market) -> None:
 def test_an_expired_bid_is_dead_before_the_queue_gets_to_it() -> None:
     market = Market(bidders=())
     bid_id = place(market, duration=5)
-    market.chain.change(_drop_queue)
-    market.chain.checked = False
+    market.chain.drop_queue()
     market.chain.pass_time(5)
     assert len(bids(market)) == 1
     market.chain.refused(DEADLINE_PASSED, change(bid_id))
@@ -164,10 +170,3 @@ def test_an_expired_bid_is_dead_before_the_queue_gets_to_it() -> None:
     order_id = market.submit()
     assert market.order(order_id).state is OrderState.OPEN
     assert market.order(order_id).unmatched == (("expired", 1),)
-
-
-def _drop_queue(overlay: Any) -> None:
-    from chain.state_machine import state_keys
-
-    for key in list(overlay.scan_keys(state_keys.deadline())):
-        overlay.delete(key)

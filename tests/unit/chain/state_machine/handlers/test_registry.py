@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 
 from chain.types import queries as q
-from chain.types.errors import ALREADY_EXISTS, BAD_FIELD, INVALID_ADDRESS, NOT_FOUND, NOT_YOURS, WRONG_STATE
+from chain.types.errors import (
+    ALREADY_EXISTS,
+    BAD_FIELD,
+    INVALID_ADDRESS,
+    NOT_FOUND,
+    NOT_YOURS,
+    WRONG_STATE,
+)
 from chain.types.messages import (
     MsgCertifyProvider,
     MsgLeaveCluster,
@@ -38,7 +45,9 @@ def test_an_endpoint_is_published(market: Market) -> None:
     assert market.chain.seen("validator.endpoint")[-1].get("operator") == "v1"
 
 
-@pytest.mark.parametrize("endpoint", ["", "host", ":80", "host:", "host:0", "host:65536", "host:٣", "h" * 130 + ":1"])
+@pytest.mark.parametrize(
+    "endpoint", ["", "host", ":80", "host:", "host:0", "host:65536", "host:٣", "h" * 130 + ":1"]
+)
 def test_an_endpoint_is_host_and_port(market: Market, endpoint: str) -> None:
     market.chain.refused(BAD_FIELD, replace(ENDPOINT, endpoint=endpoint), field="endpoint")
 
@@ -69,7 +78,9 @@ def test_a_provider_moves_and_leaves(market: Market) -> None:
     market.chain.ok(CERTIFY)
     market.chain.ok(MsgRegisterProvider("v0p0", "v1"))
     assert provider(market, "v0p0").capability is None
-    assert [p.address for p in market.chain.ask(q.ProvidersRequest("v0", 0, "")).providers] == ["v0p1"]
+    assert [p.address for p in market.chain.ask(q.ProvidersRequest("v0", 0, "")).providers] == [
+        "v0p1"
+    ]
     market.chain.ok(MsgLeaveCluster("v0p0"))
     assert provider(market, "v0p0").validator == ""
     market.chain.refused(WRONG_STATE, MsgLeaveCluster("v0p0"))

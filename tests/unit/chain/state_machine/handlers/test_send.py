@@ -23,7 +23,11 @@ def test_coins_arrive_and_cosmos_events_say_so(chain: Chain) -> None:
     assert chain.worth("alice") == COINS - 7
     assert chain.balance("bob") == COINS + 7
     (event,) = [e for e in result.events if e.type == "transfer" and e.get("msg_index") == "0"]
-    assert (event.get("sender"), event.get("recipient"), event.get("amount")) == ("alice", "bob", "7uassay")
+    assert (event.get("sender"), event.get("recipient"), event.get("amount")) == (
+        "alice",
+        "bob",
+        "7uassay",
+    )
     kinds = [event.type for event in result.events]
     for kind in ("tx", "message", "coin_spent", "coin_received"):
         assert kind in kinds

@@ -37,7 +37,10 @@ def test_an_order_opens_and_its_deposit_is_locked(market: Market) -> None:
     assert order.params == local_params().for_order()
     assert market.chain.worth("carol") == COINS - 200_000
     assert found.escrow.depositors[0].locked == 200_000
-    opened, unmatched = market.chain.seen("order.opened")[-1], market.chain.seen("order.unmatched")[-1]
+    opened, unmatched = (
+        market.chain.seen("order.opened")[-1],
+        market.chain.seen("order.unmatched")[-1],
+    )
     assert (opened.get("work"), opened.get("deposit")) == ("160000000", "200000")
     assert unmatched.number == opened.number + 1
 
