@@ -27,6 +27,26 @@ GROUPS = {
 }
 
 
+# By name, so that a failing command does not import what it never used.
+TIMEOUTS = {"chain.client.errors.ChainTimeout", "consumer.errors.StillWaiting"}
+REFUSALS = {
+    "chain.client.errors.ChainError",
+    "chain.client.keyring.KeyringError",
+    "chain.types.errors.Refusal",
+    "cluster.errors.ClusterError",
+    "cluster.handover.HandoverError",
+    "compute_provider.config.ProviderError",
+    "consumer.errors.ConsumerError",
+    "localnet.network.NetworkError",
+    "pol.executor.errors.ExecutionError",
+    "pol.job.errors.JobError",
+    "pol.replay.pool.PoolError",
+    "pol.replay.records.ReplayError",
+    "pol.state.errors.StateError",
+    "pol.tracing.rules.Unsupported",
+}
+
+
 class LazyGroup(click.Group):
     """Lists all commands, imports the one that is called."""
 
@@ -80,25 +100,9 @@ def fail(message: str, code: Exit) -> Exit:
 
 def _expected(error: Exception) -> Exit:
     """Turn the errors of the libraries into exit codes; anything else is a bug and shows itself."""
-    from chain.client.errors import ChainError, ChainTimeout
-    from chain.client.keyring import KeyringError
-    from chain.types.errors import Refusal
-    from cluster.errors import ClusterError
-    from cluster.handover import HandoverError
-    from consumer.errors import ConsumerError, StillWaiting
-    from pol.job.errors import JobError
-
-    if isinstance(error, ChainTimeout | StillWaiting):
+    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}
+    if names & TIMEOUTS:
         return fail(str(error), Exit.TIMED_OUT)
-    expected = (
-        ChainError,
-        KeyringError,
-        Refusal,
-        ClusterError,
-        HandoverError,
-        ConsumerError,
-        JobError,
-    )
-    if isinstance(error, expected):
+    if names & REFUSALS:
         return fail(str(error), Exit.REFUSED)
     raise error
