@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 from torch import nn
 
-from pol.tracing.spec import AdamW, JobSpec, accuracy, cross_entropy
+from assay import AdamW, JobSpec, accuracy, cross_entropy
 
 ROUNDS, SAMPLES, BATCH = 4, 2560, 32
 STEPS = ROUNDS * SAMPLES // BATCH

@@ -3,7 +3,7 @@
 import numpy as np
 from torch import nn
 
-from pol.tracing.spec import SGD, JobSpec, accuracy, cross_entropy
+from assay import SGD, JobSpec, accuracy, cross_entropy
 
 
 def job() -> JobSpec:

@@ -120,6 +120,7 @@ def _graph(function: Function, inputs: Tensors) -> tuple[GraphModule, list[str]]
                 again = torch.func.functionalize(Interpreter(graph).run, remove="mutations")
                 with fx_traceback.preserve_node_meta():  # where the model called it
                     graph = _make_fx(again, list(inputs.values()))
+                _drop_write_backs(graph)
     except JobError:
         raise
     except Exception as error:
@@ -143,6 +144,17 @@ def _make_fx(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Gr
     graph = tracer(*inputs)
     assert isinstance(graph, GraphModule)
     return graph
+
+
+def _drop_write_backs(graph: GraphModule) -> None:
+    """Take out the copies into inputs that ``functionalize`` ends with: a step returns what it changes."""
+    for node in list(graph.graph.nodes):
+        if (
+            node.target is _aten.copy_.default
+            and node.args[0].op == "placeholder"
+            and not node.users
+        ):
+            graph.graph.erase_node(node)
 
 
 def _is_mutable(node: Node) -> bool:

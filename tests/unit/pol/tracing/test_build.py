@@ -231,12 +231,12 @@ def test_a_spec_that_is_no_job_names_its_field(
 @pytest.fixture(scope="module")
 def trained(digits: tuple[Path, Job], tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("trained")
-    run_locally(digits[0], slots=2, rounds=1, out=out)
+    run_locally(digits[0], slots=2, out=out)
     return out
 
 
 def test_digits_learn_what_a_majority_does_not_know(digits: tuple[Path, Job]) -> None:
-    result = run_locally(digits[0], slots=2, rounds=1)
+    result = run_locally(digits[0], slots=2)
     assert result.before["accuracy"] < 0.3
     assert result.after["accuracy"] > 0.9 > 5 * result.after["majority_baseline"]
     assert result.losses[-1][1] < 0.3 * result.losses[0][1]

@@ -84,12 +84,20 @@ def _eager(
     ("activation", "optimizer", "clip"),
     [
         (nn.ReLU, SGD(), None),
+        (nn.ReLU, SGD(), 50.0),  # longer than any gradient here, so it must change nothing
         (nn.ReLU, SGD(momentum=0.9, weight_decay=0.01), 0.3),
         (nn.GELU, SGD(momentum=0.9, nesterov=True), None),
         (lambda: nn.GELU(approximate="tanh"), AdamW(eps=1e-3, weight_decay=0.1), 0.5),
         (nn.GELU, AdamW(betas=(0.8, 0.95), eps=1e-3), None),
     ],
-    ids=["relu-sgd", "relu-momentum-decay-clip", "gelu-nesterov", "tanh-adamw-clip", "gelu-adamw"],
+    ids=[
+        "relu-sgd",
+        "relu-sgd-unclipped",
+        "relu-momentum-decay-clip",
+        "gelu-nesterov",
+        "tanh-adamw-clip",
+        "gelu-adamw",
+    ],
 )
 def test_several_steps_agree_with_eager_torch(
     tmp_path: Path, activation: Callable[[], nn.Module], optimizer: SGD | AdamW, clip: float | None

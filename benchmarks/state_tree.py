@@ -1,0 +1,65 @@
+"""The sparse Merkle tree of the state: keys per second of a block's batch, over a tree of 100,000 keys in LevelDB.
+
+The baseline is what the hashes alone cost: SHA-256 of key, value, leaf and the inner nodes above, without a tree.
+"""
+
+from hashlib import sha256
+from random import Random
+from time import perf_counter
+
+from benchmarks.report import Report, Row
+from chain.app import smt
+from chain.app.ports import BlockInfo
+from chain.app.storage import Storage
+from chain.app.stored import Head
+
+NAME = "state_tree"
+KEYS = 100_000
+BATCHES = (100, 1_000, 5_000)
+REPEATS = 5
+_HEAD = Head("assay-bench", BlockInfo(1, 1, b"", b"", b""), 1)
+
+
+def run() -> Report:
+    """Measure, and return the table."""
+    random = Random(1)
+    storage = Storage.temporary()
+    _fill(storage)
+    rows = []
+    for size in BATCHES:
+        rate, hashes = _update_rate(storage, random, size)
+        bare = _hash_rate() / hashes
+        rows.append(Row(f"hashes alone, batch of {size:,}", bare, "keys/s"))
+        rows.append(Row(f"update, batch of {size:,}", rate, "keys/s", bare))
+    storage.close()
+    return Report(NAME, rows)
+
+
+def _fill(storage: Storage) -> None:
+    changes: dict[bytes, bytes | None] = {b"key %d" % n: b"value %d" % n for n in range(KEYS)}
+    nodes = smt.update(storage.snapshot().node, changes).nodes
+    storage.commit(_HEAD, changes, nodes)
+
+
+def _update_rate(storage: Storage, random: Random, size: int) -> tuple[float, float]:
+    """Return keys per second of batches that change values, and hashes per key."""
+    read = storage.snapshot().node
+    seconds, hashes = 0.0, 0
+    for repeat in range(REPEATS):
+        changes: dict[bytes, bytes | None] = {
+            b"key %d" % n: b"new %d %d" % (n, repeat) for n in random.sample(range(KEYS), size)
+        }
+        start = perf_counter()
+        result = smt.update(read, changes)
+        seconds += perf_counter() - start
+        hashes += len(result.nodes) + 2 * size
+    return REPEATS * size / seconds, hashes / (REPEATS * size)
+
+
+def _hash_rate() -> float:
+    data = b"\x01" + bytes(64)
+    count = 200_000
+    start = perf_counter()
+    for _ in range(count):
+        sha256(data).digest()
+    return count / (perf_counter() - start)
