@@ -127,6 +127,34 @@ def start(context: Context, solo: bool, cometbft: str) -> None:
         raise CliError(str(error)) from None
 
 
+@command.command(
+    help="""Write the committed state of a stopped node as JSON; its app hash is computed anew.
+
+    Example: assay node export --to state.json
+    """
+)
+@click.option("--to", required=True, type=click.Path(path_type=Path), help="File to write.")
+@common_options
+def export(context: Context, to: Path) -> None:
+    """Export all keys and values at the last committed height."""
+    from chain.app.export import export_state
+    from chain.app.storage import StorageError
+
+    try:
+        found = export_state(context.home)
+        to.write_text(json.dumps(found, indent=1) + "\n")
+    except StorageError as error:
+        raise CliError(str(error)) from None
+    except OSError as error:
+        raise CliError(f"{to}: {error.strerror}; name a file that can be written") from None
+    summary = {name: found[name] for name in ("chain_id", "height", "app_hash")}
+    keys = len(found["state"])
+    context.output.result(
+        {**summary, "keys": keys, "path": str(to)},
+        f"wrote {keys} keys of {found['chain_id']} at height {found['height']} to {to}",
+    )
+
+
 def _read_genesis(path: Path) -> bytes:
     try:
         if path.stat().st_size > GENESIS_BYTES_MAX:
