@@ -1,6 +1,7 @@
 """ABCI requests and responses (``tendermint.abci`` of CometBFT v0.38) over the :class:`Application`."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 from cosmpy.protos.tendermint.abci import types_pb2 as abci
@@ -35,12 +36,11 @@ class Methods:
         """Build the table of methods."""
         self._app = app
         self._answer_query = answer_query
-        self.table: dict[str, Method] = {
+        table: dict[str, Callable[[Any], Any]] = {
             "echo": lambda request: abci.Response(echo=abci.ResponseEcho(message=request.message)),
             "flush": lambda request: abci.Response(flush=abci.ResponseFlush()),
             "info": self._info,
             "query": self._query,
-            "check_tx": self._check_tx,
             "init_chain": self._init_chain,
             "prepare_proposal": self._prepare_proposal,
             "process_proposal": self._process_proposal,
@@ -66,6 +66,10 @@ class Methods:
                 )
             ),
         }
+        self.table: dict[str, Method] = {
+            **{name: partial(_serialized, method) for name, method in table.items()},
+            "check_tx": self._check_tx,
+        }
 
     def _info(self, request: Any) -> Any:
         if not request.abci_version.startswith(ABCI_VERSION):
@@ -89,16 +93,10 @@ class Methods:
             query=self._answer_query(request.path, request.data, request.height, request.prove)
         )
 
-    def _check_tx(self, request: Any) -> Any:
+    def _check_tx(self, request: Any) -> bytes:
         result = self._app.check_tx(request.tx, request.type == _RECHECK)
-        return abci.Response(
-            check_tx=abci.ResponseCheckTx(
-                code=result.code,
-                codespace=result.codespace,
-                log=result.log,
-                gas_wanted=result.gas_wanted,
-                gas_used=result.gas_used,
-            )
+        return _checked(
+            result.code, result.codespace, result.log, result.gas_wanted, result.gas_used
         )
 
     def _init_chain(self, request: Any) -> Any:
@@ -172,3 +170,18 @@ def _tx_result(tx: Tx | Refusal, result: TxResult) -> Any:
         gas_used=result.gas_used,
         events=events_proto(result.events),
     )
+
+
+def _serialized(method: Callable[[Any], Any], request: Any) -> bytes:
+    answer: bytes = method(request).SerializeToString()
+    return answer
+
+
+@lru_cache(maxsize=4096)
+def _checked(code: int, codespace: str, log: str, gas_wanted: int, gas_used: int) -> bytes:
+    """Return a response to CheckTx; those of accepted transactions differ in little but their gas."""
+    checked = abci.ResponseCheckTx(
+        code=code, codespace=codespace, log=log, gas_wanted=gas_wanted, gas_used=gas_used
+    )
+    answer: bytes = abci.Response(check_tx=checked).SerializeToString()
+    return answer

@@ -28,8 +28,8 @@ _READ_BYTES = 256 * 1024
 _VARINT_BYTES_MAX = 5
 _NEW = 0  # CheckTxType: not a recheck
 
-Method = Callable[[Any], Any]
-"""From the message of a request to the whole ``Response``."""
+Method = Callable[[Any], bytes]
+"""From the message of a request to the whole ``Response``, serialized."""
 
 Prefetch = Callable[[Sequence[bytes]], None]
 """Gets the transactions of all new CheckTx requests of a batch, before they are answered in order."""
@@ -144,28 +144,21 @@ class AbciServer:
 
     def _answer(self, frames: Sequence[bytes]) -> Iterator[bytes]:
         """Yield the serialized responses to a batch of requests, in order."""
-        requests = [_parse(data) for data in frames]
+        requests = list(map(_parse, frames))
         new = [
-            request.check_tx.tx
-            for request in requests
-            if request is not None
-            and request.WhichOneof("value") == "check_tx"
-            and request.check_tx.type == _NEW
+            request.tx for name, request in requests if name == "check_tx" and request.type == _NEW
         ]
         if len(new) > 1:
             self._prefetch(new)
-        for request in requests:
-            if request is None:
-                raise BrokenFrame("a frame is not an ABCI request")
-            yield self._respond(request)
+        for name, request in requests:
+            yield self._respond(name, request)
 
-    def _respond(self, request: Any) -> bytes:
-        name = request.WhichOneof("value")
+    def _respond(self, name: str | None, request: Any) -> bytes:
         method = self._methods.get(name or "")
         if method is None:
-            raise BrokenFrame(f"unknown ABCI request {name}")
+            raise BrokenFrame(request or f"unknown ABCI request {name}")
         try:
-            response = method(getattr(request, name))
+            return method(request)
         except Exception as error:
             if name in CONSENSUS_METHODS:
                 self._on_fatal(error)
@@ -175,11 +168,14 @@ class AbciServer:
         return answer
 
 
-def _parse(data: bytes) -> Any:
+def _parse(data: bytes) -> tuple[str | None, Any]:
+    """Return the name and the message of a request; no name and a text for what is none."""
     try:
-        return Request.FromString(data)
+        request = Request.FromString(data)
     except DecodeError:
-        return None
+        return None, "a frame is not an ABCI request"
+    name = request.WhichOneof("value")
+    return name, None if name is None else getattr(request, name)
 
 
 def serve_connection(

@@ -8,20 +8,16 @@ a node that cannot compute what the others agree on must stop (the server does t
 """
 
 import logging
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from threading import Event as Flag
 from threading import Lock, RLock
-from typing import TypeVar
 
 from chain.app import smt
+from chain.app.ahead import Ahead
 from chain.app.ports import BlockInfo, StoredTx, View
 from chain.app.storage import Snapshot, Storage
 from chain.app.stored import Head
-from chain.state_machine.queries import get_account
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.transition import apply_block, check_tx, init_chain, simulate_tx
 from chain.types.block import Block, BlockResult, TxResult, ValidatorUpdate
@@ -30,15 +26,13 @@ from chain.types.events import Event
 from chain.types.genesis import Genesis
 from chain.types.limits import EVENTS_LIMIT_MAX
 from chain.types.queries import EventsResponse
-from chain.types.tx import Tx, sign_doc
+from chain.types.tx import Tx
 from chain.wire.keys import SignatureVerifier
 from chain.wire.tx import decode_tx
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 BLOCK_TXS_MAX = 20_000
-_WORTH_A_THREAD = 8  # items; handing over costs about as much as one signature
 INTERNAL = ("undefined", 1)  # codespace and code that Cosmos clients know for a bug
 
 
@@ -105,8 +99,7 @@ class Application:
         snapshot = storage.snapshot()
         self._base = _Base(snapshot.head, Overlay(snapshot), snapshot, None)
         self._mempool = Overlay(self._base.reader)
-        self._prefetched: dict[bytes, Tx] = {}
-        self._helper = ThreadPoolExecutor(1, "signatures") if (os.cpu_count() or 1) > 1 else None
+        self._ahead = Ahead(self._verify)
         if snapshot.head.block.height:
             self.started.set()
 
@@ -161,7 +154,8 @@ class Application:
                 log.warning("proposal refused: transaction %d: %s", index, tx)
                 return False
             txs.append(tx)
-        self._in_two_threads(partial(self._remember_signature, self._base), txs)
+        base = self._base
+        self._ahead.verify_all(base.reader, base.head.chain_id, txs)
         return True
 
     def finalize_block(
@@ -209,53 +203,21 @@ class Application:
     def _rebase(self, base: _Base) -> None:
         with self._mempool_lock:
             self._base = base
+            self._ahead.forget()
             self._mempool = Overlay(base.reader)
         self.started.set()
-
-    def _remember_signature(self, base: _Base, tx: Tx) -> None:
-        """Verify a signature for the memory alone: what it means is decided in the block."""
-        for signer in tx.signers:
-            account = get_account(base.reader, signer.address)
-            if account is not None:
-                doc = sign_doc(tx.body, tx.auth_info, base.head.chain_id, account.number)
-                self._verify(signer.pub_key or account.pub_key, doc, signer.signature)
-
-    def _in_two_threads(self, work: Callable[[T], None], items: Sequence[T]) -> None:
-        """Do ``work`` for all items, half of them in a helper: libsecp256k1 runs without the interpreter's lock."""
-
-        def do(part: Sequence[T]) -> None:
-            for item in part:
-                work(item)
-
-        if self._helper is None or len(items) < _WORTH_A_THREAD:
-            do(items)
-            return
-        half = len(items) // 2
-        rest = self._helper.submit(do, items[half:])
-        do(items[:half])
-        rest.result()
 
     # --- mempool -------------------------------------------------------------
 
     def prefetch(self, raws: Sequence[bytes]) -> None:
-        """Decode and verify what :meth:`check_tx` is going to be asked next, on two cores; decides nothing."""
+        """Prepare for what :meth:`check_tx` is going to be asked next."""
         base = self._base
-        self._prefetched.clear()  # of a batch that was not asked for after all
-
-        def fetch(raw: bytes) -> None:
-            try:
-                tx = decode_tx(raw)
-                self._prefetched[raw] = tx
-                self._remember_signature(base, tx)
-            except Refusal:
-                pass  # check_tx will say so
-
-        self._in_two_threads(fetch, raws)
+        self._ahead.fetch(base.reader, base.head.chain_id, raws)
 
     def check_tx(self, raw: bytes, recheck: bool = False) -> TxResult:
         """Tell whether the mempool may keep ``raw``; a bug is an answer, too."""
         try:
-            tx = self._prefetched.pop(raw, None) or _decode(raw)
+            tx, signature_holds = self._ahead.take(raw) or (_decode(raw), False)
             if isinstance(tx, Refusal):
                 return _refused(tx)
             with self._mempool_lock:
@@ -264,7 +226,7 @@ class Application:
                     tx,
                     self._verify,
                     min_gas_price_millionths=self._config.min_gas_price_millionths,
-                    recheck=recheck,
+                    recheck=recheck or signature_holds,
                 )
         except Exception:
             log.exception("bug in CheckTx")

@@ -42,7 +42,9 @@ class App:
         self.storage = Storage(directory / "db")
         self.app = Application(self.storage, AppConfig())
         methods = Methods(self.app, AbciQueries(self.app, route(self.app)))
-        self.server = AbciServer(methods.table, directory / "abci.sock", self.fatal.append)
+        self.server = AbciServer(
+            methods.table, directory / "abci.sock", self.fatal.append, self.app.prefetch
+        )
         self.server.start()
         self.connections: list[AbciConnection] = []
 
@@ -162,6 +164,59 @@ def test_a_refused_transaction_has_a_code_and_harms_nothing(
     done = consensus.call("finalize_block", script.finalize(block(2, raw, transfer(1, 0, 2))))
     assert [result.code for result in done.tx_results] == [code, 0]
     assert app.fatal == []
+
+
+def mixed_batch() -> list[bytes]:
+    """Return good transactions of two accounts with bad ones of every kind between them."""
+    good = [transfer(1 + number % 2, number // 2, 3) for number in range(20)]
+    bad = [
+        b"rubbish",
+        transfer(1, 77, 2),
+        transfer(3, 0, 2, chain_id="other"),
+        transfer(3, 0, 2)[:-1] + b"\x00",
+        transfer(9, 0, 2),
+        good[0],
+    ]
+    return good[:10] + bad + good[10:]
+
+
+def raise_bug(*args: object) -> bool:
+    raise ZeroDivisionError("a planted bug")
+
+
+def answers_of(directory: Path, *, at_once: bool, broken: bool = False) -> list[Any]:
+    """Return the answers to the batch from a fresh application."""
+    directory.mkdir()
+    running = App(directory)
+    if broken:
+        running.app._ahead._holds = raise_bug  # type: ignore[method-assign, assignment]
+    consensus, mempool = running.connect(), running.connect()
+    handshake(consensus, GENESIS, (block(1),))
+    requests = [script.check_tx(raw) for raw in mixed_batch()]
+    if at_once:
+        answers = mempool.pipeline("check_tx", requests)
+    else:
+        answers = [mempool.call("check_tx", request) for request in requests]
+    if not broken:
+        # A good signature costs one verification either way. Ahead of a batch, the one with a wrong
+        # sequence is verified for nothing, the two bad ones are found out twice, and the one that
+        # comes twice may be in both threads at once.
+        most = 20 + 1 + 2 * 2 + 1 if at_once else 20 + 2
+        assert most - at_once <= running.app._verify.verified <= most
+    running.close()
+    return answers
+
+
+def test_a_batch_is_answered_as_one_by_one(tmp_path: Path) -> None:
+    one_by_one = answers_of(tmp_path / "single", at_once=False)
+    codes = [answer.code for answer in one_by_one]
+    assert codes == [0] * 10 + [2, 32, 4, 4, 9, 32] + [0] * 10
+    assert answers_of(tmp_path / "batch", at_once=True) == one_by_one
+
+
+def test_a_bug_in_prefetching_changes_no_answer(tmp_path: Path) -> None:
+    one_by_one = answers_of(tmp_path / "single", at_once=False)
+    assert answers_of(tmp_path / "broken", at_once=True, broken=True) == one_by_one
 
 
 def test_a_proposal_fits_keeps_the_order_and_leaves_out_what_cannot_be_read(app: App) -> None:

@@ -82,7 +82,7 @@ def serve(
     plant(death)
     app = Application(DyingStorage(database, death), AppConfig())
     queries = AbciQueries(app, broken_route if death == "bug-in-query" else route(app))
-    server = AbciServer(Methods(app, queries).table, socket_path)
+    server = AbciServer(Methods(app, queries).table, socket_path, prefetch=app.prefetch)
     server.start()
     ready.send("ready")
     signal.pause()

@@ -59,13 +59,18 @@ class Peer:
         return self.socket.recv(1) == b""
 
 
-def check_tx(request: Any) -> Any:
+def serialized(**response: Any) -> bytes:
+    data: bytes = Response(**response).SerializeToString()
+    return data
+
+
+def check_tx(request: Any) -> bytes:
     if request.tx == b"bug":
         raise KeyError("a bug")
-    return Response(check_tx=ResponseCheckTx(data=request.tx))
+    return serialized(check_tx=ResponseCheckTx(data=request.tx))
 
 
-def commit(request: Any) -> Any:
+def commit(request: Any) -> bytes:
     raise ValueError("a bug in commit")
 
 
@@ -77,8 +82,8 @@ class Running:
         self.stopped = Event()
         self.peers: list[Peer] = []
         methods = {
-            "echo": lambda request: Response(echo=ResponseEcho(message=request.message)),
-            "flush": lambda request: Response(flush=ResponseFlush()),
+            "echo": lambda request: serialized(echo=ResponseEcho(message=request.message)),
+            "flush": lambda request: serialized(flush=ResponseFlush()),
             "check_tx": check_tx,
             "commit": commit,
         }

@@ -3,7 +3,7 @@
 from hashlib import sha256
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chain.app.smt import EMPTY, find_path, root_hash, update
@@ -55,7 +55,7 @@ batches = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(batches)
 def test_every_batch_gives_the_naive_root_and_leaves_no_dead_node(
     history: list[dict[bytes, bytes | None]],
@@ -73,7 +73,7 @@ def test_every_batch_gives_the_naive_root_and_leaves_no_dead_node(
     assert tree.nodes == fresh.nodes
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(keys, st.binary(max_size=4), min_size=1), st.randoms(use_true_random=False))
 def test_order_of_arrival_does_not_matter(pairs: Pairs, random: Random) -> None:
     shuffled = list(pairs)

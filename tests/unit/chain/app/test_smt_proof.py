@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from cosmpy.protos.cosmos.ics23.v1.proofs_pb2 import CommitmentProof
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chain.app.smt import EMPTY, update
@@ -77,7 +77,7 @@ def tree_of(pairs: dict[bytes, bytes]) -> tuple[bytes, dict[bytes, bytes | None]
 keys = st.integers(0, 60).map(lambda number: b"key%d" % number)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(keys, st.binary(max_size=4), min_size=1), keys)
 def test_presence_and_absence_verify(pairs: dict[bytes, bytes], key: bytes) -> None:
     root, nodes = tree_of(pairs)
