@@ -90,8 +90,12 @@ class BlobStore:
         """Return how much of the blob is here: where its owner has to go on."""
         if self.has(blob.sha256):
             return BlobStatus(self.size(blob.sha256), True)
-        partial = self._partial / _partial_name(blob, owner)
-        return BlobStatus(partial.stat().st_size if partial.exists() else 0, False)
+        name = _partial_name(blob, owner)
+        with self._locks[hash(name) % _LOCKS]:  # not while its last byte is being checked
+            if self.has(blob.sha256):
+                return BlobStatus(self.size(blob.sha256), True)
+            partial = self._partial / name
+            return BlobStatus(partial.stat().st_size if partial.exists() else 0, False)
 
     def total(self, owner: str | None = None) -> int:
         """Return the bytes promised or held, of one owner if given."""

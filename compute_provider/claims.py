@@ -16,7 +16,7 @@ from chain.types.records import (
     Share,
     ShareState,
 )
-from cluster.types import LEAVES_MAX, ShareKey, TrainTask
+from cluster.types import LEAVES_MAX, ShareKey, TrainTask, key_of
 from pol.rules.schedule import range_fits, segments_of, share_work
 
 EXECUTOR_VERSION = 1
@@ -125,9 +125,23 @@ def _local_root(order: OrderResponse, task: TrainTask) -> bytes:
     return max(accepted, key=lambda claim: claim.round).local_out
 
 
+def still_promised(
+    promised: dict[ShareKey, int], key: ShareKey, order: OrderResponse
+) -> dict[ShareKey, int]:
+    """Return the bonds that are still to be locked: without those of ``key``'s order that are, or never will be."""
+    committed = {key_of(share.claim) for share in order.shares}
+    return {
+        other: bond
+        for other, bond in promised.items()
+        if other.order_id != key.order_id
+        or ((other.attempt, other.round) == (key.attempt, key.round) and other not in committed)
+    }
+
+
 def _job_file(task: TrainTask) -> bytes:
     return next((f.blob.sha256 for f in task.payload if f.path == "job.json"), b"")
 
 
 def _locked(order: OrderResponse) -> int:
-    return sum(row.locked - row.paid - row.refunded for row in order.escrow.depositors)
+    """Return what the deposits still hold: what was paid or refunded has left ``locked`` already."""
+    return sum(row.locked for row in order.escrow.depositors)

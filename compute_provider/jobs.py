@@ -12,6 +12,7 @@ from threading import Lock
 
 from chain.types.hashing import merkle_root
 from chain.types.messages import MsgDepositBond, MsgObjectReport
+from chain.types.queries import OrderResponse
 from chain.types.records import ShareClaim, ShareRef
 from cluster.blobs import BlobStore
 from cluster.types import (
@@ -54,6 +55,7 @@ class Jobs:
         self._store = store
         self._jobs = config.home / "jobs"
         self._bond_lock = Lock()
+        self._promised: dict[ShareKey, int] = {}  # bonds of shares that the chain does not hold yet
         self.blobs = BlobStore(config.home / "blobs", config.disk_bytes)
         self.cheat: Misbehaviour | None = (
             misbehave.parse(config.misbehave, chain_id) if config.misbehave else None
@@ -70,17 +72,22 @@ class Jobs:
         """
         order = self._chain.order(task.key.order_id)
         problem = claims.problem(task, order, self._config.validator)
-        return problem or self._see_to_bond(claims.bond_of(task, order))
+        return problem or self._see_to_bond(task.key, claims.bond_of(task, order), order)
 
-    def _see_to_bond(self, needed: int) -> str:
+    def _see_to_bond(self, key: ShareKey, bond: int, order: OrderResponse) -> str:
+        """Have enough free bond for this share and for those that are trained but not committed yet."""
         with self._bond_lock:
             me = self._config.key.address
+            self._promised = claims.still_promised(self._promised, key, order)
+            self._promised[key] = bond
+            needed = sum(self._promised.values())
             account = self._chain.account(me)
             lacking = needed - account.bond.free
             if lacking <= 0:
                 return ""
             if not self._config.auto_bond or account.balance < lacking:
-                return f"the share needs a bond of {needed} uassay, {account.bond.free} are free"
+                del self._promised[key]
+                return f"open shares need a bond of {needed} uassay, {account.bond.free} are free"
             self._sender.send(MsgDepositBond(me, lacking))
             return ""
 

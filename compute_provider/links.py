@@ -49,7 +49,7 @@ def find_validator(ask: Callable[[str], Validator | None], operator: str) -> Val
     """Return the validator, which must have said where it listens; ProviderError."""
     validator = ask(operator)
     if validator is None:
-        raise ProviderError(f"no validator {operator} on the chain", "see assay query validators")
+        raise ProviderError(f"no validator {operator} on the chain", "see assay status")
     if not validator.endpoint or not validator.certificate:
         raise ProviderError(
             f"validator {validator.moniker} has not said where it listens",

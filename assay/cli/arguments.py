@@ -1,21 +1,44 @@
 """Parsing of what people type: ids, amounts, durations."""
 
 import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from assay.cli.errors import CliError, Exit
+
+if TYPE_CHECKING:
+    from chain.client.client import ChainClient
+    from chain.types.records import Bid, Order
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-def order_id(text: str) -> bytes:
-    """Parse an order's or bid's id (64 hex digits)."""
-    try:
-        value = bytes.fromhex(text)
-    except ValueError:
-        value = b""
-    if len(value) != 32:
-        raise CliError(f"{text}: not an id; it has 64 hex digits", Exit.USAGE)
-    return value
+def find_order(client: "ChainClient", text: str) -> bytes:
+    """Return the id of the order that ``text`` names: 64 hex digits, or the first ones (8 or more) of one order's."""
+    from chain.types.queries import OrdersRequest
+
+    return _find(text, "order", lambda: client.query(OrdersRequest("", "", 0, 1000, b"")).orders)
+
+
+def find_bid(client: "ChainClient", text: str) -> bytes:
+    """Return the id of the bid that ``text`` names, as :func:`find_order`."""
+    from chain.types.queries import BidsRequest
+
+    return _find(text, "bid", lambda: client.query(BidsRequest("", 1000, b"")).bids)
+
+
+def _find(text: str, what: str, listed: Callable[[], Iterable["Order | Bid"]]) -> bytes:
+    if not re.fullmatch(r"[0-9a-fA-F]{8,64}", text):
+        raise CliError(
+            f"{text}: not the id of a{'n' * (what == 'order')} {what}; it has 8 to 64 hex digits",
+            Exit.USAGE,
+        )
+    if len(text) == 64:
+        return bytes.fromhex(text)
+    fitting = [item.id for item in listed() if item.id.hex().startswith(text.lower())]
+    if len(fitting) != 1:
+        raise CliError(f"{len(fitting)} {what}s begin with {text}; see assay {what} list")
+    return fitting[0]
 
 
 def amount(text: str, what: str) -> int:

@@ -2,7 +2,7 @@
 
 import click
 
-from assay.cli.arguments import amount, duration, order_id, tags
+from assay.cli.arguments import amount, duration, find_bid, tags
 from assay.cli.context import Context, common_options
 from assay.cli.output import short, table
 
@@ -113,8 +113,8 @@ def show(context: Context, bid: str) -> None:
     from chain.types.codec import to_plain
     from chain.types.queries import BidsRequest
 
-    wanted = order_id(bid)
     with context.client() as client:
+        wanted = find_bid(client, bid)
         bids = client.query(BidsRequest("", 1000, b"")).bids
     found = next((b for b in bids if b.id == wanted), None)
     if found is None:
@@ -135,15 +135,10 @@ def change(context: Context, bid: str, price: str, capacity: int, lasts: str) ->
     """Change a bid."""
     from chain.types.messages import MsgChangeBid
 
+    asked, seconds = amount(price, "--price"), duration(lasts, "--duration")
     key = context.key()
-    message = MsgChangeBid(
-        key.address,
-        order_id(bid),
-        amount(price, "--price"),
-        capacity,
-        duration(lasts, "--duration"),
-    )
     with context.client() as client:
+        message = MsgChangeBid(key.address, find_bid(client, bid), asked, capacity, seconds)
         receipt = context.sender(client, key).send(message)
     context.output.result(receipt, f"changed at height {receipt.height}")
 
@@ -157,5 +152,6 @@ def withdraw(context: Context, bid: str) -> None:
 
     key = context.key()
     with context.client() as client:
-        receipt = context.sender(client, key).send(MsgWithdrawBid(key.address, order_id(bid)))
+        message = MsgWithdrawBid(key.address, find_bid(client, bid))
+        receipt = context.sender(client, key).send(message)
     context.output.result(receipt, f"withdrawn at height {receipt.height}")

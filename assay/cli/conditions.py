@@ -16,7 +16,7 @@ _OPTIONS = (
     click.option("--price-limit", default="", help="At most so much a PFLOP, as 1000000uassay."),
     click.option("--device-class", default="", help="Only this device class."),
     click.option("--memory", type=int, default=0, help="At least so many bytes a device."),
-    click.option("--regions", default="", help="Comma-separated; the bid must be in one of them."),
+    click.option("--regions", default="", help="Comma-separated; work must stay in them."),
     click.option("--tier", default="exact", show_default=True, help="How strictly to verify."),
     click.option("--time-to-live", default="10m", show_default=True, help="Wait for a match."),
     click.option("--deadline", default="1d", show_default=True, help="Everything done by then."),

@@ -33,8 +33,15 @@ DEFAULT_DIRECTORY = "~/.assay/demo"
     show_default=True,
     help="Where the demo's files go; an earlier demo there is thrown away.",
 )
+@click.option(
+    "--down",
+    multiple=True,
+    type=click.Choice(["val1", "val2", "val3"]),
+    hidden=True,
+    help="Leave this validator and its cluster out from the start; one of four may be missing.",
+)
 @common_options
-def command(context: Context, directory: Path) -> None:
+def command(context: Context, directory: Path, down: tuple[str, ...]) -> None:
     """Run the demo and print its report."""
     from localnet.demo import Demo, report
     from localnet.layout import FILE
@@ -52,7 +59,7 @@ def command(context: Context, directory: Path) -> None:
     directory.mkdir(parents=True)
     try:
         with _Ticker(hidden=context.output.json) as ticker:
-            finished = Demo(directory, ticker.show).run()
+            finished = Demo(directory, ticker.show, down).run()
     except NetworkError as error:
         raise CliError(str(error)) from None
     value = report(finished, _quality(finished))

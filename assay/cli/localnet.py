@@ -41,12 +41,15 @@ def command() -> None:
 @directory_option
 @click.option("--validators", default=4, show_default=True)
 @click.option("--providers", default=2, show_default=True, help="In each validator's cluster.")
+@click.option("--solo", is_flag=True, help="One node makes all blocks: quick, for development.")
 @click.option("--reset", is_flag=True, help="Throw an existing network away.")
 @common_options
-def start(context: Context, directory: Path, validators: int, providers: int, reset: bool) -> None:
+def start(
+    context: Context, directory: Path, validators: int, providers: int, solo: bool, reset: bool
+) -> None:
     """Make the network where there is none, start it, carry out faults that are asked for."""
     from localnet.create import create
-    from localnet.layout import FILE, load_layout
+    from localnet.layout import FILE, Kind, load_layout
     from localnet.market import open_market
     from localnet.network import Network, NetworkError
 
@@ -56,7 +59,12 @@ def start(context: Context, directory: Path, validators: int, providers: int, re
     if reset and (directory / FILE).exists():
         shutil.rmtree(directory)
     known = (directory / FILE).exists()
-    layout = load_layout(directory) if known else create(directory, validators, providers)
+    kind = Kind.SOLO if solo else Kind.COMETBFT
+    layout = (
+        load_layout(directory) if known else create(directory, validators, providers, kind=kind)
+    )
+    if known and solo and layout.kind is not kind:
+        raise CliError(f"the network in {directory} is no solo network; make it anew with --reset")
     (directory / _PID_FILE).write_text(str(os.getpid()))
     network = Network(layout)
     stopped: list[int] = []

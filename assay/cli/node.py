@@ -1,6 +1,7 @@
 """``assay node``."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import click
@@ -37,6 +38,7 @@ def command() -> None:
 @click.option("--p2p-port", default=26656, show_default=True)
 @click.option("--rpc-port", default=26657, show_default=True)
 @click.option("--grpc-port", default=9090, show_default=True)
+@click.option("--grpc-host", default="127.0.0.1", show_default=True, help="Address for clients.")
 @common_options
 def init(
     context: Context,
@@ -50,6 +52,7 @@ def init(
     p2p_port: int,
     rpc_port: int,
     grpc_port: int,
+    grpc_host: str,
 ) -> None:
     """Write keys, configuration and genesis."""
     from chain.app.comet_files import HomeError, Ports, Timing
@@ -153,6 +156,16 @@ def export(context: Context, to: Path) -> None:
         {**summary, "keys": keys, "path": str(to)},
         f"wrote {keys} keys of {found['chain_id']} at height {found['height']} to {to}",
     )
+
+
+def _write_addresses(home: Path, grpc_host: str, grpc_port: int) -> None:
+    """Write down where the node serves, and that commands of this home ask it."""
+    import tomli_w
+
+    path = home / "config.toml"
+    config = tomllib.loads(path.read_text())
+    config["node"]["grpc_host"] = grpc_host
+    path.write_text(tomli_w.dumps({"node_address": f"127.0.0.1:{grpc_port}"} | config))
 
 
 def _read_genesis(path: Path) -> bytes:

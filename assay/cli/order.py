@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from assay.cli.arguments import order_id
+from assay.cli.arguments import find_order
 from assay.cli.conditions import condition_options, read_request
 from assay.cli.context import Context, common_options
 from assay.cli.errors import CliError
@@ -89,7 +89,7 @@ def list_(context: Context, consumer: str, validator: str) -> None:
         orders = client.query(OrdersRequest(consumer, validator, 0, 1000, b"")).orders
     rows = [
         (
-            order.id.hex(),
+            short(order.id),
             order.state.name.lower(),
             CloseReason(order.close_reason).name.lower() if order.close_reason else "-",
             order.attempt,
@@ -111,7 +111,7 @@ def show(context: Context, order: str) -> None:
     from consumer.watch import summarise
 
     with context.client() as client:
-        chain = client.query(OrderRequest(order_id(order)))
+        chain = client.query(OrderRequest(find_order(client, order)))
     summary, terms = summarise(chain), chain.order.terms
     head = [
         ("state", summary.state.name.lower() + (f" ({summary.reason})" if summary.reason else "")),
@@ -170,8 +170,8 @@ def watch(context: Context, order: str, seconds: int) -> None:
     from consumer.records import recall
     from consumer.watch import Delivery, follow, summarise
 
-    wanted = order_id(order)
     with context.client() as client:
+        wanted = find_order(client, order)
         delivery: Delivery | None = None
         try:
             note = recall(context.home, wanted)
@@ -204,7 +204,7 @@ def why(context: Context, order: str) -> None:
     from chain.types.reasons import AttemptEnd, CloseReason
 
     with context.client() as client:
-        chain = client.query(OrderRequest(order_id(order)))
+        chain = client.query(OrderRequest(find_order(client, order)))
     found = chain.order
     attempts = {
         a.attempt: AttemptEnd(a.end_reason).name.lower() for a in chain.assignments if a.end_reason
@@ -233,7 +233,8 @@ def cancel(context: Context, order: str) -> None:
 
     key = context.key()
     with context.client() as client:
-        receipt = context.sender(client, key).send(MsgCancelOrder(key.address, order_id(order)))
+        message = MsgCancelOrder(key.address, find_order(client, order))
+        receipt = context.sender(client, key).send(message)
     context.output.result(receipt, f"cancelled at height {receipt.height}; the deposit is back")
 
 
@@ -251,10 +252,10 @@ def result(context: Context, order: str, to: Path, directory: Path | None) -> No
     from consumer.records import recall
     from consumer.result import fetch_result
 
-    wanted, key = order_id(order), context.key()
-    directory = directory or recall(context.home, wanted).job
-    job = read_job(directory)
+    key = context.key()
     with context.client() as client, byte_progress(context.output) as bar:
+        wanted = find_order(client, order)
+        job = read_job(directory or recall(context.home, wanted).job)
         task = bar.add_task("result", total=None)
         found = fetch_result(
             client,

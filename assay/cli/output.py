@@ -1,6 +1,7 @@
 """What commands print: tables and lines for people, or one JSON object with ``--output json``."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any
@@ -18,7 +19,11 @@ from rich.table import Table
 
 from chain.types.codec import to_plain
 
-stdout = Console(highlight=False, soft_wrap=True)
+PIPED_WIDTH = 160
+"""Columns of a table that goes into a file or a pipe: wide enough that ids stay in one piece."""
+stdout = Console(
+    highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPED_WIDTH
+)
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
@@ -84,9 +89,10 @@ def amount(value: int) -> str:
 
 
 def short(value: bytes | str) -> str:
-    """Shorten an id or address to what a person compares."""
-    text = value.hex() if isinstance(value, bytes) else value
-    return text if len(text) <= 16 else f"{text[:10]}…{text[-4:]}"
+    """Shorten an id to its first 12 digits, which commands take for the whole, or an address to its two ends."""
+    if isinstance(value, bytes):
+        return value.hex()[:12]
+    return value if len(value) <= 16 else f"{value[:10]}…{value[-4:]}"
 
 
 def flops(value: int) -> str:

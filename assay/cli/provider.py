@@ -154,6 +154,10 @@ def leave(context: Context) -> None:
 
     config = ProviderConfig(context.home / "provider", context.node, "", context.key())
     with _in_a_sentence():
+        found = api.status(config.home)
+        if found is not None and _alive(found.get("pid", 0)):
+            # A daemon that is told that it is not known registers again.
+            raise CliError(f"the provider runs as process {found['pid']}; stop it first (Ctrl-C)")
         api.leave(config)
     context.output.result(
         {"left": config.key.address},

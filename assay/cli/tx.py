@@ -1,9 +1,15 @@
 """``assay tx``."""
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import click
 
 from assay.cli.arguments import amount
 from assay.cli.context import Context, common_options
+
+if TYPE_CHECKING:
+    from chain.types.messages import Message
 
 
 @click.group(help="Send transactions.")
@@ -21,8 +27,8 @@ def send(context: Context, to: str, coins: str) -> None:
     from chain.types.messages import MsgSend
     from chain.types.records import Coin
 
-    key = context.key()
-    _send(context, MsgSend(key.address, to, (Coin(DENOM, amount(coins, "COINS")),)))
+    moved = (Coin(DENOM, amount(coins, "COINS")),)
+    _send(context, lambda address: MsgSend(address, to, moved))
 
 
 @command.command(
@@ -36,7 +42,8 @@ def deposit_bond(context: Context, coins: str) -> None:
     """Deposit a bond."""
     from chain.types.messages import MsgDepositBond
 
-    _send(context, MsgDepositBond(context.key().address, amount(coins, "COINS")))
+    deposited = amount(coins, "COINS")
+    _send(context, lambda address: MsgDepositBond(address, deposited))
 
 
 @command.command(
@@ -50,11 +57,13 @@ def withdraw_bond(context: Context, coins: str) -> None:
     """Withdraw a bond."""
     from chain.types.messages import MsgWithdrawBond
 
-    _send(context, MsgWithdrawBond(context.key().address, amount(coins, "COINS")))
+    withdrawn = amount(coins, "COINS")
+    _send(context, lambda address: MsgWithdrawBond(address, withdrawn))
 
 
-def _send(context: Context, message: object) -> None:
+def _send(context: Context, make: Callable[[str], "Message"]) -> None:
+    """Unlock the key, make its message, send, and tell what came of it."""
     key = context.key()
     with context.client() as client:
-        receipt = context.sender(client, key).send(message)  # type: ignore[arg-type]
+        receipt = context.sender(client, key).send(make(key.address))
     context.output.result(receipt, f"done at height {receipt.height}: {receipt.hash.hex().upper()}")

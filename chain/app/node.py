@@ -49,6 +49,7 @@ class NodeConfig:
     min_gas_price_millionths: int = 0
     socket_path: Path | None = None  # default: in a short directory of the user
     solo_interval_seconds: float = 0.25
+    grpc_host: str = "127.0.0.1"
     restart_policy: RestartPolicy = field(default_factory=RestartPolicy)
 
     @classmethod
@@ -64,6 +65,7 @@ class NodeConfig:
             int(table["rpc_port"]),
             consensus,
             min_gas_price_millionths or int(table.get("min_gas_price_millionths", 0)),
+            grpc_host=str(table.get("grpc_host", "127.0.0.1")),
         )
 
 
@@ -179,7 +181,9 @@ class _Node:
     def _serve_grpc(self, broadcaster: Broadcaster) -> None:
         from chain.app.grpc_server import GrpcServer
 
-        server = GrpcServer(self.app, broadcaster, f"127.0.0.1:{self.config.grpc_port}")
+        server = GrpcServer(
+            self.app, broadcaster, f"{self.config.grpc_host}:{self.config.grpc_port}"
+        )
         server.start()
         self.stack.callback(server.close)
 
@@ -202,7 +206,7 @@ class _Node:
             self.config.moniker,
             self.app.chain_id,
             self.app.head.block.height,
-            f"127.0.0.1:{self.config.grpc_port}",
+            f"{self.config.grpc_host}:{self.config.grpc_port}",
             rpc,
             "" if self.app.solo else str(self.socket_path),
         )

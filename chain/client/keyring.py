@@ -126,16 +126,20 @@ def _encrypt(secret: bytes, passphrase: str) -> dict[str, object]:
 
 
 def _decrypt(record: dict[str, object], passphrase: str) -> bytes:
+    damaged = KeyringError("the key file is damaged; restore it from a backup")
     try:
-        # Bounds on what the file says: a damaged one must not take the machine's memory.
-        ops = min(int(str(record["ops"])), _OPS_MAX)
-        memory = min(int(str(record["memory"])), _MEMORY_MAX)
+        ops, memory = int(str(record["ops"])), int(str(record["memory"]))
         salt, box = bytes.fromhex(str(record["salt"])), bytes.fromhex(str(record["box"]))
+    except (KeyError, ValueError):
+        raise damaged from None
+    # Bounds on what the file says: a damaged one must not take the machine's time and memory.
+    sizes = len(salt) == argon2id.SALTBYTES and len(box) > SecretBox.NONCE_SIZE
+    if not (1 <= ops <= _OPS_MAX and 8192 <= memory <= _MEMORY_MAX and sizes):
+        raise damaged
+    try:
         return SecretBox(_derive(passphrase, salt, ops, memory)).decrypt(box)
     except CryptoError:
         raise KeyringError("wrong passphrase") from None
-    except (KeyError, ValueError):
-        raise KeyringError("the key file is damaged; restore it from a backup") from None
 
 
 def _derive(passphrase: str, salt: bytes, ops: int, memory: int) -> bytes:

@@ -119,7 +119,9 @@ def check_fee(ctx: Context, tx: Tx, min_gas_price_millionths: int) -> int:
     """Check the fee against the larger of the chain's and the node's gas price, and return it."""
     denom = ctx.block.denom
     if tx.fee and (len(tx.fee) > 1 or tx.fee[0].denom != denom or tx.fee[0].amount < 0):
-        raise Refusal(INVALID_COINS, "fee.amount", "is not one amount of " + denom, "pay in " + denom)
+        raise Refusal(
+            INVALID_COINS, "fee.amount", "is not one amount of " + denom, "pay in " + denom
+        )
     fee = tx.fee[0].amount if tx.fee else 0
     price = max(min_gas_price_millionths, ctx.block.params.min_gas_price_millionths)
     required = ceil_div(tx.gas_limit * price, MILLION)

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from chain.state_machine.context import Context
 from chain.state_machine.deadlines import Due, cancel, schedule
+from chain.state_machine.powers import compute_power
 from chain.state_machine.state import ESCROWS, LOTS, get_operator, get_validators, in_cluster
 from chain.types.block import Block
 from chain.types.records import Assignment, Lot, Order
@@ -40,7 +41,8 @@ def open_lot(
     if LOTS.get(ctx.store, purpose, lot_id) is not None:
         return
     frozen = tuple(sorted(set(parties)))
-    able = [v for v in get_validators(ctx.store) if v.operator not in frozen and not v.jailed]
+    # Only those with power ever propose a block.
+    able = [v for v in get_validators(ctx.store) if v.operator not in frozen and compute_power(v)]
     deadline = ctx.clock + lot_wait
     wanted = min(PROPOSERS, len(able))
     LOTS.put(ctx.store, Lot(purpose, lot_id, frozen, ctx.height, deadline, wanted, (), (), ()))
@@ -66,7 +68,8 @@ def observe_block(ctx: Context, block: Block) -> list[Lot]:
     complete: list[Lot] = []
     for lot in LOTS.scan(ctx.store):
         seen = _with_block(lot, block, operator)
-        LOTS.put(ctx.store, seen)
+        if seen is not lot:
+            LOTS.put(ctx.store, seen)
         if _is_complete(seen):
             complete.append(seen)
     return complete

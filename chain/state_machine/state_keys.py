@@ -50,7 +50,9 @@ _BOND_ROW = 0x41
 _PAYMENT = 0x42
 _DEADLINE = 0x48
 
-REMEMBERED = 65_536  # keys of the tables that every transfer touches; making one costs as much as the rest
+REMEMBERED = (
+    65_536  # keys of the tables that every transfer touches; making one costs as much as the rest
+)
 
 
 def _key(prefix: int, *parts: Part) -> bytes:

@@ -5,7 +5,7 @@ keeps records as objects and encodes them once, when :meth:`Overlay.changes` is 
 a thousand times in a block is encoded once. Records are frozen, hence safe to share between overlays.
 """
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from typing import Any, Final, Protocol, TypeVar
 
@@ -36,14 +36,17 @@ _MISSING: Final = _Missing()
 class Overlay:
     """Changes over a reader. Values are records, integers or bytes; None marks a deleted key."""
 
-    __slots__ = ("_base", "_keys", "_parent", "_read", "_values", "memo")
+    __slots__ = ("_base", "_keys", "_parent", "_read", "_sorted", "_values", "memo")
 
     def __init__(self, base: Reader) -> None:
         """Start without changes."""
         self._base = base
         self._parent = base if isinstance(base, Overlay) else None
         self._values: dict[bytes, Any] = {}
-        self._keys: dict[int, set[bytes]] = {}  # changed keys by first byte, for scans
+        self._keys: dict[int, list[bytes]] = {}  # changed keys by first byte, for scans
+        self._sorted: dict[
+            int, int
+        ] = {}  # how many of them are sorted: a scan sorts what came since
         self._read: dict[bytes, Any] = {}  # decoded records of the base
         self.memo: Any = None  # what its user computed from it and keeps with it
 
@@ -78,11 +81,12 @@ class Overlay:
 
     def put(self, key: bytes, value: Any) -> None:
         """Set ``key`` to a record, an integer or encoded bytes."""
+        if key not in self._values:
+            try:
+                self._keys[key[0]].append(key)
+            except KeyError:
+                self._keys[key[0]] = [key]
         self._values[key] = value
-        try:
-            self._keys[key[0]].add(key)
-        except KeyError:
-            self._keys[key[0]] = {key}
 
     def delete(self, key: bytes) -> None:
         """Remove ``key``; a key that is not there stays away."""
@@ -116,15 +120,15 @@ class Overlay:
         """Put the changes into the overlay below, which must be one."""
         if self._parent is None:
             raise TypeError("there is no overlay below to merge into")
-        self._parent._values.update(self._values)
-        for byte, keys in self._keys.items():
-            self._parent._keys.setdefault(byte, set()).update(keys)
+        for key, value in self._values.items():
+            self._parent.put(key, value)
         self.clear()
 
     def clear(self) -> None:
         """Drop all changes."""
         self._values = {}
         self._keys = {}
+        self._sorted = {}
 
     def _merged(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, Any]]:
         """Yield what is below with the own changes over it. The own changes are those of the start."""
@@ -133,9 +137,7 @@ class Overlay:
             if self._parent is not None
             else self._base.scan(prefix, after)
         )
-        own = sorted(
-            key for key in self._keys.get(prefix[0], ()) if key.startswith(prefix) and key > after
-        )
+        own = self._own_keys(prefix, after)
         if not own:
             yield from below
             return
@@ -155,6 +157,20 @@ class Overlay:
         for key in own[at:]:
             if values[key] is not None:
                 yield key, values[key]
+
+    def _own_keys(self, prefix: bytes, after: bytes) -> list[bytes]:
+        """Return the changed keys of a scan, ascending; nearly sorted lists are sorted in linear time."""
+        found = self._keys.get(prefix[0])
+        if found is None:
+            return []
+        if self._sorted.get(prefix[0]) != len(found):
+            found.sort()
+            self._sorted[prefix[0]] = len(found)
+        start = bisect_right(found, after) if after >= prefix else bisect_left(found, prefix)
+        end = start
+        while end < len(found) and found[end].startswith(prefix):
+            end += 1
+        return found[start:end]
 
 
 class MemoryStore:

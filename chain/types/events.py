@@ -18,7 +18,7 @@ The event log lies outside the Merkle tree. Types and their attributes:
 ``order.declined``      order, attempt, validator, reason
 ``order.failed``        order, attempt, validator, reason   (the attempt failed)
 ``order.proven``        order, attempt, ciphertext_root
-``order.closed``        order, reason, refunded
+``order.closed``        order, reason, refunded, and one attribute per predicate that the last auction failed on
 ``share.committed``     order, attempt, round, slot, issue, provider, segments
 ``share.skipped``       order, attempt, round, slot, issue, provider, reason
 ``share.rejected``      order, attempt, round, slot, issue, provider, reason

@@ -53,5 +53,4 @@ class ShareReason(IntEnum):
     WRONG_VERSION = 10_115
     NO_BOND = 10_116
     WRONG_ISSUE = 10_117
-    # nobody's verdict
-    ATTEMPT_ENDED = 20_100  # its round will never be closed; the bond returned
+    ATTEMPT_ENDED = 10_118  # its round will never be closed: no verdict, and the bond returned

@@ -453,7 +453,9 @@ class Escrow:
 class Payment:
     """One payment out of an order's escrow, as the queries list it (and the second count of every coin)."""
 
-    to: str
-    kind: str  # "provider", "validator", "auditor", "protocol", "refund", "bond_return", "compensation", "burn"
+    to: str  # an address; a module's for "protocol", "decline_fee" and what is burnt
+    # Out of deposits: "provider", "validator", "auditor", "protocol", "refund", "deposit_burn".
+    # Out of bonds: "bond_return" (into the owner's bond account), "compensation", "decline_fee", "burn".
+    kind: str
     amount: int
     round: int  # -1 where no round is concerned

@@ -83,9 +83,7 @@ def trace_root(
         update_root=update_root,
         executor_version=0,
     )
-    leaves = [
-        trace_leaf(_NO_CHAIN, claim, b.index, b.step, b.root, b.metrics) for b in boundaries
-    ]
+    leaves = [trace_leaf(_NO_CHAIN, claim, b.index, b.step, b.root, b.metrics) for b in boundaries]
     return merkle_root(leaves)
 
 

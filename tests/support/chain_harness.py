@@ -245,7 +245,12 @@ class Chain:
     def drop_queue(self) -> None:
         """Empty the queue of deadlines, as if no block had got round to it; invariants are off from here on."""
         self.checked = False
-        self.change(lambda o: [o.delete(key) for key in list(o.scan_keys(state_keys.deadline()))])
+
+        def drop(overlay: Overlay) -> None:
+            for key in list(overlay.scan_keys(state_keys.deadline())):
+                overlay.delete(key)
+
+        self.change(drop)
 
     def account(self, address: str) -> Account | None:
         return queries.get_account(self.store, address)

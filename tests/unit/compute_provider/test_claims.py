@@ -102,11 +102,11 @@ ORDERS: list[tuple[str, Callable[[OrderResponse], OrderResponse]]] = [
     ("escrow", lambda o: replace(o, escrow=Escrow(ORDER_ID, (), ()))),
     (
         "escrow",
-        lambda o: replace(o, escrow=Escrow(ORDER_ID, (Depositor("c", 10**9, 10**9, 0),), ())),
+        lambda o: replace(o, escrow=Escrow(ORDER_ID, (Depositor("c", 0, 10**9, 0),), ())),
     ),
     (
         "escrow",
-        lambda o: replace(o, escrow=Escrow(ORDER_ID, (Depositor("c", 10**9, 0, 10**9),), ())),
+        lambda o: replace(o, escrow=Escrow(ORDER_ID, (Depositor("c", 0, 0, 10**9),), ())),
     ),
 ]
 
@@ -116,6 +116,15 @@ def test_an_order_that_will_not_pay_is_not_worked_for(
     reason: str, change: Callable[[OrderResponse], OrderResponse]
 ) -> None:
     assert reason in problem(task(), change(order()), VALIDATOR)
+
+
+def test_what_was_paid_does_not_count_twice() -> None:
+    """``locked`` is what is left; an order that has paid most of its deposit still pays the rest."""
+    needed = bond_of(task(), order())
+    late = replace(order(), escrow=Escrow(ORDER_ID, (Depositor("c", needed, 10**12, 0),), ()))
+    assert problem(task(), late, VALIDATOR) == ""
+    short = replace(order(), escrow=Escrow(ORDER_ID, (Depositor("c", needed - 1, 0, 0),), ()))
+    assert "escrow" in problem(task(), short, VALIDATOR)
 
 
 def test_the_local_state_is_the_slots_last_accepted_one() -> None:

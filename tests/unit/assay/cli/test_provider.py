@@ -52,9 +52,17 @@ def test_join_refuses_a_mistyped_address(tmp_path: Path) -> None:
     assert "VALIDATOR" in ran.refusal
 
 
-def test_join_needs_a_key(tmp_path: Path) -> None:
+def test_leave_needs_a_key(tmp_path: Path) -> None:
     ran = assay("provider", "leave", "--node", "127.0.0.1:9", home=tmp_path)
     assert "--from" in ran.refusal
+
+
+def test_leave_while_the_daemon_runs(tmp_path: Path) -> None:
+    (tmp_path / "provider").mkdir()
+    (tmp_path / "provider" / "status.json").write_text(json.dumps({"pid": os.getpid()}))
+    assay("keys", "add", "worker", "--keyring", "test", home=tmp_path)
+    words = ("provider", "leave", "--keyring", "test", "--node", "127.0.0.1:9")
+    assert "stop it first" in assay(*words, home=tmp_path).refusal
 
 
 def test_misbehave_is_not_shown() -> None:

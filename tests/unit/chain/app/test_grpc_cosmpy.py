@@ -19,7 +19,7 @@ from cosmpy.protos.cosmos.bank.v1beta1.tx_pb2 import MsgSend
 from cosmpy.protos.cosmos.base.v1beta1.coin_pb2 import Coin
 
 from chain.wire.keys import Key
-from tests.unit.chain.solo_node import (
+from tests.support.solo_node import (
     ALICE,
     BOB,
     CHAIN_ID,

@@ -25,7 +25,7 @@ from chain.types.queries import ParamsRequest
 from chain.types.records import Coin
 from chain.wire.queries import METHODS, decode_response, encode_request, method_of
 from chain.wire.tx import build_tx, build_unsigned_tx, tx_proto
-from tests.unit.chain.solo_node import ALICE, BOB, CHAIN_ID, RICH, STRANGER, SoloNode, running
+from tests.support.solo_node import ALICE, BOB, CHAIN_ID, RICH, STRANGER, SoloNode, running
 
 SEND = MsgSend(ALICE.address, BOB.address, (Coin("uassay", 7),))
 ACCOUNT = "/cosmos.auth.v1beta1.Query/Account"

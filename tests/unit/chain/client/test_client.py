@@ -24,7 +24,7 @@ from chain.types.queries import (
 )
 from chain.types.records import Coin
 from chain.wire.tx import build_unsigned_tx
-from tests.unit.chain.solo_node import (
+from tests.support.solo_node import (
     ALICE,
     BOB,
     CHAIN_ID,

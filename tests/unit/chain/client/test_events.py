@@ -13,7 +13,7 @@ from chain.client.events import follow_events
 from chain.client.sender import TxSender
 from chain.types.messages import MsgDepositBond
 from chain.types.queries import EventsRequest, EventsResponse, LoggedEvent
-from tests.unit.chain.solo_node import ALICE, SoloNode, making_blocks, running
+from tests.support.solo_node import ALICE, SoloNode, making_blocks, running
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from chain.types.messages import MsgCancelOrder, MsgDepositBond, MsgSend
 from chain.types.queries import AccountResponse
 from chain.types.records import Coin
 from chain.wire.tx import build_tx, decode_tx
-from tests.unit.chain.solo_node import (
+from tests.support.solo_node import (
     ALICE,
     BOB,
     CHAIN_ID,

@@ -33,7 +33,7 @@ def market() -> Market:
 
 
 def provider(market: Market, address: str) -> Provider:
-    found = market.chain.ask(q.ProvidersRequest("", 0, "")).providers
+    found: tuple[Provider, ...] = market.chain.ask(q.ProvidersRequest("", 0, "")).providers
     return next(p for p in found if p.address == address)
 
 

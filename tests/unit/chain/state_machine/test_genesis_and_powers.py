@@ -1,0 +1,149 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from chain.state_machine import bank
+from chain.state_machine.context import BlockInfo, Context
+from chain.state_machine.genesis import PARAM_RANGES
+from chain.state_machine.modules import MODULE_ADDRESSES
+from chain.state_machine.powers import take_updates
+from chain.state_machine.state import VALIDATORS
+from chain.state_machine.store import MemoryStore, Overlay
+from chain.state_machine.transition import init_chain
+from chain.types.amount import MONEY_MAX
+from chain.types.block import ValidatorUpdate
+from chain.types.errors import Refusal
+from chain.types.genesis import DENOM, Genesis, GenesisAccount
+from chain.types.params import Params, local_params
+from chain.types.records import Coin
+from chain.wire.address import check_address
+from escrow.moves import Move, Transfer
+from tests.support.chain_harness import CHAIN_ID, Chain, cons_key, make_genesis, verify
+
+GENESIS = make_genesis(("alice",), ("v0", "v1"))
+
+
+def test_the_first_state_has_every_coin_and_the_validators_their_power() -> None:
+    chain = Chain(
+        replace(
+            GENESIS,
+            validators=(GENESIS.validators[0], replace(GENESIS.validators[1], stake=999_999)),
+        )
+    )
+    assert chain.first_validators == (ValidatorUpdate(cons_key("v0"), 10_000),)
+    assert chain.balance("alice") == 10**12
+    alice, operator = chain.account("alice"), chain.account("v0")
+    assert alice is not None
+    assert operator is not None
+    assert (alice.number, operator.number) == (0, 1)
+    chain.block()
+
+
+def refused(genesis: Genesis) -> str:
+    with pytest.raises(Refusal) as caught:
+        init_chain(Overlay(MemoryStore()), genesis, 0)
+    return caught.value.field
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"chain_id": ""}, "chain_id"),
+        ({"denom": ""}, "denom"),
+        ({"validators": ()}, "validators"),
+        ({"validators": GENESIS.validators[:1] * 2}, "validators"),
+        ({"accounts": (GenesisAccount("a", (Coin("ufoo", 1),)),)}, "accounts.coins"),
+        ({"accounts": (GenesisAccount("a", (Coin(DENOM, -1),)),)}, "accounts.coins"),
+        ({"accounts": (GenesisAccount("a", (Coin(DENOM, MONEY_MAX),)),)}, "genesis"),
+        ({"accounts": (GenesisAccount(next(iter(MODULE_ADDRESSES.values())), ()),)}, "accounts"),
+    ],
+)
+def test_a_genesis_that_does_not_hold(changes: dict[str, Any], field: str) -> None:
+    assert refused(replace(GENESIS, **changes)) == field
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"stake": 0}, "validators.stake"),
+        ({"stake": 999_999}, "validators"),
+        ({"cons_key": b""}, "validators.cons_key"),
+        ({"moniker": "x" * 129}, "validators.moniker"),
+        ({"endpoint": "x" * 129}, "validators.endpoint"),
+        ({"certificate": bytes(4097)}, "validators.certificate"),
+    ],
+)
+def test_a_validator_that_does_not_hold(changes: dict[str, Any], field: str) -> None:
+    assert (
+        refused(replace(GENESIS, validators=(replace(GENESIS.validators[0], **changes),))) == field
+    )
+
+
+def test_two_validators_have_two_keys() -> None:
+    twin = replace(GENESIS.validators[1], cons_key=GENESIS.validators[0].cons_key)
+    assert refused(replace(GENESIS, validators=(GENESIS.validators[0], twin))) == "validators"
+
+
+@pytest.mark.parametrize("name", list(PARAM_RANGES))
+def test_parameters_at_their_edges(name: str) -> None:
+    low, high = PARAM_RANGES[name]
+    for value in (low - 1, high + 1, True):
+        params = replace(local_params(), **{name: value})
+        assert refused(replace(GENESIS, params=params)) == f"params.{name}"
+    for value in (low, high):
+        params = replace(local_params(), **{name: value})
+        init_chain(Overlay(MemoryStore()), replace(GENESIS, params=params), 0)
+
+
+def test_every_parameter_has_a_range() -> None:
+    assert set(PARAM_RANGES) == set(Params.__slots__)
+
+
+def test_modules_have_addresses_of_this_chain() -> None:
+    for address in MODULE_ADDRESSES.values():
+        check_address(address, "module")
+
+
+# --- consensus power ---
+
+
+def context(overlay: Overlay) -> Context:
+    return Context(overlay, BlockInfo(CHAIN_ID, DENOM, 1, 0, local_params(), b""), verify, 1)
+
+
+def cut(ctx: Context, operator: str, amount: int) -> None:
+    bank.apply_transfer(ctx, Transfer(Move.CUT, operator, "", amount))
+
+
+def test_power_follows_stake_and_only_changes_are_told() -> None:
+    ctx = context(Chain(GENESIS).overlay())
+    cut(ctx, "v0", 1)
+    cut(ctx, "v1", 10**7)
+    assert take_updates(ctx) == (
+        ValidatorUpdate(cons_key("v0"), 9_999),
+        ValidatorUpdate(cons_key("v1"), 9_990),
+    )
+    assert take_updates(ctx) == ()
+    cut(ctx, "v0", 1)
+    assert take_updates(ctx) == ()
+
+
+def test_a_validator_without_stake_leaves_the_set() -> None:
+    ctx = context(Chain(GENESIS).overlay())
+    cut(ctx, "v1", 10**10)
+    assert take_updates(ctx) == (ValidatorUpdate(cons_key("v1"), 0),)
+
+
+def test_the_set_never_becomes_empty() -> None:
+    ctx = context(Chain(GENESIS).overlay())
+    for name in ("v0", "v1"):
+        cut(ctx, name, 10**10)
+    assert take_updates(ctx) == ()
+
+
+def test_a_jailed_validator_has_no_power() -> None:
+    ctx = context(Chain(GENESIS).overlay())
+    VALIDATORS.put(ctx.store, replace(VALIDATORS.must(ctx.store, "v0"), jailed=True))
+    cut(ctx, "v0", 10**7)
+    assert take_updates(ctx) == ()

@@ -1,0 +1,265 @@
+"""Each invariant is broken on purpose, and the alarm rings."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from chain.state_machine import invariants
+from chain.state_machine import state_keys as keys
+from chain.state_machine.bank import LedgerBroken
+from chain.state_machine.internal import Load
+from chain.state_machine.invariants import CHECKS, InvariantBroken, check_all
+from chain.state_machine.state import (
+    ASSIGNMENTS,
+    AUDITS,
+    BIDS,
+    BOND_ACCOUNTS,
+    ESCROWS,
+    LOADS,
+    ORDERS,
+    ROUNDS,
+    SHARES,
+    TALLIES,
+    VALIDATORS,
+    Table,
+    get_number,
+)
+from chain.state_machine.store import Overlay
+from chain.types.records import BondRow, OrderState, Payment, Seat, ShareState
+from tests.support.chain_market import Market, submit
+
+Break = Callable[[Overlay, bytes], object]
+
+
+@pytest.fixture(scope="module")
+def rich() -> tuple[Market, bytes]:
+    """A market with something of everything: bids, an open order, rounds, audits, shares, a report, withdrawals."""
+    market = Market(bidders=("v0", "v1"), consumers=("carol", "dave"))
+    order_id = market.run()
+    market.train_round(order_id)
+    market.wait_seats(order_id, 0)
+    trace = market.trace(order_id, 0, 0, 8)
+    market.commit(order_id, trace)
+    market.chain.ok(market.report_message(order_id, trace))
+    market.commit(
+        order_id, market.trace(order_id, 0, 0, 8, issue=2), market.trace(order_id, 1, 8, 8)
+    )
+    market.submit(submit("dave", price_limit=1))
+    check_all(market.chain.store)
+    return market, order_id
+
+
+def edit(table: Table[Any], *parts: Any, **changes: Any) -> Break:
+    def apply(store: Overlay, order_id: bytes) -> None:
+        full = tuple(order_id if part is ORDER else part for part in parts)
+        table.put(store, replace(table.must(store, *full), **changes))
+
+    return apply
+
+
+def add(key: Callable[[bytes], bytes], amount: int) -> Break:
+    return lambda store, order_id: store.put(
+        key(order_id), get_number(store, key(order_id)) + amount
+    )
+
+
+ORDER = object()
+
+
+def first_audit(store: Overlay, order_id: bytes, **changes: Any) -> None:
+    AUDITS.put(store, replace(AUDITS.must(store, order_id, 1, 0), **changes))
+
+
+def seats(*seats: Seat) -> Break:
+    return lambda store, order_id: first_audit(store, order_id, seats=seats)
+
+
+def seat(name: str, **changes: Any) -> Seat:
+    return replace(Seat(name, (), 0, missed=False), **changes)
+
+
+def drop_queue(store: Overlay, _: bytes) -> None:
+    for key in list(store.scan_keys(keys.deadline())):
+        store.delete(key)
+
+
+def drop(key: Callable[[bytes], bytes]) -> Break:
+    return lambda store, order_id: store.delete(key(order_id))
+
+
+def drop_all(prefix: bytes) -> Break:
+    return lambda store, _: [store.delete(key) for key in list(store.scan_keys(prefix))]  # type: ignore[func-returns-value]
+
+
+def void_and_verified(store: Overlay, order_id: bytes) -> None:
+    closed = ROUNDS.must(store, order_id, 1, 0)
+    ROUNDS.put(store, replace(closed, void=True, verified=True))
+    ORDERS.put(store, replace(ORDERS.must(store, order_id), work_verified=closed.work))
+
+
+def verified_out_of_order(store: Overlay, order_id: bytes) -> None:
+    closed = ROUNDS.must(store, order_id, 1, 0)
+    ROUNDS.put(store, replace(closed, number=1, verified=True))
+    ORDERS.put(store, replace(ORDERS.must(store, order_id), work_verified=closed.work))
+
+
+def empty_bond(store: Overlay, order_id: bytes) -> None:
+    key = next(iter(store.scan_keys(keys.bond_row(order_id))))
+    row = store.record(BondRow, key)
+    assert row is not None
+    store.put(key, replace(row, amount=0))
+    tally = TALLIES.must(store, order_id)
+    TALLIES.put(store, replace(tally, held=tally.held - row.amount))
+    pot = keys.component("escrows")
+    store.put(pot, get_number(store, pot) - row.amount)
+    store.put(keys.supply(), get_number(store, keys.supply()) - row.amount)
+
+
+def bond_below_zero(store: Overlay, _: bytes) -> None:
+    first, second = BOND_ACCOUNTS.must(store, "v2"), BOND_ACCOUNTS.must(store, "v3")
+    BOND_ACCOUNTS.put(store, replace(first, free=-1))
+    BOND_ACCOUNTS.put(store, replace(second, free=second.free + first.free + 1))
+
+
+def loaded(store: Overlay) -> Load:
+    return next(load for load in LOADS.scan(store) if load.work)
+
+
+BREAKS: dict[str, tuple[Break, str]] = {
+    "supply": (add(lambda _: keys.supply(), 1), "pots hold"),
+    "negative pot": (add(lambda _: keys.component("fees"), -(10**15)), "less than nothing"),
+    "a coin from nowhere": (add(lambda _: keys.balance("carol", "uassay"), 1), "accounts hold"),
+    "a bond from nowhere": (edit(BOND_ACCOUNTS, "v1", free=5), "bonds hold"),
+    "stake from nowhere": (edit(VALIDATORS, "v1", stake=5), "stakes hold"),
+    "a pot from nowhere": (lambda s, o: s.put(keys.audit_pot(o, 1, 0), 5), "audits hold"),
+    "held": (edit(TALLIES, ORDER, held=5), "escrows hold"),
+    "a bond below zero": (bond_below_zero, "is below zero"),
+    "deposit": (edit(ESCROWS, ORDER, depositors=()), "locks"),
+    "empty bond": (empty_bond, "empty bond"),
+    "a payment too many": (
+        lambda s, o: s.put(keys.payment(o, 0), Payment("x", "refund", 1, -1)),
+        "lost a payment",
+    ),
+    "work": (edit(ORDERS, ORDER, work_verified=10**30), "verified more than ordered"),
+    "matched work": (edit(ASSIGNMENTS, ORDER, 1, work=10**30), "matched more than ordered"),
+    "counted work": (edit(ORDERS, ORDER, work_verified=1), "counts its work wrong"),
+    "void and verified": (void_and_verified, "void and verified"),
+    "out of order": (verified_out_of_order, "before its predecessor"),
+    "load": (lambda store, _: LOADS.put(store, replace(loaded(store), work=1)), "a wrong amount"),
+    "load value": (
+        lambda store, _: LOADS.put(store, replace(loaded(store), value=1)),
+        "a wrong value",
+    ),
+    "no load": (drop_all(keys.load()), "reserves nothing"),
+    "oversold": (
+        lambda s, _: BIDS.put(s, replace(BIDS.scan(s)[0], capacity=-1)),
+        "sold more than it has",
+    ),
+    "runs without a match": (edit(ORDERS, ORDER, attempt=0), "runs without a match"),
+    "runs on": (edit(ORDERS, ORDER, state=OrderState.OPEN), "has an attempt that runs on"),
+    "matched to nobody": (edit(ORDERS, ORDER, state=OrderState.MATCHED), "matched to nobody"),
+    "no queue": (drop_queue, "a lot waits without a deadline"),
+    "overlap": (
+        lambda s, o: SHARES.put(s, _moved(SHARES.must(s, o, 1, 1, 1, 1), first=4)),
+        "overlap",
+    ),
+    "slot twice": (
+        lambda s, o: SHARES.put(
+            s, replace(SHARES.must(s, o, 1, 1, 0, 1), state=ShareState.COMMITTED)
+        ),
+        "two shares in a round",
+    ),
+    "drawn outside": (edit(SHARES, ORDER, 1, 0, 0, 1, drawn=(9,)), "outside its share"),
+    "a party audits": (seats(seat("carol")), "a party audits"),
+    "two seats": (seats(seat("v2"), seat("v2")), "two seats"),
+    "seats before a draw": (lambda s, o: first_audit(s, o, draw=0), "before a draw"),
+    "unreported": (
+        edit(SHARES, ORDER, 1, 1, 0, 1, state=ShareState.REJECTED),
+        "not rejected by it",
+    ),
+    "reports": (edit(TALLIES, ORDER, open_reports=0), "open reports are counted wrong"),
+    "reason": (edit(ORDERS, ORDER, close_reason=5), "without a reason"),
+    "book": (drop_all(keys.open_order()), "the book has not"),
+    "index of bids": (drop_all(keys.bid_of()), "the index of bids"),
+    "index of assignments": (drop_all(keys.live_assignment()), "the index of live"),
+}
+
+
+def _moved(share: Any, **changes: Any) -> Any:
+    return replace(share, claim=replace(share.claim, **changes))
+
+
+@pytest.mark.parametrize("name", list(BREAKS))
+def test_the_alarm_rings(rich: tuple[Market, bytes], name: str) -> None:
+    market, order_id = rich
+    overlay = Overlay(market.chain.store)
+    apply, text = BREAKS[name]
+    # The other order of the fixture is dave's; carol's is the one that is broken.
+    apply(overlay, order_id)
+    with pytest.raises(InvariantBroken, match=text):
+        check_all(overlay)
+
+
+def test_no_queue_means_that_an_order_lives_for_ever() -> None:
+    market = Market(bidders=())
+    market.submit()
+    market.chain.drop_queue()
+    with pytest.raises(InvariantBroken, match="nothing will ever end"):
+        check_all(market.chain.store)
+
+
+def test_an_order_that_outlives_its_last_deadline() -> None:
+    market = Market(bidders=())
+    order_id = market.submit()
+    overlay = Overlay(market.chain.store)
+    ORDERS.put(overlay, replace(ORDERS.must(overlay, order_id), deadline=-10_000))
+    with pytest.raises(InvariantBroken, match="outlived"):
+        check_all(overlay)
+
+
+def test_a_closed_order_that_locks_coins_or_leaves_a_report_open() -> None:
+    market = Market(bidders=())
+    order_id = market.submit()
+    overlay = Overlay(market.chain.store)
+    order = replace(ORDERS.must(overlay, order_id), state=OrderState.CLOSED, close_reason=1)
+    ORDERS.put(overlay, order)
+    overlay.delete(keys.open_order(order.opened_height, order_id))
+    with pytest.raises(InvariantBroken, match="still locks"):
+        check_all(overlay)
+
+
+def test_conservation_stops_a_block() -> None:
+    market = Market(bidders=())
+    market.chain.change(lambda overlay: overlay.put(keys.component("burnt"), 1))
+    with pytest.raises(InvariantBroken, match="pots hold"):
+        market.chain.block()
+
+
+def test_every_check_is_rung_by_some_test() -> None:
+    assert len(CHECKS) == len({check.__name__ for check in CHECKS})
+    names = {name for name in dir(invariants) if name.startswith("check_")}
+    assert names == {check.__name__ for check in CHECKS} | {"check_all", "check_conservation"}
+
+
+def test_the_ledger_refuses_what_is_not_in_the_table() -> None:
+    from chain.state_machine.bank import apply_transfer
+    from chain.state_machine.context import BlockInfo, Context
+    from chain.types.params import local_params
+    from escrow.moves import Move, Transfer
+    from tests.support.chain_harness import CHAIN_ID, verify
+
+    market = Market()
+    info = BlockInfo(CHAIN_ID, "uassay", 1, 0, local_params(), b"")
+    ctx = Context(market.chain.overlay(), info, verify, 1)
+    for broken in (
+        Transfer(Move.SEND, "carol", "v0", 1),
+        Transfer(Move.BOND_DEPOSIT, "carol", "carol", -1),
+        Transfer(Move.BOND_DEPOSIT, "nobody", "nobody", 1),
+        Transfer(Move.BOND_RELEASE, "carol", "carol", 1),
+        Transfer(Move.CUT, "v0", "", 10**18),
+        Transfer(Move.BURN, "", "", 1),
+    ):
+        with pytest.raises(LedgerBroken):
+            apply_transfer(ctx, broken)

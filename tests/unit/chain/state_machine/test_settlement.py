@@ -1,0 +1,105 @@
+"""Verification in bounded portions, and the guards of the money's way."""
+
+from dataclasses import replace
+
+import pytest
+
+from chain.state_machine import money
+from chain.state_machine.bank import LedgerBroken
+from chain.state_machine.context import BlockInfo, Context
+from chain.state_machine.ids import new_id
+from chain.state_machine.settlement import ROUNDS_PER_CALL
+from chain.state_machine.state import ORDERS
+from chain.types.params import local_params
+from chain.types.reasons import CloseReason
+from chain.types.records import BondKind, BondRow, OrderState
+from escrow.moves import Move, Transfer
+from tests.support.chain_harness import CHAIN_ID, COINS, verify
+from tests.support.chain_market import BOND, Market, make_terms, submit
+
+
+def context(market: Market) -> Context:
+    info = BlockInfo(CHAIN_ID, "uassay", 9, 5, local_params(), b"")
+    return Context(market.chain.overlay(), info, verify, 1)
+
+
+def test_many_rounds_that_become_ready_at_once_are_verified_in_portions() -> None:
+    rounds = ROUNDS_PER_CALL + 6
+    market = Market(replace(local_params(), auditors=0))
+    order_id = market.run(submit(terms=make_terms(rounds=rounds), deposit=rounds * 80_000))
+    for _ in range(rounds):
+        market.chain.drop_queue()  # nothing happens by itself
+        market.train_round(order_id)
+    market.chain.drop_queue()
+    market.chain.pass_time(10)
+    market.prove(order_id)
+    assert market.order(order_id).work_verified == ROUNDS_PER_CALL * 80_000_000
+    market.chain.block()
+    order = market.order(order_id)
+    assert (order.state, order.close_reason) == (OrderState.CLOSED, CloseReason.SETTLED)
+    assert market.chain.worth("carol") == COINS - rounds * 80_000
+
+
+def test_only_deposits_pay_what_deposits_pay() -> None:
+    market = Market()
+    order_id = market.run()
+    ctx = context(market)
+    with pytest.raises(LedgerBroken, match="use up a deposit"):
+        money.pay_from_deposits(ctx, order_id, [Transfer(Move.BURN, order_id.hex(), "", 1)])
+    with pytest.raises(ValueError, match="lacks"):
+        money.pay_from_deposits(
+            ctx, order_id, [Transfer(Move.REFUND, order_id.hex(), "carol", 10**9)]
+        )
+
+
+def test_an_escrow_never_pays_more_than_it_holds() -> None:
+    market = Market(consumers=("carol", "dave"))
+    first, _ = market.run(), market.run(submit("dave"))
+    ctx = context(market)
+    with pytest.raises(LedgerBroken, match="more than it held"):
+        money.apply_payments(ctx, first, [Transfer(Move.REFUND, first.hex(), "carol", 300_000)])
+
+
+def test_a_bond_never_pays_more_than_it_has_and_keeps_the_rest() -> None:
+    market = Market()
+    order_id = market.run()
+    trace = market.trace(order_id)
+    market.commit(order_id, trace)
+    ctx = context(market)
+    row = money.get_share_bond(ctx, trace.claim)
+    assert row is not None
+    burn = Transfer(Move.BURN, order_id.hex(), "", 80_001)
+    with pytest.raises(LedgerBroken, match="cannot pay"):
+        money.cut_bond(ctx, order_id, row, [burn])
+    money.cut_bond(ctx, order_id, row, [replace(burn, amount=80_000 - 1)])
+    rest = money.get_share_bond(ctx, trace.claim)
+    assert rest == replace(row, amount=1)
+    money.return_bond(ctx, order_id, rest)
+    assert money.get_share_bond(ctx, trace.claim) is None
+
+
+def test_a_bond_of_nothing_is_no_bond() -> None:
+    market = Market()
+    order_id = market.run()
+    ctx = context(market)
+    money.lock_bond(ctx, order_id, BondRow(BondKind.JOB, "v0", 7, 0, 0, 0, 0))
+    assert money.get_job_bond(ctx, order_id, 7) is None
+
+
+def test_without_job_bonds_attempts_fail_for_free() -> None:
+    market = Market(replace(local_params(), job_bond_bps=0))
+    order_id = market.run(submit(rematch=False))
+    market.chain.pass_until(market.assignment(order_id).progress_deadline)
+    assert market.order(order_id).close_reason == CloseReason.FAILED
+    assert market.chain.worth("carol") == COINS
+    assert market.chain.bond("v0") == BOND
+
+
+def test_ids_come_from_transactions() -> None:
+    with pytest.raises(LookupError):
+        new_id(context(Market()), "order")
+
+
+def test_what_the_state_names_must_be_there() -> None:
+    with pytest.raises(LookupError, match="order"):
+        ORDERS.must(Market().chain.overlay(), bytes(32))

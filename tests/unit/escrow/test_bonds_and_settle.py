@@ -1,0 +1,128 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chain.types.amount import BPS, price_ceil, price_floor
+from escrow.bonds import decline_fee, job_bond_cut, share_bond, wrong_share
+from escrow.moves import FROM_DEPOSITS, MOVES, Move, Pot, Transfer
+from escrow.settle import audit_fee, settle_round, split_cut
+
+ORDER = b"\x01" * 32
+WORK = st.integers(1, 2**60)
+PRICE = st.integers(1, 2**50)
+RATE = st.integers(0, BPS)
+
+
+def test_bonds_round_up_and_fees_round_down() -> None:
+    assert share_bond(1, 1) == 1
+    assert decline_fee(16_009, 1_000) == 1_600
+
+
+def test_a_failed_attempt_pays_for_what_was_not_done() -> None:
+    assert [job_bond_cut(100, 3, closed) for closed in range(4)] == [100, 67, 34, 100]
+
+
+def test_a_wrong_share_pays_half_its_value_to_the_consumer() -> None:
+    to_consumer, burnt = wrong_share(ORDER, "carol", 41, 40_999_999, 10**9)
+    assert to_consumer == Transfer(Move.COMPENSATION, ORDER.hex(), "carol", 20)
+    assert burnt == Transfer(Move.BURN, ORDER.hex(), "", 21)
+
+
+def test_a_rounds_earnings_with_every_remainder() -> None:
+    # P = 1,003; protocol 10; fee 30, split 15 + 15; rest 963; providers 70 % = 674 as 449 + 224; validator 290.
+    earned = settle_round(
+        1_003_999,
+        10**12,
+        protocol_bps=100,
+        audit_bps=300,
+        providers_bps=7_000,
+        shares=(("a", 669_333), ("b", 334_666)),
+        auditors=("x", "y"),
+    )
+    assert earned.total == 1_003
+    assert (earned.protocol, earned.auditors) == (10, (("x", 15), ("y", 15)))
+    assert earned.providers == (("a", 449), ("b", 224))
+    assert earned.validator == 290
+
+
+def test_what_auditors_cannot_share_goes_to_the_protocol() -> None:
+    earned = settle_round(
+        10**9,
+        10**9,
+        protocol_bps=100,
+        audit_bps=310,
+        providers_bps=0,
+        shares=(),
+        auditors=("x", "y"),
+    )
+    assert (earned.total, earned.auditors, earned.protocol) == (1_000, (("x", 15), ("y", 15)), 11)
+
+
+def test_without_auditors_there_is_no_audit_fee() -> None:
+    earned = settle_round(
+        10**9,
+        10**9,
+        protocol_bps=100,
+        audit_bps=300,
+        providers_bps=BPS,
+        shares=(("a", 10**9),),
+        auditors=(),
+    )
+    assert (earned.protocol, earned.auditors, earned.providers, earned.validator) == (
+        10,
+        (),
+        (("a", 990),),
+        0,
+    )
+
+
+@given(
+    st.lists(WORK, min_size=1, max_size=6),
+    PRICE,
+    st.integers(0, BPS // 2),
+    st.integers(0, BPS // 2),
+    RATE,
+    st.integers(0, 5),
+)
+def test_earnings_add_up_to_the_price_of_the_work(
+    parts: list[int], price: int, protocol: int, audit: int, providers: int, auditors: int
+) -> None:
+    earned = settle_round(
+        sum(parts),
+        price,
+        protocol_bps=protocol,
+        audit_bps=audit,
+        providers_bps=providers,
+        shares=[("p", part) for part in parts],
+        auditors=["a"] * auditors,
+    )
+    amounts = [earned.protocol, earned.validator]
+    amounts += [amount for _, amount in (*earned.auditors, *earned.providers)]
+    assert min(amounts) >= 0
+    assert (
+        sum(amounts)
+        == earned.total
+        == price_floor(sum(parts), price)
+        <= price_ceil(sum(parts), price)
+    )
+    assert sum(amount for _, amount in earned.auditors) <= audit_fee(sum(parts), price, audit)
+
+
+@given(st.integers(0, 10**9), st.integers(0, 7))
+def test_a_cut_is_split_without_a_rest(pot: int, receivers: int) -> None:
+    parts, burnt = split_cut(pot, ["a"] * receivers)
+    assert sum(amount for _, amount in parts) + burnt == pot
+    assert burnt == pot if not receivers else burnt < receivers
+
+
+@given(st.integers(0, 10**12), st.integers(1, 50), st.data())
+def test_a_job_bond_is_never_cut_by_more_than_it_has(
+    bond: int, rounds: int, data: st.DataObject
+) -> None:
+    closed = data.draw(st.integers(0, rounds))
+    assert 0 <= job_bond_cut(bond, rounds, closed) <= bond
+
+
+def test_every_move_is_in_the_table_and_nothing_leaves_what_is_burnt() -> None:
+    assert set(MOVES) == set(Move)
+    assert all(source is not Pot.BURNT for source, _ in MOVES.values())
+    assert all(MOVES[move][0] is Pot.ESCROWS for move in FROM_DEPOSITS)
