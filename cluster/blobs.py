@@ -8,7 +8,7 @@ database beside them remembers owners and holds.
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -166,6 +166,14 @@ class BlobStore:
         for (digest,) in rows:
             if not self.is_held(digest):
                 self.delete(digest)
+
+    def keep_only(self, holder: str, digests: Collection[bytes]) -> None:
+        """End the holds of ``holder`` on all other blobs; those that nobody holds any more are deleted."""
+        for (digest,) in self._sql("SELECT sha256 FROM holds WHERE holder = ?", holder):
+            if digest not in digests:
+                self._sql("DELETE FROM holds WHERE sha256 = ? AND holder = ?", digest, holder)
+                if not self.is_held(digest):
+                    self.delete(digest)
 
     def is_held(self, digest: bytes) -> bool:
         """Tell whether anybody holds the blob."""

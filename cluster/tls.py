@@ -4,11 +4,12 @@ Callers trust exactly the certificate that the chain names, as their only root, 
 so no authority and no name service takes part. (Ed25519 certificates fail in grpcio; P-256 works.)
 """
 
-import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from ssl import DER_cert_to_PEM_cert
+
+from chain.client.files import write_durably
 
 SERVER_NAME = "validator.assay.internal"
 _LIFETIME = timedelta(days=3650)
@@ -34,8 +35,8 @@ def make_certificate(directory: Path) -> Certificate:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         key_pem, cert_pem = new_certificate()
         # The certificate last: both files together mean that both are whole.
-        _write_private(key_path, key_pem)
-        _write_private(cert_path, cert_pem)
+        write_durably(key_path, key_pem)
+        write_durably(cert_path, cert_pem)
     key_pem, cert_pem = key_path.read_bytes(), cert_path.read_bytes()
     der = x509.load_pem_x509_certificate(cert_pem).public_bytes(Encoding.DER)
     return Certificate(key_pem, cert_pem, der)
@@ -92,13 +93,3 @@ def new_certificate(name: str = SERVER_NAME) -> tuple[bytes, bytes]:
 def pem_of(der: bytes) -> bytes:
     """Return the PEM form of a certificate from the chain."""
     return DER_cert_to_PEM_cert(der).encode()
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    partial = path.with_suffix(".new")
-    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)

@@ -13,7 +13,6 @@ daemon kills it to cancel it: every boundary that was reported is on disk.
 """
 
 import json
-import os
 import struct
 import sys
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from chain.client.files import write_durably
 from chain.types import codec
 from cluster.types import NAN_BITS
 from compute_provider import sandbox
@@ -103,8 +103,8 @@ def _work(order: Order, folder: Path, open_ends: list[str], out: TextIO) -> None
         raise Refused(f"the job does not load: {error}") from None
     except (StateError, ExecutionError, ReplayError) as error:
         raise Refused(str(error)) from None
-    write_file(folder / UPDATE, update)
-    write_file(folder / LOCAL_OUT, local_out)
+    write_durably(folder / UPDATE, update)
+    write_durably(folder / LOCAL_OUT, local_out)
     _say(out, done={"update_root": update_root.hex(), "local_out_root": local_out_root.hex()})
 
 
@@ -144,8 +144,8 @@ class Task:
 
         if self.bend is not None:
             boundary, state, local = self.bend(boundary, state, local)
-        write_file(self.folder / f"{boundary.index}.global", encode_state(state))
-        write_file(self.folder / f"{boundary.index}.local", encode_state(local))
+        write_durably(self.folder / f"{boundary.index}.global", encode_state(state))
+        write_durably(self.folder / f"{boundary.index}.local", encode_state(local))
         record = Boundary(
             boundary.index,
             boundary.step,
@@ -272,16 +272,6 @@ def _replay_holds(order: Order, folder: Path, loaded: "LoadedJob", opening: "Sta
         return False
     replayed = replay_segment(loaded, part, order.replay, state, local, backend(order.backend))
     return bool(replayed.boundary.root == after.root)
-
-
-def write_file(path: Path, data: bytes) -> None:
-    """Write a whole file or none, to last through a power cut."""
-    partial = path.with_name(path.name + ".new")
-    with partial.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
 
 
 def _bits(loss: float) -> int:

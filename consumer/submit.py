@@ -8,7 +8,6 @@ from chain.types.amount import MONEY_MAX, price_ceil
 from chain.types.messages import MsgSubmitOrder
 from chain.types.queries import (
     AccountRequest,
-    OrderRequest,
     SimulateMatchRequest,
     SimulateMatchResponse,
 )
@@ -125,8 +124,3 @@ def recover_secret(client: ChainClient, key: Key, order: Order) -> bytes:
     raise ConsumerError(
         "this key did not make the order's key", "use the key that ordered (--from)"
     )
-
-
-def find_order(client: ChainClient, order_id: bytes) -> Order:
-    """Return an order; ChainError where it does not exist."""
-    return client.query(OrderRequest(order_id)).order

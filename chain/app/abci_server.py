@@ -18,6 +18,8 @@ from typing import Any, Final
 from cosmpy.protos.tendermint.abci.types_pb2 import Request, Response, ResponseException
 from google.protobuf.message import DecodeError
 
+from chain.types.tx import varint
+
 log = logging.getLogger(__name__)
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024
@@ -226,16 +228,6 @@ def read_varint(buffer: bytearray, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return at + count + 1, value
     raise BrokenFrame("a frame's length does not end")
-
-
-def varint(value: int) -> bytes:
-    """Encode an unsigned varint."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def _hang_up(connection: socket.socket) -> None:

@@ -5,7 +5,6 @@ An encrypted key is XSalsa20-Poly1305 (libsodium's secretbox) under a key that A
 """
 
 import json
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from nacl.pwhash import argon2id
 from nacl.secret import SecretBox
 from nacl.utils import random
 
+from chain.client.files import write_durably
 from chain.wire.keys import Key
 
 FILE_BYTES_MAX = 16_384
@@ -148,10 +148,4 @@ def _derive(passphrase: str, salt: bytes, ops: int, memory: int) -> bytes:
 
 def _write_private(path: Path, record: dict[str, object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    partial = path.with_suffix(".new")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump(record, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    write_durably(path, json.dumps(record, indent=1).encode())

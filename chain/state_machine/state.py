@@ -162,11 +162,6 @@ def mark(store: Overlay, key: bytes) -> None:
     store.put(key, PRESENT)
 
 
-def last_parts(store: Overlay, prefix: bytes, count: int) -> list[tuple[bytes, ...]]:
-    """Return the last ``count`` parts of every key under ``prefix``, in key order."""
-    return [keys.parts_of(key)[-count:] for key in store.scan_keys(prefix)]
-
-
 def number_of(part: bytes) -> int:
     """Return the integer of a key's part."""
     return int.from_bytes(part, "big")

@@ -142,15 +142,6 @@ class OrderRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundSeeds:
-    """Segments are drawn for these shares of the open round."""
-
-    slot: int
-    issue: int
-    drawn: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class OrderResponse:
     """The order; assignments of all attempts; shares, rounds, audits and reports of all attempts; escrow; payments."""
 

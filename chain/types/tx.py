@@ -10,7 +10,8 @@ VerifySignature = Callable[[bytes, bytes, bytes], bool]
 """(compressed public key, message, 64-byte compact signature) -> holds; SHA-256 inside, high-s refused."""
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """Return a number above -1 as protobuf writes it, in its shortest form."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -24,9 +25,9 @@ def sign_doc(body: bytes, auth_info: bytes, chain_id: str, account_number: int) 
     parts: list[bytes] = []
     for tag, data in ((b"\x0a", body), (b"\x12", auth_info), (b"\x1a", chain_id.encode())):
         if data:
-            parts += (tag, _varint(len(data)), data)
+            parts += (tag, varint(len(data)), data)
     if account_number:
-        parts += (b"\x20", _varint(account_number))
+        parts += (b"\x20", varint(account_number))
     return b"".join(parts)
 
 

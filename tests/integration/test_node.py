@@ -1,105 +1,26 @@
 """A whole node as a process, over a real CometBFT or solo: it makes blocks, and leaves no orphans."""
 
-import base64
 import json
-import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import requests
-from cosmpy.protos.cosmos.bank.v1beta1.query_pb2 import QueryBalanceRequest, QueryBalanceResponse
 
 from chain.app.comet import find_binary
-from chain.app.comet_files import LOCAL_TIMING, Ports
 from chain.app.comet_rpc import CometBroadcaster
-from chain.app.genesis_file import NodeSpec, comet_home, init_network
+from chain.app.genesis_file import comet_home
 from chain.app.node import default_socket_path, log_path, ready_path
 from localnet.process import start_child, stop_child
-from tests.support.small_chain import CHAIN_ID, COINS, genesis, key, transfer
+from tests.support.node_process import ROOT, START_SECONDS, Node, make_home
+from tests.support.small_chain import CHAIN_ID, COINS, transfer
 from tests.support.waiting import is_running, wait_until
-
-ROOT = Path(__file__).parents[2]
-START_SECONDS = 60.0
-
-
-def free_ports() -> Ports:
-    """Return ports that were free a moment ago."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-    ports = Ports(*(one.getsockname()[1] for one in sockets))
-    for one in sockets:
-        one.close()
-    return ports
-
-
-class Node:
-    """A node process and what it said when it was ready."""
-
-    def __init__(self, home: Path, consensus: str) -> None:
-        self.home = home
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.node_child", home, consensus],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-        )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, log_path(home).read_text()
-        self.ready: dict[str, Any] = json.loads(line)
-
-    def height(self) -> int:
-        answer = requests.get(f"{self.ready['rpc']}/status", timeout=5).json()
-        return int(answer["result"]["sync_info"]["latest_block_height"])
-
-    def wait_for_height(self, height: int) -> None:
-        def reached() -> bool:
-            try:
-                return self.height() >= height
-            except requests.RequestException:
-                return False
-
-        wait_until(reached, f"height {height}", START_SECONDS)
-
-    def wait_for_more_blocks(self) -> None:
-        self.wait_for_height(1)
-        self.wait_for_height(self.height() + 2)
-
-    def balance(self, account: int) -> int:
-        request = QueryBalanceRequest(address=key(account).address, denom="uassay")
-        path = '"/cosmos.bank.v1beta1.Query/Balance"'
-        data = "0x" + request.SerializeToString().hex()
-        url = f"{self.ready['rpc']}/abci_query"
-        answer = requests.get(url, params={"path": path, "data": data}, timeout=5).json()
-        value = answer["result"]["response"]["value"]
-        return int(QueryBalanceResponse.FromString(base64.b64decode(value)).balance.amount)
-
-    def kill(self, pid: int, number: signal.Signals = signal.SIGKILL) -> None:
-        assert pid == self.process.pid or pid == self.comet_pid()
-        os.kill(pid, number)
-
-    def comet_pid(self) -> int:
-        """Return the id of CometBFT's present process."""
-        return int(json.loads(ready_path(self.home).read_text())["comet_pid"])
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    small = genesis()
-    operator = small.validators[0].operator
-    spec = NodeSpec(tmp_path / "home", "only", operator, 5_000_000, free_ports())
-    init_network(CHAIN_ID, [spec], small.accounts, small.params, timing=LOCAL_TIMING)
-    return spec.home
+    return make_home(tmp_path)
 
 
 @pytest.mark.network

@@ -20,6 +20,7 @@ from chain.wire.messages import TYPE_URLS, from_bytes, to_domain, to_proto
 from chain.wire.queries import METHODS, Method, decode_request, decode_response, encode_response
 from chain.wire.tx import build_tx, decode_fully, decode_simulated_tx, decode_tx
 from tests.property.wire_values import messages, values
+from tests.support.bad_transactions import field
 
 KEY = Key(bytes(31) + b"\x01")
 OTHER = Key(bytes(31) + b"\x02")
@@ -161,21 +162,13 @@ def test_random_bytes_of_a_query_give_a_value_or_a_refusal(path: str, data: byte
 def test_nested_sign_modes_of_any_depth_are_refused(depth: int) -> None:
     inner = b""  # ModeInfo{multi{mode_infos{multi{…}}}}, written by hand: no library goes so deep
     for _ in range(depth):
-        inner = _field(2, _field(2, inner))
-    signer = SignerInfo(mode_info=ModeInfo()).SerializeToString()[:-2] + _field(2, inner)
-    auth = _field(1, signer)
+        inner = field(2, field(2, inner))
+    signer = SignerInfo(mode_info=ModeInfo()).SerializeToString()[:-2] + field(2, inner)
+    auth = field(1, signer)
     body = TxBody(messages=[to_proto(SEND)]).SerializeToString()
     raw = TxRaw(body_bytes=body, auth_info_bytes=auth, signatures=[bytes(64)])
     refused = outcome(decode_tx, raw.SerializeToString())
     assert isinstance(refused, tuple)
-
-
-def _field(number: int, value: bytes) -> bytes:
-    size, varint = len(value), b""
-    while size > 0x7F:
-        varint += bytes([size & 0x7F | 0x80])
-        size >>= 7
-    return bytes([number << 3 | 2]) + varint + bytes([size]) + value
 
 
 AMOUNTS = [
@@ -228,13 +221,13 @@ def test_amounts_that_are_not_plain_digits_in_range_are_refused(amount: str, whe
     if where == "fee":
         right = CoinProto(denom="uassay", amount="7").SerializeToString()
         wrong = bad.SerializeToString()
-        fee = b"\x12" + _length(_field(1, wrong) + b"\x10\x01") + _field(1, wrong) + b"\x10\x01"
-        head = raw.auth_info_bytes[: raw.auth_info_bytes.index(_field(1, right)) - 2]
+        fee = b"\x12" + _length(field(1, wrong) + b"\x10\x01") + field(1, wrong) + b"\x10\x01"
+        head = raw.auth_info_bytes[: raw.auth_info_bytes.index(field(1, right)) - 2]
         raw.auth_info_bytes = head + fee
-    code, field, _, remedy = outcome(decode_tx, raw.SerializeToString())
+    code, named, _, remedy = outcome(decode_tx, raw.SerializeToString())
     assert (code.space, code.name) == ("sdk", "tx_decode")
     assert (
-        field
+        named
         == {
             "message": "body.messages[0].amount[0].amount",
             "fee": "auth_info.fee.amount.amount",
@@ -244,4 +237,4 @@ def test_amounts_that_are_not_plain_digits_in_range_are_refused(amount: str, whe
 
 
 def _length(value: bytes) -> bytes:
-    return _field(1, value)[1 : -len(value)]
+    return field(1, value)[1 : -len(value)]

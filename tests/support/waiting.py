@@ -1,6 +1,5 @@
 """Waiting for a condition with a deadline: never for an amount of time."""
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,11 +26,3 @@ def is_running(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return status.rpartition(")")[2].split()[0] != "Z"
-
-
-def read_line(descriptor: int) -> str:
-    """Read one line from a pipe, byte by byte, so that nothing behind it is taken."""
-    line = bytearray()
-    while (byte := os.read(descriptor, 1)) not in (b"", b"\n"):
-        line += byte
-    return line.decode()

@@ -26,8 +26,8 @@ from chain.app.abci_server import (
     AbciServer,
     frame,
     read_varint,
-    varint,
 )
+from chain.types.tx import varint
 
 DEADLINE = 10.0
 

@@ -1,8 +1,5 @@
 """The unmodified cosmpy client against a node: what a wallet's user does, from the balance to the receipt."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from cosmpy.aerial.client import LedgerClient, NetworkConfig
 from cosmpy.aerial.exceptions import (
@@ -27,15 +24,7 @@ from tests.support.solo_node import (
     STRANGER,
     SoloNode,
     making_blocks,
-    running,
 )
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[SoloNode]:
-    with running(tmp_path) as solo:
-        solo.engine.make_block()
-        yield solo
 
 
 @pytest.fixture

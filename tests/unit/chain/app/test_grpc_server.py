@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -25,18 +24,11 @@ from chain.types.queries import ParamsRequest
 from chain.types.records import Coin
 from chain.wire.queries import METHODS, decode_response, encode_request, method_of
 from chain.wire.tx import build_tx, build_unsigned_tx, tx_proto
-from tests.support.solo_node import ALICE, BOB, CHAIN_ID, RICH, STRANGER, SoloNode, running
+from tests.support.solo_node import ALICE, BOB, CHAIN_ID, RICH, STRANGER, SoloNode
 
 SEND = MsgSend(ALICE.address, BOB.address, (Coin("uassay", 7),))
 ACCOUNT = "/cosmos.auth.v1beta1.Query/Account"
 TX = "/cosmos.tx.v1beta1.Service/"
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[SoloNode]:
-    with running(tmp_path) as solo:
-        solo.engine.make_block()
-        yield solo
 
 
 @pytest.fixture

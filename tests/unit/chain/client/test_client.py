@@ -35,19 +35,6 @@ from tests.support.solo_node import (
 )
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[SoloNode]:
-    with running(tmp_path) as solo:
-        solo.engine.make_block()
-        yield solo
-
-
-@pytest.fixture
-def client(node: SoloNode) -> Iterator[ChainClient]:
-    with ChainClient(node.address) as open_client:
-        yield open_client
-
-
 def test_queries_answer_domain_values(client: ChainClient, node: SoloNode) -> None:
     status = client.status()
     assert (status.chain_id, status.height, status.solo) == (CHAIN_ID, 1, True)

@@ -1,7 +1,5 @@
 """Following events: every number once, in order, across pauses of the node; a gap is loud."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from threading import Event, Timer
 from typing import Any
 
@@ -13,14 +11,7 @@ from chain.client.events import follow_events
 from chain.client.sender import TxSender
 from chain.types.messages import MsgDepositBond
 from chain.types.queries import EventsRequest, EventsResponse, LoggedEvent
-from tests.support.solo_node import ALICE, SoloNode, making_blocks, running
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[SoloNode]:
-    with running(tmp_path) as solo:
-        solo.engine.make_block()
-        yield solo
+from tests.support.solo_node import ALICE, SoloNode, making_blocks
 
 
 def test_events_of_a_real_chain_come_once_and_in_order(node: SoloNode) -> None:

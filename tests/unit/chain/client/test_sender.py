@@ -1,8 +1,6 @@
 """Sending: each transaction is included, refused or expired; sequences repair themselves; nothing happens twice."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -22,25 +20,11 @@ from tests.support.solo_node import (
     STRANGER,
     SoloNode,
     making_blocks,
-    running,
 )
 
 
 def send_to_bob(amount: int) -> MsgSend:
     return MsgSend(ALICE.address, BOB.address, (Coin("uassay", amount),))
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[SoloNode]:
-    with running(tmp_path) as solo:
-        solo.engine.make_block()
-        yield solo
-
-
-@pytest.fixture
-def client(node: SoloNode) -> Iterator[ChainClient]:
-    with ChainClient(node.address) as open_client:
-        yield open_client
 
 
 def test_included_with_gas_fee_and_events(client: ChainClient, node: SoloNode) -> None:

@@ -81,7 +81,12 @@ def _prefix(name: str) -> str:
     return "".join("_" + c if c.isupper() else c.upper() for c in name).lstrip("_") + "_"
 
 
-@pytest.mark.parametrize(("cls", "descriptor"), top_level(), ids=lambda part: str(getattr(part, "full_name", part))[-60:])
+def name_of(part: Any) -> str:
+    """Return how a pair is called in the report."""
+    return str(getattr(part, "full_name", part))[-60:]
+
+
+@pytest.mark.parametrize(("cls", "descriptor"), top_level(), ids=name_of)
 def test_domain_and_protobuf_have_the_same_fields_in_the_same_order(
     cls: Any, descriptor: Any
 ) -> None:

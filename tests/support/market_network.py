@@ -1,0 +1,259 @@
+"""A market of real processes over one solo node: clusters as a test wants them, bids that only one order can take.
+
+    with market_network(directory, clusters=(("", "late"), ("",)), params=params) as market:
+        market.bid("val0", "here")
+        order = market.submit("here")
+        order.wait_closed(60)
+
+Each cluster is a list of ways to misbehave, empty for an honest provider. Each order is followed by a thread that
+delivers its payload, as ``assay order submit --wait`` does; tests wait for what the chain says of it.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Event, Thread
+
+from chain.client.client import ChainClient
+from chain.client.errors import ChainError
+from chain.client.sender import TxSender
+from chain.types.messages import MsgDepositBond, MsgPlaceBid
+from chain.types.params import Params, local_params
+from chain.types.queries import OrderRequest, OrderResponse, ValidatorsRequest
+from chain.types.reasons import CloseReason
+from chain.types.records import Assignment, Conditions, OrderState
+from compute_provider.store import Store
+from consumer.jobs import read_job
+from consumer.submit import Request, submit
+from consumer.watch import POLL_SECONDS, Delivery
+from localnet.create import KEY, create, test_keyring
+from localnet.layout import Kind, ProviderSpec
+from localnet.market import wait_for_clusters
+from localnet.network import Network
+from tests.support.waiting import wait_until
+from validator.store import ValidatorStore, VerdictRow
+
+JOB = Path(__file__).resolve().parents[1] / "fixtures" / "job_tiny"
+"""2 rounds of 10 segments, 1.2 MFLOP; built by ``python -m pol.tracing examples/tiny.py DIRECTORY``."""
+PRICE = 10**15
+"""One ``uassay`` for each FLOP, so that every sum of a job this small is worth looking at."""
+MARKET_BOND = 10**9
+START_SECONDS = 90.0
+SPEED = 10**9
+
+
+def quick_params(**changes: int) -> Params:
+    """Return the parameters of a local network with more places to audit and every segment drawn."""
+    params = replace(local_params(), audit_bps=4_500, segments_drawn=16, progress_base=60)
+    return replace(params, **changes)
+
+
+class MarketOrder:
+    """An order with the thread that follows it and delivers its payload."""
+
+    def __init__(self, market: "MarketNetwork", order_id: bytes, deposit: int, deliver: bool):
+        self.id, self.deposit = order_id, deposit
+        self._market, self._stop = market, Event()
+        self._delivery = Delivery(market.client, market.key, order_id, JOB, market.job)
+        self._deliver = deliver
+        self.chain: OrderResponse = market.client.query(OrderRequest(order_id))
+        self._thread = Thread(target=self._follow, name=f"order {order_id.hex()[:8]}", daemon=True)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        while not self._stop.wait(POLL_SECONDS):
+            with suppress(ChainError):  # the node may be down; that is what some tests are about
+                self.chain = self._market.client.query(OrderRequest(self.id))
+                if self.chain.order.state is OrderState.CLOSED:
+                    return
+                if self._deliver:
+                    self._delivery.step(self.chain)
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def assignment(self) -> Assignment:
+        """The last attempt."""
+        return self.chain.assignments[-1]
+
+    @property
+    def close_reason(self) -> CloseReason:
+        """Why it closed."""
+        return CloseReason(self.chain.order.close_reason)
+
+    def wait(self, condition: Callable[[OrderResponse], object], what: str, seconds: float) -> None:
+        """Wait until the chain says something of the order; processes that end by themselves fail the test."""
+
+        def holds() -> bool:
+            self._market.network.check_alive()
+            return bool(condition(self.chain))
+
+        try:
+            wait_until(holds, what, seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}, but {self._where()}") from None
+
+    def wait_state(self, state: OrderState, seconds: float) -> None:
+        """Wait until the order has reached a state."""
+        self.wait(
+            lambda chain: chain.order.state >= state, f"the order to be {state.name}", seconds
+        )
+
+    def wait_closed(self, seconds: float) -> OrderResponse:
+        """Wait for the end."""
+        self.wait_state(OrderState.CLOSED, seconds)
+        return self.chain
+
+    def paid(self, *kinds: str, to: str = "") -> int:
+        """Return the sum of the payments of these kinds, to one address if given."""
+        payments = self.chain.payments
+        return sum(p.amount for p in payments if p.kind in kinds and to in ("", p.to))
+
+    def _where(self) -> str:
+        order, logs = self.chain.order, self._market.network.layout.path / "logs"
+        attempts = ", ".join(
+            f"{self._market.moniker_of(a.validator)} {a.state.name} in round {a.round}, end {a.end_reason}"
+            for a in self.chain.assignments
+        )
+        return f"it is {order.state.name}, end {order.close_reason}; {attempts or 'no attempt'}; see {logs}"
+
+
+class MarketNetwork:
+    """A running network with a consumer."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.layout = network.layout
+        self.client: ChainClient = network.client()
+        self.job = read_job(JOB)
+        self.key = test_keyring(Path(self.layout.consumer_home)).unlock(KEY)
+        self._sender = TxSender(self.client, self.key)
+        self.orders: list[MarketOrder] = []
+
+    def bid(self, moniker: str, *regions: str, price: int = PRICE) -> bytes:
+        """Place a bid of a validator that serves only orders which name all of ``regions``; return its id."""
+        key = test_keyring(Path(self.layout.validator(moniker).home)).unlock(KEY)
+        capacity = 10**12
+        message = MsgPlaceBid(
+            key.address, price, "cpu", 1 << 30, SPEED, capacity, regions, ("exact",), 1, capacity,
+            7_000, 86_400,
+        )  # fmt: skip
+        receipt = TxSender(self.client, key).send(message)
+        placed = next(event for event in receipt.events if event.type == "bid.placed")
+        return bytes.fromhex(placed.get("bid"))
+
+    def submit(
+        self,
+        *regions: str,
+        price_limit: int = PRICE,
+        time_to_live: int = 60,
+        deadline: int = 300,
+        deliver: bool = True,
+    ) -> MarketOrder:
+        """Submit an order for bids inside ``regions``, and follow it."""
+        conditions = Conditions("", 0, tuple(sorted(regions)), "exact")
+        request = Request(conditions, price_limit, time_to_live, deadline)
+        made = submit(self.client, self._sender, self.key, self.job, request)
+        order = MarketOrder(self, made.order_id, made.deposit, deliver)
+        self.orders.append(order)
+        return order
+
+    def look(self, order: MarketOrder) -> OrderResponse:
+        """Return what the chain says of an order now."""
+        return self.client.query(OrderRequest(order.id))
+
+    def operator(self, moniker: str) -> str:
+        """Return a validator's operator address."""
+        return self.layout.validator(moniker).operator
+
+    def moniker_of(self, operator: str) -> str:
+        """Return the name of the validator with this operator."""
+        return next(spec.moniker for spec in self.layout.validators if spec.operator == operator)
+
+    def members(self, moniker: str) -> tuple[ProviderSpec, ...]:
+        """Return the providers in a validator's cluster."""
+        return tuple(spec for spec in self.layout.providers if spec.validator == moniker)
+
+    def cheat(self, method: str) -> ProviderSpec:
+        """Return the provider that misbehaves in this way."""
+        return next(spec for spec in self.layout.providers if spec.misbehave == method)
+
+    def verdicts(self, moniker: str, order_id: bytes) -> list[VerdictRow]:
+        """Return what a validator wrote down about an order's shares."""
+        home = Path(self.layout.validator(moniker).home)
+        store = ValidatorStore(home / "validator" / "validator.db")
+        try:
+            return store.verdicts(order_id)
+        finally:
+            store.close()
+
+    def close(self) -> None:
+        """Stop the orders' threads."""
+        for order in self.orders:
+            order.stop()
+        self.client.close()
+
+
+@contextmanager
+def market_network(
+    directory: Path,
+    clusters: Sequence[Sequence[str]],
+    params: Params | None = None,
+    speeds: Sequence[int] | None = None,
+) -> Iterator[MarketNetwork]:
+    """Run a solo network with one validator for each of ``clusters``, with market bonds and certified providers.
+
+    ``speeds`` are the FLOP/s that the providers of each cluster say they have: the time they are given for a share
+    follows from it. They are written down instead of measured, so that ranges are the same on every machine.
+    """
+    flat = [way for cluster in clusters for way in cluster]
+    layout = create(
+        directory,
+        len(clusters),
+        [len(cluster) for cluster in clusters],
+        {f"prov{index}": way for index, way in enumerate(flat) if way},
+        params or quick_params(),
+        Kind.SOLO,
+    )
+    by_cluster = dict(
+        zip((v.moniker for v in layout.validators), speeds or [SPEED] * len(clusters), strict=True)
+    )
+    for spec in layout.providers:
+        _say_speed(Path(spec.home) / "provider", by_cluster[spec.validator])
+    network = Network(layout)
+    market = None
+    try:
+        network.start()
+        market = MarketNetwork(network)
+        _deposit_bonds(market)
+        wait_for_clusters(network, START_SECONDS)
+        yield market
+    finally:
+        if market is not None:
+            market.close()
+        network.stop()
+
+
+def _say_speed(home: Path, flops: int) -> None:
+    store = Store(home)
+    fact = {"backend": "numpy", "flops": flops, "memory": 1 << 30, "at": time.time()}
+    store.put_fact("bench", fact)
+    store.close()
+
+
+def _deposit_bonds(market: MarketNetwork) -> None:
+    """Give every validator a market bond, and wait until all have said where they serve: a bid needs that."""
+    for spec in market.layout.validators:
+        key = test_keyring(Path(spec.home)).unlock(KEY)
+        TxSender(market.client, key).send(MsgDepositBond(key.address, MARKET_BOND))
+
+    def published() -> bool:
+        market.network.check_alive()
+        return all(v.endpoint for v in market.client.query(ValidatorsRequest()).validators)
+
+    wait_until(published, "the validators' endpoints", START_SECONDS)
