@@ -38,7 +38,7 @@ from escrow.settle import audit_fee
 from pol.rules.lots import audit_place_count, audit_places, draw_weighted, seed
 from pol.rules.schedule import segment_samples, share_work
 
-REDRAW, ALL = 2, 3
+ALL = 3
 
 
 def open_audit(ctx: Context, order: Order, assignment: Assignment, closed: Round) -> None:
