@@ -1,7 +1,8 @@
 """Auditing somebody else's round: fetch what each place needs, replay it here, answer with roots.
 
-A place whose data cannot be had, or does not hash to what is on the chain, is answered ``unavailable``: that is what
-an auditor can say for certain.
+A place whose data cannot be had in time, or does not hash to what is on the chain, is answered ``unavailable``: that is
+what an auditor can say for certain. The audited validator may be hostile: nothing it sends is larger than the order
+allows, and nothing it does keeps an auditor beyond its time, because a silent seat is cut.
 """
 
 import logging
@@ -19,15 +20,15 @@ from cluster.blobs import BlobStore
 from cluster.client import ClusterClient
 from cluster.errors import ClusterError
 from cluster.types import AuditOpening, BlobRef, OpenedLeaf, OpeningRequest
+from pol.replay.pool import PoolError
 from pol.replay.records import Range
-from pol.rules.commitment import audit_digest, check_leaf
+from pol.rules.commitment import audit_digest, check_leaf, update_claim
 from validator import numerics
-from validator.files import materialise
-from validator.numerics import Claimed, ReplayOutcome
+from validator.files import is_materialised, materialise
+from validator.numerics import Claimed, ReplayOutcome, Sizes
+from validator.receive import JOB_FILE
 
 _log = logging.getLogger("assay.validator.audit")
-
-
 T = TypeVar("T")
 
 
@@ -37,6 +38,21 @@ class Run(Protocol):
     def __call__(self, function: Callable[..., T], *arguments: object) -> T:
         """Return the function's result."""
         ...
+
+
+class Unavailable(Exception):
+    """Why a place cannot be replayed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An answer for one place, and whether it is what the chain has."""
+
+    answer: AuditAnswer
+    agrees: bool
+
+
+UNAVAILABLE = Found(AuditAnswer(b"", b"", None), agrees=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,173 +69,217 @@ class Auditor:
 
     def answer(
         self, duty: AuditDuty, chain: OrderResponse, client: ClusterClient, seconds: float
-    ) -> tuple[AuditAnswer, ...]:
+    ) -> tuple[Found, ...]:
         """Answer all places in their order within ``seconds``; what cannot be had by then is unavailable."""
-        ends = time.monotonic() + seconds
-        return tuple(
-            self._answer_place(duty, index, place, chain, client, ends)
-            for index, place in enumerate(duty.places)
-        )
-
-    def _answer_place(
-        self,
-        duty: AuditDuty,
-        index: int,
-        place: Place,
-        chain: OrderResponse,
-        client: ClusterClient,
-        ends: float,
-    ) -> AuditAnswer:
+        audit = _Audit(self, duty, chain, client, time.monotonic() + seconds)
         try:
-            opening = self._fetch(duty, index, client, ends)
-            if opening is not None:
-                outcome, leaf = self._replay(duty, place, chain, opening)
-                if outcome.reason in (ShareReason.NONE, *_DISAGREEMENTS):
-                    digest = audit_digest(
-                        self.me,
-                        duty.order_id,
-                        duty.attempt,
-                        duty.round,
-                        index,
-                        outcome.inner_roots,
-                    )
-                    return AuditAnswer(outcome.root, digest, leaf)
-                _log.warning("place %d of round %d: %s", index, duty.round, outcome.reason)
-        except ClusterError as error:
-            _log.warning("place %d of round %d: %s", index, duty.round, error)
-        return AuditAnswer(b"", b"", None)
+            return tuple(audit.answer(index, place) for index, place in enumerate(duty.places))
+        finally:
+            self.blobs.release(audit.holder)
 
-    def _fetch(
-        self, duty: AuditDuty, index: int, client: ClusterClient, ends: float
-    ) -> AuditOpening | None:
-        """Ask for an opening until it is ready, and fetch its blobs."""
-        request = OpeningRequest(duty.order_id, duty.attempt, duty.round, index)
-        while time.monotonic() < ends:
+
+@dataclass(frozen=True, slots=True)
+class _Audit:
+    """One audit under way."""
+
+    auditor: Auditor
+    duty: AuditDuty
+    chain: OrderResponse
+    client: ClusterClient
+    ends: float
+
+    @property
+    def holder(self) -> str:
+        duty = self.duty
+        return f"audit/{duty.order_id.hex()}/{duty.attempt}/{duty.round}/{duty.draw_ends}"
+
+    def answer(self, index: int, place: Place) -> Found:
+        """Try until there is an answer or the time is over.
+
+        A link that breaks says nothing about the data: a daemon that is killed and started again still has them. The
+        same holds for a pool that is full.
+        """
+        duty, wait = self.duty, 0.0
+        while time.monotonic() < self.ends and not self.auditor.stopped(wait):
             try:
-                opening = client.get_opening(request)
-            except ClusterError as error:
-                _log.info("opening of place %d: %s", index, error)
-                opening = None
-            if opening is not None and opening.ready:
-                for blob in _blobs_of(opening):
-                    client.fetch(blob, self.blobs)
-                return opening
-            if self.stopped(
-                min(1.0, max(0.05, (opening.retry_after_ms if opening else 500) / 1e3))
-            ):
-                return None
-        return None
+                opening = self.client.get_opening(
+                    OpeningRequest(duty.order_id, duty.attempt, duty.round, index)
+                )
+                if opening.ready:
+                    outcome, claimed, leaf = self._replay(place, opening)
+                    return self._found(index, outcome, claimed, leaf)
+                wait = min(1.0, max(0.05, opening.retry_after_ms / 1e3))
+            except (ClusterError, PoolError) as error:
+                _log.info("place %d of round %d: %s", index, duty.round, error)
+                wait = 0.5
+            except Unavailable as error:
+                _log.warning("place %d of round %d is unavailable: %s", index, duty.round, error)
+                return UNAVAILABLE
+            except Exception:  # noqa: BLE001 - whatever hostile data lead to: a silent seat is cut
+                _log.exception("bug in place %d of round %d", index, duty.round)
+                wait = 0.5
+        return UNAVAILABLE
+
+    def _found(
+        self, index: int, outcome: ReplayOutcome, claimed: bytes, leaf: TraceLeaf | None
+    ) -> Found:
+        if not outcome.root:
+            raise Unavailable(ShareReason(outcome.reason).name.lower())
+        duty = self.duty
+        digest = audit_digest(
+            self.auditor.me,
+            duty.order_id,
+            duty.attempt,
+            duty.round,
+            index,
+            outcome.inner_roots,
+        )
+        return Found(AuditAnswer(outcome.root, digest, leaf), outcome.root == claimed)
+
+    # Fetching
+
+    def _fetch(self, blob: BlobRef) -> Path:
+        """Fetch a blob, as long as there is time."""
+        blobs = self.auditor.blobs
+        blobs.hold(blob.sha256, self.holder)
+        self.client.fetch(blob, blobs, lambda _done, _size: self._check_time())
+        return blobs.path(blob.sha256)
+
+    def _check_time(self) -> None:
+        if time.monotonic() >= self.ends:
+            raise Unavailable("the data did not come in time")
+
+    def _job(self, opening: AuditOpening) -> Path:
+        """Return the directory of the job, which must be the ordered one."""
+        auditor, terms = self.auditor, self.chain.order.terms
+        files = {file.path: file.blob for file in opening.payload}
+        size = sum(blob.size for blob in files.values())
+        if JOB_FILE not in files or files[JOB_FILE].sha256 != terms.job_id:
+            raise Unavailable("another job")
+        if len(files) != len(opening.payload) or size != terms.payload_bytes:
+            raise Unavailable("a payload of another size")
+        if not is_materialised(opening.payload, auditor.jobs):
+            for blob in files.values():
+                self._fetch(blob)
+        directory = materialise(opening.payload, auditor.blobs, auditor.jobs)
+        loaded = auditor.run(numerics.load, directory)
+        if loaded.terms != terms:
+            raise Unavailable(loaded.text or "a job with other terms")
+        return directory
+
+    def _states(self, opening: AuditOpening, sizes: Sizes) -> list[tuple[Path, Path]]:
+        paths: list[tuple[Path, Path]] = []
+        for state in opening.states:
+            pair = (state.global_state.blob, state.local_state.blob)
+            if (pair[0].size, pair[1].size) != (sizes.global_state, sizes.local_state):
+                raise Unavailable("a state of another size")
+            paths.append((self._fetch(pair[0]), self._fetch(pair[1])))
+        return paths
+
+    # Replaying
 
     def _replay(
-        self, duty: AuditDuty, place: Place, chain: OrderResponse, opening: AuditOpening
-    ) -> tuple[ReplayOutcome, TraceLeaf | None]:
-        directory = materialise(opening.payload, self.blobs, self.jobs)
-        loaded = self.run(numerics.load, directory)
-        if loaded.terms != chain.order.terms:
-            return _unavailable(), None
-        path = self.blobs.path
+        self, place: Place, opening: AuditOpening
+    ) -> tuple[ReplayOutcome, bytes, TraceLeaf | None]:
+        """Return what replay found, the root that the chain has, and the leaf that goes with the answer."""
+        directory = self._job(opening)
+        sizes = self.auditor.run(numerics.sizes, directory)
+        states = self._states(opening, sizes)
         if place.kind == AuditKind.AGGREGATION:
-            return self._aggregation(duty, chain, opening, directory), None
-        share = _share_of(chain, duty, place)
-        leaves = [_leaf(item) for item in opening.leaves]
-        if len(leaves) != 2 or not all(
-            check_leaf(self.chain_id, share.claim, leaf) for leaf in leaves
-        ):
-            return _unavailable(), None
-        first, last = leaves
+            closed = _round_of(self.chain, self.duty)
+            outcome = self._aggregation(closed, opening, directory, states, sizes)
+            return outcome, closed.next_root, None
+        share = _share_of(self.chain, self.duty, place)
+        wanted = (place.segment, place.segment + 1)
         if place.kind == AuditKind.UPDATE:
-            ends = (opening.states[0], opening.states[-1])
-            if (first.index, last.index) != (0, share.claim.segments):
-                return _unavailable(), None
-            outcome = self.run(
-                numerics.audit_update,
-                directory,
-                (path(ends[0].global_state.blob.sha256), share.claim.global_in),
-                (path(ends[1].global_state.blob.sha256), path(ends[1].local_state.blob.sha256)),
-                last.boundary_root,
-            )
-            return outcome, None
-        if (first.index, last.index) != (place.segment, place.segment + 1):
-            return _unavailable(), None
-        state = opening.states[0]
-        outcome = self.run(
+            wanted = (0, share.claim.segments)
+        leaves = [_leaf(item) for item in opening.leaves]
+        if tuple(leaf.index for leaf in leaves) != wanted:
+            raise Unavailable("leaves of other boundaries")
+        if not all(check_leaf(self.auditor.chain_id, share.claim, leaf) for leaf in leaves):
+            raise Unavailable("leaves that are not in the share's trace")
+        if place.kind == AuditKind.UPDATE:
+            outcome = self._update(share, leaves[1], directory, states)
+            return outcome, update_claim(share.claim.update_root, share.claim.local_out), None
+        outcome = self._segment(share, place.segment, leaves, directory, states)
+        return outcome, leaves[1].boundary_root, leaves[1]
+
+    def _segment(
+        self,
+        share: Share,
+        segment: int,
+        leaves: list[TraceLeaf],
+        directory: Path,
+        states: list[tuple[Path, Path]],
+    ) -> ReplayOutcome:
+        if len(states) != 1:
+            raise Unavailable("no states")
+        first, last = leaves
+        return self.auditor.run(
             numerics.check_segment,
             directory,
-            Range(duty.round, share.claim.first, share.claim.count),
-            place.segment,
-            (path(state.global_state.blob.sha256), path(state.local_state.blob.sha256)),
+            Range(self.duty.round, share.claim.first, share.claim.count),
+            segment,
+            states[0],
             Claimed(first.boundary_root, last.boundary_root, last.metrics),
-            self.backend,
+            self.auditor.backend,
         )
-        return outcome, last
+
+    def _update(
+        self, share: Share, last: TraceLeaf, directory: Path, states: list[tuple[Path, Path]]
+    ) -> ReplayOutcome:
+        if len(states) != 2:
+            raise Unavailable("no states")
+        return self.auditor.run(
+            numerics.audit_update,
+            directory,
+            (states[0][0], share.claim.global_in),
+            states[1],
+            last.boundary_root,
+        )
 
     def _aggregation(
-        self, duty: AuditDuty, chain: OrderResponse, opening: AuditOpening, directory: Path
+        self,
+        closed: Round,
+        opening: AuditOpening,
+        directory: Path,
+        states: list[tuple[Path, Path]],
+        sizes: Sizes,
     ) -> ReplayOutcome:
-        closed = _round_of(chain, duty)
-        updates: list[tuple[int, Path, bytes]] = []
         sent = {update.slot: update.update.blob for update in opening.updates}
+        slots = {ref.slot for ref in closed.shares}
+        if len(states) != 1 or sent.keys() != slots:
+            raise Unavailable("not the round's updates")
+        if any(blob.size != sizes.update for blob in sent.values()):
+            raise Unavailable("an update of another size")
+        updates: list[tuple[int, Path, bytes]] = []
         for ref in closed.shares:
-            share = next(s for s in _shares_of(chain, duty) if _is(s, ref.slot, ref.issue))
-            if ref.slot not in sent:
-                return _unavailable()
-            updates.append(
-                (
-                    share.claim.count,
-                    self.blobs.path(sent[ref.slot].sha256),
-                    share.claim.update_root,
-                )
-            )
-        state = opening.states[0].global_state.blob
-        return self.run(
+            place = Place(AuditKind.UPDATE, ref.slot, ref.issue, 0)
+            claim = _share_of(self.chain, self.duty, place).claim
+            updates.append((claim.count, self._fetch(sent[ref.slot]), claim.update_root))
+        return self.auditor.run(
             numerics.audit_aggregation,
             directory,
-            (self.blobs.path(state.sha256), closed.global_in),
+            (states[0][0], closed.global_in),
             tuple(updates),
-            self.backend,
+            self.auditor.backend,
         )
-
-
-_DISAGREEMENTS = (
-    ShareReason.SEGMENT_MISMATCH,
-    ShareReason.METRICS_MISMATCH,
-    ShareReason.UPDATE_MISMATCH,
-)
-
-
-def _unavailable() -> ReplayOutcome:
-    return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
 
 
 def _leaf(opened: OpenedLeaf) -> TraceLeaf:
     return TraceLeaf(opened.index, opened.step, opened.boundary_root, opened.metrics, opened.path)
 
 
-def _shares_of(chain: OrderResponse, duty: AuditDuty) -> list[Share]:
-    return [
-        share
-        for share in chain.shares
-        if (share.claim.attempt, share.claim.round) == (duty.attempt, duty.round)
-    ]
-
-
-def _is(share: Share, slot: int, issue: int) -> bool:
-    return (share.claim.slot, share.claim.issue) == (slot, issue)
+def _shares_of(chain: OrderResponse, duty: AuditDuty) -> Iterator[Share]:
+    for share in chain.shares:
+        if (share.claim.attempt, share.claim.round) == (duty.attempt, duty.round):
+            yield share
 
 
 def _share_of(chain: OrderResponse, duty: AuditDuty, place: Place) -> Share:
-    return next(s for s in _shares_of(chain, duty) if _is(s, place.slot, place.issue))
+    named = (place.slot, place.issue)
+    return next(s for s in _shares_of(chain, duty) if (s.claim.slot, s.claim.issue) == named)
 
 
 def _round_of(chain: OrderResponse, duty: AuditDuty) -> Round:
     return next(r for r in chain.rounds if (r.attempt, r.number) == (duty.attempt, duty.round))
-
-
-def _blobs_of(opening: AuditOpening) -> Iterator[BlobRef]:
-    for file in opening.payload:
-        yield file.blob
-    for state in opening.states:
-        yield state.global_state.blob
-        yield state.local_state.blob
-    for update in opening.updates:
-        yield update.update.blob

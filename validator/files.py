@@ -1,28 +1,69 @@
 """Job directories made from blobs: hard links, so that a payload lies on the disk once."""
 
 import os
+import shutil
+import time
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
+from threading import get_ident
 
 from cluster.blobs import BlobStore
 from cluster.types import PayloadFile
+
+_DONE = ".complete"  # no file of a payload begins with a dot
+
+
+def job_directory(files: Sequence[PayloadFile], jobs: Path) -> Path:
+    """Return where a job with these files lies; the name is the hash of what is in it."""
+    listing = "\n".join(f"{file.path} {file.blob.sha256.hex()}" for file in files)
+    return jobs / sha256(listing.encode()).hexdigest()[:32]
+
+
+def is_materialised(files: Sequence[PayloadFile], jobs: Path) -> bool:
+    """Tell whether the directory of a job is here, whole."""
+    return (job_directory(files, jobs) / _DONE).exists()
 
 
 def materialise(files: Sequence[PayloadFile], blobs: BlobStore, jobs: Path) -> Path:
     """Return a directory under ``jobs`` with these files; a finished one is used again.
 
-    Its name is the hash of what is in it. Paths were checked on the link: plain names, at most two folders deep.
+    Paths were checked on the link: plain names, at most two folders deep.
     """
-    listing = "\n".join(f"{file.path} {file.blob.sha256.hex()}" for file in files)
-    directory = jobs / sha256(listing.encode()).hexdigest()[:32]
-    done = directory / ".complete"
+    directory = job_directory(files, jobs)
+    done = directory / _DONE
     if done.exists():
+        os.utime(done)  # it is in use: not for :func:`sweep`
         return directory
     for file in files:
         target = directory / file.path
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        target.unlink(missing_ok=True)
-        os.link(blobs.path(file.blob.sha256), target)
+        _link(blobs.path(file.blob.sha256), target)
     done.touch()
     return directory
+
+
+def sweep(jobs: Path, unused_seconds: float) -> None:
+    """Delete job directories that nobody used for a while; a payload that is still held comes back when needed."""
+    before = time.time() - unused_seconds
+    for directory in jobs.iterdir() if jobs.exists() else ():
+        done = directory / _DONE
+        if (done if done.exists() else directory).stat().st_mtime < before:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def nests(paths: Sequence[str]) -> bool:
+    """Tell whether a path is a folder of another one, so that they cannot lie in one directory."""
+    folders = {parent.as_posix() for path in paths for parent in Path(path).parents}
+    return not folders.isdisjoint(paths)
+
+
+def _link(source: Path, target: Path) -> None:
+    """Let ``target`` be ``source``. It is never absent once it was there: another thread may be loading the job."""
+    partial = target.with_name(f"{target.name}.{get_ident()}.new")
+    partial.unlink(missing_ok=True)
+    os.link(source, partial)
+    partial.replace(target)
+    partial.unlink(
+        missing_ok=True
+    )  # where both were links to one file already, ``replace`` does nothing

@@ -11,20 +11,26 @@ from pathlib import Path
 
 from chain.types.reasons import ShareReason
 from chain.types.records import JobTerms
-from pol.executor.backend import backend
+from pol.executor.backend import Backend, backend
 from pol.job.errors import JobError
 from pol.job.load import LoadedJob, load_job
 from pol.job.terms import order_terms
 from pol.replay.aggregate import aggregate
-from pol.replay.records import Range, StepFailed
+from pol.replay.records import Range, ReplayError, StepFailed
 from pol.replay.replay import replay_segment, replay_update
 from pol.rules.commitment import boundary_root, update_claim
 from pol.state.arrays import State
 from pol.state.canonical import chunks_of, decode_state, encode_state, state_tree
-from pol.state.errors import StateError
+from pol.state.errors import NotFinite, StateError
+from pol.state.layout import encoded_size
 
-_job = lru_cache(maxsize=8)(load_job)
+_job = lru_cache(maxsize=4)(load_job)
 """Loaded jobs of this process; a job directory is named by its content and never changes."""
+
+
+@lru_cache(maxsize=2)
+def _backend(name: str) -> Backend:
+    return backend(name)  # keeps the programs that it compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,7 @@ def check_segment(
     if opened is None or _root_of(*opened) != claimed.opening_root:
         return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
     try:
-        replayed = replay_segment(job, part, index, *opened, backend(backend_name))
+        replayed = replay_segment(job, part, index, *opened, _backend(backend_name))
     except StepFailed:
         return ReplayOutcome(ShareReason.NOT_FINITE, b"", ())
     root, inner = replayed.boundary.root, replayed.step_roots
@@ -105,7 +111,10 @@ def check_update(
     if opened is None or _root_of(*opened) != claimed.closing_root:
         return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
     start = decode_state(round_opening.read_bytes(), job.job.document.global_tensors)
-    result = replay_update(job, start, *opened)
+    try:
+        result = replay_update(job, start, *opened)
+    except NotFinite:
+        return ReplayOutcome(ShareReason.NOT_FINITE, b"", ())
     root = update_claim(result.update_root, result.local_out_root)
     if root != update_claim(claimed.update_root, claimed.local_out):
         return ReplayOutcome(ShareReason.UPDATE_MISMATCH, root, ())
@@ -130,12 +139,15 @@ class Encoded:
 
 def aggregate_round(
     directory: Path, opening: Path, updates: Sequence[tuple[int, Path]], backend_name: str
-) -> Encoded:
-    """Aggregate updates (sample count, path) in slot order into the round's next global state."""
+) -> Encoded | None:
+    """Aggregate updates (sample count, path) in slot order into the next global state; None where it is not finite."""
     job = _job(directory)
     start = decode_state(opening.read_bytes(), job.job.document.global_tensors)
     decoded = [(count, decode_state(path.read_bytes(), job.job.updated)) for count, path in updates]
-    result = aggregate(job, start, decoded, backend(backend_name))
+    try:
+        result = aggregate(job, start, decoded, _backend(backend_name))
+    except NotFinite:
+        return None
     return Encoded(
         result.root, encode_state(result.state), tuple(root for _, root in result.tensor_roots)
     )
@@ -159,7 +171,10 @@ def audit_aggregation(
     roots = [state_tree(start).root, *(state_tree(update).root for _, update in decoded)]
     if roots != [opening[1], *(root for _, _, root in updates)]:
         return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
-    result = aggregate(job, start, decoded, backend(backend_name))
+    try:
+        result = aggregate(job, start, decoded, _backend(backend_name))
+    except NotFinite:
+        return ReplayOutcome(ShareReason.NOT_FINITE, b"", ())
     return ReplayOutcome(
         ShareReason.NONE, result.root, tuple(root for _, root in result.tensor_roots)
     )
@@ -176,12 +191,24 @@ def audit_update(
     opened = _open_states(job, closing)
     if opened is None or _root_of(*opened) != closing_root:
         return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
-    start = decode_state(round_opening[0].read_bytes(), job.job.document.global_tensors)
+    try:
+        start = decode_state(round_opening[0].read_bytes(), job.job.document.global_tensors)
+    except StateError:
+        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
     if state_tree(start).root != round_opening[1]:
         return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
-    result = replay_update(job, start, *opened)
+    try:
+        result = replay_update(job, start, *opened)
+    except NotFinite:
+        return ReplayOutcome(ShareReason.NOT_FINITE, b"", ())
     root = update_claim(result.update_root, result.local_out_root)
     return ReplayOutcome(ShareReason.NONE, root, (result.update_root, result.local_out_root))
+
+
+def opening_holds(directory: Path, states: tuple[Path, Path], root: bytes) -> bool:
+    """Tell whether two opened states hash to a boundary root."""
+    opened = _open_states(_job(directory), states)
+    return opened is not None and _root_of(*opened) == root
 
 
 def recompute_states(
@@ -191,17 +218,42 @@ def recompute_states(
     index: int,
     states: tuple[Path, Path],
     backend_name: str,
-) -> tuple[bytes, bytes, bytes]:
-    """Replay from the states at boundary ``start`` to ``index``: (boundary root, global bytes, local bytes)."""
+) -> tuple[bytes, bytes, bytes] | None:
+    """Replay from the states at boundary ``start`` to ``index``: (boundary root, global bytes, local bytes).
+
+    None where training from there has no result.
+    """
     job = _job(directory)
     opened = _open_states(job, states)
     if opened is None:
         raise StateError("opening", "It does not decode.")
     current = opened
-    for segment in range(start, index):
-        replayed = replay_segment(job, part, segment, *current, backend(backend_name))
-        current = (replayed.global_state, replayed.local_state)
+    try:
+        for segment in range(start, index):
+            replayed = replay_segment(job, part, segment, *current, _backend(backend_name))
+            current = (replayed.global_state, replayed.local_state)
+    except ReplayError:
+        return None
     return _root_of(*current), encode_state(current[0]), encode_state(current[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes of a job's states and updates: everything else is not one of them."""
+
+    global_state: int
+    local_state: int
+    update: int
+
+
+def sizes(directory: Path) -> Sizes:
+    """Return the sizes of canonical states of a job."""
+    document = _job(directory).job.document
+    return Sizes(
+        encoded_size(document.global_tensors),
+        encoded_size(document.local_tensors),
+        encoded_size(_job(directory).job.updated),
+    )
 
 
 def result_chunks(path: Path) -> list[bytes]:

@@ -3,19 +3,20 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from chain.types.queries import OrderResponse
 from chain.types.reasons import AttemptEnd, ShareReason
 from chain.types.records import JobTerms, ShareClaim
 from cluster.types import BlobRef, OpeningSubmission, PayloadFile, ShareSubmission, StateRef
-from validator.decide import find_round, replace_round
+from validator.lookup import exclude, find_round, find_work, replace_work, shares_of
 from validator.records import (
     Checked,
     LocalOrder,
     Opening,
+    Payload,
     PayloadStage,
     SealedResult,
     SlotWork,
 )
-from validator.tasks import find_work
 from validator.traces import check_packet
 
 GLOBAL_FILE, LOCAL_FILE, JOB_FILE = "global.state", "local.state", "job.json"
@@ -75,7 +76,7 @@ def share_received(
     """Take a share, or say what is wrong with it; a share that is wrong on its face ends its issue."""
     claim = packet.claim
     current = find_round(local, claim.round)
-    work = find_work(current, claim.slot, claim.issue) if current else None
+    work = find_work(current, claim.slot, claim.issue)
     if current is None or work is None or work.provider != claim.provider:
         return local, ShareReason.MALFORMED
     if work.packet is not None:
@@ -100,86 +101,125 @@ def share_received(
         executor_version=terms.executor_version,
     )
     reason = check_packet(chain_id, terms, expected, packet)
+    if reason == ShareReason.NONE and not _sizes_hold(local.payload, packet):
+        reason = ShareReason.MALFORMED
     if reason == ShareReason.NONE and not signature_holds():
         reason = ShareReason.BAD_SIGNATURE
     ended = replace(work, verdict=reason, settled=True)
     changed = ended if reason else replace(work, packet=packet)
-    return _with_work(local, claim.round, changed), reason
+    return replace_work(local, claim.round, changed), reason
+
+
+def _sizes_hold(payload: Payload, packet: ShareSubmission) -> bool:
+    """Tell whether the blobs can be an update and a local state, so that no worker reads a huge one."""
+    if payload.initial_global is None or payload.initial_local is None:
+        return False
+    fits = packet.update.size <= payload.initial_global.blob.size
+    return fits and packet.local_out.size == payload.initial_local.blob.size
 
 
 def late_share(local: LocalOrder, packet: ShareSubmission) -> bool:
     """Tell whether a share came for an issue that was given up because nothing had come."""
-    current = find_round(local, packet.claim.round)
-    work = find_work(current, packet.claim.slot, packet.claim.issue) if current else None
+    claim = packet.claim
+    work = find_work(find_round(local, claim.round), claim.slot, claim.issue)
     return work is not None and work.verdict in (ShareReason.NO_ANSWER, ShareReason.LATE)
 
 
 def mark_late(local: LocalOrder, packet: ShareSubmission) -> LocalOrder:
     """Record that an answer came after all, too late: the issue ended with NO_ANSWER until now."""
-    current = find_round(local, packet.claim.round)
-    work = find_work(current, packet.claim.slot, packet.claim.issue) if current else None
+    claim = packet.claim
+    work = find_work(find_round(local, claim.round), claim.slot, claim.issue)
     if work is None or work.verdict != ShareReason.NO_ANSWER or work.packet is not None:
         return local
-    return _with_work(local, packet.claim.round, replace(work, verdict=ShareReason.LATE))
+    return replace_work(local, claim.round, replace(work, verdict=ShareReason.LATE))
 
 
-def share_skipped(local: LocalOrder, number: int, slot: int, issue: int, reason: int) -> LocalOrder:
-    """Record that the chain skipped a share of a commitment."""
-    current = find_round(local, number)
-    work = find_work(current, slot, issue) if current else None
-    if work is None or work.verdict:
+def share_skipped(
+    local: LocalOrder, chain: OrderResponse, number: int, slot: int, issue: int, reason: int
+) -> LocalOrder:
+    """Record that the chain skipped a share of a commitment.
+
+    A commitment that went out twice skips what the first one committed: ``chain`` is what the chain says now.
+    """
+    work = find_work(find_round(local, number), slot, issue)
+    stands = (slot, issue) in shares_of(chain, local.attempt, number)
+    if work is None or work.verdict or stands:
         return local
-    return _with_work(local, number, replace(work, verdict=reason, settled=True))
+    return replace_work(local, number, replace(work, verdict=reason, settled=True))
 
 
 def opening_received(local: LocalOrder, opening: OpeningSubmission) -> LocalOrder | None:
-    """Record the states at a boundary; None if the share is not known."""
-    key = opening.key
-    current = find_round(local, key.round)
-    work = find_work(current, key.slot, key.issue) if current else None
-    if work is None:
+    """Record the states at a boundary; None if the share is not known, or they have not the size of states."""
+    payload, key = local.payload, opening.key
+    work = find_work(find_round(local, key.round), key.slot, key.issue)
+    if work is None or payload.initial_global is None or payload.initial_local is None:
         return None
-    return state_at_hand(
-        local, key.round, work, opening.index, opening.global_state, opening.local_state
-    )
+    sizes = (payload.initial_global.blob.size, payload.initial_local.blob.size)
+    if (opening.global_state.size, opening.local_state.size) != sizes:
+        return None
+    if any(held.index == opening.index for held in work.openings):
+        return local
+    brought = Opening(opening.index, opening.global_state, opening.local_state, verified=False)
+    return replace_work(local, key.round, replace(work, openings=(*work.openings, brought)))
 
 
-def state_at_hand(
+def opening_verified(
+    local: LocalOrder, number: int, slot: int, issue: int, index: int, *, holds: bool
+) -> LocalOrder:
+    """Record whether states that a provider brought hash to its leaf; if not, they go, and so does the provider."""
+    current = find_round(local, number)
+    work = find_work(current, slot, issue)
+    if current is None or work is None:
+        return local
+    if holds:
+        return replace_work(local, number, _with_verified(work, index))
+    kept = tuple(held for held in work.openings if held.index != index or held.verified)
+    return exclude(replace_work(local, number, replace(work, openings=kept)), work.provider)
+
+
+def state_recomputed(
     local: LocalOrder,
     number: int,
-    work: SlotWork,
+    slot: int,
+    issue: int,
     index: int,
-    global_state: BlobRef,
-    local_state: BlobRef,
+    states: tuple[BlobRef, BlobRef] | None,
 ) -> LocalOrder:
-    """Record that the states at a boundary are held (from the provider, or recomputed)."""
-    if any(held.index == index for held in work.openings):
+    """Record states that this validator recomputed; None where training does not lead to the share's leaf.
+
+    Such a share was wrong where nobody had drawn. Its round is closed, so nothing can be told to the chain any more
+    (disputes come later), but its provider gets no more work in this order.
+    """
+    work = find_work(find_round(local, number), slot, issue)
+    if work is None:
         return local
-    opening = Opening(index, global_state, local_state)
-    return _with_work(local, number, replace(work, openings=(*work.openings, opening)))
+    if states is None:
+        broken = tuple(sorted({*work.broken, index}))
+        return exclude(replace_work(local, number, replace(work, broken=broken)), work.provider)
+    others = tuple(held for held in work.openings if held.index != index)
+    opening = Opening(index, *states, verified=True)
+    return replace_work(local, number, replace(work, openings=(*others, opening)))
 
 
 def place_checked(
     local: LocalOrder, number: int, slot: int, issue: int, checked: Checked
 ) -> LocalOrder:
-    """Record the outcome of a replay."""
-    current = find_round(local, number)
-    work = find_work(current, slot, issue) if current else None
+    """Record the outcome of a replay; unless the opening was wrong, it may be handed on from now on."""
+    work = find_work(find_round(local, number), slot, issue)
     if work is None or any(done.place == checked.place for done in work.checked):
         return local
-    return _with_work(local, number, replace(work, checked=(*work.checked, checked)))
+    if checked.reason != ShareReason.OPENING_MISMATCH:
+        work = _with_verified(work, checked.place)  # the opening of place i is at boundary i
+    return replace_work(local, number, replace(work, checked=(*work.checked, checked)))
+
+
+def _with_verified(work: SlotWork, index: int) -> SlotWork:
+    openings = tuple(
+        replace(held, verified=True) if held.index == index else held for held in work.openings
+    )
+    return replace(work, openings=openings)
 
 
 def sealed(local: LocalOrder, result: SealedResult) -> LocalOrder:
     """Record the encrypted result."""
     return replace(local, result=result)
-
-
-def _with_work(local: LocalOrder, number: int, changed: SlotWork) -> LocalOrder:
-    current = find_round(local, number)
-    if current is None:
-        return local
-    works = tuple(
-        changed if (w.slot, w.issue) == (changed.slot, changed.issue) else w for w in current.works
-    )
-    return replace_round(local, replace(current, works=works))

@@ -7,16 +7,18 @@ not, since :mod:`validator.decide` asks for it again as long as its outcome is m
 from dataclasses import dataclass
 from enum import IntEnum
 
+from chain.types.records import ShareRef
 from cluster.types import BlobRef, PayloadFile, ShareSubmission, StateRef
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """States at one boundary of a share."""
+    """States at one boundary of a share; ``verified``: they hash to its leaf, so they may be handed on."""
 
     index: int
     global_state: BlobRef
     local_state: BlobRef
+    verified: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,9 @@ class SlotWork:
     picks: tuple[int, ...]  # the validator's own further segments
     openings: tuple[Opening, ...]
     checked: tuple[Checked, ...]
+    broken: tuple[
+        int, ...
+    ]  # boundaries that training does not lead to, found after the round was closed
     verdict: int  # ShareReason that ended it; NONE while it stands
     settled: bool  # the chain knows the verdict, or never knew the share
 
@@ -58,6 +63,9 @@ class LocalRound:
     global_in: StateRef
     works: tuple[SlotWork, ...]
     next_global: StateRef | None  # aggregated
+    suspects: tuple[
+        ShareRef, ...
+    ]  # accepted shares whose updates do not aggregate: all of them is replayed
     audit_by: (
         int  # chain clock: until then providers are asked for audited states; 0 before the lot
     )
@@ -69,6 +77,14 @@ class SlotLocal:
 
     slot: int
     state: StateRef
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """How often a provider failed in rounds that are over and not kept any more."""
+
+    provider: str
+    count: int
 
 
 class PayloadStage(IntEnum):
@@ -106,7 +122,7 @@ class SealedResult:
 
 @dataclass(frozen=True, slots=True)
 class LocalOrder:
-    """One attempt of an order that this validator won."""
+    """One attempt of an order that this validator won; rounds that are over leave it (``validator.retention``)."""
 
     order_id: bytes
     attempt: int
@@ -114,6 +130,7 @@ class LocalOrder:
     rounds: tuple[LocalRound, ...]
     locals: tuple[SlotLocal, ...]
     excluded: tuple[str, ...]  # providers that failed in this order
+    failures: tuple[Failures, ...]
     result: SealedResult | None
 
 
@@ -122,4 +139,4 @@ EMPTY_PAYLOAD = Payload(PayloadStage.ABSENT, (), 0, "", None, None)
 
 def new_order(order_id: bytes, attempt: int) -> LocalOrder:
     """Return the record of an attempt that was just matched."""
-    return LocalOrder(order_id, attempt, EMPTY_PAYLOAD, (), (), (), None)
+    return LocalOrder(order_id, attempt, EMPTY_PAYLOAD, (), (), (), (), None)

@@ -1,21 +1,22 @@
 """What the validator answers on the link: one method per call, each reads or changes a record and returns at once."""
 
-import logging
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from threading import Event, RLock
+from threading import Event
 
 from chain.types.queries import OrderResponse
 from chain.types.reasons import ShareReason
-from chain.types.records import AssignmentState, Validator
+from chain.types.records import AssignmentState, OrderState, Validator
 from cluster import types as t
 from cluster.blob_calls import BlobCalls
-from cluster.blobs import BlobStore
 from cluster.errors import ClusterError, Kind
 from pol.rules.commitment import share_sign_bytes
-from validator.decide import find_assignment
+from validator.files import nests
+from validator.grants import Grants
+from validator.ledger import Ledger, is_here
+from validator.lookup import find_assignment
 from validator.plan import Worker
+from validator.presence import Presence
 from validator.receive import (
     JOB_FILE,
     late_share,
@@ -26,13 +27,9 @@ from validator.receive import (
     share_received,
 )
 from validator.records import LocalOrder, PayloadStage
-from validator.store import ValidatorStore
 from validator.tasks import audit_opening, open_tasks, train_tasks
 
-_log = logging.getLogger("assay.validator")
 POLL_MS = 300
-LIVE_SECONDS = 5.0
-"""A provider that has not polled for this long gets no new work."""
 SLOTS_GRANTED = 64
 
 
@@ -46,36 +43,24 @@ class ChainView:
     providers: dict[str, int]  # of this cluster: address -> certified speed in FLOP/s, 0 if none
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What a provider said it is doing with a share."""
-
-    provider: str
-    doing: t.Doing
-
-
 class Service(BlobCalls):
-    """Implements :class:`cluster.types.Handlers` over the store; shared with the daemon's loop through ``lock``."""
+    """Implements :class:`cluster.types.Handlers` over the records, on the threads of the server."""
 
     def __init__(
         self,
         me: str,
         chain_id: str,
-        store: ValidatorStore,
-        blobs: BlobStore,
+        ledger: Ledger,
         verify: Callable[[bytes, bytes, bytes], bool],
         wake: Event,
     ) -> None:
-        """Serve from ``store`` and ``blobs``; ``wake`` is set when something arrived that the loop should see."""
+        """Serve from ``ledger``; ``wake`` is set when something arrived that the loop should see."""
         self.me, self.chain_id = me, chain_id
-        self.store, self.blobs = store, blobs
-        self.lock = RLock()
+        self.ledger, self.blobs = ledger, ledger.blobs
         self.view = ChainView(0, {}, {}, {})
-        self.benchmarks: dict[str, t.Benchmark] = {}
-        self.progress: dict[t.ShareKey, Progress] = {}
+        self.presence = Presence()
         self._verify, self._wake = verify, wake
-        self._seen: dict[str, float] = {}
-        self._readers: dict[bytes, set[str]] = {}
+        self._grants = Grants()
 
     # Who
 
@@ -93,11 +78,11 @@ class Service(BlobCalls):
 
     def workers(self) -> tuple[Worker, ...]:
         """Return the providers that poll, by address, with certified (else claimed) speed."""
-        now, view = time.monotonic(), self.view
+        view = self.view
         found: list[Worker] = []
-        for address, seen in sorted(self._seen.items()):
-            if now - seen <= LIVE_SECONDS and address in view.providers:
-                claimed = self.benchmarks.get(address)
+        for address in self.presence.live():
+            if address in view.providers:
+                claimed = self.presence.benchmark(address)
                 speed = view.providers[address] or (claimed.speed if claimed else 0)
                 found.append(Worker(address, speed, SLOTS_GRANTED))
         return tuple(found)
@@ -105,13 +90,31 @@ class Service(BlobCalls):
     # Blobs
 
     def may_put(self, caller: t.Caller, request: t.PutChunkRequest) -> None:
-        """Take blobs from providers and consumers of this validator, within their quotas."""
-        if not self.roles(caller) & {t.Role.PROVIDER, t.Role.CONSUMER}:
-            raise ClusterError(Kind.NOT_ALLOWED, "only providers and consumers send blobs", "", "")
+        """Take what was offered as a payload from its consumer, and from providers what can be a state of their order.
+
+        A provider whose time is over may still send: that it came late is worth knowing.
+        """
+        address, blob = caller.address, request.blob
+        for local, chain in self._records():
+            payload = local.payload
+            offered = chain.order.consumer == address and payload.stage == PayloadStage.OFFERED
+            if offered and any(file.blob == blob for file in payload.files):
+                return
+            works = (work for known in local.rounds for work in known.works)
+            if any(work.provider == address for work in works):
+                states = (payload.initial_global, payload.initial_local)
+                if blob.size <= max(state.blob.size for state in states if state is not None):
+                    return
+        raise ClusterError(
+            Kind.NOT_ALLOWED,
+            "this blob is neither in a payload that you offered nor of a share that you were given",
+            "offer the payload, or ask for a task first",
+            "blob",
+        )
 
     def may_read(self, caller: t.Caller, digest: bytes) -> None:
         """Give a blob only to whom a task, an opening or a result named it."""
-        if caller.address not in self._readers.get(digest, ()):
+        if not self._grants.holds(caller.address, digest):
             raise ClusterError(
                 Kind.NOT_ALLOWED,
                 "this blob was not given to you",
@@ -119,35 +122,27 @@ class Service(BlobCalls):
                 "sha256",
             )
 
-    def _grant(self, caller: t.Caller, blobs: Iterable[t.BlobRef]) -> None:
-        for blob in blobs:
-            self._readers.setdefault(blob.sha256, set()).add(caller.address)
-
     # Providers
 
     def join(self, caller: t.Caller, request: t.JoinRequest) -> t.JoinReply:
         """Take a provider of this cluster into work."""
-        self.benchmarks[caller.address] = request.benchmark
-        self._seen[caller.address] = time.monotonic()
-        limits = t.JoinLimits(SLOTS_GRANTED, self.blobs.owner_quota, POLL_MS)
-        self._wake.set()
-        return t.JoinReply(True, "", limits)
+        if self.presence.join(caller.address, request.benchmark):
+            self._wake.set()
+        return t.JoinReply(True, "", t.JoinLimits(SLOTS_GRANTED, self.blobs.owner_quota, POLL_MS))
 
     def poll(self, caller: t.Caller, request: t.PollRequest) -> t.PollReply:
         """Tell a provider everything it has to do now."""
-        self._seen[caller.address] = time.monotonic()
-        for doing in request.doing:
-            self.progress[doing.key] = Progress(caller.address, doing)
-        view = self.view
+        self.presence.poll(caller.address)
+        clock = self.view.clock
         train: list[t.TrainTask] = []
         opening: list[t.OpenTask] = []
-        for local, chain in self._running():
-            train += train_tasks(local, chain, caller.address, view.clock)
+        for local, chain in self._records():
+            train += train_tasks(local, chain, caller.address, clock)
             opening += open_tasks(local, chain, caller.address)
         train, opening = train[: t.TASKS_MAX], opening[: t.TASKS_MAX]
         for task in train:
-            self._grant(caller, (task.global_in.blob, task.local_in.blob))
-            self._grant(caller, (file.blob for file in task.payload))
+            self._grants.give(caller.address, (task.global_in.blob, task.local_in.blob))
+            self._grants.give(caller.address, (file.blob for file in task.payload))
         return t.PollReply(tuple(train), tuple(opening), POLL_MS)
 
     def submit_share(self, caller: t.Caller, request: t.ShareSubmission) -> t.Verdict:
@@ -157,98 +152,122 @@ class Service(BlobCalls):
             raise ClusterError(
                 Kind.NOT_ALLOWED, "not the caller", "submit your own shares", "claim.provider"
             )
-        if not all(self.blobs.has(blob.sha256) for blob in (request.update, request.local_out)):
-            raise ClusterError(
-                Kind.WRONG_STATE, "its blobs are not here", "put them before the share", "update"
-            )
-        with self.lock:
-            local, chain = self._find(claim.order_id, claim.attempt)
-            message = share_sign_bytes(self.chain_id, claim)
-            changed, reason = share_received(
-                local,
+        chain = self._find(claim.order_id, claim.attempt)
+        message = share_sign_bytes(self.chain_id, claim)
+        reason = ShareReason.NONE
+
+        def take(now: LocalOrder) -> LocalOrder:
+            nonlocal reason
+            if late_share(now, request):
+                reason = ShareReason.LATE
+                return mark_late(now, request)
+            after, reason = share_received(
+                now,
                 chain.order.terms,
                 self.chain_id,
                 request,
                 lambda: self._verify(caller.pub_key, message, request.signature),
             )
-            if late_share(local, request):
-                changed, reason = mark_late(local, request), ShareReason.LATE
-            self._keep(local, changed, (request.update, request.local_out))
-        self._wake.set()
+            return after
+
+        needs = (request.update, request.local_out)
+        self.ledger.change(claim.order_id, claim.attempt, take, needs)
         return t.Verdict(reason == ShareReason.NONE, int(reason), reason.name.lower())
 
     def submit_opening(self, caller: t.Caller, request: t.OpeningSubmission) -> t.Verdict:
-        """Take the states at a boundary."""
-        blobs = (request.global_state, request.local_state)
-        if not all(self.blobs.has(blob.sha256) for blob in blobs):
-            raise ClusterError(
-                Kind.WRONG_STATE, "its blobs are not here", "put them before the opening", "index"
-            )
-        with self.lock:
-            local, chain = self._find(request.key.order_id, request.key.attempt)
-            wanted = {task.key: task.indices for task in open_tasks(local, chain, caller.address)}
-            if request.index not in wanted.get(request.key, ()):
-                return t.Verdict(False, int(ShareReason.NONE), "not wanted (any more)")
-            changed = opening_received(local, request)
-            if changed is not None:
-                self._keep(local, changed, blobs)
-        self._wake.set()
-        return t.Verdict(True)
+        """Take the states at a boundary that the caller was asked for."""
+        key = request.key
+        chain = self._find(key.order_id, key.attempt)
+        verdict = t.Verdict(False, int(ShareReason.NONE), "not wanted (any more)")
+
+        def take(now: LocalOrder) -> LocalOrder:
+            nonlocal verdict
+            wanted = {task.key: task.indices for task in open_tasks(now, chain, caller.address)}
+            if request.index not in wanted.get(key, ()):
+                return now
+            after = opening_received(now, request)
+            if after is None:
+                mismatch = ShareReason.OPENING_MISMATCH
+                verdict = t.Verdict(False, int(mismatch), "not the size of the job's states")
+                return now
+            verdict = t.Verdict(True)
+            return after
+
+        needs = (request.global_state, request.local_state)
+        self.ledger.change(key.order_id, key.attempt, take, needs)
+        return verdict
 
     # Consumers
 
     def offer_payload(self, caller: t.Caller, request: t.PayloadOffer) -> t.PayloadWanted:
         """Take note of the files of an order's job, and say which blobs are missing."""
-        with self.lock:
-            local, chain = self._find(request.order_id)
-            self._check_consumer(caller, chain)
-            terms = chain.order.terms
-            files = {file.path: file.blob for file in request.files}
-            if files.get(JOB_FILE, t.BlobRef(b"", 1)).sha256 != terms.job_id:
-                raise ClusterError(
-                    Kind.BAD_REQUEST, "job.json is not the ordered job", "send that job", "files"
-                )
-            size = sum(blob.size for blob in files.values())
-            if len(files) != len(request.files) or size != terms.payload_bytes:
-                raise ClusterError(
-                    Kind.BAD_REQUEST,
-                    f"{size} bytes where the order says {terms.payload_bytes}",
-                    "offer every payload file once",
-                    "files",
-                )
-            if local.payload.stage == PayloadStage.ABSENT:
-                changed = payload_offered(local, request.files)
-                self._keep(local, changed, files.values())
-                local = changed
-            self._complete_payload(local)
-        missing = tuple(blob for blob in files.values() if not self.blobs.has(blob.sha256))
-        return t.PayloadWanted(missing)
+        chain = self._find(request.order_id)
+        self._check_consumer(caller, chain)
+        self._check_files(chain, request.files)
+        number = chain.order.attempt
+        assignment = find_assignment(chain, number)
+        matched = assignment is not None and assignment.state == AssignmentState.MATCHED
+
+        def take(now: LocalOrder) -> LocalOrder:
+            # Until all is here, the consumer may correct itself.
+            if matched and now.payload.stage in (PayloadStage.ABSENT, PayloadStage.OFFERED):
+                return payload_offered(now, request.files)
+            return now
+
+        with self.ledger.lock:
+            local = self.ledger.change(request.order_id, number, take)
+            if local is not None and local.payload.stage == PayloadStage.OFFERED:
+                self.ledger.hold_payload(local)
+            self._complete_payload(request.order_id, number)
+        missing = (f.blob for f in request.files if not is_here(self.blobs, f.blob))
+        return t.PayloadWanted(tuple(missing))
 
     def payload_status(self, caller: t.Caller, request: t.PayloadStatusRequest) -> t.PayloadState:
         """Tell whether the payload is here and loads."""
-        with self.lock:
-            local, chain = self._find(request.order_id)
-            self._check_consumer(caller, chain)
-            local = self._complete_payload(local)
-        stage = local.payload.stage
-        return t.PayloadState(
-            stage >= PayloadStage.COMPLETE, stage == PayloadStage.LOADED, local.payload.text
-        )
+        chain = self._find(request.order_id)
+        self._check_consumer(caller, chain)
+        payload = self._complete_payload(request.order_id, chain.order.attempt).payload
+        complete = payload.stage >= PayloadStage.COMPLETE
+        return t.PayloadState(complete, payload.stage == PayloadStage.LOADED, payload.text)
+
+    def _check_files(self, chain: OrderResponse, files: tuple[t.PayloadFile, ...]) -> None:
+        terms = chain.order.terms
+        blobs = {file.path: file.blob for file in files}
+        if blobs.get(JOB_FILE, t.BlobRef(b"", 1)).sha256 != terms.job_id:
+            raise ClusterError(
+                Kind.BAD_REQUEST, "job.json is not the ordered job", "send that job", "files"
+            )
+        size = sum(blob.size for blob in blobs.values())
+        if len(blobs) != len(files) or size != terms.payload_bytes:
+            raise ClusterError(
+                Kind.BAD_REQUEST,
+                f"{size} bytes where the order says {terms.payload_bytes}",
+                "offer every payload file once",
+                "files",
+            )
+        if nests(list(blobs)):
+            raise ClusterError(
+                Kind.BAD_REQUEST, "a file has the path of a folder", "send that job", "files"
+            )
+        for blob in blobs.values():
+            if self.blobs.has(blob.sha256) and not is_here(self.blobs, blob):
+                raise ClusterError(
+                    Kind.BAD_REQUEST, "a file has another size", "offer what there is", "files"
+                )
 
     def get_result(self, caller: t.Caller, request: t.ResultRequest) -> t.ResultManifest:
         """Tell the consumer where its encrypted result is."""
-        with self.lock:
-            local = self.store.latest(request.order_id)
-            chain = self.view.orders.get(request.order_id)
+        chain = self.view.orders.get(request.order_id)
+        local = self.ledger.store.latest(request.order_id)
         if local is None or chain is None:
             raise ClusterError(
                 Kind.NOT_FOUND, "no such order here", "ask its validator", "order_id"
             )
         self._check_consumer(caller, chain)
-        if local.result is None or not local.rounds or local.rounds[-1].next_global is None:
+        result, final = local.result, local.rounds[-1].next_global if local.rounds else None
+        if result is None or final is None:
             raise ClusterError(Kind.WRONG_STATE, "no result yet", "ask again when it is proven", "")
-        result, final = local.result, local.rounds[-1].next_global
-        self._grant(caller, (result.blob,))
+        self._grants.give(caller.address, (result.blob,))
         last = min(request.first + request.limit, len(result.points))
         leaves = tuple(
             t.ResultLeaf(result.points[i], result.lengths[i], result.hashes[i])
@@ -262,13 +281,17 @@ class Service(BlobCalls):
 
     def get_opening(self, caller: t.Caller, request: t.OpeningRequest) -> t.AuditOpening:
         """Tell a seated auditor what replay of a place needs."""
-        with self.lock:
-            local, chain = self._find(request.order_id, request.attempt)
+        chain = self._find(request.order_id, request.attempt)
+        local = self.ledger.load(request.order_id, request.attempt)
         audit = next(
             (a for a in chain.audits if (a.attempt, a.round) == (request.attempt, request.round)),
             None,
         )
-        if audit is None or caller.address not in {seat.validator for seat in audit.seats}:
+        if (
+            local is None
+            or audit is None
+            or caller.address not in {seat.validator for seat in audit.seats}
+        ):
             raise ClusterError(
                 Kind.NOT_ALLOWED, "no seat in this audit", "wait until you are drawn", "round"
             )
@@ -277,24 +300,24 @@ class Service(BlobCalls):
                 Kind.BAD_REQUEST, f"the audit has {len(audit.places)} places", "", "place"
             )
         opening = audit_opening(local, request.round, audit.places[request.place], self.chain_id)
-        self._grant(caller, _blobs_of(opening))
+        self._grants.give(caller.address, _blobs_of(opening))
         return opening
 
     # Records
 
-    def _running(self) -> list[tuple[LocalOrder, OrderResponse]]:
-        live = (AssignmentState.RUNNING, AssignmentState.PROVEN, AssignmentState.FAILED)
-        found: list[tuple[LocalOrder, OrderResponse]] = []
-        with self.lock:
-            for chain in self.view.orders.values():
-                for assignment in chain.assignments:
-                    if assignment.validator == self.me and assignment.state in live:
-                        local = self.store.load(assignment.order_id, assignment.attempt)
-                        if local is not None:
-                            found.append((local, chain))
-        return found
+    def _records(self) -> Iterator[tuple[LocalOrder, OrderResponse]]:
+        """Yield the attempts of this validator whose order is not closed."""
+        for chain in self.view.orders.values():
+            if chain.order.state == OrderState.CLOSED:
+                continue
+            for assignment in chain.assignments:
+                if assignment.validator == self.me:
+                    local = self.ledger.load(assignment.order_id, assignment.attempt)
+                    if local is not None:
+                        yield local, chain
 
-    def _find(self, order_id: bytes, attempt: int = 0) -> tuple[LocalOrder, OrderResponse]:
+    def _find(self, order_id: bytes, attempt: int = 0) -> OrderResponse:
+        """Return what the chain says about an order of which this validator has the attempt (0: the current one)."""
         chain = self.view.orders.get(order_id)
         if chain is None:
             raise ClusterError(
@@ -302,15 +325,15 @@ class Service(BlobCalls):
             )
         number = attempt or chain.order.attempt
         assignment = find_assignment(chain, number)
-        local = self.store.load(order_id, number)
-        if local is None or assignment is None or assignment.validator != self.me:
+        mine = assignment is not None and assignment.validator == self.me
+        if not mine or self.ledger.load(order_id, number) is None:
             raise ClusterError(
                 Kind.NOT_FOUND,
                 "not an attempt of this validator",
                 "read the order again",
                 "attempt",
             )
-        return local, chain
+        return chain
 
     def _check_consumer(self, caller: t.Caller, chain: OrderResponse) -> None:
         if chain.order.consumer != caller.address:
@@ -318,24 +341,17 @@ class Service(BlobCalls):
                 Kind.NOT_ALLOWED, "not your order", "use the key that ordered", "order_id"
             )
 
-    def _complete_payload(self, local: LocalOrder) -> LocalOrder:
-        blobs = [file.blob.sha256 for file in local.payload.files]
-        if local.payload.stage == PayloadStage.OFFERED and all(map(self.blobs.has, blobs)):
-            local = payload_complete(local)
-            self.store.save(local)
-            self._wake.set()
-        return local
-
-    def _keep(self, before: LocalOrder, after: LocalOrder, blobs: Iterable[t.BlobRef]) -> None:
-        if after != before:
-            for blob in blobs:
-                self.blobs.hold(blob.sha256, holder_of(after))
-            self.store.save(after)
-
-
-def holder_of(local: LocalOrder) -> str:
-    """Return the name under which an attempt holds its blobs."""
-    return f"{local.order_id.hex()}/{local.attempt}"
+    def _complete_payload(self, order_id: bytes, attempt: int) -> LocalOrder:
+        """Record it when all of a payload is here."""
+        with self.ledger.lock:
+            local = self.ledger.load(order_id, attempt)
+            if local is None:  # _find saw it: it was forgotten in this moment
+                raise ClusterError(Kind.NOT_FOUND, "no such order here", "", "order_id")
+            blobs = [file.blob for file in local.payload.files]
+            offered = local.payload.stage == PayloadStage.OFFERED
+            if not offered or not all(is_here(self.blobs, blob) for blob in blobs):
+                return local
+            return self.ledger.change(order_id, attempt, payload_complete, blobs) or local
 
 
 def _blobs_of(opening: t.AuditOpening) -> list[t.BlobRef]:

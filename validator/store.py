@@ -1,12 +1,18 @@
 """The validator's records on disk: SQLite, written before anything is acted on."""
 
 import sqlite3
+from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
+from typing import Any
 
 from chain.types.codec import decode, encode
 from validator.records import LocalOrder
+
+CACHED = 64
+"""Records kept decoded: they are frozen, and read far more often than written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,7 @@ class ValidatorStore:
         """Open or make the database."""
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = RLock()
+        self._cache: OrderedDict[tuple[bytes, int], LocalOrder] = OrderedDict()
         self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._database.executescript(
             """
@@ -44,6 +51,7 @@ class ValidatorStore:
             CREATE TABLE IF NOT EXISTS answered (
                 order_id BLOB, attempt INTEGER, round INTEGER, agreed INTEGER,
                 PRIMARY KEY (order_id, attempt, round));
+            CREATE TABLE IF NOT EXISTS closed (order_id BLOB PRIMARY KEY, seen REAL NOT NULL);
             """
         )
 
@@ -52,37 +60,80 @@ class ValidatorStore:
         with self._lock:
             self._database.close()
 
+    # Records of attempts
+
     def load(self, order_id: bytes, attempt: int) -> LocalOrder | None:
         """Return the record of an attempt."""
-        rows = self._sql(
-            "SELECT record FROM orders WHERE order_id = ? AND attempt = ?", order_id, attempt
-        )
-        return decode(LocalOrder, rows[0][0]) if rows else None
+        with self._lock:
+            cached = self._cache.get((order_id, attempt))
+            if cached is not None:
+                self._cache.move_to_end((order_id, attempt))
+                return cached
+            rows = self._sql(
+                "SELECT record FROM orders WHERE order_id = ? AND attempt = ?", order_id, attempt
+            )
+            if not rows:
+                return None
+            local = decode(LocalOrder, rows[0][0])
+            self._remember(local)
+            return local
 
     def latest(self, order_id: bytes) -> LocalOrder | None:
         """Return the record of the last attempt that was this validator's."""
+        attempts = self.attempts(order_id)
+        return self.load(order_id, attempts[0]) if attempts else None
+
+    def attempts(self, order_id: bytes) -> list[int]:
+        """Return the attempts of an order that are held, the last one first."""
         rows = self._sql(
-            "SELECT record FROM orders WHERE order_id = ? ORDER BY attempt DESC LIMIT 1", order_id
+            "SELECT attempt FROM orders WHERE order_id = ? ORDER BY attempt DESC", order_id
         )
-        return decode(LocalOrder, rows[0][0]) if rows else None
+        return [row[0] for row in rows]
 
     def save(self, local: LocalOrder) -> None:
         """Write a record."""
-        self._sql(
-            "INSERT OR REPLACE INTO orders VALUES (?, ?, ?)",
-            local.order_id,
-            local.attempt,
-            encode(local),
-        )
+        with self._lock:
+            self._sql(
+                "INSERT OR REPLACE INTO orders VALUES (?, ?, ?)",
+                local.order_id,
+                local.attempt,
+                encode(local),
+            )
+            self._remember(local)
+
+    def forget(self, order_id: bytes, attempt: int) -> None:
+        """Delete a record; verdicts stay, they are history."""
+        with self._lock:
+            self._cache.pop((order_id, attempt), None)
+            self._sql("DELETE FROM orders WHERE order_id = ? AND attempt = ?", order_id, attempt)
+            self._sql(
+                "DELETE FROM closed WHERE order_id NOT IN (SELECT order_id FROM orders)",
+            )
 
     def all_orders(self) -> list[tuple[bytes, int]]:
         """Return what is held, as (order id, attempt)."""
         return [(row[0], row[1]) for row in self._sql("SELECT order_id, attempt FROM orders")]
 
-    def save_verdict(self, row: VerdictRow) -> None:
-        """Write or replace the verdict on a share."""
-        key = (row.order_id, row.attempt, row.round, row.slot, row.issue)
-        self._sql("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?, ?, ?)", *key, encode(row))
+    def closed_since(self, order_id: bytes, now: float) -> float:
+        """Return when (Unix time) this daemon first saw that an order is closed: ``now``, if it is new."""
+        with self._lock:
+            self._sql("INSERT OR IGNORE INTO closed VALUES (?, ?)", order_id, now)
+            ((seen,),) = self._sql("SELECT seen FROM closed WHERE order_id = ?", order_id)
+        return float(seen)
+
+    # History
+
+    def save_verdicts(self, rows: Iterable[VerdictRow]) -> None:
+        """Write or replace verdicts on shares."""
+        values = [
+            (row.order_id, row.attempt, row.round, row.slot, row.issue, encode(row)) for row in rows
+        ]
+        with self._lock:
+            self._database.execute("BEGIN")
+            with self._database:  # commits, or rolls back
+                self._database.executemany(
+                    "INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?, ?, ?)", values
+                )
 
     def verdicts(self, order_id: bytes | None = None) -> list[VerdictRow]:
         """Return the verdicts, of one order if given, by round, slot and issue."""
@@ -93,7 +144,7 @@ class ValidatorStore:
         return [decode(VerdictRow, row[0]) for row in rows]
 
     def save_answered(self, order_id: bytes, attempt: int, round: int, agreed: bool) -> None:
-        """Remember that this validator answered an audit."""
+        """Remember that this validator answered an audit, and whether it found what the chain has."""
         self._sql(
             "INSERT OR REPLACE INTO answered VALUES (?, ?, ?, ?)",
             order_id,
@@ -107,6 +158,14 @@ class ValidatorStore:
         rows = self._sql("SELECT order_id, attempt, round, agreed FROM answered")
         return [(row[0], row[1], row[2], bool(row[3])) for row in rows]
 
-    def _sql(self, text: str, *values: bytes | int) -> list[tuple[bytes, int, int, int]]:
+    # Inside
+
+    def _remember(self, local: LocalOrder) -> None:
+        self._cache[local.order_id, local.attempt] = local
+        self._cache.move_to_end((local.order_id, local.attempt))
+        while len(self._cache) > CACHED:
+            self._cache.popitem(last=False)
+
+    def _sql(self, text: str, *values: bytes | float) -> list[tuple[Any, ...]]:
         with self._lock:
             return self._database.execute(text, values).fetchall()

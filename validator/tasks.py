@@ -7,21 +7,15 @@ from cluster.types import (
     OpenedLeaf,
     OpenedState,
     OpenTask,
-    ShareKey,
     StateRef,
     TrainTask,
     UpdateRef,
     not_ready,
 )
-from validator.decide import (
-    accepted_works,
-    audited_boundaries,
-    find_assignment,
-    find_round,
-    opening_index,
-    places_to_check,
-)
+from validator.audited import wanted_of_provider
+from validator.lookup import accepted_works, find_assignment, find_round, find_work, share_key
 from validator.records import LocalOrder, LocalRound, SlotWork
+from validator.rounds import opening_index, places_to_check
 from validator.traces import trace_leaf_of
 
 RETRY_MS = 500
@@ -57,7 +51,7 @@ def train_tasks(
 
 def open_tasks(local: LocalOrder, chain: OrderResponse, provider: str) -> list[OpenTask]:
     """Return the boundaries whose states ``provider`` has to upload; what draws them is not told."""
-    wanted: dict[tuple[int, int, int], set[int]] = audited_boundaries(local, chain)
+    wanted = wanted_of_provider(local, chain)
     for share in chain.shares:
         claim = share.claim
         current = find_round(local, claim.round)
@@ -67,14 +61,14 @@ def open_tasks(local: LocalOrder, chain: OrderResponse, provider: str) -> list[O
         if work is None or work.verdict or share.state != ShareState.COMMITTED:
             continue
         held = {opening.index for opening in work.openings}
-        places = places_to_check(work, share)
+        places = places_to_check(current, work, share)
         missing = {opening_index(place) for place in places} - held - {0}
         if missing:
             wanted.setdefault((claim.round, claim.slot, claim.issue), set()).update(missing)
     tasks: list[OpenTask] = []
     for (number, slot, issue), indices in sorted(wanted.items()):
         current = find_round(local, number)
-        work = find_work(current, slot, issue) if current else None
+        work = find_work(current, slot, issue)
         if current and work and work.provider == provider:
             tasks.append(OpenTask(share_key(local, current, work), tuple(sorted(indices))))
     return tasks
@@ -135,7 +129,7 @@ def _aggregation(local: LocalOrder, current: LocalRound) -> AuditOpening:
 def _opened(current: LocalRound, work: SlotWork, index: int) -> OpenedState | None:
     if index == 0:
         return OpenedState(0, current.global_in, work.local_in)
-    opening = next((held for held in work.openings if held.index == index), None)
+    opening = next((held for held in work.openings if held.index == index and held.verified), None)
     if opening is None:
         return None
     return OpenedState(
@@ -143,13 +137,3 @@ def _opened(current: LocalRound, work: SlotWork, index: int) -> OpenedState | No
         StateRef(UNKNOWN_ROOT, opening.global_state),
         StateRef(UNKNOWN_ROOT, opening.local_state),
     )
-
-
-def find_work(current: LocalRound, slot: int, issue: int) -> SlotWork | None:
-    """Return the work of one issue of a slot."""
-    return next((w for w in current.works if (w.slot, w.issue) == (slot, issue)), None)
-
-
-def share_key(local: LocalOrder, current: LocalRound, work: SlotWork) -> ShareKey:
-    """Return the name of a share on the link."""
-    return ShareKey(local.order_id, local.attempt, current.number, work.slot, work.issue)

@@ -1,5 +1,7 @@
 """Replaying one place of a share from the job and two opening states; nothing else of the prover's is used."""
 
+import numpy as np
+
 from pol.executor.backend import Backend
 from pol.job.load import LoadedJob
 from pol.replay.records import Range, RangeError, Replayed, UpdateResult
@@ -46,6 +48,8 @@ def replay_update(
     local = check_state(local_out, document.local_tensors, "local state")
     update = {}
     for spec in loaded.job.updated:
-        update[spec.name] = canonical_array(first[spec.name] - last[spec.name], spec.name)
+        with np.errstate(over="ignore"):  # an infinite difference ends in NotFinite
+            difference = first[spec.name] - last[spec.name]
+        update[spec.name] = canonical_array(difference, spec.name)
         update[spec.name].flags.writeable = False
     return UpdateResult(update, state_tree(update).root, state_tree(local).root)

@@ -1,0 +1,131 @@
+"""Whatever providers do and wherever validators crash: an order ends, its coins add up, and honest work is paid.
+
+``tests.support.chain_harness`` runs all invariants of the chain after each block.
+"""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from chain.types.messages import MsgWithdrawBond
+from chain.types.params import local_params
+from chain.types.reasons import CloseReason, ShareReason
+from chain.types.records import AssignmentState, Share, ShareState
+from tests.property.validator_world import HABITS, Plan, World
+from tests.support.chain_market import BOND, make_terms, submit
+
+# Shares of up to six segments; draws of an audit take 20 s; nobody runs out of time for cheats alone.
+PARAMS = replace(
+    local_params(),
+    clock_step_max=10,
+    round_window=40,
+    progress_base=400,
+    reference_speed=24_000_000,
+    accept_base=30,
+)
+TERMS = make_terms(samples_per_round=48, batch=2, segment_length=2, rounds=2)
+REASONS = {
+    "first": ShareReason.SEGMENT_MISMATCH,
+    "middle": ShareReason.SEGMENT_MISMATCH,
+    "last": ShareReason.SEGMENT_MISMATCH,
+    "update": ShareReason.UPDATE_MISMATCH,
+    "metrics": ShareReason.METRICS_MISMATCH,
+    "garbage": ShareReason.MALFORMED,
+    "closed": ShareReason.NO_ANSWER,
+    "junk": ShareReason.OPENING_MISMATCH,
+}
+"""Why a share of each kind falls, once it is on chain; others never get there, or never fall."""
+
+habits = st.lists(st.sampled_from(HABITS), max_size=4).map(tuple)
+plans = st.builds(
+    Plan,
+    seed=st.integers(0, 2**32),
+    habits=st.lists(habits, max_size=2).map(tuple),
+    poor=st.booleans(),
+    deliver=st.tuples(st.booleans(), st.booleans()),
+    crashes=st.lists(st.integers(1, 120), max_size=6, unique=True).map(tuple),
+    silent_auditors=st.integers(0, 2),
+    absent=st.booleans(),
+    orders=st.integers(1, 2),
+)
+
+
+def play(plan: Plan) -> tuple[World, list[bytes]]:
+    world = World(plan, TERMS, PARAMS)
+    if plan.poor:
+        poor = [cluster[0] for cluster in world.market.clusters.values()]
+        world.chain.ok(*(MsgWithdrawBond(name, BOND) for name in poor))
+    message = submit(terms=TERMS, deposit=10**9, deadline=1_500)
+    order_ids = [world.market.submit(message) for _ in range(plan.orders)]
+    world.run(order_ids, limit=1_500)
+    return world, order_ids
+
+
+def check_share(world: World, share: Share) -> bool:
+    """Check what became of a share; tell whether it was accepted although it is wrong (nobody drew the place)."""
+    habit = world.habit_of(share.claim)
+    if share.state == ShareState.ACCEPTED:
+        assert habit not in REASONS or habit == "middle", habit
+        return habit == "middle"
+    if share.reason != ShareReason.ATTEMPT_ENDED:
+        assert share.reason == REASONS.get(habit), (habit, ShareReason(share.reason).name)
+    return False
+
+
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(plans)
+def test_every_order_ends_and_honest_work_is_paid(plan: Plan) -> None:
+    world, order_ids = play(plan)
+    for order_id in order_ids:
+        chain = world.order(order_id)
+        missed = [check_share(world, share) for share in chain.shares]
+        reason = CloseReason(chain.order.close_reason)
+        # A decline closes the bid, so that two orders may use up both.
+        delivered = plan.deliver[0] or (plan.deliver[1] and plan.orders == 1)
+        able = delivered and bool(plan.habits or not plan.poor)
+        if able and not any(missed):
+            assert reason is CloseReason.SETTLED, (reason, world.refused[-3:])
+        for assignment in chain.assignments:
+            # A validator that does its part never loses more than the fee for a payload that did not come.
+            if assignment.state is AssignmentState.FAILED and able and not any(missed):
+                assert not plan.deliver[min(assignment.attempt, 2) - 1]
+
+
+@pytest.mark.parametrize("habit", sorted({*HABITS} - {"middle"}))
+def test_each_cheat_ends_in_its_own_reason_and_others_finish(habit: str) -> None:
+    world, (order_id,) = play(Plan(7, ((habit,),), bidders=("v0",), orders=1))
+    chain = world.order(order_id)
+    assert chain.order.close_reason == CloseReason.SETTLED
+    fell = [share for share in chain.shares if share.state is not ShareState.ACCEPTED]
+    assert [ShareReason(share.reason) for share in fell] == (
+        [REASONS[habit]] if habit in REASONS else []
+    )
+    reported = {share.state for share in fell} == {ShareState.REPORTED}
+    assert reported == (habit in ("first", "last", "update"))
+
+
+def test_a_wrong_share_outside_what_was_drawn_is_never_paid() -> None:
+    """The validator's own replays miss it, an audit of the place does not: the round is void, the deposit returns."""
+    for seed in range(7, 40):
+        world, (order_id,) = play(Plan(seed, (("middle",),), bidders=("v0",), orders=1))
+        chain = world.order(order_id)
+        if any(closed.void for closed in chain.rounds):
+            break
+    else:
+        raise AssertionError("no seed lets the cheat through to an audit")
+    assert chain.order.close_reason == CloseReason.UNVERIFIED
+    assert chain.order.work_verified == 0
+    assert {payment.kind for payment in chain.payments} <= {"refund", "bond_return", "protocol"}
+
+
+def test_the_same_dice_give_the_same_run() -> None:
+    plan = Plan(3, (("first", "late"), ("junk",)), crashes=(4, 9, 15))
+    runs = [play(plan) for _ in range(2)]
+    assert len({world.blocks for world, _ in runs}) == 1
+    assert runs[0][0].chain.store.get(b"") == runs[1][0].chain.store.get(b"")

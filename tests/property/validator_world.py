@@ -1,0 +1,611 @@
+"""A world without sockets, disks or tensors: the real state machine, real decisions, made-up training.
+
+A state is a digest, a step of training is a hash, and so every root that the real numerics would compute has its like
+here: what is compared with what is the real thing. Time goes from block to block. Validators may crash at any moment:
+whatever was under way is lost, and their record comes back from its bytes.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from random import Random
+
+from chain.types.block import TxResult
+from chain.types.codec import decode, encode
+from chain.types.hashing import merkle_root
+from chain.types.messages import Message, MsgAnswerAudit, MsgCommitTraces
+from chain.types.params import Params
+from chain.types.queries import DutiesRequest, OrderRequest, OrderResponse
+from chain.types.reasons import ShareReason
+from chain.types.records import AuditAnswer, AuditKind, JobTerms, OrderState, Place, ShareClaim
+from cluster.types import (
+    BlobRef,
+    Leaf,
+    OpeningSubmission,
+    PayloadFile,
+    ShareKey,
+    ShareSubmission,
+    StateRef,
+    TrainTask,
+    key_of,
+)
+from pol.rules.commitment import (
+    boundary_root,
+    check_leaf,
+    share_sign_bytes,
+    trace_leaf,
+    update_claim,
+)
+from pol.rules.schedule import first_step, segments_of
+from tests.support.chain_harness import CHAIN_ID, pub_key, sign
+from tests.support.chain_market import Market, digest
+from validator import actions as do
+from validator import receive
+from validator.actions import Action, View
+from validator.decide import decide
+from validator.lookup import accepted_works, find_round, find_work
+from validator.plan import Worker
+from validator.records import Checked, LocalOrder, SealedResult, SlotWork, new_order
+from validator.retention import needed_blobs
+from validator.rounds import aggregated
+from validator.tasks import audit_opening, open_tasks, train_tasks
+from validator.traces import trace_leaf_of
+
+GLOBAL_SIZE, LOCAL_SIZE = 100, 50
+METRICS = (0x3F800000,)
+States = tuple[bytes, bytes]
+
+
+# Training that is a hash
+
+
+def step(states: States, position: int) -> States:
+    return digest("global", states, position), digest("local", states, position)
+
+
+def update_of(opening: bytes, closing: bytes) -> bytes:
+    return digest("update", opening, closing)
+
+
+def next_state(opening: bytes, updates: list[tuple[int, bytes]]) -> bytes:
+    return digest("next", opening, updates)
+
+
+def position(claim: ShareClaim, terms: JobTerms, segment: int) -> int:
+    return first_step(terms, claim.round, claim.first) + segment * terms.segment_length
+
+
+def blob(root: bytes, size: int = GLOBAL_SIZE) -> BlobRef:
+    return BlobRef(root, size)
+
+
+def state_ref(root: bytes, size: int = GLOBAL_SIZE) -> StateRef:
+    return StateRef(root, blob(root, size))
+
+
+# Providers
+
+
+@dataclass
+class Provider:
+    """What a provider does with the shares that it gets; ``honest`` with all that the list does not reach."""
+
+    address: str
+    habits: list[str]
+    delay: int = 1
+    tasks: dict[ShareKey, tuple[TrainTask, int, str]] = field(default_factory=dict)
+    states: dict[ShareKey, list[States]] = field(default_factory=dict)
+    packets: dict[ShareKey, ShareSubmission] = field(default_factory=dict)
+
+    def take(self, task: TrainTask, clock: int) -> None:
+        if task.key not in self.tasks:
+            habit = self.habits.pop(0) if self.habits else "honest"
+            wait = task.seconds_left + 2 if habit == "late" else self.delay
+            self.tasks[task.key] = (task, clock + wait, habit)
+
+    def done(self, terms: JobTerms, clock: int) -> Iterator[ShareSubmission]:
+        """Yield what is to be submitted now, as long as it is not known to be taken."""
+        for key, (task, at, habit) in self.tasks.items():
+            if clock >= at and habit != "silent":
+                if key not in self.packets:
+                    self.packets[key] = self._train(task, terms, habit)
+                yield self.packets[key]
+
+    def habit(self, key: ShareKey) -> str:
+        return self.tasks[key][2]
+
+    def opening(self, key: ShareKey, index: int, *, audited: bool) -> OpeningSubmission | None:
+        if key not in self.states or self.habit(key) == "closed":
+            return None
+        first, second = self.states[key][index]
+        if self.habit(key) == "junk" or (self.habit(key) == "saboteur" and audited):
+            first = digest("junk", key, index)
+        return OpeningSubmission(key, index, blob(first), blob(second, LOCAL_SIZE))
+
+    def _train(self, task: TrainTask, terms: JobTerms, habit: str) -> ShareSubmission:
+        key = task.key
+        claim = ShareClaim(
+            key.order_id,
+            key.attempt,
+            key.round,
+            key.slot,
+            key.issue,
+            task.first,
+            task.count,
+            self.address,
+            task.global_in.root,
+            task.local_in.root,
+            b"",
+            segments_of(terms, task.count),
+            b"",
+            b"",
+            terms.executor_version,
+        )
+        states = [(task.global_in.root, task.local_in.root)]
+        for segment in range(claim.segments):
+            after = step(states[-1], position(claim, terms, segment))
+            bent = habit == "first" and segment == 0
+            bent |= habit == "last" and segment == claim.segments - 1
+            bent |= habit == "middle" and segment == claim.segments // 2
+            states.append((digest("bent", after), after[1]) if bent else after)
+        self.states[key] = states
+        update = update_of(states[0][0], states[-1][0])
+        if habit == "update":
+            update = digest("wrong update", update)
+        metrics = (0x40000000,) if habit == "metrics" else METRICS
+        leaves = tuple(
+            Leaf(i, position(claim, terms, i), boundary_root(*pair), metrics if i else ())
+            for i, pair in enumerate(states)
+        )
+        claim = replace(claim, local_out=states[-1][1], update_root=update)
+        named = replace(claim, provider="somebody") if habit == "copied" else claim
+        hashes = [
+            trace_leaf(CHAIN_ID, named, leaf.index, leaf.step, leaf.boundary_root, leaf.metrics)
+            for leaf in leaves
+        ]
+        claim = replace(claim, trace_root=merkle_root(hashes))
+        signature = sign(pub_key(self.address), share_sign_bytes(CHAIN_ID, claim))
+        sent = digest("garbage", update) if habit == "garbage" else update
+        return ShareSubmission(
+            claim, signature, leaves, blob(sent), blob(claim.local_out, LOCAL_SIZE)
+        )
+
+
+HABITS = (
+    "honest",
+    "silent",
+    "late",
+    "first",
+    "last",
+    "middle",
+    "update",
+    "metrics",
+    "copied",
+    "garbage",
+    "closed",
+    "junk",
+    "saboteur",  # honest until others audit
+)
+
+
+# A validator's daemon, between two crashes
+
+
+@dataclass
+class Running:
+    """An action under way: it is done at ``at``."""
+
+    action: Action
+    local: LocalOrder
+    at: int
+
+
+@dataclass
+class Daemon:
+    """The shell of decisions: records as bytes, actions that take time, one transaction at a time."""
+
+    me: str
+    world: "World"
+    records: dict[tuple[bytes, int], bytes] = field(default_factory=dict)  # the disk
+    memory: dict[tuple[bytes, int], LocalOrder] = field(default_factory=dict)
+    running: dict[str, Running] = field(default_factory=dict)
+    pending: tuple[str, LocalOrder, do.SendTx] | None = None
+    since: int = 0
+    down_until: int = 0
+    stale: OrderResponse | None = None
+
+    def crash(self, clock: int, seconds: int) -> None:
+        """Lose everything but the records; a transaction that is under way is in the block or not."""
+        self.running, self.pending, self.memory = {}, None, {}
+        self.down_until = self.since = clock + seconds
+
+    def load(self, order_id: bytes, attempt: int) -> LocalOrder | None:
+        key = (order_id, attempt)
+        if key not in self.memory and key in self.records:
+            self.memory[key] = decode(LocalOrder, self.records[key])
+        return self.memory.get(key)
+
+    def save(self, local: LocalOrder) -> None:
+        key = (local.order_id, local.attempt)
+        if self.memory.get(key) != local:
+            self.records[key], self.memory[key] = encode(local), local
+
+    def change(
+        self, local: LocalOrder, change: Callable[[LocalOrder], LocalOrder | None]
+    ) -> LocalOrder:
+        now = self.load(local.order_id, local.attempt)
+        assert now is not None
+        after = change(now) or now
+        self.save(after)
+        return after
+
+    def attempts(self, chain: OrderResponse) -> Iterator[LocalOrder]:
+        for assignment in chain.assignments:
+            if assignment.validator == self.me:
+                key = (chain.order.id, assignment.attempt)
+                if key not in self.records:
+                    self.save(new_order(*key))
+                local = self.load(*key)
+                assert local is not None
+                yield local
+
+    def look(self, chain: OrderResponse, clock: int) -> None:
+        """Decide, and start what is asked for. Now and then the node is a block behind."""
+        seen = chain
+        if self.stale is not None and self.stale.order.id == chain.order.id and self.world.dice(4):
+            seen = self.stale
+        self.stale = chain
+        crash_at = self.world.dice(3) if self.world.crashes_now(self, clock) else -1
+        for before in self.attempts(seen):
+            if crash_at == 0:
+                return self.crash(clock, 1 + self.world.dice(3))
+            view = View(
+                seen,
+                clock,
+                self.since,
+                self.me,
+                CHAIN_ID,
+                self.world.workers(self.me),
+                sha256(self.me.encode()).digest(),
+            )
+            local, wanted = decide(before, view)
+            self.save(local)
+            if crash_at == 1:  # after the record was written, before anything was begun
+                return self.crash(clock, 1 + self.world.dice(3))
+            for action in wanted:
+                self._start(action, local, clock)
+            if crash_at == 2:
+                return self.crash(clock, 1 + self.world.dice(3))
+        return None
+
+    def _start(self, action: Action, local: LocalOrder, clock: int) -> None:
+        if isinstance(action, do.SendTx):
+            if self.pending is None:
+                self.pending = (action.key, local, action)
+        elif action.key not in self.running:
+            self.running[action.key] = Running(action, local, clock + self.world.dice(3))
+
+    def finish(self, clock: int) -> None:
+        """End the actions whose time has come."""
+        for key, run in list(self.running.items()):
+            if clock >= run.at:
+                del self.running[key]
+                self.world.numeric(self, run.local, run.action)
+
+    def receipt(self, local: LocalOrder, action: do.SendTx, result: TxResult) -> None:
+        """Take note of what a transaction did."""
+        message = action.messages[0]
+        if result.code or not isinstance(message, MsgCommitTraces):
+            return
+        chain = self.world.order(local.order_id)
+        for event in result.events:
+            if event.type == "share.skipped":
+                slot, issue, reason = (int(event.get(n)) for n in ("slot", "issue", "reason"))
+                self.change(
+                    local,
+                    lambda now, slot=slot, issue=issue, reason=reason: receive.share_skipped(  # type: ignore[misc]
+                        now, chain, message.round, slot, issue, reason
+                    ),
+                )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The dice of one run."""
+
+    seed: int
+    habits: tuple[tuple[str, ...], ...]  # of the providers of every cluster; the last one is honest
+    bidders: tuple[str, ...] = ("v0", "v1")
+    poor: bool = False  # the first provider has no bond
+    deliver: tuple[bool, ...] = (True, True)  # whether the payload reaches the n-th attempt
+    crashes: tuple[int, ...] = ()  # blocks in which the working validator crashes
+    silent_auditors: int = 0
+    absent: bool = False  # accepted providers are gone when their states are audited
+    orders: int = 1
+
+
+class World:
+    """One run."""
+
+    def __init__(self, plan: Plan, terms: JobTerms, params: Params) -> None:
+        self.plan, self.terms = plan, terms
+        self.random = Random(plan.seed)
+        count = len(plan.habits) + 1
+        self.market = Market(params, validators=5, providers=count, bidders=plan.bidders)
+        self.chain = self.market.chain
+        self.daemons = {name: Daemon(name, self) for name in self.market.validators}
+        self.providers: dict[str, dict[str, Provider]] = {}
+        for name, cluster in self.market.clusters.items():
+            habits = [list(h) for h in plan.habits] + [[]]
+            self.providers[name] = {
+                address: Provider(address, habit, 1 + index % 3)
+                for index, (address, habit) in enumerate(zip(cluster, habits, strict=True))
+            }
+        self.blocks = self.idle = 0
+        self.refused: list[str] = []
+
+    # Looking
+
+    def dice(self, sides: int) -> int:
+        return self.random.randrange(sides)
+
+    def order(self, order_id: bytes) -> OrderResponse:
+        found: OrderResponse = self.chain.ask(OrderRequest(order_id))
+        return found
+
+    def workers(self, validator: str) -> tuple[Worker, ...]:
+        return tuple(Worker(address, 10**9, 64) for address in sorted(self.providers[validator]))
+
+    def crashes_now(self, daemon: Daemon, clock: int) -> bool:
+        return self.blocks in self.plan.crashes and daemon.down_until < clock - 2
+
+    def habit_of(self, claim: ShareClaim) -> str:
+        """Return how a share came about."""
+        for cluster in self.providers.values():
+            if claim.provider in cluster:
+                return cluster[claim.provider].habit(key_of(claim))
+        raise AssertionError("nobody made it")
+
+    # One block
+
+    def run(self, order_ids: list[bytes], limit: int) -> None:
+        while any(self.order(i).order.state != OrderState.CLOSED for i in order_ids):
+            assert self.blocks < limit, "the order does not end"
+            self.blocks += 1
+            self._block(order_ids)
+
+    def _block(self, order_ids: list[bytes]) -> None:
+        clock = self.chain.clock
+        sent: list[tuple[Daemon, tuple[str, LocalOrder, do.SendTx] | None, Message]] = []
+        for name, daemon in self.daemons.items():
+            if clock < daemon.down_until:
+                continue
+            daemon.finish(clock)
+            for order_id in order_ids:
+                chain = self.order(order_id)
+                for local in daemon.attempts(chain):
+                    self._consumer(daemon, local, chain)
+                    self._providers(daemon, local, chain, clock)
+                if clock >= daemon.down_until:
+                    daemon.look(chain, clock)
+            # A crash takes the daemon's memory, and not what is in the mempool already.
+            if daemon.pending is not None:
+                sent += [(daemon, daemon.pending, m) for m in daemon.pending[2].messages]
+                if self.dice(5) == 0:  # the answer is lost: it is asked for again
+                    daemon.pending = None
+            sent += [(daemon, None, message) for message in self._audits(name, clock)]
+        hash_ = sha256(b"%d %d" % (self.plan.seed, self.blocks)).digest()
+        busy = sent or any(daemon.running for daemon in self.daemons.values())
+        self.idle = 0 if busy else self.idle + 1
+        seconds = 10 if self.idle > 45 else 1  # only a deadline far away is left
+        messages = [message for _, _, message in sent]
+        result = self.chain.block(*messages, block_hash=hash_, seconds=seconds)
+        for (daemon, pending, message), outcome in zip(sent, result.tx_results, strict=True):
+            if outcome.code:
+                self.refused.append(f"{type(message).__name__}: {outcome.log}")
+            if pending is not None and daemon.pending is pending:
+                daemon.receipt(pending[1], pending[2], outcome)
+                daemon.pending = None
+
+    # Consumer and providers, as the service treats them
+
+    def _consumer(self, daemon: Daemon, local: LocalOrder, chain: OrderResponse) -> None:
+        if local.payload.files or not self.plan.deliver[min(local.attempt, 2) - 1]:
+            return
+        files = (
+            PayloadFile("job.json", BlobRef(self.terms.job_id, 10)),
+            PayloadFile("global.state", blob(self.terms.global_root)),
+            PayloadFile("local.state", blob(self.terms.local_root, LOCAL_SIZE)),
+        )
+        daemon.change(
+            local, lambda now: receive.payload_complete(receive.payload_offered(now, files))
+        )
+
+    def _providers(
+        self, daemon: Daemon, local: LocalOrder, chain: OrderResponse, clock: int
+    ) -> None:
+        for provider in self.providers[daemon.me].values():
+            for task in train_tasks(local, chain, provider.address, clock):
+                provider.take(task, clock)
+            for packet in list(provider.done(self.terms, clock)):
+                if packet.claim.order_id == local.order_id:
+                    daemon.change(local, lambda now, packet=packet: self._share(now, packet))  # type: ignore[misc]
+            now = daemon.load(local.order_id, local.attempt)
+            assert now is not None
+            for wanted in open_tasks(now, chain, provider.address):
+                current = find_round(now, wanted.key.round)
+                audited = current is not None and current.next_global is not None
+                for index in wanted.indices:
+                    opening = provider.opening(wanted.key, index, audited=audited)
+                    if opening is not None and not (audited and self.plan.absent):
+                        daemon.change(
+                            local,
+                            lambda now, opening=opening: receive.opening_received(now, opening),  # type: ignore[misc]
+                        )
+
+    def _share(self, local: LocalOrder, packet: ShareSubmission) -> LocalOrder:
+        if receive.late_share(local, packet):
+            return receive.mark_late(local, packet)
+        after, _ = receive.share_received(local, self.terms, CHAIN_ID, packet, lambda: True)
+        return after
+
+    # Numerics
+
+    def numeric(self, daemon: Daemon, local: LocalOrder, action: Action) -> None:
+        match action:
+            case do.LoadJob():
+                daemon.change(
+                    local, lambda now: receive.job_loaded(now, self.terms, self.terms, "")
+                )
+            case do.CheckPlace(_, number, slot, issue, place):
+                work = self._work(local, number, slot, issue)
+                checked = self._check(work, place)
+                daemon.change(
+                    local, lambda now: receive.place_checked(now, number, slot, issue, checked)
+                )
+            case do.VerifyOpening(_, number, slot, issue, index):
+                work = self._work(local, number, slot, issue)
+                holds = self._root(work, index) == self._leaf(work, index)
+                daemon.change(
+                    local,
+                    lambda now: receive.opening_verified(
+                        now, number, slot, issue, index, holds=holds
+                    ),
+                )
+            case do.Recompute(_, number, slot, issue, index):
+                work = self._work(local, number, slot, issue)
+                states = self._recompute(work, index)
+                blobs = (blob(states[0]), blob(states[1], LOCAL_SIZE))
+                right = boundary_root(*states) == self._leaf(work, index)
+                daemon.change(
+                    local,
+                    lambda now: receive.state_recomputed(
+                        now, number, slot, issue, index, blobs if right else None
+                    ),
+                )
+            case do.Aggregate(_, number):
+                current = find_round(local, number)
+                assert current is not None
+                updates = [
+                    (w.count, w.packet.update.sha256) for w in accepted_works(current) if w.packet
+                ]
+                root = next_state(current.global_in.root, updates)
+                daemon.change(local, lambda now: aggregated(now, number, state_ref(root)))
+            case do.Seal():
+                chunks = self.terms.result_chunks
+                points = tuple(bytes(33) for _ in range(chunks))
+                hashes = tuple(bytes(32) for _ in range(chunks))
+                result = SealedResult(
+                    digest("ciphertext"), blob(digest("sealed")), points, (1,) * chunks, hashes
+                )
+                daemon.change(local, lambda now: receive.sealed(now, result))
+
+    def _work(self, local: LocalOrder, number: int, slot: int, issue: int) -> SlotWork:
+        work = find_work(find_round(local, number), slot, issue)
+        assert work is not None
+        return work
+
+    def _states(self, work: SlotWork, index: int) -> States:
+        assert work.packet is not None
+        if index == 0:
+            return work.packet.claim.global_in, work.local_in.root
+        held = next(opening for opening in work.openings if opening.index == index)
+        return held.global_state.sha256, held.local_state.sha256
+
+    def _root(self, work: SlotWork, index: int) -> bytes:
+        return boundary_root(*self._states(work, index))
+
+    def _leaf(self, work: SlotWork, index: int) -> bytes:
+        assert work.packet is not None
+        return work.packet.leaves[index].boundary_root
+
+    def _check(self, work: SlotWork, place: int) -> Checked:
+        packet = work.packet
+        assert packet is not None
+        claim = packet.claim
+        if self._root(work, place) != self._leaf(work, place):
+            return Checked(place, ShareReason.OPENING_MISMATCH, b"")
+        states = self._states(work, place)
+        if place == claim.segments:
+            update = update_of(claim.global_in, states[0])
+            root = update_claim(update, states[1])
+            if root != update_claim(claim.update_root, claim.local_out):
+                return Checked(place, ShareReason.UPDATE_MISMATCH, root)
+            sent = (packet.update.sha256, packet.local_out.sha256)
+            fits = sent == (claim.update_root, claim.local_out)
+            return Checked(place, ShareReason.NONE if fits else ShareReason.MALFORMED, root)
+        root = boundary_root(*step(states, position(claim, self.terms, place)))
+        if root != self._leaf(work, place + 1):
+            return Checked(place, ShareReason.SEGMENT_MISMATCH, root)
+        if packet.leaves[place + 1].metrics != METRICS:
+            return Checked(place, ShareReason.METRICS_MISMATCH, root)
+        return Checked(place, ShareReason.NONE, root)
+
+    def _recompute(self, work: SlotWork, index: int) -> States:
+        assert work.packet is not None
+        start = max((o.index for o in work.openings if o.verified and o.index < index), default=0)
+        states = self._states(work, start)
+        for segment in range(start, index):
+            states = step(states, position(work.packet.claim, self.terms, segment))
+        return states
+
+    # Auditors
+
+    def _audits(self, auditor: str, clock: int) -> Iterator[Message]:
+        number = self.market.validators.index(auditor)
+        if number > len(self.market.validators) - 1 - self.plan.silent_auditors:
+            return
+        for duty in self.chain.ask(DutiesRequest(auditor)).audits:
+            chain = self.order(duty.order_id)
+            winner = next(a.validator for a in chain.assignments if a.attempt == duty.attempt)
+            daemon = self.daemons[winner]
+            last_moment = clock >= duty.draw_ends - 2
+            local = daemon.load(duty.order_id, duty.attempt)
+            if clock < daemon.down_until and not last_moment:
+                continue
+            assert local is not None
+            answers = [self._answer(chain, local, duty.round, place) for place in duty.places]
+            if last_moment or all(answer is not None for answer in answers):
+                gone = AuditAnswer(b"", b"", None)
+                yield MsgAnswerAudit(
+                    auditor,
+                    duty.order_id,
+                    duty.attempt,
+                    duty.round,
+                    tuple(answer or gone for answer in answers),
+                )
+
+    def _answer(
+        self, chain: OrderResponse, local: LocalOrder, number: int, place: Place
+    ) -> AuditAnswer | None:
+        opening = audit_opening(local, number, place, CHAIN_ID)
+        if not opening.ready:
+            return None
+        held = needed_blobs(local, chain, self.chain.clock)
+        for state in opening.states:  # what is served is what is kept
+            assert {state.global_state.blob.sha256, state.local_state.blob.sha256} <= held
+        work = digest("work", place)
+        if place.kind is AuditKind.AGGREGATION:
+            updates = [(item.count, item.update.root) for item in opening.updates]
+            return AuditAnswer(next_state(opening.states[0].global_state.root, updates), work)
+        share = next(
+            s
+            for s in chain.shares
+            if (s.claim.attempt, s.claim.round, s.claim.slot, s.claim.issue)
+            == (local.attempt, number, place.slot, place.issue)
+        )
+        pairs = [
+            (state.global_state.blob.sha256, state.local_state.blob.sha256)
+            for state in opening.states
+        ]
+        if place.kind is AuditKind.UPDATE:
+            update = update_of(pairs[0][0], pairs[1][0])
+            return AuditAnswer(update_claim(update, pairs[1][1]), work)
+        packet = self._work(local, number, place.slot, place.issue).packet
+        assert packet is not None
+        # Nothing that does not hash to its leaf ever reaches an auditor.
+        first = trace_leaf_of(packet, place.segment, CHAIN_ID)
+        assert boundary_root(*pairs[0]) == first.boundary_root
+        assert check_leaf(CHAIN_ID, share.claim, first)
+        root = boundary_root(*step(pairs[0], position(share.claim, self.terms, place.segment)))
+        return AuditAnswer(root, work, trace_leaf_of(packet, place.segment + 1, CHAIN_ID))

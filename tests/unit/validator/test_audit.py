@@ -1,0 +1,272 @@
+"""An auditor against a winner's real service, over the real link, on a real job."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from threading import Event
+from typing import Any, TypeVar
+
+import pytest
+
+from chain.types.hashing import merkle_root
+from chain.types.queries import AuditDuty, OrderResponse
+from chain.types.records import (
+    Audit,
+    AuditKind,
+    Place,
+    Round,
+    Seat,
+    Share,
+    ShareClaim,
+    ShareRef,
+    ShareState,
+    Validator,
+)
+from chain.wire.keys import Key
+from cluster import types as t
+from cluster.blobs import BlobStore
+from cluster.client import ClusterClient
+from cluster.server import ClusterServer
+from cluster.tls import make_certificate
+from pol.job.load import load_job
+from pol.job.terms import order_terms
+from pol.rules.commitment import audit_digest, check_leaf, update_claim
+from tests.support.chain_market import digest
+from tests.unit.validator.support import CHAIN_ID, ME, ORDER_ID, chain
+from tests.unit.validator.trained import JOB, PART, N, Trained, train
+from validator import numerics
+from validator.audit import UNAVAILABLE, Auditor, Found
+from validator.ledger import Ledger
+from validator.receive import job_loaded, payload_complete, payload_offered
+from validator.records import LocalOrder, LocalRound, Opening, SlotWork, new_order
+from validator.service import ChainView, Service
+from validator.store import ValidatorStore
+from validator.traces import leaf_hashes
+
+T = TypeVar("T")
+TERMS = order_terms(load_job(JOB).job)
+AUDITOR = Key(sha256(b"auditor").digest())
+PLACES = (
+    Place(AuditKind.SEGMENT, 0, 1, 2),
+    Place(AuditKind.UPDATE, 0, 1, N),
+    Place(AuditKind.AGGREGATION, 0, 0, 0),
+)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return train(tmp_path_factory.mktemp("share"))
+
+
+@dataclass
+class Setting:
+    """A winner with one accepted share, and an auditor with a seat in its round."""
+
+    trained: Trained
+    ledger: Ledger
+    service: Service
+    client: ClusterClient
+    auditor: Auditor
+    stop: Event
+    packet: t.ShareSubmission
+    next_root: bytes
+
+    def ref(self, path: Path) -> t.BlobRef:
+        return self.ledger.blobs.add(path.read_bytes())
+
+    def opening(self, index: int, of: int | None = None, verified: bool = True) -> Opening:
+        first, second = self.trained.paths(index if of is None else of)
+        return Opening(index, self.ref(first), self.ref(second), verified)
+
+    def record(self, *openings: Opening) -> LocalOrder:
+        """Write the winner's record with these openings."""
+        wanted = {file.path for file in load_job(JOB).job.payload}
+        files = tuple(t.PayloadFile(path, self.ref(JOB / path)) for path in sorted(wanted))
+        local = payload_complete(payload_offered(new_order(ORDER_ID, 1), files))
+        local = job_loaded(local, TERMS, TERMS, "")
+        first, second = local.payload.initial_global, local.payload.initial_local
+        assert first
+        assert second
+        work = SlotWork(
+            0, 1, PART.first, PART.count, "p0", second, True, 0, 0, self.packet, 0, (), openings,
+            (), (), 0, False,
+        )  # fmt: skip
+        local = replace(local, rounds=(LocalRound(0, first, (work,), None, (), 0),))
+        self.ledger.store.save(local)
+        return local
+
+    def see(self) -> OrderResponse:
+        """Show both what the chain says: the share is accepted, and the auditor has a seat."""
+        claim = self.packet.claim
+        share = Share(claim, bytes(64), 1, 1, ShareState.ACCEPTED, 0, 1, 1, (2,))
+        seats = (Seat(AUDITOR.address, (), 0, missed=False),)
+        now = chain(
+            ordered={"terms": TERMS},
+            shares=(share,),
+            rounds=(
+                Round(
+                    ORDER_ID, 1, 0, TERMS.global_root, self.next_root, (ShareRef(0, 1),), 1, 1, 1,
+                    20, verified=False, void=False,
+                ),
+            ),
+            audits=(Audit(ORDER_ID, 1, 0, 1, PLACES, seats, 15, agreed=False),),
+        )  # fmt: skip
+        other = Validator(AUDITOR.address, "", b"", b"", 1, False, "", b"", 0, 0, 0, 0)
+        self.service.view = ChainView(10, {ORDER_ID: now}, {AUDITOR.address: other}, {})
+        return now
+
+    def answer(self, seconds: float = 20.0, **changes: Any) -> tuple[Found, ...]:
+        now = self.see()
+        if changes:
+            terms = replace(now.order.terms, **changes)
+            now = replace(now, order=replace(now.order, terms=terms))
+        duty = AuditDuty(ORDER_ID, 1, 0, PLACES, 15)
+        return self.auditor.answer(duty, now, self.client, seconds)
+
+
+def claim_of(trained: Trained) -> ShareClaim:
+    share = trained.share
+    return ShareClaim(
+        ORDER_ID, 1, 0, 0, 1, PART.first, PART.count, "p0", TERMS.global_root, TERMS.local_root,
+        share.local_out_root, N, bytes(32), share.update_root, 1,
+    )  # fmt: skip
+
+
+def packet_of(trained: Trained, ledger: Ledger, bent: int = -1) -> t.ShareSubmission:
+    leaves = tuple(
+        t.Leaf(b.index, b.step, digest("bent") if b.index == bent else b.root, b.metrics)
+        for b in trained.boundaries
+    )
+    update, out = (ledger.blobs.add(path.read_bytes()) for path in trained.sent)
+    packet = t.ShareSubmission(claim_of(trained), bytes(64), leaves, update, out)
+    root = merkle_root(leaf_hashes(CHAIN_ID, packet))
+    return replace(packet, claim=replace(packet.claim, trace_root=root))
+
+
+@pytest.fixture
+def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
+    stop = Event()
+    ledger = Ledger(ValidatorStore(tmp_path / "v.db"), BlobStore(tmp_path / "b", 1 << 24), stop)
+    service = Service(ME, CHAIN_ID, ledger, lambda *_: True, Event())
+    certificate = make_certificate(tmp_path / "tls")
+    server = ClusterServer("127.0.0.1:0", certificate, service, CHAIN_ID)
+    server.start()
+    client = ClusterClient(f"127.0.0.1:{server.port}", certificate.der, AUDITOR, CHAIN_ID, 5.0)
+    mine = BlobStore(tmp_path / "mine", 1 << 16)
+    stopped = Event()
+    auditor = Auditor(
+        AUDITOR.address, CHAIN_ID, mine, tmp_path / "jobs", _run, "numpy", stopped.wait
+    )
+    opening, update = JOB / "global.state", trained.sent[0]
+    encoded = numerics.aggregate_round(JOB, opening, [(PART.count, update)], "numpy")
+    assert encoded is not None
+    packet = packet_of(trained, ledger)
+    yield Setting(trained, ledger, service, client, auditor, stopped, packet, encoded.root)
+    client.close()
+    server.stop(0)
+    ledger.store.close()
+    ledger.blobs.close()
+    mine.close()
+
+
+def _run(function: Callable[..., T], *arguments: object) -> T:
+    """Run in this process what a daemon runs in its pool."""
+    return function(*arguments)
+
+
+def test_an_honest_round_is_answered_with_the_roots_of_the_chain(setting: Setting) -> None:
+    setting.record(setting.opening(2), setting.opening(N))
+    found = setting.answer()
+    claim = setting.packet.claim
+    assert [item.agrees for item in found] == [True] * 3
+    segment, update, aggregation = (item.answer for item in found)
+    assert segment.leaf is not None
+    assert segment.leaf.index == 3
+    assert check_leaf(CHAIN_ID, claim, segment.leaf)
+    assert segment.root == segment.leaf.boundary_root == setting.trained.boundaries[3].root
+    assert (update.root, update.leaf) == (update_claim(claim.update_root, claim.local_out), None)
+    assert (aggregation.root, aggregation.leaf) == (setting.next_root, None)
+    inner = setting.trained.segment(2).inner_roots
+    assert segment.digest == audit_digest(AUDITOR.address, ORDER_ID, 1, 0, 0, inner)
+    assert len({item.answer.digest for item in found}) == 3
+    # Nothing is left behind but the job's directory.
+    mine = setting.auditor.blobs
+    assert mine.total() == 0
+
+
+def test_a_second_audit_fetches_the_payload_no_more(setting: Setting) -> None:
+    local = setting.record(setting.opening(2), setting.opening(N))
+    setting.answer()
+    shard = next(file for file in local.payload.files if file.path.startswith("data/"))
+    setting.ledger.blobs.delete(shard.blob.sha256)
+    assert all(item.agrees for item in setting.answer())
+
+
+def test_a_wrong_place_is_answered_with_another_root(setting: Setting) -> None:
+    setting.packet = packet_of(setting.trained, setting.ledger, bent=3)
+    setting.next_root = digest("not the aggregate")
+    setting.record(setting.opening(2), setting.opening(N))
+    segment, update, aggregation = setting.answer()
+    assert (segment.agrees, update.agrees, aggregation.agrees) == (False, True, False)
+    assert segment.answer.root == setting.trained.boundaries[3].root
+    assert segment.answer.leaf is not None
+    assert segment.answer.leaf.boundary_root == digest("bent")
+
+
+def test_states_that_do_not_hash_to_the_leaf_are_unavailable(setting: Setting) -> None:
+    setting.record(setting.opening(2, of=1), setting.opening(N, of=1))
+    segment, update, aggregation = setting.answer()
+    assert (segment, update) == (UNAVAILABLE, UNAVAILABLE)
+    assert aggregation.agrees
+
+
+def test_what_is_never_ready_is_unavailable_when_the_time_is_over(setting: Setting) -> None:
+    setting.record(setting.opening(2, verified=False))
+    began = time.monotonic()
+    assert setting.answer(1.0)[:2] == (UNAVAILABLE, UNAVAILABLE)
+    assert time.monotonic() - began < 5
+
+
+def test_another_job_is_unavailable(setting: Setting) -> None:
+    setting.record(setting.opening(2), setting.opening(N))
+    for changed in ({"job_id": bytes(32)}, {"payload_bytes": 7}, {"data_root": bytes(32)}):
+        assert setting.answer(5.0, **changed) == (UNAVAILABLE,) * 3
+
+
+def test_larger_states_than_the_jobs_are_not_fetched(setting: Setting) -> None:
+    """They would fill the auditor's store, which has room for the job's and little more."""
+    big = setting.ledger.blobs.add(bytes(1 << 17))
+    setting.record(replace(setting.opening(2), global_state=big), setting.opening(N))
+    began = time.monotonic()
+    segment, update, _ = setting.answer()
+    assert segment == UNAVAILABLE
+    assert update.agrees
+    assert time.monotonic() - began < 10  # known at once, not when the time is over
+
+
+def test_a_winner_that_lacks_the_data_is_asked_until_it_has_them(setting: Setting) -> None:
+    """It may be restarting: a broken link says nothing about the data."""
+    opening = setting.opening(2)
+    setting.record(opening, setting.opening(N))
+    data = setting.ledger.blobs.read(opening.global_state.sha256, 0, 1 << 20)
+    setting.ledger.blobs.delete(opening.global_state.sha256)
+    waits: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        waits.append(seconds)
+        if len(waits) == 3:  # it comes back
+            setting.ledger.blobs.add(data)
+        return False
+
+    setting.auditor = replace(setting.auditor, stopped=wait)
+    assert all(item.agrees for item in setting.answer())
+
+
+def test_a_stop_ends_an_audit(setting: Setting) -> None:
+    setting.record()
+    setting.stop.set()
+    began = time.monotonic()
+    assert setting.answer(60.0) == (UNAVAILABLE,) * 3
+    assert time.monotonic() - began < 10

@@ -1,0 +1,387 @@
+"""Decisions about an order that was won: the record, the chain and the clock in; record and actions out."""
+
+from dataclasses import replace
+
+import pytest
+
+from chain.types.messages import (
+    MsgAcceptOrder,
+    MsgCloseRound,
+    MsgCommitTraces,
+    MsgDeclineOrder,
+    MsgProve,
+    MsgReportProvider,
+    Rejection,
+)
+from chain.types.queries import OrderResponse
+from chain.types.reasons import AttemptEnd, ShareReason
+from chain.types.records import AssignmentState, OrderState, Share, ShareRef, ShareState
+from cluster.types import BlobRef
+from pol.rules.commitment import check_leaf
+from tests.support.chain_market import digest
+from tests.unit.validator.support import (
+    CHAIN_ID,
+    FILES,
+    ORDER_ID,
+    WORKERS,
+    audit,
+    chain,
+    closed,
+    loaded,
+    packet_of,
+    segment,
+    share_of,
+    state,
+    view,
+    works,
+)
+from validator import actions as do
+from validator.actions import View
+from validator.assign import PATIENCE
+from validator.decide import decide
+from validator.receive import (
+    opening_verified,
+    payload_complete,
+    payload_offered,
+    place_checked,
+    sealed,
+    state_recomputed,
+)
+from validator.records import Checked, LocalOrder, Opening, SealedResult, new_order
+from validator.rounds import OPEN_SECONDS, aggregated, not_aggregated, places_to_check
+
+MATCHED = {"state": AssignmentState.MATCHED}
+
+
+def messages(actions: tuple[do.Action, ...]) -> list[object]:
+    return [m for a in actions if isinstance(a, do.SendTx) for m in a.messages]
+
+
+# Matched
+
+
+def test_nothing_is_sent_while_the_payload_may_still_come() -> None:
+    local = new_order(ORDER_ID, 1)
+    assert decide(local, view(chain(assigned=MATCHED), 15)) == (local, ())
+
+
+@pytest.mark.parametrize("clock", [16, 19])
+def test_an_undelivered_payload_is_declined_before_the_deadline(clock: int) -> None:
+    local = payload_offered(new_order(ORDER_ID, 1), FILES)
+    _, actions = decide(local, view(chain(assigned=MATCHED), clock))
+    assert messages(actions) == [
+        MsgDeclineOrder("v0", ORDER_ID, 1, AttemptEnd.PAYLOAD_NOT_DELIVERED)
+    ]
+
+
+def test_a_payload_that_does_not_load_in_time_is_declined_for_a_fee() -> None:
+    local = payload_complete(payload_offered(new_order(ORDER_ID, 1), FILES))
+    _, early = decide(local, view(chain(assigned=MATCHED), 5))
+    assert early == (do.LoadJob(f"{ORDER_ID.hex()}/1/load"),)
+    _, late = decide(local, view(chain(assigned=MATCHED), 17))
+    assert messages(late) == [MsgDeclineOrder("v0", ORDER_ID, 1, AttemptEnd.DECLINED_NO_CAPACITY)]
+
+
+def test_a_loaded_job_is_accepted_until_the_deadline_and_not_later() -> None:
+    _, actions = decide(loaded(), view(chain(assigned=MATCHED), 19))
+    assert messages(actions) == [MsgAcceptOrder("v0", ORDER_ID, 1)]
+    assert decide(loaded(), view(chain(assigned=MATCHED), 20))[1] == ()
+
+
+# A round
+
+
+def planned(clock: int = 10) -> LocalOrder:
+    return decide(loaded(), view(chain(), clock))[0]
+
+
+def with_packets(local: LocalOrder) -> LocalOrder:
+    (current,) = local.rounds
+    held = tuple(replace(w, packet=packet_of(local, w)) for w in current.works)
+    return replace(local, rounds=(replace(current, works=held),))
+
+
+def on_chain(local: LocalOrder, **changes: object) -> OrderResponse:
+    shares = tuple(share_of(w.packet, **changes) for w in works(local) if w.packet)
+    return chain(shares=shares)
+
+
+def with_openings(local: LocalOrder, *indices: int, verified: bool = False) -> LocalOrder:
+    (current,) = local.rounds
+    openings = tuple(
+        Opening(i, BlobRef(digest("g", i), 100), BlobRef(digest("l", i), 50), verified)
+        for i in indices
+    )
+    held = tuple(replace(w, openings=openings) for w in current.works)
+    return replace(local, rounds=(replace(current, works=held),))
+
+
+def all_checked(local: LocalOrder, now: OrderResponse) -> LocalOrder:
+    (current,) = local.rounds
+    for work in current.works:
+        share = next(s for s in now.shares if s.claim.slot == work.slot)
+        for place in places_to_check(current, work, share):
+            checked = Checked(place, ShareReason.NONE, digest("root"))
+            local = place_checked(local, 0, work.slot, work.issue, checked)
+    return local
+
+
+def test_a_round_is_split_over_those_who_are_there() -> None:
+    local = planned()
+    assert [(w.slot, w.issue, w.first, w.count, w.provider) for w in works(local)] == [
+        (0, 1, 0, 16, "p0"),
+        (1, 1, 16, 16, "p1"),
+    ]
+    assert all(w.reset and w.local_in == local.payload.initial_local for w in works(local))
+    nobody = decide(loaded(), view(chain(), workers=()))
+    assert nobody == (loaded(), ())
+
+
+def test_a_round_that_is_planned_is_not_planned_again() -> None:
+    local = planned()
+    again, actions = decide(local, view(chain(), 11, workers=WORKERS[:1]))
+    assert (again, actions) == (local, ())
+
+
+def test_all_shares_that_are_here_go_on_chain_in_one_message() -> None:
+    local, actions = decide(with_packets(planned()), view(chain()))
+    (message,) = messages(actions)
+    assert isinstance(message, MsgCommitTraces)
+    assert [s.claim.slot for s in message.shares] == [0, 1]
+    assert not message.rejections
+    assert decide(local, view(on_chain(local, drawn=())))[1] == ()
+
+
+def test_who_does_not_answer_is_replaced_by_the_other() -> None:
+    local = planned()
+    late = max(w.answer_by for w in works(local))
+    assert decide(local, view(chain(), late - 1))[0] == local
+    after, _ = decide(local, view(chain(), late, workers=WORKERS[1:]))
+    first, *_ = sorted(works(after), key=lambda w: (w.slot, w.issue))
+    assert (first.verdict, first.settled) == (ShareReason.NO_ANSWER, True)
+    assert {w.provider for w in works(after) if w.issue == 2} == {"p1"}
+    assert after.excluded == ()
+
+
+def test_a_restarted_daemon_gives_time_for_what_nobody_could_send() -> None:
+    local = planned()
+    late = max(w.answer_by for w in works(local)) + 50
+    assert decide(local, view(chain(), late, since=late - 1))[0] == local
+    after, _ = decide(local, view(chain(), late + PATIENCE, since=late))
+    assert {w.verdict for w in works(after) if w.issue == 1} == {ShareReason.NO_ANSWER}
+    # The same for openings that could not be uploaded.
+    held = with_packets(local)
+    asked, _ = decide(held, view(on_chain(held), 12))
+    kept, _ = decide(asked, view(on_chain(held), 100, since=99))
+    assert not any(w.verdict for w in works(kept))
+    gone, _ = decide(asked, view(on_chain(held), 12 + OPEN_SECONDS))
+    assert {w.verdict for w in works(gone) if w.issue == 1} == {ShareReason.NO_ANSWER}
+
+
+def test_places_are_replayed_as_their_openings_arrive() -> None:
+    local = with_packets(planned())
+    now = on_chain(local)
+    _, actions = decide(local, view(now))
+    assert {(a.slot, a.place) for a in actions if isinstance(a, do.CheckPlace)} == {(0, 0), (1, 0)}
+    _, actions = decide(with_openings(local, 1, 3, 4), view(now))
+    places = {a.place for a in actions if isinstance(a, do.CheckPlace) and a.slot == 0}
+    assert places >= {0, 1, 3, 4}
+
+
+def test_a_provable_failure_is_reported_with_its_leaves() -> None:
+    local = with_openings(with_packets(planned()), 1, 2, 3, 4)
+    bad = Checked(3, ShareReason.SEGMENT_MISMATCH, digest("other"))
+    other = Checked(1, ShareReason.METRICS_MISMATCH, digest("root"))
+    local = place_checked(place_checked(local, 0, 0, 1, other), 0, 0, 1, bad)
+    after, actions = decide(local, view(on_chain(local)))
+    report = next(m for m in messages(actions) if isinstance(m, MsgReportProvider))
+    assert (report.ref, report.segment) == (ShareRef(0, 1), 3)
+    assert report.replayed_root == digest("other")
+    claim = next(w.packet.claim for w in works(local) if w.slot == 0 and w.packet)
+    assert [leaf.index for leaf in report.leaves] == [3, 4]
+    assert all(check_leaf(CHAIN_ID, claim, leaf) for leaf in report.leaves)
+    assert after.excluded == ("p0",)
+    # The slot's next share waits until the chain has the report.
+    assert [w.provider for w in works(after) if (w.slot, w.issue) == (0, 2)] == ["p1"]
+
+
+def test_what_no_evidence_shows_is_rejected_together_with_the_new_share() -> None:
+    local = with_openings(with_packets(planned()), 1, 2, 3, 4)
+    bad = Checked(3, ShareReason.OPENING_MISMATCH, b"")
+    local = place_checked(local, 0, 0, 1, bad)
+    now = on_chain(local)
+    after, _ = decide(local, view(now))
+    (current,) = after.rounds
+    issued = next(w for w in current.works if w.issue == 2)
+    packet = packet_of(after, issued)
+    after = replace(
+        after,
+        rounds=(
+            replace(
+                current,
+                works=tuple(replace(w, packet=packet) if w is issued else w for w in current.works),
+            ),
+        ),
+    )
+    _, actions = decide(after, view(now))
+    commit = next(m for m in messages(actions) if isinstance(m, MsgCommitTraces))
+    assert commit.rejections == (Rejection(ShareRef(0, 1), ShareReason.OPENING_MISMATCH),)
+    assert [(s.claim.slot, s.claim.issue) for s in commit.shares] == [(0, 2)]
+
+
+def test_a_reported_share_blocks_its_slot_until_the_chain_has_the_report() -> None:
+    local = with_openings(with_packets(planned()), 1, 2, 3, 4)
+    local = place_checked(local, 0, 0, 1, Checked(3, ShareReason.SEGMENT_MISMATCH, digest("x")))
+    now = on_chain(local)
+    after, _ = decide(local, view(now))
+    (current,) = after.rounds
+    issued = next(w for w in current.works if w.issue == 2)
+    held = replace(issued, packet=packet_of(after, issued))
+    works_ = tuple(held if w is issued else w for w in current.works)
+    after = replace(after, rounds=(replace(current, works=works_),))
+    _, waiting = decide(after, view(now))
+    assert not any(isinstance(m, MsgCommitTraces) for m in messages(waiting))
+    told = replace(now, shares=(replace(now.shares[0], state=ShareState.REPORTED), now.shares[1]))
+    _, actions = decide(after, view(told))
+    assert any(isinstance(m, MsgCommitTraces) for m in messages(actions))
+
+
+def test_a_verdict_of_the_chain_that_the_record_lacks_is_taken_over() -> None:
+    local = with_packets(planned())
+    now = on_chain(local)
+    ended = replace(now.shares[0], state=ShareState.REJECTED, reason=ShareReason.NO_ANSWER)
+    after, _ = decide(local, view(replace(now, shares=(ended, now.shares[1]))))
+    work = next(w for w in works(after) if (w.slot, w.issue) == (0, 1))
+    assert (work.verdict, work.settled) == (ShareReason.NO_ANSWER, True)
+
+
+def test_a_node_that_is_behind_is_not_followed() -> None:
+    local = with_packets(planned())
+    (current,) = local.rounds
+    ahead = replace(local, rounds=(current, replace(current, number=1)))
+    assert decide(ahead, view(chain())) == (ahead, ())
+
+
+def test_a_round_is_aggregated_and_closed_only_when_every_place_holds() -> None:
+    local = with_openings(with_packets(planned()), 1, 2, 3, 4)
+    now = on_chain(local)
+    done = all_checked(local, now)
+    _, actions = decide(done, view(now))
+    assert actions == (do.Aggregate(f"{ORDER_ID.hex()}/1/0/aggregate", 0),)
+    (current,) = done.rounds
+    less = replace(current.works[0], checked=current.works[0].checked[:-1])
+    lacking = replace(done, rounds=(replace(current, works=(less, *current.works[1:])),))
+    assert not any(isinstance(a, do.Aggregate) for a in decide(lacking, view(now))[1])
+    closing = aggregated(done, 0, state("next"))
+    _, actions = decide(closing, view(now))
+    assert messages(actions) == [
+        MsgCloseRound("v0", ORDER_ID, 1, 0, (ShareRef(0, 1), ShareRef(1, 1)), digest("next"))
+    ]
+
+
+def test_a_round_that_does_not_aggregate_has_every_place_replayed() -> None:
+    local = with_openings(with_packets(planned()), 1, 2, 3, 4)
+    now = on_chain(local)
+    suspect = not_aggregated(all_checked(local, now), 0)
+    _, actions = decide(suspect, view(now))
+    (current,) = suspect.rounds
+    for work in current.works:
+        share: Share = next(s for s in now.shares if s.claim.slot == work.slot)
+        assert places_to_check(current, work, share) == (0, 1, 2, 3, 4)
+    assert {type(a) for a in actions} <= {do.CheckPlace}
+    assert decide(all_checked(suspect, now), view(now))[1] == ()  # the job itself is at fault
+
+
+def test_the_next_round_goes_on_from_the_slots_local_states() -> None:
+    local = with_openings(with_packets(planned()), 1, 2, 3, 4)
+    local = aggregated(all_checked(local, on_chain(local)), 0, state("next"))
+    now = replace(
+        on_chain(local, state=ShareState.ACCEPTED),
+        rounds=(closed(),),
+        assignments=chain(assigned={"round": 1}).assignments,
+    )
+    after, _ = decide(local, view(now))
+    second = next(r for r in after.rounds if r.number == 1)
+    assert second.global_in == state("next")
+    assert [w.local_in.root for w in second.works] == [
+        digest("local out", 0),
+        digest("local out", 1),
+    ]
+    assert not any(w.reset for w in second.works)
+
+
+# Audits and the end
+
+
+def audited(place: int, **changes: bool) -> tuple[LocalOrder, OrderResponse]:
+    local = with_openings(with_packets(planned()), 1, 4, verified=True)
+    local = aggregated(local, 0, state("next"))
+    now = replace(
+        on_chain(local, state=ShareState.ACCEPTED),
+        rounds=(closed(**changes),),
+        audits=(audit(segment(place)),),
+        assignments=chain(assigned={"round": 1}).assignments,
+    )
+    return local, now
+
+
+def only(local: LocalOrder, seen: View, kind: type) -> list[do.Action]:
+    return [a for a in decide(local, seen)[1] if isinstance(a, kind)]
+
+
+def test_an_audited_state_is_asked_for_and_then_recomputed() -> None:
+    local, now = audited(2)
+    asked, actions = decide(local, view(now, 12))
+    assert not any(isinstance(a, do.Recompute) for a in actions)
+    assert only(asked, view(now, 13), do.Recompute) == [
+        do.Recompute(f"{ORDER_ID.hex()}/1/0/0/1/recompute/2", 0, 0, 1, 2)
+    ]
+    assert only(local, view(now, 12, workers=()), do.Recompute)  # nobody is there to ask
+
+
+@pytest.mark.parametrize(("place", "changes"), [(0, {}), (1, {}), (2, {"void": True})])
+def test_what_is_held_or_over_is_not_recomputed(place: int, changes: dict[str, bool]) -> None:
+    local, now = audited(place, **changes)
+    assert not only(local, view(now, 100, workers=()), do.Recompute)
+
+
+def test_states_brought_for_an_audit_are_hashed_before_anybody_gets_them() -> None:
+    local, now = audited(2)
+    brought = with_openings(local, 1, 2, 4)
+    (verify,) = only(
+        replace(brought, rounds=brought.rounds),
+        view(replace(now, audits=(audit(segment(2)),))),
+        do.VerifyOpening,
+    )
+    assert isinstance(verify, do.VerifyOpening)
+    assert verify.index == 2
+    held = opening_verified(brought, 0, 0, 1, 2, holds=True)
+    assert not only(held, view(now), do.VerifyOpening)
+    junk = opening_verified(brought, 0, 0, 1, 2, holds=False)
+    assert junk.excluded == ("p0",)
+    assert only(junk, view(now), do.Recompute)  # at once
+
+
+def test_what_cannot_be_recomputed_is_not_tried_for_ever() -> None:
+    local, now = audited(2)
+    broken = state_recomputed(local, 0, 0, 1, 2, None)
+    assert broken.excluded == ("p0",)
+    assert not only(broken, view(now, 100), do.Recompute)
+
+
+def test_the_result_is_sealed_and_proven_when_all_rounds_are_closed() -> None:
+    local, now = audited(0)
+    (first,) = local.rounds
+    last = replace(first, number=1, next_global=state("final"))
+    local = replace(local, rounds=(last,))
+    now = replace(now, assignments=chain(assigned={"round": 2}).assignments, audits=())
+    assert decide(local, view(now))[1] == (do.Seal(f"{ORDER_ID.hex()}/1/seal"),)
+    result = SealedResult(digest("c"), BlobRef(digest("s"), 1), (b"p",) * 3, (1,) * 3, (b"",) * 3)
+    _, actions = decide(sealed(local, result), view(now))
+    assert messages(actions) == [MsgProve("v0", ORDER_ID, 1, digest("final"), digest("c"), 3)]
+
+
+def test_a_closed_order_asks_for_nothing() -> None:
+    local, now = audited(2)
+    over = replace(now, order=replace(now.order, state=OrderState.CLOSED))
+    assert decide(local, view(over, 100)) == (local, ())

@@ -1,0 +1,342 @@
+"""What is kept and for how long: records, blobs, job directories, grants, actions under way."""
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from chain.client.errors import ChainError, ErrorKind
+from chain.types.records import AssignmentState, OrderState
+from cluster.blobs import BlobStore
+from cluster.errors import ClusterError, Kind
+from cluster.types import Benchmark, BlobRef, PayloadFile
+from tests.support.chain_market import digest
+from tests.unit.validator.support import (
+    ORDER_ID,
+    chain,
+    closed,
+    loaded,
+    packet_of,
+    state,
+    view,
+    works,
+)
+from validator import runner
+from validator.assign import open_round
+from validator.decide import decide
+from validator.files import is_materialised, job_directory, materialise, nests, sweep
+from validator.grants import GRANT_SECONDS, Grants
+from validator.ledger import Ledger
+from validator.lookup import find_assignment, holder_of
+from validator.presence import LIVE_SECONDS, Presence
+from validator.records import Failures, LocalOrder, Opening, new_order
+from validator.retention import fold, needed_blobs
+from validator.rounds import aggregated
+from validator.runner import Lane, Runner
+from validator.store import CACHED, ValidatorStore, VerdictRow
+
+
+def two_rounds() -> LocalOrder:
+    """Return a record with a closed round, in which somebody failed once, and the next one open."""
+    local, _ = decide(loaded(), view(chain()))
+    (current,) = local.rounds
+    held = tuple(replace(w, packet=packet_of(local, w)) for w in current.works)
+    failed = replace(held[0], issue=0, packet=None, verdict=10_100)
+    opening = Opening(2, state("opened").blob, state("opened local", 50).blob, verified=True)
+    held = (failed, replace(held[0], openings=(opening,)), *held[1:])
+    local = replace(local, rounds=(replace(current, works=held),))
+    local = aggregated(local, 0, state("next"))
+    now = chain(assigned={"round": 1})
+    assigned = find_assignment(now, 1)
+    assert assigned is not None
+    return open_round(local, view(now), assigned)
+
+
+RUNNING = chain(assigned={"round": 1}, rounds=(closed(),))
+VERIFIED = replace(RUNNING, rounds=(closed(verified=True),))
+
+
+def test_a_round_leaves_the_record_when_nobody_can_ask_any_more() -> None:
+    local = two_rounds()
+    assert [r.number for r in local.rounds] == [0, 1]
+    for kept in ((RUNNING, 100), (VERIFIED, 19)):
+        assert fold(local, *kept) == local
+    for over in (VERIFIED, replace(RUNNING, rounds=(closed(void=True),))):
+        after = fold(local, over, 20)
+        assert [r.number for r in after.rounds] == [1]
+        assert after.failures == (Failures("p0", 1),)
+    alone = replace(local, rounds=local.rounds[:1])
+    assert fold(alone, VERIFIED, 20) == alone  # the last one has the state to go on from
+
+
+def test_who_failed_in_a_forgotten_round_still_stands_behind() -> None:
+    local = fold(two_rounds(), VERIFIED, 20)
+    last = replace(local.rounds[-1], works=(), next_global=state("n2"))
+    local = replace(local, rounds=(last,))
+    now = chain(assigned={"round": 2}, rounds=(closed(verified=True),))
+    assigned = find_assignment(now, 1)
+    assert assigned is not None
+    planned = open_round(local, view(now), assigned)
+    assert {w.provider for w in planned.rounds[-1].works} == {"p1"}
+
+
+def names(local: LocalOrder) -> dict[str, set[bytes]]:
+    packets = [work.packet for work in works(local) if work.packet]
+    return {
+        "payload": {file.blob.sha256 for file in local.payload.files},
+        "round": {packet.update.sha256 for packet in packets} | {digest("opened")},
+        "locals": {item.state.blob.sha256 for item in local.locals},
+        "next": {digest("next")},
+    }
+
+
+def test_blobs_are_needed_as_long_as_somebody_may_ask() -> None:
+    local = two_rounds()
+    kinds = names(local)
+    everything = set().union(*kinds.values())
+    assert needed_blobs(local, RUNNING, 100) >= everything
+    later = needed_blobs(fold(local, VERIFIED, 100), VERIFIED, 100)
+    assert later >= kinds["payload"] | kinds["locals"] | kinds["next"]
+    assert later.isdisjoint(kinds["round"])
+    failed = replace(
+        RUNNING, assignments=chain(assigned={"state": AssignmentState.FAILED}).assignments
+    )
+    assert (
+        needed_blobs(local, failed, 100) >= kinds["payload"] | kinds["round"]
+    )  # it is audited yet
+    assert needed_blobs(local, replace(failed, rounds=()), 100) == frozenset()
+    over = replace(RUNNING, order=replace(RUNNING.order, state=OrderState.CLOSED))
+    assert needed_blobs(local, over, 100) == frozenset()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    store = ValidatorStore(tmp_path / "validator.db")
+    blobs = BlobStore(tmp_path / "blobs", 1 << 20)
+    yield Ledger(store, blobs, Event())
+    store.close()
+    blobs.close()
+
+
+def test_a_record_names_only_blobs_that_are_here_and_held(ledger: Ledger) -> None:
+    ledger.begin(ORDER_ID, 1)
+    missing = BlobRef(digest("missing"), 3)
+    with pytest.raises(ClusterError, check=lambda e: e.kind is Kind.WRONG_STATE):
+        ledger.change(ORDER_ID, 1, lambda _: loaded(), [missing])
+    assert ledger.load(ORDER_ID, 1) == new_order(ORDER_ID, 1)
+    blob = ledger.blobs.add(b"abc")
+    ledger.change(ORDER_ID, 1, lambda _: loaded(), [blob])
+    assert ledger.load(ORDER_ID, 1) == loaded()
+    assert ledger.blobs.is_held(blob.sha256)
+    assert ledger.change(ORDER_ID, 2, lambda now: now) is None
+
+
+def test_tidying_releases_what_the_record_does_not_need(ledger: Ledger) -> None:
+    ledger.store.save(loaded())
+    blob = ledger.blobs.add(b"abc")
+    ledger.blobs.hold(blob.sha256, holder_of(loaded()))
+    ledger.blobs.hold(loaded().payload.files[0].blob.sha256, holder_of(loaded()))
+    ledger.tidy(loaded(), chain(), 10)
+    assert not ledger.blobs.has(blob.sha256)
+    assert ledger.blobs.is_held(loaded().payload.files[0].blob.sha256)
+    shared = ledger.blobs.add(b"shared")
+    for holder in (holder_of(loaded()), "somebody else"):
+        ledger.blobs.hold(shared.sha256, holder)
+    ledger.forget(loaded())
+    assert ledger.blobs.has(shared.sha256)
+    assert ledger.load(ORDER_ID, 1) is None
+
+
+# The database
+
+
+def test_records_survive_the_process(tmp_path: Path) -> None:
+    first = ValidatorStore(tmp_path / "v.db")
+    first.save(two_rounds())
+    row = VerdictRow(ORDER_ID, 1, 0, 0, 1, "p0", 4, 4, 0, -1)
+    first.save_verdicts([row])
+    first.save_verdicts([replace(row, reason=1)])
+    first.save_answered(ORDER_ID, 1, 0, True)
+    assert first.closed_since(ORDER_ID, 5.0) == 5.0
+    first.close()
+    second = ValidatorStore(tmp_path / "v.db")
+    assert second.load(ORDER_ID, 1) == two_rounds()
+    assert second.verdicts(ORDER_ID) == [replace(row, reason=1)]
+    assert second.answered() == [(ORDER_ID, 1, 0, True)]
+    assert second.closed_since(ORDER_ID, 9.0) == 5.0
+    second.forget(ORDER_ID, 1)
+    assert second.load(ORDER_ID, 1) is None
+    assert second.all_orders() == []
+    assert second.closed_since(ORDER_ID, 11.0) == 11.0
+    assert second.verdicts() == [replace(row, reason=1)]  # history
+    second.close()
+
+
+def test_more_records_than_are_cached_are_all_there(tmp_path: Path) -> None:
+    store = ValidatorStore(tmp_path / "v.db")
+    for attempt in range(1, CACHED + 10):
+        store.save(new_order(ORDER_ID, attempt))
+    for attempt in range(1, CACHED + 10):
+        assert store.load(ORDER_ID, attempt) == new_order(ORDER_ID, attempt)
+    assert store.attempts(ORDER_ID)[0] == CACHED + 9
+    assert store.latest(ORDER_ID) == new_order(ORDER_ID, CACHED + 9)
+    store.close()
+
+
+# Job directories
+
+
+def test_a_job_directory_is_made_once_and_swept_when_unused(tmp_path: Path, ledger: Ledger) -> None:
+    jobs = tmp_path / "jobs"
+    files = tuple(
+        PayloadFile(path, ledger.blobs.add(path.encode()))
+        for path in ("job.json", "data/0", "data/1")
+    )
+    assert not is_materialised(files, jobs)
+    made: list[Path] = []
+    threads = [
+        Thread(target=lambda: made.append(materialise(files, ledger.blobs, jobs))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == [job_directory(files, jobs)] * 8
+    names = sorted(p.relative_to(made[0]).as_posix() for p in made[0].rglob("*") if p.is_file())
+    assert names == [".complete", "data/0", "data/1", "job.json"]
+    assert (made[0] / "data/1").read_bytes() == b"data/1"
+    old = time.time() - 100
+    os.utime(made[0] / ".complete", (old, old))
+    materialise(files, ledger.blobs, jobs)
+    sweep(jobs, 50)
+    assert is_materialised(files, jobs)  # it is in use
+    os.utime(made[0] / ".complete", (old, old))
+    sweep(jobs, 50)
+    assert list(jobs.iterdir()) == []
+    sweep(tmp_path / "nowhere", 50)
+
+
+def test_nesting_paths() -> None:
+    assert nests(["a", "a/b"])
+    assert nests(["a/b/c", "a/b"])
+    assert not nests(["a", "b/a", "ab"])
+
+
+# Memory
+
+
+def test_grants_end_and_are_bounded() -> None:
+    now = [0.0]
+    grants = Grants(2, lambda: now[0])
+    a, b, c = (BlobRef(digest(name), 1) for name in "abc")
+    grants.give("p", [a, b])
+    assert grants.holds("p", a.sha256)
+    assert not grants.holds("q", a.sha256)
+    grants.give("p", [a])
+    grants.give("q", [c])
+    assert [grants.holds("p", blob.sha256) for blob in (a, b)] == [True, False]
+    now[0] = GRANT_SECONDS
+    assert not grants.holds("p", a.sha256)
+
+
+def test_presence_ends_and_is_forgotten() -> None:
+    now = [0.0]
+    presence = Presence(lambda: now[0])
+    benchmark = Benchmark("cpu", 1, 1, 1)
+    assert presence.join("p", benchmark)
+    assert not presence.join("p", benchmark)
+    presence.poll("q")
+    assert presence.live() == ["p", "q"]
+    now[0] = LIVE_SECONDS + 1
+    presence.poll("q")
+    assert presence.live() == ["q"]
+    presence.keep(["q"])
+    assert presence.benchmark("p") is None
+
+
+# Actions under way
+
+
+@pytest.fixture
+def running() -> Iterator[Runner]:
+    stop = Event()
+    made = Runner(stop, Event())
+    yield made
+    stop.set()
+    made.close()
+
+
+def run_to_the_end(made: Runner, key: str, error: Exception | None = None) -> float:
+    """Run an action and return when it had ended."""
+    done = Event()
+
+    def work() -> None:
+        if error is not None:
+            raise error
+
+    def after() -> None:
+        done.set()
+
+    assert made.start(key, work, Lane.TX, time.monotonic())
+    assert made.start(f"after {key} {time.monotonic()}", after, Lane.TX, time.monotonic())
+    assert done.wait(5)
+    return time.monotonic()
+
+
+def test_an_action_runs_once_at_a_time(running: Runner) -> None:
+    go, runs = Event(), []
+
+    def work() -> None:
+        runs.append(1)
+        go.wait(5)
+
+    assert running.start("a", work, Lane.WORK, time.monotonic())
+    assert not running.start("a", work, Lane.WORK, time.monotonic())
+    assert running.start("b", lambda: None, Lane.WORK, time.monotonic())
+    go.set()
+    running.close()
+    assert runs == [1]
+
+
+def test_an_outdated_look_starts_nothing(running: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "PAUSE_SECONDS", 0.0)
+    before = time.monotonic()
+    now = run_to_the_end(running, "a")
+    assert not running.start("a", lambda: None, Lane.TX, before)
+    assert running.start("a", lambda: None, Lane.TX, now)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ChainError(ErrorKind.TIMEOUT, "", ""),
+        ClusterError(Kind.BUSY, ""),
+        OSError(),
+        KeyError("bug"),
+    ],
+)
+def test_a_failed_action_pauses_longer_each_time(error: Exception) -> None:
+    clock = [1_000.0]
+    running = Runner(Event(), Event(), lambda: clock[0])
+    for pause in (2.0, 4.0, 8.0, 8.0):
+        ended = clock[0]
+        done = Event()
+
+        def work(done: Event = done) -> None:
+            done.set()
+            raise error
+
+        assert running.start("a", work, Lane.TX, clock[0] + 1)
+        assert done.wait(5)
+        # The lane has one thread: when the next one ran, this one has ended.
+        ran = Event()
+        assert running.start(f"next {pause} {clock[0]}", ran.set, Lane.TX, clock[0] + 1)
+        assert ran.wait(5)
+        clock[0] = ended + pause - 0.1
+        assert not running.start("a", work, Lane.TX, clock[0] + 1)
+        clock[0] = ended + pause
+    running.close()

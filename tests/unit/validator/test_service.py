@@ -1,0 +1,458 @@
+"""What the validator answers on the link, over real records and blobs: who may ask for what, and what junk does."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from chain.types.queries import OrderResponse
+from chain.types.reasons import ShareReason
+from chain.types.records import AssignmentState, OrderState, Round, Share, ShareState, Validator
+from cluster import types as t
+from cluster.blobs import BlobStore
+from cluster.errors import ClusterError, Kind
+from tests.support.chain_market import digest, make_terms
+from tests.unit.validator.support import (
+    CHAIN_ID,
+    ORDER_ID,
+    audit,
+    chain,
+    closed,
+    packet_of,
+    segment,
+    view,
+    works,
+)
+from validator.decide import decide
+from validator.ledger import Ledger
+from validator.lookup import holder_of
+from validator.receive import (
+    job_loaded,
+    opening_verified,
+    payload_complete,
+    payload_offered,
+    sealed,
+)
+from validator.records import LocalOrder, Opening, PayloadStage, SealedResult, new_order
+from validator.rounds import aggregated
+from validator.service import ChainView, Service
+from validator.store import ValidatorStore
+
+CONTENT = {
+    "job.json": b"{}",
+    "global.state": b"g" * 100,
+    "local.state": b"l" * 50,
+    "data/0": b"rows" * 20,
+}
+FILES = tuple(
+    t.PayloadFile(path, t.BlobRef(sha256(data).digest(), len(data)))
+    for path, data in CONTENT.items()
+)
+TERMS = make_terms(
+    job_id=FILES[0].blob.sha256,
+    payload_bytes=sum(map(len, CONTENT.values())),
+    samples_per_round=32,
+)
+
+
+def caller(address: str) -> t.Caller:
+    return t.Caller(address, address.encode())
+
+
+CAROL, MALLORY, P0, P1, V1, V2 = map(caller, ("carol", "mallory", "p0", "p1", "v1", "v2"))
+
+
+def validator(operator: str) -> Validator:
+    return Validator(operator, "", b"", b"", 1, False, "", b"", 0, 0, 0, 0)
+
+
+@dataclass
+class Setting:
+    service: Service
+    ledger: Ledger
+    wake: Event
+
+    def see(self, **changes: object) -> OrderResponse:
+        ordered = {"terms": TERMS, **changes.pop("ordered", {})}  # type: ignore[dict-item]
+        now = chain(ordered=ordered, **changes)
+        self.service.view = ChainView(
+            10,
+            {ORDER_ID: now},
+            {name: validator(name) for name in ("v0", "v1", "v2")},
+            {"p0": 0, "p1": 0},
+        )
+        return now
+
+    def record(self) -> LocalOrder:
+        local = self.ledger.load(ORDER_ID, 1)
+        assert local is not None
+        return local
+
+    def put(self, who: t.Caller, data: bytes) -> t.BlobRef:
+        blob = t.BlobRef(sha256(data).digest(), len(data))
+        self.service.put_chunk(who, t.PutChunkRequest(blob, 0, data))
+        return blob
+
+    def train(self) -> t.ShareSubmission:
+        """Take the order to a planned round, and return the share that p0 has trained."""
+        local = payload_complete(payload_offered(new_order(ORDER_ID, 1), FILES))
+        for data in CONTENT.values():
+            self.ledger.blobs.add(data)
+        self.ledger.hold_payload(local)
+        local = job_loaded(local, TERMS, TERMS, "")
+        local, _ = decide(local, view(self.see()))
+        self.ledger.store.save(local)
+        work = next(w for w in works(local) if w.provider == "p0")
+        packet = packet_of(local, work)
+        update, out = self.put(P0, b"u" * 90), self.put(P0, b"o" * 50)
+        return replace(packet, update=update, local_out=out)
+
+
+@pytest.fixture
+def setting(tmp_path: Path) -> Iterator[Setting]:
+    wake = Event()
+    store = ValidatorStore(tmp_path / "validator.db")
+    blobs = BlobStore(tmp_path / "blobs", 1 << 20)
+    ledger = Ledger(store, blobs, wake)
+    service = Service(
+        "v0", CHAIN_ID, ledger, lambda key, _message, signature: signature == key.ljust(64), wake
+    )
+    made = Setting(service, ledger, wake)
+    made.see()
+    ledger.begin(ORDER_ID, 1)
+    yield made
+    store.close()
+    blobs.close()
+
+
+def refused(kind: Kind) -> "pytest.RaisesExc[ClusterError]":
+    return pytest.raises(ClusterError, check=lambda error: error.kind is kind)
+
+
+def offer(*files: t.PayloadFile, order_id: bytes = ORDER_ID) -> t.PayloadOffer:
+    return t.PayloadOffer(order_id, files or FILES)
+
+
+MATCHED = {"state": AssignmentState.MATCHED}
+
+
+def test_roles_come_from_the_chain(setting: Setting) -> None:
+    roles = {who.address: setting.service.roles(who) for who in (CAROL, MALLORY, P0, V1)}
+    assert roles == {
+        "carol": {t.Role.CONSUMER},
+        "mallory": frozenset(),
+        "p0": {t.Role.PROVIDER},
+        "v1": {t.Role.AUDITOR},
+    }
+    assert setting.service.roles(caller("v0")) == frozenset()  # itself audits nothing here
+
+
+# Payloads
+
+
+def test_a_payload_is_taken_file_by_file(setting: Setting) -> None:
+    setting.see(assigned=MATCHED)
+    wanted = setting.service.offer_payload(CAROL, offer())
+    assert [blob.sha256 for blob in wanted.missing] == [file.blob.sha256 for file in FILES]
+    for data in CONTENT.values():
+        status = setting.service.payload_status(CAROL, t.PayloadStatusRequest(ORDER_ID))
+        assert not status.complete
+        setting.put(CAROL, data)
+    setting.wake.clear()
+    status = setting.service.payload_status(CAROL, t.PayloadStatusRequest(ORDER_ID))
+    assert (status.complete, status.loaded) == (True, False)
+    assert setting.wake.is_set()
+    # Everything is held: a clean-up takes nothing.
+    assert setting.ledger.blobs.collect(1e12) == 0
+
+
+def test_only_the_consumer_offers_and_asks(setting: Setting) -> None:
+    setting.see(assigned=MATCHED)
+    for who in (MALLORY, P0, V1):
+        with refused(Kind.NOT_ALLOWED):
+            setting.service.offer_payload(who, offer())
+        with refused(Kind.NOT_ALLOWED):
+            setting.service.payload_status(who, t.PayloadStatusRequest(ORDER_ID))
+    with refused(Kind.NOT_FOUND):
+        setting.service.offer_payload(CAROL, offer(order_id=bytes(32)))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        FILES[1:],
+        FILES[:-1],
+        (*FILES, FILES[-1]),
+        (replace(FILES[0], blob=FILES[1].blob), *FILES[1:]),
+        (*FILES[:-1], replace(FILES[-1], path="global.state/0")),
+    ],
+    ids=["no job", "less", "twice", "another job", "a file as folder"],
+)
+def test_an_offer_that_cannot_be_the_job_is_refused(
+    setting: Setting, files: tuple[t.PayloadFile, ...]
+) -> None:
+    setting.see(assigned=MATCHED)
+    with refused(Kind.BAD_REQUEST):
+        setting.service.offer_payload(CAROL, offer(*files))
+    assert setting.record().payload.stage == PayloadStage.ABSENT
+
+
+def test_sizes_that_are_not_the_blobs_are_refused(setting: Setting) -> None:
+    """Providers could not fetch what has another size than its task says."""
+    setting.see(assigned=MATCHED)
+    setting.ledger.blobs.add(CONTENT["data/0"])
+    lied = [
+        replace(f, blob=replace(f.blob, size=f.blob.size + d))
+        for f, d in zip(FILES[2:], (30, -30), strict=True)
+    ]
+    with refused(Kind.BAD_REQUEST):
+        setting.service.offer_payload(CAROL, offer(*FILES[:2], *lied))
+
+
+def test_a_consumer_may_correct_an_offer_until_all_is_here(setting: Setting) -> None:
+    setting.see(assigned=MATCHED)
+    wrong = replace(FILES[-1], blob=replace(FILES[-1].blob, sha256=digest("wrong")))
+    setting.service.offer_payload(CAROL, offer(*FILES[:-1], wrong))
+    setting.service.offer_payload(CAROL, offer())
+    assert setting.record().payload.files == FILES
+    for data in CONTENT.values():
+        setting.put(CAROL, data)
+    setting.service.payload_status(CAROL, t.PayloadStatusRequest(ORDER_ID))
+    setting.service.offer_payload(CAROL, offer(*FILES[:-1], wrong))
+    assert setting.record().payload.files == FILES
+
+
+def test_a_payload_is_taken_only_while_the_order_is_matched(setting: Setting) -> None:
+    setting.service.offer_payload(CAROL, offer())
+    assert setting.record().payload.stage == PayloadStage.ABSENT
+
+
+def test_bytes_that_nothing_names_are_refused(setting: Setting) -> None:
+    setting.see(assigned=MATCHED)
+    for who in (CAROL, P0, V1, MALLORY):
+        with refused(Kind.NOT_ALLOWED):
+            setting.put(who, b"junk")
+    setting.service.offer_payload(CAROL, offer())
+    with refused(Kind.NOT_ALLOWED):
+        setting.put(CAROL, b"junk")
+    with refused(Kind.NOT_ALLOWED):
+        setting.put(P0, CONTENT["data/0"])
+
+
+def test_a_provider_sends_nothing_larger_than_a_state(setting: Setting) -> None:
+    setting.train()
+    setting.put(P0, b"x" * 100)
+    with refused(Kind.NOT_ALLOWED):
+        setting.put(P0, b"x" * 101)
+
+
+# Providers
+
+
+def test_tasks_go_to_whom_they_were_given_and_so_do_their_blobs(setting: Setting) -> None:
+    setting.train()
+    reply = setting.service.poll(P0, t.PollRequest("1", ()))
+    (task,) = reply.train
+    assert (task.key.order_id, task.key.round, task.payload) == (ORDER_ID, 0, FILES)
+    named = [task.global_in.blob, task.local_in.blob, *(file.blob for file in task.payload)]
+    for blob in named:
+        request = t.GetChunkRequest(blob.sha256, 0, 10)
+        assert setting.service.get_chunk(P0, request).size == blob.size
+        for who in (P1, CAROL, V1):
+            with refused(Kind.NOT_ALLOWED):
+                setting.service.get_chunk(who, request)
+    assert setting.service.poll(caller("p2"), t.PollRequest("1", ())).train == ()
+
+
+def test_a_right_share_is_taken_once(setting: Setting) -> None:
+    packet = setting.train()
+    packet = replace(packet, signature=b"p0".ljust(64))
+    setting.wake.clear()
+    assert setting.service.submit_share(P0, packet).accepted
+    assert setting.wake.is_set()
+    assert setting.service.submit_share(P0, packet).accepted  # the answer got lost: the same again
+    other = replace(packet, update=packet.local_out)
+    assert setting.service.submit_share(P0, other).reason == ShareReason.SLOT_TAKEN
+    assert setting.service.poll(P0, t.PollRequest("1", ())).train == ()
+    assert setting.ledger.blobs.collect(1e12) == 0  # all is held
+
+
+def test_nobody_submits_for_another(setting: Setting) -> None:
+    packet = setting.train()
+    with refused(Kind.NOT_ALLOWED):
+        setting.service.submit_share(P1, packet)
+    stolen = replace(packet, claim=replace(packet.claim, provider="p1"))
+    assert setting.service.submit_share(P1, stolen).reason == ShareReason.MALFORMED
+    assert not any(work.verdict for work in works(setting.record()))
+
+
+def test_a_share_without_its_blobs_is_not_taken(setting: Setting) -> None:
+    packet = replace(setting.train(), signature=b"p0".ljust(64))
+    with refused(Kind.WRONG_STATE):
+        setting.service.submit_share(P0, replace(packet, update=t.BlobRef(digest("no"), 90)))
+    with refused(Kind.WRONG_STATE):
+        setting.service.submit_share(P0, replace(packet, update=replace(packet.update, size=89)))
+    assert not any(work.packet for work in works(setting.record()))
+
+
+@pytest.mark.parametrize(
+    ("bend", "reason"),
+    [
+        (lambda p: replace(p, signature=b"p1".ljust(64)), ShareReason.BAD_SIGNATURE),
+        (lambda p: replace(p, claim=replace(p.claim, trace_root=bytes(32))), ShareReason.TRACE_NOT_BOUND),
+        (lambda p: replace(p, claim=replace(p.claim, count=16, segments=4, first=16)), ShareReason.MALFORMED),
+        (lambda p: replace(p, leaves=p.leaves[:-1]), ShareReason.MALFORMED),
+        (lambda p: replace(p, local_out=p.update), ShareReason.MALFORMED),
+        (
+            lambda p: replace(p, leaves=(*p.leaves[:-1], replace(p.leaves[-1], metrics=(0x7FC00000,)))),
+            ShareReason.NOT_FINITE,
+        ),
+    ],
+    ids=["signature", "trace", "range", "leaves", "size", "nan"],
+)  # fmt: skip
+def test_a_share_that_is_wrong_on_its_face_ends_its_issue(
+    setting: Setting, bend: object, reason: ShareReason
+) -> None:
+    packet = replace(setting.train(), signature=b"p0".ljust(64))
+    assert callable(bend)
+    assert setting.service.submit_share(P0, bend(packet)).reason == reason
+    (work,) = [work for work in works(setting.record()) if work.provider == "p0"]
+    assert (work.verdict, work.settled) == (reason, True)
+
+
+def test_a_late_share_is_told_so_and_stays_known_as_late(setting: Setting) -> None:
+    packet = replace(setting.train(), signature=b"p0".ljust(64))
+    local, _ = decide(setting.record(), view(setting.see(), 1_000))
+    setting.ledger.store.save(local)
+    setting.put(P0, b"more")  # it may still send
+    assert setting.service.submit_share(P0, packet).reason == ShareReason.LATE
+    assert {w.verdict for w in works(setting.record()) if w.provider == "p0" and w.issue == 1} == {
+        ShareReason.LATE
+    }
+
+
+def committed(setting: Setting) -> t.ShareKey:
+    packet = replace(setting.train(), signature=b"p0".ljust(64))
+    assert setting.service.submit_share(P0, packet).accepted
+    setting.see(shares=(Share(packet.claim, bytes(64), 1, 1, ShareState.COMMITTED, 0, 1, 1, (2,)),))
+    return t.key_of(packet.claim)
+
+
+def test_openings_are_taken_only_where_they_were_asked_for(setting: Setting) -> None:
+    key = committed(setting)
+    (task,) = setting.service.poll(P0, t.PollRequest("1", ())).open
+    assert {2, 3, 4} <= set(task.indices)
+    assert 0 not in task.indices
+    assert setting.service.poll(P1, t.PollRequest("1", ())).open == ()
+    states = (setting.put(P0, b"G" * 100), setting.put(P0, b"L" * 50))
+    wanted = t.OpeningSubmission(key, 2, *states)
+    assert not setting.service.submit_opening(P1, wanted).accepted
+    assert not setting.service.submit_opening(P0, replace(wanted, index=0)).accepted
+    assert not setting.service.submit_opening(
+        P0, replace(wanted, key=replace(key, issue=9))
+    ).accepted
+    short = replace(wanted, global_state=setting.put(P0, b"G" * 99))
+    assert setting.service.submit_opening(P0, short).reason == ShareReason.OPENING_MISMATCH
+    with refused(Kind.WRONG_STATE):
+        setting.service.submit_opening(
+            P0, replace(wanted, global_state=t.BlobRef(digest("no"), 100))
+        )
+    assert setting.service.submit_opening(P0, wanted).accepted
+    (task,) = setting.service.poll(P0, t.PollRequest("1", ())).open
+    assert 2 not in task.indices
+
+
+def test_who_is_there_gets_work_at_its_certified_speed(setting: Setting) -> None:
+    benchmark = t.Benchmark("cpu", 123, 1, 1)
+    for who in (P0, MALLORY):
+        setting.service.join(who, t.JoinRequest("1", benchmark, ()))
+    (worker,) = setting.service.workers()
+    assert (worker.address, worker.speed) == ("p0", 123)
+    setting.service.view = replace(setting.service.view, providers={"p0": 77})
+    assert [worker.speed for worker in setting.service.workers()] == [77]
+    setting.wake.clear()
+    setting.service.join(P0, t.JoinRequest("1", benchmark, ()))
+    assert not setting.wake.is_set()  # nothing new: no reason to look at the chain
+
+
+# Auditors and the result
+
+
+def closed_round(setting: Setting) -> None:
+    committed(setting)
+    local = setting.record()
+    (current,) = local.rounds
+    states = (setting.put(P0, b"G" * 100), setting.put(P0, b"L" * 50))
+    opened = tuple(
+        replace(w, openings=(Opening(2, *states, verified=False),)) for w in current.works
+    )
+    local = replace(local, rounds=(replace(current, works=opened),))
+    blob = setting.ledger.blobs.add(b"n" * 100)
+    setting.ledger.store.save(aggregated(local, 0, t.StateRef(digest("next"), blob)))
+    setting.see(rounds=(closed(),), audits=(audit(segment(0), segment(2)),))
+
+
+def request(place: int = 0, number: int = 0, attempt: int = 1) -> t.OpeningRequest:
+    return t.OpeningRequest(ORDER_ID, attempt, number, place)
+
+
+def test_only_who_has_a_seat_gets_openings(setting: Setting) -> None:
+    closed_round(setting)
+    opening = setting.service.get_opening(V1, request())
+    assert opening.ready
+    assert [leaf.index for leaf in opening.leaves] == [0, 1]
+    digest_ = opening.states[0].global_state.blob.sha256
+    assert setting.service.get_chunk(V1, t.GetChunkRequest(digest_, 0, 1)).size == 100
+    for who in (V2, P0, CAROL):
+        with refused(Kind.NOT_ALLOWED):
+            setting.service.get_opening(who, request())
+    with refused(Kind.NOT_ALLOWED):
+        setting.service.get_opening(V1, request(number=1))
+    with refused(Kind.BAD_REQUEST):
+        setting.service.get_opening(V1, request(2))
+    with refused(Kind.NOT_FOUND):
+        setting.service.get_opening(V1, request(attempt=2))
+
+
+def test_states_that_nobody_has_checked_reach_no_auditor(setting: Setting) -> None:
+    closed_round(setting)
+    assert not setting.service.get_opening(V1, request(1)).ready
+    local = opening_verified(setting.record(), 0, 0, 1, 2, holds=True)
+    setting.ledger.store.save(local)
+    assert setting.service.get_opening(V1, request(1)).ready
+
+
+def test_a_result_is_for_its_consumer_also_after_closing(setting: Setting) -> None:
+    ask = t.ResultRequest(ORDER_ID, 0, 2)
+    closed_round(setting)
+    with refused(Kind.WRONG_STATE):
+        setting.service.get_result(CAROL, ask)
+    blob = setting.ledger.blobs.add(b"sealed")
+    hashes = tuple(digest(i) for i in range(3))
+    result = SealedResult(digest("c"), blob, (bytes(33),) * 3, (1, 2, 3), hashes)
+    setting.ledger.change(ORDER_ID, 1, lambda now: sealed(now, result), [blob])
+    done = setting.see(
+        ordered={"state": OrderState.CLOSED}, assigned={"state": AssignmentState.DONE}
+    )
+    setting.ledger.tidy(setting.record(), done, 10_000)
+    for who in (MALLORY, P0, V1):
+        with refused(Kind.NOT_ALLOWED):
+            setting.service.get_result(who, ask)
+    manifest = setting.service.get_result(CAROL, ask)
+    assert (manifest.count, [leaf.length for leaf in manifest.leaves]) == (3, [1, 2])
+    rest = setting.service.get_result(CAROL, replace(ask, first=2))
+    assert [leaf.length for leaf in rest.leaves] == [3]
+    assert setting.service.get_chunk(CAROL, t.GetChunkRequest(blob.sha256, 0, 9)).data == b"sealed"
+    # Nothing else is kept, and nobody gets work on it.
+    assert not any(setting.ledger.blobs.has(file.blob.sha256) for file in FILES)
+    assert setting.service.poll(P0, t.PollRequest("1", ())) == t.PollReply((), (), 300)
+    setting.ledger.forget(setting.record())
+    assert not setting.ledger.blobs.has(blob.sha256)
+
+
+def test_the_holder_is_the_attempt() -> None:
+    assert holder_of(new_order(ORDER_ID, 2)) == f"{ORDER_ID.hex()}/2"
+    assert isinstance(closed(), Round)

@@ -1,0 +1,82 @@
+"""The winner's side of an audit: have the states at hand that auditors will ask for, and be sure of them."""
+
+from dataclasses import replace
+
+from chain.types.queries import OrderResponse
+from chain.types.records import AuditKind
+from validator.actions import Action, Recompute, VerifyOpening, View
+from validator.lookup import find_closed, find_round, find_work, replace_round
+from validator.records import LocalOrder, SlotWork
+
+Boundaries = dict[tuple[int, int, int], set[int]]
+"""Boundary numbers by (round, slot, issue)."""
+
+
+def audited_boundaries(local: LocalOrder, chain: OrderResponse) -> Boundaries:
+    """Return the boundaries that auditors need and this validator does not hold, or is not sure of."""
+    wanted: Boundaries = {}
+    for audit in chain.audits:
+        current = find_round(local, audit.round)
+        closed = find_closed(chain, local.attempt, audit.round)
+        if audit.attempt != local.attempt or current is None or closed is None:
+            continue
+        if audit.agreed or closed.verified or closed.void:
+            continue  # nobody asks any more
+        for place in audit.places:
+            work = find_work(current, place.slot, place.issue)
+            if place.kind == AuditKind.AGGREGATION or work is None or place.segment == 0:
+                continue  # boundary 0 is the round's own opening, which is held
+            if place.segment not in {held.index for held in work.openings if held.verified}:
+                key = (audit.round, place.slot, place.issue)
+                wanted.setdefault(key, set()).add(place.segment)
+    return wanted
+
+
+def wanted_of_provider(local: LocalOrder, chain: OrderResponse) -> Boundaries:
+    """Return the audited boundaries that providers are asked for: those that nobody has brought yet."""
+    wanted: Boundaries = {}
+    for (number, slot, issue), indices in audited_boundaries(local, chain).items():
+        work = find_work(find_round(local, number), slot, issue)
+        if work is None or work.provider in local.excluded:
+            continue
+        missing = indices - {held.index for held in work.openings} - set(work.broken)
+        if missing:
+            wanted[number, slot, issue] = missing
+    return wanted
+
+
+def ask_seconds(view: View) -> int:
+    """Return the chain seconds a provider is asked for audited states before the validator recomputes them.
+
+    A draw lasts half a window, and auditors that wait in vain answer "unavailable", which voids the round.
+    """
+    return max(1, view.chain.order.params.round_window // 16)
+
+
+def decide_audited(local: LocalOrder, view: View, prefix: str) -> tuple[LocalOrder, list[Action]]:
+    """Ask the providers of audited states for a moment, hash what they bring, recompute what they do not."""
+    actions: list[Action] = []
+    for (number, slot, issue), indices in sorted(audited_boundaries(local, view.chain).items()):
+        current = find_round(local, number)
+        work = find_work(current, slot, issue)
+        if current is None or work is None:
+            continue
+        if not current.audit_by:
+            current = replace(current, audit_by=view.clock + ask_seconds(view))
+            local = replace_round(local, current)
+        asked = _is_asked(local, work, view) and view.clock < current.audit_by
+        brought = {held.index for held in work.openings}
+        for index in sorted(indices):
+            key = f"{prefix}/{number}/{slot}/{issue}"
+            if index in brought:
+                name = f"{key}/verify/{index}"
+                actions.append(VerifyOpening(name, number, slot, issue, index))
+            elif not asked and index not in work.broken:
+                name = f"{key}/recompute/{index}"
+                actions.append(Recompute(name, number, slot, issue, index))
+    return local, actions
+
+
+def _is_asked(local: LocalOrder, work: SlotWork, view: View) -> bool:
+    present = any(worker.address == work.provider for worker in view.workers)
+    return present and work.provider not in local.excluded

@@ -1,0 +1,86 @@
+"""The one place where records change: under a lock, and only while the blobs that they name are held."""
+
+from collections.abc import Callable, Iterable
+from threading import Event, RLock
+
+from chain.types.queries import OrderResponse
+from cluster.blobs import BlobStore
+from cluster.errors import ClusterError, Kind
+from cluster.types import BlobRef
+from validator.lookup import holder_of
+from validator.records import LocalOrder, new_order
+from validator.retention import needed_blobs
+from validator.store import ValidatorStore
+
+
+class Ledger:
+    """Records and their blobs, shared by the loop, its workers and the service; ``changed`` is set at each change."""
+
+    def __init__(self, store: ValidatorStore, blobs: BlobStore, changed: Event) -> None:
+        """Work on a store and the blobs beside it."""
+        self.store, self.blobs = store, blobs
+        self.lock = RLock()
+        self._changed = changed
+
+    def load(self, order_id: bytes, attempt: int) -> LocalOrder | None:
+        """Return the record of an attempt."""
+        return self.store.load(order_id, attempt)
+
+    def begin(self, order_id: bytes, attempt: int) -> None:
+        """Make the record of an attempt, unless there is one."""
+        with self.lock:
+            if self.store.load(order_id, attempt) is None:
+                self.store.save(new_order(order_id, attempt))
+
+    def change(
+        self,
+        order_id: bytes,
+        attempt: int,
+        change: Callable[[LocalOrder], LocalOrder],
+        needs: Iterable[BlobRef] = (),
+    ) -> LocalOrder | None:
+        """Apply ``change`` to the record as it is now; None if there is none.
+
+        ``needs`` are blobs that the new record names and that must be here: they are held before it is written, so
+        that no crash and no clean-up in between can lose them. ClusterError WRONG_STATE where one is missing.
+        """
+        with self.lock:
+            now = self.store.load(order_id, attempt)
+            after = None if now is None else change(now)
+            if after is None or after == now:
+                return after
+            self.hold(after, needs)
+            self.store.save(after)
+        self._changed.set()
+        return after
+
+    def hold(self, local: LocalOrder, needs: Iterable[BlobRef]) -> None:
+        """Hold blobs that are here for an attempt; they stay until the record does not need them any more."""
+        for blob in needs:
+            self.blobs.hold(blob.sha256, holder_of(local))
+            if not is_here(self.blobs, blob):
+                raise ClusterError(
+                    Kind.WRONG_STATE, "its blobs are not here", "put them first", "sha256"
+                )
+
+    def hold_payload(self, local: LocalOrder) -> None:
+        """Hold the files of a payload, here or still to come."""
+        for file in local.payload.files:
+            self.blobs.hold(file.blob.sha256, holder_of(local))
+
+    def tidy(self, local: LocalOrder, chain: OrderResponse, clock: int) -> None:
+        """Release the blobs that an attempt does not need any more."""
+        with self.lock:
+            now = self.store.load(local.order_id, local.attempt) or local
+            self.blobs.keep_only(holder_of(now), needed_blobs(now, chain, clock))
+
+    def forget(self, local: LocalOrder) -> None:
+        """Forget an attempt and all its blobs."""
+        with self.lock:
+            self.blobs.release(holder_of(local))
+            self.store.forget(local.order_id, local.attempt)
+
+
+def is_here(blobs: BlobStore, blob: BlobRef) -> bool:
+    """Tell whether a blob is here, whole, with the size that is said of it."""
+    return blobs.has(blob.sha256) and blobs.size(blob.sha256) == blob.size

@@ -1,0 +1,76 @@
+"""Finding and replacing parts of a record, and what the chain says about them."""
+
+from dataclasses import replace
+
+from chain.types.queries import OrderResponse
+from chain.types.records import Assignment, Round, Share
+from cluster.types import ShareKey
+from validator.records import LocalOrder, LocalRound, SlotWork
+
+
+def find_assignment(chain: OrderResponse, attempt: int) -> Assignment | None:
+    """Return the assignment of an attempt."""
+    return next((a for a in chain.assignments if a.attempt == attempt), None)
+
+
+def find_closed(chain: OrderResponse, attempt: int, number: int) -> Round | None:
+    """Return what the chain has of a closed round."""
+    return next((r for r in chain.rounds if (r.attempt, r.number) == (attempt, number)), None)
+
+
+def shares_of(chain: OrderResponse, attempt: int, number: int) -> dict[tuple[int, int], Share]:
+    """Return the shares of a round on chain by slot and issue."""
+    return {
+        (share.claim.slot, share.claim.issue): share
+        for share in chain.shares
+        if share.claim.attempt == attempt and share.claim.round == number
+    }
+
+
+def find_round(local: LocalOrder, number: int) -> LocalRound | None:
+    """Return the record of a round."""
+    return next((current for current in local.rounds if current.number == number), None)
+
+
+def find_work(current: LocalRound | None, slot: int, issue: int) -> SlotWork | None:
+    """Return the work of one issue of a slot."""
+    works = current.works if current else ()
+    return next((w for w in works if (w.slot, w.issue) == (slot, issue)), None)
+
+
+def accepted_works(current: LocalRound) -> tuple[SlotWork, ...]:
+    """Return the latest issue of every slot, in slot order."""
+    latest = {work.slot: work for work in current.works}
+    return tuple(latest[slot] for slot in sorted(latest))
+
+
+def replace_round(local: LocalOrder, changed: LocalRound) -> LocalOrder:
+    """Return the record with one round replaced."""
+    rounds = tuple(changed if r.number == changed.number else r for r in local.rounds)
+    return replace(local, rounds=rounds)
+
+
+def replace_work(local: LocalOrder, number: int, changed: SlotWork) -> LocalOrder:
+    """Return the record with one issue of a slot replaced."""
+    current = find_round(local, number)
+    if current is None:
+        return local
+    works = tuple(
+        changed if (w.slot, w.issue) == (changed.slot, changed.issue) else w for w in current.works
+    )
+    return replace_round(local, replace(current, works=works))
+
+
+def exclude(local: LocalOrder, *providers: str) -> LocalOrder:
+    """Give no further work in this order to these providers."""
+    return replace(local, excluded=tuple(sorted({*local.excluded, *providers})))
+
+
+def share_key(local: LocalOrder, current: LocalRound, work: SlotWork) -> ShareKey:
+    """Return the name of a share on the link."""
+    return ShareKey(local.order_id, local.attempt, current.number, work.slot, work.issue)
+
+
+def holder_of(local: LocalOrder) -> str:
+    """Return the name under which an attempt holds its blobs."""
+    return f"{local.order_id.hex()}/{local.attempt}"

@@ -1,0 +1,110 @@
+"""Looking at the chain: what this validator has to know of it, read again a few times a second."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from chain.client.client import ChainClient
+from chain.client.errors import ChainError, ErrorKind
+from chain.types.queries import (
+    AuditDuty,
+    DutiesRequest,
+    OrderRequest,
+    OrderResponse,
+    ProvidersRequest,
+    ValidatorsRequest,
+)
+from chain.types.records import OrderState, Provider
+from validator.ledger import Ledger
+from validator.service import ChainView
+
+_log = logging.getLogger("assay.validator")
+SLOW_SECONDS = 2.0
+CERTIFY_SECONDS = 86_400
+_PAGE = 1_000
+
+
+@dataclass(slots=True)
+class Observer:
+    """Reads the chain for one validator. Orders that are closed are read once, and kept without their details."""
+
+    me: str
+    client: ChainClient
+    ledger: Ledger
+    now: Callable[[], float] = time.monotonic
+    began: float = 0.0  # monotonic; when the last look began
+    slow: bool = False  # whether the last look was at everything
+    slow_began: float = 0.0  # monotonic; when the last look at everything began
+    audits: tuple[AuditDuty, ...] = ()
+    _closed: dict[bytes, OrderResponse] = field(default_factory=dict)
+    _slow_at: float = 0.0
+
+    def look(self, view: ChainView) -> ChainView:
+        """Return what the chain says now; ChainError where the node does not answer.
+
+        Live orders are read each time; validators, providers and orders that only wait for their windows now and then.
+        """
+        self.began = self.now()
+        self.slow = self.began >= self._slow_at
+        duties = self.client.query(DutiesRequest(self.me))
+        orders: dict[bytes, OrderResponse] = {}
+        for order_id in sorted({assignment.order_id for assignment in duties.assignments}):
+            orders[order_id] = self.client.query(OrderRequest(order_id))
+        validators, providers = view.validators, view.providers
+        if self.slow:
+            validators = {v.operator: v for v in self.client.query(ValidatorsRequest()).validators}
+            providers = {p.address: speed_of(p, duties.clock) for p in self._providers()}
+            orders = {**self._waiting(orders), **orders}
+            self._slow_at, self.slow_began = self.began + SLOW_SECONDS, self.began
+        else:
+            orders = {**view.orders, **orders}
+        for order_id, chain in orders.items():
+            for assignment in chain.assignments:
+                if assignment.validator == self.me and chain.order.state != OrderState.CLOSED:
+                    self.ledger.begin(order_id, assignment.attempt)
+        self.audits = duties.audits
+        return ChainView(duties.clock, orders, validators, providers)
+
+    def forget(self, order_id: bytes) -> None:
+        """Forget a closed order."""
+        self._closed.pop(order_id, None)
+
+    def _waiting(self, live: dict[bytes, OrderResponse]) -> dict[bytes, OrderResponse]:
+        """Return the orders that are in the records and have no live assignment of this validator."""
+        found: dict[bytes, OrderResponse] = {}
+        for order_id in {order_id for order_id, _ in self.ledger.store.all_orders()} - live.keys():
+            chain = self._closed.get(order_id) or self._order(order_id)
+            if chain is None:
+                continue
+            if chain.order.state == OrderState.CLOSED:
+                chain = replace(chain, shares=(), rounds=(), audits=(), reports=(), payments=())
+                self._closed[order_id] = chain
+            found[order_id] = chain
+        return found
+
+    def _order(self, order_id: bytes) -> OrderResponse | None:
+        try:
+            return self.client.query(OrderRequest(order_id))
+        except ChainError as error:
+            if error.kind is not ErrorKind.NOT_FOUND:
+                raise
+            _log.warning("the node does not know order %s (yet)", order_id.hex())
+            return None
+
+    def _providers(self) -> list[Provider]:
+        found: list[Provider] = []
+        while True:
+            after = found[-1].address if found else ""
+            page = self.client.query(ProvidersRequest(self.me, _PAGE, after)).providers
+            found += page
+            if len(page) < _PAGE:
+                return found
+
+
+def speed_of(provider: Provider, clock: int) -> int:
+    """Return the certified speed of a provider; 0 where there is none, or it expires soon."""
+    capability = provider.capability
+    if capability is None or capability.expires_at <= clock + CERTIFY_SECONDS // 10:
+        return 0
+    return capability.speed

@@ -1,0 +1,52 @@
+"""Which providers are there, and what they said of themselves."""
+
+import time
+from collections.abc import Callable, Collection
+from threading import Lock
+
+from cluster.types import Benchmark
+
+LIVE_SECONDS = 5.0
+"""A provider that has not polled for this long gets no new work."""
+
+
+class Presence:
+    """When each provider was heard last, and its benchmark. Thread-safe."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        """Nobody is there."""
+        self._now = now
+        self._lock = Lock()
+        self._seen: dict[str, float] = {}
+        self._benchmarks: dict[str, Benchmark] = {}
+
+    def join(self, address: str, benchmark: Benchmark) -> bool:
+        """Take note of a provider; False if it said the same before."""
+        with self._lock:
+            self._seen[address] = self._now()
+            known = self._benchmarks.get(address) == benchmark
+            self._benchmarks[address] = benchmark
+            return not known
+
+    def poll(self, address: str) -> None:
+        """Take note that a provider is there."""
+        with self._lock:
+            self._seen[address] = self._now()
+
+    def live(self) -> list[str]:
+        """Return who polled a moment ago, by address."""
+        with self._lock:
+            since = self._now() - LIVE_SECONDS
+            return sorted(address for address, seen in self._seen.items() if seen >= since)
+
+    def benchmark(self, address: str) -> Benchmark | None:
+        """Return what a provider measured of itself."""
+        with self._lock:
+            return self._benchmarks.get(address)
+
+    def keep(self, addresses: Collection[str]) -> None:
+        """Forget everybody else: they left the cluster."""
+        with self._lock:
+            for known in (self._seen, self._benchmarks):
+                for address in [a for a in known if a not in addresses]:
+                    del known[address]

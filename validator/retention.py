@@ -1,0 +1,76 @@
+"""How long things are kept: what leaves the record, and which blobs an attempt still needs (protocol 4.6 and 6.2)."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from chain.types.queries import OrderResponse
+from chain.types.records import AssignmentState, OrderState
+from cluster.types import BlobRef
+from validator.lookup import find_assignment, find_closed
+from validator.records import Failures, LocalOrder, LocalRound
+
+LIVE = (AssignmentState.MATCHED, AssignmentState.RUNNING, AssignmentState.PROVEN)
+
+
+def is_over(chain: OrderResponse, attempt: int, number: int, clock: int) -> bool:
+    """Tell whether nobody can ask about a round any more: its window is over, and it is paid or never will be."""
+    closed = find_closed(chain, attempt, number)
+    return closed is not None and clock >= closed.window_ends and (closed.verified or closed.void)
+
+
+def fold(local: LocalOrder, chain: OrderResponse, clock: int) -> LocalOrder:
+    """Drop rounds that are over, all but the last, from the record; how often providers failed in them stays."""
+    over = [r for r in local.rounds[:-1] if is_over(chain, local.attempt, r.number, clock)]
+    if not over:
+        return local
+    counts = {item.provider: item.count for item in local.failures}
+    for known in over:
+        for work in known.works:
+            if work.verdict:
+                counts[work.provider] = counts.get(work.provider, 0) + 1
+    failures = tuple(Failures(provider, counts[provider]) for provider in sorted(counts))
+    kept = tuple(known for known in local.rounds if known not in over)
+    return replace(local, rounds=kept, failures=failures)
+
+
+def needed_blobs(local: LocalOrder, chain: OrderResponse, clock: int) -> frozenset[bytes]:
+    """Return the blobs that an attempt still has to hold."""
+    return frozenset(blob.sha256 for blob in _needed(local, chain, clock))
+
+
+def _needed(local: LocalOrder, chain: OrderResponse, clock: int) -> Iterator[BlobRef]:
+    assignment = find_assignment(chain, local.attempt)
+    if assignment is None:
+        return
+    if local.result is not None and assignment.state != AssignmentState.FAILED:
+        yield local.result.blob
+    if chain.order.state == OrderState.CLOSED:
+        return
+    live = assignment.state in LIVE
+    rounds = [
+        known
+        for known in local.rounds
+        if not is_over(chain, local.attempt, known.number, clock)
+        # The round that was open when an attempt failed is never closed.
+        and (live or find_closed(chain, local.attempt, known.number) is not None)
+    ]
+    if live or rounds:
+        yield from (file.blob for file in local.payload.files)
+    for known in rounds:
+        yield from _of_round(known)
+    if live:
+        yield from (item.state.blob for item in local.locals)
+        if local.rounds and local.rounds[-1].next_global is not None:
+            yield local.rounds[-1].next_global.blob
+
+
+def _of_round(known: LocalRound) -> Iterator[BlobRef]:
+    yield known.global_in.blob
+    for work in known.works:
+        yield work.local_in.blob
+        if work.packet is not None:
+            yield work.packet.update
+            yield work.packet.local_out
+        for opening in work.openings:
+            yield opening.global_state
+            yield opening.local_state

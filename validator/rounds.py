@@ -1,0 +1,247 @@
+"""One open round: shares are committed, opened, replayed and judged, failed ones given to others, and it is closed."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from chain.types.messages import (
+    MsgCloseRound,
+    MsgCommitTraces,
+    MsgReportProvider,
+    Rejection,
+    SignedShare,
+)
+from chain.types.reasons import ShareReason
+from chain.types.records import Assignment, Share, ShareRef, ShareState
+from cluster.types import StateRef
+from pol.rules.lots import duty_places
+from validator.actions import Action, Aggregate, CheckPlace, SendTx, View
+from validator.assign import PATIENCE, open_round, reissue, transfer_seconds
+from validator.lookup import accepted_works, exclude, find_round, replace_round, shares_of
+from validator.records import Checked, LocalOrder, LocalRound, SlotLocal, SlotWork
+from validator.traces import trace_leaf_of
+
+OPEN_SECONDS = 10
+"""Chain seconds a provider has to upload the states it is asked for, and more where they are large."""
+COMMIT_MAX = 32
+"""Shares, and rejections, in one message: far below what a transaction may hold."""
+PROVABLE = frozenset({ShareReason.SEGMENT_MISMATCH, ShareReason.UPDATE_MISMATCH})
+"""Reasons that Merkle evidence shows to any node: reported; all others are rejected."""
+FORGIVEN = frozenset({ShareReason.NO_ANSWER, ShareReason.LATE, ShareReason.NO_BOND})
+"""Reasons after which a provider may be tried again in the same order, behind those that never failed."""
+
+Shares = dict[tuple[int, int], Share]
+
+
+def decide_round(
+    local: LocalOrder, view: View, assignment: Assignment, prefix: str
+) -> tuple[LocalOrder, list[Action]]:
+    """Plan the open round if need be, move every share on, and close the round when all hold."""
+    local = open_round(local, view, assignment)
+    current = find_round(local, assignment.round)
+    if current is None:
+        return local, []
+    key = f"{prefix}/{current.number}"
+    shares = shares_of(view.chain, local.attempt, current.number)
+    actions: list[Action] = []
+    works: list[SlotWork] = []
+    for work in current.works:
+        share = shares.get((work.slot, work.issue))
+        advanced, found = _advance(local, current, work, share, view, key)
+        works.append(advanced)
+        actions += found
+    bad = {w.provider for w in works if w.verdict and w.verdict not in FORGIVEN}
+    local = exclude(replace_round(local, replace(current, works=tuple(works))), *bad)
+    works += reissue(local, view, assignment, works)
+    current = replace(current, works=tuple(works))
+    local = replace_round(local, current)
+    actions += _report(local, view, current, shares, key)
+    actions += _commit(local, view, current, shares, key)
+    actions += _close(local, view, current, shares, key)
+    return local, actions
+
+
+def _advance(
+    local: LocalOrder,
+    current: LocalRound,
+    work: SlotWork,
+    share: Share | None,
+    view: View,
+    key: str,
+) -> tuple[SlotWork, list[Action]]:
+    """Move one share on, from its arrival to its verdict, and the verdict to where the chain knows it."""
+    if work.verdict:
+        told = share is None or share.state != ShareState.COMMITTED
+        return replace(work, settled=work.settled or told), []
+    if work.packet is None:
+        # Nobody could answer while this daemon was down.
+        late = view.clock >= max(work.answer_by, view.since + PATIENCE)
+        return (replace(work, verdict=ShareReason.NO_ANSWER, settled=True) if late else work), []
+    if share is not None and share.state != ShareState.COMMITTED:
+        # Ended by a message that this record does not know of.
+        return replace(work, verdict=share.reason or ShareReason.NO_ANSWER, settled=True), []
+    if share is None or not share.drawn:
+        return work, []
+    return _verify(local, current, work, share, view, key)
+
+
+def _verify(
+    local: LocalOrder, current: LocalRound, work: SlotWork, share: Share, view: View, key: str
+) -> tuple[SlotWork, list[Action]]:
+    """Ask for what the duty and the own picks need, and replay what has arrived."""
+    places = places_to_check(current, work, share)
+    patience = OPEN_SECONDS + transfer_seconds(local, view, states=len(places))
+    if not work.open_by:
+        work = replace(work, open_by=view.clock + patience)
+    failed = [done for done in work.checked if done.reason]
+    if failed:
+        return replace(work, verdict=_worst(failed).reason), []
+    checked = {done.place for done in work.checked}
+    held = {opening.index for opening in work.openings}
+    actions: list[Action] = []
+    waiting = False
+    for place in places:
+        if place in checked:
+            continue
+        index = opening_index(place)
+        if index and index not in held:
+            waiting = True
+        else:
+            name = f"{key}/{work.slot}/{work.issue}/check/{place}"
+            actions.append(CheckPlace(name, current.number, work.slot, work.issue, place))
+    if waiting and view.clock >= max(work.open_by, view.since + patience):
+        return replace(work, verdict=ShareReason.NO_ANSWER), []
+    return work, actions
+
+
+def _worst(failed: Iterable[Checked]) -> Checked:
+    """Prefer what Merkle evidence can show: it cuts the bond, a mere rejection does not."""
+    return min(failed, key=lambda done: (done.reason not in PROVABLE, done.place))
+
+
+def places_to_check(current: LocalRound, work: SlotWork, share: Share) -> tuple[int, ...]:
+    """Return the places of a share that this validator replays: its duty and its own picks, sorted.
+
+    Of a share whose round does not aggregate, all of them: somebody's states have grown beyond what training gives.
+    """
+    if ShareRef(work.slot, work.issue) in current.suspects:
+        return tuple(range(share.claim.segments + 1))
+    return tuple(sorted({*duty_places(share.claim.segments, share.drawn), *work.picks}))
+
+
+def opening_index(place: int) -> int:
+    """Return the boundary whose states a place is replayed from: its start, and the end n for the update."""
+    return place  # segment i starts at boundary i; the update (place n) is read from boundary n
+
+
+def is_verified(current: LocalRound, work: SlotWork, share: Share | None) -> bool:
+    """Tell whether everything that had to be replayed of a share was, and held."""
+    if work.verdict or share is None or share.state != ShareState.COMMITTED or not share.drawn:
+        return False
+    held = {done.place for done in work.checked if not done.reason}
+    return held.issuperset(places_to_check(current, work, share))
+
+
+# What the chain is told
+
+
+def _evidence(work: SlotWork) -> Checked | None:
+    """Return the failed place that can be shown to any node, where the verdict rests on one."""
+    if work.verdict not in PROVABLE:
+        return None
+    return next((done for done in work.checked if done.reason == work.verdict), None)
+
+
+def _report(
+    local: LocalOrder, view: View, current: LocalRound, shares: Shares, key: str
+) -> list[Action]:
+    """Report the shares that are provably wrong, each in a transaction of its own."""
+    actions: list[Action] = []
+    for work in current.works:
+        evidence, share = _evidence(work), shares.get((work.slot, work.issue))
+        if work.settled or evidence is None or share is None or work.packet is None:
+            continue
+        n = share.claim.segments
+        pair = (0, n) if evidence.place == n else (evidence.place, evidence.place + 1)
+        report = MsgReportProvider(
+            view.me,
+            local.order_id,
+            local.attempt,
+            current.number,
+            ShareRef(work.slot, work.issue),
+            evidence.place,
+            tuple(trace_leaf_of(work.packet, index, view.chain_id) for index in pair),
+            evidence.replayed_root,
+        )
+        actions.append(SendTx(f"{key}/{work.slot}/{work.issue}/report", (report,)))
+    return actions
+
+
+def _commit(
+    local: LocalOrder, view: View, current: LocalRound, shares: Shares, key: str
+) -> list[Action]:
+    """Send all rejections and all shares that the chain has not heard of, in one message: rejections come first."""
+    open_verdicts = [w for w in current.works if w.verdict and not w.settled]
+    rejected = [w for w in open_verdicts if _evidence(w) is None][:COMMIT_MAX]
+    taken = {(w.slot, w.issue) for w in open_verdicts} - {(w.slot, w.issue) for w in rejected}
+    blocked = {slot for slot, _ in taken}  # until the chain has the report, the old share stands
+    signed = [
+        SignedShare(work.packet.claim, work.packet.signature)
+        for work in current.works
+        if work.packet is not None
+        and not work.verdict
+        and (work.slot, work.issue) not in shares
+        and work.slot not in blocked
+    ]
+    if not rejected and not signed:
+        return []
+    message = MsgCommitTraces(
+        view.me,
+        local.order_id,
+        local.attempt,
+        current.number,
+        tuple(Rejection(ShareRef(w.slot, w.issue), w.verdict) for w in rejected),
+        tuple(signed[:COMMIT_MAX]),
+    )
+    return [SendTx(f"{key}/commit", (message,))]
+
+
+def _close(
+    local: LocalOrder, view: View, current: LocalRound, shares: Shares, key: str
+) -> list[Action]:
+    """Aggregate when the latest issue of every slot is verified, then close the round."""
+    accepted = accepted_works(current)
+    verified = (is_verified(current, w, shares.get((w.slot, w.issue))) for w in accepted)
+    if not accepted or not all(verified):
+        return []
+    refs = tuple(ShareRef(work.slot, work.issue) for work in accepted)
+    if current.next_global is None:
+        # Where all places hold and it still does not aggregate, the job is at fault, and nobody can help it.
+        hopeless = refs == current.suspects
+        return [] if hopeless else [Aggregate(f"{key}/aggregate", current.number)]
+    close = MsgCloseRound(
+        view.me, local.order_id, local.attempt, current.number, refs, current.next_global.root
+    )
+    return [SendTx(f"{key}/close", (close,))]
+
+
+def aggregated(local: LocalOrder, number: int, next_global: StateRef) -> LocalOrder:
+    """Record the aggregation of a round, and the local states that its slots go on with."""
+    current = find_round(local, number)
+    if current is None:
+        return local
+    after = {item.slot: item for item in local.locals}
+    for work in accepted_works(current):
+        if work.packet is not None:
+            state = StateRef(work.packet.claim.local_out, work.packet.local_out)
+            after[work.slot] = SlotLocal(work.slot, state)
+    local = replace(local, locals=tuple(after[slot] for slot in sorted(after)))
+    return replace_round(local, replace(current, next_global=next_global))
+
+
+def not_aggregated(local: LocalOrder, number: int) -> LocalOrder:
+    """Record that a round's updates lead to no finite state: every place of its shares is replayed now."""
+    current = find_round(local, number)
+    if current is None:
+        return local
+    refs = tuple(ShareRef(work.slot, work.issue) for work in accepted_works(current))
+    return replace_round(local, replace(current, suspects=refs))
