@@ -1,5 +1,6 @@
 """Making a local network: homes, test keys, one genesis, ports."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import tomli_w
@@ -10,7 +11,14 @@ from chain.client.keyring import Backend, Keyring
 from chain.types.genesis import DENOM, GenesisAccount
 from chain.types.params import Params, local_params
 from chain.types.records import Coin
-from localnet.layout import CHAIN_PREFIX, Layout, ProviderSpec, ValidatorSpec, save_layout
+from localnet.layout import (
+    CHAIN_PREFIX,
+    Kind,
+    Layout,
+    ProviderSpec,
+    ValidatorSpec,
+    save_layout,
+)
 from localnet.ports import free_block
 
 STAKE = 100_000_000
@@ -25,32 +33,40 @@ _PORTS_EACH = 4
 def create(
     directory: Path,
     validators: int = 4,
-    providers_each: int = 2,
+    providers: int | Sequence[int] = 2,
     misbehave: dict[str, str] | None = None,
     params: Params | None = None,
+    kind: Kind = Kind.COMETBFT,
 ) -> Layout:
-    """Make a network of ``validators`` with ``providers_each`` providers in each cluster.
+    """Make a network of ``validators`` with ``providers`` in each cluster (one number, or one for each cluster).
 
     ``misbehave`` maps a provider's name (``prov0`` …) to a method of ``compute_provider.misbehave``.
     """
     directory = directory.resolve()
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     base = free_block(validators * _PORTS_EACH)
-    specs = tuple(_validator(directory, index, base) for index in range(validators))
-    providers = tuple(
-        _provider(directory, specs[index // providers_each], index, misbehave or {})
-        for index in range(validators * providers_each)
+    specs = tuple(_validator(directory, index, base, kind) for index in range(validators))
+    sizes = [providers] * validators if isinstance(providers, int) else list(providers)
+    clusters = [spec for spec, size in zip(specs, sizes, strict=True) for _ in range(size)]
+    members = tuple(
+        _provider(directory, spec, index, misbehave or {}) for index, spec in enumerate(clusters)
     )
     consumer_home = directory / "consumer"
     consumer = _make_key(consumer_home)
     _write_config(consumer_home, specs[0].grpc, {})
     accounts = [
         *((spec.operator, OPERATOR_COINS) for spec in specs),
-        *((spec.address, PROVIDER_COINS) for spec in providers),
+        *((spec.address, PROVIDER_COINS) for spec in members),
         (consumer, CONSUMER_COINS),
     ]
     layout = Layout(
-        str(directory), f"{CHAIN_PREFIX}-{base}", specs, providers, str(consumer_home), consumer
+        str(directory),
+        f"{CHAIN_PREFIX}-{base}",
+        specs,
+        members,
+        str(consumer_home),
+        consumer,
+        kind,
     )
     init_network(
         layout.chain_id,
@@ -77,10 +93,12 @@ def test_keyring(home: Path) -> Keyring:
     return Keyring(home / "keys", Backend.TEST, lambda name: "")
 
 
-def _validator(directory: Path, index: int, base: int) -> ValidatorSpec:
+def _validator(directory: Path, index: int, base: int, kind: Kind) -> ValidatorSpec:
     home = directory / f"val{index}"
     operator = _make_key(home)
     p2p, rpc, grpc, cluster = range(base + index * _PORTS_EACH, base + (index + 1) * _PORTS_EACH)
+    if kind is Kind.SOLO:
+        grpc = base + _PORTS_EACH - 2  # the first one's: there is no other node
     address = f"127.0.0.1:{cluster}"
     _write_config(home, grpc, {"validator": {"listen": address, "endpoint": address}})
     return ValidatorSpec(f"val{index}", str(home), operator, p2p, rpc, grpc, cluster)

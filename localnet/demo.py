@@ -66,9 +66,11 @@ class Finished:
 class Demo:
     """Runs the phases one after the other; ``show`` is called whenever something a person would see changed."""
 
-    def __init__(self, directory: Path, show: Callable[[Moment], None]) -> None:
-        """Use ``directory`` for everything."""
-        self._directory, self._show = directory, show
+    def __init__(
+        self, directory: Path, show: Callable[[Moment], None], down: tuple[str, ...] = ()
+    ) -> None:
+        """Use ``directory`` for everything; validators in ``down`` are never started, nor are their clusters."""
+        self._directory, self._show, self._down = directory, show, down
         self._seconds: dict[str, float] = {}
         self._started = time.monotonic()
 
@@ -79,8 +81,10 @@ class Demo:
         build = _start_build(job_directory)
         network = Network(create(self._directory, misbehave={CHEAT: CHEAT_METHOD}))
         try:
-            self._say("starting 4 validators and 8 providers")
-            network.start()
+            up = names_without(network, self._down)
+            validators = sum(name.endswith(".validator") for name in up)
+            self._say(f"starting {validators} validators and {len(up) - 2 * validators} providers")
+            network.start(up)
             open_market(network)
             wait_for_clusters(network)
             _finish_build(build)
@@ -158,6 +162,13 @@ class Demo:
         curve = loss_curve(network, chain.order.id)
         loss = curve[-1][1] if curve else None
         self._show(Moment(summary.state.name.lower(), client.status().height, summary, loss))
+
+
+def names_without(network: Network, down: tuple[str, ...]) -> list[str]:
+    """Return the processes of a network but those of some validators and of the providers in their clusters."""
+    silent = {f"{moniker}.{part}" for moniker in down for part in ("node", "validator")}
+    silent |= {spec.name for spec in network.layout.providers if spec.validator in down}
+    return [name for name in network.names() if name not in silent]
 
 
 def _start_build(directory: Path) -> "Popen[bytes]":

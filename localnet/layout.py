@@ -2,10 +2,18 @@
 
 import json
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 
 FILE = "network.json"
 CHAIN_PREFIX = "assay-local"
+
+
+class Kind(StrEnum):
+    """What makes the blocks of a network."""
+
+    COMETBFT = "cometbft"  # a node with CometBFT for each validator
+    SOLO = "solo"  # the first validator's node alone; all daemons talk to it, the others only take turns as proposers
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +50,17 @@ class Layout:
     providers: tuple[ProviderSpec, ...]
     consumer_home: str
     consumer: str
+    kind: Kind = Kind.COMETBFT
 
     @property
     def path(self) -> Path:
         """The network's directory."""
         return Path(self.directory)
+
+    @property
+    def nodes(self) -> tuple[ValidatorSpec, ...]:
+        """The validators whose node is a process of its own."""
+        return self.validators[:1] if self.kind is Kind.SOLO else self.validators
 
     def validator(self, moniker: str) -> ValidatorSpec:
         """Return a validator by its moniker; KeyError."""
@@ -66,4 +80,5 @@ def load_layout(directory: Path) -> Layout:
     fields = json.loads((directory / FILE).read_text())
     fields["validators"] = tuple(ValidatorSpec(**item) for item in fields["validators"])
     fields["providers"] = tuple(ProviderSpec(**item) for item in fields["providers"])
+    fields["kind"] = Kind(fields.get("kind", Kind.COMETBFT))  # older networks do not say
     return Layout(**fields)

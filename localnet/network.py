@@ -17,7 +17,7 @@ from pathlib import Path
 from chain.app.genesis_file import comet_home
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
-from localnet.layout import Layout, ProviderSpec, ValidatorSpec
+from localnet.layout import Kind, Layout, ProviderSpec, ValidatorSpec
 from localnet.process import start_child, stop_child
 
 STATUS_FILE = "status.json"
@@ -52,7 +52,7 @@ class Network:
 
     def names(self) -> list[str]:
         """Return the names of all processes, nodes first."""
-        nodes = [f"{spec.moniker}.node" for spec in self.layout.validators]
+        nodes = [f"{spec.moniker}.node" for spec in self.layout.nodes]
         daemons = [f"{spec.moniker}.validator" for spec in self.layout.validators]
         return [*nodes, *daemons, *(spec.name for spec in self.layout.providers)]
 
@@ -94,7 +94,8 @@ class Network:
         assay = [sys.executable, "-m", "assay.cli"]
         if name.endswith(".node"):
             spec = self.layout.validator(name.removesuffix(".node"))
-            return [*assay, "node", "start", "--home", spec.home]
+            command = [*assay, "node", "start", "--home", spec.home]
+            return [*command, "--solo"] if self.layout.kind is Kind.SOLO else command
         if name.endswith(".validator"):
             spec = self.layout.validator(name.removesuffix(".validator"))
             return [*assay, "validator", "run", "--home", spec.home]

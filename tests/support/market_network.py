@@ -204,12 +204,12 @@ def market_network(
     directory: Path,
     clusters: Sequence[Sequence[str]],
     params: Params | None = None,
-    speeds: Sequence[int] | None = None,
+    speed_of: Callable[[str], int] = lambda misbehave: SPEED,
 ) -> Iterator[MarketNetwork]:
     """Run a solo network with one validator for each of ``clusters``, with market bonds and certified providers.
 
-    ``speeds`` are the FLOP/s that the providers of each cluster say they have: the time they are given for a share
-    follows from it. They are written down instead of measured, so that ranges are the same on every machine.
+    ``speed_of`` gives the FLOP/s that a provider says it has, by how it misbehaves: its part of a round, and the time
+    that it is given for it, follow from that. They are not measured, so that ranges are the same on every machine.
     """
     flat = [way for cluster in clusters for way in cluster]
     layout = create(
@@ -220,11 +220,8 @@ def market_network(
         params or quick_params(),
         Kind.SOLO,
     )
-    by_cluster = dict(
-        zip((v.moniker for v in layout.validators), speeds or [SPEED] * len(clusters), strict=True)
-    )
     for spec in layout.providers:
-        _say_speed(Path(spec.home) / "provider", by_cluster[spec.validator])
+        _say_speed(Path(spec.home) / "provider", speed_of(spec.misbehave))
     network = Network(layout)
     market = None
     try:

@@ -1,0 +1,262 @@
+"""``assay demo`` as a person runs it: real processes, CometBFT, a real job, and every claim of its report."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from safetensors.numpy import load_file
+
+from chain.app.genesis_file import comet_home
+from chain.app.storage import Storage
+from chain.state_machine.queries import answer
+from chain.types.queries import OrderRequest, OrderResponse
+from chain.types.reasons import CloseReason
+from chain.types.records import AssignmentState, ReportState
+from localnet.layout import Layout, load_layout
+from pol.state.canonical import state_tree
+from tests.support.waiting import is_running
+
+RUN_SECONDS = 240.0
+AFTER_LEAST = 0.85
+"""Accuracy that the demo's job reaches with room to spare; one class in ten is the baseline."""
+
+pytestmark = [pytest.mark.network, pytest.mark.timeout(300)]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A demo that has ended."""
+
+    code: int
+    output: str
+    errors: str
+    seconds: float
+    descendants: frozenset[int]  # process ids that were seen below it
+    directory: Path
+
+    @property
+    def report(self) -> dict[str, Any]:
+        value: dict[str, Any] = json.loads(self.output)
+        return value
+
+    @property
+    def layout(self) -> Layout:
+        return load_layout(self.directory)
+
+    def chain(self) -> OrderResponse:
+        """Return what the first validator's database says of the order, now that nobody runs any more."""
+        path = comet_home(Path(self.layout.validators[0].home)) / "data" / "assay.db"
+        storage = Storage(path)
+        try:
+            order_id = bytes.fromhex(self.report["order"]["id"])
+            found = answer(storage.snapshot(), OrderRequest(order_id))
+        finally:
+            storage.close()
+        assert isinstance(found, OrderResponse)
+        return found
+
+
+def run_demo(directory: Path, *options: str) -> Run:
+    """Run the command to its end, and remember every process that it started."""
+    command = [sys.executable, "-m", "assay.cli", "demo", "--dir", str(directory), *options]
+    started, seen = time.monotonic(), set[int]()
+    with (
+        (directory.parent / "out").open("wb+") as out,
+        (directory.parent / "err").open("wb+") as err,
+    ):
+        process = subprocess.Popen([*command, "--output", "json"], stdout=out, stderr=err)
+        try:
+            while process.poll() is None:
+                assert time.monotonic() < started + RUN_SECONDS, "the demo does not end"
+                seen |= descendants(process.pid)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(0.5)
+        finally:
+            process.kill()
+            process.wait()
+        out.seek(0)
+        err.seek(0)
+        return Run(
+            process.returncode,
+            out.read().decode(),
+            err.read().decode(),
+            time.monotonic() - started,
+            frozenset(seen),
+            directory,
+        )
+
+
+def descendants(pid: int) -> set[int]:
+    try:
+        return {child.pid for child in psutil.Process(pid).children(recursive=True)}
+    except psutil.NoSuchProcess:
+        return set()
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run_demo(tmp_path_factory.mktemp("demo") / "network")
+
+
+def check_ended(run: Run) -> None:
+    """The command succeeded and left nothing behind it."""
+    assert run.code == 0, run.errors
+    assert "Traceback" not in run.errors
+    assert len(run.descendants) >= 15
+    assert [pid for pid in run.descendants if is_running(pid)] == []
+    named = [p for p in psutil.process_iter(["cmdline"]) if str(run.directory) in str(p.info)]
+    assert named == []
+
+
+def check_settled(run: Run) -> None:
+    """Training, verification and payment came to their end, by what the chain's own database says."""
+    report, chain = run.report, run.chain()
+    order = report["order"]
+    assert chain.order.close_reason == order["closed"] == CloseReason.SETTLED
+    assert order["flops_verified"] == order["flops_quoted"] == chain.order.work_verified > 0
+    assert report["rounds"] == chain.order.terms.rounds == sum(r.verified for r in chain.rounds)
+    # Every uassay of the deposit is somewhere: counted here once more, from the list of payments.
+    assert report["deposit_accounted"] is True
+    sums: dict[str, int] = {}
+    for payment in chain.payments:
+        sums[payment.kind] = sums.get(payment.kind, 0) + payment.amount
+    payouts = sums["provider"] + sums["validator"] + sums["auditor"]
+    assert sum(report["payouts"].values()) == payouts
+    assert (report["fees"], report["refund"]) == (sums["protocol"], sums.get("refund", 0))
+    assert order["deposit"] == payouts + report["fees"] + report["refund"]
+    assert chain.escrow.bonds == ()
+
+
+def check_learned(run: Run) -> None:
+    model = run.report["model"]
+    assert model["metric"] == "accuracy"
+    assert model["parameters"] > 10_000
+    assert model["before"] < 0.5
+    assert model["after"] >= AFTER_LEAST > model["majority_baseline"] + 0.5
+
+
+def check_cheat(run: Run) -> None:
+    """The cheat is named, with where it cheated, and its bond is gone; its share was trained by another."""
+    report, chain = run.report, run.chain()
+    cheat = report["cheat"]
+    (culprit,) = (spec for spec in run.layout.providers if spec.misbehave)
+    assert (cheat["provider"], cheat["method"]) == (culprit.address, culprit.misbehave)
+    reports = [r for r in chain.reports if r.provider == culprit.address]
+    assert [r.state for r in reports] == [ReportState.CUT] * len(reports)
+    assert (cheat["round"], cheat["segment"]) == (reports[0].round, reports[0].segment)
+    assert cheat["slashed"] == reports[0].bond > 0
+    assert culprit.address not in report["payouts"]
+    rejected = [v for v in report["verdicts"] if v["verdict"] == "rejected"]
+    assert culprit.address in {v["provider"] for v in rejected}
+    assert "segment_mismatch" in {v["reason"] for v in rejected if v["provider"] == culprit.address}
+    accepted = [v for v in report["verdicts"] if v["verdict"] == "accepted"]
+    assert culprit.address not in {v["provider"] for v in accepted}
+    assert {v["round"] for v in accepted} == set(range(report["rounds"]))
+
+
+def test_it_ends_well_and_leaves_no_process(demo: Run) -> None:
+    check_ended(demo)
+    # 4 validators, each CometBFT, node and daemon, and 8 providers; replays and training come on top.
+    assert len(demo.descendants) >= 20
+
+
+def test_the_report_has_everything(demo: Run) -> None:
+    report = demo.report
+    expected = {
+        "validators", "providers", "blocks", "order", "model", "rounds", "verdicts", "cheat",
+        "payouts", "refund", "deposit_accounted", "result", "seconds",
+    }  # fmt: skip
+    assert expected <= report.keys()
+    assert {"id", "job", "price_per_pflop", "deposit", "flops_quoted", "flops_verified"} <= report[
+        "order"
+    ].keys()
+    assert {"parameters", "metric", "majority_baseline", "before", "after"} <= report[
+        "model"
+    ].keys()
+    assert {"provider", "method", "round", "segment", "slashed"} <= report["cheat"].keys()
+    assert {"path", "sha256"} <= report["result"].keys()
+    phases = {"network", "match", "train_and_verify", "windows", "total"}
+    assert phases <= report["seconds"].keys()
+    assert all(seconds > 0 for seconds in report["seconds"].values())
+    assert report["seconds"]["total"] <= demo.seconds
+    assert (report["validators"], report["providers"]) == (4, 8)
+    assert report["blocks"] > 50
+    for verdict in report["verdicts"]:
+        assert {
+            "provider", "round", "segments_committed", "segments_checked", "verdict", "reason",
+        } <= verdict.keys()  # fmt: skip
+        assert verdict["segments_checked"] > 0 or verdict["reason"] in ("no_answer", "late")
+    assert all(re.fullmatch("assay1[0-9a-z]{38}", address) for address in report["payouts"])
+
+
+def test_the_order_is_settled_and_every_coin_accounted_for(demo: Run) -> None:
+    check_settled(demo)
+
+
+def test_the_model_has_learned(demo: Run) -> None:
+    check_learned(demo)
+
+
+def test_the_cheat_is_named_and_cut(demo: Run) -> None:
+    check_cheat(demo)
+
+
+def test_auditors_of_other_validators_are_paid(demo: Run) -> None:
+    chain = demo.chain()
+    winner = chain.assignments[-1].validator
+    operators = {spec.operator for spec in demo.layout.validators}
+    for audit in chain.audits:
+        assert audit.agreed
+        answered = {seat.validator for seat in audit.seats if seat.answers}
+        assert answered <= operators - {winner}
+        assert answered <= demo.report["payouts"].keys()
+
+
+def test_the_result_is_the_verified_state_and_loads(demo: Run) -> None:
+    result = demo.report["result"]
+    path = Path(result["path"])
+    assert sha256(path.read_bytes()).hexdigest() == result["sha256"]
+    chain = demo.chain()
+    assert chain.assignments[-1].state is AssignmentState.DONE
+    # The file's tensors have the root that was audited and proven.
+    assert state_tree(load_file(path)).root == chain.assignments[-1].final_root
+    assert chain.assignments[-1].final_root == chain.rounds[-1].next_root
+    assert (demo.directory / "loss.png").stat().st_size > 1000
+
+
+def test_it_loads_into_the_original_model(demo: Run) -> None:
+    """As the demo tells people to do it."""
+    script = (
+        "import sys; from safetensors.torch import load_file; from examples.digits import job;"
+        "print(job().model.load_state_dict(load_file(sys.argv[1])))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, demo.report["result"]["path"]],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert "All keys matched" in done.stdout
+
+
+def test_one_of_four_validators_down_all_the_time(tmp_path: Path) -> None:
+    run = run_demo(tmp_path / "network", "--down", "val3")
+    check_ended(run)
+    assert not list((run.directory / "logs").glob("val3.*"))
+    check_settled(run)
+    check_learned(run)
+    check_cheat(run)
+    missing = run.layout.validator("val3").operator
+    seats = [seat for audit in run.chain().audits for seat in audit.seats]
+    assert not any(seat.answers for seat in seats if seat.validator == missing)

@@ -1,0 +1,100 @@
+"""``assay localnet`` with a solo node: start, look, break something, kill the supervisor, go on from the disk, stop."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localnet.layout import Kind, load_layout
+from tests.support.waiting import is_running, wait_until
+
+ASSAY = (sys.executable, "-m", "assay.cli")
+START_SECONDS = 60.0
+
+pytestmark = pytest.mark.timeout(150)
+
+
+def assay(*arguments: str) -> Any:
+    """Run a command and return its JSON."""
+    done = subprocess.run(
+        [*ASSAY, *arguments, "--output", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=START_SECONDS,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@contextmanager
+def supervisor(directory: Path, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """The command that runs the network, once it says that it is up."""
+    said = directory.parent / "said"
+    with said.open("wb") as out:
+        command = [*ASSAY, "localnet", "start", "--dir", str(directory), *options]
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+    try:
+
+        def up() -> bool:
+            assert process.poll() is None, said.read_text()
+            return "up; consumer home" in said.read_text()
+
+        wait_until(up, "the network to be up", START_SECONDS)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def pids(status: dict[str, Any]) -> dict[str, int]:
+    """Return the processes that run, by name."""
+    found = {
+        f"{n['moniker']}.{kind}": pid for n in status["nodes"] for kind, pid in n["pids"].items()
+    }
+    found |= {provider["name"]: provider["pid"] for provider in status["providers"]}
+    return {name: pid for name, pid in found.items() if pid}
+
+
+def wait_for_the_end(processes: Sequence[int]) -> None:
+    wait_until(lambda: not [p for p in processes if is_running(p)], "the end of all processes")
+
+
+def test_a_solo_network_from_start_to_stop(tmp_path: Path) -> None:
+    directory = tmp_path / "network"
+    where = ("--dir", str(directory))
+    with supervisor(directory, "--solo", "--validators", "2", "--providers", "1") as process:
+        assert load_layout(directory).kind is Kind.SOLO
+        status = assay("localnet", "status", *where)
+        assert status["running"]
+        running = pids(status)
+        # One node for both validators, and no CometBFT at all.
+        assert set(running) == {"val0.node", "val0.validator", "val1.validator", "prov0", "prov1"}
+        assert [node["height"] > 0 for node in status["nodes"]] == [True, True]
+        consumer = status["test_keys"][0]["home"]
+        first, second = assay("bid", "list", "--home", consumer)
+        assert first["validator"] != second["validator"]
+
+        assay("localnet", "fault", "kill", "prov1", *where)
+        assert not is_running(running["prov1"])
+        assert "prov1" not in pids(assay("localnet", "status", *where))
+        assay("localnet", "fault", "restart", "prov1", *where)
+        running = pids(assay("localnet", "status", *where))
+        assert is_running(running["prov1"])
+
+        process.kill()
+        wait_for_the_end(list(running.values()))
+    before = max(node["height"] for node in status["nodes"])
+    with supervisor(directory) as process:  # what was made once is started again as it was
+        status = assay("localnet", "status", *where)
+        assert all(node["height"] >= before for node in status["nodes"])
+        running = pids(status)
+        assay("localnet", "stop", *where)
+        assert process.wait(START_SECONDS) == 0
+        wait_for_the_end(list(running.values()))
+    assert not assay("localnet", "status", *where)["running"]

@@ -1,0 +1,211 @@
+"""Providers that cheat, each in its own way: found, named, cut where it can be proven, and replaced by others.
+
+One network, three orders at once. Every segment is drawn (``quick_params``), so that nothing here hangs on luck.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pytest
+
+from chain.types.queries import AccountRequest, OrderResponse
+from chain.types.reasons import CloseReason, ShareReason
+from chain.types.records import Report, ReportState, Share, ShareState
+from localnet.layout import ProviderSpec
+from localnet.network import PROVIDER_BOND
+from tests.support.market_network import MarketNetwork, MarketOrder, market_network, quick_params
+from validator.store import VerdictRow
+
+CLUSTERS = (
+    ("skip_training", "wrong_trace", ""),
+    ("wrong_update", "garbage", "copy_trace", ""),
+    ("never_answer", "late", ""),
+)
+SLOW, FAST = 20_000, 10**9
+"""FLOP/s that the providers claim: slow ones get time to answer that a busy machine does not use up, while those
+that miss their deadline on purpose have only the shortest one."""
+DEADLINE_SECONDS = 100.0
+BOND = int(PROVIDER_BOND.removesuffix("uassay"))
+
+pytestmark = pytest.mark.timeout(200)
+
+
+@dataclass(frozen=True)
+class World:
+    """The network when all orders are closed."""
+
+    market: MarketNetwork
+    orders: dict[str, MarketOrder]  # by validator
+
+    def order_of(self, spec: ProviderSpec) -> MarketOrder:
+        return self.orders[spec.validator]
+
+    def verdicts(self, spec: ProviderSpec) -> list[VerdictRow]:
+        """Return what its validator found about a provider's shares."""
+        rows = self.market.verdicts(spec.validator, self.order_of(spec).id)
+        return [row for row in rows if row.provider == spec.address]
+
+    def shares(self, spec: ProviderSpec) -> list[Share]:
+        chain = self.order_of(spec).chain
+        return [share for share in chain.shares if share.claim.provider == spec.address]
+
+    def reports(self, spec: ProviderSpec) -> list[Report]:
+        return [r for r in self.order_of(spec).chain.reports if r.provider == spec.address]
+
+    def free_bond(self, address: str) -> int:
+        return self.market.client.query(AccountRequest(address)).bond.free
+
+
+def speed_of(misbehave: str) -> int:
+    return FAST if misbehave in ("never_answer", "late") else SLOW
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    directory = tmp_path_factory.mktemp("faults")
+    params = quick_params(round_window=12)
+    with market_network(directory, CLUSTERS, params, speed_of) as market:
+        names = [spec.moniker for spec in market.layout.validators]
+        for name in names:
+            market.bid(name, name)
+        orders = {name: market.submit(name) for name in names}
+        with suppress(AssertionError):  # one that does not close fails the tests that are about it
+            for order in orders.values():
+                order.wait_closed(DEADLINE_SECONDS)
+        yield World(market, orders)
+
+
+def reasons(rows: list[VerdictRow]) -> set[ShareReason]:
+    return {ShareReason(row.reason) for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("method", "reason", "first_place"),
+    [
+        ("skip_training", ShareReason.SEGMENT_MISMATCH, 1),  # its first segment is honest
+        ("wrong_trace", ShareReason.SEGMENT_MISMATCH, 0),
+        ("wrong_update", ShareReason.UPDATE_MISMATCH, None),  # the place behind the last segment
+    ],
+)
+def test_what_can_be_proven_is_reported_and_cut(
+    world: World, method: str, reason: ShareReason, first_place: int | None
+) -> None:
+    cheat = world.market.cheat(method)
+    verdicts = world.verdicts(cheat)
+    assert verdicts
+    assert reasons(verdicts) == {reason}
+    for row in verdicts:
+        assert row.place == (row.segments if first_place is None else first_place)
+    shares, reports = world.shares(cheat), world.reports(cheat)
+    assert {share.state for share in shares} == {ShareState.REPORTED}
+    assert {share.reason for share in shares} == {reason}
+    # One report for each share, all decided against it, with the evidence at the same place.
+    assert sorted((r.slot, r.issue) for r in reports) == sorted(
+        (share.claim.slot, share.claim.issue) for share in shares
+    )
+    assert {report.state for report in reports} == {ReportState.CUT}
+    assert {(r.slot, r.issue, r.segment) for r in reports} == {
+        (row.slot, row.issue, row.place) for row in verdicts
+    }
+    assert all(report.claimed_root != report.replayed_root for report in reports)
+    # The whole bond is gone: at most half the value of the share to the consumer, the rest burnt.
+    cut = sum(report.bond for report in reports)
+    assert cut == sum(share.bond for share in shares) > 0
+    assert world.free_bond(cheat.address) == BOND - cut
+
+
+def test_the_cut_bonds_go_to_the_consumer_and_into_the_fire(world: World) -> None:
+    for order in world.orders.values():
+        cut = sum(report.bond for report in order.chain.reports)
+        compensation = order.paid("compensation", to=order.chain.order.consumer)
+        assert compensation <= cut // 2
+        assert compensation + order.paid("burn") == cut
+    assert world.orders["val0"].paid("burn") > 0
+    assert world.orders["val2"].paid("burn", "compensation") == 0
+
+
+def test_garbage_is_rejected_and_its_bond_returns(world: World) -> None:
+    """The trace and the claimed roots are right, so nothing could be shown to other nodes."""
+    cheat = world.market.cheat("garbage")
+    verdicts = world.verdicts(cheat)
+    assert reasons(verdicts) == {ShareReason.MALFORMED}
+    assert all(row.place == row.segments for row in verdicts)
+    shares = world.shares(cheat)
+    assert {(share.state, share.reason) for share in shares} == {
+        (ShareState.REJECTED, ShareReason.MALFORMED)
+    }
+    assert world.reports(cheat) == []
+    assert world.free_bond(cheat.address) == BOND
+
+
+@pytest.mark.parametrize(
+    ("method", "reason"),
+    [
+        ("copy_trace", ShareReason.TRACE_NOT_BOUND),
+        ("never_answer", ShareReason.NO_ANSWER),
+        ("late", ShareReason.LATE),
+    ],
+)
+def test_what_does_not_stand_is_never_committed(
+    world: World, method: str, reason: ShareReason
+) -> None:
+    cheat = world.market.cheat(method)
+    assert reasons(world.verdicts(cheat)) == {reason}
+    assert world.shares(cheat) == []
+    assert world.reports(cheat) == []
+    assert world.free_bond(cheat.address) == BOND
+
+
+def test_nobody_trusts_a_cheat_again(world: World) -> None:
+    for spec in world.market.layout.providers:
+        if spec.misbehave:
+            assert {row.round for row in world.verdicts(spec)} == {0}
+
+
+def test_every_order_is_finished_by_the_others(world: World) -> None:
+    for moniker, order in world.orders.items():
+        chain = order.wait_closed(0)
+        assert order.close_reason is CloseReason.SETTLED
+        assert len(chain.assignments) == 1  # within the first attempt
+        assert [r.number for r in chain.rounds if r.verified] == [0, 1]
+        honest = next(s for s in world.market.members(moniker) if not s.misbehave)
+        assert standing_providers(chain) == {honest.address}
+        assert ShareReason.NONE in reasons(world.verdicts(honest))
+        # The honest provider has earned its part of all rounds, and nobody else in the cluster anything.
+        earned = sum(
+            share.work * chain.assignments[0].price // 10**15 for share in world.shares(honest)
+            if share.state is ShareState.ACCEPTED
+        )  # fmt: skip
+        assert 0 < order.paid("provider") < earned
+        assert order.paid("provider", to=honest.address) == order.paid("provider")
+        assert world.free_bond(honest.address) == BOND
+        assert order.paid("validator", to=world.market.operator(moniker)) > 0
+
+
+def standing_providers(chain: OrderResponse) -> set[str]:
+    return {s.claim.provider for s in chain.shares if s.state is ShareState.ACCEPTED}
+
+
+def test_the_auditors_agreed_and_are_paid(world: World) -> None:
+    for moniker, order in world.orders.items():
+        for audit in order.chain.audits:
+            assert audit.agreed
+            answered = {seat.validator for seat in audit.seats if seat.answers}
+            assert answered
+            assert world.market.operator(moniker) not in answered
+            assert len(audit.places) > 1
+        auditors = {p.to for p in order.chain.payments if p.kind == "auditor"}
+        assert auditors == {
+            seat.validator for audit in order.chain.audits for seat in audit.seats if seat.answers
+        }
+
+
+def test_no_coin_is_lost(world: World) -> None:
+    for order in world.orders.values():
+        paid = order.paid("provider", "validator", "auditor")
+        fees, refund = order.paid("protocol"), order.paid("refund")
+        assert order.deposit == paid + fees + refund
+        (row,) = order.chain.escrow.depositors
+        assert (row.locked, row.paid, row.refunded) == (0, paid + fees, refund)
+        assert order.chain.escrow.bonds == ()

@@ -1,0 +1,283 @@
+"""Orders whose parties fall silent, die and come back, on one network of real processes over a solo node.
+
+The first orders are submitted at once and need nobody's help: they end while the first tests kill and restart.
+``val0``'s daemon has published its endpoint and is dead from then on.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from chain.types.queries import AccountRequest, EventsRequest, ValidatorsRequest
+from chain.types.reasons import AttemptEnd, CloseReason
+from chain.types.records import AssignmentState, AuditAnswer, OrderState, ShareState, Validator
+from consumer.result import fetch_result
+from tests.support.market_network import (
+    MARKET_BOND,
+    PRICE,
+    MarketNetwork,
+    MarketOrder,
+    market_network,
+    quick_params,
+)
+from tests.support.waiting import wait_until
+
+CLUSTERS = ((), ("",), ("",), ("", ""))
+PATIENT = 20_000
+"""FLOP/s that providers claim: they are given time enough for a share to be killed and started in between."""
+PARAMS = quick_params(accept_base=10, round_window=12, report_window=6)
+SECONDS = 120.0
+IDLE_BYTES_MAX = 150 << 20
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@dataclass(frozen=True)
+class Idle:
+    """What a daemon took before there was any work."""
+
+    name: str
+    resident: int
+    libraries: frozenset[str]
+
+
+@dataclass(frozen=True)
+class World:
+    market: MarketNetwork
+    idle: tuple[Idle, ...]
+    dead_winner: MarketOrder  # won by val0, then by val1
+    dead_end: MarketOrder  # won by val0, and nobody else bids
+    undelivered: MarketOrder
+    too_cheap: MarketOrder
+
+    def free_bond(self, moniker: str) -> int:
+        address = self.market.operator(moniker)
+        return self.market.client.query(AccountRequest(address)).bond.free
+
+    def validator(self, moniker: str) -> Validator:
+        operator = self.market.operator(moniker)
+        known = self.market.client.query(ValidatorsRequest()).validators
+        return next(v for v in known if v.operator == operator)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    directory = tmp_path_factory.mktemp("life")
+    with market_network(directory, CLUSTERS, PARAMS, lambda _: PATIENT) as market:
+        idle = tuple(look_at_idle(market))
+        market.network.kill("val0.validator")
+        market.bid("val0", "a0")
+        market.bid("val0", "b0")
+        market.bid("val1", "a1", price=PRICE + PRICE // 10)
+        market.bid("val1", "c1")
+        yield World(
+            market,
+            idle,
+            dead_winner=market.submit("a0", "a1", price_limit=PRICE + PRICE // 10),
+            dead_end=market.submit("b0", time_to_live=8),
+            undelivered=market.submit("c1", time_to_live=8, deliver=False),
+            too_cheap=market.submit("a0", "a1", price_limit=PRICE // 2, time_to_live=5),
+        )
+
+
+def look_at_idle(market: MarketNetwork) -> Iterator[Idle]:
+    for state in market.network.states():
+        if state.name.endswith(".node"):
+            continue
+        maps = Path(f"/proc/{state.pid}/maps").read_text()
+        libraries = frozenset(name for name in ("torch", "numpy") if f"/{name}/" in maps)
+        resident = psutil.Process(state.pid).memory_info().rss
+        yield Idle(state.name, resident, libraries)
+
+
+def accounted(order: MarketOrder) -> bool:
+    """Tell whether every coin of the deposit is in one payment of the chain's list."""
+    kinds = ("provider", "validator", "auditor", "protocol", "refund", "deposit_burn")
+    return order.deposit == order.paid(*kinds) and order.chain.escrow.bonds == ()
+
+
+def closed_event(market: MarketNetwork, order: MarketOrder) -> dict[str, str]:
+    """Return the attributes of the event with which an order closed."""
+    since = 1
+    while events := market.client.query(EventsRequest(since, 1000)).events:
+        for event in events:
+            fields = dict(event.attributes)
+            if event.type == "order.closed" and fields["order"] == order.id.hex():
+                return fields
+        since = events[-1].number + 1
+    raise AssertionError("no such event")
+
+
+def test_an_idle_daemon_is_small_and_has_not_loaded_torch(world: World) -> None:
+    names = {idle.name for idle in world.idle}
+    assert {"val0.validator", "val3.validator", "prov0", "prov3"} <= names
+    assert not [idle.name for idle in world.idle if "torch" in idle.libraries]
+    # A provider trains in a process of its own; a validator's daemon names the functions of its pool by import.
+    assert not [i.name for i in world.idle if i.name.startswith("prov") and "numpy" in i.libraries]
+    large = {i.name: i.resident >> 20 for i in world.idle if i.resident >= IDLE_BYTES_MAX}
+    assert large == {}
+
+
+def test_killed_in_the_middle_of_a_round_and_started_again(world: World) -> None:
+    """Provider, validator's daemon and node die by SIGKILL, one after the other, and nothing is trained in vain."""
+    market, network = world.market, world.market.network
+    market.bid("val2", "d2")
+    market.bid("val3", "d3")
+    alone, pair = market.submit("d2"), market.submit("d3")
+    (provider,) = market.members("val2")
+    first, second = (member.name for member in market.members("val3"))
+
+    # A provider while its worker trains.
+    process = psutil.Process(next(s.pid for s in network.states() if s.name == provider.name))
+    wait_until(process.children, "the provider's worker", SECONDS)
+    network.kill(provider.name)
+    assert market.look(alone).shares == ()  # it had handed nothing in
+    network.start_one(provider.name)
+
+    # A validator's daemon and one of its providers, when a share is committed and its round is open.
+    def is_committed() -> bool:
+        chain = market.look(pair)
+        assert not chain.rounds, "the round was closed before anything could be killed"
+        return any(share.state is ShareState.COMMITTED for share in chain.shares)
+
+    wait_until(is_committed, "a committed share", SECONDS)
+    network.kill("val3.validator")
+    network.kill(first)
+    assert market.look(pair).rounds == ()
+    network.start_one("val3.validator")
+    network.start_one(first)
+    assert second in {state.name for state in network.states() if state.running}
+
+    # The node, with both orders under way.
+    pair.wait(lambda chain: chain.rounds, "a closed round", SECONDS)
+    before = market.look(pair)
+    assert before.order.state is OrderState.RUNNING
+    height = market.client.status().height
+    network.kill("val0.node")
+    network.start_one("val0.node")
+    network.wait_for_height(height + 1, ["val0"])
+
+    for order in (alone, pair):
+        chain = order.wait_closed(SECONDS)
+        assert order.close_reason is CloseReason.SETTLED
+        assert len(chain.assignments) == 1
+        # Every share that was ever given out was trained by whom it was given to, and accepted.
+        assert {share.claim.issue for share in chain.shares} == {1}
+        assert {share.state for share in chain.shares} == {ShareState.ACCEPTED}
+        moniker = market.moniker_of(chain.assignments[0].validator)
+        assert {row.reason for row in market.verdicts(moniker, order.id)} == {0}
+        assert accounted(order)
+    result = fetch_result(market.client, market.key, pair.id, market.job, scratch(market))
+    assert result.root == pair.chain.rounds[-1].next_root
+
+
+def test_nobody_matches(world: World) -> None:
+    """An order ends by its time to live: the whole deposit is back, and the event says why nobody took it."""
+    order = world.too_cheap
+    chain = order.wait_closed(SECONDS)
+    assert order.close_reason is CloseReason.EXPIRED
+    assert chain.assignments == ()
+    assert order.paid("refund", to=chain.order.consumer) == order.deposit
+    histogram = dict(chain.order.unmatched)
+    assert histogram["price"] > 0
+    assert "jailed" not in histogram
+    event = closed_event(world.market, order)
+    assert event["refunded"] == str(order.deposit)
+    assert {name: int(event[name]) for name in histogram} == histogram
+
+
+def test_a_payload_that_is_never_delivered(world: World) -> None:
+    """The validator declines in time; nobody can prove who lied, so both burn the same small fee."""
+    order = world.undelivered
+    chain = order.wait_closed(SECONDS)
+    (attempt,) = chain.assignments
+    assert attempt.end_reason == AttemptEnd.PAYLOAD_NOT_DELIVERED
+    assert attempt.validator == world.market.operator("val1")
+    assert order.close_reason is CloseReason.EXPIRED
+    assert chain.order.failures == 0  # a decline is none
+    fee = attempt.job_bond * PARAMS.decline_fee_bps // 10_000
+    assert fee > 0
+    assert order.paid("deposit_burn") == order.paid("burn") == fee
+    assert order.paid("refund", to=chain.order.consumer) == order.deposit - fee
+    assert order.paid("bond_return", to=attempt.validator) == attempt.job_bond - fee
+    assert accounted(order)
+
+
+def test_a_winner_that_never_accepts_when_nobody_else_bids(world: World) -> None:
+    order = world.dead_end
+    chain = order.wait_closed(SECONDS)
+    (attempt,) = chain.assignments
+    assert attempt.end_reason == AttemptEnd.NOT_ACCEPTED
+    assert order.close_reason is CloseReason.EXPIRED
+    assert order.paid("refund", to=chain.order.consumer) == order.deposit
+    assert order.paid("compensation", to=chain.order.consumer) == attempt.job_bond > 0
+    assert accounted(order)
+    # Its bid is closed, and it is excluded: the histogram says that nothing is left for these conditions.
+    assert dict(chain.order.unmatched).get("regions", 0) > 0
+    assert chain.order.excluded == (world.market.operator("val0"),)
+
+
+def test_a_winner_that_never_accepts_is_replaced(world: World) -> None:
+    order, market = world.dead_winner, world.market
+    chain = order.wait_closed(SECONDS)
+    first, second = chain.assignments
+    assert (first.validator, first.end_reason) == (market.operator("val0"), AttemptEnd.NOT_ACCEPTED)
+    assert second.validator == market.operator("val1")
+    assert order.close_reason is CloseReason.SETTLED
+    assert (chain.order.failures, chain.order.excluded) == (1, (first.validator,))
+    assert order.paid("compensation", to=chain.order.consumer) == first.job_bond > 0
+    assert order.paid("bond_return", to=second.validator) == second.job_bond
+    assert order.paid("provider", to=market.members("val1")[0].address) > 0
+    assert accounted(order)
+    world.dead_end.wait_closed(SECONDS)
+    lost = sum(o.chain.assignments[0].job_bond for o in (order, world.dead_end))
+    assert world.free_bond("val0") == MARKET_BOND - lost
+    assert world.validator("val0").attempts_failed == 2
+
+
+def scratch(market: MarketNetwork) -> Path:
+    return market.layout.path / "scratch"
+
+
+def test_data_that_auditors_cannot_get(world: World) -> None:
+    """The winner proves and vanishes before anybody has audited it: nothing is paid, the deposit is back."""
+    market, network = world.market, world.market.network
+    for order in market.orders:  # what runs would be held up by the pause below
+        order.wait_closed(SECONDS)
+    auditors = ("val1.validator", "val3.validator")
+    market.bid("val2", "e2")
+    order = market.submit("e2", deadline=40)
+    order.wait_state(OrderState.RUNNING, SECONDS)
+    try:
+        for name in auditors:
+            network.pause(name)
+        order.wait_state(OrderState.PROVEN, SECONDS)
+        assert market.look(order).order.state is OrderState.PROVEN
+        network.kill("val2.validator")
+    finally:
+        for name in auditors:
+            network.resume(name)
+
+    def unavailable() -> list[AuditAnswer]:
+        answers = [a for audit in market.look(order).audits for s in audit.seats for a in s.answers]
+        assert all(answer.root == b"" for answer in answers)
+        return answers
+
+    wait_until(unavailable, "an auditor to say that it cannot get the data", SECONDS)
+    chain = order.wait_closed(SECONDS)
+    assert order.close_reason is CloseReason.UNVERIFIED
+    assert market.client.status().clock >= chain.order.deadline
+    assert any(closed.void for closed in chain.rounds)
+    assert not any(closed.verified for closed in chain.rounds)
+    assert order.paid("provider", "validator", "auditor", "protocol") == 0
+    assert order.paid("refund", to=chain.order.consumer) == order.deposit
+    (attempt,) = chain.assignments
+    assert attempt.state is AssignmentState.FAILED
+    assert attempt.end_reason == AttemptEnd.ORDER_DEADLINE
+    # Who was at fault is for the next issue to decide: all bonds return.
+    assert order.paid("bond_return", to=attempt.validator) == attempt.job_bond
+    assert order.paid("burn", "compensation") == 0
+    assert accounted(order)
