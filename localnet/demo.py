@@ -141,6 +141,12 @@ class Demo:
 
         def seen(chain: OrderResponse) -> None:
             network.check_alive()
+            void = [closed.number for closed in chain.rounds if closed.void]
+            if void:
+                raise NetworkError(
+                    f"round {void[0]} was not confirmed by its auditors: the machine was too busy for the windows of a "
+                    f"local network; run the demo again (logs: {self._directory}/logs)"
+                )
             self._moment(network, client, chain)
 
         def reach(state: OrderState, phase: str) -> OrderResponse:

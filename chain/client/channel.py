@@ -54,7 +54,7 @@ class Channel:
                     raise self._translate(path, error) from None
             except ValueError as error:  # grpc's word for a closed channel
                 raise ChainError(
-                    ErrorKind.UNAVAILABLE, "the connection is closed", "open a new client"
+                    ErrorKind.CLOSED, "the connection is closed", "open a new client"
                 ) from error
             time.sleep(_PAUSE)
         raise AssertionError("the last attempt returns or raises")

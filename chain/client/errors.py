@@ -15,6 +15,7 @@ class ErrorKind(StrEnum):
     """Why a call failed."""
 
     UNAVAILABLE = "unavailable"  # no node answers at the address
+    CLOSED = "closed"  # the client was closed by its owner: nothing to wait for
     TIMEOUT = "timeout"
     NOT_FOUND = "not_found"
     REFUSED = "refused"  # the node answered, and says no

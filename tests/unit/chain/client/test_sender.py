@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from chain.client.client import BroadcastResult, ChainClient
-from chain.client.errors import ChainError, ChainTimeout, TxExpired, TxRefused
+from chain.client.errors import ChainError, ChainTimeout, ErrorKind, TxExpired, TxRefused
 from chain.client.sender import TxSender
 from chain.types.errors import Refusal
 from chain.types.messages import MsgCancelOrder, MsgDepositBond, MsgSend
@@ -21,6 +21,7 @@ from tests.support.solo_node import (
     SoloNode,
     making_blocks,
 )
+from tests.support.waiting import wait_until
 
 
 def send_to_bob(amount: int) -> MsgSend:
@@ -134,6 +135,18 @@ def test_a_transaction_that_no_block_takes_expires(
 def test_a_chain_that_stands_still_ends_the_wait(client: ChainClient) -> None:
     with pytest.raises(ChainTimeout, match="no new block for 0"):
         TxSender(client, ALICE, patience=0.3).send(send_to_bob(1))
+
+
+def test_closing_the_client_ends_the_wait(client: ChainClient, node: SoloNode) -> None:
+    """Whoever is told to stop closes its client, and does not wait for a node that may be gone."""
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(TxSender(client, ALICE).send, send_to_bob(1))
+        wait_until(lambda: node.engine.waiting, "the transaction in the mempool")
+        client.close()
+        with pytest.raises(ChainError) as failed:
+            sending.result(timeout=10)
+    # A call under way is cancelled, one that comes later finds the client closed: neither is waited for.
+    assert failed.value.kind in (ErrorKind.CLOSED, ErrorKind.REFUSED)
 
 
 def test_a_lost_answer_sends_the_same_bytes_again_and_happens_once(
