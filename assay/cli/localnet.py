@@ -6,12 +6,16 @@ import shutil
 import signal
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from assay.cli.context import Context, common_options
 from assay.cli.errors import CliError, Exit
 from assay.cli.output import table
+
+if TYPE_CHECKING:
+    from localnet.network import Network
 
 DEFAULT_DIRECTORY = "~/.assay/localnet"
 _PID_FILE = "supervisor.pid"
@@ -221,7 +225,7 @@ def fault(context: Context, what: str, name: str, directory: Path) -> None:
     context.output.result({"what": what, "name": name}, f"{what}: {name}")
 
 
-def _serve_requests(directory: Path, network: "Network") -> None:  # type: ignore[name-defined]  # noqa: F821
+def _serve_requests(directory: Path, network: "Network") -> None:
     from localnet.network import NetworkError
 
     for path in sorted((directory / _REQUESTS).glob("*.json")):

@@ -3,12 +3,17 @@
 import json
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from assay.cli.arguments import amount
 from assay.cli.context import Context, common_options
 from assay.cli.errors import CliError, Exit
+
+if TYPE_CHECKING:
+    from chain.types.genesis import GenesisAccount
+    from chain.types.params import Params
 
 GENESIS_BYTES_MAX = 64 << 20
 
@@ -181,7 +186,7 @@ def _read_genesis(path: Path) -> bytes:
     return data
 
 
-def _genesis_accounts(given: tuple[str, ...], operator: str) -> list:  # type: ignore[type-arg]
+def _genesis_accounts(given: tuple[str, ...], operator: str) -> "list[GenesisAccount]":
     from chain.types.genesis import DENOM, GenesisAccount
     from chain.types.records import Coin
     from chain.wire.address import check_address
@@ -194,7 +199,7 @@ def _genesis_accounts(given: tuple[str, ...], operator: str) -> list:  # type: i
     return [GenesisAccount(who, (Coin(DENOM, many),)) for who, many in coins.items()]
 
 
-def _alone(params: "Params") -> "Params":  # type: ignore[name-defined]  # noqa: F821
+def _alone(params: "Params") -> "Params":
     """A chain with one operator has nobody to audit it; it says so when it starts."""
     from dataclasses import replace
 
