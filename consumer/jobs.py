@@ -3,6 +3,7 @@
 from hashlib import sha256
 from pathlib import Path
 
+from consumer.errors import ConsumerError
 from pol.job.document import DOCUMENT, Job, parse_job
 from pol.job.limits import LIMITS
 from pol.job.load import read_file
@@ -19,6 +20,11 @@ def write_result(state: State, path: Path) -> bytes:
     """Write a state as safetensors (names as in the model) and return the file's SHA-256."""
     data = dump_safetensors(state)
     partial = path.with_name(path.name + ".part")
-    partial.write_bytes(data)
-    partial.replace(path)
+    try:
+        partial.write_bytes(data)
+        partial.replace(path)
+    except OSError as error:
+        raise ConsumerError(
+            f"{path} cannot be written ({error.strerror})", "name another file with -o"
+        ) from None
     return sha256(data).digest()
