@@ -32,6 +32,7 @@ class Offered:
     jailed: bool
     free_capacity: int  # FLOPs of this bid that are not sold
     free_bond: int  # uassay in the validator's bond account: one account for all its bids
+    free_stake: int  # uassay of its stake beyond what it runs is worth: one stake for all its bids
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +60,20 @@ class Book:
     """Offers by ascending price; what is sold comes off at once, so that nothing is sold twice."""
 
     def __init__(self, offers: Iterable[Offered]) -> None:
-        """Sort the offers; ValueError for a bid twice, or a bond account with two values."""
+        """Sort the offers; ValueError for a bid twice, or a validator with two free amounts."""
         self._offers = sorted(offers, key=lambda offer: (offer.bid.price, offer.bid.id))
         self._index: dict[bytes, int] = {}
         self._of_validator: dict[str, list[int]] = {}
-        bonds: dict[str, int] = {}
+        shared: dict[str, tuple[int, int]] = {}
         for index, offer in enumerate(self._offers):
             bid = offer.bid
             if self._index.setdefault(bid.id, index) != index:
                 raise ValueError(f"bid {bid.id.hex()} is in the book twice")
-            if bonds.setdefault(bid.validator, offer.free_bond) != offer.free_bond:
-                raise ValueError(f"{bid.validator} has one bond account, but two free amounts")
+            free = (offer.free_bond, offer.free_stake)
+            if shared.setdefault(bid.validator, free) != free:
+                raise ValueError(
+                    f"{bid.validator} has one bond and one stake, but two free amounts"
+                )
             self._of_validator.setdefault(bid.validator, []).append(index)
 
     def offers(self) -> Sequence[Offered]:
@@ -90,12 +94,14 @@ class Book:
             yield level
 
     def apply_fill(self, fill: Fill) -> None:
-        """Take the work off the bid, and the job bond off every bid of its validator."""
+        """Take the work off the bid, and job bond and value off every bid of its validator."""
         sold = self._index[fill.bid_id]
+        value = price_ceil(fill.work, fill.price)
         for index in self._of_validator[fill.validator]:
             offer = self._offers[index]
             self._offers[index] = replace(
                 offer,
                 free_capacity=offer.free_capacity - (fill.work if index == sold else 0),
                 free_bond=offer.free_bond - fill.job_bond,
+                free_stake=offer.free_stake - value,
             )

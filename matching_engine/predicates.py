@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from chain.types.amount import ceil_div
+from chain.types.amount import ceil_div, price_ceil
 from matching_engine.book import Asked, Offered, job_bond
 
 PREDICATES = (
@@ -62,7 +62,7 @@ def _failures(order: Asked, offer: Offered, clock: int) -> Iterator[str]:
         yield "max_work"
     if not _ends_in_time(order, bid.speed):
         yield "deadline"
-    if order.work > offer.free_capacity:
+    if order.work > offer.free_capacity or price_ceil(order.work, bid.price) > offer.free_stake:
         yield "capacity"
     if job_bond(order.work, bid.price, order.job_bond_bps) > offer.free_bond:
         yield "bond"

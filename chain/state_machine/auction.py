@@ -13,6 +13,7 @@ from chain.state_machine.deadlines import Due, schedule
 from chain.state_machine.internal import Sweep
 from chain.state_machine.money import lock_bond
 from chain.state_machine.orders import leave_book, take_capacity
+from chain.state_machine.powers import is_active
 from chain.state_machine.state import (
     ASSIGNMENTS,
     BIDS,
@@ -27,7 +28,7 @@ from chain.state_machine.state import (
     number_of,
 )
 from chain.state_machine.store import Overlay
-from chain.types.amount import PFLOP, ceil_div, price_ceil
+from chain.types.amount import ceil_div
 from chain.types.records import (
     Assignment,
     AssignmentState,
@@ -66,9 +67,13 @@ def apply_auction(ctx: Context) -> None:
 
 
 def take_orders(ctx: Context) -> list[Order]:
-    """Take the orders that this block tries: those of the sweep over the book first, then new ones."""
+    """Take the orders that this block tries: those of the sweep over the book first, then new ones.
+
+    Half of the places are kept for new ones: a book full of old orders that nobody wants cannot hold up the others.
+    """
     limit = ctx.block.params.matches_per_block
-    found = _take_swept(ctx, limit)
+    fresh = sum(1 for _ in islice(ctx.store.scan_keys(keys.dirty_order()), limit // 2))
+    found = _take_swept(ctx, limit - fresh)
     for key in list(islice(ctx.store.scan_keys(keys.dirty_order()), limit - len(found))):
         found.append(keys.parts_of(key)[1])
         ctx.store.delete(key)
@@ -126,21 +131,19 @@ def get_offered(store: Overlay, bid: Bid) -> Offered:
     What a validator's live assignments are worth never exceeds its stake, whatever capacity its bids name.
     """
     validator = VALIDATORS.must(store, bid.validator)
-    room = max(0, validator.stake - get_load(store, bid.validator).value)
     return Offered(
         bid=bid,
-        jailed=validator.jailed,
-        free_capacity=min(bid.capacity, room * PFLOP // bid.price),
+        jailed=not is_active(validator),
+        free_capacity=bid.capacity,
         free_bond=get_bond_account(store, bid.validator).free,
+        # A stake that was cut may be below what it already backs.
+        free_stake=max(0, validator.stake - get_load(store, bid.validator).value),
     )
 
 
 def apply_fill(ctx: Context, fill: Fill) -> None:
     """Match an order: the job bond moves, the bid's capacity is reserved, the time to accept runs."""
     order, bid = ORDERS.must(ctx.store, fill.order_id), BIDS.must(ctx.store, fill.bid_id)
-    if _exceeds_stake(ctx, bid, fill):  # an earlier fill of this block took the room
-        mark(ctx.store, keys.dirty_order(order.opened_height, order.id))
-        return
     leave_book(ctx, order)
     attempt = order.attempt + 1
     order = replace(order, state=OrderState.MATCHED, attempt=attempt, unmatched=())
@@ -184,9 +187,3 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
     )
     row = BondRow(BondKind.JOB, bid.validator, attempt, 0, 0, 0, fill.job_bond)
     lock_bond(ctx, order.id, row)
-
-
-def _exceeds_stake(ctx: Context, bid: Bid, fill: Fill) -> bool:
-    load = get_load(ctx.store, bid.validator)
-    value = price_ceil(fill.work, fill.price)
-    return load.value + value > VALIDATORS.must(ctx.store, bid.validator).stake

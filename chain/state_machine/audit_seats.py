@@ -37,9 +37,9 @@ def stop_audit(
     drop_lot(ctx, AUDIT_LOT, audit_lot_id(order_id, attempt, number))
     pot_key = keys.audit_pot(order_id, attempt, number)
     pot = get_number(ctx.store, pot_key)
+    ctx.store.delete(pot_key)
     if pot == 0:
         return
-    ctx.store.delete(pot_key)
     parts, burnt = split_cut(pot, right)
     for auditor, amount in parts:
         bank.apply_transfer(ctx, Transfer(Move.CUT_SHARE, "", auditor, amount))

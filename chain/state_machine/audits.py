@@ -20,6 +20,7 @@ from chain.state_machine.audit_seats import (
 from chain.state_machine.context import Context
 from chain.state_machine.deadlines import Due, schedule
 from chain.state_machine.lots import get_hashes, get_parties, open_lot
+from chain.state_machine.powers import is_active
 from chain.state_machine.state import (
     ASSIGNMENTS,
     AUDITS,
@@ -42,8 +43,15 @@ ALL = 3
 
 
 def open_audit(ctx: Context, order: Order, assignment: Assignment, closed: Round) -> None:
-    """Open the audit of a round that was just closed. Without auditors (a genesis choice) there is none."""
+    """Open the audit of a round that was just closed, or void it behind a void one.
+
+    Without auditors (a genesis choice) there is no audit.
+    """
     if order.params.auditors == 0:
+        return
+    before = closed.number - 1
+    if before >= 0 and ROUNDS.must(ctx.store, order.id, closed.attempt, before).void:
+        mark_void(ctx, closed)
         return
     AUDITS.put(
         ctx.store, Audit(order.id, closed.attempt, closed.number, 0, (), (), 0, agreed=False)
@@ -131,12 +139,23 @@ def finish_audit(ctx: Context, order: Order, audit: Audit) -> None:
 
 
 def void_round(ctx: Context, order: Order, attempt: int, number: int) -> None:
-    """Mark a round that will never be verified, and every round after it with it."""
-    closed = ROUNDS.must(ctx.store, order.id, attempt, number)
-    ROUNDS.put(ctx.store, replace(closed, void=True))
-    stop_audit(ctx, order.id, attempt, number, right=())
-    ctx.emit("round.void", ("order", order.id), ("attempt", attempt), ("round", number))
+    """Mark a round that will never be verified, and every round after it with it.
+
+    Nobody has to audit what can never be paid.
+    """
+    closed = ROUNDS.get(ctx.store, order.id, attempt, number)
+    while closed is not None and not closed.void:
+        mark_void(ctx, closed)
+        closed = ROUNDS.get(ctx.store, order.id, attempt, closed.number + 1)
     settlement.advance(ctx, order.id)
+
+
+def mark_void(ctx: Context, closed: Round) -> None:
+    """Mark one round as void, and end its audit."""
+    ROUNDS.put(ctx.store, replace(closed, void=True))
+    stop_audit(ctx, closed.order_id, closed.attempt, closed.number, right=())
+    names = (("order", closed.order_id), ("attempt", closed.attempt), ("round", closed.number))
+    ctx.emit("round.void", *names)
 
 
 def _open_draw(ctx: Context, order: Order, assignment: Assignment, number: int) -> None:
@@ -155,7 +174,7 @@ def _get_able(ctx: Context, order: Order, assignment: Assignment) -> list[Valida
     return [
         validator
         for validator in get_validators(ctx.store)
-        if validator.operator not in parties and not validator.jailed and validator.stake > 0
+        if validator.operator not in parties and is_active(validator)
     ]
 
 

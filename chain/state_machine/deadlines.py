@@ -25,6 +25,7 @@ class Due(IntEnum):
     PROGRESS = 11  # order, attempt
     TIME_TO_LIVE = 12  # order
     ORDER = 13  # order
+    CLOSE = 14  # order
     BID = 20  # bid
     WITHDRAWAL = 21  # owner
 
@@ -71,7 +72,9 @@ def get_due(ctx: Context, limit: int) -> list[Entry]:
     return due
 
 
-def remove(ctx: Context, entry: Entry) -> None:
-    """Take a handled entry out of the queue."""
+def remove(ctx: Context, entry: Entry) -> bool:
+    """Take an entry out of the queue, and tell whether it was still there."""
     key = keys.deadline(entry.kind // 10, entry.time, int(entry.kind), *entry.parts)
+    found = ctx.store.get(key) is not None
     ctx.store.delete(key)
+    return found

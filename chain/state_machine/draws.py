@@ -5,9 +5,9 @@ from dataclasses import replace
 from chain.state_machine import audits
 from chain.state_machine.context import Context
 from chain.state_machine.lots import close_lot, get_hashes
-from chain.state_machine.shares import SHARES_LOT, get_shares_of_lot, share_id
-from chain.state_machine.state import ORDERS, SHARES
-from chain.types.records import Lot, ShareState
+from chain.state_machine.shares import SHARES_LOT, get_shares_of_lot, put_share, share_id
+from chain.state_machine.state import ORDERS
+from chain.types.records import Lot
 from pol.rules.lots import draw, seed
 
 
@@ -24,12 +24,10 @@ def draw_segments(ctx: Context, lot: Lot) -> None:
     """Draw the segments of every share that this commitment put on chain and nobody rejected since."""
     hashes = get_hashes(lot)
     for share in get_shares_of_lot(ctx, lot):
-        if share.drawn or share.state is not ShareState.COMMITTED:
-            continue
         claim = share.claim
         count = ORDERS.must(ctx.store, claim.order_id).params.segments_drawn
         drawn = draw(seed(SHARES_LOT, share_id(claim), hashes), claim.segments, count)
-        SHARES.put(ctx.store, replace(share, drawn=drawn))
+        put_share(ctx, replace(share, drawn=drawn))
         ctx.emit(
             "share.drawn",
             ("order", claim.order_id),

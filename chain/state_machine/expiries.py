@@ -11,12 +11,12 @@ from chain.state_machine import bank
 from chain.state_machine.attempts import fail_attempt, miss_accept
 from chain.state_machine.audits import apply_draw_end
 from chain.state_machine.context import Context
-from chain.state_machine.deadlines import Due, Entry, get_due, remove
+from chain.state_machine.deadlines import Due, Entry, get_due, remove, schedule
 from chain.state_machine.draws import apply_lot
 from chain.state_machine.lots import get_hashes
-from chain.state_machine.orders import close_bid, end_order, is_ending
+from chain.state_machine.orders import close_bid, close_order, end_order, is_ending
 from chain.state_machine.reports import decide_report
-from chain.state_machine.settlement import advance
+from chain.state_machine.settlement import advance, has_ready_round
 from chain.state_machine.state import (
     ASSIGNMENTS,
     BIDS,
@@ -24,6 +24,7 @@ from chain.state_machine.state import (
     LOTS,
     ORDERS,
     REPORTS,
+    TALLIES,
     get_bond_account,
 )
 from chain.types.reasons import AttemptEnd, CloseReason
@@ -34,8 +35,8 @@ from escrow.moves import Move, Transfer
 def apply_due(ctx: Context) -> None:
     """Apply what is due, at most ``deadlines_per_block`` entries."""
     for entry in get_due(ctx, ctx.block.params.deadlines_per_block):
-        remove(ctx, entry)
-        EFFECTS[entry.kind](ctx, entry)
+        if remove(ctx, entry):  # else one before it cancelled it
+            EFFECTS[entry.kind](ctx, entry)
 
 
 def _lot(ctx: Context, entry: Entry) -> None:
@@ -92,10 +93,20 @@ def _order(ctx: Context, entry: Entry) -> None:
         end_order(ctx, order, CloseReason.DEADLINE)
         return
     assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
-    if order.state is OrderState.PROVEN:
+    if order.state is OrderState.PROVEN and has_ready_round(ctx, order):
+        schedule(ctx, ctx.clock, Due.ORDER, order.id)  # first what advance left for the next block
+    elif order.state is OrderState.PROVEN:
         end_order(ctx, order, CloseReason.UNVERIFIED)
     elif assignment.state is AssignmentState.RUNNING:
         fail_attempt(ctx, order, assignment, AttemptEnd.ORDER_DEADLINE)
+
+
+def _close(ctx: Context, entry: Entry) -> None:
+    """Go on with the return of bonds."""
+    order = ORDERS.must(ctx.store, entry.parts[0])
+    tally = TALLIES.must(ctx.store, order.id)
+    if order.state is not OrderState.CLOSED and tally.ending and not tally.open_reports:
+        close_order(ctx, order.id, CloseReason(tally.ending))
 
 
 def _bid(ctx: Context, entry: Entry) -> None:
@@ -127,6 +138,7 @@ EFFECTS: Mapping[Due, Callable[[Context, Entry], None]] = MappingProxyType(
         Due.PROGRESS: _progress,
         Due.TIME_TO_LIVE: _time_to_live,
         Due.ORDER: _order,
+        Due.CLOSE: _close,
         Due.BID: _bid,
         Due.WITHDRAWAL: _withdrawal,
     }

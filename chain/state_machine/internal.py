@@ -24,7 +24,9 @@ class Tally:
     payments: int  # payments listed
     open_reports: int
     verified: int  # verified rounds of the current attempt
-    ending: int  # CloseReason that is decided and waits for the open reports, else 0
+    ending: (
+        int  # CloseReason that is decided and waits for open reports or the return of bonds, else 0
+    )
 
 
 @dataclass(frozen=True, slots=True)

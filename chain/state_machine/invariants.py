@@ -1,7 +1,7 @@
 """What must always hold (protocol section 8): conservation in every block, all of it in every block of every test."""
 
 from collections.abc import Callable
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from chain.state_machine import state_keys as keys
 from chain.state_machine.context import NS
@@ -131,6 +131,10 @@ def check_paid(store: Overlay) -> None:
             flags = [closed.verified for closed in group]
             in_order = flags == sorted(flags, reverse=True)
             _check(in_order, f"order {order.id.hex()} verified a round before its predecessor")
+        for before, closed in pairwise(rounds):
+            same = before.attempt == closed.attempt
+            behind = same and before.void and not closed.void
+            _check(not behind, f"order {order.id.hex()} has a round behind a void one")
         both = any(closed.void and closed.verified for closed in rounds)
         _check(not both, f"order {order.id.hex()} has a round that is void and verified")
 
@@ -214,6 +218,12 @@ def check_shares(store: Overlay) -> None:
         _check(len(set(slots)) == len(slots), "a slot has two shares in a round")
         ranges = [(share.claim.first, share.claim.count) for share in standing]
         _check(disjoint(ranges), "two shares of a round overlap")
+    indexed = dict(store.scan_records(int, keys.standing_share()))
+    marked = {
+        keys.standing_share(c.order_id, c.attempt, c.round, c.slot): c.issue
+        for c in (share.claim for share in shares if share.state is ShareState.COMMITTED)
+    }
+    _check(indexed == marked, "the index of standing shares is wrong")
     for share in shares:
         inside = all(0 <= place < share.claim.segments for place in share.drawn)
         _check(inside, "a segment outside its share was drawn")
@@ -231,6 +241,15 @@ def check_audits(store: Overlay) -> None:
         _check(len(set(waiting)) == len(waiting), "a validator has two seats in a draw")
         _check(all(not (s.answers and s.missed) for s in audit.seats), "a seat answered and missed")
         _check(audit.draw > 0 or not audit.seats, "there are seats before a draw")
+
+
+def check_duties(store: Overlay) -> None:
+    """Nobody owes an answer, and no cut waits for one, where nothing can be verified any more."""
+    for key in (*store.scan_keys(keys.duty()), *store.scan_keys(keys.audit_pot())):
+        order_id, attempt, number = keys.parts_of(key)[-3:]
+        closed = ROUNDS.must(store, order_id, number_of(attempt), number_of(number))
+        ended = ORDERS.must(store, order_id).state is OrderState.CLOSED
+        _check(not (ended or closed.void), f"order {order_id.hex()} audits what has ended")
 
 
 def check_reports(store: Overlay) -> None:
@@ -287,6 +306,7 @@ CHECKS: tuple[Callable[[Overlay], None], ...] = (
     check_deadlines,
     check_shares,
     check_audits,
+    check_duties,
     check_reports,
     check_book,
 )

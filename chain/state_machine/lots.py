@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from chain.state_machine.context import Context
 from chain.state_machine.deadlines import Due, cancel, schedule
-from chain.state_machine.powers import compute_power
+from chain.state_machine.powers import is_active
 from chain.state_machine.state import ESCROWS, LOTS, get_operator, get_validators, in_cluster
 from chain.types.block import Block
 from chain.types.records import Assignment, Lot, Order
@@ -42,7 +42,7 @@ def open_lot(
         return
     frozen = tuple(sorted(set(parties)))
     # Only those with power ever propose a block.
-    able = [v for v in get_validators(ctx.store) if v.operator not in frozen and compute_power(v)]
+    able = [v for v in get_validators(ctx.store) if v.operator not in frozen and is_active(v)]
     deadline = ctx.clock + lot_wait
     wanted = min(PROPOSERS, len(able))
     LOTS.put(ctx.store, Lot(purpose, lot_id, frozen, ctx.height, deadline, wanted, (), (), ()))

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from chain.state_machine import bank
 from chain.state_machine import state_keys as keys
+from chain.state_machine.book import mark_if_bidder
 from chain.state_machine.context import Context
 from chain.state_machine.modules import MODULE_ADDRESSES
 from chain.state_machine.state import BOND_ROWS, ESCROWS, TALLIES, mark
@@ -82,11 +83,12 @@ def lock_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
 
 
 def return_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
-    """Return a bond to its owner's bond account."""
+    """Return a bond to its owner's bond account, where it may back other orders."""
     remove_bond(ctx, order_id, row)
     back = Transfer(Move.BOND_RETURN, order_id.hex(), row.owner, row.amount)
     round = row.round if row.kind is BondKind.SHARE else NO_ROUND
     apply_payments(ctx, order_id, (back,), round)
+    mark_if_bidder(ctx, row.owner)
 
 
 def cut_bond(ctx: Context, order_id: bytes, row: BondRow, transfers: Iterable[Transfer]) -> None:

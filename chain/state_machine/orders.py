@@ -1,24 +1,25 @@
 """The life of an order: how it opens, waits in the book, and closes."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
 
 from chain.state_machine import state_keys as keys
 from chain.state_machine.audit_seats import get_auditors, stop_audit
+from chain.state_machine.book import mark_book_changed
 from chain.state_machine.context import Context
 from chain.state_machine.deadlines import Due, cancel, schedule
-from chain.state_machine.internal import Sweep
 from chain.state_machine.money import apply_payments, get_job_bond, return_bond
 from chain.state_machine.shares import drop_open_round
 from chain.state_machine.state import (
     ASSIGNMENTS,
     AUDITS,
     BIDS,
-    BOND_ROWS,
     ESCROWS,
     LOADS,
     ORDERS,
+    ROUNDS,
     SHARES,
-    SWEEP,
     TALLIES,
     get_load,
     mark,
@@ -30,12 +31,16 @@ from chain.types.records import (
     AssignmentState,
     Bid,
     BondKind,
+    BondRow,
     Order,
     OrderState,
     ShareState,
 )
 from escrow.account import locked, refund
 from pol.rules.schedule import total_work
+
+BONDS_PER_CALL = 256
+"""Bonds that the end of an order or attempt returns at once; the queue carries the rest to the next block."""
 
 LIVE = (AssignmentState.MATCHED, AssignmentState.RUNNING, AssignmentState.PROVEN)
 """States of an assignment that holds capacity."""
@@ -72,14 +77,6 @@ def leave_book(ctx: Context, order: Order) -> None:
     ctx.store.delete(keys.open_order(order.opened_height, order.id))
     ctx.store.delete(keys.dirty_order(order.opened_height, order.id))
     cancel(ctx, order.expires_at, Due.TIME_TO_LIVE, order.id)
-
-
-def mark_book_changed(ctx: Context) -> None:
-    """Let the auction try every open order again, because a bid changed or capacity came free."""
-    sweep = SWEEP.get(ctx.store)
-    SWEEP.put(
-        ctx.store, Sweep(0, b"", again=False) if sweep is None else replace(sweep, again=True)
-    )
 
 
 def close_bid(ctx: Context, bid: Bid, reason: str) -> None:
@@ -138,42 +135,66 @@ def end_order(ctx: Context, order: Order, reason: CloseReason) -> None:
 
 
 def close_order(ctx: Context, order_id: bytes, reason: CloseReason) -> None:
-    """Close an order: the rest of the deposit and all bonds return."""
+    """Close an order: the rest of the deposit and all bonds return.
+
+    Of bonds, a bounded number in a block; the queue carries the rest, and the order closes when the last has returned.
+    """
     escrow, moves = refund(ESCROWS.must(ctx.store, order_id))
     ESCROWS.put(ctx.store, escrow)
-    refunded = apply_payments(ctx, order_id, moves)
-    for row in BOND_ROWS.scan(ctx.store, order_id):
-        return_bond(ctx, order_id, row)
+    apply_payments(ctx, order_id, moves)
+    rows = ctx.store.scan_records(BondRow, keys.bond_row(order_id))
+    if not _return_some(ctx, order_id, (row for _, row in rows)):
+        tally = TALLIES.must(ctx.store, order_id)
+        TALLIES.put(ctx.store, replace(tally, ending=int(reason)))
+        schedule(ctx, ctx.clock, Due.CLOSE, order_id)
+        return
     order = ORDERS.must(ctx.store, order_id)
     ORDERS.put(ctx.store, replace(order, state=OrderState.CLOSED, close_reason=int(reason)))
     ctx.emit(
         "order.closed",
         ("order", order_id),
         ("reason", int(reason)),
-        ("refunded", refunded),
+        ("refunded", sum(row.refunded for row in escrow.depositors)),
         *((name, count) for name, count in order.unmatched),
     )
 
 
+def _return_some(ctx: Context, order_id: bytes, rows: Iterable[BondRow]) -> bool:
+    """Return the first bonds of an order, and tell whether these were all."""
+    found = list(islice(rows, BONDS_PER_CALL + 1))
+    for row in found[:BONDS_PER_CALL]:
+        return_bond(ctx, order_id, row)
+    return len(found) <= BONDS_PER_CALL
+
+
 def is_ending(ctx: Context, order: Order) -> bool:
-    """Tell whether the order's end is decided, and only its reports are waited for."""
+    """Tell whether the order's end is decided, and only reports and the return of bonds are waited for."""
     return TALLIES.must(ctx.store, order.id).ending != 0
 
 
-def clear_attempt(ctx: Context, order: Order, assignment: Assignment) -> None:
-    """Return what an attempt left behind before the order opens again; reported bonds stay until their end."""
+def clear_attempt(ctx: Context, order: Order, assignment: Assignment) -> bool:
+    """Return what an attempt left behind before the order opens again; reported bonds stay until their end.
+
+    A bounded number of bonds each time. False where some are left: then it has to be called again.
+    """
     bond = get_job_bond(ctx, order.id, assignment.attempt)
     if bond is not None:
         return_bond(ctx, order.id, bond)
-    for row in BOND_ROWS.scan(ctx.store, order.id, assignment.attempt, int(BondKind.SHARE)):
-        share = SHARES.must(ctx.store, order.id, row.attempt, row.round, row.slot, row.issue)
-        if share.state is not ShareState.REPORTED:
-            return_bond(ctx, order.id, row)
+    prefix = keys.bond_row(order.id, assignment.attempt, int(BondKind.SHARE))
+    rows = (row for _, row in ctx.store.scan_records(BondRow, prefix))
+    return _return_some(ctx, order.id, (r for r in rows if not _is_reported(ctx, order.id, r)))
+
+
+def _is_reported(ctx: Context, order_id: bytes, row: BondRow) -> bool:
+    share = SHARES.must(ctx.store, order_id, row.attempt, row.round, row.slot, row.issue)
+    return share.state is ShareState.REPORTED
 
 
 def stop_audits(ctx: Context, order: Order, assignment: Assignment, first: int) -> None:
-    """Stop the audits and windows of all closed rounds from ``first`` on."""
+    """Stop the audits of all closed rounds from ``first`` on; those of void rounds have ended."""
     for number in range(first, assignment.round):
+        if ROUNDS.must(ctx.store, order.id, assignment.attempt, number).void:
+            return
         audit = AUDITS.get(ctx.store, order.id, assignment.attempt, number)
         stop_audit(ctx, order.id, assignment.attempt, number, right=get_auditors(audit))
 

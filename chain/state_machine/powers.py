@@ -15,6 +15,11 @@ def compute_power(validator: Validator) -> int:
     return 0 if validator.jailed else validator.stake // POWER_REDUCTION
 
 
+def is_active(validator: Validator) -> bool:
+    """Tell whether a validator is in the set: only then it gets new matches and seats."""
+    return compute_power(validator) > 0
+
+
 def take_updates(ctx: Context) -> tuple[ValidatorUpdate, ...]:
     """Return the changes of power of this block, by operator.
 

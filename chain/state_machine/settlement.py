@@ -25,9 +25,8 @@ from chain.types.records import Assignment, AssignmentState, Order, OrderState, 
 from escrow.moves import Move, Transfer
 from escrow.settle import Earnings, settle_round
 
-ROUNDS_PER_CALL = (
-    64  # rounds that one event may verify; the queue carries the rest to the next block
-)
+SHARES_PER_CALL = 256
+"""Shares after which one event verifies no further round; the queue carries the rest to the next block."""
 
 
 def advance(ctx: Context, order_id: bytes) -> None:
@@ -37,16 +36,23 @@ def advance(ctx: Context, order_id: bytes) -> None:
     if order.state not in (OrderState.RUNNING, OrderState.PROVEN) or tally.ending:
         return
     assignment = ASSIGNMENTS.must(ctx.store, order_id, order.attempt)
-    left = ROUNDS_PER_CALL
+    left = SHARES_PER_CALL
     closed = ROUNDS.get(ctx.store, order_id, order.attempt, tally.verified)
     while closed is not None and is_verifiable(ctx, closed):
-        if left == 0:
+        if left <= 0:
             schedule(ctx, ctx.clock, Due.WINDOW, order_id, order.attempt, closed.number)
             return
         verify_round(ctx, order, assignment, closed)
-        left -= 1
+        left -= len(closed.shares)
         closed = ROUNDS.get(ctx.store, order_id, order.attempt, closed.number + 1)
     _end_if_decided(ctx, order_id, assignment, closed)
+
+
+def has_ready_round(ctx: Context, order: Order) -> bool:
+    """Tell whether a round can be verified now, because one call does not verify any number of them."""
+    verified = TALLIES.must(ctx.store, order.id).verified
+    closed = ROUNDS.get(ctx.store, order.id, order.attempt, verified)
+    return closed is not None and is_verifiable(ctx, closed)
 
 
 def is_verifiable(ctx: Context, closed: Round) -> bool:
@@ -141,6 +147,7 @@ def reopen_or_end(ctx: Context, order: Order, assignment: Assignment, verified: 
         end_order(ctx, order, CloseReason.FAILED)
     elif ctx.clock >= order.deadline:
         end_order(ctx, order, CloseReason.FAILED if started else CloseReason.DEADLINE)
-    else:
-        clear_attempt(ctx, order, assignment)
+    elif clear_attempt(ctx, order, assignment):
         open_order(ctx, order)
+    else:  # advance comes back here
+        schedule(ctx, ctx.clock, Due.WINDOW, order.id, assignment.attempt, assignment.round)

@@ -2,15 +2,17 @@
 
 from dataclasses import replace
 
+from chain.state_machine import state_keys as keys
 from chain.state_machine.context import Context
 from chain.state_machine.lots import drop_lot
 from chain.state_machine.money import get_share_bond, return_bond
-from chain.state_machine.state import PROVIDERS, SHARES, number_of
+from chain.state_machine.state import PROVIDERS, SHARES, get_number, number_of
 from chain.types.hashing import hash_fields, u32, u64
 from chain.types.reasons import ShareReason
 from chain.types.records import Lot, Share, ShareClaim, ShareState
 
 SHARES_LOT = "shares"
+ISSUES = 2**32  # issue numbers travel as four bytes
 
 
 def lot_id(order_id: bytes, attempt: int, round: int, height: int) -> bytes:
@@ -30,23 +32,54 @@ def share_id(claim: ShareClaim) -> bytes:
     )
 
 
+def put_share(ctx: Context, share: Share) -> None:
+    """Store a share, and mark its slot of the round as taken for exactly as long as it stands.
+
+    What does not stand any more is never scanned: a round may have seen any number of rejections.
+    """
+    SHARES.put(ctx.store, share)
+    claim = share.claim
+    standing = keys.standing_share(claim.order_id, claim.attempt, claim.round, claim.slot)
+    if share.state is ShareState.COMMITTED:
+        ctx.store.put(standing, claim.issue)
+    else:
+        ctx.store.delete(standing)
+
+
 def get_shares_of_lot(ctx: Context, lot: Lot) -> list[Share]:
-    """Return the shares that were committed with this lot."""
+    """Return the shares that were committed with this lot and still stand."""
     order_id, rest = lot.id[:-24], lot.id[-24:]
     attempt, round, height = (number_of(rest[at : at + 8]) for at in (0, 8, 16))
-    shares = SHARES.scan(ctx.store, order_id, attempt, round)
+    shares = get_live_shares(ctx, order_id, attempt, round)
     return [share for share in shares if share.committed_height == height]
 
 
 def get_live_shares(ctx: Context, order_id: bytes, attempt: int, round: int) -> list[Share]:
-    """Return the shares of a round that stand, by slot and issue."""
-    shares = SHARES.scan(ctx.store, order_id, attempt, round)
-    return [share for share in shares if share.state is ShareState.COMMITTED]
+    """Return the shares of a round that stand, by slot."""
+    prefix = keys.standing_share(order_id, attempt, round)
+    found = [
+        (number_of(keys.parts_of(key)[3]), issue)
+        for key, issue in ctx.store.scan_records(int, prefix)
+    ]
+    return [SHARES.must(ctx.store, order_id, attempt, round, slot, issue) for slot, issue in found]
+
+
+def get_last_issue(ctx: Context, claim: ShareClaim) -> int:
+    """Return the highest issue number that the claim's slot committed in its round, 0 before the first."""
+    number = get_number(ctx.store, keys.last_issue(claim.order_id, claim.attempt, claim.slot))
+    round, issue = divmod(number, ISSUES)
+    return issue if round == claim.round else 0
+
+
+def put_last_issue(ctx: Context, claim: ShareClaim) -> None:
+    """Remember that a slot committed this issue, which is its highest so far."""
+    key = keys.last_issue(claim.order_id, claim.attempt, claim.slot)
+    ctx.store.put(key, claim.round * ISSUES + claim.issue)
 
 
 def reject_share(ctx: Context, share: Share, reason: ShareReason) -> None:
     """Reject a share without a report: its range is free again, and its bond returns."""
-    SHARES.put(ctx.store, replace(share, state=ShareState.REJECTED, reason=int(reason)))
+    put_share(ctx, replace(share, state=ShareState.REJECTED, reason=int(reason)))
     bond = get_share_bond(ctx, share.claim)
     if bond is not None:
         return_bond(ctx, share.claim.order_id, bond)

@@ -45,6 +45,8 @@ _AUDIT_POT = 0x36
 _DUTY = 0x37
 _LOT = 0x38
 _REPORT = 0x39
+_STANDING = 0x3A
+_LAST_ISSUE = 0x3B
 _ESCROW = 0x40
 _BOND_ROW = 0x41
 _PAYMENT = 0x42
@@ -230,6 +232,16 @@ def share(*parts: Part) -> bytes:
 def slot(*order_attempt_slot: Part) -> bytes:
     """The local state root that a slot's last accepted share left."""
     return _key(_SLOT, *order_attempt_slot)
+
+
+def standing_share(*order_attempt_round_slot: Part) -> bytes:
+    """The issue number of the share that stands in a slot of the open round."""
+    return _key(_STANDING, *order_attempt_round_slot)
+
+
+def last_issue(*order_attempt_slot: Part) -> bytes:
+    """Round and issue number (one number) of what a slot committed last."""
+    return _key(_LAST_ISSUE, *order_attempt_slot)
 
 
 def round_(*order_attempt_round: Part) -> bytes:

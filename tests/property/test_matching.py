@@ -15,9 +15,9 @@ from matching_engine.book import Asked, Fill, Offered
 from matching_engine.match import Matched, match, quote
 from matching_engine.predicates import PREDICATES, predicates_failed, satisfies
 from tests.property.books import Case, random_case
-from tests.property.matching_twin import reasons, twin_match
+from tests.property.matching_twin import reasons, twin_match, value_of
 
-BOOKS = 4_000
+BOOKS = 6_000
 
 
 def run(case: Case) -> Matched:
@@ -85,9 +85,10 @@ def offers_of_validators(draw: st.DrawFn) -> list[Offered]:
     offers: list[Offered] = []
     for validator in ("a", "b", "c"):
         bond = draw(st.one_of(st.integers(0, 9), st.integers(0, 2**63 - 1)))
+        stake = draw(st.one_of(st.integers(0, 9), st.integers(0, 2**63 - 1)))
         jailed = draw(st.booleans())
         placed = draw(st.lists(bids(validator), max_size=3))
-        offers += [Offered(bid, jailed, draw(AMOUNTS), bond) for bid in placed]
+        offers += [Offered(bid, jailed, draw(AMOUNTS), bond, stake) for bid in placed]
     return list({offer.bid.id: offer for offer in offers}.values())
 
 
@@ -133,12 +134,15 @@ def test_nothing_is_oversold_and_every_order_ends_in_one_place(case: Case) -> No
     offers = {offer.bid.id: offer for offer in case.offers}
     work: Counter[bytes] = Counter()
     bonds: Counter[str] = Counter()
+    values: Counter[str] = Counter()
     for fill in result.fills:
         work[fill.bid_id] += fill.work
         bonds[fill.validator] += fill.job_bond
+        values[fill.validator] += value_of(fill)
     assert all(amount <= offers[bid_id].free_capacity for bid_id, amount in work.items())
     for offer in case.offers:
         assert bonds[offer.bid.validator] <= offer.free_bond
+        assert values[offer.bid.validator] <= offer.free_stake
     ended = [
         *(fill.order_id for fill in result.fills),
         *(order_id for order_id, _ in result.unmatched),
@@ -286,6 +290,8 @@ def test_the_next_block_takes_up_what_was_carried(case: Case) -> None:
             - sum(fill.work for fill in first.fills if fill.bid_id == offer.bid.id),
             free_bond=offer.free_bond
             - sum(f.job_bond for f in first.fills if f.validator == offer.bid.validator),
+            free_stake=offer.free_stake
+            - sum(value_of(f) for f in first.fills if f.validator == offer.bid.validator),
         )
         for offer in case.offers
     ]
@@ -299,7 +305,9 @@ def test_the_seed_decides_ties_fairly() -> None:
     """Over many seeds each of three equal bids wins about as often, whatever its place or id."""
     order = Asked(b"order", PFLOP, 9, Conditions("", 0, (), ""), (), 1_000, 10, 0, 1)
     offers = [
-        Offered(Bid(name, "v", 5, "cpu", 8, PFLOP, 0, (), (), 0, 0, 0, 99, 0), False, 9 * PFLOP, 0)
+        Offered(
+            Bid(name, "v", 5, "cpu", 8, PFLOP, 0, (), (), 0, 0, 0, 99, 0), False, 9 * PFLOP, 0, 5
+        )
         for name in (b"a", b"b", b"c")
     ]
     wins = Counter(

@@ -68,10 +68,12 @@ def apply(ctx: Context, message: MsgAnswerAudit, found: Found) -> None:
     """Book the answer; a round that one answer disagrees with is void."""
     order, closed, audit = found.order, found.closed, found.audit
     active = get_active_seats(audit)
+    # The leaves are needed once, below; in the state they would be most of a round's records for ever.
+    kept = tuple(replace(answer, leaf=None) for answer in message.answers)
     answered = replace(
         audit,
         seats=tuple(
-            replace(seat, answers=message.answers, answered_at=ctx.clock)
+            replace(seat, answers=kept, answered_at=ctx.clock)
             if seat in active and seat.validator == message.auditor
             else seat
             for seat in audit.seats

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from chain.state_machine.book import mark_book_changed
 from chain.state_machine.checks import check_duration, check_hash, check_money, check_range
 from chain.state_machine.context import Context
 from chain.state_machine.deadlines import Due, cancel, schedule
-from chain.state_machine.orders import mark_book_changed
 from chain.state_machine.state import BIDS
 from chain.types.amount import WORK_MAX
 from chain.types.errors import DEADLINE_PASSED, NOT_YOURS, Refusal

@@ -9,8 +9,8 @@ from chain.state_machine.context import Context
 from chain.state_machine.deadlines import Due, schedule
 from chain.state_machine.handlers.commit_traces import check_open_round
 from chain.state_machine.progress import restart_progress
-from chain.state_machine.shares import count_share, get_live_shares
-from chain.state_machine.state import ROUNDS, SHARES
+from chain.state_machine.shares import count_share, get_live_shares, put_share
+from chain.state_machine.state import ROUNDS
 from chain.types.errors import BAD_FIELD, LIMIT_REACHED, NOT_COVERED, NOT_FOUND, NOT_YET, Refusal
 from chain.types.limits import SLOTS_MAX
 from chain.types.messages import MsgCloseRound
@@ -114,6 +114,6 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
 def _accept(ctx: Context, share: Share) -> None:
     """Accept a share; its slot goes on from the local state that it left."""
     claim = share.claim
-    SHARES.put(ctx.store, replace(share, state=ShareState.ACCEPTED))
+    put_share(ctx, replace(share, state=ShareState.ACCEPTED))
     ctx.store.put(keys.slot(claim.order_id, claim.attempt, claim.slot), claim.local_out)
     count_share(ctx, claim.provider, accepted=1)

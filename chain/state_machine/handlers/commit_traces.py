@@ -13,8 +13,11 @@ from chain.state_machine.money import lock_bond
 from chain.state_machine.shares import (
     SHARES_LOT,
     emit_share,
+    get_last_issue,
     get_live_shares,
     lot_id,
+    put_last_issue,
+    put_share,
     reject_share,
 )
 from chain.state_machine.state import PROVIDERS, SHARES, get_bond_account
@@ -149,7 +152,8 @@ def find_problem(
         return ShareReason.BAD_RANGE
     if any(share.claim.slot == claim.slot for share in live):
         return ShareReason.SLOT_TAKEN
-    if claim.issue <= _last_issue(ctx, claim):
+    # Numbers may be left out: a range that nobody answered for is issued again unheard by the chain.
+    if claim.issue <= get_last_issue(ctx, claim):
         return ShareReason.WRONG_ISSUE
     if not _opens_rightly(ctx, order, assignment, claim):
         return ShareReason.WRONG_OPENING
@@ -195,15 +199,6 @@ def _range_holds(order: Order, live: list[Share], claim: ShareClaim) -> bool:
     )
 
 
-def _last_issue(ctx: Context, claim: ShareClaim) -> int:
-    """Return the highest issue number that the slot committed in this round, 0 before the first.
-
-    Numbers may be left out: a range that nobody answered for is issued again without the chain hearing of it.
-    """
-    parts = (claim.order_id, claim.attempt, claim.round, claim.slot)
-    return max((share.claim.issue for share in SHARES.scan(ctx.store, *parts)), default=0)
-
-
 def _opens_rightly(ctx: Context, order: Order, assignment: Assignment, claim: ShareClaim) -> bool:
     """Tell whether the share starts from the round's global state, and from its slot's last local state or a reset."""
     last = ctx.store.get(keys.slot(order.id, assignment.attempt, claim.slot))
@@ -227,7 +222,8 @@ def commit_share(ctx: Context, order: Order, assignment: Assignment, signed: Sig
         committed_height=ctx.height,
         drawn=(),
     )
-    SHARES.put(ctx.store, share)
+    put_share(ctx, share)
+    put_last_issue(ctx, claim)
     row = BondRow(
         BondKind.SHARE,
         claim.provider,

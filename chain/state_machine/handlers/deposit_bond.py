@@ -1,10 +1,9 @@
 """MsgDepositBond: move coins from the account into its bond account."""
 
 from chain.state_machine import bank
-from chain.state_machine import state_keys as keys
+from chain.state_machine.book import mark_if_bidder
 from chain.state_machine.checks import check_money
 from chain.state_machine.context import Context
-from chain.state_machine.orders import mark_book_changed
 from chain.types.messages import MsgDepositBond
 from escrow.moves import Move, Transfer
 
@@ -26,9 +25,3 @@ def apply(ctx: Context, message: MsgDepositBond, _: None) -> None:
     )
     mark_if_bidder(ctx, message.owner)
     ctx.emit("bond.deposited", ("owner", message.owner), ("amount", message.amount))
-
-
-def mark_if_bidder(ctx: Context, owner: str) -> None:
-    """Let the auction try again where the bond account of a bidding validator grew."""
-    if next(ctx.store.scan_keys(keys.bid_of(owner)), None) is not None:
-        mark_book_changed(ctx)

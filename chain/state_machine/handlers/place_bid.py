@@ -1,6 +1,7 @@
 """MsgPlaceBid: place a standing bid."""
 
 from chain.state_machine import state_keys as keys
+from chain.state_machine.book import mark_book_changed
 from chain.state_machine.checks import (
     check_duration,
     check_money,
@@ -11,7 +12,7 @@ from chain.state_machine.checks import (
 from chain.state_machine.context import Context
 from chain.state_machine.deadlines import Due, schedule
 from chain.state_machine.ids import new_id
-from chain.state_machine.orders import mark_book_changed
+from chain.state_machine.powers import is_active
 from chain.state_machine.state import BIDS, VALIDATORS, mark
 from chain.types.amount import BPS, WORK_MAX
 from chain.types.errors import BAD_FIELD, LIMIT_REACHED, UNSUPPORTED, WRONG_STATE, Refusal
@@ -49,6 +50,9 @@ def check_state(ctx: Context, message: MsgPlaceBid) -> None:
     validator = VALIDATORS.need(ctx.store, message.validator)
     if validator.jailed:
         raise Refusal(WRONG_STATE, "validator", "is jailed", "leave jail first")
+    if not is_active(validator):
+        reason = "has too little stake to be in the validator set"
+        raise Refusal(WRONG_STATE, "validator", reason, "a bid would find no match")
     if not validator.endpoint:
         reason = "has no endpoint, so no payload could reach it"
         raise Refusal(WRONG_STATE, "validator", reason, "send MsgSetEndpoint first")

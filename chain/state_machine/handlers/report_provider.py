@@ -10,7 +10,7 @@ from chain.state_machine.checks import check_attempt, check_hash, check_range, g
 from chain.state_machine.context import Context
 from chain.state_machine.deadlines import Due, schedule
 from chain.state_machine.handlers.commit_traces import check_open_round
-from chain.state_machine.shares import count_share, emit_share
+from chain.state_machine.shares import count_share, emit_share, put_share
 from chain.state_machine.state import REPORTS, SHARES, TALLIES
 from chain.types.errors import BAD_FIELD, BAD_PROOF, WRONG_STATE, Refusal
 from chain.types.limits import METRICS_MAX, PATH_MAX, SEGMENTS_MAX, SLOTS_MAX
@@ -98,7 +98,7 @@ def apply(ctx: Context, message: MsgReportProvider, found: Found) -> None:
     claim = share.claim
     is_update = message.segment == claim.segments
     reason = ShareReason.UPDATE_MISMATCH if is_update else ShareReason.SEGMENT_MISMATCH
-    SHARES.put(ctx.store, replace(share, state=ShareState.REPORTED, reason=int(reason)))
+    put_share(ctx, replace(share, state=ShareState.REPORTED, reason=int(reason)))
     count_share(ctx, claim.provider, reported=1)
     deadline = ctx.clock + order.params.report_window
     report = Report(

@@ -19,9 +19,17 @@ def order(name: str, *, work: int = 1, limit: int = 9, height: int = 1) -> Asked
     return Asked(name.encode(), work * PFLOP, limit, ANY, (), 1_000, 10, 1_000, height)
 
 
-def offer(name: str, price: int, *, by: str = "v", capacity: int = 100, bond: int = 100) -> Offered:
+def offer(
+    name: str,
+    price: int,
+    *,
+    by: str = "v",
+    capacity: int = 100,
+    bond: int = 100,
+    stake: int = 1_000,
+) -> Offered:
     bid = Bid(name.encode(), by, price, "cpu", 0, PFLOP, 0, (), (), 0, 0, 0, 99, 0)
-    return Offered(bid, False, capacity * PFLOP, bond)
+    return Offered(bid, False, capacity * PFLOP, bond, stake)
 
 
 def winners(matched: Matched) -> dict[str, str]:
@@ -93,6 +101,19 @@ def test_one_bond_account_backs_all_bids_of_a_validator() -> None:
     assert winners(match(orders, richer, SEED, 0, 9)) == {"first": "one", "second": "two"}
 
 
+def test_one_stake_backs_all_bids_of_a_validator() -> None:
+    """Work 10 at 5 and at 6 is worth 50 and 60: what the first took is gone for the second."""
+    orders = [order("first", work=10, height=1), order("second", work=10, height=2)]
+    offers = [offer("one", 5, stake=109), offer("two", 6, stake=109), offer("next", 7, by="w")]
+    full = [replace(item, free_capacity=10 * PFLOP) for item in offers]
+    assert winners(match(orders, full, SEED, 0, 9)) == {"first": "one", "second": "next"}
+    matched = match(orders, full[:2], SEED, 0, 9)
+    assert winners(matched) == {"first": "one"}
+    assert matched.unmatched == ((b"second", (("capacity", 2),)),)
+    enough = [replace(item, free_stake=110) for item in full]
+    assert winners(match(orders, enough, SEED, 0, 9)) == {"first": "one", "second": "two"}
+
+
 def test_the_bond_of_another_validator_is_its_own() -> None:
     orders = [order("first", work=10, height=1), order("second", work=10, height=2)]
     offers = [
@@ -144,6 +165,8 @@ def test_what_comes_twice_is_a_bug() -> None:
         match([], [offer("b", 5), offer("b", 6)], SEED, 0, 9)
     with pytest.raises(ValueError, match="two free amounts"):
         match([], [offer("a", 5, bond=1), offer("b", 6, bond=2)], SEED, 0, 9)
+    with pytest.raises(ValueError, match="two free amounts"):
+        match([], [offer("a", 5, stake=1), offer("b", 6, stake=2)], SEED, 0, 9)
 
 
 def test_levels_are_the_prices_up_to_the_limit() -> None:

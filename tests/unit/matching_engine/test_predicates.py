@@ -38,7 +38,7 @@ BID = Bid(
     expires_at=CLOCK + 1,
     placed_height=4,
 )
-OFFER = Offered(BID, jailed=False, free_capacity=10 * PFLOP, free_bond=7)
+OFFER = Offered(BID, jailed=False, free_capacity=10 * PFLOP, free_bond=7, free_stake=70)
 ANY = Conditions("", 0, (), "")
 
 
@@ -88,6 +88,7 @@ def test_everything_exactly_at_its_limit_passes() -> None:
         ("deadline", {}, {"speed": PFLOP - 1}, {}),  # 10 s and a bit: rounded up
         ("deadline", {}, {"speed": 0}, {}),
         ("capacity", {}, {}, {"free_capacity": 10 * PFLOP - 1}),
+        ("capacity", {}, {}, {"free_stake": 69}),
         ("bond", {}, {}, {"free_bond": 6}),
     ],
 )
@@ -117,7 +118,7 @@ def test_what_is_not_asked_is_not_checked(order: dict[str, Any], bid: dict[str, 
 
 
 def test_every_failed_predicate_is_named() -> None:
-    hopeless = Offered(replace(BID, expires_at=0, price=8, memory=0), True, 0, 0)
+    hopeless = Offered(replace(BID, expires_at=0, price=8, memory=0), True, 0, 0, 0)
     assert predicates_failed(ORDER, hopeless, CLOCK) == (
         "expired",
         "jailed",

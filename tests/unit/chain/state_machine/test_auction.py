@@ -2,9 +2,19 @@
 
 from dataclasses import replace
 
-from chain.state_machine.state import ORDERS
+import pytest
+
+from chain.state_machine.state import ORDERS, SWEEP, VALIDATORS
+from chain.state_machine.store import Overlay
 from chain.types import queries as q
-from chain.types.messages import Message, MsgCancelOrder, MsgDepositBond, MsgWithdrawBond
+from chain.types.errors import WRONG_STATE
+from chain.types.messages import (
+    Message,
+    MsgCancelOrder,
+    MsgDepositBond,
+    MsgObjectReport,
+    MsgWithdrawBond,
+)
 from chain.types.params import local_params
 from chain.types.records import Conditions, OrderState
 from tests.support.chain_market import ANY, BOND, PRICE, Market, bid, make_terms, submit
@@ -101,6 +111,42 @@ def test_a_job_bond_must_be_free() -> None:
     assert market.chain.bond("v0") == 0
 
 
+def test_a_bond_that_returns_late_lets_the_auction_try_again() -> None:
+    """The first order's end waits for a report, and the job bond with it: then the second can be backed."""
+    market = Market(replace(local_params(), report_window=500), bidders=("v0",))
+    market.chain.ok(MsgWithdrawBond("v0", BOND - 16_000))
+    first = market.run()
+    second = market.submit(submit(time_to_live=400))
+    assert market.order(second).unmatched == (("bond", 1),)
+    trace = market.trace(first, 0, 0, 16)
+    market.commit(first, trace)
+    market.chain.ok(market.report_message(first, trace))
+    half = [market.trace(first, slot, 8 * slot, 8, issue=2) for slot in (0, 1)]
+    market.commit(first, *half)
+    market.wait_drawn(first)
+    market.chain.ok(market.close_message(first))
+    market.answer_all(first, 0)
+    market.settle(first)
+    assert market.order(second).state is OrderState.OPEN
+    market.chain.ok(MsgObjectReport("v0p0", first, 1, 0, trace.ref))
+    assert market.order(first).state is OrderState.CLOSED
+    assert validator_of(market, second) == "v0"
+
+
+def test_who_left_the_validator_set_gets_no_matches() -> None:
+    market = Market(bidders=("v0",), stake=10**6)
+
+    def cut(overlay: Overlay) -> None:
+        validator = VALIDATORS.must(overlay, "v0")
+        VALIDATORS.put(overlay, replace(validator, stake=10**6 - 1))
+
+    market.chain.checked = False
+    market.chain.change(cut)
+    order_id = market.submit()
+    assert market.order(order_id).unmatched == (("jailed", 1),)
+    market.chain.refused(WRONG_STATE, bid("v0"), field="validator")
+
+
 def test_live_assignments_are_never_worth_more_than_the_stake() -> None:
     market = Market(bidders=(), stake=10**6)  # six orders of 160,000 fit
     market.chain.ok(bid("v0"), bid("v0", price=PRICE - 1))
@@ -111,6 +157,20 @@ def test_live_assignments_are_never_worth_more_than_the_stake() -> None:
     market.chain.block()
     waiting = market.chain.ask(q.OrdersRequest("carol", "", 1, 0, b"")).orders
     assert all(order.unmatched == (("capacity", 2),) for order in waiting)
+
+
+@pytest.mark.parametrize(("bond", "stake"), [(BOND, 10**6), (111_999, 10**10)])
+def test_what_one_validator_cannot_back_goes_to_the_next_bid_in_the_same_block(
+    bond: int, stake: int
+) -> None:
+    """Seven orders of 160,000 at once, of which six fit its stake, or its bond account."""
+    market = Market(bidders=(), stake=stake)
+    if bond < BOND:
+        market.chain.ok(MsgWithdrawBond("v0", BOND - bond))
+    market.chain.ok(bid("v0", price=PRICE - 2), bid("v0", price=PRICE - 1), bid("v1"))
+    market.chain.ok(*[submit()] * 7)
+    orders = market.chain.ask(q.OrdersRequest("carol", "", 0, 0, b"")).orders
+    assert sorted(validator_of(market, order.id) for order in orders) == ["v0"] * 6 + ["v1"]
 
 
 def test_a_deadline_leaves_two_windows_after_the_expected_end() -> None:
@@ -139,6 +199,17 @@ def test_a_block_tries_a_bounded_number_and_the_oldest_first() -> None:
     assert counts == [3, 6, 7, 7]
 
 
+def test_orders_that_nobody_wants_do_not_hold_up_a_new_one() -> None:
+    """Ten old orders below every price, and a book that changes in every block: passes without end."""
+    market = Market(replace(local_params(), matches_per_block=4), bidders=("v0",))
+    for _ in range(10):
+        market.submit(submit(price_limit=1))
+    for number in range(6):
+        market.chain.ok(bid("v1", price=2 * PRICE))
+        order_id = market.submit(submit(time_to_live=100 + number))
+        assert market.order(order_id).state is OrderState.MATCHED
+
+
 def test_a_book_that_changes_during_a_pass_is_tried_again_by_all() -> None:
     market = Market(replace(local_params(), matches_per_block=2), bidders=())
     asked = replace(ANY, memory=10)
@@ -148,6 +219,17 @@ def test_a_book_that_changes_during_a_pass_is_tried_again_by_all() -> None:
     market.chain.ok(bid("v1", memory=10))  # in its midst
     market.chain.pass_time(8)
     assert len(market.chain.seen("order.matched")) == 5
+
+
+def test_changes_of_one_block_are_one_pass() -> None:
+    market = Market(replace(local_params(), matches_per_block=2), bidders=())
+    for _ in range(4):
+        market.submit(submit(conditions=replace(ANY, memory=10)))
+    market.chain.ok(bid("v0", memory=1), bid("v1", memory=1))  # two of four are tried
+    market.chain.block()
+    assert SWEEP.get(market.chain.overlay()) is not None
+    market.chain.block()
+    assert SWEEP.get(market.chain.overlay()) is None
 
 
 def test_a_cancelled_or_expired_order_is_not_matched() -> None:

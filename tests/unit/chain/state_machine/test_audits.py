@@ -5,13 +5,15 @@ from dataclasses import replace
 import pytest
 
 from chain.state_machine.state import VALIDATORS
+from chain.state_machine.store import Overlay
 from chain.types import queries as q
+from chain.types.errors import WRONG_STATE
 from chain.types.messages import MsgRegisterProvider
 from chain.types.params import local_params
 from chain.types.reasons import CloseReason
 from chain.types.records import OrderState
 from tests.support.chain_harness import COINS
-from tests.support.chain_market import BOND, Market, submit
+from tests.support.chain_market import BOND, Market, make_terms, submit
 
 STAKE = 10**10
 CUT = 2 * 1_200  # twice a seat's share of the audit fee of 2,400
@@ -56,6 +58,58 @@ def test_jailed_validators_have_no_seat() -> None:
     market.chain.change(lambda overlay: VALIDATORS.put(overlay, jailed))
     order_id = closed_round(market)
     assert sorted(seated(market, order_id)) == ["v1", "v3"]
+
+
+def test_who_left_the_validator_set_has_no_seat() -> None:
+    market = Market(stake=10**6)
+
+    def cut(overlay: Overlay) -> None:
+        for name in ("v1", "v3"):
+            VALIDATORS.put(overlay, replace(VALIDATORS.must(overlay, name), stake=10**6 - 1))
+
+    market.chain.checked = False
+    market.chain.change(cut)
+    order_id = closed_round(market)
+    assert seated(market, order_id) == ["v2"]
+
+
+def test_rounds_behind_a_void_one_are_void_and_nobody_audits_them() -> None:
+    market = Market(replace(local_params(), round_window=40))
+    chain = market.chain
+    order_id = market.run(submit(terms=make_terms(rounds=3), deposit=240_000))
+    market.train_round(order_id)
+    market.train_round(order_id)
+    seats = market.wait_seats(order_id, 1).seats
+    wrong = market.answer_message(order_id, 0, seated(market, order_id)[0])
+    empty = tuple(replace(answer, root=b"", leaf=None) for answer in wrong.answers)
+    chain.ok(replace(wrong, answers=empty))
+    assert market.round(order_id, 0).void
+    assert market.round(order_id, 1).void
+    chain.refused(WRONG_STATE, market.answer_message(order_id, 1, seats[0].validator))
+    market.train_round(order_id)
+    assert market.round(order_id, 2).void
+    assert [audit.round for audit in market.all_of(order_id).audits] == [0, 1]
+    assert [event.get("round") for event in chain.seen("round.void")] == ["0", "1", "2"]
+    stakes = [stake(market, name) for name in market.validators]
+    chain.pass_time(25)
+    assert [stake(market, name) for name in market.validators] == stakes
+
+
+def test_a_draw_that_ends_with_the_one_that_voids_its_round_cuts_nobody() -> None:
+    """Both ends are due in one block: the first takes the second out of the queue, so it must not happen."""
+    params = replace(local_params(), clock_step_max=60, progress_base=1_000)
+    market = Market(params, validators=2)
+    order_id = closed_round(market)
+    market.chain.block(seconds=6)
+    market.wait_seats(order_id, 0, draw=3)
+    market.train_round(order_id)
+    market.wait_seats(order_id, 1)
+    before = stake(market, "v1")
+    market.chain.block(seconds=60)
+    assert market.round(order_id, 1).void
+    missed = [event.get("round") for event in market.chain.seen("audit.missed")]
+    assert missed == ["0", "0"]
+    assert stake(market, "v1") == before
 
 
 def test_duties_show_what_is_to_do_and_nothing_else() -> None:

@@ -99,6 +99,17 @@ def void_and_verified(store: Overlay, order_id: bytes) -> None:
     ORDERS.put(store, replace(ORDERS.must(store, order_id), work_verified=closed.work))
 
 
+def duty_of_a_void_round(store: Overlay, order_id: bytes) -> None:
+    ROUNDS.put(store, replace(ROUNDS.must(store, order_id, 1, 0), void=True))
+    store.put(keys.duty("v2", order_id, 1, 0), b"1")
+
+
+def behind_a_void_round(store: Overlay, order_id: bytes) -> None:
+    closed = ROUNDS.must(store, order_id, 1, 0)
+    ROUNDS.put(store, replace(closed, number=1))
+    ROUNDS.put(store, replace(closed, void=True))
+
+
 def verified_out_of_order(store: Overlay, order_id: bytes) -> None:
     closed = ROUNDS.must(store, order_id, 1, 0)
     ROUNDS.put(store, replace(closed, number=1, verified=True))
@@ -182,6 +193,9 @@ BREAKS: dict[str, tuple[Break, str]] = {
     "reports": (edit(TALLIES, ORDER, open_reports=0), "open reports are counted wrong"),
     "reason": (edit(ORDERS, ORDER, close_reason=5), "without a reason"),
     "book": (drop_all(keys.open_order()), "the book has not"),
+    "index of shares": (drop_all(keys.standing_share()), "the index of standing shares"),
+    "a duty for nothing": (duty_of_a_void_round, "audits what has ended"),
+    "behind a void round": (behind_a_void_round, "behind a void one"),
     "index of bids": (drop_all(keys.bid_of()), "the index of bids"),
     "index of assignments": (drop_all(keys.live_assignment()), "the index of live"),
 }

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from chain.state_machine import money
+from chain.state_machine import money, orders, settlement
 from chain.state_machine.bank import LedgerBroken
 from chain.state_machine.context import BlockInfo, Context
 from chain.state_machine.ids import new_id
-from chain.state_machine.settlement import ROUNDS_PER_CALL
 from chain.state_machine.state import ORDERS
+from chain.types.errors import WRONG_STATE
+from chain.types.messages import MsgCancelOrder, MsgStopOrder
 from chain.types.params import local_params
 from chain.types.reasons import CloseReason
 from chain.types.records import BondKind, BondRow, OrderState
@@ -23,8 +24,11 @@ def context(market: Market) -> Context:
     return Context(market.chain.overlay(), info, verify, 1)
 
 
-def test_many_rounds_that_become_ready_at_once_are_verified_in_portions() -> None:
-    rounds = ROUNDS_PER_CALL + 6
+def test_many_rounds_that_become_ready_at_once_are_verified_in_portions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settlement, "SHARES_PER_CALL", 20)
+    rounds = 16  # of two shares each
     market = Market(replace(local_params(), auditors=0))
     order_id = market.run(submit(terms=make_terms(rounds=rounds), deposit=rounds * 80_000))
     for _ in range(rounds):
@@ -33,11 +37,75 @@ def test_many_rounds_that_become_ready_at_once_are_verified_in_portions() -> Non
     market.chain.drop_queue()
     market.chain.pass_time(10)
     market.prove(order_id)
-    assert market.order(order_id).work_verified == ROUNDS_PER_CALL * 80_000_000
+    assert market.order(order_id).work_verified == 10 * 80_000_000
     market.chain.block()
     order = market.order(order_id)
     assert (order.state, order.close_reason) == (OrderState.CLOSED, CloseReason.SETTLED)
     assert market.chain.worth("carol") == COINS - rounds * 80_000
+
+
+def test_an_order_at_its_deadline_is_paid_for_all_rounds_that_are_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Three rounds become ready in the last second, and a block verifies one: the end waits for them."""
+    monkeypatch.setattr(settlement, "SHARES_PER_CALL", 1)
+    market = Market(replace(local_params(), round_window=20))
+    order_id = market.run(submit(terms=make_terms(rounds=3), deposit=240_000, deadline=41))
+    for number in range(3):
+        market.train_round(order_id)
+        if number:
+            market.answer_all(order_id, number)
+    market.prove(order_id)
+    deadline = market.order(order_id).deadline
+    market.chain.pass_until(deadline - 2)
+    last = market.audit(order_id, 0).seats[-1].validator
+    market.chain.ok(market.answer_message(order_id, 0, last))
+    assert market.order(order_id).work_verified == 80_000_000
+    market.chain.pass_until(deadline)
+    market.chain.block()
+    order = market.order(order_id)
+    assert (order.work_verified, order.close_reason) == (240_000_000, CloseReason.SETTLED)
+
+
+def test_a_block_returns_a_bounded_number_of_bonds_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two rounds of two shares and a job bond are five bonds; the order closes with the last of them."""
+    monkeypatch.setattr(orders, "BONDS_PER_CALL", 2)
+    market = Market(replace(local_params(), round_window=100))
+    chain = market.chain
+    order_id = market.run(submit(deadline=202))
+    for _ in range(2):
+        market.train_round(order_id)
+    market.prove(order_id)
+    chain.pass_until(market.order(order_id).deadline)
+    returned = []
+    for _ in range(3):
+        order = market.order(order_id)
+        returned.append((len(chain.seen("order.closed")), order.close_reason))
+        chain.refused(WRONG_STATE, MsgCancelOrder("carol", order_id))
+    assert returned == [(0, 0), (0, 0), (1, CloseReason.UNVERIFIED)]
+    assert chain.worth("carol") == COINS
+    assert [chain.bond(name) for name in ("v0", "v0p0", "v0p1")] == [BOND] * 3
+    assert chain.seen("order.closed")[-1].get("refunded") == "200000"
+
+
+def test_a_block_returns_a_bounded_number_of_bonds_before_an_order_opens_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(orders, "BONDS_PER_CALL", 1)
+    market = Market(validators=1)  # nobody can audit, so every round is void
+    order_id = market.run()
+    reported = market.trace(order_id, 2, 0, 8)
+    market.commit(order_id, reported)
+    market.chain.ok(market.report_message(order_id, reported))
+    market.train_round(order_id)
+    market.chain.ok(MsgStopOrder("v0", order_id, 1))
+    assert market.order(order_id).state is OrderState.RUNNING
+    market.chain.block()
+    assert market.order(order_id).state is OrderState.OPEN
+    assert market.chain.bond("v0p1") == BOND
+    assert market.chain.bond("v0p0") == BOND - 40_000  # at stake in the report
 
 
 def test_only_deposits_pay_what_deposits_pay() -> None:

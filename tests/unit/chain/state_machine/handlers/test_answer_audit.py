@@ -18,7 +18,7 @@ from chain.types.errors import (
 from chain.types.messages import MsgAnswerAudit
 from chain.types.params import local_params
 from chain.types.reasons import CloseReason
-from chain.types.records import AuditAnswer, AuditKind, OrderState, Place
+from chain.types.records import AuditAnswer, AuditKind, OrderState, Place, TraceLeaf
 from tests.support.chain_harness import CHAIN_ID, COINS, verify
 from tests.support.chain_market import BOND, Market
 
@@ -59,6 +59,15 @@ def test_both_seats_answer_the_same_places(market: Market, order_id: bytes) -> N
     market.chain.ok(answer(market, order_id, 1))
     assert market.audit(order_id, 0).agreed
     assert market.chain.seen("audit.answered")[-1].get("agrees") == "true"
+
+
+def test_the_state_keeps_answers_without_their_leaves(market: Market, order_id: bytes) -> None:
+    message = answer(market, order_id)
+    leaf = TraceLeaf(1, 2, bytes(32), (), (bytes(32),))
+    market.chain.ok(with_answer(message, 0, replace(message.answers[0], leaf=leaf)))
+    kept = market.audit(order_id, 0).seats[0].answers
+    assert [found.root for found in kept] == [found.root for found in message.answers]
+    assert all(found.leaf is None for found in kept)
 
 
 @pytest.mark.parametrize("root", [b"", bytes(32)])
@@ -147,7 +156,7 @@ def test_a_void_round_ends_the_order_at_its_deadline_with_the_deposit_back(
     message = answer(market, order_id)
     market.chain.ok(with_answer(message, 0, AuditAnswer(b"", b"")))
     market.train_round(order_id)
-    market.answer_all(order_id, 1)
+    assert market.round(order_id, 1).void
     market.prove(order_id)
     market.chain.pass_until(market.order(order_id).deadline - 1)
     assert market.order(order_id).state is OrderState.PROVEN

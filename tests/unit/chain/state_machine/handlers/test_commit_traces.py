@@ -1,9 +1,11 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from chain.state_machine import state_keys as keys
+from chain.state_machine.store import MemoryStore
 from chain.types.errors import (
     BAD_FIELD,
     DEADLINE_PASSED,
@@ -13,7 +15,12 @@ from chain.types.errors import (
     WRONG_STATE,
 )
 from chain.types.limits import SLOTS_MAX
-from chain.types.messages import MsgRegisterProvider, MsgWithdrawBond, SignedShare
+from chain.types.messages import (
+    MsgRegisterProvider,
+    MsgStopOrder,
+    MsgWithdrawBond,
+    SignedShare,
+)
 from chain.types.reasons import ShareReason
 from chain.types.records import ShareClaim, ShareRef, ShareState
 from tests.support.chain_market import (
@@ -179,6 +186,33 @@ def test_issue_numbers_only_grow_and_may_be_left_out(market: Market, order_id: b
     market.chain.ok(rejecting(market, order_id, first, *again))
     assert market.skipped() == [ShareReason.WRONG_ISSUE, ShareReason.WRONG_ISSUE]
     assert [share.claim.issue for share in market.shares(order_id)] == [3, 4]
+
+
+def test_what_was_rejected_costs_later_commitments_nothing(
+    market: Market, order_id: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round may have seen thousands of rejected shares; no message, draw or end walks over them."""
+    scan = MemoryStore.scan
+
+    def watch(store: MemoryStore, prefix: bytes, after: bytes = b"") -> Iterator[Any]:
+        assert not prefix.startswith(keys.share()), "shares are scanned"
+        return scan(store, prefix, after)
+
+    old: list[tuple[ShareRef, int]] = []
+    market.chain.checked = False
+    for issue in (1, 2, 3):
+        trace = market.trace(order_id, 0, 0, 16, issue=issue)
+        message = market.commit_message(order_id, trace, reject=old)
+        old = [(trace.ref, 10_100)]
+        with monkeypatch.context() as patch:
+            patch.setattr(MemoryStore, "scan", watch)
+            market.chain.ok(message)
+            market.chain.block()
+            market.chain.block()
+    close = market.close_message(order_id)
+    monkeypatch.setattr(MemoryStore, "scan", watch)
+    market.chain.ok(close)
+    market.chain.ok(MsgStopOrder("v0", order_id, 1))
 
 
 def test_a_rejected_share_is_not_drawn(market: Market, order_id: bytes) -> None:

@@ -1,0 +1,411 @@
+"""Whole markets played from a seed, by people of random honesty, and the money counted again afterwards.
+
+The stateful machine in ``tests/property`` looks for short surprising sequences; these worlds go deep: orders are
+trained, audited, reported, objected to, proven, stopped and forgotten until every ending has been seen. All invariants
+are checked after every block. At the end everything closes by itself, and a slow second bookkeeper, written from the
+protocol alone, finds who was paid what.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from math import ceil, floor
+from random import Random
+
+import pytest
+
+from chain.state_machine import orders, settlement
+from chain.state_machine import state_keys as keys
+from chain.state_machine.state import TALLIES, VALIDATORS, get_number
+from chain.types import queries as q
+from chain.types.messages import (
+    Message,
+    MsgAcceptOrder,
+    MsgCancelOrder,
+    MsgDeclineOrder,
+    MsgLeaveCluster,
+    MsgObjectReport,
+    MsgRegisterProvider,
+    MsgStopOrder,
+    MsgWithdrawBond,
+)
+from chain.types.params import local_params
+from chain.types.reasons import AttemptEnd, CloseReason, ShareReason
+from chain.types.records import (
+    Assignment,
+    AssignmentState,
+    OrderState,
+    ReportState,
+    Round,
+    Share,
+    ShareRef,
+    ShareState,
+)
+from tests.support.chain_market import (
+    BOND,
+    PRICE,
+    Market,
+    Trace,
+    bid,
+    make_terms,
+    sign_share,
+    submit,
+)
+
+SEEDS = range(24)
+BLOCKS = 90
+
+
+class World:
+    """One market, and how likely its people are to do what they should."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random = Random(seed)
+        self.consumers = ("carol", "dave")
+        self.params = replace(
+            local_params(),
+            auditors=random.choice((0, 1, 2, 2, 3)),
+            deadlines_per_block=random.choice((1, 3, 256, 256)),
+            matches_per_block=random.choice((1, 3, 256)),
+            job_bond_bps=random.choice((0, 1_000, 3_333, 10_000)),
+            decline_fee_bps=random.choice((0, 1_000, 10_000)),
+            audit_bps=random.choice((0, 333, 5_000)),
+            protocol_bps=random.choice((0, 101, 5_000)),
+            max_attempts=random.choice((1, 2, 3)),
+            round_window=random.choice((10, 11, 40)),
+            report_window=random.choice((1, 15, 80)),
+            lot_wait=random.choice((0, 2, 20)),
+        )
+        self.market = Market(
+            self.params,
+            validators=random.choice((1, 2, 4, 5)),
+            consumers=self.consumers,
+            bidders=(),
+            stake=random.choice((1_002_000, 2_000_000, 10**9)),
+        )
+        self.chain = self.market.chain
+        self.diligence = random.choice((0.3, 0.8, 1.0))  # of validators, a block
+        self.presence = random.choice((0.02, 0.1, 0.8))  # of auditors, a block
+        self.lies = random.choice((0.0, 0.0, 0.2))  # answers of auditors that disagree
+        self.faults = random.choice((0.0, 0.05, 0.3))  # shares that are bent, rejected, or reported
+        self.whims = random.choice((0.0, 0.02, 0.1))  # what may end an order early
+        self.absent = random.choice((*self.market.validators, "", "", ""))  # accepts nothing
+        for name in self.market.validators:
+            for _ in range(random.choice((1, 2))):
+                price = PRICE - random.randrange(3)
+                share = random.choice((0, 7_000, 10_000))
+                room = random.choice((10**8, 10**12))
+                self.chain.ok(bid(name, price=price, providers_bps=share, capacity=room))
+
+    def people(self) -> list[str]:
+        """Everybody with a bond account."""
+        clusters = [name for cluster in self.market.clusters.values() for name in cluster]
+        return [*self.market.validators, *clusters]
+
+    def chance(self, odds: float) -> bool:
+        return self.random.random() < odds
+
+    def play(self) -> None:
+        for number in range(BLOCKS):
+            if number < BLOCKS // 2 and self.chance(0.15):
+                self.market.chain.block(self.some_order())
+            messages = [*self.attempts(), *self.audits(), *self.objections(), *self.moods()]
+            self.random.shuffle(messages)
+            proposer = self.random.choice(self.market.validators)
+            self.chain.block(*messages, seconds=self.random.choice((0, 1, 1, 2)), proposer=proposer)
+
+    def some_order(self) -> Message:
+        rounds = self.random.choice((1, 2, 3))
+        return submit(
+            self.random.choice(self.consumers),
+            terms=make_terms(rounds=rounds, work_per_step=self.random.choice((1, 9_999_999))),
+            deposit=rounds * 80_000 + self.random.choice((0, 1, 50_000)),
+            time_to_live=self.random.choice((5, 60)),
+            deadline=self.random.choice((25, 45, 90, 300)),
+            rematch=self.chance(0.7),
+        )
+
+    # --- validators ---
+
+    def attempts(self) -> list[Message]:
+        found = []
+        for order in self.chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders:
+            if order.state in (OrderState.MATCHED, OrderState.RUNNING):
+                assignment = self.market.assignment(order.id)
+                if assignment.state is AssignmentState.FAILED or not self.chance(self.diligence):
+                    continue
+                message = self.next_step(order.id, assignment)
+                found += [] if message is None else [message]
+            elif order.state is OrderState.OPEN and self.chance(self.whims):
+                found.append(MsgCancelOrder(order.consumer, order.id))
+        return found
+
+    def next_step(self, order_id: bytes, assignment: Assignment) -> Message | None:
+        name, attempt = assignment.validator, assignment.attempt
+        if assignment.state is AssignmentState.MATCHED:
+            if self.chance(self.whims * 3):
+                return MsgDeclineOrder(name, order_id, attempt, self.random.choice((1, 2, 10_010)))
+            return None if name == self.absent else MsgAcceptOrder(name, order_id, attempt)
+        if self.chance(self.whims):
+            return MsgStopOrder(name, order_id, attempt)
+        if assignment.round == self.market.order(order_id).terms.rounds:
+            return self.market.prove_message(order_id)
+        shares = [share for share in self.market.shares(order_id) if self.is_standing(share)]
+        doubted = [share for share in shares if self.chance(self.faults)]
+        if doubted:
+            return self.doubt(order_id, doubted)
+        taken = {share.claim.slot for share in shares}
+        missing = [
+            self.bend(self.new_trace(order_id, slot)) for slot in (0, 1) if slot not in taken
+        ]
+        if missing:
+            return self.market.commit_message(order_id, *missing)
+        return self.market.close_message(order_id) if all(s.drawn for s in shares) else None
+
+    @staticmethod
+    def is_standing(share: Share) -> bool:
+        return share.state is ShareState.COMMITTED
+
+    def new_trace(self, order_id: bytes, slot: int) -> Trace:
+        assignment = self.market.assignment(order_id)
+        place = (assignment.attempt, assignment.round, slot)
+        claims = [share.claim for share in self.market.shares(order_id)]
+        issues = [c.issue for c in claims if (c.attempt, c.round, c.slot) == place]
+        return self.market.trace(order_id, slot, 8 * slot, 8, issue=max(issues, default=0) + 1)
+
+    def bend(self, trace: Trace) -> Trace:
+        """Return the trace, or one that the chain must skip."""
+        if not self.chance(self.faults):
+            return trace
+        claim = trace.claim
+        bent = self.random.choice(
+            (
+                replace(claim, first=4),
+                replace(claim, slot=1_024),
+                replace(claim, executor_version=2),
+                replace(claim, local_in=bytes(32)),
+                replace(claim, provider="carol"),
+                replace(claim, issue=0),
+            )
+        )
+        return Trace(sign_share(bent, self.random.choice((bent.provider, "dave"))), trace.leaves)
+
+    def doubt(self, order_id: bytes, shares: list[Share]) -> Message:
+        share = shares[0]
+        ref = ShareRef(share.claim.slot, share.claim.issue)
+        trace = self.market.traces[order_id, share.claim.attempt, share.claim.round, ref]
+        if self.chance(0.5):
+            return self.market.report_message(order_id, trace, self.random.choice((0, 1, 2)))
+        reasons = [(ShareRef(s.claim.slot, s.claim.issue), 10_105) for s in shares]
+        return self.market.commit_message(order_id, reject=reasons)
+
+    # --- auditors, providers, anybody ---
+
+    def audits(self) -> list[Message]:
+        found: list[Message] = []
+        for name in self.market.validators:
+            for duty in self.chain.ask(q.DutiesRequest(name)).audits:
+                if not self.chance(self.presence):
+                    continue
+                message = self.market.answer_message(duty.order_id, duty.round, name)
+                if self.chance(self.lies):
+                    lied = replace(message.answers[0], root=bytes(32))
+                    message = replace(message, answers=(lied, *message.answers[1:]))
+                found.append(message)
+        return found
+
+    def objections(self) -> list[Message]:
+        found: list[Message] = []
+        for order in self.chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders:
+            for report in self.market.all_of(order.id).reports:
+                if report.state is ReportState.OPEN and self.chance(0.1):
+                    place = (report.attempt, report.round, ShareRef(report.slot, report.issue))
+                    found.append(MsgObjectReport(report.provider, order.id, *place))
+        return found
+
+    def moods(self) -> list[Message]:
+        if not self.chance(self.whims):
+            return []
+        name = self.random.choice(self.market.clusters[self.random.choice(self.market.validators)])
+        to = self.random.choice(self.market.validators)
+        amount = self.random.choice((1, BOND - 30_000))
+        return [
+            self.random.choice(
+                (
+                    MsgLeaveCluster(name),
+                    MsgRegisterProvider(name, to),
+                    MsgWithdrawBond(name, amount),
+                    MsgWithdrawBond(to, amount),
+                )
+            )
+        ]
+
+    # --- the end ---
+
+    def finish(self) -> None:
+        """Nobody does anything any more: every order closes, and every coin is somewhere."""
+        while any(
+            order.state is not OrderState.CLOSED
+            for order in self.chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders
+        ):
+            self.chain.block(seconds=2)
+            assert self.chain.clock < 1_500, "an order does not end"
+        self.chain.pass_time(self.params.bond_wait + 2)
+        overlay = self.chain.overlay()
+        assert all(tally.held == 0 for tally in TALLIES.scan(overlay))
+        for pot in ("escrows", "audits"):
+            assert get_number(overlay, keys.component(pot)) == 0
+
+
+def money(work: int, price: int) -> Fraction:
+    return Fraction(work * price, 10**15)
+
+
+def earned(order: q.OrderResponse, closed: Round) -> Counter[tuple[str, str, int]]:
+    """Return what the payments of a verified round must be, by the table in section 7 of the protocol."""
+    params, assignment = order.order.params, order.assignments[closed.attempt - 1]
+    audits = [a for a in order.audits if (a.attempt, a.round) == (closed.attempt, closed.number)]
+    auditors = [seat.validator for audit in audits for seat in audit.seats if seat.answers]
+    total = floor(money(closed.work, assignment.price))
+    protocol = floor(Fraction(total * params.protocol_bps, 10_000))
+    fee = floor(Fraction(total * params.audit_bps, 10_000)) if auditors else 0
+    pool = floor(Fraction((total - protocol - fee) * assignment.providers_bps, 10_000))
+    paid: Counter[tuple[str, str, int]] = Counter()
+    for share in order.shares:
+        claim = share.claim
+        accepted = share.state is ShareState.ACCEPTED
+        if accepted and (claim.attempt, claim.round) == (closed.attempt, closed.number):
+            part = floor(Fraction(pool * share.work, closed.work))
+            paid["provider", claim.provider, closed.number] += part
+    validator = total - protocol - fee - sum(paid.values())
+    paid["validator", assignment.validator, closed.number] += validator
+    for name in auditors:
+        paid["auditor", name, closed.number] += fee // len(auditors)
+    return +paid
+
+
+def check_payments(order: q.OrderResponse) -> None:
+    """Every verified round paid exactly its due, and nothing else was paid out of the deposit."""
+    expected: Counter[tuple[str, str, int]] = Counter()
+    for closed in order.rounds:
+        if closed.verified:
+            expected += earned(order, closed)
+    kinds = ("provider", "validator", "auditor")
+    paid: Counter[tuple[str, str, int]] = Counter()
+    sums: Counter[str] = Counter()
+    for payment in order.payments:
+        sums[payment.kind] += payment.amount
+        if payment.kind in kinds:
+            paid[payment.kind, payment.to, payment.round] += payment.amount
+    assert paid == expected
+    (depositor,) = order.escrow.depositors
+    gone = sum(sums[kind] for kind in (*kinds, "protocol", "deposit_burn", "refund"))
+    assert (depositor.locked, depositor.refunded) == (0, sums["refund"])
+    assert depositor.paid + depositor.refunded == gone
+    verified = [closed for closed in order.rounds if closed.verified]
+    price = order.assignments[-1].price if order.assignments else 0
+    assert depositor.paid - sums["deposit_burn"] == sum(
+        floor(money(closed.work, price)) for closed in verified
+    )
+
+
+def lost_bonds(order: q.OrderResponse) -> Counter[str]:
+    """Return what was cut from whose bonds, from attempts and reports alone."""
+    lost: Counter[str] = Counter()
+    params, rounds = order.order.params, order.order.terms.rounds
+    for attempt in order.assignments:
+        end = attempt.end_reason
+        if end in (1, 2, 3, AttemptEnd.DECLINED_NO_CAPACITY):
+            part = Fraction(params.decline_fee_bps, 10_000)
+            lost[attempt.validator] += floor(attempt.job_bond * part)
+        elif end == AttemptEnd.NOT_ACCEPTED:
+            lost[attempt.validator] += attempt.job_bond
+        elif end and attempt.progress_deadline and not attempt.ciphertext_root:
+            undone = Fraction(rounds - attempt.round, rounds) if attempt.round < rounds else 1
+            lost[attempt.validator] += ceil(attempt.job_bond * undone)
+    for report in order.reports:
+        if report.state is ReportState.CUT:
+            lost[report.provider] += report.bond
+    return lost
+
+
+@cache
+def played(seed: int) -> tuple[World, Counter[str]]:
+    """Play a world to its end, and return it with what happened in it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if seed % 3 == 0:  # ends and verifications that take several blocks
+            patch.setattr(orders, "BONDS_PER_CALL", 1)
+            patch.setattr(settlement, "SHARES_PER_CALL", 1)
+        world = World(seed)
+        world.play()
+        world.finish()
+    seen: Counter[str] = Counter(event.type for event in world.chain.events)
+    for order in world.chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders:
+        seen[f"close {CloseReason(order.close_reason).name}"] += 1
+        for attempt in world.market.all_of(order.id).assignments:
+            seen["end " + (AttemptEnd(attempt.end_reason).name if attempt.end_reason else "")] += 1
+    for event in world.chain.events:
+        if event.type in ("share.skipped", "share.rejected"):
+            seen[f"{event.type} {ShareReason(int(event.get('reason'))).name}"] += 1
+        if event.type == "audit.drawn":
+            seen["draw " + event.get("draw")] += 1
+        if event.type == "payment":
+            seen["payment " + event.get("kind")] += 1
+    return world, seen
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_coin_is_where_the_protocol_puts_it(seed: int) -> None:
+    world, _ = played(seed)
+    chain = world.chain
+    lost: Counter[str] = Counter()
+    for order in chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders:
+        found = world.market.all_of(order.id)
+        check_payments(found)
+        lost += lost_bonds(found)
+    overlay = chain.overlay()
+    for name in world.people():
+        released = sum(
+            int(event.get("amount"))
+            for event in chain.seen("bond.released")
+            if event.get("owner") == name
+        )
+        assert chain.bond(name) + released == BOND - lost[name], name
+    stakes = sum(validator.stake for validator in VALIDATORS.scan(overlay))
+    cuts = sum(int(event.get("cut")) for event in chain.seen("audit.missed"))
+    assert stakes == sum(v.stake for v in chain.genesis.validators) - cuts
+    numbers = [event.number for event in chain.events]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+REACHED = (
+    *(f"close {reason.name}" for reason in CloseReason),
+    *(
+        f"end {reason.name}"
+        for reason in AttemptEnd
+        if reason is not AttemptEnd.DECLINED_WORK_MISMATCH
+    ),
+    *("round.verified", "round.void", "audit.missed", "draw 1", "draw 2", "draw 3"),
+    *("report.opened", "report.objected", "report.decided", "bond.released", "provider.left"),
+    *(
+        f"share.skipped {name}"
+        for name in ("MALFORMED", "WRONG_VERSION", "BAD_RANGE", "WRONG_OPENING")
+    ),
+    *(f"share.skipped {name}" for name in ("NOT_IN_CLUSTER", "BAD_SIGNATURE", "NO_BOND")),
+    *(
+        f"share.rejected {name}"
+        for name in ("SEGMENT_MISMATCH", "UPDATE_MISMATCH", "ATTEMPT_ENDED")
+    ),
+    *(f"payment {kind}" for kind in ("provider", "validator", "auditor", "protocol", "refund")),
+    *(f"payment {kind}" for kind in ("bond_return", "compensation", "decline_fee", "burn")),
+    "payment deposit_burn",
+)
+
+
+def test_the_worlds_reach_every_ending() -> None:
+    """A property that is never tested holds by itself."""
+    seen: Counter[str] = Counter()
+    for seed in SEEDS:
+        seen += played(seed)[1]
+    assert not [name for name in REACHED if not seen[name]]
