@@ -13,7 +13,7 @@ from pol.job.document import Job
 from pol.state.arrays import Array
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=2)
 def _order(seed: int, epoch: int, rows: int) -> NDArray[np.int64]:
     return permutation(seed, epoch, rows)
 

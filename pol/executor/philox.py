@@ -21,6 +21,8 @@ WEYL = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
 _MASK = 0xFFFFFFFF
 _SHIFT = np.uint64(32)
+_PART = 2**14
+"""Blocks that are computed at once, so that a long stream needs no memory but its own."""
 
 Words = NDArray[np.uint32]
 
@@ -62,12 +64,13 @@ def words(seed: int, site: int, step: int, count: int) -> Words:
     blocks = -(-count // 4)
     if blocks > 2**32:
         raise ValueError(f"{count} words are more than a stream has")
-    index = np.arange(blocks, dtype=np.uint64)
     fixed = (site & _MASK, step & _MASK, (step >> 32) & _MASK)
-    outputs = philox((index, *(np.full(blocks, word, np.uint64) for word in fixed)), seed)
     result = np.empty((blocks, 4), np.uint32)
-    for lane, output in enumerate(outputs):
-        result[:, lane] = output
+    for start in range(0, blocks, _PART):
+        index = np.arange(start, min(start + _PART, blocks), dtype=np.uint64)
+        counter = (index, *(np.full(len(index), word, np.uint64) for word in fixed))
+        for lane, output in enumerate(philox(counter, seed)):
+            result[start : start + _PART, lane] = output
     return result.reshape(-1)[:count]
 
 
@@ -79,8 +82,7 @@ def uniform(seed: int, site: int, step: int, count: int) -> NDArray[np.float32]:
 
 def draws(seed: int, site: int, step: int, count: int) -> NDArray[np.uint64]:
     """Return ``count`` 64-bit draws: two words each, the low one first."""
-    pairs = words(seed, site, step, 2 * count).reshape(count, 2).astype(np.uint64)
-    return pairs[:, 0] | (pairs[:, 1] << _SHIFT)
+    return words(seed, site, step, 2 * count).astype("<u4", copy=False).view("<u8")
 
 
 def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:

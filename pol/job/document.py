@@ -24,7 +24,8 @@ from pol.job.strict_json import (
     take_str,
 )
 from pol.job.types import TensorSpec, TensorType
-from pol.state.layout import chunk_count, encoded_size
+from pol.state.errors import StateError
+from pol.state.layout import chunk_count, encoded_size, header_chunk
 
 DOCUMENT = "job.json"
 GLOBAL_STATE = "global.state"
@@ -151,10 +152,17 @@ def payload_files(job: Job) -> tuple[PayloadFile, ...]:
     )
 
 
+def changed_outputs(step: Program) -> dict[str, TensorType]:
+    """Return the outputs that are not just the input of the same name, with their types."""
+    own = {spec.name: number for number, spec in enumerate(step.inputs)}
+    return {
+        name: step.types[number] for name, number in step.outputs.items() if own.get(name) != number
+    }
+
+
 def updated_tensors(step: Program, tensors: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
     """Return the tensors with an output in ``step`` that is not just their own input."""
-    own = {spec.name: number for number, spec in enumerate(step.inputs)}
-    changed = {name for name, number in step.outputs.items() if own.get(name) != number}
+    changed = changed_outputs(step)
     return tuple(
         sorted((s for s in tensors if f"global.{s.name}" in changed), key=lambda spec: spec.name)
     )
@@ -206,6 +214,10 @@ def _take_state(value: object, limits: Limits, field: str) -> tuple[TensorSpec, 
     size = sum(spec.type.size for spec in specs)
     if size > limits.state_size:
         raise _refuse(field, f"They have {size} bytes together, more than {limits.state_size}.")
+    try:
+        header_chunk(specs)
+    except StateError as error:
+        raise _refuse(field, f"Of the state's header: {error.reason}") from None
     return specs
 
 
@@ -264,7 +276,7 @@ def _take_exactly(value: object, expected: int | str, field: str) -> None:
         )
 
 
-def _check_rounds(document: JobDocument) -> None:
+def _check_rounds(document: JobDocument, limits: Limits) -> None:
     unit = document.batch * document.segment_length
     if document.samples_per_round % unit:
         reason = (
@@ -278,6 +290,11 @@ def _check_rounds(document: JobDocument) -> None:
     if not document.columns:
         raise _refuse("columns", "There is no column.")
     row_size = sum(column.type.size for column in document.columns)
+    if not row_size:  # else the caps on files would not cap the rows
+        raise _refuse("columns", "A row has no bytes.")
+    if document.batch > limits.epochs_per_batch * document.rows:
+        reason = f"A batch of {document.batch} goes through {document.rows} rows too often."
+        raise _refuse("batch", reason, f"Use at most {limits.epochs_per_batch * document.rows}.")
     for index, shard in enumerate(document.shards):
         if shard.rows * row_size > shard.size:  # so the caps on files cap what is allocated
             reason = f"{shard.rows} rows of {row_size} bytes do not fit {shard.size} bytes."
@@ -285,6 +302,24 @@ def _check_rounds(document: JobDocument) -> None:
     for index, column in enumerate(document.columns):
         if "." in column.name:
             raise _refuse(f"columns[{index}].name", "The name of a column has no dot.")
+
+
+def _check_batch(document: JobDocument, limits: Limits) -> None:
+    """Refuse a batch that no machine should hold; every column is read, whether the step uses it or not."""
+    size = 0
+    for name, column in _batch_types(document.columns, document.batch).items():
+        if column.elements > limits.value_elements:
+            reason = (
+                f"{name} would have {column.elements} elements, more than {limits.value_elements}."
+            )
+            raise _refuse("batch", reason, "Use a smaller batch.")
+        size += column.size
+    if size > limits.live_size:
+        raise _refuse(
+            "batch",
+            f"A batch has {size} bytes, more than {limits.live_size}.",
+            "Use a smaller batch.",
+        )
 
 
 def _named(prefix: str, specs: Sequence[TensorSpec]) -> dict[str, TensorType]:
@@ -331,6 +366,11 @@ def _check_step(document: JobDocument) -> None:
     updated = updated_tensors(step, document.global_tensors)
     if not updated:
         raise _refuse("step.outputs", "The step changes no global tensor.")
+    written = sum(found.elements for found in changed_outputs(step).values())
+    flops = step.work.flops
+    if flops < written:  # each is hashed after the step, so moving them about is not free
+        reason = f"Its work of {flops} FLOPs is less than the {written} elements it changes."
+        raise _refuse("step.outputs", reason)
     for spec in updated:
         if spec.dtype != "f32":
             reason = f"An update is a difference of f32, and this is {spec.dtype}."
@@ -340,6 +380,11 @@ def _check_step(document: JobDocument) -> None:
 
 
 def _check_outer(document: JobDocument) -> None:
+    """Check ``outer``. It may not fail but by a state that is not finite, else no round could be closed."""
+    for index, node in enumerate(document.outer.nodes):
+        if node.op == "take":
+            reason = "The end of a round does not take rows."
+            raise _refuse(f"outer.nodes[{index}].op", reason)
     state = _named("global", document.global_tensors)
     updates = _named("aggregate", updated_tensors(document.step, document.global_tensors))
     _check_inputs(document.outer, {**state, **updates}, "outer")
@@ -352,6 +397,8 @@ def _check_eval(document: JobDocument, limits: Limits) -> None:
         (spec for spec in program.inputs if spec.name.startswith("batch.") and spec.shape), None
     )
     batch = first.shape[0] if first else 1
+    if batch < 1:
+        raise _refuse("eval.inputs", "A batch has no rows.")
     known = {**_named("global", document.global_tensors), **_batch_types(document.columns, batch)}
     _check_inputs(program, known, "eval")
     if len(program.outputs) > limits.metrics:
@@ -381,7 +428,7 @@ def _document(fields: Mapping[str, object], limits: Limits) -> JobDocument:
         seed=take_int(fields["seed"], 0, MAX_INTEGER, "seed"),
         rounds=take_int(fields["rounds"], 1, limits.rounds, "rounds"),
         samples_per_round=take_int(
-            fields["samples_per_round"], 1, limits.rows, "samples_per_round"
+            fields["samples_per_round"], 1, limits.samples_per_round, "samples_per_round"
         ),
         batch=take_int(fields["batch"], 1, 2**31, "batch"),
         segment_length=take_int(fields["segment_length"], 1, 2**31, "segment_length"),
@@ -410,7 +457,8 @@ def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
     Raises:
         JobError: naming the field.
     """
-    _check_rounds(document)
+    _check_rounds(document, limits)
+    _check_batch(document, limits)
     chunks = chunk_count(document.global_tensors)
     if document.global_chunks != chunks:
         raise _refuse("global_chunks", f"The global state has {chunks} chunks.")

@@ -1,6 +1,16 @@
 """The one error that reading or building a job can end in."""
 
 
+def printable(text: str) -> str:
+    """Return ``text`` with escapes for what a terminal or a log should not get from a stranger."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
 class JobError(Exception):
     """A job is refused: the field that is wrong, why, and what to do about it (one sentence each).
 
@@ -14,8 +24,8 @@ class JobError(Exception):
         super().__init__(
             field, reason, remedy
         )  # all three, so that the error survives a process pool
-        self.field = field
-        self.reason = reason
+        self.field = printable(field)
+        self.reason = printable(reason)
         self.remedy = remedy
 
     def __str__(self) -> str:

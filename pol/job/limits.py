@@ -19,7 +19,10 @@ MAX_INTEGER = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps on a job that a machine is willing to load (sizes in bytes where not said otherwise)."""
+    """Caps on a job that a machine is willing to load (sizes in bytes where not said otherwise).
+
+    ``rows`` is capped because the order of an epoch's samples is an array of that length.
+    """
 
     document_size: int = 16 * 2**20
     json_depth: int = 8
@@ -34,7 +37,9 @@ class Limits:
     shards: int = 10_000
     shard_size: int = 2**30
     data_size: int = 8 * 2**30
-    rows: int = 2**40
+    rows: int = 2**27
+    samples_per_round: int = 2**40
+    epochs_per_batch: int = 1024
     metrics: int = 16
     rounds: int = 1_000_000
     header_size: int = 2**20

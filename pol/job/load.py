@@ -58,17 +58,18 @@ def read_file(path: Path, field: str, size_limit: int, size: int | None = None) 
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         raise JobError(field, f"The file cannot be opened ({error.strerror}).", _REMEDY) from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise JobError(field, "This is not a plain file.", _REMEDY)
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise JobError(field, "This is not a plain file.", _REMEDY)
         if status.st_size > size_limit:
             raise JobError(
                 field, f"It has {status.st_size} bytes, more than {size_limit}.", _REMEDY
             )
         if size is not None and status.st_size != size:
             raise JobError(field, f"It has {status.st_size} bytes, not {size}.", _REMEDY)
-        data = file.read(size_limit + 1)
+        data = file.read(status.st_size + 1)
     if len(data) != status.st_size:
         raise JobError(field, "It changed while it was read.", _REMEDY)
     return data

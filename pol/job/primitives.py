@@ -10,7 +10,8 @@ Work of a node is split in three, and a program's work is the sum over its nodes
 * ``products``: 2 x M x N x K x batch of a ``matmul``, the same count as torch's
   ``FlopCounterMode``;
 * ``elements``: operations per element (the table's ``cost``) times the elements that are computed;
-* ``moved``: bytes read and written, of which ``BYTES_PER_FLOP`` count as one FLOP.
+* ``moved``: bytes read and written, of which ``BYTES_PER_FLOP`` count as one FLOP (a reshape is a view and
+  moves nothing, but ``program.py`` counts it where it has to write out another view).
 
 Elementwise operations (arithmetic, comparisons, logic, ``where``) broadcast as NumPy does: shapes
 are aligned at the last dimension and a dimension of 1 repeats. Everything else takes shapes as they
@@ -81,8 +82,9 @@ class Primitive:
         cost: operations per computed element.
         counts_operand: elements of the first operand are counted (reductions), not those of the
             result.
-        traffic: ``all`` operands and the result, ``result`` (as much read as written), or ``none``
-            (a view).
+        traffic: ``all`` operands and the result, ``result`` (as much read as written), ``rows`` (so
+            too, or the numbers of the rows where they are more), or ``none`` (a view).
+        scratch: bytes beside operands and result while it runs, for each element of an operand.
     """
 
     name: str
@@ -92,6 +94,7 @@ class Primitive:
     cost: int = 1
     counts_operand: bool = False
     traffic: str = "all"
+    scratch: int = 0
 
     def work(self, operands: Operands, attributes: Attributes, result: TensorType) -> Work:
         """Return the work of one node of this primitive."""
@@ -101,6 +104,8 @@ class Primitive:
             moved = sum(operand.size for operand in operands) + result.size
         elif self.traffic == "result":
             moved = 2 * result.size
+        elif self.traffic == "rows":
+            moved = max(2 * result.size, operands[1].size)
         products = 2 * result.elements * operands[0].shape[-1] if self.name == "matmul" else 0
         return Work(products, self.cost * counted.elements, moved)
 
@@ -381,7 +386,7 @@ def _table() -> dict[str, Primitive]:
         ),
         Primitive("div", (2, 2), _NONE, floats, cost=4),
         *(Primitive(name, (1, 1), _NONE, numbers) for name in ("neg", "abs")),
-        Primitive("sqrt", (1, 1), _NONE, floats, cost=4),
+        Primitive("sqrt", (1, 1), _NONE, floats, cost=4, scratch=16),
         Primitive("exp", (1, 1), _NONE, floats, cost=20),
         Primitive("log", (1, 1), _NONE, floats, cost=30),
         Primitive("tanh", (1, 1), _NONE, floats, cost=30),
@@ -393,20 +398,20 @@ def _table() -> dict[str, Primitive]:
         *(Primitive(name, (2, 2), _NONE, bools) for name in ("logical_and", "logical_or")),
         Primitive("logical_not", (1, 1), _NONE, bools),
         Primitive("where", (3, 3), _NONE, _where),
-        Primitive("cast", (1, 1), _DTYPE, _cast),
+        Primitive("cast", (1, 1), _DTYPE, _cast, scratch=8),
         Primitive("reshape", (1, 1), _SHAPE, _reshape, cost=0, traffic="none"),
         Primitive("permute", (1, 1), {"dims": _DIMS["dims"]}, _permute, cost=0),
         Primitive("broadcast", (1, 1), _SHAPE, _broadcast_to, cost=0),
         Primitive("slice", (1, 1), slices, _slice, cost=0, traffic="result"),
         Primitive("concat", (1, MAX_OPERANDS), _DIM, _concat, cost=0),
         Primitive("pad", (1, 1), pads, _pad, cost=0),
-        Primitive("take", (2, 2), _NONE, _take, traffic="result"),
-        Primitive("sum", (1, 1), _DIMS, _sum, counts_operand=True),
+        Primitive("take", (2, 2), _NONE, _take, traffic="rows"),
+        Primitive("sum", (1, 1), _DIMS, _sum, counts_operand=True, scratch=4),
         Primitive("amax", (1, 1), _DIMS, _amax, counts_operand=True),
         Primitive(
             "argmax", (1, 1), {**_DIM, "keepdim": _DIMS["keepdim"]}, _argmax, counts_operand=True
         ),
-        Primitive("matmul", (2, 2), _NONE, _matmul, cost=0),
+        Primitive("matmul", (2, 2), _NONE, _matmul, cost=0, scratch=32),
         Primitive("iota", (0, 0), {"size": Attribute("int")}, _iota),
         Primitive("full", (0, 0), {**_SHAPE, **_DTYPE, **_ELEMENT}, _full),
         Primitive("uniform", (1, 1), site, _uniform, cost=40),

@@ -18,6 +18,7 @@ from pol.job.types import ITEM_SIZE, TensorSpec, TensorType
 
 _REMEDY = "Make the job smaller or ask the validator for larger limits."
 _NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
+_STRIDED = ("permute", "broadcast", "slice")
 MAX_NAME = 160
 """Characters of the name of an input or output."""
 
@@ -67,20 +68,31 @@ class Program:
         return len(self.inputs) + len(self.constants)
 
     @cached_property
-    def work(self) -> Work:
-        """Work of one run: the sum over the nodes from the table of primitives."""
-        total = Work()
+    def works(self) -> tuple[Work, ...]:
+        """Work of each node, from the table of primitives; a reshape that copies moves its elements."""
+        result = []
         for offset, node in enumerate(self.nodes):
-            operands = [self.types[number] for number in node.args]
-            part = PRIMITIVES[node.op].work(
-                operands, node.attrs, self.types[self.first_node + offset]
-            )
-            total = Work(
-                total.products + part.products,
-                total.elements + part.elements,
-                total.moved + part.moved,
-            )
-        return total
+            number = self.first_node + offset
+            operands = [self.types[arg] for arg in node.args]
+            work = PRIMITIVES[node.op].work(operands, node.attrs, self.types[number])
+            if node.op == "reshape" and self._is_strided(node.args[0]):
+                work = Work(work.products, work.elements, 2 * self.types[number].size)
+            result.append(work)
+        return tuple(result)
+
+    def _is_strided(self, number: int) -> bool:
+        """Tell whether a value is a view whose elements do not lie one after another."""
+        offset = number - self.first_node
+        return offset >= 0 and self.nodes[offset].op in _STRIDED
+
+    @cached_property
+    def work(self) -> Work:
+        """Work of one run: the sum over the nodes."""
+        return Work(
+            sum(work.products for work in self.works),
+            sum(work.elements for work in self.works),
+            sum(work.moved for work in self.works),
+        )
 
     @cached_property
     def last_uses(self) -> tuple[tuple[int, ...], ...]:
@@ -99,14 +111,16 @@ class Program:
 
     @cached_property
     def peak_size(self) -> int:
-        """Largest number of bytes of values that are alive at once (inputs and constants always
-        are).
+        """Largest number of bytes of values that are alive at once, with what the running node needs
+        beside them (inputs and constants are always alive).
         """
         live = sum(value.size for value in self.types[: self.first_node])
         peak = live
         for offset, dead in enumerate(self.last_uses):
+            node = self.nodes[offset]
             live += self.types[self.first_node + offset].size
-            peak = max(peak, live)
+            read = sum(self.types[number].elements for number in node.args)
+            peak = max(peak, live + read * PRIMITIVES[node.op].scratch)
             live -= sum(self.types[number].size for number in dead)
         return peak
 

@@ -40,7 +40,7 @@ class JobSource:
         name: for people; letters, digits, spaces, dots, dashes and underscores.
         data: column name to array, first dimension rows; at least one column.
         holdout: the consumer's own test set, same columns; it is never uploaded.
-        shard_rows: rows of a shard at most.
+        shard_rows: rows of a shard at most; there are fewer where they would not fit.
     """
 
     name: str
@@ -72,9 +72,18 @@ def _checked_columns(source: JobSource) -> tuple[dict[str, Array], int]:
     return columns, rows.pop()
 
 
+def _rows_that_fit(columns: Mapping[str, Array], wanted: int, limits: Limits) -> int:
+    """Return how many rows a shard may have: ``wanted``, or fewer where rows are large."""
+    room = limits.shard_size - limits.header_size
+    row_size = sum(array[:1].nbytes for array in columns.values())
+    widest = max(array[:1].size for array in columns.values())
+    return max(1, min(wanted, room // max(1, row_size), limits.value_elements // max(1, widest)))
+
+
 def _write_shards(
-    directory: Path, columns: Mapping[str, Array], rows: int, shard_rows: int
+    directory: Path, columns: Mapping[str, Array], rows: int, shard_rows: int, limits: Limits
 ) -> tuple[Shard, ...]:
+    shard_rows = _rows_that_fit(columns, shard_rows, limits)
     folder = directory / DATA_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     shards = []
@@ -95,7 +104,7 @@ def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Jo
     """
     try:
         columns, rows = _checked_columns(source)
-        shards = _write_shards(directory, columns, rows, source.shard_rows)
+        shards = _write_shards(directory, columns, rows, source.shard_rows, limits)
         global_bytes, local_bytes = (
             encode_state(source.global_state),
             encode_state(source.local_state),

@@ -5,13 +5,14 @@ trace is used. With kept states, drawn segments are replayed on their own, each 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import SystemRandom
 from typing import Protocol
 
 from pol.executor.backend import Backend, backend
-from pol.job.load import LoadedJob, load_job
+from pol.job.errors import JobError
+from pol.job.load import LoadedJob, load_job, read_file
 from pol.job.types import TensorSpec
 from pol.replay.aggregate import aggregate
 from pol.replay.records import Boundary, Range, ReplayError
@@ -20,9 +21,14 @@ from pol.replay.trace_file import ShareRecord, Trace, TraceError, broken_link
 from pol.state.arrays import State
 from pol.state.canonical import decode_state, encode_state, state_tree
 from pol.state.errors import StateError
+from pol.state.layout import encoded_size
 
 STATES_FOLDER = "states"
 _REMEDY = "Give the job directory that the run was made from."
+_OTHER_START = "it does not start from the state of the round before"
+_OTHER_LOCAL_START = (
+    "it does not start from the local state that the slot ended the round before in"
+)
 _KEEP = "Run the job again with --keep-states, or check all segments."
 
 
@@ -106,9 +112,11 @@ class StateFolder:
     def _read(self, root: bytes, specs: Sequence[TensorSpec]) -> State:
         path = self._path(root)
         try:
-            state = decode_state(path.read_bytes(), specs)
-        except OSError:
-            raise TraceError(str(path), "This state was not kept.", _KEEP) from None
+            size = encoded_size(specs)
+            state = decode_state(read_file(path, str(path), size, size), specs)
+        except JobError as error:
+            reason = error.reason if path.exists() else "This state was not kept."
+            raise TraceError(str(path), reason, _KEEP) from None
         except StateError as error:
             raise TraceError(str(path), str(error), _KEEP) from None
         if state_tree(state).root != root:
@@ -161,8 +169,11 @@ def _check_shape(trace: Trace, loaded: LoadedJob) -> None:
     document = loaded.job.document
     if not 1 <= len(trace.round_roots) <= document.rounds:
         raise TraceError("rounds", f"The job has {document.rounds} rounds.", _REMEDY)
-    expected = [(number, s) for number in range(len(trace.round_roots)) for s in range(trace.slots)]
-    if [(share.range.round, share.slot) for share in trace.shares] != expected:
+    whole = len(trace.shares) == len(trace.round_roots) * trace.slots
+    if not whole or any(
+        (share.range.round, share.slot) != divmod(index, trace.slots)
+        for index, share in enumerate(trace.shares)
+    ):
         raise TraceError("shares", "There is not one of each slot in each round.", _REMEDY)
     for number in range(len(trace.round_roots)):
         covered = 0
@@ -174,8 +185,9 @@ def _check_shape(trace: Trace, loaded: LoadedJob) -> None:
             raise TraceError("shares", f"Round {number} is not covered.", _REMEDY)
 
 
-def _of_round(trace: Trace, number: int) -> list[ShareRecord]:
-    return [share for share in trace.shares if share.range.round == number]
+def _of_round(trace: Trace, number: int) -> tuple[ShareRecord, ...]:
+    """Return the shares of a round of a trace whose shape is checked."""
+    return trace.shares[number * trace.slots : (number + 1) * trace.slots]
 
 
 class _Checker:
@@ -216,14 +228,17 @@ class _Checker:
     def drawn(self, states: StateFolder) -> tuple[Check, ...]:
         """Replay drawn places from kept states, and every round's aggregation."""
         checks: list[Check] = []
-        opening = self._loaded.job.document.global_root
+        document = self._loaded.job.document
+        opening, locals_ = document.global_root, [document.local_root] * self._trace.slots
         for number, promised in enumerate(self._trace.round_roots):
             updates: list[tuple[int, State]] = []
             for share, places in self._round(number):
                 check, update = self._share(share, places, states)
                 if check.holds and share.boundaries[0].global_root != opening:
-                    fault = "it does not start from the state of the round before"
-                    check = Check(number, share.slot, share.segments, check.checked, fault)
+                    check = replace(check, fault=_OTHER_START)
+                if check.holds and share.boundaries[0].local_root != locals_[share.slot]:
+                    check = replace(check, fault=_OTHER_LOCAL_START)
+                locals_[share.slot] = share.local_out_root
                 checks.append(check)
                 updates.append((share.range.count, update))
             if all(update for _, update in updates):
@@ -233,8 +248,9 @@ class _Checker:
         return tuple(checks)
 
     def _round(self, number: int) -> list[tuple[ShareRecord, tuple[int, ...]]]:
-        paired = zip(self._trace.shares, self._places, strict=True)
-        return [(share, places) for share, places in paired if share.range.round == number]
+        first = number * self._trace.slots
+        places = self._places[first : first + self._trace.slots]
+        return list(zip(_of_round(self._trace, number), places, strict=True))
 
     def _share(
         self, share: ShareRecord, places: tuple[int, ...], states: _States
@@ -255,13 +271,16 @@ class _Checker:
         for index in places:
             try:
                 fault = self._segment(share, index, states)
-            except ReplayError as error:
+            except (ReplayError, StateError) as error:
                 fault = f"segment {index}: {error}"
             if fault:
                 return failed(fault)
             checked += 1
         closing, local_out = states.at(share.boundaries[-1])
-        result = replay_update(self._loaded, opening[0], closing, local_out)
+        try:
+            result = replay_update(self._loaded, opening[0], closing, local_out)
+        except StateError as error:
+            return failed(f"the update: {error}")
         if result.update_root != share.update_root:
             return failed("the update is not opening less closing state")
         if result.local_out_root != share.local_out_root:
@@ -296,7 +315,10 @@ class _Checker:
     def _aggregation(
         self, number: int, promised: bytes, opening: State, updates: Sequence[tuple[int, State]]
     ) -> tuple[Check, State]:
-        result = aggregate(self._loaded, opening, updates, self._executor)
+        try:
+            result = aggregate(self._loaded, opening, updates, self._executor)
+        except (ReplayError, StateError) as error:
+            return Check(number, -1, 0, 0, f"the aggregation has no result: {error}"), opening
         fault = "" if result.root == promised else "the round ends in another global state"
         return Check(number, -1, 0, 0, fault), result.state
 

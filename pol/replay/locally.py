@@ -14,7 +14,6 @@ from pol.executor.run import run
 from pol.job.document import Job
 from pol.job.errors import JobError
 from pol.job.load import LoadedJob, load_job
-from pol.job.primitives import PRIMITIVES
 from pol.job.program import Program
 from pol.job.write import HOLDOUT
 from pol.replay.aggregate import aggregate
@@ -113,10 +112,7 @@ def inspect_job(job: Job) -> JobSummary:
 def flops_by_operation(program: Program) -> dict[str, int]:
     """Return the work of one run by primitive, largest first (each node's bytes are rounded down on their own)."""
     totals: dict[str, int] = {}
-    for offset, node in enumerate(program.nodes):
-        operands = [program.types[number] for number in node.args]
-        result = program.types[program.first_node + offset]
-        work = PRIMITIVES[node.op].work(operands, node.attrs, result)
+    for node, work in zip(program.nodes, program.works, strict=True):
         totals[node.op] = totals.get(node.op, 0) + work.flops
     return dict(sorted(totals.items(), key=lambda item: (-item[1], item[0])))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pol.executor.backend import Backend, backend
 from pol.job.errors import JobError
-from pol.job.load import LoadedJob, load_job
+from pol.job.load import LoadedJob, load_job, read_file
 from pol.job.types import TensorSpec
 from pol.replay.aggregate import aggregate
 from pol.replay.records import Boundary, Range
@@ -18,6 +18,7 @@ from pol.replay.train import train_share
 from pol.replay.worker import report
 from pol.state.arrays import Array, State
 from pol.state.canonical import decode_state, encode_state
+from pol.state.layout import encoded_size
 
 Source = bytes | str
 """A state: its canonical bytes, or the path of a file that holds them."""
@@ -75,8 +76,10 @@ def _backend(name: str) -> Backend:
 
 
 def _state(source: Source, specs: tuple[TensorSpec, ...]) -> dict[str, Array]:
-    data = Path(source).read_bytes() if isinstance(source, str) else source
-    return decode_state(data, specs)
+    if isinstance(source, str):
+        size = encoded_size(specs)
+        source = read_file(Path(source), source, size, size)
+    return decode_state(source, specs)
 
 
 def boundary_paths(folder: Path, index: int) -> tuple[Path, Path]:

@@ -13,6 +13,7 @@ from typing import Any
 from chain.types.hashing import merkle_root
 from chain.types.records import ShareClaim
 from pol.job.errors import JobError
+from pol.job.load import read_file
 from pol.job.strict_json import take_hex, take_int, take_list
 from pol.replay.records import Boundary, Range
 from pol.rules.commitment import boundary_root, trace_leaf
@@ -22,7 +23,7 @@ FILE_SIZE_MAX = 256 << 20
 _NO_CHAIN, _NO_PROVIDER = "", ""
 _ATTEMPT = _ISSUE = 1
 _LIST_MAX = 1 << 20
-_U64_MAX = 2**63 - 1
+_U32_MAX, _I64_MAX = 2**32 - 1, 2**63 - 1
 _REMEDY = "Write it again with assay job run."
 
 
@@ -136,12 +137,9 @@ def share_record(job_id: bytes, share: ShareRecord) -> dict[str, Any]:
 def read_trace(path: Path) -> Trace:
     """Read a trace file; TraceError names the field."""
     try:
-        if path.stat().st_size > FILE_SIZE_MAX:
-            raise TraceError(str(path), f"It is larger than {FILE_SIZE_MAX} bytes.", _REMEDY)
-        value: object = json.loads(path.read_bytes())
-    except OSError as error:
-        reason = f"The file cannot be read ({error.strerror})."
-        raise TraceError(str(path), reason, "Give the trace.json of a run.") from None
+        value: object = json.loads(read_file(path.resolve(), str(path), FILE_SIZE_MAX))
+    except JobError as error:
+        raise TraceError(error.field, error.reason, "Give the trace.json of a run.") from None
     except (ValueError, RecursionError):
         raise TraceError(str(path), "It is not JSON.", _REMEDY) from None
     try:
@@ -169,9 +167,9 @@ def _trace(value: object) -> Trace:
 
 def _share(value: object, where: str) -> ShareRecord:
     fields = _object(value, where)
+    most = {"slot": _U32_MAX, "round": _U32_MAX, "first": _I64_MAX, "count": _I64_MAX}
     number = {
-        name: take_int(fields.get(name), 0, _U64_MAX, f"{where}.{name}")
-        for name in ("slot", "round", "first", "count")
+        name: take_int(fields.get(name), 0, high, f"{where}.{name}") for name, high in most.items()
     }
     boundaries = take_list(fields.get("boundaries"), _LIST_MAX, f"{where}.boundaries")
     if len(boundaries) < 2:
@@ -193,11 +191,11 @@ def _boundary(value: object, where: str) -> Boundary:
     metrics = take_list(fields.get("metrics"), 1024, f"{where}.metrics")
     return Boundary(
         take_int(fields.get("index"), 0, _LIST_MAX, f"{where}.index"),
-        take_int(fields.get("step"), 0, _U64_MAX, f"{where}.step"),
+        take_int(fields.get("step"), 0, _I64_MAX, f"{where}.step"),
         _digest(fields, "global_root", where),
         _digest(fields, "local_root", where),
         _digest(fields, "root", where),
-        tuple(take_int(bits, 0, 2**32 - 1, f"{where}.metrics") for bits in metrics),
+        tuple(take_int(bits, 0, _U32_MAX, f"{where}.metrics") for bits in metrics),
     )
 
 

@@ -1,5 +1,7 @@
 """Errors of states and tensor files."""
 
+from pol.job.errors import printable
+
 
 class StateError(Exception):
     """Bytes are not a state, or not the state that was asked for.
@@ -11,8 +13,8 @@ class StateError(Exception):
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(where, reason)  # both, so that the error survives a process pool
-        self.where = where
-        self.reason = reason
+        self.where = printable(where)
+        self.reason = printable(reason)
 
     def __str__(self) -> str:
         return f"{self.where}: {self.reason}"

@@ -19,6 +19,7 @@ from pol.tracing.functions import JobFunctions, named
 from pol.tracing.optimizers import VELOCITY, outer_initial
 from pol.tracing.spec import JobSpec
 from pol.tracing.trace import trace_program
+from pol.tracing.trial import try_loss
 from pol.tracing.weights import seeded_parameters
 
 Progress = Callable[[str], None]
@@ -52,12 +53,17 @@ def build_job(file: Path, out: Path, on_progress: Progress | None = None) -> Job
 def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
     """Trace a job and write its directory; see :func:`build_job`."""
     tell = on_progress or (lambda _text: None)
+    model: object = spec.model
+    if not isinstance(model, nn.Module):
+        reason = f"It is a {type(model).__name__}."
+        raise JobError("model", reason, "Give a torch.nn.Module.")
     data, holdout = _columns(spec.train, "train"), _columns(spec.holdout, "holdout")
     _check_columns(data, holdout)
     holdout, eval_batch = _eval_rows(holdout, tell)
     functions = JobFunctions(spec)
     state = _initial_state(spec, functions)
     local = functions.initial_local(state)
+    try_loss(spec, state, data)
     tell(f"tracing a step of {spec.batch} samples")
     example = {name: torch.from_numpy(column[:1]) for name, column in data.items()}
     step = trace_program(
@@ -79,6 +85,8 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
         functions.evaluate,
         {**named("global", state), **named("batch", _batch_of(example, eval_batch))},
     )
+    if spec.weights == "seed":  # last, so that a layer that cannot be traced is named as that
+        state.update(seeded_parameters(spec.model, spec.seed))
     tell(f"writing {out}")
     return write_job(
         out,
@@ -106,9 +114,15 @@ def _columns(data: Mapping[str, Any], field: str) -> dict[str, Array]:
     columns: dict[str, Array] = {}
     for name in sorted(data):
         value = data[name]
-        array = (
-            value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
-        )
+        try:
+            array = (
+                value.detach().cpu().numpy()
+                if isinstance(value, torch.Tensor)
+                else np.asarray(value)
+            )
+        except (TypeError, ValueError):  # bfloat16, rows of different lengths
+            reason = "NumPy cannot hold it as one array."
+            raise JobError(f"{field}.{name}", reason, "Give rows of one shape.") from None
         if array.ndim < 1 or array.dtype.kind not in "fiub":
             reason = f"It is {array.dtype} with {array.ndim} dimensions."
             raise JobError(f"{field}.{name}", reason, "Give numbers with one row per sample.")
@@ -158,14 +172,13 @@ def _refuse_batch_norm(model: nn.Module) -> None:
 
 
 def _initial_state(spec: JobSpec, functions: JobFunctions) -> dict[str, torch.Tensor]:
+    """Return the global state with the weights as they are in the model."""
     model = spec.model
     _refuse_batch_norm(model)
-    parameters = {name: p.detach().clone() for name, p in model.named_parameters()}
-    if spec.weights == "seed":
-        parameters = seeded_parameters(model, spec.seed)
-    for name, parameter in parameters.items():
+    for name, parameter in model.named_parameters():
         if parameter.dtype != torch.float32:
             raise JobError(f"model.{name}", f"It is {parameter.dtype}.", "Call model.float().")
+    parameters = {name: p.detach().clone() for name, p in sorted(model.named_parameters())}
     buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
     trained = {name: parameters[name] for name in functions.trained}
     state = {**parameters, **buffers}
@@ -193,6 +206,14 @@ def _arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, Array]:
 
 
 def load_into(model: nn.Module, state: Mapping[str, Array]) -> None:
-    """Put a trained global state into the original model (the outer optimizer's tensors are left out)."""
-    own = {n: torch.from_numpy(np.array(a)) for n, a in state.items() if not n.startswith(VELOCITY)}
-    model.load_state_dict(own)
+    """Put a trained global state into the original model (the outer optimizer's tensors are left out).
+
+    A tensor that the model holds under two names is in the state once, and buffers that a ``state_dict`` leaves out
+    are in it too, so each tensor goes to its place by name.
+
+    Raises:
+        KeyError: the model has a tensor that the state lacks.
+    """
+    with torch.no_grad():
+        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+            tensor.copy_(torch.from_numpy(np.array(state[name])))

@@ -1,7 +1,9 @@
 """Dropout as a pure operation: the mask comes from the job's seed, the step number and the place in the model."""
 
 from collections.abc import Callable, Sequence
+from math import sqrt
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch.nn import functional
@@ -20,6 +22,7 @@ def _(step: torch.Tensor, shape: Sequence[int], site: int) -> torch.Tensor:
     return step.new_empty(list(shape), dtype=torch.float32)
 
 
+_ATTENTION = functional.scaled_dot_product_attention
 _DROPOUTS = (functional.dropout, torch.dropout)
 _FEATURE_DROPOUTS = (
     functional.dropout1d,
@@ -50,11 +53,51 @@ class SeededDropout(TorchFunctionMode):
     ) -> Any:
         """Replace dropout, refuse its relatives and pass everything else on."""
         options = kwargs or {}
+        if function is _ATTENTION:
+            return self._attention(*args, **options)
+        if function is functional.multi_head_attention_forward:
+            # inside it this mode is off, so the functions that it calls are exchanged
+            names: dict[str, Any] = {
+                "scaled_dot_product_attention": self._attention,
+                "dropout": self._dropout,
+            }
+            with patch.multiple(functional, **names):
+                return function(*args, **options)
         if function in _DROPOUTS:
             return self._dropout(*args, **options)
         if function in _FEATURE_DROPOUTS and (options.get("training") or True in args[2:3]):
             raise NotImplementedError(f"{function.__name__} is not supported; use nn.Dropout")
         return function(*args, **options)
+
+    def _attention(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> torch.Tensor:
+        """Torch's own attention; with dropout, the formula of its documentation with ours in it."""
+        if not dropout_p:
+            return _ATTENTION(
+                query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
+            )
+        if enable_gqa:
+            groups = query.shape[-3] // key.shape[-3]
+            key, value = key.repeat_interleave(groups, -3), value.repeat_interleave(groups, -3)
+        factor = 1 / sqrt(query.shape[-1]) if scale is None else scale
+        scores = query @ key.transpose(-2, -1) * factor
+        if is_causal:
+            attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attn_mask, float("-inf"))
+        elif attn_mask is not None:
+            scores = scores + attn_mask
+        weights = torch.ops.aten._safe_softmax(scores, -1)
+        return self._dropout(weights, dropout_p) @ value
 
     def _dropout(
         self, x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False

@@ -56,7 +56,7 @@ class Emitter:
         """Add a constant, written in ``dtype``."""
         plain = np.ascontiguousarray(array).astype(NUMPY_DTYPES[dtype])
         data = plain.tobytes()
-        key = ("constant", dtype, plain.shape, data)
+        key = ("constant", dtype, array.shape, data)
         if key not in self._known:
             self._known[key] = self._builder.constant(dtype, array.shape, data)
         return self._known[key]

@@ -7,8 +7,10 @@ import torch
 from torch import nn
 
 from pol.job.errors import JobError
+from pol.job.limits import LIMITS
 from pol.tracing.dropout import SeededDropout
 from pol.tracing.optimizers import clip, inner_optimizer, outer_update
+from pol.tracing.origin import called_forward
 from pol.tracing.spec import Batch, JobSpec, Measure
 
 Tensors = Mapping[str, torch.Tensor]
@@ -34,7 +36,7 @@ class _Measured(nn.Module):
     def __init__(self, model: nn.Module, measure: Measure, field: str) -> None:
         super().__init__()
         self.model = model
-        self._measure, self._field = measure, field
+        self._measure, self._field = called_forward(measure), field
 
     def forward(self, batch: Batch) -> torch.Tensor:
         value: object = self._measure(self.model, batch)
@@ -83,6 +85,11 @@ class JobFunctions:
         self._optimizer = inner_optimizer(spec.optimizer)
         self._rates = torch.tensor([spec.learning_rate(step) for step in range(spec.steps)])
         self._constant_rate = bool((self._rates == self._rates[0]).all())
+        if not self._constant_rate and self._rates.nbytes > LIMITS.constants_size:
+            reason = f"Its table would have {spec.steps} entries."
+            most = LIMITS.constants_size // self._rates.itemsize
+            remedy = f"Give one number, or a job of fewer than {most} steps."
+            raise JobError("schedule", reason, remedy)
         if not self._trained:
             raise JobError("model", "It has no parameter to train.", "Set requires_grad.")
         if not bool(torch.isfinite(self._rates).all()):

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from pol.tracing.emitter import Emitter
-from pol.tracing.rules import DTYPES, Ref, Site, Unsupported, rule
+from pol.tracing.rules import Ref, Site, Unsupported, rule
 
 _LOGIC = {"and": "logical_and", "or": "logical_or", "xor": "ne"}
 
@@ -107,6 +107,17 @@ def _logic(op: str) -> Any:
 
 for _name, _op in _LOGIC.items():
     rule(f"aten.logical_{_name}.default", f"aten.bitwise_{_name}.Tensor")(_logic(_op))
+
+
+@rule("aten.isnan.default")
+def _isnan(site: Site, x: Ref) -> int:
+    return site.emitter.emit("ne", x, x)
+
+
+@rule("aten.isinf.default")
+def _isinf(site: Site, x: Ref) -> int:
+    emitter = site.emitter
+    return emitter.emit("eq", emitter.emit("abs", x), emitter.scalar(math.inf, "f32"))
 
 
 @rule("aten.logical_not.default", "aten.bitwise_not.default")
@@ -238,4 +249,4 @@ def _copy(site: Site, x: Ref, source: Ref, non_blocking: bool = False) -> int:
 )
 def _same(site: Site, x: Ref, memory_format: Any = None) -> int:
     del memory_format
-    return site.operand(x, DTYPES[site.value.dtype])
+    return site.operand(x, site.dtype)

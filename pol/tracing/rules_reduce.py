@@ -104,6 +104,13 @@ def _max_dim(site: Site, x: Ref, dim: int, keepdim: bool = False) -> tuple[int, 
     return site.emitter.amax(x, [axis], keepdim), index
 
 
+@rule("aten.min.dim")
+def _min_dim(site: Site, x: Ref, dim: int, keepdim: bool = False) -> tuple[int, ...]:
+    turned = Ref(site.emitter.emit("neg", x))
+    largest, index = _max_dim(site, turned, dim, keepdim)
+    return site.emitter.emit("neg", largest), index
+
+
 @rule("aten.mm.default", "aten.bmm.default")
 def _matmul(site: Site, left: Ref, right: Ref) -> int:
     return site.emitter.emit("matmul", left, right)

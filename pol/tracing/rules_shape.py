@@ -48,6 +48,21 @@ def _expand(site: Site, x: Ref, sizes: Sequence[int], implicit: bool = False) ->
     return site.emitter.broadcast(x, site.shape)
 
 
+@rule("aten.repeat.default")
+def _repeat(site: Site, x: Ref, times: Sequence[int]) -> int:
+    """Dimension by dimension: put a dimension of 1 before it, repeat that, and join the two."""
+    emitter = site.emitter
+    value = emitter.reshape(x, (1,) * (len(times) - len(emitter.shape(x))) + emitter.shape(x))
+    for dim, count in enumerate(times):
+        shape = emitter.shape(value)
+        if count != 1:
+            before, size, after = shape[:dim], shape[dim], shape[dim + 1 :]
+            apart = emitter.reshape(value, (*before, 1, size, *after))
+            repeated = emitter.broadcast(apart, (*before, count, size, *after))
+            value = emitter.reshape(repeated, (*before, count * size, *after))
+    return value
+
+
 @rule("prims.broadcast_in_dim.default")
 def _broadcast_in_dim(site: Site, x: Ref, shape: Sequence[int], dims: Sequence[int]) -> int:
     aligned = [1] * len(shape)
@@ -272,8 +287,10 @@ def _index(site: Site, x: Ref, indices: Sequence[Ref | None]) -> int:
 def _gather(site: Site, x: Ref, dim: int, index: Ref, sparse_grad: bool = False) -> int:
     """One index for each row: the sum over a one-hot mask, in which all terms but one are zero."""
     del sparse_grad
-    emitter, axis = site.emitter, dim % len(site.shape)
-    source, wanted = emitter.shape(x), site.shape
+    emitter, source, wanted = site.emitter, site.emitter.shape(x), site.shape
+    if len(source) == 1 and wanted != (1,):
+        return emitter.emit("take", x, index)
+    axis = dim % len(wanted)
     if (
         wanted[axis] != 1
         or source[:axis] + source[axis + 1 :] != wanted[:axis] + wanted[axis + 1 :]
@@ -302,7 +319,10 @@ def _scatter_add(site: Site, x: Ref, dim: int, index: Ref, source: Ref) -> int:
     """The gradient of gathering one element for each row."""
     emitter = site.emitter
     zeros = Ref(emitter.full(0, site.dtype, site.shape))
-    added = _scatter(site, zeros, dim, index, source)
+    if len(site.shape) == 1 and emitter.shape(index) != (1,):
+        added = _added_rows(site, source, index, site.shape[0])
+    else:
+        added = _scatter(site, zeros, dim, index, source)
     return added if emitter.is_scalar(x, 0) else emitter.emit("add", x, added)
 
 
@@ -339,6 +359,11 @@ rule("aten.full.default", "aten.full_like.default", "aten.fill.Scalar", "aten.fi
     _number(1)
 )
 rule("aten.new_full.default")(_number(2))
+# Memory without values is written before it is read; zeros are the same on every machine.
+for _name in ("empty.memory_format", "empty_like.default", "empty_permuted.default"):
+    rule(f"aten.{_name}")(_number(0, 0.0))
+for _name in ("new_empty.default", "new_empty_strided.default", "empty_strided.default"):
+    rule(f"aten.{_name}")(_number(0, 0.0))
 for _name in ("zeros", "zeros_like", "new_zeros"):
     rule(f"aten.{_name}.default")(_number(0, 0.0))
 for _name in ("ones", "ones_like", "new_ones"):

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
 from pol.job.errors import JobError
+from pol.job.limits import MAX_INTEGER
 
 if TYPE_CHECKING:
     import torch
@@ -12,6 +14,22 @@ if TYPE_CHECKING:
 Batch = Mapping[str, "torch.Tensor"]
 Measure = Callable[["torch.nn.Module", Batch], "torch.Tensor"]
 """A function of the model and a batch (column name to tensor) that returns one number: a loss or a metric."""
+
+
+def _number(value: object) -> float:
+    """Return ``value`` as a float, NaN if it is no number."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return float("nan")
+
+
+def _check_range(field: str, value: object, low: float = 0.0, high: float = float("inf")) -> None:
+    """Refuse what is not a finite number in ``low`` (inclusive) to ``high`` (exclusive)."""
+    if not low <= _number(value) < high:
+        remedy = f"Give a number of at least {low:g}" + (
+            f" and below {high:g}." if isfinite(high) else "."
+        )
+        raise JobError(field, f"{value!r} does not fit.", remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +40,10 @@ class SGD:
     weight_decay: float = 0.0
     nesterov: bool = False
 
+    def __post_init__(self) -> None:
+        _check_range("optimizer.momentum", self.momentum)
+        _check_range("optimizer.weight_decay", self.weight_decay)
+
 
 @dataclass(frozen=True, slots=True)
 class AdamW:
@@ -30,6 +52,15 @@ class AdamW:
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     weight_decay: float = 0.01
+
+    def __post_init__(self) -> None:
+        betas: object = self.betas
+        if not isinstance(betas, tuple | list) or len(betas) != 2:
+            raise JobError("optimizer.betas", f"{betas!r} is not a pair.", "Give two numbers.")
+        for beta in self.betas:
+            _check_range("optimizer.betas", beta, high=1.0)
+        _check_range("optimizer.eps", self.eps)
+        _check_range("optimizer.weight_decay", self.weight_decay)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +74,10 @@ class Nesterov:
 
     lr: float = 0.7
     momentum: float = 0.9
+
+    def __post_init__(self) -> None:
+        _check_range("outer.lr", self.lr)
+        _check_range("outer.momentum", self.momentum)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +136,27 @@ class JobSpec:
             )
         if "loss" in self.metrics:
             raise JobError("metrics", "`loss` is always measured.", "Leave it out.")
+        self._check_choices()
+        if type(self.seed) is not int or not 0 <= self.seed <= MAX_INTEGER:
+            raise JobError(
+                "seed", f"{self.seed!r} is not an integer in 0..2^63-1.", "Give another."
+            )
+        if self.clip_norm is not None and not 0.0 < _number(self.clip_norm) < float("inf"):
+            raise JobError(
+                "clip_norm", f"{self.clip_norm!r} is not a positive number.", "Give one, or None."
+            )
+
+    def _check_choices(self) -> None:
+        optimizer: object = self.optimizer  # what the file gave, whatever the annotations say
+        outer: object = self.outer
+        if not isinstance(optimizer, SGD | AdamW):
+            reason = f"{type(optimizer).__module__}.{type(optimizer).__name__} is not known."
+            raise JobError("optimizer", reason, "Give assay.SGD(…) or assay.AdamW(…).")
+        if not isinstance(outer, Average | Nesterov):
+            reason = f"{type(outer).__name__} is not known."
+            raise JobError("outer", reason, "Give assay.Average() or assay.Nesterov(…).")
+        if self.weights not in ("seed", "keep"):
+            raise JobError("weights", f"{self.weights!r} is not known.", 'Give "seed" or "keep".')
 
     @property
     def steps(self) -> int:
@@ -109,7 +165,14 @@ class JobSpec:
 
     def learning_rate(self, step: int) -> float:
         """Return the learning rate of a global batch number."""
-        return float(self.schedule(step)) if callable(self.schedule) else float(self.schedule)
+        rate: object = self.schedule(step) if callable(self.schedule) else self.schedule
+        try:
+            return float(rate)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            reason = f"The learning rate of step {step} is {rate!r}."
+            raise JobError(
+                "schedule", reason, "Give a number, or a function that returns one."
+            ) from None
 
 
 def cross_entropy(features: str = "x", labels: str = "y") -> Measure:

@@ -1,16 +1,19 @@
 """A Python function over tensors in, a checked program of primitives out (``make_fx`` and the rules)."""
 
+import logging
 import operator
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pol.job.errors import JobError
@@ -18,6 +21,7 @@ from pol.job.limits import LIMITS, Limits
 from pol.job.program import Program
 from pol.tracing import rules_elementwise, rules_reduce, rules_shape
 from pol.tracing.emitter import Emitter
+from pol.tracing.origin import line_of_error, line_of_node
 from pol.tracing.rules import RULES, Ref, Site, Unsupported, dtype_of
 
 Tensors = Mapping[str, torch.Tensor]
@@ -25,8 +29,13 @@ Function = Callable[[Tensors], Tensors]
 
 HANDLER_MODULES = (rules_elementwise, rules_reduce, rules_shape)
 """Imported for their handlers, which they register."""
-_OWN_FOLDER = str(Path(__file__).parent)
-_TORCH_FOLDER = str(Path(torch.__file__).parent)
+_CONTROL_FLOW = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    GuardOnDataDependentSymNode,
+)
+_NOISY = logging.getLogger("torch._subclasses.fake_tensor")
+"""Prints the stack of every error of a function under tracing, which ends as one sentence here."""
 _aten = torch.ops.aten
 _DECOMPOSED = (
     _aten._log_softmax,
@@ -46,6 +55,7 @@ _DECOMPOSED = (
     _aten.hardswish_backward,
     _aten.leaky_relu,
     _aten.leaky_relu_backward,
+    _aten.linalg_vector_norm,
     _aten.log_sigmoid_backward,
     _aten.log_sigmoid_forward,
     _aten.mish,
@@ -113,24 +123,38 @@ def _graph(function: Function, inputs: Tensors) -> tuple[GraphModule, list[str]]
         return list(outputs.values())
 
     try:
-        with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH):
-            warnings.simplefilter("ignore")  # torch's own; the person can do nothing about them
+        with _quiet(), sdpa_kernel(SDPBackend.MATH):
             graph = _make_fx(flat, list(inputs.values()))
             if any(_is_mutable(node) for node in graph.graph.nodes):
-                again = torch.func.functionalize(Interpreter(graph).run, remove="mutations")
+                again = torch.func.functionalize(_AtenViews(graph).run, remove="mutations")
                 with fx_traceback.preserve_node_meta():  # where the model called it
                     graph = _make_fx(again, list(inputs.values()))
                 _drop_write_backs(graph)
     except JobError:
         raise
     except Exception as error:
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
-        remedy = (
-            "A step has fixed shapes and no control flow that depends on the values of tensors."
-        )
-        raise JobError("model", f"It cannot be traced: {reason}.", remedy) from error
+        reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+        remedy = "Write it in another way there (docs/jobs.md lists what works)."
+        if isinstance(error, _CONTROL_FLOW):
+            remedy = (
+                "A step has fixed shapes and no control flow that depends on the values of tensors."
+            )
+        raise JobError(line_of_error(error), f"It cannot be traced: {reason}.", remedy) from error
     graph.graph.eliminate_dead_code()
     return graph, names
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep back torch's own warnings and logs; the person can do nothing about them."""
+    before = _NOISY.disabled
+    _NOISY.disabled = True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        _NOISY.disabled = before
 
 
 def _make_fx(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> GraphModule:
@@ -144,6 +168,20 @@ def _make_fx(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Gr
     graph = tracer(*inputs)
     assert isinstance(graph, GraphModule)
     return graph
+
+
+class _AtenViews(Interpreter):
+    """Runs a graph with torch's ordinary views: ``functionalize`` refuses the one of ``prims``."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call one operation."""
+        if target is not torch.ops.prims.broadcast_in_dim.default:
+            return super().call_function(target, args, kwargs)
+        value, shape, dims = args
+        aligned = [1] * len(shape)
+        for size, dim in zip(value.shape, dims, strict=True):
+            aligned[dim] = size
+        return value.reshape(aligned).expand(shape)
 
 
 def _drop_write_backs(graph: GraphModule) -> None:
@@ -193,27 +231,12 @@ class _Located:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, Unsupported | JobError | TypeError):
+        if not isinstance(error, Exception):
             return
-        why = error.reason if isinstance(error, JobError) else str(error)
+        why = error.reason if isinstance(error, JobError) else str(error) or type(error).__name__
         remedy = error.remedy if isinstance(error, JobError) else ""
         reason = f"The operation {self._node.target} cannot be part of a job: {why.rstrip('.')}."
         remedy = "Use another layer or function there (docs/jobs.md lists what works)." + (
             f" {remedy}" if remedy else ""
         )
-        raise JobError(_origin(self._node), reason, remedy) from error
-
-
-def _origin(node: Node) -> str:
-    """Say where an operation came from: the line of the user's program, and the layer's where there is one."""
-    frames: list[tuple[str, int, str]] = []
-    lines = str(node.meta.get("stack_trace") or "").splitlines()
-    for head, code in zip(lines, [*lines[1:], ""], strict=False):
-        if head.lstrip().startswith('File "'):
-            path, number = head.split('"')[1], head.split("line ")[1].split(",")[0]
-            frames.append((path, int(number), code.strip()))
-    outside = [f for f in frames if not f[0].startswith((_OWN_FOLDER, _TORCH_FOLDER))]
-    layers = [f for f in frames if "/torch/nn/modules/" in f[0] and "container" not in f[0]]
-    parts = [f"{Path(path).name}:{number} `{code}`" for path, number, code in outside[-1:]]
-    parts += [f"{Path(path).name} `{code}`" for path, _, code in layers[-1:]]
-    return "model (" + ", ".join(parts) + ")" if parts else "model"
+        raise JobError(line_of_node(self._node), reason, remedy) from error

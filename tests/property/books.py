@@ -33,17 +33,20 @@ def random_case(number: int) -> Case:
     random = Random(number)
     validators = [f"assayvaloper{i}" for i in range(random.randint(1, 4))]
     bonds = {name: random.choice((0, 2, 40, 10**9)) for name in validators}
+    stakes = {name: random.choice((9, 30, *[10**9] * 4)) for name in validators}
     clock = random.randint(0, 50)
     easy = random.random() < 0.5  # half of the books let most bids through
     offers = [
-        _offer(random, name, bonds[name], clock, easy)
+        _offer(random, name, bonds[name], stakes[name], clock, easy)
         for name in (random.choice(validators) for _ in range(random.randint(0, 8)))
     ]
     orders = [_order(random, validators, easy) for _ in range(random.randint(0, 7))]
     return Case(orders, offers, random.randbytes(32), clock, random.choice((0, 2, 5, 256)))
 
 
-def _offer(random: Random, validator: str, bond: int, clock: int, easy: bool) -> Offered:
+def _offer(
+    random: Random, validator: str, bond: int, stake: int, clock: int, easy: bool
+) -> Offered:
     bid = Bid(
         id=sha256(random.randbytes(8)).digest(),
         validator=validator,
@@ -63,7 +66,7 @@ def _offer(random: Random, validator: str, bond: int, clock: int, easy: bool) ->
     if easy:
         bid = replace(bid, speed=PFLOP, tiers=TIERS)
     jailed = not easy and random.random() < 0.2
-    return Offered(bid, jailed, random.choice((0, 5, 9, 100)) * PFLOP, bond)
+    return Offered(bid, jailed, random.choice((0, 5, 9, 100)) * PFLOP, bond, stake)
 
 
 def _order(random: Random, validators: list[str], easy: bool) -> Asked:

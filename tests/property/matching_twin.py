@@ -30,6 +30,10 @@ def bond_of(order: Asked, offer: Offered) -> int:
     return ceil(Fraction(locked * order.job_bond_bps, 10_000))
 
 
+def value_of(fill: Fill) -> int:
+    return ceil(Fraction(fill.work * fill.price, 10**15))
+
+
 def reasons(order: Asked, offer: Offered, clock: int, fills: Sequence[Fill]) -> list[str]:
     """Return why the bid cannot take the order after ``fills``; nothing means that it can."""
     bid, wanted, failed = offer.bid, order.conditions, []
@@ -59,7 +63,9 @@ def reasons(order: Asked, offer: Offered, clock: int, fills: Sequence[Fill]) -> 
         ceil(Fraction(order.work, bid.speed)) + 2 * order.window_seconds > order.seconds_left
     ):
         failed.append("deadline")
-    if not sold + order.work <= offer.free_capacity:
+    backed = sum(value_of(fill) for fill in fills if fill.validator == bid.validator)
+    asked = ceil(Fraction(order.work * bid.price, 10**15))
+    if not (sold + order.work <= offer.free_capacity and backed + asked <= offer.free_stake):
         failed.append("capacity")
     if not bonded + bond_of(order, offer) <= offer.free_bond:
         failed.append("bond")

@@ -10,6 +10,7 @@ import numpy as np
 
 from pol.executor.philox import SITE_WEIGHTS, uniform
 from pol.job.document import Job
+from pol.job.limits import LIMITS, Limits
 from pol.job.program import Program, ProgramBuilder
 from pol.job.write import JobSource, write_job
 from pol.state.arrays import Array
@@ -201,7 +202,9 @@ def rows(count: int) -> dict[str, Array]:
     return {"x": x.astype(np.float32), "y": y.astype(np.int64)}
 
 
-def write_mlp_job(directory: Path, count: int = 200, shard_rows: int = 80) -> Job:
+def write_mlp_job(
+    directory: Path, count: int = 200, shard_rows: int = 80, limits: Limits = LIMITS
+) -> Job:
     """Write the whole job: two rounds of 256 samples, segments of two steps, three shards."""
     weights, local = initial_states()
     source = JobSource(
@@ -221,4 +224,4 @@ def write_mlp_job(directory: Path, count: int = 200, shard_rows: int = 80) -> Jo
         holdout=rows(8),
         shard_rows=shard_rows,
     )
-    return write_job(directory, source)
+    return write_job(directory, source, limits)

@@ -1,14 +1,16 @@
 """exp, log, tanh, erf: at most one FP32 ulp from FP64, the same bits in both back ends."""
 
 import math
+import tracemalloc
 from hashlib import sha256
 
 import numpy as np
 import pytest
 
 from pol.executor import functions, numpy_backend
+from pol.job.types import TensorType
 from pol.state.arrays import Array
-from tests.unit.pol.executor.ops import HOSTILE, NOT_FINITE, both
+from tests.unit.pol.executor.ops import HOSTILE, NOT_FINITE, apply, bits, both
 
 FUNCTIONS = {"exp": math.exp, "log": math.log, "tanh": math.tanh, "erf": math.erf}
 
@@ -100,3 +102,21 @@ def test_division_is_ieee() -> None:
     assert np.array_equal(both("div", a, b)[normal], exact[normal])
     scalar = np.array(3.0, np.float32)
     assert np.array_equal(both("div", a, scalar), a / scalar)
+
+
+@pytest.mark.parametrize("op", ["exp", "log", "tanh", "erf"])
+def test_functions_go_through_blocks(op: str) -> None:
+    """The same bits for an element wherever it stands, and memory for one block only."""
+    x = np.linspace(0.1, 3, 3 * numpy_backend._BLOCK + 5).astype(np.float32)
+    whole = both(op, x)
+    parts = [both(op, part) for part in np.array_split(x, 7)]
+    assert bits(whole) == bits(np.concatenate(parts))
+    turned = both(op, x.reshape(-1, 1)[::-1])
+    assert bits(turned) == bits(whole[::-1].reshape(-1, 1))
+    apply("numpy", op, [x])
+    tracemalloc.start()
+    try:
+        numpy_backend._MAKERS[op]({}, (), TensorType("f32", x.shape), 0)(x)
+        assert tracemalloc.get_traced_memory()[1] < 2 * x.nbytes + 20 * 8 * numpy_backend._BLOCK
+    finally:
+        tracemalloc.stop()

@@ -1,5 +1,6 @@
 """Known answers of the generator, and what is made of it."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -69,3 +70,18 @@ def test_seed_out_of_range() -> None:
 def test_uniform_primitive(step: int) -> None:
     found = both("uniform", np.array(step, np.int64), shape=[3, 5], site=11)
     assert np.array_equal(found.reshape(-1), philox.uniform(SEED, 11, step, 15))
+
+
+def test_a_long_stream_is_made_in_parts() -> None:
+    count = 4 * (2 * philox._PART + 3)
+    whole = philox.words(5, 6, 7, count)
+    index = np.arange(count // 4, dtype=np.uint64)
+    fixed = (np.full(len(index), word, np.uint64) for word in (6, 7, 0))
+    lanes = philox.philox((index, *fixed), 5)
+    assert np.array_equal(whole.reshape(-1, 4), np.stack(lanes, 1))
+    tracemalloc.start()
+    try:
+        philox.permutation(1, 2, 400_000)
+        assert tracemalloc.get_traced_memory()[1] < 32 * 400_000
+    finally:
+        tracemalloc.stop()

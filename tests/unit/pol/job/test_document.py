@@ -11,6 +11,7 @@ import pytest
 from pol.job.document import FIELDS, Job, dump_job, parse_job
 from pol.job.errors import JobError
 from pol.job.limits import Limits
+from pol.job.program import ProgramBuilder, program_json
 from pol.job.strict_json import dump_json
 from tests.unit.pol.mlp import SHAPES, write_mlp_job
 
@@ -120,9 +121,11 @@ CASES: list[tuple[str, Change]] = [
     ("shards[2].sha256", lambda f: f["shards"][2].update(sha256="00")),
     ("shards[2].size", lambda f: f["shards"][2].update(size=2**40)),
     ("shards[2].rows", lambda f: f["shards"][2].update(rows=0)),
-    ("shards[2].rows", lambda f: f["shards"][2].update(rows=10**11) or f.update(rows=10**11 + 160)),
+    ("shards[2].rows", lambda f: f["shards"][2].update(rows=10**8) or f.update(rows=10**8 + 160)),
     ("shards[2].uri", lambda f: f["shards"][2].update(uri="file:///etc/passwd")),
     ("columns", lambda f: f.update(columns=[])),
+    ("columns", lambda f: f.update(columns=[{"name": "x", "dtype": "f32", "shape": [0]}])),
+    ("batch", lambda f: f.update(batch=2**20, segment_length=1, samples_per_round=2**20)),
     ("columns[0].dtype", lambda f: f["columns"][0].update(dtype="u8")),
     ("columns[1].name", lambda f: f["columns"].reverse()),
     ("columns[0].name", lambda f: f["columns"][0].update(name="a.b")),
@@ -167,6 +170,9 @@ def test_refusals_name_the_field(data: bytes, field: str, change: Change) -> Non
         ("columns", Limits(columns=1)),
         ("rounds", Limits(rounds=1)),
         ("metrics", Limits(metrics=0)),
+        ("batch", Limits(epochs_per_batch=0)),
+        ("rows", Limits(rows=199)),
+        ("samples_per_round", Limits(samples_per_round=255)),
     ],
 )
 def test_limits(data: bytes, field: str, limits: Limits) -> None:
@@ -216,3 +222,77 @@ def test_job_survives_a_process_pool(data: bytes) -> None:
     again: Job = pickle.loads(pickle.dumps(job))
     assert dump_job(again.document) == data
     assert again.id == job.id
+
+
+def test_a_batch_counts_although_the_step_does_not_read_it(data: bytes) -> None:
+    def huge(fields: dict[str, Any]) -> None:
+        fields.update(batch=2**23, segment_length=1, samples_per_round=2**23)
+        step = ProgramBuilder()
+        bias = step.input("global.a.bias", "f32", (128,))
+        step.output("global.a.bias", step.node("add", bias, bias))
+        program = step.build()
+        fields.update(step=program_json(program), step_flops=str(program.work.flops), metrics=[])
+
+    error = refused(data, huge, Limits(epochs_per_batch=2**20))
+    assert error.field == "batch"
+    assert "elements" in error.reason
+    limits = Limits(epochs_per_batch=2**20, value_elements=2**40, live_size=2**20)
+    assert "bytes" in refused(data, huge, limits).reason
+
+
+def test_a_state_whose_header_is_too_long_is_refused(data: bytes) -> None:
+    """It would be found out only when files are loaded, and not as a JobError."""
+
+    def many(fields: dict[str, Any]) -> None:
+        names = [f"{'n' * 140}{index:05d}" for index in range(9_000)]
+        fields["global_tensors"] = [{"name": n, "dtype": "f32", "shape": [1]} for n in names]
+
+    error = refused(data, many)
+    assert error.field == "global_tensors"
+    assert "header" in error.reason
+
+
+def test_an_evaluation_of_no_rows_is_refused(data: bytes) -> None:
+    def empty(fields: dict[str, Any]) -> None:
+        builder = ProgramBuilder()
+        x = builder.input("batch.x", "f32", (0, 64))
+        builder.output("metric.loss", builder.node("sum", x, dims=[0, 1], keepdim=False))
+        fields["eval"] = program_json(builder.build())
+
+    assert refused(data, empty).field == "eval.inputs"
+
+
+@pytest.mark.parametrize("through", [False, True])
+def test_a_step_that_only_moves_its_state_is_not_free(data: bytes, through: bool) -> None:
+    """Each changed element is hashed after every step, so work of nothing would be paid with nothing."""
+
+    def swap(fields: dict[str, Any]) -> None:
+        builder = ProgramBuilder()
+        other = builder.input("global.norm.bias", "f32", (128,))
+        if through:
+            other = builder.node("reshape", other, shape=[128])
+        builder.output("global.a.bias", other)
+        fields.update(step=program_json(builder.build()), step_flops="0", metrics=[])
+
+    error = refused(data, swap)
+    assert error.field == "step.outputs"
+    assert "128 elements" in error.reason
+
+
+def test_the_end_of_a_round_cannot_ask_for_a_row_that_is_not_there(data: bytes) -> None:
+    """A validator that could not close the round would lose its bond to whoever wrote the job."""
+
+    def takes(fields: dict[str, Any]) -> None:
+        builder = ProgramBuilder()
+        bias = builder.input("global.a.bias", "f32", (128,))
+        index = builder.node("add", builder.node("iota", size=128), builder.node("iota", size=128))
+        builder.output("global.a.bias", builder.node("take", bias, index))
+        program = builder.build()
+        fields.update(outer=program_json(program), outer_flops=str(program.work.flops))
+
+    assert refused(data, takes).field == "outer.nodes[3].op"
+
+
+def test_the_order_of_an_epoch_fits_the_memory_of_a_step() -> None:
+    """An epoch's order is 8 bytes a row, and twice that beside it while it is sorted."""
+    assert 24 * Limits().rows <= Limits().live_size

@@ -122,6 +122,15 @@ def test_pipes_are_refused_without_waiting(job: Path) -> None:
     assert "plain file" in refused(job).reason
 
 
+@pytest.mark.parametrize("name", ["job.json", "global.state", SHARD])
+def test_a_folder_in_the_place_of_a_file(job: Path, name: str) -> None:
+    (job / name).unlink()
+    (job / name).mkdir()
+    error = refused(job)
+    assert error.field == name
+    assert "plain file" in error.reason
+
+
 @pytest.mark.parametrize("name", ["global.state", "local.state", SHARD])
 def test_sizes_are_compared_first(job: Path, name: str) -> None:
     with (job / name).open("ab") as file:
@@ -241,3 +250,13 @@ def test_a_program_cannot_read_beyond_its_tensors(job: Path) -> None:
     spec = TensorSpec("global.a.bias", "f32", (10**6,))
     edit(job, lambda f: f["step"]["inputs"][0].update(shape=list(spec.shape)))
     assert refused(job).field.startswith("step.")
+
+
+def test_shards_of_wide_rows_have_fewer_rows(tmp_path: Path) -> None:
+    """65,536 rows of 64 KiB would be more than a shard may hold."""
+    limits = Limits(shard_size=2**20 + 4096, header_size=2**20)
+    write_mlp_job(tmp_path, shard_rows=65_536, limits=limits)
+    shards = load_job(tmp_path, limits).job.document.shards
+    assert max(shard.size for shard in shards) <= 4096 + 1024
+    assert sum(shard.rows for shard in shards) == 200
+    assert len({shard.rows for shard in shards[:-1]}) == 1

@@ -1,11 +1,15 @@
 """Canonical JSON: one value, one encoding, no floats."""
 
+import time
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pol.job.errors import JobError
 from pol.job.strict_json import dump_json, parse_json, take_hex, take_int, take_list, take_object
+from pol.state.errors import StateError
 
 VALUES = st.recursive(
     st.one_of(st.integers(-(2**63) + 1, 2**63 - 1), st.booleans(), st.text(max_size=8)),
@@ -82,3 +86,38 @@ def test_fields() -> None:
         with pytest.raises(JobError):
             take_hex(text, 1, "hash")
     assert take_hex("0f", 1, "hash") == b"\x0f"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'"' + b'\\"' * 400_000,  # a string that is never closed, with a start at every character
+        b'["' + b"\\\\" * 400_000,
+        ("{" + ",".join(f'"{i:06d}":1' for i in range(100_000)) + ',"099999":1}').encode(),
+        b'"' + b"a" * 2_000_000,
+    ],
+    ids=["quotes", "backslashes", "duplicate", "long"],
+)
+def test_hostile_bytes_take_linear_time(data: bytes) -> None:
+    before = time.process_time()
+    with pytest.raises(JobError):
+        parse(data, size=len(data))
+    assert time.process_time() - before < 3  # quadratic: minutes to days
+
+
+def test_a_long_string_needs_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        parse(b'"' + b"a" * 1_000_000 + b'"', size=2_000_000)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["\ud800", "\x1b[31m", "a\nb", "\u202e", "\x00"])
+def test_errors_hold_nothing_that_a_terminal_or_a_message_cannot(name: str) -> None:
+    with pytest.raises(JobError) as caught:
+        take_object({name: 1}, (), "step")
+    assert str(caught.value).isprintable()
+    str(caught.value).encode()
+    assert str(StateError(name, name)).isprintable()

@@ -1,6 +1,7 @@
 """Building: what is written, what is refused, and that the result is the model that was meant."""
 
 import filecmp
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from pol.replay.records import Range
 from pol.replay.train import train_share
 from pol.tracing.build import build, build_job, load_into
 from pol.tracing.optimizers import VELOCITY
-from pol.tracing.spec import SGD, JobSpec, Nesterov, accuracy, cross_entropy
+from pol.tracing.spec import SGD, AdamW, Batch, JobSpec, Nesterov, accuracy, cross_entropy
 from pol.tracing.weights import seeded_parameters
 
 ROOT = Path(__file__).parents[4]
@@ -218,6 +219,20 @@ def test_a_file_that_is_no_job_is_refused(tmp_path: Path, text: str, reason: str
         ({"optimizer": SGD(nesterov=True)}, "optimizer"),
         ({"model": nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))}, "model.1"),
         ({"model": nn.Linear(2, 3).double(), "weights": "keep"}, "model.weight"),
+        ({"model": nn.Linear(2, 3).double()}, "model.weight"),
+        ({"model": lambda x: x}, "model"),
+        ({"optimizer": torch.optim.SGD([torch.zeros(1)], 0.1)}, "optimizer"),
+        ({"outer": SGD()}, "outer"),
+        ({"weights": "random"}, "weights"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 2**63}, "seed"),
+        ({"seed": 1.0}, "seed"),
+        ({"clip_norm": -1.0}, "clip_norm"),
+        ({"clip_norm": 0}, "clip_norm"),
+        ({"clip_norm": float("nan")}, "clip_norm"),
+        ({"schedule": lambda step: None}, "schedule"),
+        ({"schedule": lambda step: 0.1 / (1 + step), "rounds": 2**18}, "schedule"),
+        ({"train": {"x": [[1.0], [1.0, 2.0]], "y": [0, 1]}}, "train.x"),
     ],
 )
 def test_a_spec_that_is_no_job_names_its_field(
@@ -226,6 +241,100 @@ def test_a_spec_that_is_no_job_names_its_field(
     with pytest.raises(JobError) as caught:
         build(replace(_spec(), **change), tmp_path)  # type: ignore[arg-type]
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "field"),
+    [
+        (SGD, {"momentum": -0.1}, "optimizer.momentum"),
+        (SGD, {"weight_decay": float("nan")}, "optimizer.weight_decay"),
+        (AdamW, {"betas": 0.9}, "optimizer.betas"),
+        (AdamW, {"betas": (0.9, 1.0)}, "optimizer.betas"),
+        (AdamW, {"eps": "small"}, "optimizer.eps"),
+        (AdamW, {"weight_decay": -1}, "optimizer.weight_decay"),
+        (Nesterov, {"lr": float("inf")}, "outer.lr"),
+        (Nesterov, {"momentum": True}, "outer.momentum"),
+    ],
+)
+def test_settings_out_of_range_are_refused(
+    kind: Callable[..., object], options: dict[str, object], field: str
+) -> None:
+    with pytest.raises(JobError) as caught:
+        kind(**options)
+    assert caught.value.field == field
+
+
+def _crossed(model: nn.Module, batch: Batch) -> torch.Tensor:
+    return F.cross_entropy(model(batch["x"]), batch["y"].float())  # the labels are no classes
+
+
+def _sorted_out(model: nn.Module, batch: Batch) -> torch.Tensor:
+    ordered: torch.Tensor = model(batch["x"]).sort().values  # an operation that jobs lack
+    return ordered.sum()
+
+
+@pytest.mark.parametrize(
+    ("loss", "comment"), [(_crossed, "no classes"), (_sorted_out, "that jobs lack")]
+)
+def test_an_error_in_the_loss_names_its_line(
+    tmp_path: Path, loss: Callable[..., torch.Tensor], comment: str
+) -> None:
+    with pytest.raises(JobError) as caught:
+        build(replace(_spec(), loss=loss), tmp_path)
+    assert "test_build.py" in caught.value.field
+    assert comment in caught.value.field
+
+
+@pytest.mark.parametrize("wrong", [3, -1])
+def test_a_label_outside_the_classes_is_refused(tmp_path: Path, wrong: int) -> None:
+    """A traced loss would leave such a row out without a word."""
+    spec = _spec()
+    labels = np.asarray(spec.train["y"]).copy()
+    labels[13] = wrong
+    with pytest.raises(JobError, match=r"row 13.*out of bounds"):
+        build(replace(spec, train={**spec.train, "y": labels}), tmp_path)
+
+
+def test_trying_the_loss_changes_no_buffer(tmp_path: Path) -> None:
+    class Counting(RunningMean):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.get_buffer("seen").add_(1)
+            return super().forward(x)
+
+    model = Counting(torch.float32)
+    build(_spec(model), tmp_path)
+    assert float(load_job(tmp_path).global_state["seen"].sum()) == 0.0
+    assert float(model.get_buffer("seen").sum()) == 0.0
+
+
+def test_an_unsupported_layer_is_named_before_its_weights(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Unflatten(1, (1, 2)), nn.Conv1d(1, 3, 2), nn.Flatten())
+    with pytest.raises(JobError, match="convolution"):
+        build(_spec(model), tmp_path)
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(2, 2), nn.Linear(2, 2)
+        self.second.weight = self.first.weight
+        self.out = nn.Linear(2, 3)
+        self.register_buffer("offset", torch.zeros(2), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = self.out(self.second(self.first(x)) + self.get_buffer("offset"))
+        return outputs
+
+
+def test_a_result_loads_into_a_model_with_tied_weights(tmp_path: Path) -> None:
+    job = build(_spec(Tied()), tmp_path)
+    assert "second.weight" not in [spec.name for spec in job.document.global_tensors]
+    state = {name: array + 1 for name, array in load_job(tmp_path).global_state.items()}
+    model = Tied()
+    load_into(model, state)
+    assert model.second.weight is model.first.weight
+    np.testing.assert_array_equal(model.first.weight.detach().numpy(), state["first.weight"])
+    np.testing.assert_array_equal(model.get_buffer("offset").numpy(), np.ones(2))
 
 
 @pytest.fixture(scope="module")

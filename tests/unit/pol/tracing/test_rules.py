@@ -100,6 +100,29 @@ CASES: dict[str, Callable[[Tensors], torch.Tensor]] = {
     "one_hot": lambda t: (t["i"][:, None] == torch.arange(6)).float(),
     "in_place": lambda t: t["x"].clone().mul_(2).add_(t["z"]).clamp_(min=0),
     "write_slice": lambda t: _written(t["x"]),
+    "isnan_isinf": lambda t: (
+        torch.isnan(t["x"] / 0 * 0).float()
+        + torch.isinf(t["x"] / 0).float()
+        + torch.isfinite(t["x"])
+    ),
+    "extremes": lambda t: t["x"].max() + 2 * t["x"].min() + t["x"].min(1).values,
+    "min_dim_index": lambda t: t["x"].min(1).indices.float() + t["x"].argmax(1),
+    "norms": lambda t: t["x"].norm() + torch.linalg.vector_norm(t["z"], ord=1, dim=0),
+    "normalize": lambda t: F.normalize(t["x"], dim=-1),
+    "cosine": lambda t: F.cosine_similarity(t["x"], t["z"]),
+    "kl": lambda t: F.kl_div(F.log_softmax(t["x"], 1), F.softmax(t["z"], 1), reduction="batchmean"),
+    "repeat_tile": lambda t: t["x"].repeat(2, 3) + torch.tile(t["x"][:1], (8, 3)),
+    "gather_of_a_row": lambda t: t["w"][:, 1].gather(0, t["i"]),
+    "class_weights": lambda t: F.cross_entropy(
+        t["x"], t["i"], torch.arange(1.0, 7.0).to(t["x"].dtype), label_smoothing=0.1
+    ),
+    "addcdiv": lambda t: torch.addcdiv(t["x"], t["z"], t["x"].abs() + 1, value=0.5),
+    "circular_pad": lambda t: F.pad(t["b"], (1, 1), mode="circular"),
+    "written_with_gradient": lambda t: _written(t["x"] * 1),
+    "in_place_beside_a_norm": lambda t: F.layer_norm(t["x"].clone().add_(t["z"]), (6,)),
+    "table_of_one_after_a_scalar": lambda t: torch.cat(
+        [t["x"][0] * 0.5, torch.tensor([0.5]).to(t["x"])]
+    ),
     "closed_over_table": lambda t: t["x"] * torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
 }
 
@@ -107,7 +130,8 @@ GRADIENTS = [
     "softmax", "log_softmax", "gelu", "silu", "sigmoid", "layer_norm", "group_norm", "linear", "attention",
     "cross_entropy", "cross_entropy_ignore", "cross_entropy_smooth", "bce_with_logits", "mse", "clamp",
     "slices", "split_unbind", "cat_stack", "pad", "tril", "pow", "gather", "leaky_relu", "softplus", "elu",
-    "mean_var", "views", "where_scalar", "bmm",
+    "mean_var", "views", "where_scalar", "bmm", "extremes", "norms", "normalize", "cosine", "kl", "repeat_tile",
+    "gather_of_a_row", "class_weights", "addcdiv", "circular_pad", "written_with_gradient", "in_place_beside_a_norm",
 ]  # fmt: skip
 
 

@@ -1,5 +1,8 @@
 """What a traced program looks like: clean, pure, with errors that name the place in the model."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +13,7 @@ from pol.executor.backend import backend
 from pol.executor.run import run
 from pol.job.errors import JobError
 from pol.tracing.dropout import SeededDropout
+from pol.tracing.rules import RULES
 from pol.tracing.trace import Tensors, trace_program
 
 NUMPY = backend("numpy")
@@ -90,6 +94,86 @@ def test_what_a_job_cannot_hold_is_refused_with_the_reason(function: object, rea
 
     with pytest.raises(JobError, match=reason):
         trace_program(traced, {"x": torch.zeros(4, 3), "step": torch.tensor(0)})
+
+
+def _refused(function: Callable[[Tensors], Tensors]) -> JobError:
+    with pytest.raises(JobError) as caught:
+        trace_program(function, {"x": torch.zeros(4, 3)})
+    return caught.value
+
+
+def test_what_cannot_be_traced_names_the_line(caplog: pytest.LogCaptureFixture) -> None:
+    error = _refused(lambda t: {"out": t["x"] @ t["x"]})  # shapes that do not fit
+    assert "test_trace.py" in error.field
+    assert "shapes that do not fit" in error.field
+    assert "control flow" not in error.remedy
+    error = _refused(lambda t: {"out": t["x"] if t["x"].sum() > 0 else -t["x"]})  # by value
+    assert "by value" in error.field
+    assert "control flow" in error.remedy
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_an_error_of_a_rule_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_arguments: object) -> int:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setitem(RULES, "aten.exp.default", broken)
+    assert "aten.exp.default" in _refused(lambda t: {"out": t["x"].exp()}).reason
+
+
+class TestAttention:
+    """``scaled_dot_product_attention`` with dropout, called by itself and by ``nn.MultiheadAttention``."""
+
+    QUERY = torch.linspace(-1, 1, 2 * 5 * 4).reshape(2, 5, 4)
+
+    def _run(
+        self, attention: Callable[[torch.Tensor], torch.Tensor]
+    ) -> tuple[np.ndarray, set[str]]:
+        def function(tensors: Tensors) -> dict[str, torch.Tensor]:
+            with SeededDropout(tensors["step"]):
+                return {"out": attention(tensors["x"])}
+
+        step = torch.tensor(0)
+        program = trace_program(function, {"x": self.QUERY, "step": step})
+        inputs = {"x": self.QUERY.numpy(), "step": step.numpy()}
+        return run(program, inputs, 3, NUMPY)["out"], {node.op for node in program.nodes}
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {},
+            {"is_causal": True},
+            {"attn_mask": torch.ones(5, 5).tril().bool()},
+            {"attn_mask": torch.ones(5, 5).tril(), "scale": 0.3},
+        ],
+    )
+    def test_is_the_mean_over_masks(self, options: dict[str, Any]) -> None:
+        """With a tiny p nothing is dropped, so the formula must be torch's own."""
+
+        def attention(x: torch.Tensor) -> torch.Tensor:
+            return F.scaled_dot_product_attention(x, x * 2, x + 1, dropout_p=1e-9, **options)
+
+        found, operations = self._run(attention)
+        assert "uniform" in operations
+        plain = F.scaled_dot_product_attention(
+            self.QUERY, self.QUERY * 2, self.QUERY + 1, **options
+        )
+        np.testing.assert_allclose(found, plain.numpy(), rtol=2e-3, atol=2e-4)
+
+    def test_drops(self) -> None:
+        values = torch.eye(5).expand(2, 5, 5)
+
+        def attention(x: torch.Tensor) -> torch.Tensor:
+            return F.scaled_dot_product_attention(x, x, values, dropout_p=0.5)
+
+        found, _ = self._run(attention)
+        assert 10 < int((found == 0).sum()) < 40
+
+    @pytest.mark.parametrize("need_weights", [False, True])
+    def test_inside_multi_head_attention(self, need_weights: bool) -> None:
+        layer = nn.MultiheadAttention(4, 2, dropout=0.3, batch_first=True)
+        _, operations = self._run(lambda x: layer(x, x, x, need_weights=need_weights)[0])
+        assert "uniform" in operations
 
 
 class TestDropout:
