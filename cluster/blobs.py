@@ -25,16 +25,23 @@ _LOCKS = 64
 class BlobStore:
     """Blobs in a directory. Thread-safe; one process at a time."""
 
-    def __init__(self, directory: Path, quota: int, owner_quota: int | None = None) -> None:
-        """Open the store; ``quota`` bytes in all, ``owner_quota`` for each owner."""
+    def __init__(
+        self, directory: Path, quota: int, owner_quota: int | None = None, kept_free: int = 0
+    ) -> None:
+        """Open the store; ``quota`` bytes in all, ``owner_quota`` for each owner but this machine itself.
+
+        ``kept_free`` bytes are for what is made here (owner ""): others can fill the rest only.
+        """
         self._complete = directory / "complete"
         self._partial = directory / "partial"
         for folder in (self._complete, self._partial):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._quota = quota
+        self._quota, self._kept_free = quota, kept_free
         self.owner_quota = quota if owner_quota is None else owner_quota
         self._locks = [RLock() for _ in range(_LOCKS)]
         self._database_lock = Lock()
+        # Nothing gets a hold between the last look at its holds and its end. Taken before the locks of names.
+        self._hold_lock = Lock()
         self._database = sqlite3.connect(
             directory / "blobs.db", check_same_thread=False, isolation_level=None
         )
@@ -102,6 +109,15 @@ class BlobStore:
         sizes = self._sql("SELECT owner, SUM(size) FROM blobs GROUP BY owner")
         return sum(size for who, size in sizes if owner is None or who == owner)
 
+    def unclaimed(self, owner: str) -> int:
+        """Return how many blobs of an owner, whole or not, nobody holds."""
+        ((count,),) = self._sql(
+            "SELECT COUNT(*) FROM blobs WHERE owner = ? AND NOT EXISTS"
+            " (SELECT 1 FROM holds WHERE holds.sha256 = blobs.sha256)",
+            owner,
+        )
+        return int(count)
+
     # Writing
 
     def put(self, blob: BlobRef, offset: int, data: bytes, owner: str = "") -> BlobStatus:
@@ -119,14 +135,15 @@ class BlobStore:
             if self.has(blob.sha256):
                 return BlobStatus(self.size(blob.sha256), True)
             partial = self._partial / name
-            if not partial.exists():
-                self._reserve(name, blob, owner)
-                partial.touch(mode=0o600)
-            held = partial.stat().st_size
+            begun = partial.exists()
+            held = partial.stat().st_size if begun else 0
             if offset > held:
                 raise ClusterError(
                     Kind.WRONG_STATE, f"{held} bytes are here", f"go on at {held}", "offset"
                 )
+            if not begun:
+                self._reserve(name, blob, owner)
+                partial.touch(mode=0o600)
             with partial.open("ab") as file:
                 file.write(data[held - offset :])
                 held = file.tell()
@@ -155,7 +172,8 @@ class BlobStore:
     def hold(self, digest: bytes, holder: str) -> None:
         """Keep the blob (here or still to come) until ``holder`` releases it."""
         _name_of(digest)
-        self._sql("INSERT OR IGNORE INTO holds VALUES (?, ?)", digest, holder)
+        with self._hold_lock:
+            self._sql("INSERT OR IGNORE INTO holds VALUES (?, ?)", digest, holder)
 
     def release(self, holder: str) -> None:
         """End all holds of ``holder``; blobs that nobody holds any more are deleted."""
@@ -164,16 +182,19 @@ class BlobStore:
                 "DELETE FROM holds WHERE holder = ? RETURNING sha256", (holder,)
             ).fetchall()
         for (digest,) in rows:
-            if not self.is_held(digest):
-                self.delete(digest)
+            self._delete_unless_held(digest)
 
     def keep_only(self, holder: str, digests: Collection[bytes]) -> None:
         """End the holds of ``holder`` on all other blobs; those that nobody holds any more are deleted."""
         for (digest,) in self._sql("SELECT sha256 FROM holds WHERE holder = ?", holder):
             if digest not in digests:
                 self._sql("DELETE FROM holds WHERE sha256 = ? AND holder = ?", digest, holder)
-                if not self.is_held(digest):
-                    self.delete(digest)
+                self._delete_unless_held(digest)
+
+    def _delete_unless_held(self, digest: bytes) -> None:
+        with self._hold_lock:
+            if not self.is_held(digest):
+                self.delete(digest)
 
     def is_held(self, digest: bytes) -> bool:
         """Tell whether anybody holds the blob."""
@@ -196,11 +217,11 @@ class BlobStore:
                 written = path.stat().st_mtime
             except FileNotFoundError:
                 continue
-            if written < older_than and not self.is_held(digest):
-                with self._locks[hash(name) % _LOCKS]:
+            with self._hold_lock, self._locks[hash(name) % _LOCKS]:
+                if written < older_than and not self.is_held(digest):
                     path.unlink(missing_ok=True)
                     self._sql("DELETE FROM blobs WHERE name = ?", name)
-                deleted += 1
+                    deleted += 1
         return deleted
 
     # Inside
@@ -224,19 +245,20 @@ class BlobStore:
 
     def _reserve(self, name: str, blob: BlobRef, owner: str) -> None:
         with self._transaction() as database:
-            total, mine = database.execute(
-                "SELECT COALESCE(SUM(size), 0), COALESCE(SUM(size * (owner = ?)), 0) FROM blobs"
-                " WHERE name != ?",
+            total, mine, made = database.execute(
+                "SELECT COALESCE(SUM(size), 0), COALESCE(SUM(size * (owner = ?)), 0),"
+                " COALESCE(SUM(size * (owner = '')), 0) FROM blobs WHERE name != ?",
                 (owner, name),
             ).fetchone()
-            if total + blob.size > self._quota:
+            kept = max(0, self._kept_free - made) if owner else 0
+            if total + blob.size > self._quota - kept:
                 raise ClusterError(
                     Kind.OVER_QUOTA,
                     "this store is full",
                     "try again when orders have closed",
                     "size",
                 )
-            if mine + blob.size > self.owner_quota:
+            if owner and mine + blob.size > self.owner_quota:
                 raise ClusterError(
                     Kind.OVER_QUOTA,
                     f"{self.owner_quota} bytes for each caller, {mine} are used",

@@ -136,13 +136,21 @@ class ClusterClient:
         """Ask for a page of the result's leaves."""
         return cast(t.ResultManifest, self._call("GetResult", request))
 
-    def whole_result(self, order_id: bytes) -> t.ResultManifest:
-        """Return the manifest with all leaves, page after page."""
+    def whole_result(self, order_id: bytes, count: int | None = None) -> t.ResultManifest:
+        """Return the manifest with all leaves, page after page; BAD_REPLY where they are not ``count``.
+
+        Whoever knows the number says it: a hostile validator may claim any.
+        """
         manifest = self.get_result(t.ResultRequest(order_id, 0, t.RESULT_LEAVES_MAX))
+        if count not in (None, manifest.count):
+            raise ClusterError(
+                Kind.BAD_REPLY, f"a result of {manifest.count} leaves instead of {count}"
+            )
         leaves = list(manifest.leaves)
         while len(leaves) < manifest.count:
             page = self.get_result(t.ResultRequest(order_id, len(leaves), t.RESULT_LEAVES_MAX))
-            if not page.leaves or replace(page, leaves=()) != replace(manifest, leaves=()):
+            full = len(page.leaves) == min(t.RESULT_LEAVES_MAX, manifest.count - len(leaves))
+            if not full or replace(page, leaves=()) != replace(manifest, leaves=()):
                 raise ClusterError(Kind.BAD_REPLY, "the result's pages do not fit together")
             leaves += page.leaves
         # Not a message any more, so the bound on its leaves does not hold here.
@@ -228,6 +236,10 @@ class ClusterClient:
                 if self._closed.wait(random.uniform(0, min(2.0, 0.1 * 2**number))):
                     raise failure from None
                 continue
+            except ValueError:  # grpc's word for a closed channel
+                raise ClusterError(
+                    Kind.UNREACHABLE, "the connection was closed", "open a new one"
+                ) from None
             reply = method.reply_proto()
             try:
                 reply.ParseFromString(raw)

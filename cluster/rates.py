@@ -21,10 +21,18 @@ class Rate:
 class ServerLimits:
     """Limits of a server; the defaults suit a machine with a few cores."""
 
-    threads: int = 8
+    threads: int = 8  # calls that are worked on at a time
     concurrent: int = 64  # calls at a time; more are refused before they are read
+    connections: int = 512  # each takes a file handle, which the rest of the daemon needs too
+    handshake_seconds: float = 10.0
+    idle_seconds: float = 300.0  # until a connection without calls is closed
+    receive_seconds: float = 10.0  # for a request to arrive: as long as callers wait for an answer
+    receiving_per_host: int = 32  # requests of one host that are not here yet
     calls: Rate = Rate(200, 2_000)
     bytes: Rate = Rate(256 << 20, 2 << 30)
+    messages: Rate = Rate(
+        256 << 10, 8 << 20
+    )  # bytes of all but chunks: reading 1 MiB takes about 1 s
     stranger_calls: Rate = Rate(20, 200)  # all callers without a role together
     stranger_bytes: Rate = Rate(16 << 20, 64 << 20)
 

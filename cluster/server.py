@@ -1,9 +1,11 @@
 """The validator's end of the link: TLS, envelopes, roles, limits, and typed failures."""
 
 import logging
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from os import urandom
+from threading import BoundedSemaphore
 from typing import NoReturn
 
 import grpc
@@ -15,8 +17,17 @@ from cluster.envelope import Envelope, Gate
 from cluster.errors import ClusterError, Kind
 from cluster.methods import METHODS, SERVICE, Method
 from cluster.rates import Buckets, ServerLimits
+from cluster.receiving import Receiver
 from cluster.tls import Certificate
-from cluster.types import MESSAGE_BYTES_MAX, Caller, Handlers, ProbeReply, ProbeRequest, Role
+from cluster.types import (
+    MESSAGE_BYTES_MAX,
+    Caller,
+    Handlers,
+    ProbeReply,
+    ProbeRequest,
+    PutChunkRequest,
+    Role,
+)
 
 _log = logging.getLogger("assay.cluster")
 FAILURE_KEY = "assay-failure-bin"
@@ -55,9 +66,13 @@ class ClusterServer:
         limits = limits or ServerLimits()
         self._gate = gate or Gate(chain_id, sha256(certificate.der).digest())
         self._calls, self._bytes = Buckets(limits.calls), Buckets(limits.bytes)
+        self._messages = Buckets(limits.messages)
         self._stranger_calls = Buckets(limits.stranger_calls)
         self._stranger_bytes = Buckets(limits.stranger_bytes)
-        self._pool = ThreadPoolExecutor(limits.threads, thread_name_prefix="cluster")
+        # Each call has a thread while it comes in, and few of them work at a time.
+        self._pool = ThreadPoolExecutor(limits.concurrent, thread_name_prefix="cluster")
+        self._working = BoundedSemaphore(limits.threads)
+        self._receiver = Receiver(limits.receive_seconds, limits.receiving_per_host)
         self._server = grpc.server(
             self._pool,
             maximum_concurrent_rpcs=limits.concurrent,
@@ -66,6 +81,9 @@ class ClusterServer:
                 ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
                 ("grpc.max_metadata_size", 8192),
                 ("grpc.max_concurrent_streams", limits.concurrent),
+                ("grpc.max_allowed_incoming_connections", limits.connections),
+                ("grpc.server_handshake_timeout_ms", int(1e3 * limits.handshake_seconds)),
+                ("grpc.max_connection_idle_ms", int(1e3 * limits.idle_seconds)),
                 ("grpc.so_reuseport", 0),  # two daemons on one port would each get half the calls
             ],
         )
@@ -92,11 +110,15 @@ class ClusterServer:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _method(self, method: Method) -> "grpc.RpcMethodHandler[bytes, bytes]":
-        def answer(raw: bytes, context: grpc.ServicerContext) -> bytes:
+        def answer(messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
             try:
-                return self._answer(method, raw)
+                raw = self._receiver.take(messages, context)
+                with self._working:
+                    return self._answer(method, raw)
             except ClusterError as error:
                 _fail(context, error)
+            except grpc.RpcError:  # the caller has gone, or took too long
+                raise
             except Exception:  # noqa: BLE001 - a bug becomes a typed status and a log line
                 ticket = urandom(4).hex()
                 _log.exception("bug in %s (%s)", method.name, ticket)
@@ -107,7 +129,8 @@ class ClusterServer:
                     ),
                 )
 
-        return grpc.unary_unary_rpc_method_handler(answer)
+        # The same on the wire as a unary call, but the handler sees the call before its message is here.
+        return grpc.stream_unary_rpc_method_handler(answer)
 
     def _answer(self, method: Method, raw: bytes) -> bytes:
         request = pb.SignedRequest()
@@ -120,9 +143,12 @@ class ClusterServer:
         envelope = convert.from_wire(Envelope, request.envelope)
         caller = self._gate.check(envelope, method.name, request.body)
         roles = self._handlers.roles(caller)
+        # First the rate, which bounds how many nonces one caller can have remembered.
+        self._charge(caller, bool(roles), len(raw))
+        if method.request is not PutChunkRequest:
+            self._messages.take(caller.address if roles else "", len(raw), "bytes of messages")
         self._gate.use_nonce(envelope, bool(roles))
         _check_role(method, roles)
-        self._charge(caller, bool(roles), len(raw))
         body = convert.decode(method.request_proto, method.request, request.body)
         reply = (
             getattr(self._handlers, method.handler)(caller, body)

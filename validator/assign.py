@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from chain.types.hashing import hash_fields, u32
+from chain.types.limits import SLOTS_MAX
 from chain.types.reasons import ShareReason
-from chain.types.records import Assignment
+from chain.types.records import Assignment, Order
 from cluster.types import LEAVES_MAX, StateRef
 from pol.rules.lots import draw
 from pol.rules.schedule import segment_samples, segments_of, share_work
@@ -15,8 +16,22 @@ from validator.records import LocalOrder, LocalRound, SlotWork
 
 OWN_PICKS = 1
 """Segments of a share that the validator replays beside its duty; nobody can tell them apart from drawn ones."""
+SEGMENTS_MAX = 65_536
+"""In a round: its leaves are in the record, which is written anew with every change."""
 PATIENCE = 8
 """Chain seconds that any share may take, however small it is."""
+
+
+def can_be_served(order: Order) -> bool:
+    """Tell whether a round divides into as many ranges as the chain takes, and its traces fit a record."""
+    segments = segments_of(order.terms, order.terms.samples_per_round)
+    return segments <= min(SEGMENTS_MAX, SLOTS_MAX * _units_max(order))
+
+
+def _units_max(order: Order) -> int:
+    """Return the segments in a range at most: what an auditor can replay, and what a message holds."""
+    units = order.params.range_work_max // share_work(order.terms, segment_samples(order.terms))
+    return max(1, min(units, LEAVES_MAX - 1))  # n segments have n + 1 leaves
 
 
 def open_round(local: LocalOrder, view: View, assignment: Assignment) -> LocalOrder:
@@ -29,9 +44,7 @@ def open_round(local: LocalOrder, view: View, assignment: Assignment) -> LocalOr
     if opening is None or not workers:
         return local
     terms = view.chain.order.terms
-    unit = segment_samples(terms)
-    units = view.chain.order.params.range_work_max // share_work(terms, unit)
-    units_max = max(1, min(units, LEAVES_MAX - 1))  # n segments have n + 1 leaves
+    unit, units_max = segment_samples(terms), _units_max(view.chain.order)
     works: list[SlotWork] = []
     for part in split_round(terms.samples_per_round, unit, units_max, workers):
         works.append(new_work(local, view, assignment, part, _waiting(works, part.provider)))

@@ -68,10 +68,17 @@ class Auditor:
     stopped: Callable[[float], bool]  # waits that many seconds; True when the daemon stops
 
     def answer(
-        self, duty: AuditDuty, chain: OrderResponse, client: ClusterClient, seconds: float
+        self,
+        duty: AuditDuty,
+        chain: OrderResponse,
+        connect: Callable[[], ClusterClient],
+        seconds: float,
     ) -> tuple[Found, ...]:
-        """Answer all places in their order within ``seconds``; what cannot be had by then is unavailable."""
-        audit = _Audit(self, duty, chain, client, time.monotonic() + seconds)
+        """Answer all places in their order within ``seconds``; what cannot be had by then is unavailable.
+
+        ``connect`` is asked each time: the audited validator may move, or renew its certificate, in the middle.
+        """
+        audit = _Audit(self, duty, chain, connect, time.monotonic() + seconds)
         try:
             return tuple(audit.answer(index, place) for index, place in enumerate(duty.places))
         finally:
@@ -85,7 +92,7 @@ class _Audit:
     auditor: Auditor
     duty: AuditDuty
     chain: OrderResponse
-    client: ClusterClient
+    connect: Callable[[], ClusterClient]
     ends: float
 
     @property
@@ -102,7 +109,7 @@ class _Audit:
         duty, wait = self.duty, 0.0
         while time.monotonic() < self.ends and not self.auditor.stopped(wait):
             try:
-                opening = self.client.get_opening(
+                opening = self.connect().get_opening(
                     OpeningRequest(duty.order_id, duty.attempt, duty.round, index)
                 )
                 if opening.ready:
@@ -142,7 +149,7 @@ class _Audit:
         """Fetch a blob, as long as there is time."""
         blobs = self.auditor.blobs
         blobs.hold(blob.sha256, self.holder)
-        self.client.fetch(blob, blobs, lambda _done, _size: self._check_time())
+        self.connect().fetch(blob, blobs, lambda _done, _size: self._check_time())
         return blobs.path(blob.sha256)
 
     def _check_time(self) -> None:

@@ -5,6 +5,7 @@ other, replays in the process pool, and audits, which wait for others, beside th
 """
 
 import logging
+import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,13 +21,14 @@ from chain.types.queries import AuditDuty, OrderRequest, OrderResponse, Validato
 from chain.types.records import OrderState
 from chain.wire.keys import Key, SignatureVerifier
 from cluster.blobs import BlobStore
-from cluster.errors import ClusterError
+from cluster.client import ClusterClient
+from cluster.errors import ClusterError, Kind
 from cluster.handover import derive_scalar
 from cluster.server import ClusterServer
 from cluster.tls import make_certificate
 from pol.replay.pool import ReplayPool
 from validator.actions import SendTx, View
-from validator.audit import UNAVAILABLE, Auditor
+from validator.audit import Auditor
 from validator.decide import decide
 from validator.files import sweep
 from validator.ledger import Ledger
@@ -37,13 +39,14 @@ from validator.runner import Lane, Runner
 from validator.service import Service
 from validator.store import ValidatorStore
 from validator.verdicts import VerdictBook
+from validator.waiting import Node, WrongChain
 
 _log = logging.getLogger("assay.validator")
 TICK_SECONDS = 0.2
 LEAST_SECONDS = 0.03
 """Between two looks, whoever wakes the loop."""
 KEEP_SECONDS = 7 * 86_400
-"""How long a result is served after its order closed (protocol section 6.2)."""
+"""How long a result is served after its order closed (protocol section 6.2), on the chain clock."""
 UNCLAIMED_SECONDS = 3_600
 """How long bytes are kept that nothing names."""
 UNUSED_SECONDS = 86_400
@@ -74,9 +77,13 @@ class ValidatorDaemon:
         self._me = key.address
         self._wake = Event()
         self._client = ChainClient(config.node)
+        self._node = Node(self._client, stop)
         self._sender = TxSender(self._client, key)
         self._store = ValidatorStore(config.home / "validator.db")
-        self._blobs = BlobStore(config.home / "blobs", config.blob_quota, config.owner_quota)
+        self._store.set_aside_damaged()
+        self._blobs = BlobStore(
+            config.home / "blobs", config.blob_quota, config.owner_quota, config.blob_quota // 4
+        )
         self._jobs = config.home / "jobs"
         self._ledger = Ledger(self._store, self._blobs, self._wake)
         self._pool = ReplayPool(config.processes)
@@ -87,19 +94,25 @@ class ValidatorDaemon:
         self._links = Links(key)
         self._since: int | None = None  # chain clock at the first look
         self._clean_at = 0.0
+        self._certifying = False  # such a transaction is under way
 
     # Life
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
-        """Publish the endpoint, serve, and work until stopped."""
+        """Wait for the node, publish the endpoint, serve, and work until stopped.
+
+        ChainError where waiting cannot help: a node of another chain, a key that is no validator's.
+        """
         server: ClusterServer | None = None
         try:
-            self._connect()
+            # Looked at once, so that the first callers meet somebody who knows them.
+            if not (self._node.wait_for(self._connect) and self._node.wait_for(self._look)):
+                return
             certificate = make_certificate(self._config.home)
-            self._look()  # so that the first callers meet somebody who knows them
             server = ClusterServer(self._config.listen, certificate, self._service, self._chain_id)
             server.start()
-            self._publish(certificate.der)
+            if not self._node.wait_for(partial(self._publish, certificate.der)):
+                return
             if ready:
                 ready()
             while not self._stop.is_set():
@@ -114,7 +127,7 @@ class ValidatorDaemon:
             self._close()
 
     def _connect(self) -> None:
-        self._chain_id = self._client.status().chain_id
+        self._chain_id = self._check_chain()
         self._service = Service(
             self._me, self._chain_id, self._ledger, SignatureVerifier(), self._wake
         )
@@ -129,6 +142,14 @@ class ValidatorDaemon:
             self._pool,
             self._config.backend,
         )
+
+    def _check_chain(self) -> str:
+        """Return the chain's id, which never changes for a home."""
+        chain_id = self._client.status().chain_id
+        known = self._store.chain(chain_id)
+        if known != chain_id:
+            raise WrongChain(self._config.node, chain_id, known)
+        return chain_id
 
     def _close(self) -> None:
         """Close what threads wait for, then wait for the threads, then close what they write to."""
@@ -156,11 +177,21 @@ class ValidatorDaemon:
 
     def _tick(self) -> None:
         try:
+            # Another node may have taken the address between two looks.
+            if self._node.away or self._observer.slow:
+                self._check_chain()
             self._look()
+            self._node.back()
+            self._act()
+        except WrongChain:
+            raise
         except ChainError as error:
-            _log.warning("the node does not answer: %s", error)
+            self._node.lost(error)
+        except (OSError, sqlite3.Error) as error:  # a full disk: go on when there is room again
+            _log.error("the disk under %s: %s", self._config.home, error)
             self._stop.wait(1.0)
-            return
+
+    def _act(self) -> None:
         self._certify()
         for duty in self._observer.audits:
             key = f"audit/{duty.order_id.hex()}/{duty.attempt}/{duty.round}/{duty.draw_ends}"
@@ -168,6 +199,8 @@ class ValidatorDaemon:
         for order_id, chain in self._service.view.orders.items():
             try:
                 self._follow(order_id, chain)
+            except (OSError, sqlite3.Error):
+                raise
             except Exception:  # noqa: BLE001 - logged; one order must not take the others down
                 _log.exception("bug in order %s", order_id.hex())
         if self._observer.slow and time.monotonic() >= self._clean_at:
@@ -215,7 +248,7 @@ class ValidatorDaemon:
     def _tidy(self, order_id: bytes, chain: OrderResponse) -> None:
         """Release what is not needed any more, and forget an order whose result was served long enough."""
         closed = chain.order.state == OrderState.CLOSED
-        now = time.time()
+        now = self._service.view.clock
         forget = closed and now - self._store.closed_since(order_id, now) > KEEP_SECONDS
         for attempt in self._store.attempts(order_id):
             local = self._ledger.load(order_id, attempt)
@@ -247,12 +280,7 @@ class ValidatorDaemon:
             self._config.backend,
             self._stop.wait,
         )
-        try:
-            client = self._links.client(self._service.view.validators[winner], self._chain_id)
-            found = auditor.answer(duty, chain, client, seconds)
-        except (ClusterError, KeyError) as error:
-            _log.warning("round %d cannot be audited: %s", duty.round, error)
-            found = (UNAVAILABLE,) * len(duty.places)
+        found = auditor.answer(duty, chain, partial(self._link, winner), seconds)
         if self._stop.is_set():
             return  # what could not be had may be there after the restart
         answers = tuple(item.answer for item in found)
@@ -262,10 +290,21 @@ class ValidatorDaemon:
         agreed = all(item.agrees for item in found)
         self._store.save_answered(duty.order_id, duty.attempt, duty.round, agreed)
 
+    def _link(self, operator: str) -> ClusterClient:
+        validator = self._service.view.validators.get(operator)
+        if validator is None:
+            raise ClusterError(Kind.UNREACHABLE, f"{operator} is no validator (any more)")
+        return self._links.client(validator, self._chain_id)
+
     # Providers' capability
 
     def _certify(self) -> None:
-        """Put on chain what providers measured, checked later against the time that their shares take."""
+        """Put on chain what providers measured, checked later against the time that their shares take.
+
+        One after the other: anybody may register here, and duties do not wait behind a crowd.
+        """
+        if self._certifying:
+            return
         for address, speed in self._service.view.providers.items():
             benchmark = self._service.presence.benchmark(address)
             if speed or benchmark is None or not benchmark.speed:
@@ -279,8 +318,14 @@ class ValidatorDaemon:
                 benchmark.bandwidth,
                 CERTIFY_SECONDS,
             )
-            send = partial(self._send, message)
-            self._runner.start(f"certify/{address}", send, Lane.TX, self._observer.slow_began)
+            send = partial(self._send_certificate, message)
+            self._certifying = True
+            if self._runner.start(f"certify/{address}", send, Lane.TX, self._observer.slow_began):
+                return
+            self._certifying = False
 
-    def _send(self, message: MsgCertifyProvider) -> None:
-        self._sender.send(message)
+    def _send_certificate(self, message: MsgCertifyProvider) -> None:
+        try:
+            self._sender.send(message)
+        finally:
+            self._certifying = False

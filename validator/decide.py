@@ -9,6 +9,7 @@ from chain.types.messages import Message, MsgAcceptOrder, MsgDeclineOrder, MsgPr
 from chain.types.reasons import AttemptEnd
 from chain.types.records import Assignment, AssignmentState, OrderState
 from validator.actions import Action, LoadJob, Seal, SendTx, View
+from validator.assign import can_be_served
 from validator.audited import decide_audited
 from validator.lookup import find_assignment, find_round
 from validator.records import LocalOrder, PayloadStage
@@ -62,6 +63,8 @@ def _decide_matched(
     match local.payload.stage:
         case _ if view.clock >= deadline:
             return ()
+        case _ if not can_be_served(view.chain.order):
+            return (decline(AttemptEnd.DECLINED_NO_CAPACITY),)
         case PayloadStage.LOADED:
             return (send("accept", MsgAcceptOrder(view.me, local.order_id, local.attempt)),)
         case PayloadStage.BAD:

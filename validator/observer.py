@@ -39,6 +39,7 @@ class Observer:
     audits: tuple[AuditDuty, ...] = ()
     _closed: dict[bytes, OrderResponse] = field(default_factory=dict)
     _slow_at: float = 0.0
+    _newest: int = 0  # chain clock, in seconds
 
     def look(self, view: ChainView) -> ChainView:
         """Return what the chain says now; ChainError where the node does not answer.
@@ -48,6 +49,7 @@ class Observer:
         self.began = self.now()
         self.slow = self.began >= self._slow_at
         duties = self.client.query(DutiesRequest(self.me))
+        self._check_clock(duties.clock)
         orders: dict[bytes, OrderResponse] = {}
         for order_id in sorted({assignment.order_id for assignment in duties.assignments}):
             orders[order_id] = self.client.query(OrderRequest(order_id))
@@ -57,6 +59,7 @@ class Observer:
             providers = {p.address: speed_of(p, duties.clock) for p in self._providers()}
             orders = {**self._waiting(orders), **orders}
             self._slow_at, self.slow_began = self.began + SLOW_SECONDS, self.began
+            self.ledger.store.seen_clock(duties.clock)
         else:
             orders = {**view.orders, **orders}
         for order_id, chain in orders.items():
@@ -65,6 +68,21 @@ class Observer:
                     self.ledger.begin(order_id, assignment.attempt)
         self.audits = duties.audits
         return ChainView(duties.clock, orders, validators, providers)
+
+    def _check_clock(self, clock: int) -> None:
+        """Follow no node that is behind what was seen before, by this daemon or the one before it.
+
+        A share that such a node does not show yet would be taken for one that the chain never got.
+        """
+        self._newest = self._newest or self.ledger.store.seen_clock()
+        if clock < self._newest:
+            raise ChainError(
+                ErrorKind.UNAVAILABLE,
+                f"it is behind, at second {clock} of the chain's clock, and second {self._newest} was seen before"
+                " (a new chain under an old name needs another --home)",
+                "wait until it has caught up",
+            )
+        self._newest = clock
 
     def forget(self, order_id: bytes) -> None:
         """Forget a closed order."""

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from chain.types.limits import SLOTS_MAX
+
 
 @dataclass(frozen=True, slots=True)
 class Worker:
@@ -24,16 +26,18 @@ class Part:
 
 
 def split_round(
-    samples: int, unit: int, units_max: int, workers: Sequence[Worker]
+    samples: int, unit: int, units_max: int, workers: Sequence[Worker], slots_max: int = SLOTS_MAX
 ) -> tuple[Part, ...]:
-    """Split ``samples`` (a multiple of ``unit``) into ranges of 1 to ``units_max`` units.
+    """Split ``samples`` (a multiple of ``unit``) into at most ``slots_max`` ranges of 1 to ``units_max`` units.
 
-    Each worker gets units in proportion to its speed (largest remainder, at least one while there are any), cut into
-    as many slots as ``units_max`` demands. Slots are numbered in the order of the samples, and workers are taken in
-    the order given, so that a worker tends to keep its slot from round to round.
+    Nothing where that cannot be. Each worker gets units in proportion to its speed (largest remainder, at least one
+    while there are any), cut into as many slots as ``units_max`` demands. Slots are numbered in the order of the
+    samples, and workers are taken in the order given, so that a worker tends to keep its slot from round to round.
     """
     total = samples // unit
-    chosen = list(workers)[:total]
+    # Each worker may have one range that is not full, so a crowd makes more ranges than there may be.
+    crowd_max = slots_max + 1 - -(-total // units_max)
+    chosen = list(workers)[: max(0, min(total, crowd_max))]
     if not chosen:
         return ()
     shares = _apportion(total, [max(1, worker.speed) for worker in chosen])

@@ -24,7 +24,7 @@ class Lane(Enum):
 
     TX = 1
     WORK = 8
-    AUDIT = 6
+    AUDIT = 64  # a seat in each of so many rounds: one whose winner is silent keeps its thread to the end
 
 
 @dataclass(slots=True)

@@ -31,6 +31,10 @@ from validator.tasks import audit_opening, open_tasks, train_tasks
 
 POLL_MS = 300
 SLOTS_GRANTED = 64
+UNCLAIMED_MAX = 16
+"""Blobs for each share it was given that a provider may send before it says what they are."""
+_FILE_BYTES = 64
+"""What a file takes in a message beside its path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +99,26 @@ class Service(BlobCalls):
         A provider whose time is over may still send: that it came late is worth knowing.
         """
         address, blob = caller.address, request.blob
+        given, fits = 0, False
         for local, chain in self._records():
             payload = local.payload
             offered = chain.order.consumer == address and payload.stage == PayloadStage.OFFERED
             if offered and any(file.blob == blob for file in payload.files):
                 return
-            works = (work for known in local.rounds for work in known.works)
-            if any(work.provider == address for work in works):
-                states = (payload.initial_global, payload.initial_local)
-                if blob.size <= max(state.blob.size for state in states if state is not None):
-                    return
+            works = [w for known in local.rounds for w in known.works if w.provider == address]
+            given += len(works)
+            states = (payload.initial_global, payload.initial_local)
+            if works and blob.size <= max(s.blob.size for s in states if s is not None):
+                fits = True
+        if fits:
+            if request.offset or self.blobs.unclaimed(address) < UNCLAIMED_MAX * (1 + given):
+                return
+            raise ClusterError(
+                Kind.OVER_QUOTA,
+                "too many blobs of yours wait for the share or opening that names them",
+                "submit those first",
+                "blob",
+            )
         raise ClusterError(
             Kind.NOT_ALLOWED,
             "this blob is neither in a payload that you offered nor of a share that you were given",
@@ -113,14 +127,25 @@ class Service(BlobCalls):
         )
 
     def may_read(self, caller: t.Caller, digest: bytes) -> None:
-        """Give a blob only to whom a task, an opening or a result named it."""
-        if not self._grants.holds(caller.address, digest):
-            raise ClusterError(
-                Kind.NOT_ALLOWED,
-                "this blob was not given to you",
-                "ask for its task first",
-                "sha256",
-            )
+        """Give a blob only to whom a task, an opening or a result named it.
+
+        Whoever was given a share of an order may read its payload. A consumer chooses how many files that is: a grant
+        for each of them would drive out those of others.
+        """
+        if self._grants.holds(caller.address, digest):
+            return
+        for local, _ in self._records():
+            works = (work for known in local.rounds for work in known.works)
+            if any(work.provider == caller.address for work in works) and any(
+                file.blob.sha256 == digest for file in local.payload.files
+            ):
+                return
+        raise ClusterError(
+            Kind.NOT_ALLOWED,
+            "this blob was not given to you",
+            "ask for its task first",
+            "sha256",
+        )
 
     # Providers
 
@@ -139,10 +164,9 @@ class Service(BlobCalls):
         for local, chain in self._records():
             train += train_tasks(local, chain, caller.address, clock)
             opening += open_tasks(local, chain, caller.address)
-        train, opening = train[: t.TASKS_MAX], opening[: t.TASKS_MAX]
+        train, opening = _fitting(train)[: t.TASKS_MAX], opening[: t.TASKS_MAX]
         for task in train:
             self._grants.give(caller.address, (task.global_in.blob, task.local_in.blob))
-            self._grants.give(caller.address, (file.blob for file in task.payload))
         return t.PollReply(tuple(train), tuple(opening), POLL_MS)
 
     def submit_share(self, caller: t.Caller, request: t.ShareSubmission) -> t.Verdict:
@@ -352,6 +376,18 @@ class Service(BlobCalls):
             if not offered or not all(is_here(self.blobs, blob) for blob in blobs):
                 return local
             return self.ledger.change(order_id, attempt, payload_complete, blobs) or local
+
+
+def _fitting(tasks: list[t.TrainTask]) -> list[t.TrainTask]:
+    """Return the first tasks, at least one, whose lists of files fit half a message: the others come later."""
+    kept: list[t.TrainTask] = []
+    left = t.MESSAGE_BYTES_MAX // 2
+    for task in tasks:
+        left -= sum(len(file.path) + _FILE_BYTES for file in task.payload)
+        if kept and left < 0:
+            break
+        kept.append(task)
+    return kept
 
 
 def _blobs_of(opening: t.AuditOpening) -> list[t.BlobRef]:

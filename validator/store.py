@@ -1,5 +1,6 @@
 """The validator's records on disk: SQLite, written before anything is acted on."""
 
+import logging
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -11,8 +12,30 @@ from typing import Any
 from chain.types.codec import decode, encode
 from validator.records import LocalOrder
 
+_log = logging.getLogger("assay.validator")
 CACHED = 64
 """Records kept decoded: they are frozen, and read far more often than written."""
+
+
+_TABLES = """
+PRAGMA journal_mode = WAL;
+CREATE TABLE IF NOT EXISTS orders (
+    order_id BLOB, attempt INTEGER, record BLOB NOT NULL, PRIMARY KEY (order_id, attempt));
+CREATE TABLE IF NOT EXISTS verdicts (
+    order_id BLOB, attempt INTEGER, round INTEGER, slot INTEGER, issue INTEGER,
+    record BLOB NOT NULL, PRIMARY KEY (order_id, attempt, round, slot, issue));
+CREATE TABLE IF NOT EXISTS answered (
+    order_id BLOB, attempt INTEGER, round INTEGER, agreed INTEGER,
+    PRIMARY KEY (order_id, attempt, round));
+CREATE TABLE IF NOT EXISTS closed (order_id BLOB PRIMARY KEY, seen REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS chain (
+    only INTEGER PRIMARY KEY CHECK (only = 1), id TEXT NOT NULL, clock INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS damaged (order_id BLOB, attempt INTEGER, record BLOB);
+"""
+
+
+class StoreError(Exception):
+    """A database that cannot be used: which, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,32 +58,52 @@ class ValidatorStore:
     """Orders and verdicts in ``validator.db``. Thread-safe; one daemon at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Open or make the database."""
+        """Open or make the database; StoreError where the file is none."""
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = RLock()
         self._cache: OrderedDict[tuple[bytes, int], LocalOrder] = OrderedDict()
         self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self._database.executescript(
-            """
-            PRAGMA journal_mode = WAL;
-            CREATE TABLE IF NOT EXISTS orders (
-                order_id BLOB, attempt INTEGER, record BLOB NOT NULL, PRIMARY KEY (order_id, attempt));
-            CREATE TABLE IF NOT EXISTS verdicts (
-                order_id BLOB, attempt INTEGER, round INTEGER, slot INTEGER, issue INTEGER,
-                record BLOB NOT NULL, PRIMARY KEY (order_id, attempt, round, slot, issue));
-            CREATE TABLE IF NOT EXISTS answered (
-                order_id BLOB, attempt INTEGER, round INTEGER, agreed INTEGER,
-                PRIMARY KEY (order_id, attempt, round));
-            CREATE TABLE IF NOT EXISTS closed (order_id BLOB PRIMARY KEY, seen REAL NOT NULL);
-            """
-        )
+        try:
+            self._database.executescript(_TABLES)
+        except sqlite3.DatabaseError as error:
+            self._database.close()
+            raise StoreError(f"{path} cannot be used ({error}); restore it from a backup") from None
 
     def close(self) -> None:
         """Close the database."""
         with self._lock:
             self._database.close()
 
+    # The chain
+
+    def chain(self, chain_id: str) -> str:
+        """Return the chain that these records are about: ``chain_id``, if there was none before."""
+        with self._lock:
+            self._sql("INSERT OR IGNORE INTO chain VALUES (1, ?, 0)", chain_id)
+            ((known,),) = self._sql("SELECT id FROM chain")
+        return str(known)
+
+    def seen_clock(self, clock: int = 0) -> int:
+        """Return the latest chain clock (seconds) that was seen, after taking note of ``clock``."""
+        with self._lock:
+            if clock:
+                self._sql("UPDATE chain SET clock = ? WHERE clock < ?", clock, clock)
+            rows = self._sql("SELECT clock FROM chain")
+        return int(rows[0][0]) if rows else 0
+
     # Records of attempts
+
+    def set_aside_damaged(self) -> None:
+        """Move records that cannot be read out of the way, so that they cost their own orders only."""
+        with self._lock:
+            rows = self._sql("SELECT order_id, attempt, record FROM orders")
+            for order_id, attempt, record in rows:
+                try:
+                    decode(LocalOrder, record)
+                except (ValueError, TypeError, KeyError) as error:
+                    _log.error("lost attempt %d of order %s: %s", attempt, order_id.hex(), error)
+                    self._sql("INSERT INTO damaged VALUES (?, ?, ?)", order_id, attempt, record)
+                    self.forget(order_id, attempt)
 
     def load(self, order_id: bytes, attempt: int) -> LocalOrder | None:
         """Return the record of an attempt."""
@@ -115,7 +158,7 @@ class ValidatorStore:
         return [(row[0], row[1]) for row in self._sql("SELECT order_id, attempt FROM orders")]
 
     def closed_since(self, order_id: bytes, now: float) -> float:
-        """Return when (Unix time) this daemon first saw that an order is closed: ``now``, if it is new."""
+        """Return when (chain clock) this daemon first saw that an order is closed: ``now``, if it is new."""
         with self._lock:
             self._sql("INSERT OR IGNORE INTO closed VALUES (?, ?)", order_id, now)
             ((seen,),) = self._sql("SELECT seen FROM closed WHERE order_id = ?", order_id)
@@ -166,6 +209,6 @@ class ValidatorStore:
         while len(self._cache) > CACHED:
             self._cache.popitem(last=False)
 
-    def _sql(self, text: str, *values: bytes | float) -> list[tuple[Any, ...]]:
+    def _sql(self, text: str, *values: bytes | str | float) -> list[tuple[Any, ...]]:
         with self._lock:
             return self._database.execute(text, values).fetchall()

@@ -3,6 +3,7 @@
 from chain.types.queries import OrderResponse
 from chain.types.records import AssignmentState, AuditKind, Place, ShareState
 from cluster.types import (
+    INDICES_MAX,
     AuditOpening,
     OpenedLeaf,
     OpenedState,
@@ -70,7 +71,9 @@ def open_tasks(local: LocalOrder, chain: OrderResponse, provider: str) -> list[O
         current = find_round(local, number)
         work = find_work(current, slot, issue)
         if current and work and work.provider == provider:
-            tasks.append(OpenTask(share_key(local, current, work), tuple(sorted(indices))))
+            # Once these are here, the others are asked for.
+            first = tuple(sorted(indices)[:INDICES_MAX])
+            tasks.append(OpenTask(share_key(local, current, work), first))
     return tasks
 
 

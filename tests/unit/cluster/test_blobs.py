@@ -4,9 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -57,6 +58,12 @@ def test_a_gap_is_refused_with_the_place_to_go_on(store: BlobStore) -> None:
     assert store.status(blob).held == 10
 
 
+def test_a_gap_promises_nothing(store: BlobStore) -> None:
+    with pytest.raises(ClusterError):
+        store.put(ref(bytes(100)), 50, bytes(50), owner="a")
+    assert store.total("a") == 0
+
+
 def test_bytes_beyond_the_size_are_refused(store: BlobStore) -> None:
     with pytest.raises(ClusterError) as refused:
         store.put(ref(bytes(10)), 5, bytes(6))
@@ -99,6 +106,71 @@ def test_quotas_count_what_was_promised(tmp_path: Path) -> None:
     assert store.put(ref(b"x"), 0, b"x", owner="a").complete
     assert store.total("a") == 1
     store.close()
+
+
+def test_others_leave_room_for_what_is_made_here(tmp_path: Path) -> None:
+    """Else whoever fills the store keeps its owner from going on with the orders it is bound to."""
+    store = BlobStore(tmp_path, quota=1_000, owner_quota=500, kept_free=300)
+    store.put(ref(bytes(500)), 0, b"\0", owner="a")
+    store.put(ref(bytes(200)), 0, b"\0", owner="b")
+    with pytest.raises(ClusterError, check=lambda e: e.kind is Kind.OVER_QUOTA):
+        store.put(ref(b"x"), 0, b"x", owner="c")
+    store.add(b"y" * 200)
+    with pytest.raises(ClusterError, check=lambda e: e.kind is Kind.OVER_QUOTA):
+        store.put(ref(b"x"), 0, b"x", owner="c")
+    store.add(b"z" * 100)
+    with pytest.raises(ClusterError, check=lambda e: e.kind is Kind.OVER_QUOTA):
+        store.add(b"x")
+    store.close()
+
+
+def test_what_is_made_here_is_bounded_by_the_whole_store_only(tmp_path: Path) -> None:
+    store = BlobStore(tmp_path, quota=1_000, owner_quota=100)
+    store.add(bytes(900))
+    store.close()
+
+
+def test_unclaimed_blobs_are_counted_until_somebody_holds_them(store: BlobStore) -> None:
+    whole, partial = ref(b"whole"), ref(b"partial")
+    store.put(whole, 0, b"whole", owner="a")
+    store.put(partial, 0, b"p", owner="a")
+    store.put(ref(b"other"), 0, b"other", owner="b")
+    assert store.unclaimed("a") == 2
+    store.hold(whole.sha256, "order")
+    assert store.unclaimed("a") == 1
+
+
+@pytest.mark.parametrize("end", ["release", "keep_only", "collect"])
+def test_a_blob_that_is_held_at_the_last_moment_stays(
+    store: BlobStore, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """Whoever holds it and then finds it there may rely on it."""
+    blob = store.add(b"shared")
+    if end != "collect":
+        store.hold(blob.sha256, "first")
+    found: list[bool] = []
+
+    def second() -> None:
+        store.hold(blob.sha256, "second")
+        found.append(store.has(blob.sha256))
+
+    holder, real = Thread(target=second), store.is_held
+
+    def is_held(digest: bytes) -> bool:
+        held = real(digest)
+        holder.start()
+        holder.join(0.1)  # it gets its hold now, or waits until this is over
+        return held
+
+    monkeypatch.setattr(store, "is_held", is_held)
+    act: dict[str, Callable[[], object]] = {
+        "release": lambda: store.release("first"),
+        "keep_only": lambda: store.keep_only("first", ()),
+        "collect": lambda: store.collect(older_than=1e12),
+    }
+    act[end]()
+    holder.join(5)
+    assert found == [store.has(blob.sha256)]
 
 
 @pytest.mark.parametrize("name", [b"", b"../../etc/passwd", bytes(31), bytes(33)])

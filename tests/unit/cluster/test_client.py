@@ -1,5 +1,6 @@
 """The caller resumes blobs, drops wrong bytes, and repeats only what did not get through."""
 
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,30 @@ def test_all_pages_of_a_result_are_put_together(up: Running) -> None:
     assert [leaf.length for leaf in manifest.leaves] == list(range(20_000))
 
 
+def test_a_result_of_another_length_is_refused_before_it_is_fetched(up: Running) -> None:
+    with up.client(CONSUMER) as client:
+        assert client.whole_result(bytes(32), 20_000).count == 20_000
+        for count in (19_999, 20_001, 0):
+            with pytest.raises(ClusterError, check=lambda e: e.kind is Kind.BAD_REPLY):
+                client.whole_result(bytes(32), count)
+
+
+def test_pages_that_trickle_are_refused(up: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leaf in each answer would keep the consumer for as long as the validator likes."""
+    real = up.answers.get_result
+
+    def trickle(caller: t.Caller, request: t.ResultRequest) -> t.ResultManifest:
+        page = real(caller, request)
+        return replace(page, leaves=page.leaves[:1])
+
+    monkeypatch.setattr(up.answers, "get_result", trickle)
+    with (
+        up.client(CONSUMER) as client,
+        pytest.raises(ClusterError, check=lambda e: e.kind is Kind.BAD_REPLY),
+    ):
+        client.whole_result(bytes(32))
+
+
 def test_what_did_not_get_through_is_repeated_with_a_new_envelope(tmp_path: Path) -> None:
     """The first tries find no server; the waits between them start one."""
     with running(tmp_path) as up:
@@ -149,6 +174,15 @@ def test_a_refusal_is_not_repeated(up: Running) -> None:
         client.poll(t.PollRequest("1", ()))
     assert refused.value.kind is Kind.INTERNAL
     assert calls == 1
+
+
+def test_a_call_on_a_closed_connection_is_an_error_of_the_link(up: Running) -> None:
+    """Another thread may have closed it, because the validator has moved."""
+    client = up.client()
+    client.close()
+    with pytest.raises(ClusterError) as refused:
+        client.poll(t.PollRequest("1", ()))
+    assert refused.value.kind is Kind.UNREACHABLE
 
 
 def test_no_answer_in_time_is_an_error(up: Running) -> None:

@@ -1,6 +1,7 @@
 """The server refuses, with a typed reason, what is not signed, fresh, allowed and well-formed."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -34,6 +35,21 @@ from tests.unit.cluster.support import (
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with running(tmp_path_factory.mktemp("validator")) as server:
         yield server
+
+
+def send_raw(up: Running, method: str, body: bytes) -> bytes:
+    """Send any bytes as a provider, rightly signed."""
+    sealed = seal(PROVIDER, CHAIN, sha256(up.certificate.der).digest(), method, body)
+    with grpc.secure_channel(
+        up.endpoint,
+        grpc.ssl_channel_credentials(up.certificate.cert_pem),
+        options=[("grpc.ssl_target_name_override", SERVER_NAME)],
+    ) as channel:
+        try:
+            stub: Any = channel.unary_unary(f"/{SERVICE}/{method}")
+            return cast(bytes, stub(raw_of(sealed, body), timeout=10))
+        except grpc.RpcError as error:
+            raise _failure(error) from None
 
 
 @pytest.fixture(scope="module")
@@ -256,6 +272,26 @@ def test_calls_over_the_rate_are_refused(tmp_path: Path) -> None:
         # Another caller has a bucket of its own.
         with up.client(CONSUMER) as other:
             assert other.payload_status(t.PayloadStatusRequest(bytes(32))).loaded
+
+
+def test_a_call_over_the_rate_leaves_no_nonce(tmp_path: Path) -> None:
+    """Else a few callers fill the memory of all, and everybody is refused until it is empty again."""
+    limits = ServerLimits(calls=Rate(per_second=0.001, burst=3))
+    with running(tmp_path, limits=limits) as up, up.client() as client:
+        for _ in range(10):
+            with suppress(ClusterError):
+                client.poll(t.PollRequest("1", ()))
+        assert len(up.server._gate._known._used) == 3
+
+
+def test_long_messages_are_rationed_and_chunks_are_not(tmp_path: Path) -> None:
+    """Reading a message takes time in proportion to its length, and everybody waits meanwhile."""
+    limits = ServerLimits(messages=Rate(per_second=1, burst=3_000))
+    with running(tmp_path, limits=limits) as up, up.client() as client:
+        client.poll(t.PollRequest("1", ()))
+        with pytest.raises(ClusterError, check=lambda e: e.kind is Kind.BUSY):
+            send_raw(up, "Poll", bytes(3_000))  # refused before it is read, else a bad request
+        client.put_blob(bytes(100_000))
 
 
 def test_strangers_share_one_bucket(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ class Setting:
             terms = replace(now.order.terms, **changes)
             now = replace(now, order=replace(now.order, terms=terms))
         duty = AuditDuty(ORDER_ID, 1, 0, PLACES, 15)
-        return self.auditor.answer(duty, now, self.client, seconds)
+        return self.auditor.answer(duty, now, lambda: self.client, seconds)
 
 
 def claim_of(trained: Trained) -> ShareClaim:
@@ -262,6 +262,20 @@ def test_a_winner_that_lacks_the_data_is_asked_until_it_has_them(setting: Settin
 
     setting.auditor = replace(setting.auditor, stopped=wait)
     assert all(item.agrees for item in setting.answer())
+
+
+def test_a_winner_that_moves_is_asked_at_its_new_place(setting: Setting, tmp_path: Path) -> None:
+    """Its endpoint or certificate changed on chain in the middle of the audit."""
+    setting.record(setting.opening(2), setting.opening(N))
+    certificate = make_certificate(tmp_path / "old").der
+    old = ClusterClient("127.0.0.1:1", certificate, AUDITOR, CHAIN_ID, 5.0)
+    old.close()
+    clients = iter([old])
+    duty = AuditDuty(ORDER_ID, 1, 0, PLACES, 15)
+    found = setting.auditor.answer(
+        duty, setting.see(), lambda: next(clients, setting.client), seconds=20.0
+    )
+    assert all(item.agrees for item in found)
 
 
 def test_a_stop_ends_an_audit(setting: Setting) -> None:

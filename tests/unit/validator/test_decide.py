@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from chain.types.limits import SLOTS_MAX
 from chain.types.messages import (
     MsgAcceptOrder,
     MsgCloseRound,
@@ -18,11 +19,14 @@ from chain.types.reasons import AttemptEnd, ShareReason
 from chain.types.records import AssignmentState, OrderState, Share, ShareRef, ShareState
 from cluster.types import BlobRef
 from pol.rules.commitment import check_leaf
+from pol.rules.schedule import segment_samples, share_work
 from tests.support.chain_market import digest
 from tests.unit.validator.support import (
     CHAIN_ID,
     FILES,
     ORDER_ID,
+    PARAMS,
+    TERMS,
     WORKERS,
     audit,
     chain,
@@ -37,7 +41,7 @@ from tests.unit.validator.support import (
 )
 from validator import actions as do
 from validator.actions import View
-from validator.assign import PATIENCE
+from validator.assign import PATIENCE, SEGMENTS_MAX
 from validator.decide import decide
 from validator.receive import (
     opening_verified,
@@ -63,6 +67,25 @@ def messages(actions: tuple[do.Action, ...]) -> list[object]:
 def test_nothing_is_sent_while_the_payload_may_still_come() -> None:
     local = new_order(ORDER_ID, 1)
     assert decide(local, view(chain(assigned=MATCHED), 15)) == (local, ())
+
+
+def test_a_round_that_nobody_could_close_is_declined_at_once() -> None:
+    """The chain takes it at submission, and failing at it later costs the whole job bond."""
+
+    def matched(samples: int, segments_in_range: int) -> View:
+        terms = replace(TERMS, samples_per_round=samples)
+        work = share_work(terms, segment_samples(terms)) * segments_in_range
+        params = replace(PARAMS, reference_speed=work, round_window=8)
+        assert params.range_work_max == work
+        return view(chain(assigned=MATCHED, ordered={"terms": terms, "params": params}), 1)
+
+    unit, local = segment_samples(TERMS), new_order(ORDER_ID, 1)
+    assert decide(local, matched(unit * SLOTS_MAX, 1))[1] == ()
+    for declined in (matched(unit * (SLOTS_MAX + 1), 1), matched(unit * (SEGMENTS_MAX + 1), 10**6)):
+        (decline,) = messages(decide(local, declined)[1])
+        assert isinstance(decline, MsgDeclineOrder)
+        assert decline.reason == AttemptEnd.DECLINED_NO_CAPACITY
+    assert decide(local, matched(unit * SEGMENTS_MAX, 10**6))[1] == ()
 
 
 @pytest.mark.parametrize("clock", [16, 19])

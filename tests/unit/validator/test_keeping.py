@@ -37,7 +37,7 @@ from validator.records import Failures, LocalOrder, Opening, new_order
 from validator.retention import fold, needed_blobs
 from validator.rounds import aggregated
 from validator.runner import Lane, Runner
-from validator.store import CACHED, ValidatorStore, VerdictRow
+from validator.store import CACHED, StoreError, ValidatorStore, VerdictRow
 
 
 def two_rounds() -> LocalOrder:
@@ -187,6 +187,32 @@ def test_more_records_than_are_cached_are_all_there(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("junk", [b"", b"{}", b"[1", b"\xff", b"[" * 10])
+def test_a_record_that_cannot_be_read_is_set_aside_and_no_other(
+    tmp_path: Path, junk: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who asks for all records would get none."""
+    first = ValidatorStore(tmp_path / "v.db")
+    first.save(two_rounds())
+    first.save(new_order(digest("other"), 2))
+    first._sql("UPDATE orders SET record = ? WHERE order_id = ?", junk, digest("other"))
+    first.close()
+    second = ValidatorStore(tmp_path / "v.db")
+    second.set_aside_damaged()
+    assert second.all_orders() == [(ORDER_ID, 1)]
+    assert second.load(ORDER_ID, 1) == two_rounds()
+    assert second._sql("SELECT attempt, record FROM damaged") == [(2, junk)]
+    assert f"lost attempt 2 of order {digest('other').hex()}" in caplog.text
+    second.close()
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "v.db"
+    path.write_bytes(b"junk" * 1_000)
+    with pytest.raises(StoreError, match=f"{path} cannot be used .*restore it from a backup"):
+        ValidatorStore(path)
+
+
 # Job directories
 
 
@@ -300,6 +326,20 @@ def test_an_action_runs_once_at_a_time(running: Runner) -> None:
     go.set()
     running.close()
     assert runs == [1]
+
+
+def test_audits_of_silent_winners_hold_up_no_other(running: Runner) -> None:
+    """Each waits for its winner until its time is over, and a seat that says nothing is cut."""
+    go, last = Event(), Event()
+
+    def silent() -> None:
+        go.wait(5)
+
+    for number in range(40):
+        assert running.start(f"silent {number}", silent, Lane.AUDIT, time.monotonic())
+    assert running.start("another", last.set, Lane.AUDIT, time.monotonic())
+    assert last.wait(5)
+    go.set()
 
 
 def test_an_outdated_look_starts_nothing(running: Runner, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chain.types.limits import SLOTS_MAX
 from validator.plan import Worker, pick_worker, split_round
 
 workers = st.lists(
@@ -28,6 +29,22 @@ def test_parts_cover_the_round_once_in_whole_units(
         assert 0 < part.count <= units_max * unit
         position += part.count
     assert position == total * unit
+
+
+@given(workers, st.integers(1, 200), st.integers(1, 64), st.integers(1, 20))
+def test_there_are_never_more_parts_than_slots(
+    chosen: list[Worker], total: int, units_max: int, slots_max: int
+) -> None:
+    """The chain takes no others, so that their round could never be closed."""
+    parts = split_round(total, 1, units_max, chosen, slots_max)
+    assert len(parts) <= slots_max
+    possible = total <= units_max * slots_max
+    assert sum(part.count for part in parts) == (total if possible else 0)
+
+
+def test_a_crowd_does_not_get_more_slots_than_there_are() -> None:
+    crowd = [Worker(f"p{number:04}", 1, 1) for number in range(2 * SLOTS_MAX)]
+    assert len(split_round(10**6, 1, 10**4, crowd)) <= SLOTS_MAX
 
 
 def test_units_follow_speed() -> None:

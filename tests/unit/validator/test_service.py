@@ -8,9 +8,19 @@ from threading import Event
 
 import pytest
 
+from assay.cluster.v1 import cluster_pb2 as pb
 from chain.types.queries import OrderResponse
 from chain.types.reasons import ShareReason
-from chain.types.records import AssignmentState, OrderState, Round, Share, ShareState, Validator
+from chain.types.records import (
+    AssignmentState,
+    OrderState,
+    Round,
+    Share,
+    ShareRef,
+    ShareState,
+    Validator,
+)
+from cluster import convert
 from cluster import types as t
 from cluster.blobs import BlobStore
 from cluster.errors import ClusterError, Kind
@@ -23,10 +33,12 @@ from tests.unit.validator.support import (
     closed,
     packet_of,
     segment,
+    share_of,
     view,
     works,
 )
 from validator.decide import decide
+from validator.grants import Grants
 from validator.ledger import Ledger
 from validator.lookup import holder_of
 from validator.receive import (
@@ -38,7 +50,7 @@ from validator.receive import (
 )
 from validator.records import LocalOrder, Opening, PayloadStage, SealedResult, new_order
 from validator.rounds import aggregated
-from validator.service import ChainView, Service
+from validator.service import UNCLAIMED_MAX, ChainView, Service
 from validator.store import ValidatorStore
 
 CONTENT = {
@@ -249,7 +261,72 @@ def test_a_provider_sends_nothing_larger_than_a_state(setting: Setting) -> None:
         setting.put(P0, b"x" * 101)
 
 
+def test_a_provider_does_not_send_blob_after_blob_without_saying_what_they_are(
+    setting: Setting,
+) -> None:
+    packet = replace(setting.train(), signature=b"p0".ljust(64))  # two blobs of one share
+    most = 2 * UNCLAIMED_MAX
+    for number in range(most - 2):
+        setting.put(P0, b"junk %d" % number)
+    with refused(Kind.OVER_QUOTA):
+        setting.put(P0, b"one more")
+    assert setting.service.submit_share(P0, packet).accepted
+    setting.put(P0, b"one more")
+
+
 # Providers
+
+
+def test_what_a_task_lists_is_never_too_much_for_a_message(setting: Setting) -> None:
+    """A consumer chooses the files of its payload, and a provider that cannot poll can never answer."""
+    setting.train()
+    local = setting.record()
+    files = tuple(
+        t.PayloadFile(f"{number:0128}", FILES[0].blob) for number in range(t.PAYLOAD_FILES_MAX)
+    )
+    (current,) = local.rounds
+    tasks = [replace(current.works[0], slot=slot, provider="p0") for slot in range(30)]
+    local = replace(
+        local,
+        payload=replace(local.payload, files=files),
+        rounds=(replace(current, works=tuple(tasks)),),
+    )
+    setting.ledger.store.save(local)
+    reply = setting.service.poll(P0, t.PollRequest("1", ()))
+    assert 1 <= len(reply.train) < 30
+    assert reply.train[0].key.slot == 0
+    sent = convert.to_wire(pb.PollReply, reply).SerializeToString()
+    assert len(sent) < t.MESSAGE_BYTES_MAX
+
+
+def test_a_payload_of_many_files_drives_out_no_grants_of_others(setting: Setting) -> None:
+    setting.train()
+    local = setting.record()
+    state = local.rounds[0].global_in.blob
+    setting.service._grants = Grants(most=10)
+    setting.service.poll(P0, t.PollRequest("1", ()))
+    files = tuple(t.PayloadFile(f"{n}", t.BlobRef(digest(n), 1)) for n in range(100))
+    local = replace(local, payload=replace(local.payload, files=files))
+    setting.ledger.store.save(local)
+    setting.service.poll(P1, t.PollRequest("1", ()))
+    setting.service.may_read(P0, state.sha256)
+    setting.service.may_read(P1, files[-1].blob.sha256)
+
+
+def test_more_boundaries_than_a_task_holds_are_asked_for_bit_by_bit(setting: Setting) -> None:
+    """Of a share that has to be replayed whole; a provider whose poll fails could bring none of them."""
+    packet = replace(setting.train(), signature=b"p0".ljust(64))
+    assert setting.service.submit_share(P0, packet).accepted
+    local = setting.record()
+    (current,) = local.rounds
+    claim = replace(packet.claim, segments=t.INDICES_MAX + 50)
+    suspects = (ShareRef(claim.slot, claim.issue),)
+    setting.ledger.store.save(replace(local, rounds=(replace(current, suspects=suspects),)))
+    setting.see(shares=(share_of(replace(packet, claim=claim)),))
+    reply = setting.service.poll(P0, t.PollRequest("1", ()))
+    (task,) = reply.open
+    assert task.indices == tuple(range(1, t.INDICES_MAX + 1))
+    convert.to_wire(pb.PollReply, reply)  # within the bounds of the link
 
 
 def test_tasks_go_to_whom_they_were_given_and_so_do_their_blobs(setting: Setting) -> None:
@@ -257,13 +334,15 @@ def test_tasks_go_to_whom_they_were_given_and_so_do_their_blobs(setting: Setting
     reply = setting.service.poll(P0, t.PollRequest("1", ()))
     (task,) = reply.train
     assert (task.key.order_id, task.key.round, task.payload) == (ORDER_ID, 0, FILES)
-    named = [task.global_in.blob, task.local_in.blob, *(file.blob for file in task.payload)]
-    for blob in named:
+    for blob in (task.global_in.blob, task.local_in.blob, *(file.blob for file in task.payload)):
         request = t.GetChunkRequest(blob.sha256, 0, 10)
         assert setting.service.get_chunk(P0, request).size == blob.size
-        for who in (P1, CAROL, V1):
+        for who in (caller("p2"), CAROL, V1):
             with refused(Kind.NOT_ALLOWED):
                 setting.service.get_chunk(who, request)
+    update = setting.put(P0, b"not in any payload")
+    with refused(Kind.NOT_ALLOWED):
+        setting.service.get_chunk(P0, t.GetChunkRequest(update.sha256, 0, 10))
     assert setting.service.poll(caller("p2"), t.PollRequest("1", ())).train == ()
 
 

@@ -1,0 +1,345 @@
+"""A validator's whole daemon on a real state machine, without sockets: its loop is turned by hand.
+
+Records, blobs, threads and the service are the real ones; the node is a market in memory, which makes a block for
+each transaction, and numerics say what the test wants.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any, TypeVar
+
+from chain.client.client import TxReceipt
+from chain.client.errors import ChainError, ErrorKind, TxRefused, code_of
+from chain.state_machine import queries
+from chain.state_machine.store import MemoryStore
+from chain.types import queries as q
+from chain.types.errors import Refusal
+from chain.types.hashing import merkle_root
+from chain.types.messages import Message, MsgSubmitOrder
+from chain.types.params import local_params
+from chain.types.reasons import ShareReason
+from chain.types.records import JobTerms, ShareClaim
+from cluster import types as t
+from cluster.handover import public_point
+from pol.replay.pool import PoolClosed
+from pol.rules.commitment import boundary_root, possession_sign_bytes, share_sign_bytes
+from pol.rules.schedule import first_step, segments_of
+from tests.support.chain_harness import CHAIN_ID, pub_key, sign, verify
+from tests.support.chain_market import Market, digest, make_terms, submit
+from tests.support.waiting import wait_until
+from validator import numerics, runner
+from validator.daemon import ValidatorConfig, ValidatorDaemon
+from validator.lookup import find_round, find_work
+from validator.numerics import Encoded, LoadOutcome, ReplayOutcome
+from validator.records import LocalOrder
+from validator.traces import leaf_hashes
+
+T = TypeVar("T")
+ME = "v0"
+PROVIDERS = ("v0p0", "v0p1")
+CONTENT = {"job.json": b"the job", "global.state": b"g" * 100, "local.state": b"l" * 50}
+PARAMS = replace(
+    local_params(),
+    accept_base=30,
+    progress_base=300,
+    round_window=40,
+    auditors=0,
+    clock_step_max=10,
+)
+ORDER_SECRET = bytes(31) + b"\x07"
+ORDER_KEY = public_point(ORDER_SECRET)
+BENCHMARK = t.Benchmark("cpu", 10**9, 10**9, 10**9)
+
+
+def blob_of(data: bytes) -> t.BlobRef:
+    return t.BlobRef(sha256(data).digest(), len(data))
+
+
+FILES = tuple(t.PayloadFile(path, blob_of(data)) for path, data in CONTENT.items())
+TERMS = make_terms(
+    job_id=FILES[0].blob.sha256, payload_bytes=sum(map(len, CONTENT.values())), samples_per_round=16
+)
+
+
+@dataclass(frozen=True)
+class FakeKey:
+    """Stands for a key whose address is a name of the market."""
+
+    address: str
+    secret: bytes = bytes(31) + b"\x01"
+
+    @property
+    def pub_key(self) -> bytes:
+        return pub_key(self.address)
+
+    def sign(self, message: bytes) -> bytes:
+        return sign(self.pub_key, message)
+
+
+class Node:
+    """What a daemon needs of its node: a client and a sender over a market."""
+
+    address = "the market"
+
+    def __init__(self, market: Market) -> None:
+        self.market, self.lock = market, Lock()
+        self.down = False
+        self.sent: list[Message] = []
+        self.refuse: Callable[[Message], bool] = lambda _message: False
+        self.lose: Callable[[Message], bool] = lambda _message: False
+        self.wait: Callable[[Message], object] = lambda _message: None
+        self.past: MemoryStore | None = None  # where a node that lags stands
+
+    def query(self, request: Any) -> Any:
+        if self.down:
+            raise ChainError(ErrorKind.UNAVAILABLE, "no node answers at the market", "")
+        with self.lock:
+            try:
+                return queries.answer(self.past or self.market.chain.store, request)
+            except Refusal as refusal:
+                raise ChainError(ErrorKind.NOT_FOUND, str(refusal), "") from None
+
+    def status(self) -> q.StatusResponse:
+        found: q.StatusResponse = self.query(q.StatusRequest())
+        return found
+
+    def close(self) -> None:
+        self.down = True
+
+    def send(self, *messages: Message) -> TxReceipt:
+        """Put a transaction in a block of its own; ``refuse`` and ``lose`` say what goes wrong with it."""
+        if self.down:
+            raise ChainError(ErrorKind.UNAVAILABLE, "no node answers at the market", "")
+        self.sent += messages
+        for message in messages:
+            self.wait(message)
+        if any(map(self.refuse, messages)):
+            raise TxRefused(code_of("assay", 1), "not today")
+        with self.lock:
+            chain = self.market.chain
+            (result,) = chain.block(chain.tx(*messages)).tx_results
+        if any(map(self.lose, messages)):
+            raise ChainError(ErrorKind.TIMEOUT, "the answer got lost", "")
+        if result.code:
+            raise TxRefused(code_of(result.codespace, result.code), result.log, height=1)
+        return TxReceipt(bytes(32), 1, 0, "", "", 1, 1, result.events)
+
+    def names(self) -> list[str]:
+        return [type(message).__name__.removeprefix("Msg") for message in self.sent]
+
+
+@dataclass
+class Numerics:
+    """A pool whose results are made up. ``wrong`` has what replays find, by place."""
+
+    terms: JobTerms = TERMS
+    load_error: str = ""
+    wrong: dict[int, ShareReason] = field(default_factory=dict)
+    hold: Event | None = None  # nothing ends before it is set
+    closed: bool = False
+    calls: list[str] = field(default_factory=list)
+
+    def submit(
+        self, function: Callable[..., T], *args: Any, timeout: float | None = None
+    ) -> "Future[T]":
+        assert timeout  # every wait has a deadline
+        self.calls.append(function.__name__)
+        future: Future[Any] = Future()
+        if self.hold is not None:
+            assert self.hold.wait(20)
+        if self.closed:
+            future.set_exception(PoolClosed("closed"))
+        else:
+            future.set_result(self._result(function, args))
+        return future
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _result(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        if function is numerics.load:
+            return LoadOutcome(None if self.load_error else self.terms, self.load_error)
+        if function is numerics.check_segment:
+            return self._outcome(args[2])
+        if function is numerics.check_update:
+            return self._outcome(-1)
+        if function is numerics.aggregate_round:
+            data = digest("aggregated", args[2]) * 4
+            return Encoded(digest("root", data), data, ())
+        if function is numerics.result_chunks:
+            return [bytes([i]) * 70 for i in range(self.terms.result_chunks)]
+        raise AssertionError(function)
+
+    def _outcome(self, place: int) -> ReplayOutcome:
+        reason = self.wrong.get(place, ShareReason.NONE)
+        return ReplayOutcome(reason, digest("replayed", place), ())
+
+
+class Loop:
+    """The daemon, and what others do to it."""
+
+    def __init__(self, home: Path, market: Market) -> None:
+        self.home, self.market = home, market
+        self.node, self.numerics = Node(market), Numerics()
+        self.start()
+
+    def start(self) -> None:
+        """Start a daemon in the home: the first one, or one that goes on after a kill."""
+        config = ValidatorConfig(self.home, "127.0.0.1:1", "127.0.0.1:0", "here:1")
+        self.daemon = ValidatorDaemon(config, FakeKey(ME), Event())  # type: ignore[arg-type]
+        self.daemon._pool.close()
+        made: Any = self.daemon
+        made._client = made._sender = made._observer.client = self.node
+        made._pool = self.numerics
+        self.daemon._connect()
+        self.service._verify = verify
+
+    @property
+    def service(self) -> Any:
+        return self.daemon._service
+
+    def restart(self) -> None:
+        """Kill the daemon: what was under way is lost, records are what is on the disk."""
+        self.close()
+        self.node.down, self.numerics.closed = False, False
+        self.start()
+
+    def close(self) -> None:
+        if self.numerics.hold is not None:
+            self.numerics.hold.set()
+        self.daemon._stop.set()
+        self.daemon._close()
+
+    # Time
+
+    def turn(self) -> None:
+        """Look at everything once, and wait until all that was begun has ended."""
+        self.daemon._observer._slow_at = 0.0
+        self.daemon._tick()
+        self.settle()
+
+    def settle(self) -> None:
+        wait_until(lambda: not self.busy(), "the end of what was begun")
+
+    def busy(self) -> list[str]:
+        runs = self.daemon._runner._runs
+        return [key for key in list(runs) if runs[key].busy]
+
+    def pass_time(self, seconds: int) -> None:
+        with self.node.lock:
+            self.market.chain.pass_time(seconds)
+
+    def until(self, holds: Callable[[], object], turns: int = 60) -> None:
+        """Turn the loop, with a block each time, until something holds."""
+        for _ in range(turns):
+            self.turn()
+            if holds():
+                return
+            with self.node.lock:
+                self.market.chain.block()
+        raise AssertionError(f"it never came; sent: {self.node.names()}")
+
+    # Others
+
+    def order(self, message: MsgSubmitOrder | None = None) -> bytes:
+        if message is None:
+            proof = sign(
+                ORDER_KEY, possession_sign_bytes(CHAIN_ID, "carol", TERMS.job_id, ORDER_KEY)
+            )
+            message = submit(terms=TERMS, order_key=ORDER_KEY, key_proof=proof)
+        return self.market.submit(message)
+
+    def chain(self, order_id: bytes) -> q.OrderResponse:
+        return self.market.all_of(order_id)
+
+    def record(self, order_id: bytes, attempt: int = 1) -> LocalOrder:
+        local = self.daemon._store.load(order_id, attempt)
+        assert local is not None
+        return local
+
+    def deliver(self, order_id: bytes) -> None:
+        """Deliver the payload, as the consumer does."""
+        carol = t.Caller("carol", pub_key("carol"))
+        wanted = self.service.offer_payload(carol, t.PayloadOffer(order_id, FILES)).missing
+        for data in CONTENT.values():
+            if blob_of(data) in wanted:
+                self.service.put_chunk(carol, t.PutChunkRequest(blob_of(data), 0, data))
+        self.service.payload_status(carol, t.PayloadStatusRequest(order_id))
+
+    def join(self, *names: str) -> None:
+        for name in names or PROVIDERS:
+            self.service.join(caller(name), t.JoinRequest("1", BENCHMARK, ()))
+
+    def poll(self, name: str) -> t.PollReply:
+        reply: t.PollReply = self.service.poll(caller(name), t.PollRequest("1", ()))
+        return reply
+
+    def serve(self, *names: str) -> None:
+        """Let providers do what they are asked for now."""
+        for name in names or PROVIDERS:
+            reply = self.poll(name)
+            for task in reply.train:
+                packet = trained(self, name, task)
+                assert self.service.submit_share(caller(name), packet).accepted
+            for wanted in reply.open:
+                for index in wanted.indices:
+                    self.bring(name, wanted.key, index)
+
+    def bring(self, name: str, key: t.ShareKey, index: int) -> None:
+        states = (self.put(name, key, index, 100), self.put(name, key, index, 50))
+        self.service.submit_opening(caller(name), t.OpeningSubmission(key, index, *states))
+
+    def put(self, name: str, *what: object) -> t.BlobRef:
+        size = what[-1]
+        assert isinstance(size, int)
+        data = (digest(*what) * 4)[:size]
+        self.service.put_chunk(caller(name), t.PutChunkRequest(blob_of(data), 0, data))
+        return blob_of(data)
+
+
+def caller(name: str) -> t.Caller:
+    return t.Caller(name, pub_key(name))
+
+
+def trained(loop: Loop, name: str, task: t.TrainTask) -> t.ShareSubmission:
+    """Return a share with made-up states."""
+    key = task.key
+    n = segments_of(TERMS, task.count)
+    claim = ShareClaim(
+        key.order_id, key.attempt, key.round, key.slot, key.issue, task.first, task.count, name,
+        task.global_in.root, task.local_in.root, digest("local out", key), n, bytes(32),
+        digest("update", key), TERMS.executor_version,
+    )  # fmt: skip
+    start = first_step(TERMS, key.round, task.first)
+    roots = [boundary_root(claim.global_in, claim.local_in)]
+    roots += [digest("boundary", key, index) for index in range(1, n + 1)]
+    leaves = tuple(
+        t.Leaf(i, start + i * TERMS.segment_length, root, (0x3F800000,))
+        for i, root in enumerate(roots)
+    )
+    update, out = loop.put(name, "update", key, 90), loop.put(name, "out", key, 50)
+    packet = t.ShareSubmission(claim, bytes(64), leaves, update, out)
+    claim = replace(claim, trace_root=merkle_root(leaf_hashes(CHAIN_ID, packet)))
+    signature = sign(pub_key(name), share_sign_bytes(CHAIN_ID, claim))
+    return replace(packet, claim=claim, signature=signature)
+
+
+def work_of(local: LocalOrder, number: int, slot: int, issue: int = 1) -> Any:
+    return find_work(find_round(local, number), slot, issue)
+
+
+@contextmanager
+def turning(home: Path, monkeypatch: Any, **market: Any) -> Iterator[Loop]:
+    """A daemon whose failed actions do not pause: the test turns the loop, not the clock of this machine."""
+    for name in ("PAUSE_SECONDS", "RETRY_SECONDS"):
+        monkeypatch.setattr(runner, name, 0.0)
+    made = Loop(home, Market(PARAMS, **market))
+    try:
+        yield made
+    finally:
+        made.close()

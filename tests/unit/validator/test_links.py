@@ -1,0 +1,82 @@
+"""Connections to other validators: one each, to where the chain says they are now."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from chain.types.records import Validator
+from cluster import types as t
+from cluster.errors import ClusterError, Kind
+from tests.unit.cluster.support import AUDITOR, CHAIN, Running, running
+from validator.links import Links
+
+REQUEST = t.OpeningRequest(bytes(32), 1, 0, 0)
+
+
+@pytest.fixture
+def links() -> Iterator[Links]:
+    made = Links(AUDITOR)
+    yield made
+    made.close()
+
+
+def record(up: Running, **changes: object) -> Validator:
+    made = Validator("v1", "", b"", b"", 1, False, up.endpoint, up.certificate.der, 0, 0, 0, 0)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def test_a_validator_has_one_connection(links: Links, tmp_path: Path) -> None:
+    with running(tmp_path) as up:
+        with ThreadPoolExecutor(8) as threads:
+            found = set(threads.map(lambda _: links.client(record(up), CHAIN), range(32)))
+        (client,) = found
+        assert not client.get_opening(REQUEST).ready
+        assert links.client(record(up, operator="v2"), CHAIN) is not client
+
+
+def test_a_validator_that_moved_is_called_where_it_is(links: Links, tmp_path: Path) -> None:
+    """With the certificate that it has now, and no other."""
+    with running(tmp_path / "old") as old, running(tmp_path / "new") as new:
+        before = links.client(record(old), CHAIN)
+        assert not before.get_opening(REQUEST).ready
+        after = links.client(record(new), CHAIN)
+        assert not after.get_opening(REQUEST).ready
+        with pytest.raises(ClusterError):  # whoever still has it asks for the new one
+            before.get_opening(REQUEST)
+        wrong = links.client(record(new, certificate=old.certificate.der), CHAIN)
+        with pytest.raises(ClusterError, check=lambda e: e.kind is Kind.UNREACHABLE):
+            wrong.get_opening(REQUEST)
+        assert not links.client(record(new), CHAIN).get_opening(REQUEST).ready
+
+
+@pytest.mark.parametrize("missing", [{"endpoint": ""}, {"certificate": b""}])
+def test_a_validator_that_published_nothing_is_unreachable(
+    links: Links, tmp_path: Path, missing: dict[str, object]
+) -> None:
+    with (
+        running(tmp_path) as up,
+        pytest.raises(ClusterError, check=lambda e: e.kind is Kind.UNREACHABLE),
+    ):
+        links.client(record(up, **missing), CHAIN)
+
+
+@pytest.mark.parametrize("bad", [{"endpoint": "no such host:x"}, {"certificate": b"junk" * 99}])
+def test_nonsense_on_the_chain_is_unreachable(
+    links: Links, tmp_path: Path, bad: dict[str, object]
+) -> None:
+    with (
+        running(tmp_path) as up,
+        pytest.raises(ClusterError, check=lambda e: e.kind is Kind.UNREACHABLE),
+    ):
+        links.client(record(up, **bad), CHAIN).get_opening(REQUEST)
+
+
+def test_everything_is_closed_at_the_end(links: Links, tmp_path: Path) -> None:
+    with running(tmp_path) as up:
+        client = links.client(record(up), CHAIN)
+        links.close()
+        with pytest.raises(ClusterError):
+            client.get_opening(REQUEST)

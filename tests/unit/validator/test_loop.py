@@ -1,0 +1,365 @@
+"""What the daemon sends after which event, and what it does when something of it fails: on a real state machine."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from chain.types.messages import Message, MsgCertifyProvider, MsgWithdrawBond
+from chain.types.reasons import CloseReason, ShareReason
+from chain.types.records import AssignmentState, OrderState, ShareState
+from cluster import types as t
+from cluster.errors import ClusterError, Kind
+from cluster.handover import HandoverId, open_chunk, split_ciphertext
+from tests.support.chain_harness import CHAIN_ID
+from tests.support.chain_market import BOND, bid
+from tests.unit.validator.loop import (
+    CONTENT,
+    ORDER_SECRET,
+    PROVIDERS,
+    TERMS,
+    Loop,
+    blob_of,
+    caller,
+    turning,
+    work_of,
+)
+from validator import daemon, runner, waiting
+from validator.lookup import find_round
+
+DUTIES = ["AcceptOrder", "CommitTraces", "CloseRound", "CommitTraces", "CloseRound", "Prove"]
+
+
+@pytest.fixture
+def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Loop]:
+    with turning(tmp_path, monkeypatch) as made:
+        yield made
+
+
+def duties(loop: Loop) -> list[str]:
+    return [name for name in loop.node.names() if name != "CertifyProvider"]
+
+
+def proven(loop: Loop, *order_ids: bytes) -> bool:
+    states = [loop.chain(i).assignments[-1].state for i in order_ids]
+    return all(state in (AssignmentState.PROVEN, AssignmentState.DONE) for state in states)
+
+
+def work_on(loop: Loop, *order_ids: bytes, until: Callable[[], object] | None = None) -> None:
+    """Let everybody do their part until the orders are proven, or something else holds."""
+
+    def holds() -> object:
+        loop.join()
+        loop.serve()
+        return until() if until else proven(loop, *order_ids)
+
+    loop.until(holds)
+
+
+def started(loop: Loop) -> bytes:
+    """Return an order whose payload is here, before the daemon has done anything about it."""
+    order_id = loop.order()
+    loop.turn()
+    loop.deliver(order_id)
+    return order_id
+
+
+def test_an_order_from_match_to_the_result(loop: Loop) -> None:
+    order_id = started(loop)
+    work_on(loop, order_id)
+    assert duties(loop) == DUTIES
+    carol = caller("carol")
+    manifest = loop.service.get_result(carol, t.ResultRequest(order_id, 0, 100))
+    data = loop.service.get_chunk(carol, t.GetChunkRequest(manifest.ciphertext.sha256, 0, 1 << 20))
+    parts = [(leaf.point, leaf.length) for leaf in manifest.leaves]
+    handover = HandoverId(CHAIN_ID, order_id, 1)
+    opened = [
+        open_chunk(handover, index, sealed, ORDER_SECRET)
+        for index, sealed in enumerate(split_ciphertext(data.data, parts, 1 << 16))
+    ]
+    assert opened == [bytes([i]) * 70 for i in range(TERMS.result_chunks)]
+
+
+def first_of_each() -> Callable[[Message], bool]:
+    """Return what is true of the first message of each kind."""
+    seen: Counter[type] = Counter()
+
+    def is_first(message: Message) -> bool:
+        seen[type(message)] += 1
+        return seen[type(message)] == 1
+
+    return is_first
+
+
+def test_what_was_sent_and_not_answered_is_not_sent_again(loop: Loop) -> None:
+    """It is in a block all the same, and the next look shows that."""
+    loop.node.lose = first_of_each()
+    order_id = started(loop)
+    work_on(loop, order_id)
+    assert duties(loop) == DUTIES
+
+
+def test_what_was_refused_is_sent_again(loop: Loop) -> None:
+    loop.node.refuse = first_of_each()
+    order_id = started(loop)
+    work_on(loop, order_id)
+    assert sorted(duties(loop)) == sorted([*DUTIES, *sorted(set(DUTIES))])
+
+
+def test_a_daemon_that_is_killed_all_the_time_does_everything_once(loop: Loop) -> None:
+    order_id = started(loop)
+
+    def killed() -> bool:
+        loop.restart()
+        loop.join()
+        return proven(loop, order_id)
+
+    work_on(loop, order_id, until=killed)
+    assert duties(loop) == DUTIES
+
+
+def test_a_daemon_that_is_killed_in_the_middle_of_an_action_begins_it_again(loop: Loop) -> None:
+    order_id = started(loop)
+    loop.numerics.hold = hold = Event()
+    loop.daemon._tick()
+    loop.numerics.closed = True  # as it ends when the pool is closed
+    hold.set()
+    loop.settle()
+    loop.numerics.hold = None
+    assert loop.record(order_id).payload.stage.name == "COMPLETE"
+    loop.restart()
+    work_on(loop, order_id)
+    assert duties(loop) == DUTIES
+    assert loop.numerics.calls.count("load") == 2
+
+
+def test_a_node_that_is_away_for_a_while_costs_nothing(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "PAUSE_SECONDS", 0.0)
+    order_id = started(loop)
+
+    def away() -> bool:
+        loop.node.down = True
+        loop.turn()
+        loop.turn()
+        loop.node.down = False
+        return proven(loop, order_id)
+
+    work_on(loop, order_id, until=away)
+    assert duties(loop) == DUTIES
+
+
+def test_a_full_disk_does_not_end_the_daemon(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    order_id = started(loop)
+    real, fails = loop.daemon._store.save, [True]
+
+    def save(local: object) -> None:
+        if fails:
+            raise sqlite3.OperationalError("database or disk is full")
+        real(local)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loop.daemon._store, "save", save)
+    monkeypatch.setattr(loop.daemon._stop, "wait", lambda _seconds: False)
+    loop.join()
+    for _ in range(3):
+        loop.turn()
+    second = loop.order()  # the first thing about it is a record
+    loop.turn()
+    assert duties(loop) == []
+    fails.clear()
+    loop.turn()
+    loop.deliver(second)
+    work_on(loop, order_id, second)
+
+
+# Providers
+
+
+def test_a_silent_provider_is_replaced_before_the_attempt_fails(loop: Loop) -> None:
+    order_id = started(loop)
+    loop.join()
+    loop.until(lambda: loop.poll(PROVIDERS[0]).train)
+
+    def without_the_first() -> bool:
+        loop.join()
+        loop.serve(PROVIDERS[1])
+        loop.pass_time(5)
+        return proven(loop, order_id)
+
+    loop.until(without_the_first)
+    chain = loop.chain(order_id)
+    assert {share.claim.provider for share in chain.shares} == {PROVIDERS[1]}
+    assert chain.order.failures == 0
+    fell = [row for row in loop.daemon._store.verdicts(order_id) if row.reason]
+    assert {(row.provider, row.reason) for row in fell} == {(PROVIDERS[0], ShareReason.NO_ANSWER)}
+
+
+def test_a_share_that_the_chain_skips_is_given_to_somebody_else(loop: Loop) -> None:
+    """Its provider has no bond any more, so it can never be committed."""
+    loop.market.chain.ok(MsgWithdrawBond(PROVIDERS[0], BOND))
+    order_id = started(loop)
+    work_on(loop, order_id)
+    shares = loop.chain(order_id).shares
+    assert {share.claim.provider for share in shares} == {PROVIDERS[1]}
+    fell = [row for row in loop.daemon._store.verdicts(order_id) if row.reason]
+    assert {(row.provider, row.reason) for row in fell} == {(PROVIDERS[0], ShareReason.NO_BOND)}
+
+
+def test_a_provider_that_opens_nothing_is_rejected_and_its_range_goes_on(loop: Loop) -> None:
+    order_id = started(loop)
+    work_on(loop, order_id, until=lambda: loop.chain(order_id).shares)
+
+    def without_openings() -> bool:
+        loop.join()
+        loop.serve(PROVIDERS[1])
+        loop.pass_time(5)
+        return proven(loop, order_id)
+
+    loop.until(without_openings)
+    shares = loop.chain(order_id).shares
+    fell = [share for share in shares if share.state is ShareState.REJECTED]
+    assert [(s.claim.provider, s.reason) for s in fell] == [(PROVIDERS[0], ShareReason.NO_ANSWER)]
+
+
+def test_a_wrong_share_is_reported_before_its_range_goes_on(loop: Loop) -> None:
+    order_id = started(loop)
+    work_on(loop, order_id, until=lambda: loop.chain(order_id).shares)
+    loop.numerics.wrong = {
+        0: ShareReason.SEGMENT_MISMATCH
+    }  # of both shares, since nobody else is there
+    work_on(loop, order_id, until=lambda: len(loop.chain(order_id).reports) == 2)
+    assert duties(loop)[2:4] == ["ReportProvider", "ReportProvider"]
+    assert set(loop.record(order_id).excluded) == set(PROVIDERS)
+
+
+def test_a_node_that_lags_is_not_believed(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows no share yet: a wrong one would never be told to the chain, and block its slot for good."""
+    monkeypatch.setattr(waiting, "PAUSE_SECONDS", 0.0)
+    order_id = started(loop)
+    past: list[object] = []
+
+    def is_wrong() -> bool:
+        loop.numerics.wrong = {0: ShareReason.SEGMENT_MISMATCH}
+        works = [w for known in loop.record(order_id).rounds for w in known.works]
+        if not past and any(w.packet for w in works) and not loop.chain(order_id).shares:
+            past.append(deepcopy(loop.market.chain.store))
+        return any(w.verdict for w in works)
+
+    loop.node.refuse = lambda message: type(message).__name__ == "MsgReportProvider"
+    work_on(loop, order_id, until=is_wrong)
+    (loop.node.past,) = past  # type: ignore[assignment]
+    before = loop.record(order_id)
+    loop.turn()
+    assert loop.record(order_id) == before
+    loop.restart()  # another daemon does not believe it either
+    loop.turn()
+    assert loop.record(order_id) == before
+    loop.node.past, loop.node.refuse = None, lambda _message: False
+    loop.until(lambda: loop.chain(order_id).reports)
+
+
+# Many at once
+
+
+def test_duties_do_not_wait_behind_a_crowd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody may register with a validator and have a speed certified: a transaction for each of them."""
+    with turning(tmp_path, monkeypatch, providers=40) as loop:
+        order_id = started(loop)
+        loop.join(*loop.market.clusters["v0"])
+        go = Event()
+        loop.node.wait = lambda message: isinstance(message, MsgCertifyProvider) and go.wait(20)
+        for _ in range(20):  # while the first of them is on its way into a block
+            loop.daemon._observer._slow_at = 0.0
+            loop.daemon._tick()
+        go.set()
+        loop.until(lambda: loop.chain(order_id).order.state == OrderState.RUNNING)
+        assert loop.node.names().count("CertifyProvider") < 10
+        loop.until(lambda: not any(s == 0 for s in loop.service.view.providers.values()), 100)
+        assert loop.node.names().count("CertifyProvider") == 40  # everybody's turn comes
+
+
+def test_a_provider_whose_certificate_is_refused_holds_up_no_other(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "RETRY_SECONDS", 2.0)
+    loop.join()
+    loop.node.refuse = lambda message: getattr(message, "provider", "") == PROVIDERS[0]
+    loop.until(lambda: loop.service.view.providers[PROVIDERS[1]])
+    assert loop.service.view.providers[PROVIDERS[0]] == 0
+
+
+def test_a_certificate_that_was_refused_is_sent_again(loop: Loop) -> None:
+    loop.join(PROVIDERS[0])
+    loop.node.refuse = first_of_each()
+    loop.turn()
+    loop.daemon._tick()  # from the same look: not yet
+    loop.settle()
+    assert loop.node.names() == ["CertifyProvider"]
+    loop.until(lambda: loop.service.view.providers[PROVIDERS[0]])
+    assert loop.node.names() == ["CertifyProvider"] * 2
+
+
+def test_several_orders_in_one_cluster_all_end(loop: Loop) -> None:
+    order_ids = [started(loop) for _ in range(4)]
+    work_on(loop, *order_ids)
+    assert Counter(duties(loop)) == Counter(DUTIES * 4)
+
+
+def test_an_order_that_goes_to_another_after_a_failed_attempt_is_let_go(loop: Loop) -> None:
+    order_id = started(loop)
+    work_on(loop, order_id, until=lambda: loop.chain(order_id).shares)
+    while loop.chain(order_id).order.state == OrderState.RUNNING:  # nobody answers any more
+        loop.pass_time(10)
+    loop.market.chain.ok(bid("v1"))
+    assert loop.chain(order_id).assignments[-1].validator == "v1"
+    sent = len(loop.node.sent)
+    loop.turn()
+    assert len(loop.node.sent) == sent
+    assert loop.daemon._blobs.total() == 0
+    assert loop.poll(PROVIDERS[0]).train == ()
+    with pytest.raises(ClusterError, check=lambda error: error.kind is Kind.NOT_FOUND):
+        loop.deliver(order_id)
+    assert {row.reason for row in loop.daemon._store.verdicts(order_id)} <= {ShareReason.NO_ANSWER}
+
+
+# Keeping
+
+
+def test_a_result_is_kept_for_a_week_after_closing_and_then_forgotten(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order_id = started(loop)
+    work_on(loop, order_id)
+    result = loop.record(order_id).result
+    assert result
+    work_on(loop, order_id, until=lambda: loop.chain(order_id).order.state == OrderState.CLOSED)
+    assert loop.chain(order_id).order.close_reason == CloseReason.SETTLED
+    loop.turn()
+    assert loop.daemon._blobs.has(result.blob.sha256)
+    assert not loop.daemon._blobs.has(blob_of(CONTENT["job.json"]).sha256)
+    monkeypatch.setattr(daemon, "KEEP_SECONDS", 100)
+    monkeypatch.setattr(
+        "validator.daemon.time.time", lambda: 1e11
+    )  # this machine's clock says nothing
+    loop.turn()
+    assert loop.daemon._blobs.has(result.blob.sha256)
+    loop.pass_time(101)
+    loop.turn()
+    assert loop.daemon._store.all_orders() == []
+    assert not loop.daemon._blobs.has(result.blob.sha256)
+
+
+def test_rounds_that_are_over_leave_the_record(loop: Loop) -> None:
+    order_id = started(loop)
+    work_on(loop, order_id)
+    assert find_round(loop.record(order_id), 0)
+    update = work_of(loop.record(order_id), 0, 0).packet.update
+    work_on(loop, order_id, until=lambda: find_round(loop.record(order_id), 0) is None)
+    assert loop.chain(order_id).rounds[0].verified
+    loop.turn()
+    assert not loop.daemon._blobs.has(update.sha256)

@@ -1,0 +1,209 @@
+"""What a look at the chain reads, how often, and what it leaves behind."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from chain.client.errors import ChainError, ErrorKind
+from chain.types import queries as q
+from chain.types.messages import MsgCertifyProvider
+from chain.types.records import OrderState, Provider
+from cluster.blobs import BlobStore
+from tests.support.chain_market import Market, bid, digest
+from tests.unit.validator.loop import PARAMS, Node
+from validator.ledger import Ledger
+from validator.observer import CERTIFY_SECONDS, SLOW_SECONDS, Observer
+from validator.records import new_order
+from validator.service import ChainView
+from validator.store import ValidatorStore
+
+ME = "v0"
+
+
+class Asked(Node):
+    """A node that remembers what it was asked."""
+
+    def __init__(self, market: Market) -> None:
+        super().__init__(market)
+        self.asked: list[Any] = []
+        self.slow_to_answer: type | None = None
+
+    def query(self, request: Any) -> Any:
+        self.asked.append(request)
+        if type(request) is self.slow_to_answer:
+            raise ChainError(ErrorKind.TIMEOUT, "no answer in time", "")
+        return super().query(request)
+
+
+@dataclass
+class Setting:
+    market: Market
+    node: Asked
+    observer: Observer
+    now: list[float]
+    view: ChainView = field(default_factory=lambda: ChainView(0, {}, {}, {}))
+
+    def look(self, seconds: float = SLOW_SECONDS) -> list[str]:
+        """Look again after so many seconds, and return what was asked."""
+        self.now[0] += seconds
+        self.node.asked.clear()
+        self.view = self.observer.look(self.view)
+        return [type(request).__name__.removesuffix("Request") for request in self.node.asked]
+
+    @property
+    def attempts(self) -> list[tuple[bytes, int]]:
+        return self.observer.ledger.store.all_orders()
+
+
+@pytest.fixture
+def setting(tmp_path: Path) -> Iterator[Setting]:
+    market = Market(PARAMS)
+    node, now = Asked(market), [100.0]
+    store, blobs = ValidatorStore(tmp_path / "v.db"), BlobStore(tmp_path / "b", 1 << 20)
+    store.chain("assay-test")
+    ledger = Ledger(store, blobs, Event())
+    yield Setting(market, node, Observer(ME, node, ledger, lambda: now[0]), now)  # type: ignore[arg-type]
+    store.close()
+    blobs.close()
+
+
+def test_live_orders_are_read_each_time_and_the_rest_now_and_then(setting: Setting) -> None:
+    order_id = setting.market.run()
+    assert setting.look() == ["Duties", "Order", "Validators", "Providers"]
+    assert setting.look(0.2) == ["Duties", "Order"]
+    assert setting.view.orders.keys() == {order_id}
+    assert set(setting.view.validators) == set(setting.market.validators)
+    assert set(setting.view.providers) == set(setting.market.clusters[ME])
+    assert setting.look(SLOW_SECONDS) == ["Duties", "Order", "Validators", "Providers"]
+
+
+def test_a_match_is_recorded_at_the_first_look_and_once(setting: Setting) -> None:
+    order_id = setting.market.submit()
+    setting.look(0.2)
+    assert setting.attempts == [(order_id, 1)]
+    store = setting.observer.ledger.store
+    changed = replace(new_order(order_id, 1), excluded=("somebody",))
+    store.save(changed)
+    setting.look(0.2)
+    assert store.load(order_id, 1) == changed
+
+
+def test_what_others_won_is_no_business_of_ours(setting: Setting) -> None:
+    setting.market.chain.ok(bid("v1", price=1))
+    order_id = setting.market.submit()
+    assert setting.market.assignment(order_id).validator == "v1"
+    setting.look()
+    assert setting.view.orders == {}
+    assert setting.attempts == []
+
+
+def test_a_closed_order_is_read_once_and_kept_without_its_details(setting: Setting) -> None:
+    order_id = setting.market.run()
+    setting.look()
+    for _ in range(setting.market.order(order_id).terms.rounds):
+        setting.market.train_round(order_id)
+    setting.market.prove(order_id)
+    setting.market.chain.pass_time(PARAMS.round_window + 2)
+    assert setting.market.order(order_id).state == OrderState.CLOSED
+    assert "Order" in setting.look()
+    assert "Order" not in setting.look()
+    kept = setting.view.orders[order_id]
+    assert kept.order.state == OrderState.CLOSED
+    assert kept.assignments
+    assert (kept.shares, kept.rounds, kept.audits, kept.reports, kept.payments) == ((),) * 5
+    setting.observer.ledger.store.forget(order_id, 1)
+    setting.observer.forget(order_id)
+    setting.look()
+    assert setting.view.orders == {}
+
+
+def test_a_failed_attempt_is_followed_until_its_order_is_closed(setting: Setting) -> None:
+    """Its closed rounds are audited and paid; duties do not name it any more."""
+    order_id = setting.market.run()
+    setting.look()
+    setting.market.chain.pass_time(PARAMS.progress_base * 2)
+    asked = setting.look()
+    assert q.DutiesRequest(ME) in setting.node.asked
+    assert "Order" in asked
+    assert setting.view.orders[order_id].assignments[0].validator == ME
+
+
+def test_an_order_that_the_node_does_not_know_is_left_alone(setting: Setting) -> None:
+    setting.observer.ledger.store.save(new_order(digest("elsewhere"), 1))
+    setting.look()
+    assert setting.view.orders == {}
+    assert setting.attempts == [(digest("elsewhere"), 1)]
+
+
+def test_a_node_that_fails_in_the_middle_changes_nothing(setting: Setting) -> None:
+    order_id = setting.market.run()
+    setting.look()
+    view = setting.view
+    setting.node.down = True
+    with pytest.raises(ChainError, check=lambda e: e.kind is ErrorKind.UNAVAILABLE):
+        setting.look()
+    assert setting.view is view
+    setting.node.down = False
+    assert setting.look(0.1) == ["Duties", "Order", "Validators", "Providers"]  # it is still due
+    assert order_id in setting.view.orders
+
+
+@pytest.mark.parametrize("request_type", [q.OrderRequest, q.ValidatorsRequest, q.ProvidersRequest])
+def test_an_order_that_could_not_be_read_is_not_taken_for_unknown(
+    setting: Setting, request_type: type
+) -> None:
+    setting.market.run()
+    setting.look()
+    setting.market.chain.pass_time(PARAMS.progress_base * 2)  # no duty names it any more
+    view = setting.view
+    setting.node.slow_to_answer = request_type
+    with pytest.raises(ChainError, check=lambda e: e.kind is ErrorKind.TIMEOUT):
+        setting.look()
+    assert setting.view is view
+
+
+def test_a_node_that_is_behind_is_refused_until_it_has_caught_up(setting: Setting) -> None:
+    setting.market.chain.pass_time(5)
+    past = deepcopy(setting.market.chain.store)
+    setting.market.chain.pass_time(5)
+    setting.look()
+    setting.node.past = past
+    with pytest.raises(ChainError, match="is behind"):
+        setting.look()
+    another = Observer(ME, setting.node, setting.observer.ledger)  # type: ignore[arg-type]
+    with pytest.raises(ChainError, match="is behind"):
+        another.look(setting.view)
+    setting.node.past = None
+    setting.look()
+
+
+def test_a_speed_counts_until_it_is_about_to_expire(setting: Setting) -> None:
+    message = MsgCertifyProvider(ME, "v0p0", "cpu", 7, 1, 1, CERTIFY_SECONDS)
+    setting.market.chain.ok(message)
+    setting.look()
+    assert setting.view.providers == {"v0p0": 7, "v0p1": 0}
+    setting.market.chain.pass_time(CERTIFY_SECONDS * 95 // 100)
+    setting.look()
+    assert setting.view.providers == {"v0p0": 0, "v0p1": 0}
+
+
+def test_a_cluster_of_more_than_a_page_is_read_whole(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crowd = [Provider(f"p{number:05}", ME, b"", None, 0, 0, 0) for number in range(2_000)]
+    real = setting.node.query
+
+    def query(request: Any) -> Any:
+        if isinstance(request, q.ProvidersRequest):
+            after = [provider for provider in crowd if provider.address > request.after]
+            return q.ProvidersResponse(tuple(after[: request.limit]))
+        return real(request)
+
+    monkeypatch.setattr(setting.node, "query", query)
+    setting.look()
+    assert len(setting.view.providers) == 2_000

@@ -1,0 +1,254 @@
+"""Carrying actions out on a real job: what reaches the numerics, and what of it reaches the record."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from chain.types.hashing import merkle_root
+from chain.types.queries import OrderResponse
+from chain.types.reasons import ShareReason
+from chain.types.records import ShareClaim
+from cluster import types as t
+from cluster.blobs import BlobStore
+from cluster.handover import HandoverId, open_chunk, public_point, split_ciphertext
+from pol.job.load import load_job
+from pol.job.terms import order_terms
+from pol.replay.pool import PoolError
+from pol.state.canonical import chunks_of
+from tests.support.chain_market import digest
+from tests.unit.validator.support import CHAIN_ID, ORDER_ID, chain
+from tests.unit.validator.trained import JOB, PART, N, Trained, train
+from validator import actions as do
+from validator.ledger import Ledger
+from validator.lookup import find_round, find_work
+from validator.perform import Performer
+from validator.receive import job_loaded, payload_complete, payload_offered
+from validator.records import Checked, LocalOrder, LocalRound, Opening, SlotWork, new_order
+from validator.store import ValidatorStore
+from validator.traces import leaf_hashes
+
+TERMS = replace(order_terms(load_job(JOB).job), rounds=1)
+SECRET = bytes(31) + b"\x07"
+
+
+class InThisProcess:
+    """A pool that runs a task where it is asked for."""
+
+    error: Exception | None = None
+
+    def submit(self, function: Any, *arguments: Any, timeout: float) -> "Future[Any]":
+        future: Future[Any] = Future()
+        if self.error:
+            future.set_exception(self.error)
+        else:
+            future.set_result(function(*arguments))
+        return future
+
+
+@dataclass
+class Setting:
+    """An attempt with one share of the fixture job, and what carries actions out on it."""
+
+    trained: Trained
+    ledger: Ledger
+    pool: InThisProcess
+    performer: Performer
+
+    @property
+    def chain(self) -> OrderResponse:
+        return chain(ordered={"terms": TERMS, "order_key": public_point(SECRET)})
+
+    def ref(self, path: Path) -> t.BlobRef:
+        return self.ledger.blobs.add(path.read_bytes())
+
+    def opening(self, index: int, *, of: int | None = None, verified: bool = False) -> Opening:
+        first, second = self.trained.paths(index if of is None else of)
+        return Opening(index, self.ref(first), self.ref(second), verified)
+
+    def payload(self) -> LocalOrder:
+        """Write the record of an attempt whose payload is here."""
+        files = tuple(
+            t.PayloadFile(path, self.ref(JOB / path))
+            for path in sorted({file.path for file in load_job(JOB).job.payload})
+        )
+        local = payload_complete(payload_offered(new_order(ORDER_ID, 1), files))
+        self.ledger.store.save(local)
+        return local
+
+    def share(self, *openings: Opening, bent: int = -1) -> LocalOrder:
+        """Write a record with a share, in which leaf ``bent`` is wrong, and these openings."""
+        local = job_loaded(self.payload(), TERMS, TERMS, "")
+        first, second = local.payload.initial_global, local.payload.initial_local
+        assert first
+        assert second
+        packet = self.packet(bent)
+        work = SlotWork(
+            0, 1, PART.first, PART.count, "p0", second, True, 0, 0, packet, 0, (), openings, (), (),
+            0, False,
+        )  # fmt: skip
+        local = replace(local, rounds=(LocalRound(PART.round, first, (work,), None, (), 0),))
+        self.ledger.store.save(local)
+        return local
+
+    def packet(self, bent: int) -> t.ShareSubmission:
+        made = self.trained.share
+        claim = ShareClaim(
+            ORDER_ID, 1, PART.round, 0, 1, PART.first, PART.count, "p0", TERMS.global_root,
+            TERMS.local_root, made.local_out_root, N, bytes(32), made.update_root, 1,
+        )  # fmt: skip
+        leaves = tuple(
+            t.Leaf(b.index, b.step, digest("bent") if b.index == bent else b.root, b.metrics)
+            for b in self.trained.boundaries
+        )
+        update, out = map(self.ref, self.trained.sent)
+        packet = t.ShareSubmission(claim, bytes(64), leaves, update, out)
+        root = merkle_root(leaf_hashes(CHAIN_ID, packet))
+        return replace(packet, claim=replace(claim, trace_root=root))
+
+    def perform(self, local: LocalOrder, action: do.Action) -> LocalOrder:
+        self.performer.perform(local, self.chain, action)
+        after = self.ledger.load(ORDER_ID, 1)
+        assert after is not None
+        return after
+
+    def check(self, local: LocalOrder, place: int) -> tuple[Checked, tuple[int, ...]]:
+        """Replay a place; return the outcome, and which openings may be handed on from now on."""
+        work = work_of(self.perform(local, do.CheckPlace("check", 0, 0, 1, place)))
+        (checked,) = work.checked
+        return checked, tuple(held.index for held in work.openings if held.verified)
+
+
+def work_of(local: LocalOrder) -> SlotWork:
+    work = find_work(find_round(local, 0), 0, 1)
+    assert work is not None
+    return work
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return train(tmp_path_factory.mktemp("share"))
+
+
+@pytest.fixture
+def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
+    store, blobs = ValidatorStore(tmp_path / "v.db"), BlobStore(tmp_path / "b", 1 << 24)
+    ledger, pool = Ledger(store, blobs, Event()), InThisProcess()
+    nobody: Any = None
+    performer = Performer(
+        CHAIN_ID, b"secret", nobody, nobody, ledger, blobs, tmp_path / "jobs", pool, "numpy"  # type: ignore[arg-type]
+    )  # fmt: skip
+    yield Setting(trained, ledger, pool, performer)
+    store.close()
+    blobs.close()
+
+
+def test_a_payload_that_loads_and_one_that_does_not(setting: Setting) -> None:
+    local = setting.payload()
+    assert setting.perform(local, do.LoadJob("load")).payload.stage.name == "BAD"  # other rounds
+    files = tuple(file for file in local.payload.files if file.path != "global.state")
+    local = replace(local, payload=replace(local.payload, files=files))
+    setting.ledger.store.save(local)
+    after = setting.perform(local, do.LoadJob("load"))
+    assert after.payload.stage.name == "BAD"
+    assert "global.state" in after.payload.text
+
+
+@pytest.mark.parametrize("place", [0, 2, N])
+def test_an_honest_place_holds_and_its_opening_may_be_handed_on(
+    setting: Setting, place: int
+) -> None:
+    opened = (setting.opening(place),) if place else ()
+    checked, verified = setting.check(setting.share(*opened), place)
+    assert (checked.place, checked.reason) == (place, ShareReason.NONE)
+    assert verified == ((place,) if place else ())
+
+
+def test_a_wrong_place_has_the_replayed_root_as_evidence(setting: Setting) -> None:
+    checked, verified = setting.check(setting.share(setting.opening(2), bent=3), 2)
+    assert checked.reason == ShareReason.SEGMENT_MISMATCH
+    assert checked.replayed_root == setting.trained.boundaries[3].root
+    assert verified == (2,)
+
+
+def test_other_states_than_committed_are_no_opening(setting: Setting) -> None:
+    checked, verified = setting.check(setting.share(setting.opening(2, of=1)), 2)
+    assert checked.reason == ShareReason.OPENING_MISMATCH
+    assert verified == ()
+
+
+def test_states_for_an_audit_are_hashed_before_they_are_handed_on(setting: Setting) -> None:
+    action = do.VerifyOpening("verify", 0, 0, 1, 2)
+    right = setting.perform(setting.share(setting.opening(2)), action)
+    assert [held.verified for held in work_of(right).openings] == [True]
+    wrong = setting.perform(setting.share(setting.opening(2, of=1)), action)
+    assert work_of(wrong).openings == ()
+    assert wrong.excluded == ("p0",)
+
+
+def test_states_that_nobody_brought_are_recomputed_from_what_is_here(setting: Setting) -> None:
+    action = do.Recompute("recompute", 0, 0, 1, 3)
+    for held in ((), (setting.opening(1, verified=True),)):
+        after = setting.perform(setting.share(*held), action)
+        found = next(o for o in work_of(after).openings if o.index == 3)
+        assert found.verified
+        blobs = setting.ledger.blobs
+        paths = (blobs.path(found.global_state.sha256), blobs.path(found.local_state.sha256))
+        assert [p.read_bytes() for p in paths] == [p.read_bytes() for p in setting.trained.paths(3)]
+        assert all(blobs.is_held(ref.sha256) for ref in (found.global_state, found.local_state))
+
+
+def test_what_training_does_not_lead_to_is_not_handed_on(setting: Setting) -> None:
+    after = setting.perform(setting.share(bent=3), do.Recompute("recompute", 0, 0, 1, 3))
+    assert work_of(after).openings == ()
+    assert work_of(after).broken == (3,)
+    assert after.excluded == ("p0",)
+
+
+def test_a_round_is_aggregated_and_its_result_sealed_for_its_consumer_only(
+    setting: Setting,
+) -> None:
+    local = setting.perform(setting.share(), do.Aggregate("aggregate", 0))
+    current = find_round(local, 0)
+    assert current is not None
+    assert current.next_global is not None
+    blobs = setting.ledger.blobs
+    assert blobs.is_held(current.next_global.blob.sha256)
+    state = blobs.read(current.next_global.blob.sha256, 0, 1 << 24)
+    assert state != (JOB / "global.state").read_bytes()
+    result = setting.perform(local, do.Seal("seal")).result
+    assert result is not None
+    assert blobs.is_held(result.blob.sha256)
+    data = blobs.read(result.blob.sha256, 0, 1 << 24)
+    sealed = split_ciphertext(data, list(zip(result.points, result.lengths, strict=True)), 1 << 16)
+    handover = HandoverId(CHAIN_ID, ORDER_ID, 1)
+    chunks = [open_chunk(handover, i, chunk, SECRET) for i, chunk in enumerate(sealed)]
+    assert chunks == chunks_of(state)
+    # A restart seals it again, and the root that may be on chain already must be the same.
+    again = setting.perform(replace(local, result=None), do.Seal("seal")).result
+    assert again == result
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        do.LoadJob("load"),
+        do.CheckPlace("check", 0, 0, 1, 0),
+        do.Recompute("recompute", 0, 0, 1, 3),
+        do.Aggregate("aggregate", 0),
+    ],
+    ids=lambda action: action.key,
+)
+def test_a_pool_without_a_result_leaves_the_record_as_it_is(
+    setting: Setting, action: do.Action
+) -> None:
+    """It is asked for again; a verdict it is not."""
+    local = setting.share()
+    setting.pool.error = PoolError("The worker died.")
+    with pytest.raises(PoolError):
+        setting.performer.perform(local, setting.chain, action)
+    assert setting.ledger.load(ORDER_ID, 1) == local
