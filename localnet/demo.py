@@ -72,6 +72,7 @@ class Demo:
         """Use ``directory`` for everything; validators in ``down`` are never started, nor are their clusters."""
         self._directory, self._show, self._down = directory, show, down
         self._seconds: dict[str, float] = {}
+        self._curve: dict[float, float] = {}  # kept here: validators forget rounds that are over
         self._started = time.monotonic()
 
     def run(self) -> Finished:
@@ -119,7 +120,7 @@ class Demo:
             chain,
             blocks,
             tuple(verdicts_of(network, made.order_id)),
-            tuple(loss_curve(network, made.order_id)),
+            tuple(sorted(self._curve.items())),
             found.state,
             path,
             digest,
@@ -165,8 +166,8 @@ class Demo:
 
     def _moment(self, network: Network, client: ChainClient, chain: OrderResponse) -> None:
         summary = summarise(chain)
-        curve = loss_curve(network, chain.order.id)
-        loss = curve[-1][1] if curve else None
+        self._curve |= loss_curve(network, chain.order.id)
+        loss = self._curve[max(self._curve)] if self._curve else None
         self._show(Moment(summary.state.name.lower(), client.status().height, summary, loss))
 
 
@@ -215,10 +216,11 @@ def verdicts_of(network: Network, order_id: bytes) -> list[VerdictRow]:
     return sorted(rows, key=lambda v: (v.attempt, v.round, v.slot, v.issue))
 
 
-def loss_curve(network: Network, order_id: bytes) -> list[tuple[float, float]]:
-    """Return (rounds trained, loss), the mean over slots, at the boundaries of shares that stand.
+def loss_curve(network: Network, order_id: bytes) -> dict[float, float]:
+    """Return the loss by rounds trained, the mean over slots, at the boundaries of shares that stand.
 
-    It is read from the winner's record on this machine; on chain there are only the leaves' hashes.
+    It is read from the winner's record on this machine, which holds the rounds whose windows are open; on chain there
+    are only the leaves' hashes.
     """
     points: dict[float, list[float]] = {}
     for spec in network.layout.validators:
@@ -235,7 +237,7 @@ def loss_curve(network: Network, order_id: bytes) -> list[tuple[float, float]]:
                     for leaf in work.packet.leaves[1:]:
                         at = round(current.number + leaf.index / segments, 3)
                         points.setdefault(at, []).append(losses(leaf.metrics)[0])
-    return [(at, sum(values) / len(values)) for at, values in sorted(points.items())]
+    return {at: sum(values) / len(values) for at, values in points.items()}
 
 
 def report(finished: Finished, quality: dict[str, object]) -> dict[str, object]:
@@ -266,6 +268,7 @@ def report(finished: Finished, quality: dict[str, object]) -> dict[str, object]:
         },
         "model": quality,
         "rounds": sum(r.verified for r in chain.rounds),
+        "loss": [{"rounds_trained": at, "loss": value} for at, value in finished.curve],
         "verdicts": [
             {
                 "provider": v.provider,

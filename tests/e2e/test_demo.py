@@ -142,6 +142,12 @@ def check_learned(run: Run) -> None:
     assert model["parameters"] > 10_000
     assert model["before"] < 0.5
     assert model["after"] >= AFTER_LEAST > model["majority_baseline"] + 0.5
+    # The curve has all rounds, also those that the validator no longer needs to remember.
+    curve = {point["rounds_trained"]: point["loss"] for point in run.report["loss"]}
+    assert list(curve) == sorted(curve)
+    assert set(range(1, run.report["rounds"] + 1)) <= curve.keys()
+    assert {int(at) for at in curve} >= set(range(run.report["rounds"]))
+    assert curve[max(curve)] < curve[min(curve)] / 4
 
 
 def check_cheat(run: Run) -> None:
