@@ -72,10 +72,11 @@ class Methods:
         }
 
     def _info(self, request: Any) -> Any:
-        if not request.abci_version.startswith(ABCI_VERSION):
+        # CometBFT names its version; tools that only ask (abci-cli) do not.
+        if request.abci_version and not request.abci_version.startswith(ABCI_VERSION):
             raise RuntimeError(
-                f"consensus speaks ABCI {request.abci_version or 'of an unknown version'}, and"
-                f" this node {ABCI_VERSION}x: run the CometBFT that was installed with it"
+                f"consensus speaks ABCI {request.abci_version}, and this node {ABCI_VERSION}x:"
+                " run the CometBFT that was installed with it"
             )
         head = self._app.info().block
         return abci.Response(
@@ -105,6 +106,11 @@ class Methods:
             raise RuntimeError(
                 f"app_state is for chain {genesis.chain_id} in a genesis file for"
                 f" {request.chain_id}: use the genesis file as it was made"
+            )
+        if request.initial_height > 1:
+            raise RuntimeError(
+                f"the genesis file starts at height {request.initial_height}, and this chain at 1:"
+                " use the genesis file as it was made"
             )
         started = self._app.init_chain(genesis, _nanoseconds(request.time))
         return abci.Response(

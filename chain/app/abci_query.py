@@ -30,7 +30,10 @@ class AbciQueries:
     def __call__(self, path: str, data: bytes, height: int, prove: bool) -> Any:
         """Return the ResponseQuery."""
         try:
-            return self._answer(path, data, height, prove)
+            self._check_height(height)
+            answer = self._answer(path, data, prove)
+            self._check_height(height)  # a block may have been committed meanwhile
+            return answer
         except Refusal as refusal:
             text = str(refusal)
             if (
@@ -42,12 +45,15 @@ class AbciQueries:
             log.exception("bug in query %s", path)
             return self._refused(*INTERNAL, "internal error; the node's log has it")
 
-    def _answer(self, path: str, data: bytes, height: int, prove: bool) -> Any:
+    def _check_height(self, height: int) -> None:
         newest = self._app.head.block.height
         if height not in (0, newest):
             raise Refusal(
                 INVALID_REQUEST, "height", f"{height} is not kept", f"ask for 0 or {newest}"
             )
+
+    def _answer(self, path: str, data: bytes, prove: bool) -> Any:
+        newest = self._app.head.block.height
         if path == STORE_PATH:
             return self._state_key(data, prove)
         if prove:

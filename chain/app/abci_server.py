@@ -3,16 +3,22 @@
 A frame is a message's length as an unsigned varint, then the message. Whatever has arrived is answered with one
 write. A peer that breaks the protocol loses its connection and gets a line in the log; it cannot take the process
 down. A bug in a consensus call does: ``on_fatal`` is told, and by default ends the process.
+
+CometBFT may die with requests that nobody has read, and its successor asks Info to learn which blocks to replay. So
+what the dead left behind is settled before a new connection is served: the request at work is waited for, and the
+others are never done.
 """
 
 import logging
 import os
+import select
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import Any, Final
 
 from cosmpy.protos.tendermint.abci.types_pb2 import Request, Response, ResponseException
@@ -29,6 +35,7 @@ EXIT_BUG = 70  # EX_SOFTWARE
 _READ_BYTES = 256 * 1024
 _VARINT_BYTES_MAX = 5
 _NEW = 0  # CheckTxType: not a recheck
+_ACCEPT_PAUSE_SECONDS = 0.1  # while the process has no file descriptor left
 
 Method = Callable[[Any], bytes]
 """From the message of a request to the whole ``Response``, serialized."""
@@ -64,8 +71,36 @@ def stop_loudly(error: BaseException) -> None:
     os._exit(EXIT_BUG)
 
 
+class Connection:
+    """A peer's connection; until it is cut off, one request of it is done at a time."""
+
+    def __init__(self, peer: socket.socket, number: int) -> None:
+        """Take over an accepted socket."""
+        self.peer = peer
+        self.number = number
+        self.turn = Lock()  # held while a request is done
+        self.is_cut_off = False
+
+    def is_left(self) -> bool:
+        """Tell whether the peer has closed its end (a dead process has), whatever it sent before."""
+        poll = select.poll()
+        poll.register(self.peer, 0)  # POLLHUP is always told
+        return bool(poll.poll(0))
+
+    def cut_off(self) -> None:
+        """Let no other request be done, and wait for the one at work."""
+        self.is_cut_off = True
+        with self.turn:
+            pass
+
+    def hang_up(self) -> None:
+        """Close both directions, so that whoever reads or writes wakes up."""
+        with suppress(OSError):  # the peer was faster
+            self.peer.shutdown(socket.SHUT_RDWR)
+
+
 class AbciServer:
-    """Listens on a unix socket; a thread for each connection."""
+    """Listens on a unix socket that only its owner may connect to; a thread for each connection."""
 
     def __init__(
         self,
@@ -81,14 +116,15 @@ class AbciServer:
         self._methods = methods
         self._on_fatal = on_fatal
         self._prefetch = prefetch
-        self._connections: set[socket.socket] = set()
+        self._connections: set[Connection] = set()
         self._lock = Lock()
-        self._closed = False
+        self._closed = Event()
         path.unlink(
             missing_ok=True
         )  # of a process that was killed; the database's lock tells whether one lives
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
+        path.chmod(0o600)  # before anybody can connect
         self._listener.listen(CONNECTIONS_MAX)
         self._thread = Thread(target=self._accept, name="abci-accept", daemon=True)
 
@@ -97,42 +133,56 @@ class AbciServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening and close all connections."""
-        with self._lock:
-            self._closed = True
-            connections = list(self._connections)
+        """Stop listening, close all connections, and wait for the requests at work: nothing is done afterwards."""
+        self._closed.set()
         self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for connection in connections:
-            _hang_up(connection)
         self._thread.join()
+        self._listener.close()
+        with self._lock:
+            connections = list(self._connections)
+        for connection in connections:
+            connection.hang_up()
+        for connection in connections:
+            connection.cut_off()
         self.path.unlink(missing_ok=True)
 
     def _accept(self) -> None:
         number = 0
-        while True:
+        while not self._closed.is_set():
             try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return  # closed
+                peer, _ = self._listener.accept()
+            except OSError as error:
+                if not self._closed.is_set():
+                    log.warning("no connection can be accepted: %s", error)
+                    self._closed.wait(_ACCEPT_PAUSE_SECONDS)
+                continue
             number += 1
-            with self._lock:
-                crowded = len(self._connections) >= CONNECTIONS_MAX
-                if not self._closed and not crowded:
-                    self._connections.add(connection)
-                    Thread(
-                        target=self._serve,
-                        args=(connection, number),
-                        name=f"abci-{number}",
-                        daemon=True,
-                    ).start()
-                    continue
-            log.warning("connection %d refused: %d are open", number, CONNECTIONS_MAX)
-            connection.close()
+            self._settle_the_left()
+            self._admit(Connection(peer, number))
 
-    def _serve(self, connection: socket.socket, number: int) -> None:
+    def _settle_the_left(self) -> None:
+        """Cut off all whose peer is gone."""
+        with self._lock:  # so that none of them is closed meanwhile
+            left = [connection for connection in self._connections if connection.is_left()]
+        for connection in left:
+            connection.cut_off()
+        with self._lock:
+            self._connections.difference_update(left)
+
+    def _admit(self, connection: Connection) -> None:
+        with self._lock:
+            if len(self._connections) < CONNECTIONS_MAX:
+                self._connections.add(connection)
+                name = f"abci-{connection.number}"
+                Thread(target=self._serve, args=(connection,), name=name, daemon=True).start()
+                return
+        log.warning("connection %d refused: %d are open", connection.number, CONNECTIONS_MAX)
+        connection.peer.close()
+
+    def _serve(self, connection: Connection) -> None:
+        number = connection.number
         try:
-            serve_connection(connection, self._answer)
+            serve_connection(connection.peer, partial(self._answer, connection))
             log.info("connection %d closed by the peer", number)
         except BrokenFrame as error:
             log.warning("connection %d closed: %s", number, error)
@@ -141,10 +191,10 @@ class AbciServer:
         finally:
             with self._lock:
                 self._connections.discard(connection)
-            _hang_up(connection)
-            connection.close()
+            connection.hang_up()
+            connection.peer.close()
 
-    def _answer(self, frames: Sequence[bytes]) -> Iterator[bytes]:
+    def _answer(self, connection: Connection, frames: Sequence[bytes]) -> Iterator[bytes]:
         """Yield the serialized responses to a batch of requests, in order."""
         requests = list(map(_parse, frames))
         new = [
@@ -153,7 +203,11 @@ class AbciServer:
         if len(new) > 1:
             self._prefetch(new)
         for name, request in requests:
-            yield self._respond(name, request)
+            with connection.turn:
+                if connection.is_cut_off:
+                    raise ConnectionAbortedError("its peer is gone, and what it asked is not done")
+                answer = self._respond(name, request)
+            yield answer
 
     def _respond(self, name: str | None, request: Any) -> bytes:
         method = self._methods.get(name or "")
@@ -228,11 +282,6 @@ def read_varint(buffer: bytearray, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return at + count + 1, value
     raise BrokenFrame("a frame's length does not end")
-
-
-def _hang_up(connection: socket.socket) -> None:
-    with suppress(OSError):  # the peer was faster
-        connection.shutdown(socket.SHUT_RDWR)
 
 
 def frame(message: Any) -> bytes:

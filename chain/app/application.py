@@ -15,6 +15,7 @@ from threading import Lock, RLock
 
 from chain.app import smt
 from chain.app.ahead import Ahead
+from chain.app.genesis_check import check_names
 from chain.app.ports import BlockInfo, StoredTx, View
 from chain.app.storage import Snapshot, Storage
 from chain.app.stored import Head
@@ -121,6 +122,7 @@ class Application:
             snapshot = self._storage.snapshot()
             if snapshot.head.block.height:
                 raise RuntimeError(f"InitChain on a store at height {snapshot.head.block.height}")
+            check_names(genesis)
             overlay = Overlay(snapshot)
             validators = init_chain(overlay, genesis, time_ns)
             root = smt.update(snapshot.node, overlay.changes()).root

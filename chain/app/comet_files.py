@@ -83,7 +83,23 @@ def write_keys(comet_home: Path, seed: bytes | None = None) -> NodeKeys:
         config / "node_key.json",
         {"priv_key": _typed("tendermint/PrivKeyEd25519", bytes(node) + node_key)},
     )
-    return NodeKeys(cons_key, sha256(node_key).digest()[:20].hex())
+    return NodeKeys(cons_key, _node_id(node_key))
+
+
+def read_keys(comet_home: Path) -> NodeKeys:
+    """Return the public half of the keys of a home; HomeError where there are none."""
+    config = comet_home / "config"
+    try:
+        cons = json.loads((config / "priv_validator_key.json").read_bytes())["pub_key"]["value"]
+        node = json.loads((config / "node_key.json").read_bytes())["priv_key"]["value"]
+        cons_key, node_key = base64.b64decode(cons), base64.b64decode(node)[32:]
+    except FileNotFoundError:
+        raise HomeError(f"{comet_home} has no keys: run `assay node init` first.") from None
+    except (KeyError, TypeError, ValueError):
+        raise HomeError(
+            f"{config} has keys that CometBFT did not write: restore them from a copy."
+        ) from None
+    return NodeKeys(cons_key, _node_id(node_key))
 
 
 def write_config(
@@ -170,12 +186,18 @@ def read_genesis(path: Path) -> tuple[Genesis, int]:
         genesis = codec.from_plain(Genesis, document["app_state"])
         time_ns = _parse_time(document["genesis_time"])
     except FileNotFoundError:
-        raise HomeError(f"{path} does not exist: run `assay node init` first.") from None
+        raise HomeError(
+            f"{path} does not exist: run `assay node init` with --genesis FILE."
+        ) from None
     except (KeyError, TypeError, ValueError) as error:
         raise HomeError(f"{path} is not an Assay genesis file ({error}).") from None
     if document.get("chain_id") != genesis.chain_id:
         raise HomeError(f"{path} names two chains: {document.get('chain_id')}, {genesis.chain_id}.")
     return genesis, time_ns
+
+
+def _node_id(node_key: bytes) -> str:
+    return sha256(node_key).digest()[:20].hex()
 
 
 def _typed(kind: str, value: bytes) -> dict[str, str]:

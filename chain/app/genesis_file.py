@@ -20,10 +20,13 @@ from chain.app.comet_files import (
     Ports,
     Timing,
     genesis_document,
+    read_keys,
     write_config,
     write_keys,
 )
+from chain.app.genesis_check import check_genesis
 from chain.app.version import APP_VERSION
+from chain.types.errors import Refusal
 from chain.types.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
 from chain.types.params import Params
 
@@ -60,9 +63,13 @@ def init_node(
     host: str = "127.0.0.1",
     seed: bytes | None = None,
 ) -> NodeKeys:
-    """Make the home of a node: keys, configuration and, where given, the genesis file of its network."""
+    """Make the home of a node: keys, configuration and, where given, the genesis file of its network.
+
+    The keys of a home that has no genesis file yet are kept: their public half may be in the file that is awaited.
+    """
     comet = comet_home(home)
-    keys = write_keys(comet, seed)
+    waiting = (comet / "config" / "node_key.json").exists() and not genesis_path(home).exists()
+    keys = read_keys(comet) if waiting else write_keys(comet, seed)
     timing = timing or Timing()
     write_config(comet, moniker, ports, timing, host=host, persistent_peers=persistent_peers)
     if genesis is not None:
@@ -82,8 +89,6 @@ def init_network(
     seed: bytes | None = None,
 ) -> Genesis:
     """Make the homes of all validators of a new network on 127.0.0.1: one genesis, everybody a peer of everybody."""
-    if not nodes:
-        raise HomeError("a network needs at least one validator.")
     keys = [
         init_node(
             node.home,
@@ -99,7 +104,7 @@ def init_network(
         for node, key in zip(nodes, keys, strict=True)
     )
     genesis = Genesis(chain_id, DENOM, params, tuple(accounts), validators)
-    document = genesis_document(genesis, time_ns or time.time_ns(), APP_VERSION)
+    document = new_genesis(genesis, time_ns or time.time_ns())
     for index, node in enumerate(nodes):
         peers = ",".join(
             f"{key.node_id}@127.0.0.1:{other.ports.p2p}"
@@ -111,6 +116,15 @@ def init_network(
         )
         genesis_path(node.home).write_bytes(document)
     return genesis
+
+
+def new_genesis(genesis: Genesis, time_ns: int) -> bytes:
+    """Return the genesis file of a new chain; HomeError names the field from which no chain could start."""
+    try:
+        check_genesis(genesis, time_ns)
+    except Refusal as refusal:
+        raise HomeError(f"no chain can start like this: {refusal}.") from None
+    return genesis_document(genesis, time_ns, APP_VERSION)
 
 
 def write_node_table(home: Path, values: dict[str, Any]) -> None:

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 REQUEST_BYTES_MAX: Final = 2 * TX_BYTES_MAX  # a simulation holds a transaction and its frame
 CONCURRENT_MAX: Final = 256
 THREADS: Final = 8
+CONNECTION_SECONDS_MAX: Final = 60.0  # then a client connects anew, without noticing
+_GRACE: Final = 6  # the part of that time for which calls that run may go on
 CODE_KEY: Final = "assay-code"
 CODESPACE_KEY: Final = "assay-codespace"
 _HEALTH: Final = "/grpc.health.v1.Health/Check"
@@ -35,14 +37,30 @@ _OPTIONS: Final = (
 class GrpcServer:
     """Serves a node's services on ``host:port``; port 0 takes a free one (see ``address``)."""
 
-    def __init__(self, app: QueryPort, broadcaster: Broadcaster | None, address: str) -> None:
-        """Bind ``address``; OSError where it is taken. Nothing is served before :meth:`start`."""
+    def __init__(
+        self,
+        app: QueryPort,
+        broadcaster: Broadcaster | None,
+        address: str,
+        *,
+        connection_seconds_max: float = CONNECTION_SECONDS_MAX,
+    ) -> None:
+        """Bind ``address``; OSError where it is taken. Nothing is served before :meth:`start`.
+
+        A call holds a thread from its first byte on, and its client may set no deadline: the end of the connection
+        is the deadline of calls whose request never comes.
+        """
+        age = int(connection_seconds_max * 1000)
         table = {**build_table(app, broadcaster), _HEALTH: lambda _: _SERVING}
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="grpc")
         self._server = grpc.server(
             self._pool,
             handlers=[_Methods(table)],
-            options=_OPTIONS,
+            options=(
+                *_OPTIONS,
+                ("grpc.max_connection_age_ms", age),
+                ("grpc.max_connection_age_grace_ms", age // _GRACE),
+            ),
             maximum_concurrent_rpcs=CONCURRENT_MAX,
         )
         host = address.rpartition(":")[0]

@@ -4,14 +4,16 @@ import hashlib
 import json
 import logging
 import os
+import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 
 from chain.app.abci_methods import Methods
 from chain.app.abci_query import AbciQueries
@@ -19,14 +21,18 @@ from chain.app.abci_server import AbciServer, stop_loudly
 from chain.app.application import AppConfig, Application
 from chain.app.comet import CometProcess, RestartPolicy, find_binary
 from chain.app.comet_files import HomeError, read_genesis
+from chain.app.genesis_check import check_genesis
 from chain.app.genesis_file import comet_home, genesis_path, read_node_table
 from chain.app.log_file import log_to_file
 from chain.app.ports import Broadcaster
 from chain.app.solo import NOTICE, SoloEngine
 from chain.app.stop_signals import on_stop_signal
-from chain.app.storage import Storage
+from chain.app.storage import Maker, Storage
+from chain.types.errors import Refusal
 
 log = logging.getLogger(__name__)
+
+_LOOK_AGAIN_SECONDS = 0.05  # CometBFT tells nobody when its RPC listens
 
 
 class Consensus(StrEnum):
@@ -123,12 +129,30 @@ class _Node:
         storage = Storage(comet_home(config.home) / "data" / "assay.db")
         stack.callback(storage.close)
         solo = config.consensus is Consensus.SOLO
+        storage.claim(Maker.SOLO if solo else Maker.COMETBFT)
         self.app = Application(storage, AppConfig(config.min_gas_price_millionths, solo))
+        self.announcing = Lock()
+        self.is_over = False
+        self._check_genesis()
+
+    def _check_genesis(self) -> None:
+        """Raise HomeError where the store and the genesis file are not of one chain, or no chain can start."""
+        path, head = genesis_path(self.config.home), self.app.head
+        if head.block.height == 0:
+            try:
+                check_genesis(self.genesis, self.genesis_time_ns)
+            except Refusal as refusal:
+                raise HomeError(f"no chain can start from {path}: {refusal}.") from None
+        elif head.chain_id != self.genesis.chain_id:
+            raise HomeError(
+                f"{path} is of chain {self.genesis.chain_id} and the node's store of chain"
+                f" {head.chain_id}: use the genesis file of that chain, or another home."
+            )
 
     def run(self) -> None:
         """Start everything, wait for the end, and stop everything."""
         ready_path(self.config.home).unlink(missing_ok=True)  # of a node that was killed
-        self.stack.callback(lambda: ready_path(self.config.home).unlink(missing_ok=True))
+        self.stack.callback(self._withdraw)
         if self.config.consensus is Consensus.SOLO:
             self._run_solo()
         else:
@@ -152,8 +176,8 @@ class _Node:
 
         self._serve_grpc(CometBroadcaster(f"http://127.0.0.1:{self.config.rpc_port}"))
         self._serve_abci()
-        Thread(target=self._announce_when_started, name="announce", daemon=True).start()
         if self.config.consensus is Consensus.EXTERNAL:
+            self._comet_started(0)
             sys.stderr.write(f"waiting for CometBFT on unix://{self.socket_path}\n")
             on_stop_signal(self.stop.set)
             self.stop.wait()
@@ -181,21 +205,30 @@ class _Node:
     def _serve_grpc(self, broadcaster: Broadcaster) -> None:
         from chain.app.grpc_server import GrpcServer
 
-        server = GrpcServer(
-            self.app, broadcaster, f"{self.config.grpc_host}:{self.config.grpc_port}"
-        )
+        address = f"{self.config.grpc_host}:{self.config.grpc_port}"
+        try:
+            server = GrpcServer(self.app, broadcaster, address)
+        except OSError as error:
+            raise HomeError(f"{error}: it is in the table `node` of config.toml.") from None
         server.start()
         self.stack.callback(server.close)
 
     def _comet_started(self, pid: int) -> None:
-        again = self.comet_pid != 0
         self.comet_pid = pid
-        if again:
+        Thread(target=self._announce_when_up, args=(pid,), name="announce", daemon=True).start()
+
+    def _announce_when_up(self, comet_pid: int) -> None:
+        """Wait for a state and, where CometBFT is ours, for its RPC; the next start of CometBFT has its own wait."""
+        self.app.started.wait()
+        while comet_pid == self.comet_pid and comet_pid and not _is_listening(self.config.rpc_port):
+            time.sleep(_LOOK_AGAIN_SECONDS)
+        if comet_pid == self.comet_pid:
             self._announce()
 
-    def _announce_when_started(self) -> None:
-        self.app.started.wait()
-        self._announce()
+    def _withdraw(self) -> None:
+        with self.announcing:
+            self.is_over = True
+            ready_path(self.config.home).unlink(missing_ok=True)
 
     def _announce(self) -> None:
         """Tell whoever waits that the node answers; once more after each new start of CometBFT."""
@@ -212,10 +245,21 @@ class _Node:
         )
         path = ready_path(self.config.home)
         scratch = path.with_suffix(".new")
-        scratch.write_text(json.dumps(asdict(ready)) + "\n")
-        scratch.replace(path)
+        with self.announcing:
+            if self.is_over:
+                return
+            scratch.write_text(json.dumps(asdict(ready)) + "\n")
+            scratch.replace(path)
         log.info("node %s is up at height %d", ready.moniker, ready.height)
         self.ready_callback(ready)
+
+
+def _is_listening(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1.0).close()
+    except OSError:
+        return False
+    return True
 
 
 def _own_directory(path: Path) -> None:

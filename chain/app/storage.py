@@ -7,6 +7,7 @@ disk: losing the last commits to a power failure makes the store lag, never tear
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -37,6 +38,22 @@ _EVENT: Final = b"e"
 _HEAD: Final = b"mhead"
 _FORMAT_KEY: Final = b"mformat"
 _UNDO: Final = b"mundo"
+_MAKER: Final = b"mmaker"
+
+
+class Maker(StrEnum):
+    """Who makes the blocks of a store."""
+
+    COMETBFT = "cometbft"
+    SOLO = "solo"
+
+
+_REFUSED_TO: Final = {
+    Maker.COMETBFT: "holds blocks of a solo node, which CometBFT does not have: start it with"
+    " --solo, or make another home for CometBFT",
+    Maker.SOLO: "holds blocks of CometBFT, from which solo blocks would part for good: start it"
+    " without --solo, or make another home for --solo",
+}
 
 
 class StorageError(Exception):
@@ -105,6 +122,18 @@ class Storage:
         self._db.close()
         if self._temporary is not None:
             self._temporary.cleanup()
+
+    def claim(self, maker: Maker) -> None:
+        """Let ``maker`` make the blocks from here on; StorageError where the blocks so far are another's.
+
+        CometBFT has no other blocks than its own, and would not know what a solo node added to them. A store without
+        blocks binds nobody.
+        """
+        kept = self._db.get(_MAKER)
+        made = self._db.get(_HEAD) is not None
+        if made and kept is not None and kept != maker.encode():
+            raise StorageError(f"{self.path} {_REFUSED_TO[maker]}.")
+        self._db.put(_MAKER, maker.encode())
 
     def snapshot(self) -> Snapshot:
         """Return the newest committed state."""

@@ -14,6 +14,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from chain.types.errors import TX_DECODE, Refusal
 
+_LOOKED_AT_MAX = 256  # items of a list, to name what a refusal is about
+
 
 def parse(cls: Any, raw: bytes, field: str) -> Any:
     """Return the message that ``raw`` is the canonical encoding of; a Refusal names ``field`` or
@@ -49,14 +51,14 @@ def _why_not(cls: Any, raw: bytes, field: str) -> Refusal:
 
 
 def _find_unknown(message: Any) -> tuple[str, int] | None:
-    """Return path and number of the first unknown field, depth first."""
+    """Return path and number of the first unknown field, depth first; not from the far end of a long list."""
     for unknown in UnknownFieldSet(message):
         return "", unknown.field_number
     for descriptor, value in message.ListFields():
         if descriptor.message_type is None:
             continue
         repeated = descriptor.label == descriptor.LABEL_REPEATED
-        for index, item in enumerate(value if repeated else (value,)):
+        for index, item in enumerate(value[:_LOOKED_AT_MAX] if repeated else (value,)):
             found = _find_unknown(item)
             if found is not None:
                 name = f"{descriptor.name}[{index}]" if repeated else descriptor.name

@@ -140,7 +140,7 @@ def _read_body(body: bytes) -> tuple[Message, int] | None:
     if (
         not _coin_fits(coin, denom_size, denom, amount_size, amount)
         or number > MONEY_MAX
-        or size[0] != 2 * (2 + ADDRESS_TEXT) + 2 + coin[0]
+        or not 2 * (2 + ADDRESS_TEXT) + 2 + coin[0] == size[0] < 0x80  # above, it takes two bytes
         or packed[0] != _SEND_URL_BYTES + 2 + size[0]
     ):
         return None

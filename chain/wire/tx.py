@@ -51,6 +51,7 @@ from chain.wire.messages import from_bytes, to_proto
 _DIRECT: int = SignMode.SIGN_MODE_DIRECT
 _UNSPECIFIED: int = SignMode.SIGN_MODE_UNSPECIFIED
 _MESSAGE_FIELDS = tuple(f"body.messages[{index}]" for index in range(MESSAGES_MAX))
+_MODES_MAX = 16  # sign modes in sign modes, and beside each other
 _PUB_KEY_URL = "/cosmos.crypto.secp256k1.PubKey"
 _PUB_KEY_HEAD = (
     b"\x0a\x21"  # field 1 with 33 bytes: the only canonical encoding of a compressed key
@@ -107,6 +108,7 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
     body_bytes, auth_bytes = parts.body_bytes, parts.auth_info_bytes
     messages, memo, timeout_height = _read_body(body_bytes)
     auth = parse(AuthInfo, auth_bytes, "auth_info")
+    _check_nesting(auth.signer_infos)
     if auth.HasField("tip"):
         raise _not_supported("auth_info.tip", "tips")
     signer = _read_signer(auth.signer_infos, parts.signatures, simulated)
@@ -152,6 +154,25 @@ def _read_body(raw: bytes) -> tuple[tuple[Message, ...], str, int]:
         ]
     )
     return messages, memo, body.timeout_height
+
+
+def _check_nesting(infos: Any) -> None:
+    """Refuse sign modes that lie deep in each other, or are many, as what cannot be decoded. Protobuf libraries refuse
+    them from different depths on (100 messages and more), and nodes must agree on the code.
+    """
+    modes = [info.mode_info for info in infos[: _MODES_MAX + 1]]
+    for _ in range(_MODES_MAX):
+        if len(modes) > _MODES_MAX:
+            break
+        modes = [inner for mode in modes for inner in mode.multi.mode_infos[: _MODES_MAX + 1]]
+        if not modes:
+            return
+    raise Refusal(
+        TX_DECODE,
+        "auth_info.signer_infos.mode_info",
+        f"more than {_MODES_MAX} in or beside each other",
+        "sign with SIGN_MODE_DIRECT",
+    )
 
 
 def _read_signer(infos: Any, signatures: Any, simulated: bool) -> Signer:

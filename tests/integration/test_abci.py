@@ -1,6 +1,7 @@
 """The application over its real socket, driven by a scripted client through the grammar of ABCI."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from chain.app.abci_server import AbciServer
 from chain.app.application import BLOCK_TXS_MAX, AppConfig, Application
 from chain.app.services import route
 from chain.app.storage import Storage
+from chain.types.genesis import GenesisAccount
 from tests.support import abci_client as script
 from tests.support.abci_client import AbciConnection, BlockScript, handshake
 from tests.support.small_chain import (
@@ -338,6 +340,27 @@ def test_a_query_that_cannot_be_answered_has_a_code(
     assert answer.height == 1
 
 
+def test_an_answer_for_a_height_is_of_that_height_or_none(app: App) -> None:
+    handshake(app.connect(), GENESIS, (block(1),))
+
+    def commit_a_block_meanwhile(path: str, data: bytes) -> bytes:
+        app.app.finalize_block(2, block(2).time_ns, block(2).hash, cons_address(0), ())
+        app.app.commit()
+        return b"of height 2"
+
+    queries = AbciQueries(app.app, commit_a_block_meanwhile)
+    answer = queries("/any/path", b"", 1, False)
+    assert (answer.code, answer.value) == (18, b"")
+    assert "1 is not kept" in answer.log
+
+
+def test_a_tool_may_ask_for_info_without_stopping_the_node(app: App) -> None:
+    consensus, tool = app.connect(), app.connect()
+    handshake(consensus, GENESIS, (block(1),))
+    assert tool.call("info", abci.RequestInfo(version="0.38.25")).last_block_height == 1
+    assert app.fatal == []
+
+
 def test_an_absent_account_is_absent_in_the_words_of_cosmjs(app: App) -> None:
     consensus, queries = app.connect(), app.connect()
     handshake(consensus, GENESIS, (block(1),))
@@ -385,6 +408,62 @@ def test_what_consensus_must_never_ask_stops_the_node(
     with pytest.raises(AssertionError, match="internal error"):
         consensus.receive(name)
     assert [reason in str(error) for error in app.fatal] == [True]
+
+
+def test_a_restart_of_consensus_replays_what_its_dead_predecessor_did_not_see_through(
+    app: App,
+) -> None:
+    dead = app.connect()
+    handshake(dead, GENESIS, (block(1),))
+    decided = block(2, transfer(1, 0, 2))
+    with app.app._consensus:  # the application is busy while all of this happens
+        dead.send("finalize_block", script.finalize(decided))
+        dead.send("commit", script.commit())
+        dead.close()
+        consensus = app.connect()
+        consensus.send("info", script.info())
+    height = consensus.receive("info").last_block_height
+    if height == 1:  # the dead one's FinalizeBlock may have been at work; its Commit was not
+        consensus.call("finalize_block", script.finalize(decided))
+        consensus.call("commit", script.commit())
+    assert consensus.call("info", script.info()).last_block_height == 2
+    assert app.fatal == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"chain_id": "x" * 51}, "chain_id: is too long"),
+        ({"denom": "u assay"}, "denom: not a denomination"),
+        ({"accounts": (GenesisAccount("assay1rich", ()),)}, "accounts[0].address"),
+        ({"accounts": GENESIS.accounts[:2] + GENESIS.accounts[1:]}, "accounts[2].address"),
+        ({"validators": (replace(GENESIS.validators[0], operator="op"),)}, "validators[0]"),
+        ({"validators": GENESIS.validators * 2}, "comes twice"),
+        ({"validators": (replace(GENESIS.validators[0], stake=0),)}, "validators.stake"),
+        ({"validators": (replace(GENESIS.validators[0], stake=2**63),)}, "validators.stake"),
+        ({"validators": (replace(GENESIS.validators[0], cons_key=b"k"),)}, "cons_key"),
+        ({"validators": ()}, "have no power"),
+    ],
+)
+def test_a_genesis_that_cannot_be_stops_the_node(
+    app: App, changes: dict[str, Any], reason: str
+) -> None:
+    bad = replace(GENESIS, **changes)
+    consensus = app.connect()
+    consensus.send("init_chain", script.init_chain(bad))
+    with pytest.raises(AssertionError, match="internal error"):
+        consensus.receive("init_chain")
+    assert reason in str(app.fatal[0])
+
+
+def test_a_chain_that_starts_later_than_at_1_stops_the_node(app: App) -> None:
+    request = script.init_chain(GENESIS)
+    request.initial_height = 1000
+    consensus = app.connect()
+    consensus.send("init_chain", request)
+    with pytest.raises(AssertionError, match="internal error"):
+        consensus.receive("init_chain")
+    assert "starts at height 1000" in str(app.fatal[0])
 
 
 def test_a_genesis_of_another_chain_stops_the_node(app: App) -> None:

@@ -2,19 +2,32 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from chain.app.application import AppConfig, Application
 from chain.app.comet import find_binary
 from chain.app.comet_rpc import CometBroadcaster
-from chain.app.genesis_file import comet_home
+from chain.app.export import export_state
+from chain.app.genesis_file import comet_home, genesis_path, read_node_table
 from chain.app.node import default_socket_path, log_path, ready_path
+from chain.app.storage import Maker, Storage
 from localnet.process import start_child, stop_child
 from tests.support.node_process import ROOT, START_SECONDS, Node, make_home
-from tests.support.small_chain import CHAIN_ID, COINS, transfer
+from tests.support.small_chain import (
+    CHAIN_ID,
+    COINS,
+    GENESIS_TIME_NS,
+    cons_address,
+    genesis,
+    transfer,
+)
 from tests.support.waiting import is_running, wait_until
 
 
@@ -28,6 +41,7 @@ def test_a_node_survives_every_kill_without_orphans(home: Path) -> None:
     node = Node(home, "managed")
     try:
         assert node.ready["chain_id"] == CHAIN_ID
+        assert node.height() >= 0, "the RPC of a node that is ready answers"
         node.wait_for_height(2)
         sent = CometBroadcaster(node.ready["rpc"]).broadcast_sync(transfer(1, 0, 2, 100))
         assert (sent.code, sent.log) == (0, "")
@@ -47,6 +61,8 @@ def test_a_node_survives_every_kill_without_orphans(home: Path) -> None:
         wait_until(lambda: not is_running(second), "the end of CometBFT")
         node.close()
         node = Node(home, "managed")
+        assert is_running(node.ready["comet_pid"]), "and its CometBFT is one"
+        assert node.height() >= 0
         node.wait_for_height(height + 2)
         assert node.balance(2) == COINS + 100
 
@@ -95,19 +111,27 @@ def test_a_solo_node_makes_blocks_until_it_is_told_to_stop(home: Path) -> None:
 def test_a_home_in_use_is_one_sentence(home: Path) -> None:
     node = Node(home, "solo")
     try:
-        second = subprocess.run(
-            [sys.executable, "-m", "tests.support.node_child", home, "solo"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=START_SECONDS,
-        )
-        assert second.returncode != 0
-        assert "in use by another process: stop the node" in second.stderr
+        assert "in use by another process: stop the node" in refused_start(home, "solo")
         assert ready_path(home).exists()  # the first one's
     finally:
         node.close()
+
+
+@pytest.mark.parametrize(
+    ("maker", "consensus", "remedy"),
+    [
+        (Maker.SOLO, "managed", "start it with --solo"),
+        (Maker.SOLO, "external", "start it with --solo"),
+        (Maker.COMETBFT, "solo", "start it without --solo"),
+    ],
+)
+def test_blocks_of_solo_and_of_cometbft_do_not_mix(
+    home: Path, maker: Maker, consensus: str, remedy: str
+) -> None:
+    app_hash = make_a_block(home, maker)
+    assert remedy in refused_start(home, consensus)
+    assert not ready_path(home).exists()
+    assert export_state(home)["app_hash"] == app_hash.hex()
 
 
 @pytest.mark.network
@@ -131,3 +155,57 @@ def test_a_cometbft_of_somebody_else_may_drive_the_node(home: Path) -> None:
         stop_child(comet)
         if node is not None:
             node.close()
+
+
+def test_an_address_in_use_is_one_sentence(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", int(read_node_table(home)["grpc_port"]))):
+        said = refused_start(home, "solo")
+    assert "HomeError: cannot listen on 127.0.0.1:" in said
+    assert "choose another gRPC address" in said
+
+
+def test_a_genesis_that_starts_no_chain_is_one_sentence(home: Path) -> None:
+    change_genesis(home, lambda state: state["accounts"][0].update(address="assay1nobody"))
+    assert "HomeError: no chain can start from" in (said := refused_start(home, "solo"))
+    assert "accounts[0].address: not a valid address" in said
+
+
+def test_a_genesis_of_another_chain_than_the_store_is_one_sentence(home: Path) -> None:
+    make_a_block(home, Maker.SOLO)
+    change_genesis(home, lambda state: state.update(chain_id="another"))
+    said = refused_start(home, "solo")
+    assert f"is of chain another and the node's store of chain {CHAIN_ID}" in said
+
+
+def make_a_block(home: Path, maker: Maker) -> bytes:
+    """Write the first block of the home's store and return its app hash."""
+    storage = Storage(comet_home(home) / "data" / "assay.db")
+    storage.claim(maker)
+    app = Application(storage, AppConfig())
+    app.init_chain(genesis(), GENESIS_TIME_NS)
+    app.finalize_block(1, GENESIS_TIME_NS + 1, b"h" * 32, cons_address(0), ())
+    app_hash = app.commit().block.app_hash
+    storage.close()
+    return app_hash
+
+
+def change_genesis(home: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    path = genesis_path(home)
+    document = json.loads(path.read_bytes())
+    change(document["app_state"])
+    document["chain_id"] = document["app_state"]["chain_id"]
+    path.write_text(json.dumps(document))
+
+
+def refused_start(home: Path, consensus: str) -> str:
+    """Start a node that cannot start and return what it says."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.node_child", home, consensus],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=START_SECONDS,
+    )
+    assert done.returncode != 0
+    return done.stderr

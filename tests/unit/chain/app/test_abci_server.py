@@ -1,10 +1,14 @@
 """Frames over a real socket: order, batches, and what a peer may not do."""
 
 import logging
+import resource
 import socket
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -13,10 +17,13 @@ from cosmpy.protos.tendermint.abci.types_pb2 import (
     RequestCheckTx,
     RequestCommit,
     RequestEcho,
+    RequestFinalizeBlock,
     RequestFlush,
     Response,
     ResponseCheckTx,
+    ResponseCommit,
     ResponseEcho,
+    ResponseFinalizeBlock,
     ResponseFlush,
 )
 
@@ -28,6 +35,7 @@ from chain.app.abci_server import (
     read_varint,
 )
 from chain.types.tx import varint
+from tests.support.waiting import wait_until
 
 DEADLINE = 10.0
 
@@ -189,6 +197,182 @@ def test_a_bug_in_consensus_stops_the_node(running: Running) -> None:
     peer.send(frame(Request(commit=RequestCommit())))
     assert running.stopped.wait(DEADLINE)
     assert [str(error) for error in running.fatal] == ["a bug in commit"]
+
+
+class Consensus:
+    """A server whose FinalizeBlock takes until it is released, and what it did in which order."""
+
+    def __init__(self, path: Path) -> None:
+        self.done: list[str] = []
+        self.entered, self.released = Event(), Event()
+        methods = {
+            "echo": self.echo,
+            "finalize_block": self.finalize_block,
+            "commit": self.commit,
+        }
+        self.server = AbciServer(methods, path)
+        self.server.start()
+
+    def echo(self, request: Any) -> bytes:
+        self.done.append(request.message)
+        return serialized(echo=ResponseEcho(message=request.message))
+
+    def finalize_block(self, request: Any) -> bytes:
+        self.entered.set()
+        assert self.released.wait(DEADLINE)
+        self.done.append("finalize_block")
+        return serialized(finalize_block=ResponseFinalizeBlock())
+
+    def commit(self, request: Any) -> bytes:
+        self.done.append("commit")
+        return serialized(commit=ResponseCommit())
+
+
+@pytest.fixture
+def consensus(tmp_path: Path) -> Iterator[Consensus]:
+    run = Consensus(tmp_path / "abci.sock")
+    yield run
+    run.released.set()
+    run.server.close()
+
+
+FINALIZE = frame(Request(finalize_block=RequestFinalizeBlock()))
+COMMIT = frame(Request(commit=RequestCommit()))
+
+CHILD = """
+import socket, sys
+path, *messages = sys.argv[1:]
+peer = socket.socket(socket.AF_UNIX)
+peer.connect(path)
+for message in messages:
+    sys.stdin.readline()
+    peer.sendall(bytes.fromhex(message))
+    print("sent", flush=True)
+sys.stdin.readline()
+"""
+
+
+class OtherProcess:
+    """A peer in a process of its own, which can be killed."""
+
+    def __init__(self, path: Path, *messages: bytes) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", CHILD, path, *(m.hex() for m in messages)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def send_next(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "sent\n"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def is_served(number: int) -> bool:
+    return f"abci-{number}" in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.parametrize("writes", [(FINALIZE + COMMIT,), (FINALIZE, COMMIT)])
+def test_what_a_dead_process_asked_is_done_before_its_successor_is_heard_or_never(
+    consensus: Consensus, writes: tuple[bytes, ...]
+) -> None:
+    """CometBFT is killed behind its Commit; the next one must not be told a height that is about to change."""
+    dead = OtherProcess(consensus.server.path, *writes)
+    dead.send_next()
+    assert consensus.entered.wait(DEADLINE)
+    for _ in writes[1:]:  # nobody reads this one before it is too late
+        dead.send_next()
+    dead.kill()
+    successor = Peer(consensus.server.path)
+    successor.send(echo("info"))
+    successor.socket.settimeout(0.2)
+    with pytest.raises(TimeoutError):  # a block is at work
+        successor.receive()
+    consensus.released.set()
+    successor.socket.settimeout(DEADLINE)
+    assert successor.receive().echo.message == "info"
+    wait_until(lambda: not is_served(1), "the end of the dead one's connection")
+    assert consensus.done == ["finalize_block", "info"]
+    successor.send(FINALIZE + COMMIT)
+    assert successor.receive().WhichOneof("value") == "finalize_block"
+    assert successor.receive().WhichOneof("value") == "commit"
+    successor.socket.close()
+
+
+def test_connections_of_the_dead_do_not_count(consensus: Consensus) -> None:
+    busy = [OtherProcess(consensus.server.path, FINALIZE) for _ in range(CONNECTIONS_MAX)]
+    for process in busy:
+        process.send_next()
+    assert consensus.entered.wait(DEADLINE)
+    for process in busy:
+        process.kill()
+    successor = Peer(consensus.server.path)
+    successor.send(echo("info"))
+    consensus.released.set()
+    assert successor.receive().echo.message == "info"
+    successor.socket.close()
+
+
+def test_a_living_process_is_not_disturbed_by_another_one(consensus: Consensus) -> None:
+    living = OtherProcess(consensus.server.path, echo("first"), echo("second"))
+    living.send_next()
+    wait_until(lambda: consensus.done == ["first"], "the first request")
+    peer = Peer(consensus.server.path)
+    peer.send(echo("a tool"))
+    assert peer.receive().echo.message == "a tool"
+    living.send_next()
+    wait_until(lambda: consensus.done == ["first", "a tool", "second"], "the second request")
+    living.kill()
+    peer.socket.close()
+
+
+def test_closing_waits_for_the_request_at_work_and_does_no_other(tmp_path: Path) -> None:
+    """The database is closed next, and nobody may write to it then."""
+    consensus = Consensus(tmp_path / "abci.sock")
+    peer = Peer(consensus.server.path)
+    peer.send(FINALIZE + COMMIT)
+    assert consensus.entered.wait(DEADLINE)
+    closing = Thread(target=consensus.server.close)
+    closing.start()
+    assert peer.is_closed()
+    closing.join(0.2)
+    assert closing.is_alive()
+    consensus.released.set()
+    closing.join(DEADLINE)
+    assert not closing.is_alive()
+    wait_until(lambda: not is_served(1), "the end of the connection")
+    assert consensus.done == ["finalize_block"]
+    peer.socket.close()
+
+
+def test_a_process_without_file_descriptors_serves_again_when_it_has_some(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    peer = socket.socket(socket.AF_UNIX)
+    with socket.socket(socket.AF_UNIX) as next_one:
+        first_free = next_one.fileno()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (first_free, hard))
+    try:
+        peer.connect(str(running.server.path))
+        wait_until(lambda: "no connection can be accepted" in caplog.text, "a refused accept")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    peer.settimeout(DEADLINE)
+    peer.sendall(echo("at last"))
+    assert b"at last" in peer.recv(100)
+    peer.close()
+
+
+def test_only_the_owner_may_connect(running: Running) -> None:
+    assert running.server.path.stat().st_mode & 0o777 == 0o600
 
 
 def test_too_many_connections_are_refused(running: Running) -> None:

@@ -11,7 +11,7 @@ import pytest
 from nacl.signing import SigningKey
 
 from chain.app.comet import find_binary
-from chain.app.comet_files import LOCAL_TIMING, HomeError, Ports, read_genesis
+from chain.app.comet_files import LOCAL_TIMING, HomeError, Ports, read_genesis, read_keys
 from chain.app.genesis_file import (
     NodeSpec,
     comet_home,
@@ -24,6 +24,7 @@ from chain.app.genesis_file import (
 from chain.types.genesis import Genesis, GenesisAccount
 from chain.types.params import local_params
 from chain.types.records import Coin
+from tests.support.small_chain import key
 
 TIME_NS = 1_700_000_000_123_456_789
 PORTS = Ports(p2p=26656, rpc=26657, grpc=9090)
@@ -34,13 +35,13 @@ def make_network(root: Path, count: int = 2) -> tuple[Genesis, list[NodeSpec]]:
         NodeSpec(
             root / f"node{index}",
             f"moniker-{index}",
-            f"assay1operator{index}",
+            key(index).address,
             (index + 1) * 1_000_000,
             Ports(1000 + index, 2000 + index, 3000 + index),
         )
         for index in range(count)
     ]
-    accounts = [GenesisAccount("assay1rich", (Coin("uassay", 2**62),))]
+    accounts = [GenesisAccount(key(9).address, (Coin("uassay", 2**62),))]
     genesis = init_network(
         "assay-local",
         nodes,
@@ -100,9 +101,21 @@ def test_peers_are_all_the_others(tmp_path: Path) -> None:
 
 
 def test_keys_are_never_written_over(tmp_path: Path) -> None:
-    init_node(tmp_path, "m", PORTS)
+    """A home may wait for its genesis file, with the keys that are in it; a whole one is left alone."""
+    first = init_node(tmp_path, "m", PORTS)
+    again = init_node(tmp_path, "m", PORTS, genesis=b"{}")
+    assert again == first == read_keys(comet_home(tmp_path))
     with pytest.raises(HomeError, match="has a validator key already"):
         init_node(tmp_path, "m", PORTS)
+
+
+def test_keys_that_cannot_be_read_are_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(HomeError, match="has no keys"):
+        read_keys(comet_home(tmp_path))
+    init_node(tmp_path, "m", PORTS)
+    (comet_home(tmp_path) / "config/node_key.json").write_text('{"priv_key": 1}')
+    with pytest.raises(HomeError, match="restore them"):
+        read_keys(comet_home(tmp_path))
 
 
 def test_only_the_nodes_table_of_the_home_changes(tmp_path: Path) -> None:
@@ -148,5 +161,5 @@ def test_a_wrong_genesis_file_is_refused(tmp_path: Path, change, reason: str) ->
 
 
 def test_a_missing_genesis_names_the_command(tmp_path: Path) -> None:
-    with pytest.raises(HomeError, match="run `assay node init` first"):
+    with pytest.raises(HomeError, match="run `assay node init` with --genesis"):
         read_genesis(tmp_path / "genesis.json")

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from threading import Event
 from typing import Any
 
 import grpc
@@ -14,9 +15,12 @@ from cosmpy.protos.cosmos.tx.v1beta1 import service_pb2 as service
 
 from chain.app import grpc_server
 from chain.app.abci_query import AbciQueries
+from chain.app.application import AppConfig, Application
+from chain.app.grpc_server import GrpcServer
 from chain.app.ports import UNREACHABLE, BroadcastResult
 from chain.app.services import route
 from chain.app.services.table import build_table
+from chain.app.storage import Storage
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
 from chain.types.messages import MsgSend
@@ -83,6 +87,43 @@ def test_garbage_is_an_invalid_argument_on_every_path(
 def test_a_request_that_is_too_large_is_refused(channel: grpc.Channel) -> None:
     error = failure(channel, TX + "BroadcastTx", bytes(grpc_server.REQUEST_BYTES_MAX + 1))
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_calls_whose_request_never_comes_do_not_hold_the_threads_for_ever(node: SoloNode) -> None:
+    server = GrpcServer(node.app, None, "127.0.0.1:0", connection_seconds_max=0.3)
+    server.start()
+    over = Event()
+
+    def request_that_never_comes() -> Iterator[bytes]:
+        over.wait()
+        yield from ()
+
+    path = "/grpc.health.v1.Health/Check"
+    with grpc.insecure_channel(server.address) as slow:
+        method: Any = slow.stream_unary(path)
+        stuck = [method.future(request_that_never_comes()) for _ in range(grpc_server.THREADS)]
+        try:
+            for one in stuck:
+                assert one.exception(10).code() is grpc.StatusCode.UNAVAILABLE
+        finally:
+            over.set()
+    with grpc.insecure_channel(server.address) as quick:
+        assert call(quick, path, b"") == b"\x08\x01"
+    server.close()
+
+
+def test_a_node_without_a_state_says_that_it_waits() -> None:
+    storage = Storage.temporary()
+    app = Application(storage, AppConfig())
+    server = GrpcServer(app, None, "127.0.0.1:0")
+    server.start()
+    with grpc.insecure_channel(server.address) as channel:
+        for path in build_table(app, None):
+            error = failure(channel, path, b"")
+            assert error.code() is grpc.StatusCode.UNAVAILABLE, path
+            assert "waits for CometBFT" in error.details()
+    server.close()
+    storage.close()
 
 
 def test_a_refusal_travels_with_its_code(channel: grpc.Channel) -> None:

@@ -6,7 +6,7 @@ import plyvel
 import pytest
 
 from chain.app.ports import BlockInfo, StoredTx
-from chain.app.storage import Storage, StorageError
+from chain.app.storage import Maker, Storage, StorageError
 from chain.app.stored import NO_HEAD, Head
 from chain.types.block import TxResult
 from chain.types.events import Event
@@ -122,6 +122,38 @@ def test_events_are_cut_at_both_ends() -> None:
     assert numbers(2, 5, 10) == [2, 3, 4]
     assert numbers(2, 6, 2) == [2, 3]
     assert numbers(6, 6, 10) == numbers(9, 6, 10) == []
+    storage.close()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "remedy"),
+    [
+        (Maker.SOLO, Maker.COMETBFT, "start it with --solo, or make another home for CometBFT"),
+        (Maker.COMETBFT, Maker.SOLO, "start it without --solo, or make another home for --solo"),
+    ],
+)
+def test_blocks_of_one_maker_are_not_for_the_other(
+    tmp_path: Path, first: Maker, second: Maker, remedy: str
+) -> None:
+    storage = Storage(tmp_path / "db")
+    storage.claim(second)  # a store without blocks is free
+    storage.claim(first)
+    storage.commit(head(1), {}, {})
+    storage.close()
+    for _ in range(2):  # the second time shows that the first changed nothing
+        storage = Storage(tmp_path / "db")
+        with pytest.raises(StorageError, match=remedy):
+            storage.claim(second)
+        storage.claim(first)
+        storage.close()
+
+
+def test_an_older_store_belongs_to_whoever_comes_first() -> None:
+    storage = Storage.temporary()
+    storage.commit(head(1), {}, {})  # by a version that wrote no mark
+    storage.claim(Maker.SOLO)
+    with pytest.raises(StorageError, match="holds blocks of a solo node"):
+        storage.claim(Maker.COMETBFT)
     storage.close()
 
 

@@ -13,7 +13,7 @@ from chain.types.errors import Refusal
 from chain.types.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
 from chain.types.messages import MsgCancelOrder, MsgSend
 from chain.types.records import Coin
-from chain.types.tx import sign_doc
+from chain.types.tx import sign_doc, varint
 from chain.wire import shapes
 from chain.wire.keys import Key, verify
 from chain.wire.messages import to_proto
@@ -341,6 +341,68 @@ def test_a_varint_that_is_longer_than_it_must_be_is_refused() -> None:
     assert at
     assert AuthInfo.FromString(parts.auth_info_bytes).signer_infos[0].sequence == 7
     with pytest.raises(Refusal, match="auth_info: not the canonical encoding"):
+        decode_tx(parts.SerializeToString())
+
+
+def test_a_transfer_whose_length_is_cut_short_is_not_read_by_its_shape() -> None:
+    """A long denomination makes the message 131 bytes; that is two bytes of length, and here is one."""
+    send = MsgSend(KEY.address, OTHER.address, (Coin("u" * 30, 100),))
+    parts = TxRaw.FromString(
+        build_tx([send], KEY, chain_id="a", account_number=0, sequence=0, gas_limit=1)
+    )
+    body = parts.body_bytes
+    at = body.index(b"\x12\x83\x01\n,")
+    parts.body_bytes = b"\n" + bytes([body[1] - 1]) + body[2 : at + 2] + body[at + 3 :]
+    with pytest.raises(Refusal, match=r"body: not a cosmos\.tx\.v1beta1\.TxBody"):
+        decode_tx(parts.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("depth", "code"),
+    [
+        (1, "unauthorized"),
+        (15, "unauthorized"),
+        (16, "tx_decode"),
+        (48, "tx_decode"),
+        (1_000, "tx_decode"),
+    ],
+)
+def test_the_code_of_nested_sign_modes_does_not_depend_on_the_library(
+    depth: int, code: str
+) -> None:
+    nested = ModeInfo(single=ModeInfo.Single(mode=SignMode.SIGN_MODE_DIRECT)).SerializeToString()
+    for _ in range(depth):
+        inner = b"\x12" + varint(len(nested)) + nested
+        nested = b"\x12" + varint(len(inner)) + inner
+    signer = b"\x12" + varint(len(nested)) + nested
+    parts = TxRaw.FromString(built())
+    parts.auth_info_bytes = b"\n" + varint(len(signer)) + signer
+    with pytest.raises(Refusal) as refused:
+        decode_tx(parts.SerializeToString())
+    assert refused.value.code.name == code
+
+
+@pytest.mark.parametrize(
+    "auth",
+    [
+        b"\n\x00" * 17,
+        b"\n\x26\x12\x24\x12\x22" + b"\x12\x00" * 17,
+    ],
+    ids=["signers", "modes"],
+)
+def test_many_sign_modes_have_one_code_without_a_look_at_each(auth: bytes) -> None:
+    assert len(AuthInfo.FromString(auth).signer_infos) in (1, 17)
+    parts = TxRaw.FromString(built())
+    parts.auth_info_bytes = auth
+    with pytest.raises(Refusal, match="more than 16 in or beside each other") as refused:
+        decode_tx(parts.SerializeToString())
+    assert refused.value.code.name == "tx_decode"
+
+
+def test_an_unknown_field_far_down_a_list_is_refused_without_a_search() -> None:
+    parts = TxRaw.FromString(built())
+    parts.body_bytes = b"\n\x00" * 100_000 + b"\n\x03\xf8\x07\x01"
+    with pytest.raises(Refusal, match="body: not the canonical encoding"):
         decode_tx(parts.SerializeToString())
 
 
