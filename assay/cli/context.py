@@ -74,6 +74,14 @@ class Context:
     def key(self) -> "Key":
         """Unlock the key that ``--from`` names (or the only one there is)."""
         ring = self.keyring()
+        return ring.unlock(self._key_name(ring))
+
+    def address(self) -> str:
+        """Return the address of that key, without unlocking it."""
+        ring = self.keyring()
+        return ring.show(self._key_name(ring)).address
+
+    def _key_name(self, ring: "Keyring") -> str:
         name = str(self.from_option or self.config.get("from", ""))
         if not name:
             names = [info.name for info in ring.names()]
@@ -82,7 +90,7 @@ class Context:
                     f"choose a key with --from: {', '.join(names) or 'there is none yet'}"
                 )
             name = names[0]
-        return ring.unlock(name)
+        return name
 
     def sender(self, client: "ChainClient", key: "Key") -> "TxSender":
         """Return what signs and sends for ``key``."""

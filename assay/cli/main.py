@@ -44,6 +44,7 @@ REFUSALS = {
     "pol.replay.records.ReplayError",
     "pol.state.errors.StateError",
     "pol.tracing.rules.Unsupported",
+    "validator.store.StoreError",
 }
 
 
@@ -105,4 +106,7 @@ def _expected(error: Exception) -> Exit:
         return fail(str(error), Exit.TIMED_OUT)
     if names & REFUSALS:
         return fail(str(error), Exit.REFUSED)
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return fail(f"{where}{error.strerror}; see to it and try again", Exit.REFUSED)
     raise error

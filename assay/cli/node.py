@@ -2,18 +2,15 @@
 
 import json
 import tomllib
+from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from assay.cli.arguments import amount
 from assay.cli.context import Context, common_options
 from assay.cli.errors import CliError, Exit
-
-if TYPE_CHECKING:
-    from chain.types.genesis import GenesisAccount
-    from chain.types.params import Params
+from assay.cli.founding import found_chain, read_accounts, read_founders
 
 GENESIS_BYTES_MAX = 64 << 20
 
@@ -24,20 +21,31 @@ def command() -> None:
 
 
 @command.command(
-    help="""Make the home of a node: of a new chain with this validator, or joining a chain by its genesis file.
+    help="""Make the home of a node: its keys, and the genesis of a new chain or of the chain that it joins.
+
+    With neither --new-chain nor --genesis, only the keys: tell what it prints to whoever makes the chain, and run it
+    again with --genesis when the file is there.
 
     \b
     Examples:
       assay keys add op
       assay node init alpha --new-chain assay-local-1 --from op --account assay1…=1000000000uassay
+      assay node init beta --from op
       assay node init beta --genesis genesis.json --peers ID@10.0.0.1:26656
     """
 )
 @click.argument("moniker")
-@click.option("--new-chain", default="", metavar="CHAIN_ID", help="Start a chain of its own.")
+@click.option("--new-chain", default="", metavar="CHAIN_ID", help="Start a chain.")
 @click.option("--genesis", "genesis_file", type=click.Path(path_type=Path), help="Join this chain.")
 @click.option("--peers", default="", help="ID@host:port of nodes to connect to, comma-separated.")
 @click.option("--stake", default="100000000uassay", show_default=True, help="With --new-chain.")
+@click.option(
+    "--validator",
+    "others",
+    multiple=True,
+    metavar="MONIKER,ADDRESS,KEY,STAKE",
+    help="Another validator, with --new-chain.",
+)
 @click.option("--account", "accounts", multiple=True, help="ADDRESS=AMOUNT, with --new-chain.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address for peers.")
 @click.option("--p2p-port", default=26656, show_default=True)
@@ -52,6 +60,7 @@ def init(
     genesis_file: Path | None,
     peers: str,
     stake: str,
+    others: tuple[str, ...],
     accounts: tuple[str, ...],
     host: str,
     p2p_port: int,
@@ -60,40 +69,62 @@ def init(
     grpc_host: str,
 ) -> None:
     """Write keys, configuration and genesis."""
-    from chain.app.comet_files import HomeError, Ports, Timing
-    from chain.app.genesis_file import NodeSpec, genesis_path, init_network, init_node
-    from chain.types.params import Params, local_params
+    from chain.app.comet_files import HomeError, Ports
+    from chain.app.genesis_file import genesis_path, init_node
+    from chain.types.genesis import GenesisValidator
 
-    if bool(new_chain) == (genesis_file is not None):
+    if new_chain and genesis_file is not None:
         raise CliError("choose --new-chain CHAIN_ID or --genesis FILE", Exit.USAGE)
-    ports = Ports(p2p_port, rpc_port, grpc_port)
+    if (others or accounts) and not new_chain:
+        raise CliError("--validator and --account go with --new-chain", Exit.USAGE)
+    founders, coins = read_founders(others), read_accounts(accounts)
+    operator = context.address() if new_chain or context.from_option else "ADDRESS"
+    data = _read_genesis(genesis_file) if genesis_file is not None else None
     try:
-        if genesis_file is not None:
-            data = _read_genesis(genesis_file)
-            keys = init_node(
-                context.home, moniker, ports, genesis=data, persistent_peers=peers, host=host
-            )
-            made = {"home": str(context.home), "node_id": keys.node_id}
-        else:
-            operator = context.key().address
-            local = new_chain.startswith("assay-local")
-            params = local_params() if local else Params()
-            spec = NodeSpec(context.home, moniker, operator, amount(stake, "--stake"), ports)
-            init_network(
-                new_chain,
-                [spec],
-                _genesis_accounts(accounts, operator),
-                _alone(params),
-                timing=Timing(),
-            )
-            made = {"home": str(context.home), "genesis": str(genesis_path(context.home))}
+        keys = init_node(
+            context.home,
+            moniker,
+            Ports(p2p_port, rpc_port, grpc_port),
+            genesis=data,
+            persistent_peers=peers,
+            host=host,
+        )
+        _write_addresses(context.home, grpc_host, grpc_port)
+        if new_chain:
+            own = GenesisValidator(operator, moniker, keys.cons_key, amount(stake, "--stake"))
+            document = found_chain(new_chain, (own, *founders), coins)
+            genesis_path(context.home).write_bytes(document)
+        made = _identity(context)
     except HomeError as error:
         raise CliError(str(error)) from None
-    lines = [
-        f"made {context.home}",
-        "start it: assay node start" + (" --solo" if new_chain else ""),
-    ]
+    lines = [f"made {context.home}"]
+    if not made["genesis"]:
+        lines += [f"for the chain's maker: --validator {moniker},{operator},{made['key']},STAKE"]
+    elif founders:
+        lines += [f"the others join with {made['genesis']} and --peers {made['peer']}"]
+    if made["genesis"]:
+        solo = "" if founders or data else " --solo (for development), or under CometBFT without it"
+        lines += [f"start it: assay node start{solo}"]
     context.output.result(made, lines)
+
+
+@command.command(
+    help="""Show who this node is to others: node id, consensus key, peer address, chain.
+
+    Example: assay node show
+    """
+)
+@common_options
+def show(context: Context) -> None:
+    """Show the identity of a home's node, running or not."""
+    from chain.app.comet_files import HomeError
+
+    try:
+        found = _identity(context)
+    except HomeError as error:
+        raise CliError(str(error)) from None
+    lines = [f"{name.replace('_', ' '):<9} {value or '-'}" for name, value in found.items()]
+    context.output.result(found, lines)
 
 
 @command.command(
@@ -186,21 +217,22 @@ def _read_genesis(path: Path) -> bytes:
     return data
 
 
-def _genesis_accounts(given: tuple[str, ...], operator: str) -> "list[GenesisAccount]":
-    from chain.types.genesis import DENOM, GenesisAccount
-    from chain.types.records import Coin
-    from chain.wire.address import check_address
+def _identity(context: Context) -> dict[str, str]:
+    """Return what others need to know of the home's node; HomeError where it is not the home of one."""
+    from chain.app.comet_files import read_genesis, read_keys
+    from chain.app.genesis_file import comet_home, genesis_path, read_node_table
 
-    coins = {operator: 1_000_000_000_000}
-    for text in given:
-        address, _, value = text.partition("=")
-        check_address(address, "--account")
-        coins[address] = amount(value, "--account")
-    return [GenesisAccount(who, (Coin(DENOM, many),)) for who, many in coins.items()]
-
-
-def _alone(params: "Params") -> "Params":
-    """A chain with one operator has nobody to audit it; it says so when it starts."""
-    from dataclasses import replace
-
-    return replace(params, auditors=0)
+    table = read_node_table(context.home)
+    keys = read_keys(comet_home(context.home))
+    config = tomllib.loads((comet_home(context.home) / "config" / "config.toml").read_text())
+    host, _, port = config["p2p"]["laddr"].removeprefix("tcp://").rpartition(":")
+    reached = "HOST" if ip_address(host).is_unspecified else host
+    genesis = genesis_path(context.home)
+    return {
+        "moniker": str(table["moniker"]),
+        "key": keys.cons_key.hex(),
+        "peer": f"{keys.node_id}@{reached}:{port}",
+        "chain_id": read_genesis(genesis)[0].chain_id if genesis.exists() else "",
+        "genesis": str(genesis) if genesis.exists() else "",
+        "home": str(context.home),
+    }

@@ -47,8 +47,8 @@ def run(context: Context, listen: str, endpoint: str, backend: str, processes: i
         context.home / "validator", context.node, listen, endpoint, backend, processes
     )
     daemon = ValidatorDaemon(config, context.key(), stop)
-    context.output.note(f"serving on {listen}, published as {endpoint}")
-    daemon.run(lambda: context.output.note("ready"))
+    ready = f"ready: serving on {listen}, published as {endpoint}"
+    daemon.run(lambda: context.output.note(ready))
 
 
 @command.command(

@@ -1,0 +1,120 @@
+"""Homes of nodes as people make them: a chain of one, of several, and joining."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from chain.app.comet_files import read_genesis
+from chain.app.genesis_file import genesis_path
+from tests.unit.assay.support import Ran, assay
+
+PASSPHRASE = {"ASSAY_PASSPHRASE": "open sesame"}
+STAKE = 90_000_000
+
+
+def run(home: Path, *words: object) -> Ran:
+    return assay(*words, "--keyring", "test", home=home, **PASSPHRASE)
+
+
+def make_key(home: Path, name: str) -> str:
+    made = run(home, "keys", "add", name, "--output", "json")
+    assert made.code == 0, made.err
+    address: str = made.json["address"]
+    return address
+
+
+def made(home: Path, *words: object) -> dict[str, str]:
+    """Run ``assay node init`` and return who the node is."""
+    ran = run(home, "node", "init", *words, "--output", "json")
+    assert ran.code == 0, ran.err
+    found: dict[str, str] = ran.json
+    shown = run(home, "node", "show", "--output", "json")
+    assert shown.json == found
+    return found
+
+
+def test_a_chain_of_one_has_nobody_to_audit(tmp_path: Path) -> None:
+    address = make_key(tmp_path, "op")
+    found = made(tmp_path, "alpha", "--new-chain", "assay-local-1", "--account", f"{address}=7")
+    genesis, _ = read_genesis(genesis_path(tmp_path))
+    assert (found["chain_id"], found["moniker"]) == ("assay-local-1", "alpha")
+    assert genesis.params.auditors == 0
+    (validator,) = genesis.validators
+    assert (validator.operator, validator.cons_key.hex()) == (address, found["key"])
+    assert [(a.address, a.coins[0].amount) for a in genesis.accounts] == [(address, 7)]
+
+
+def test_founders_tell_their_keys_and_then_join(tmp_path: Path) -> None:
+    alpha, beta = tmp_path / "alpha", tmp_path / "beta"
+    first, second = make_key(alpha, "op"), make_key(beta, "op")
+    waiting = made(beta, "beta", "--from", "op")
+    assert (waiting["chain_id"], waiting["genesis"]) == ("", "")
+    told = run(beta, "node", "init", "beta", "--from", "op").out
+    founder = f"beta,{second},{waiting['key']},"
+    assert f"--validator {founder}STAKE" in told
+    found = made(alpha, "alpha", "--new-chain", "assay-one", "--validator", f"{founder}{STAKE}")
+    genesis, _ = read_genesis(Path(found["genesis"]))
+    assert {(v.moniker, v.operator, v.stake) for v in genesis.validators} == {
+        ("alpha", first, 100_000_000),
+        ("beta", second, STAKE),
+    }
+    assert genesis.params.auditors == 1, "one other validator can audit"
+    joined = made(beta, "beta", "--genesis", found["genesis"], "--peers", found["peer"])
+    assert joined["key"] == waiting["key"], "the key that is in the genesis file is kept"
+    assert genesis_path(beta).read_bytes() == genesis_path(alpha).read_bytes()
+    again = run(beta, "node", "init", "beta", "--genesis", found["genesis"])
+    assert "has a validator key already" in again.refusal
+
+
+def test_addresses_are_written_down(tmp_path: Path) -> None:
+    make_key(tmp_path, "op")
+    ports = ("--p2p-port", 1, "--rpc-port", 2, "--grpc-port", 3)
+    hosts = ("--host", "0.0.0.0", "--grpc-host", "0.0.0.0")
+    found = made(tmp_path, "a", "--new-chain", "assay-local-1", *ports, *hosts)
+    assert found["peer"].endswith("@HOST:1")
+    config = tomllib.loads((tmp_path / "config.toml").read_text())
+    assert (config["node"]["grpc_host"], config["node"]["grpc_port"]) == ("0.0.0.0", 3)
+    assert config["node_address"] == "127.0.0.1:3"
+    comet = tomllib.loads((tmp_path / "node/config/config.toml").read_text())
+    assert comet["p2p"]["laddr"] == "tcp://0.0.0.0:1"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--validator", "a,b"), "write MONIKER,ADDRESS,KEY,STAKE"),
+        (("--validator", f"a,assay1x,{'00' * 32},1"), "not a valid address"),
+        (("--validator", "a,OWN,zz,1"), "is not a consensus key"),
+        (("--validator", f"a,OWN,{'00' * 32},many"), "many is not an amount"),
+        (("--account", "OWN"), "is not an amount"),
+        (("--stake", "1.5"), "1.5 is not an amount"),
+    ],
+)
+def test_what_is_not_a_founder_is_refused(
+    tmp_path: Path, words: tuple[str, ...], says: str
+) -> None:
+    own = make_key(tmp_path, "op")
+    given = [word.replace("OWN", own) for word in words]
+    ran = run(tmp_path, "node", "init", "alpha", "--new-chain", "assay-local-1", *given)
+    assert (ran.code, says in ran.err, "Traceback" in ran.err) == (2, True, False), ran.err
+
+
+def test_a_chain_that_cannot_start_is_refused_and_can_be_mended(tmp_path: Path) -> None:
+    own = make_key(tmp_path, "op")
+    start = ("node", "init", "alpha", "--new-chain", "assay-local-1")
+    twice = run(tmp_path, *start, "--validator", f"b,{own},{'00' * 32},1")
+    assert "an operator comes twice" in twice.refusal
+    assert run(tmp_path, *start).code == 0
+
+
+def test_options_that_do_not_go_together(tmp_path: Path) -> None:
+    both = run(tmp_path, "node", "init", "a", "--new-chain", "c", "--genesis", "g")
+    assert both.code == 2
+    alone = run(tmp_path, "node", "init", "a", "--account", "x=1")
+    assert alone.code == 2
+    missing = run(tmp_path, "node", "init", "a", "--genesis", tmp_path / "none.json")
+    assert "none.json" in missing.refusal
+    (tmp_path / "wrong.json").write_text(json.dumps({"app_state": 1}))
+    assert run(tmp_path, "node", "show").refusal.endswith("run `assay node init` first.")
