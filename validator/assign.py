@@ -19,7 +19,10 @@ OWN_PICKS = 1
 SEGMENTS_MAX = 65_536
 """In a round: its leaves are in the record, which is written anew with every change."""
 PATIENCE = 8
-"""Chain seconds that any share may take, however small it is."""
+"""Chain seconds that any share may take, however small it is: a process has to start, perhaps with torch."""
+PATIENCES = 20
+"""How many times a chain whose progress deadlines are long waits for small shares in one of them."""
+DOUBLINGS_MAX = 10
 
 
 def can_be_served(order: Order) -> bool:
@@ -107,7 +110,7 @@ def new_work(
         local_in=local_in,
         reset=local_in == initial,
         assigned_at=view.clock,
-        answer_by=view.clock + _patience(local, view, assignment, part, before),
+        answer_by=view.clock + _patience(local, view, assignment, part, before, issue),
         packet=None,
         open_by=0,
         picks=_own_picks(view, assignment, part.slot, issue, segments),
@@ -120,20 +123,21 @@ def new_work(
 
 
 def _patience(
-    local: LocalOrder, view: View, assignment: Assignment, part: Part, before: int
+    local: LocalOrder, view: View, assignment: Assignment, part: Part, before: int, issue: int
 ) -> int:
     """Return the chain seconds in which a share has to be here.
 
-    They follow what its provider has to fetch and to train and its speed, but leave a third of the progress deadline
-    for others.
+    They follow what its provider has to fetch and to train and its speed, and double with each issue, in case all
+    machines are slower than they say; but they leave a third of the progress deadline for others.
     """
-    terms = view.chain.order.terms
+    terms, params = view.chain.order.terms, view.chain.order.params
     speed = next((w.speed for w in view.workers if w.address == part.provider), 0)
     expected = share_work(terms, before + part.count) // max(1, speed)
-    least = PATIENCE * (1 + before // part.count)
+    base = max(PATIENCE, params.progress_base // PATIENCES)
     transfer = transfer_seconds(local, view, states=2, more=terms.payload_bytes)
     limit = max(PATIENCE, 2 * (assignment.progress_deadline - view.clock) // 3)
-    return min(least + 4 * expected + transfer, limit)
+    wanted = base * (1 + before // part.count) + 4 * expected
+    return min((wanted << min(issue - 1, DOUBLINGS_MAX)) + transfer, limit)
 
 
 def transfer_seconds(local: LocalOrder, view: View, states: int, more: int = 0) -> int:

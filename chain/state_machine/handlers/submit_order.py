@@ -26,12 +26,18 @@ from chain.types.errors import (
     UNSUPPORTED,
     Refusal,
 )
-from chain.types.limits import NAME_MAX
+from chain.types.limits import NAME_MAX, SLOTS_MAX
 from chain.types.messages import MsgSubmitOrder
 from chain.types.records import Order, OrderParams, OrderState
 from escrow.account import open_escrow
 from pol.rules.commitment import possession_sign_bytes
-from pol.rules.schedule import check_terms, segment_samples, share_work, total_work
+from pol.rules.schedule import (
+    check_terms,
+    segment_samples,
+    segments_of,
+    share_work,
+    total_work,
+)
 
 EXECUTOR_VERSIONS = (1,)
 """Definitions of the primitives that this chain runs; an order keeps the one it was submitted under."""
@@ -72,7 +78,7 @@ def _check_conditions(message: MsgSubmitOrder) -> None:
 
 
 def check_state(ctx: Context, message: MsgSubmitOrder) -> OrderParams:
-    """The order's key is the consumer's, auditors could keep up, and the deposit is there.
+    """The order's key is the consumer's, auditors could keep up with its rounds, and the deposit is there.
 
     The bound on auditors: the slowest one must replay a whole range in an eighth of the round window. How the work of
     a round is divided is not known yet, so here the smallest range (one segment) is checked, and ``CommitTraces``
@@ -80,11 +86,16 @@ def check_state(ctx: Context, message: MsgSubmitOrder) -> OrderParams:
     """
     params = ctx.block.params.for_order()
     terms = message.terms
-    if share_work(terms, segment_samples(terms)) > params.range_work_max:
+    segment_work = share_work(terms, segment_samples(terms))
+    if segment_work > params.range_work_max:
         reason = (
             f"a segment has more than {params.range_work_max} FLOPs, what an auditor can replay"
         )
         raise Refusal(TOO_SLOW_TO_AUDIT, "terms.segment_length", reason, "make segments shorter")
+    most = SLOTS_MAX * (params.range_work_max // segment_work)
+    if segments_of(terms, terms.samples_per_round) > most:
+        reason = f"a round of more than {most} segments cannot be divided into {SLOTS_MAX} ranges"
+        raise Refusal(TOO_SLOW_TO_AUDIT, "terms.samples_per_round", reason, "make rounds shorter")
     document = possession_sign_bytes(
         ctx.block.chain_id, message.consumer, terms.job_id, message.order_key
     )

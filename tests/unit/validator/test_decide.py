@@ -186,6 +186,30 @@ def test_who_does_not_answer_is_replaced_by_the_other() -> None:
     assert after.excluded == ()
 
 
+def test_each_issue_of_a_share_has_twice_the_time_of_the_one_before() -> None:
+    """Nobody may be as quick as he said, and waiting as long once more would fail once more."""
+    far = chain(assigned={"progress_deadline": 100_000})
+    local, clock, had = loaded(), 10, []
+    for _ in range(3):
+        local, _ = decide(local, view(far, clock))
+        latest = [w for w in works(local) if not w.verdict]
+        (span,) = {w.answer_by - w.assigned_at for w in latest}
+        had.append(span)
+        clock = latest[0].answer_by
+    assert had == [had[0], 2 * had[0], 4 * had[0]]
+    # Never more than two thirds of what is left, so that somebody else can still do it.
+    near = chain(assigned={"progress_deadline": clock + 15})
+    local, _ = decide(local, view(near, clock))
+    assert {w.answer_by for w in works(local) if not w.verdict} == {clock + 10}
+    # Where deadlines are hours, even the smallest share has minutes.
+    public = chain(
+        assigned={"progress_deadline": 100_000},
+        ordered={"params": replace(PARAMS, progress_base=3_600)},
+    )
+    local, _ = decide(loaded(), view(public))
+    assert all(w.answer_by - w.assigned_at >= 180 for w in works(local))
+
+
 def test_a_restarted_daemon_gives_time_for_what_nobody_could_send() -> None:
     local = planned()
     late = max(w.answer_by for w in works(local)) + 50

@@ -14,8 +14,10 @@ from chain.types.errors import (
     UNSUPPORTED,
 )
 from chain.types.hashing import hash_fields, u32, u64
+from chain.types.limits import SLOTS_MAX
 from chain.types.params import local_params
 from chain.types.records import Conditions, OrderState
+from pol.rules.schedule import segment_samples
 from tests.support.chain_harness import CHAIN_ID, COINS
 from tests.support.chain_market import ANY, PRICE, Market, make_terms, submit
 
@@ -114,3 +116,18 @@ def test_auditors_could_replay_a_segment_in_time(market: Market) -> None:
     slow = make_terms(work_per_step=bound // 2 + 1)
     market.chain.refused(TOO_SLOW_TO_AUDIT, submit(terms=slow, deposit=10**10))
     market.chain.ok(submit(terms=make_terms(work_per_step=bound // 2), deposit=10**10))
+
+
+def test_a_round_can_be_divided_into_ranges_that_auditors_replay(market: Market) -> None:
+    # A segment of two steps that is a whole range: a round has at most SLOTS_MAX of them.
+    bound = local_params().for_order().range_work_max
+    terms = make_terms(work_per_step=bound // 2, rounds=1)
+    segment = segment_samples(terms)
+    most = replace(terms, samples_per_round=SLOTS_MAX * segment)
+    deposit = 3 * 10**11
+    market.chain.refused(
+        TOO_SLOW_TO_AUDIT,
+        submit(terms=replace(most, samples_per_round=(SLOTS_MAX + 1) * segment), deposit=deposit),
+        field="terms.samples_per_round",
+    )
+    market.chain.ok(submit(terms=most, deposit=deposit))
