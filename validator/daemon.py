@@ -238,7 +238,7 @@ class ValidatorDaemon:
             )
             local, actions = decide(before, view)
             if local != before:
-                self._store.save(local)
+                self._ledger.save(before, local)
         self._verdicts.write(before, chain)
         for action in actions:
             lane = Lane.TX if isinstance(action, SendTx) else Lane.WORK

@@ -1,5 +1,6 @@
 """The one place where records change: under a lock, and only while the blobs that they name are held."""
 
+import logging
 from collections.abc import Callable, Iterable
 from threading import Event, RLock
 
@@ -7,10 +8,13 @@ from chain.types.queries import OrderResponse
 from cluster.blobs import BlobStore
 from cluster.errors import ClusterError, Kind
 from cluster.types import BlobRef
+from validator.journal import tell
 from validator.lookup import holder_of
 from validator.records import LocalOrder, new_order
 from validator.retention import needed_blobs
 from validator.store import ValidatorStore
+
+_log = logging.getLogger("assay.validator")
 
 
 class Ledger:
@@ -46,13 +50,18 @@ class Ledger:
         """
         with self.lock:
             now = self.store.load(order_id, attempt)
-            after = None if now is None else change(now)
-            if after is None or after == now:
-                return after
+            if now is None or (after := change(now)) == now:
+                return now
             self.hold(after, needs)
-            self.store.save(after)
+            self.save(now, after)
         self._changed.set()
         return after
+
+    def save(self, before: LocalOrder, after: LocalOrder) -> None:
+        """Write a record and tell the operator what is new; the caller holds ``lock`` since it read ``before``."""
+        self.store.save(after)
+        for line in tell(before, after):
+            _log.info(line)
 
     def hold(self, local: LocalOrder, needs: Iterable[BlobRef]) -> None:
         """Hold blobs that are here for an attempt; they stay until the record does not need them any more."""

@@ -84,6 +84,8 @@ class Performer:
 
     def _send(self, local: LocalOrder, messages: tuple[Message, ...]) -> None:
         receipt = self.sender.send(*messages)
+        names = ", ".join(type(message).__name__ for message in messages)
+        _log.info("order %s: %s at height %d", local.order_id.hex()[:12], names, receipt.height)
         for message in messages:
             if isinstance(message, MsgCommitTraces):
                 self._take_skipped(local, message, receipt)

@@ -24,3 +24,8 @@ def test_what_still_waits_has_a_code_of_its_own(capsys: pytest.CaptureFixture[st
 
     assert _expected(StillWaiting("the order is still open")) is Exit.TIMED_OUT
     assert capsys.readouterr().err == "error: the order is still open\n"
+
+
+def test_what_the_system_refuses_names_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _expected(FileNotFoundError(2, "No such file or directory", "/x/y")) is Exit.REFUSED
+    assert capsys.readouterr().err.startswith("error: /x/y: No such file or directory; ")

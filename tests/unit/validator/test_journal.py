@@ -1,0 +1,47 @@
+"""What the operator reads in the log while an order runs."""
+
+from dataclasses import replace
+
+from chain.types.reasons import ShareReason
+from tests.unit.validator.support import chain, loaded, view
+from tests.unit.validator.test_decide import planned, with_packets
+from validator.decide import decide
+from validator.journal import tell
+from validator.records import Checked, new_order
+
+
+def test_a_share_is_told_from_its_range_to_its_verdict() -> None:
+    before = loaded()
+    fresh = new_order(before.order_id, before.attempt)
+    start = f"order {before.order_id.hex()[:12]} attempt 1"
+    assert list(tell(fresh, before)) == [f"{start}: payload loaded"]
+    local = planned()
+    assert list(tell(before, local)) == [
+        f"{start} round 0 slot {slot} issue 1: 16 samples for p{slot}, until {work.answer_by} s"
+        for slot, work in enumerate(local.rounds[0].works)
+    ]
+    held = with_packets(local)
+    assert [line.partition("issue 1: ")[2] for line in tell(local, held)] == [
+        f"trace of {w.packet.claim.segments} segments arrived"
+        for w in held.rounds[0].works
+        if w.packet
+    ]
+    first, second = held.rounds[0].works
+    wrong = int(ShareReason.SEGMENT_MISMATCH)
+    judged = replace(first, checked=(Checked(0, 0, b""), Checked(1, wrong, b"")), verdict=wrong)
+    current = replace(held.rounds[0], works=(judged, second))
+    after = replace(held, rounds=(current,))
+    assert [line.partition("issue 1: ")[2] for line in tell(held, after)] == [
+        "place 0 holds",
+        "place 1 segment_mismatch",
+        "rejected, segment_mismatch",
+    ]
+    done = replace(current, next_global=current.global_in)
+    assert list(tell(after, replace(after, rounds=(done,)))) == [f"{start} round 0: aggregated"]
+
+
+def test_what_did_not_change_is_not_told_again() -> None:
+    local = with_packets(planned())
+    assert list(tell(local, local)) == []
+    again, _ = decide(local, view(chain()))
+    assert list(tell(local, again)) == []

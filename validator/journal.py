@@ -1,0 +1,47 @@
+"""What a change of a record means to the operator, in lines for the log: payload, ranges, shares, verdicts, rounds."""
+
+from collections.abc import Iterator
+
+from chain.types.reasons import ShareReason
+from validator.lookup import find_round
+from validator.records import LocalOrder, LocalRound, SlotWork
+
+
+def tell(before: LocalOrder, after: LocalOrder) -> Iterator[str]:
+    """Yield a line for each thing that happened between two versions of a record."""
+    name = f"order {after.order_id.hex()[:12]} attempt {after.attempt}"
+    if after.payload.stage != before.payload.stage:
+        why = f" ({after.payload.text})" if after.payload.text else ""
+        yield f"{name}: payload {after.payload.stage.name.lower()}{why}"
+    for current in after.rounds:
+        known = find_round(before, current.number)
+        for line in _of_round(known, current):
+            yield f"{name} round {current.number}{line}"
+    if after.result is not None and before.result is None:
+        yield f"{name}: result sealed"
+
+
+def _of_round(before: LocalRound | None, after: LocalRound) -> Iterator[str]:
+    known = {(work.slot, work.issue): work for work in before.works} if before else {}
+    for work in after.works:
+        for line in _of_work(known.get((work.slot, work.issue)), work):
+            yield f" slot {work.slot} issue {work.issue}: {line}"
+    if after.next_global is not None and (before is None or before.next_global is None):
+        yield ": aggregated"
+
+
+def _of_work(before: SlotWork | None, after: SlotWork) -> Iterator[str]:
+    if before is None:
+        yield f"{after.count} samples for {after.provider}, until {after.answer_by} s"
+    if after.packet is not None and (before is None or before.packet is None):
+        yield f"trace of {after.packet.claim.segments} segments arrived"
+    done = {checked.place for checked in before.checked} if before else set()
+    for checked in after.checked:
+        if checked.place not in done:
+            yield f"place {checked.place} {_said(checked.reason)}"
+    if after.verdict and (before is None or not before.verdict):
+        yield f"rejected, {_said(after.verdict)}"
+
+
+def _said(reason: int) -> str:
+    return ShareReason(reason).name.lower() if reason else "holds"
