@@ -1,10 +1,17 @@
 """``assay bid``."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from assay.cli.arguments import amount, duration, find_bid, tags
 from assay.cli.context import Context, common_options
+from assay.cli.errors import CliError
 from assay.cli.output import short, table
+
+if TYPE_CHECKING:
+    from chain.client.client import ChainClient
+    from chain.types.records import Bid
 
 
 @click.group(help="Place and change standing bids.")
@@ -109,36 +116,38 @@ def list_(context: Context, validator: str) -> None:
 @common_options
 def show(context: Context, bid: str) -> None:
     """Show one bid."""
-    from assay.cli.errors import CliError
     from chain.types.codec import to_plain
-    from chain.types.queries import BidsRequest
 
     with context.client() as client:
-        wanted = find_bid(client, bid)
-        bids = client.query(BidsRequest("", 1000, b"")).bids
-    found = next((b for b in bids if b.id == wanted), None)
-    if found is None:
-        raise CliError(f"no bid {bid} in the book; see assay bid list")
+        found = _bid(client, bid)
     context.output.result(found, table("Bid", ("field", "value"), list(to_plain(found).items())))
 
 
 @command.command(
-    help="Change a bid's price and capacity, and prolong it.\n\n"
-    "Example: assay bid change 1a2b… --price 800000000000uassay --capacity 10000000000000 --from op"
+    help="Change a bid's price or capacity, and prolong it; what is left out stays.\n\n"
+    "Example: assay bid change 1a2b… --price 800000000000uassay --from op"
 )
 @click.argument("bid")
-@click.option("--price", required=True)
-@click.option("--capacity", type=int, required=True)
+@click.option("--price", default="", help="uassay per PFLOP.")
+@click.option("--capacity", type=int, help="FLOPs to sell from now on.")
 @click.option("--duration", "lasts", default="7d", show_default=True)
 @common_options
-def change(context: Context, bid: str, price: str, capacity: int, lasts: str) -> None:
+def change(context: Context, bid: str, price: str, capacity: int | None, lasts: str) -> None:
     """Change a bid."""
     from chain.types.messages import MsgChangeBid
 
-    asked, seconds = amount(price, "--price"), duration(lasts, "--duration")
+    asked = amount(price, "--price") if price else None
+    seconds = duration(lasts, "--duration")
     key = context.key()
     with context.client() as client:
-        message = MsgChangeBid(key.address, find_bid(client, bid), asked, capacity, seconds)
+        known = _bid(client, bid)
+        message = MsgChangeBid(
+            key.address,
+            known.id,
+            known.price if asked is None else asked,
+            known.capacity if capacity is None else capacity,
+            seconds,
+        )
         receipt = context.sender(client, key).send(message)
     context.output.result(receipt, f"changed at height {receipt.height}")
 
@@ -155,3 +164,15 @@ def withdraw(context: Context, bid: str) -> None:
         message = MsgWithdrawBid(key.address, find_bid(client, bid))
         receipt = context.sender(client, key).send(message)
     context.output.result(receipt, f"withdrawn at height {receipt.height}")
+
+
+def _bid(client: "ChainClient", text: str) -> "Bid":
+    """Return the bid in the book that ``text`` names."""
+    from chain.types.queries import BidsRequest
+
+    wanted = find_bid(client, text)
+    bids = client.query(BidsRequest("", 1000, b"")).bids
+    found = next((bid for bid in bids if bid.id == wanted), None)
+    if found is None:
+        raise CliError(f"no bid {text} in the book; see assay bid list")
+    return found
