@@ -89,7 +89,7 @@ def test_wrong_usage_of_values() -> None:
         ["provider", "bench", "--seconds", "0"],
         ["provider", "join", "val0", "--bond", "1.5"],
         ["order", "show", "12"],
-        ["node", "init", "alpha"],
+        ["node", "init", "alpha", "--new-chain", "c", "--genesis", "g"],
     ):
         ran = assay(*words, home="/nonexistent/home")
         assert ran.code == 2, (words, ran)
