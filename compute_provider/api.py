@@ -1,12 +1,14 @@
 """What the commands of a provider call: run, try out, measure, look, leave."""
 
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 from chain.client.client import ChainClient
+from chain.client.ready import closed_at, wait_for_node
 from chain.client.sender import TxSender
 from chain.types.amount import PFLOP
 from chain.types.messages import MsgLeaveCluster
@@ -37,6 +39,7 @@ __all__ = [
     "run_provider",
     "status",
 ]
+_log = logging.getLogger("assay.provider")
 _PAGE = 100
 
 
@@ -63,6 +66,17 @@ class NodeChain:
         """A validator by its operator address."""
         known = self._client.query(ValidatorsRequest()).validators
         return next((each for each in known if each.operator == operator), None)
+
+    def operator(self, name: str) -> str:
+        """Return the operator address of the validator of this address or moniker; ProviderError."""
+        known = self._client.query(ValidatorsRequest()).validators
+        found = [each.operator for each in known if name in (each.operator, each.moniker)]
+        if name in found:  # somebody may have chosen another one's address as moniker
+            return name
+        if len(found) != 1:
+            why = "several validators are" if found else "no validator is"
+            raise ProviderError(f"{why} called {name}", "name one by its address, see assay status")
+        return found[0]
 
     def provider(self, address: str, validator: str) -> Provider | None:
         """A provider in the cluster of a validator."""
@@ -97,12 +111,23 @@ class Forecast:
 def run_provider(
     config: ProviderConfig, stop: Event | None = None, on_joined: Callable[[], None] | None = None
 ) -> None:
-    """Join the validator's cluster and work until ``stop``; call it on the main thread."""
-    with ChainClient(config.node) as client:
+    """Join the validator's cluster and work until ``stop``; call it on the main thread.
+
+    A node that does not answer yet is waited for. ProviderError where there is no such validator.
+    """
+    stop = stop or Event()
+    with ChainClient(config.node) as client, closed_at(stop, client):
         chain = NodeChain(client)
-        chain_id = chain.status().chain_id
-        sender = TxSender(client, config.key)
-        Daemon(config, chain_id, chain, sender).run(stop, on_joined)
+
+        def ask() -> tuple[str, str]:
+            return chain.status().chain_id, chain.operator(config.validator)
+
+        found = wait_for_node(client, ask, stop, _log.warning)
+        if found is None:
+            return
+        chain_id, operator = found
+        known = replace(config, validator=operator)
+        Daemon(known, chain_id, chain, TxSender(client, config.key)).run(stop, on_joined)
 
 
 def bench(backend: str = "numpy", seconds: float = 2.0) -> Speed:
@@ -115,15 +140,16 @@ def dry_run(config: ProviderConfig) -> Forecast:
     speed = measure_speed(config.backend)
     with ChainClient(config.node) as client:
         chain = NodeChain(client)
-        validator = find_validator(chain.validator, config.validator)
-        link = Link(chain, config.validator, config.key, chain.status().chain_id)
+        operator = chain.operator(config.validator)
+        validator = find_validator(chain.validator, operator)
+        link = Link(chain, operator, config.key, chain.status().chain_id)
         try:
             bandwidth = measure_bandwidth(link.client())
         except ClusterError:
             bandwidth = None
         finally:
             link.close()
-        bids = client.query(BidsRequest(config.validator, _PAGE, b"")).bids
+        bids = client.query(BidsRequest(operator, _PAGE, b"")).bids
     best = min(bids, key=lambda bid: bid.price, default=None)
     income = 0
     if best is not None:

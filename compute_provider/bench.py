@@ -1,6 +1,7 @@
 """What this machine can do: speed of exact work, memory, and the way to a validator.
 
-The numbers come from a process of its own, so that the daemon never loads a numeric library.
+The numbers come from a process of its own, in the sandbox that training has, so that the daemon never loads a
+numeric library and a machine that says how fast it is can also train.
 """
 
 import json
@@ -10,15 +11,19 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event
 
 import psutil
 
 from cluster.client import ClusterClient
 from cluster.types import CHUNK_BYTES_MAX, ProbeRequest
+from compute_provider import sandbox
 from compute_provider.config import ProviderError
 
 _ROOT = Path(__file__).resolve().parents[1]
 PROBE_BYTES = 8 << 20
+_PROBE_SECONDS = 5.0  # a validator that sends byte by byte must not keep us for ever
 _TIMEOUT = 120.0
 
 
@@ -31,35 +36,55 @@ class Speed:
     memory: int  # bytes
 
 
-def measure_speed(backend: str, seconds: float = 2.0) -> Speed:
-    """Time a fixed program for about ``seconds``; ProviderError if the back end does not work."""
-    environment = os.environ | {"PYTHONPATH": str(_ROOT)}
-    command = [sys.executable, "-m", "compute_provider.bench", backend, str(seconds)]
+def measure_speed(backend: str, seconds: float = 2.0, stop: Event | None = None) -> Speed:
+    """Time a fixed program for about ``seconds``; ProviderError if the back end does not work, or at ``stop``."""
+    parent = str(os.getpid())
+    command = [sys.executable, "-m", "compute_provider.bench", backend, str(seconds), parent]
     try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, timeout=_TIMEOUT, check=True
-        )
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        detail = (error.stderr or b"").decode(errors="replace").strip().splitlines()[-1:]
+        with TemporaryDirectory(prefix="assay-bench-") as folder:
+            environment = os.environ | {"PYTHONPATH": str(_ROOT), "TMPDIR": folder}
+            output = _run([*command, folder], environment, stop or Event())
+    except subprocess.CalledProcessError as error:
+        detail = error.stderr.decode(errors="replace").strip().splitlines()[-1:]
         raise ProviderError(
             f"the back end {backend} does not work here: {' '.join(detail) or 'no answer'}",
             "install assay[train] for torch, or use numpy",
         ) from None
-    flops = int(json.loads(done.stdout)["flops"])
+    flops = int(json.loads(output)["flops"])
     return Speed(backend, flops, psutil.virtual_memory().total)
 
 
+def _run(command: list[str], environment: dict[str, str], stop: Event) -> bytes:
+    """Return the output of a process; CalledProcessError where it fails, is late, or ``stop`` is set."""
+    ends = time.monotonic() + _TIMEOUT
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
+        while True:
+            try:
+                output, errors = child.communicate(timeout=0.2)
+                break
+            except subprocess.TimeoutExpired:
+                if stop.is_set() or time.monotonic() >= ends:
+                    child.kill()
+    if child.returncode:
+        raise subprocess.CalledProcessError(child.returncode, command, output, errors)
+    return output
+
+
 def measure_bandwidth(client: ClusterClient, size: int = PROBE_BYTES) -> int:
-    """Return bytes per second from the validator to here."""
+    """Return bytes per second from the validator to here, measured for a few seconds at most."""
     client.probe(ProbeRequest(1))  # the handshake does not count
     start, got = time.perf_counter(), 0
-    while got < size:
+    while got < size and time.perf_counter() - start < _PROBE_SECONDS:
         got += len(client.probe(ProbeRequest(min(CHUNK_BYTES_MAX, size - got))).data)
     return int(got / max(time.perf_counter() - start, 1e-9))
 
 
-def _main(backend_name: str, seconds: float) -> None:
+def _main(backend_name: str, seconds: float, parent: int, folder: Path) -> None:
     """Run two products with a function between them, as a layer of a network has, and count."""
+    memory = psutil.virtual_memory().total
+    sandbox.enter(parent, folder, memory, address_space=backend_name == "numpy")
     import numpy as np
 
     from pol.executor.backend import backend
@@ -87,4 +112,4 @@ def _main(backend_name: str, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1], float(sys.argv[2]))
+    _main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))

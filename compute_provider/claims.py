@@ -39,6 +39,7 @@ def problem(task: TrainTask, order: OrderResponse, validator: str) -> str:
         (assignment.global_in == task.global_in.root, "global_in is not the chain's"),
         (_local_root(order, task) == task.local_in.root, "local_in is not the slot's"),
         (_job_file(task) == terms.job_id, "job.json is not the order's"),
+        (_bytes(task) <= terms.payload_bytes, "more bytes than the order's payload has"),
         (_locked(order) >= price(terms, assignment, task.count), "the escrow is too low"),
     ):
         if not holds:
@@ -55,6 +56,13 @@ def bond_of(task: TrainTask, order: OrderResponse) -> int:
     """Return the bond that the share will need."""
     assignment = _assignment(order, task.key.attempt)
     return price(order.order.terms, assignment, task.count) if assignment else 0
+
+
+def trace_bytes(task: TrainTask, order: OrderResponse) -> int:
+    """Return what payload, boundary states and update of the share take on disk."""
+    states = task.global_in.blob.size + task.local_in.blob.size
+    boundaries = segments_of(order.order.terms, task.count) + 1
+    return order.order.terms.payload_bytes + (boundaries + 1) * states
 
 
 def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
@@ -140,6 +148,14 @@ def still_promised(
 
 def _job_file(task: TrainTask) -> bytes:
     return next((f.blob.sha256 for f in task.payload if f.path == "job.json"), b"")
+
+
+def _bytes(task: TrainTask) -> int:
+    """Return the size of the payload, or of a state if that is larger: a state is as large as the
+    initial one, which is in the payload.
+    """
+    payload = sum(file.blob.size for file in task.payload)
+    return max(payload, task.global_in.blob.size, task.local_in.blob.size)
 
 
 def _locked(order: OrderResponse) -> int:

@@ -17,7 +17,7 @@ class ProviderConfig:
 
     home: Path
     node: str  # gRPC address of a node
-    validator: str  # operator address
+    validator: str  # operator address; for the api also the moniker
     key: Key
     backend: str = "numpy"
     device_class: str = "cpu"

@@ -10,6 +10,7 @@ import logging
 import os
 import queue
 import random
+import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +29,7 @@ from compute_provider.jobs import Jobs
 from compute_provider.links import Link
 from compute_provider.ports import Chain, Sender
 from compute_provider.status import describe, write_status
-from compute_provider.store import Boundary, Result, Store, name_of
+from compute_provider.store import Boundary, Result, Store, locked, name_of
 from compute_provider.trainer import Trainer
 
 _log = logging.getLogger("assay.provider")
@@ -36,8 +37,13 @@ VERSION = "1"
 FEATURES = ("exact-15",)
 _IDLE_SECONDS = 0.5  # longest wait for an event, so that a stop is seen
 _RETRY_SECONDS = 1.0
+_POLL_SECONDS_MIN = 0.02  # however often a validator wants to be asked
 _STATUS_SECONDS = 0.5
 _BENCH_VALID_SECONDS = 86_400
+_THREADS = {"link": 4, "bond": 1, "chain": 2}
+# A validator that answers slowly, or a bond that hangs, must not keep us from objecting to a report.
+_LANES = {"check": "bond", "watch": "chain", "object": "chain"}
+_OF_A_KEY = (logic.Stop, logic.Open, logic.Forget)  # the other actions name a task
 
 
 class Daemon:
@@ -46,6 +52,7 @@ class Daemon:
     def __init__(self, config: ProviderConfig, chain_id: str, chain: Chain, sender: Sender) -> None:
         """Open the home; ValueError where ``misbehave`` is not allowed."""
         self._config = config
+        self._chain_id = chain_id
         self._chain = chain
         self._sender = sender
         config.home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -53,7 +60,10 @@ class Daemon:
         self._link = Link(chain, config.validator, config.key, chain_id)
         self._jobs = Jobs(config, chain_id, chain, sender, link=self._link, store=self._store)
         self._trainer = Trainer(self._on_worker, config.home / "worker.log")
-        self._pool = ThreadPoolExecutor(4, thread_name_prefix="provider")
+        self._pools = {
+            lane: ThreadPoolExecutor(count, thread_name_prefix=lane)
+            for lane, count in _THREADS.items()
+        }
         self._events: queue.Queue[logic.Event | None] = queue.Queue()  # None: just wake up
         self._state = self._store.load()
         self._in_flight: set[tuple[str, ShareKey | None]] = set()
@@ -61,16 +71,38 @@ class Daemon:
         self._stop = Event()
         self._joined = False
         self._note = "starting"
+        self._said: dict[str, str] = {}  # the last trouble of each kind: said once, not each second
         self._poll_at = self._chain_at = self._status_at = 0.0
         self._poll_seconds = 1.0
         self._steps: dict[ShareKey, int] = {}
 
     def run(self, stop: Event | None = None, on_joined: Callable[[], None] | None = None) -> None:
-        """Work until ``stop``; ProviderError where the provider can do nothing about it."""
+        """Work until ``stop``; ProviderError where the provider can do nothing about it.
+
+        It ends within a few seconds: whoever made ``chain`` and ``sender`` ends their calls at ``stop``.
+        """
         self._stop = stop or self._stop
         try:
-            self._store.sweep(self._state)
-            self._check_home()
+            with locked(self._config.home):
+                self._run(on_joined)
+        except sqlite3.Error as error:
+            raise ProviderError(
+                f"nothing can be kept in {self._config.home} ({error})",
+                "see to its disk and start again: what was kept is not lost",
+            ) from None
+        finally:
+            self._stop.set()
+            self._link.close()
+            self._trainer.close()
+            for pool in self._pools.values():
+                pool.shutdown(wait=True, cancel_futures=True)
+            self._jobs.close()
+            self._store.close()
+
+    def _run(self, on_joined: Callable[[], None] | None) -> None:
+        self._check_home()
+        self._jobs.sweep(self._state)
+        try:
             self._take(logic.Restarted())
             self._bench()
             while not self._stop.is_set():
@@ -82,23 +114,19 @@ class Daemon:
                 self._tick(time.monotonic())
                 self._wait_for_events()
         finally:
-            self._stop.set()
-            self._trainer.close()
-            self._link.close()
-            self._pool.shutdown(wait=True, cancel_futures=True)
             self._write_status()
-            self._jobs.close()
-            self._store.close()
 
     # The loop
 
     def _check_home(self) -> None:
-        """A home belongs to one key: another one's shares are signed for somebody else."""
-        me = self._config.key.address
-        owner = self._store.fact("owner")
-        if owner is not None and owner != me:
-            raise ProviderError(f"{self._config.home} belongs to {owner}", "use another home")
-        self._store.put_fact("owner", me)
+        """A home belongs to one key on one chain: the shares of others are not ours to finish."""
+        for name, mine in (("owner", self._config.key.address), ("chain", self._chain_id)):
+            known = self._store.fact(name)
+            if known not in (None, mine):
+                raise ProviderError(
+                    f"{self._config.home} belongs to {known}, not to {mine}", "use another home"
+                )
+            self._store.put_fact(name, mine)
 
     def _wait_for_events(self) -> None:
         now = time.monotonic()
@@ -116,7 +144,7 @@ class Daemon:
             self._spawn("poll", None, self._poll)
         if now >= self._chain_at:
             self._chain_at = now + self._config.chain_seconds
-            if self._state.works:
+            if any(work.signed for work in self._state.works):
                 self._spawn("watch", None, self._watch)
         if now >= self._status_at:
             self._status_at = now + _STATUS_SECONDS
@@ -124,12 +152,17 @@ class Daemon:
 
     def _take(self, event: logic.Event) -> None:
         before = self._state
-        self._state, actions = logic.step(before, event)
+        after, actions = logic.step(before, event)
         if not isinstance(event, logic.Progressed):  # progress is on disk as boundaries
-            self._store.save(before, self._state)
+            self._store.save(before, after)
+        self._state = after
         for action in actions:
             _log.info("%s", type(action).__name__.lower())
-            self._act(action)
+            try:
+                self._act(action)
+            except OSError as error:  # the disk, or no process to be had
+                key = action.key if isinstance(action, _OF_A_KEY) else action.task.key
+                self._failed(type(action).__name__.lower(), key, error)
 
     def _act(self, action: logic.Action) -> None:
         match action:
@@ -151,8 +184,11 @@ class Daemon:
             case logic.Forget(key):
                 self._steps.pop(key, None)
                 self._trainer.stop(key)
-                others = (work.key.order_id for work in self._state.works)
-                self._jobs.forget(key, last_of_order=key.order_id not in others)
+                self._forget(key)
+
+    def _forget(self, key: ShareKey) -> None:
+        others = (work.key.order_id for work in self._state.works)
+        self._jobs.forget(key, last_of_order=key.order_id not in others)
 
     # What runs on threads
 
@@ -167,19 +203,25 @@ class Daemon:
         def guarded() -> None:
             try:
                 act()
-            except (ClusterError, ChainError, ProviderError, OSError) as error:
+            except (ClusterError, ChainError, ProviderError, OSError, sqlite3.Error) as error:
                 self._failed(what, key, error)
             except Exception:  # noqa: BLE001 - a bug must not end the provider silently
                 _log.exception("bug in %s", what)
                 self._failed(what, key, RuntimeError("internal error; see the log"))
+            else:
+                self._said.pop(what, None)
             finally:
                 with self._lock:
                     self._in_flight.discard(name)
 
-        self._pool.submit(guarded)
+        self._pools[_LANES.get(what, "link")].submit(guarded)
 
     def _failed(self, what: str, key: ShareKey | None, error: Exception) -> None:
-        _log.warning("%s: %s", what, error)
+        if self._stop.is_set():  # it was ended, and is asked for again at the next start
+            return
+        if self._said.get(what) != str(error):
+            _log.warning("%s: %s", what, error)
+        self._said[what] = str(error)
         self._note = f"{what}: {error}"
         if key is not None:
             self._events.put(logic.Failed(key, str(error), again=True))
@@ -228,13 +270,15 @@ class Daemon:
         reply = self._link.client().poll(PollRequest(VERSION, doing[-64:]))
         self._events.put(logic.Polled(reply.train, reply.open))
         self._note = ""
-        told = reply.retry_after_ms / 1000 or self._poll_seconds
+        told = max(reply.retry_after_ms / 1000 or self._poll_seconds, _POLL_SECONDS_MIN)
         self._poll_at = time.monotonic() + (self._config.poll_seconds or told)
 
     def _watch(self) -> None:
-        """Read from the chain what became of the shares."""
+        """Read from the chain what became of the shares that are signed. An order that only the
+        validator knows of is none of it: it must not keep us from seeing the others.
+        """
         clock = self._chain.status().clock
-        works = self._state.works
+        works = [work for work in self._state.works if work.signed]
         for order_id in sorted({work.key.order_id for work in works}):
             order = self._chain.order(order_id)
             paid = claims.earned(order, self._config.key.address)
@@ -255,8 +299,18 @@ class Daemon:
         self._events.put(event or logic.Checked(task.key))
 
     def _fetch(self, task: TrainTask) -> None:
-        self._jobs.fetch(task)
+        try:
+            self._jobs.fetch(task, lambda: self._check_wanted(task))
+        finally:
+            if self._state.get(task.key) is None:  # dropped meanwhile; what came since goes, too
+                self._jobs.claim(task)
+                self._forget(task.key)
         self._events.put(logic.Fetched(task.key))
+
+    def _check_wanted(self, task: TrainTask) -> None:
+        work = self._state.get(task.key)
+        if self._stop.is_set() or work is None or work.task is not task:
+            raise ProviderError("the share is not wanted any more", "")
 
     def _submit(self, task: TrainTask) -> None:
         method = self._jobs.method(task.key)
@@ -289,6 +343,7 @@ class Daemon:
             case {"replayed": False}:
                 _log.warning("a report of %s is right: no objection", name_of(key))
             case {"failed": str(text), "again": bool(again)} if message.get("replay", -1) < 0:
+                _log.warning("%s: training failed: %s", name_of(key), text)
                 self._events.put(logic.Failed(key, text, again))
 
     def _object(self, key: ShareKey) -> None:
@@ -304,24 +359,30 @@ class Daemon:
         now = time.time()
         if known and known["backend"] == wanted and now - known["at"] < _BENCH_VALID_SECONDS:
             return
-        speed = measure_speed(wanted, seconds=1.0)
+        try:
+            speed = measure_speed(wanted, seconds=1.0, stop=self._stop)
+        except ProviderError:
+            if self._stop.is_set():
+                return
+            raise
         fact = {"backend": wanted, "flops": speed.flops, "memory": speed.memory, "at": now}
         self._store.put_fact("bench", fact)
 
     def _write_status(self) -> None:
         orders = {work.key.order_id.hex() for work in self._state.works}
-        write_status(
-            self._config.home,
-            {
-                "provider": self._config.key.address,
-                "validator": self._config.validator,
-                "pid": os.getpid(),
-                "joined": self._joined,
-                "note": self._note,
-                "shares": describe(self._state),
-                "orders": sorted(orders),
-                "earned": self._store.total("earned/"),
-                "workers": self._trainer.pids(),
-                "misbehave": self._config.misbehave,
-            },
-        )
+        status = {
+            "provider": self._config.key.address,
+            "validator": self._config.validator,
+            "pid": os.getpid(),
+            "joined": self._joined,
+            "note": self._note,
+            "shares": describe(self._state),
+            "orders": sorted(orders),
+            "earned": self._store.total("earned/"),
+            "workers": self._trainer.pids(),
+            "misbehave": self._config.misbehave,
+        }
+        try:
+            write_status(self._config.home, status)
+        except OSError as error:  # nobody's work hangs on it
+            self._failed("status", None, error)

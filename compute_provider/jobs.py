@@ -6,6 +6,7 @@ they mean for the share.
 
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -26,6 +27,7 @@ from cluster.types import (
 from compute_provider import claims, misbehave
 from compute_provider.config import ProviderConfig, ProviderError
 from compute_provider.links import Link
+from compute_provider.logic import State
 from compute_provider.misbehave import Misbehaviour
 from compute_provider.ports import Chain, Sender
 from compute_provider.store import Store, name_of
@@ -66,13 +68,19 @@ class Jobs:
         return self.cheat.in_round(key.round) if self.cheat else ""
 
     def check(self, task: TrainTask) -> str:
-        """Return why the chain does not bear out the task, or an empty string.
+        """Return why the chain does not bear out the task or the disk not its trace, or an empty string.
 
         Sees to the bond, because a share without one is not committed.
         """
         order = self._chain.order(task.key.order_id)
         problem = claims.problem(task, order, self._config.validator)
+        problem = problem or self._lacks_room(claims.trace_bytes(task, order), task.key)
         return problem or self._see_to_bond(task.key, claims.bond_of(task, order), order)
+
+    def _lacks_room(self, size: int, key: ShareKey) -> str:
+        here = sum(file.stat().st_size for file in self._store.folder(key).iterdir())
+        room = min(shutil.disk_usage(self._config.home).free + here, self._config.disk_bytes)
+        return f"its trace has {size} bytes, and there is room for {room}" if size > room else ""
 
     def _see_to_bond(self, key: ShareKey, bond: int, order: OrderResponse) -> str:
         """Have enough free bond for this share and for those that are trained but not committed yet."""
@@ -91,16 +99,23 @@ class Jobs:
             self._sender.send(MsgDepositBond(me, lacking))
             return ""
 
-    def fetch(self, task: TrainTask) -> None:
-        """Bring payload and opening states here, verified by their names."""
+    def fetch(self, task: TrainTask, go_on: Callable[[], None]) -> None:
+        """Bring payload and opening states here, verified by their names.
+
+        ``go_on`` is called before each chunk, and raises where they are not wanted any more.
+        """
         client = self._link.client()
+        folder = self._job_folder(task.key)
+        # The folders come before the holds: they are what a sweep after a crash goes by.
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._store.folder(task.key)
         held = {f"job/{_order_name(task.key)}": [file.blob for file in task.payload]}
-        held[f"share/{name_of(task.key)}"] = [task.global_in.blob, task.local_in.blob]
+        held[_holder(task.key)] = [task.global_in.blob, task.local_in.blob]
         for holder, blobs in held.items():
             for blob in blobs:
+                go_on()
                 self.blobs.hold(blob.sha256, holder)
-                client.fetch(blob, self.blobs)
-        folder = self._job_folder(task.key)
+                client.fetch(blob, self.blobs, lambda *_: go_on())
         for file in task.payload:  # paths were bounded where they came in
             _link(self.blobs.path(file.blob.sha256), folder / file.path)
 
@@ -186,13 +201,31 @@ class Jobs:
         me = self._config.key.address
         self._sender.send(MsgObjectReport(me, key.order_id, key.attempt, key.round, ref))
 
+    def claim(self, task: TrainTask) -> None:
+        """Hold all that belongs to a share, so that :meth:`forget` deletes what came after it was forgotten."""
+        for blob in (task.global_in.blob, task.local_in.blob, *(f.blob for f in task.payload)):
+            self.blobs.hold(blob.sha256, _holder(task.key))
+
     def forget(self, key: ShareKey, last_of_order: bool) -> None:
         """Delete what is on disk of a share, and of its order when no other share needs it."""
+        self.blobs.release(_holder(key))
         self._store.forget(key)
-        self.blobs.release(f"share/{name_of(key)}")
         if last_of_order:
-            self.blobs.release(f"job/{_order_name(key)}")
-            shutil.rmtree(self._jobs / _order_name(key), ignore_errors=True)
+            self._forget_order(_order_name(key))
+
+    def sweep(self, state: State) -> None:
+        """Delete what a crash has left of shares and orders that are not in the state."""
+        for name in self._store.leftovers(state):
+            self.blobs.release(f"share/{name}")
+        self._store.sweep(state)
+        known = {_order_name(work.key) for work in state.works}
+        for folder in self._jobs.glob("*"):
+            if folder.name not in known:
+                self._forget_order(folder.name)
+
+    def _forget_order(self, name: str) -> None:
+        self.blobs.release(f"job/{name}")
+        shutil.rmtree(self._jobs / name, ignore_errors=True)
 
     def close(self) -> None:
         """Close the blobs."""
@@ -200,6 +233,10 @@ class Jobs:
 
     def _job_folder(self, key: ShareKey) -> Path:
         return self._jobs / _order_name(key)
+
+
+def _holder(key: ShareKey) -> str:
+    return f"share/{name_of(key)}"
 
 
 def _order_name(key: ShareKey) -> str:

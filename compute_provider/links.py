@@ -22,10 +22,13 @@ class Link:
         self._lock = Lock()
         self._known: tuple[str, bytes] | None = None
         self._client: ClusterClient | None = None
+        self._closed = False
 
     def client(self, renew: bool = False) -> ClusterClient:
         """Return the client; ``renew``: ask the chain whether the validator has moved."""
         with self._lock:
+            if self._closed:
+                raise ProviderError("the connection to the validator is closed", "")
             if self._client is not None and not renew:
                 return self._client
             validator = find_validator(self._chain.validator, self._validator)
@@ -38,8 +41,9 @@ class Link:
             return self._client
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection for good; calls under way end."""
         with self._lock:
+            self._closed = True
             if self._client is not None:
                 self._client.close()
                 self._client = None

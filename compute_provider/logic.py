@@ -58,6 +58,11 @@ class Work:
         """The share."""
         return self.task.key
 
+    @property
+    def signed(self) -> bool:
+        """Whether a signature may be out in the world: from then on the chain says when it is over."""
+        return self.stage in _SIGNED
+
     def doing(self) -> Doing:
         """What the validator is told of it."""
         return Doing(self.key, _PHASES[self.stage], self.step, self.steps, self.loss)

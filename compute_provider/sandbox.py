@@ -26,6 +26,8 @@ _LANDLOCK_RESTRICT_SELF = 446
 _RULE_PATH_BENEATH = 1
 # ABI 1: execute, write file, (not: read file, read dir), remove and make of every kind.
 _WRITES = 0b1_1111_1111_0011
+_TRUNCATE, _TRUNCATE_ABI = 1 << 14, 3  # before, a file that may be read may also be emptied
+_LANDLOCK_VERSION = 1  # flag: ask for the ABI
 
 
 def enter(parent: int, folder: Path, memory_bytes: int, address_space: bool) -> list[str]:
@@ -43,8 +45,12 @@ def enter(parent: int, folder: Path, memory_bytes: int, address_space: bool) -> 
     if sys.platform != "linux":
         return ["no network and file isolation on this system"]
     libc = ctypes.CDLL(None, use_errno=True)
-    if not _leave_network(libc):
-        open_ends.append("the kernel does not permit a network of its own")
+    # With users of its own first: what root may do outside, a worker of root may not.
+    if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
+        if libc.unshare(_CLONE_NEWNET) == 0:
+            open_ends.append("the kernel does not permit users of its own: it keeps root's powers")
+        else:
+            open_ends.append("the kernel does not permit a network of its own")
     # After the change of namespace, which would clear it.
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before the kernel was told
@@ -59,19 +65,21 @@ def forbid_processes() -> None:
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 
 
-def _leave_network(libc: ctypes.CDLL) -> bool:
-    alone = libc.unshare(_CLONE_NEWNET) == 0
-    return bool(alone or libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0)
+def landlock_abi() -> int:
+    """Return the version of the kernel's Landlock, -1 where it has none."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    return int(libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION))
 
 
 def _write_only_to(libc: ctypes.CDLL, folder: Path) -> bool:
-    attributes = struct.pack("=Q", _WRITES)
+    closed = _WRITES | (_TRUNCATE if landlock_abi() >= _TRUNCATE_ABI else 0)
+    attributes = struct.pack("=Q", closed)
     ruleset = libc.syscall(_LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0)
     if ruleset < 0:
         return False
     beneath = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:
-        rule = struct.pack("=Qi", _WRITES, beneath)
+        rule = struct.pack("=Qi", closed, beneath)
         return bool(
             libc.syscall(_LANDLOCK_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0) == 0
             and libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0

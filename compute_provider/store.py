@@ -1,8 +1,12 @@
 """What a provider remembers on disk, so that kill -9 in the middle of a round loses nothing."""
 
+import fcntl
 import json
+import os
 import shutil
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -10,6 +14,7 @@ from typing import Any
 
 from chain.types import codec
 from cluster.types import Leaf, ShareKey
+from compute_provider.config import ProviderError
 from compute_provider.logic import State, Work
 
 
@@ -35,6 +40,22 @@ class Result:
 
     update_root: bytes
     local_out_root: bytes
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keep other providers out of ``directory``, until this process ends in whatever way; ProviderError."""
+    handle = os.open(directory / "provider.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ProviderError(
+                f"a provider runs in {directory} already", "stop it, or use another home"
+            ) from None
+        yield
+    finally:
+        os.close(handle)
 
 
 class Store:
@@ -78,15 +99,13 @@ class Store:
         """Write what differs between two states, all or nothing."""
         old = {work.key: work for work in before.works}
         new = {work.key: work for work in after.works}
-        with self._lock:
-            self._database.execute("BEGIN IMMEDIATE")
+        with self._lock, self._transaction() as database:
             for key in old.keys() - new.keys():
-                self._database.execute("DELETE FROM works WHERE key = ?", (name_of(key),))
+                database.execute("DELETE FROM works WHERE key = ?", (name_of(key),))
             for key, work in new.items():
                 if old.get(key) != work:
                     row = (name_of(key), codec.encode(work))
-                    self._database.execute("INSERT OR REPLACE INTO works VALUES (?, ?)", row)
-            self._database.execute("COMMIT")
+                    database.execute("INSERT OR REPLACE INTO works VALUES (?, ?)", row)
 
     def folder(self, key: ShareKey) -> Path:
         """Return the share's folder, which is made if need be."""
@@ -125,14 +144,17 @@ class Store:
         self._sql("DELETE FROM results WHERE key = ?", name)
         shutil.rmtree(self._shares / name, ignore_errors=True)
 
+    def leftovers(self, state: State) -> list[str]:
+        """Return the names of shares that a crash has left here and that are not in the state."""
+        known = {name_of(work.key) for work in state.works}
+        return [folder.name for folder in self._shares.iterdir() if folder.name not in known]
+
     def sweep(self, state: State) -> None:
         """Delete what a crash has left of shares that are not in the state."""
-        known = {name_of(work.key) for work in state.works}
-        for folder in self._shares.iterdir():
-            if folder.name not in known:
-                shutil.rmtree(folder, ignore_errors=True)
-                self._sql("DELETE FROM boundaries WHERE key = ?", folder.name)
-                self._sql("DELETE FROM results WHERE key = ?", folder.name)
+        for name in self.leftovers(state):
+            self._sql("DELETE FROM boundaries WHERE key = ?", name)
+            self._sql("DELETE FROM results WHERE key = ?", name)
+            shutil.rmtree(self._shares / name, ignore_errors=True)
 
     # Facts
 
@@ -149,6 +171,17 @@ class Store:
     def put_fact(self, name: str, value: Any) -> None:
         """Remember a JSON value."""
         self._sql("INSERT OR REPLACE INTO facts VALUES (?, ?)", name, json.dumps(value))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._database
+            self._database.execute("COMMIT")
+        except BaseException:
+            if self._database.in_transaction:  # a full disk may have ended it already
+                self._database.execute("ROLLBACK")
+            raise
 
     def _sql(self, text: str, *values: bytes | str | int) -> list[tuple[Any, ...]]:
         with self._lock:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
+from threading import Thread, current_thread
 from typing import Any
 
 from chain.types import codec
@@ -21,7 +21,7 @@ _log = logging.getLogger("assay.provider")
 _ROOT = Path(__file__).resolve().parents[1]
 _LINE_BYTES_MAX = 1 << 20
 # Nothing else of the environment goes to the worker: no secrets, no settings of other programs.
-_KEPT = ("PATH", "LANG", "TMPDIR", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_KEPT = ("PATH", "LANG", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 Listen = Callable[[ShareKey, dict[str, Any]], None]
 
@@ -45,6 +45,7 @@ class Trainer:
             return
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         environment["PYTHONPATH"] = str(_ROOT)
+        environment["TMPDIR"] = order.folder  # the sandbox lets it write nowhere else
         with self._log_path.open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "compute_provider.worker", str(os.getpid())],
@@ -55,8 +56,8 @@ class Trainer:
                 start_new_session=True,
             )
         reader = Thread(target=self._read, args=(key, order, process), daemon=True)
-        reader.start()
         self._running[name] = (process, reader)
+        reader.start()
 
     def stop(self, key: ShareKey) -> None:
         """Kill the workers of a share; nothing is heard of them when this returns."""
@@ -77,7 +78,7 @@ class Trainer:
     def _read(self, key: ShareKey, order: Order, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin
         assert process.stdout
-        said_all = False
+        said_all, problem = False, ""
         try:
             with process.stdin as pipe:
                 pipe.write(codec.encode(order) + b"\n")
@@ -87,14 +88,22 @@ class Trainer:
             while line := lines.readline(_LINE_BYTES_MAX):
                 try:
                     message = json.loads(line)
-                except ValueError:
+                    ended = bool({"done", "failed", "replayed"} & message.keys())
+                except (ValueError, AttributeError, RecursionError):
                     _log.warning("a worker said something odd: %r", line[:200])
                     continue
-                said_all = said_all or bool({"done", "failed", "replayed"} & message.keys())
-                self._listen(key, message)
+                try:
+                    self._listen(key, message)
+                except Exception as error:  # noqa: BLE001 - nobody else hears of it on this thread
+                    _log.exception("what a worker said is lost")
+                    problem = f"what the worker said cannot be kept: {error}"
+                    process.kill()
+                    break
+                said_all = said_all or ended
         code = process.wait()
-        if not said_all:
-            text = f"the worker ended ({_reason(code)}); see {self._log_path}"
+        stopped = (process, current_thread()) not in self._running.values()
+        if not said_all and not stopped:
+            text = problem or f"the worker ended ({_reason(code)}); see {self._log_path}"
             self._listen(key, {"failed": text, "again": True, "replay": order.replay})
 
 

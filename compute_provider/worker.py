@@ -76,6 +76,8 @@ def main() -> None:
         _say(out, failed=str(refused), again=False)
     except MemoryError:
         _say(out, failed="not enough memory", again=False)
+    except OSError as error:  # a full disk, for one, may have space again later
+        _say(out, failed=f"{error.filename or folder}: {error.strerror or error}", again=True)
 
 
 def _work(order: Order, folder: Path, open_ends: list[str], out: TextIO) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from hashlib import sha256
+from hashlib import file_digest
 from pathlib import Path
 
 from chain.client.client import ChainClient
@@ -12,6 +12,7 @@ from chain.wire.keys import Key
 from cluster.client import ClusterClient
 from cluster.types import BlobRef, PayloadFile, PayloadOffer, PayloadState, PayloadStatusRequest
 from consumer.errors import ConsumerError
+from consumer.jobs import check_ordered
 from pol.job.document import Job
 
 Progress = Callable[[int, int], None]
@@ -19,13 +20,39 @@ Progress = Callable[[int, int], None]
 
 
 def payload(directory: Path, job: Job) -> dict[PayloadFile, Path]:
-    """Return the files that a validator needs, with where they lie here."""
+    """Return the files that a validator needs, with where they lie here; ConsumerError where one is
+    not there or not what the job says.
+    """
     found: dict[PayloadFile, Path] = {}
     for file in job.payload:
         path = directory / file.path
-        digest = sha256(path.read_bytes()).digest()
+        try:
+            with path.open("rb") as opened:
+                digest = file_digest(opened, "sha256").digest()
+                size = opened.tell()
+        except OSError as error:
+            raise ConsumerError(
+                f"{path} cannot be read ({error.strerror})", "restore the job's directory"
+            ) from None
+        if size != file.size or file.sha256 not in (None, digest):
+            raise ConsumerError(
+                f"{path} is not the job's any more", "restore the directory that was ordered"
+            )
         found[PayloadFile(file.path, BlobRef(digest, file.size))] = path
     return found
+
+
+def listening(client: ChainClient, operator: str) -> Validator:
+    """Return a validator that has said where it listens; ConsumerError."""
+    validators = client.query(ValidatorsRequest()).validators
+    validator = next((v for v in validators if v.operator == operator), None)
+    if validator is None:
+        raise ConsumerError(f"validator {operator} is not on the chain any more", "ask it directly")
+    if not validator.endpoint or not validator.certificate:
+        raise ConsumerError(
+            f"{validator.moniker} has published no endpoint", "try again when its daemon runs"
+        )
+    return validator
 
 
 def winner(client: ChainClient, order_id: bytes) -> Validator:
@@ -34,13 +61,7 @@ def winner(client: ChainClient, order_id: bytes) -> Validator:
     current = next((a for a in chain.assignments if a.attempt == chain.order.attempt), None)
     if current is None:
         raise ConsumerError("the order is not matched yet", "watch it: assay order watch")
-    validators = client.query(ValidatorsRequest()).validators
-    validator = next(v for v in validators if v.operator == current.validator)
-    if not validator.endpoint:
-        raise ConsumerError(
-            f"{validator.moniker} has published no endpoint", "the order is matched again soon"
-        )
-    return validator
+    return listening(client, current.validator)
 
 
 def connect(validator: Validator, key: Key, chain_id: str) -> ClusterClient:
@@ -57,12 +78,13 @@ def deliver(
     progress: Progress | None = None,
 ) -> PayloadState:
     """Send what the winner lacks; goes on where an earlier try stopped. ClusterError where the link fails."""
-    state = client.query(OrderRequest(order_id)).order.state
-    if state != OrderState.MATCHED:
+    order = client.query(OrderRequest(order_id)).order
+    if order.state != OrderState.MATCHED:
         raise ConsumerError(
-            f"the order is {state.name.lower()}, payloads are taken while it is matched",
+            f"the order is {order.state.name.lower()}, payloads are taken while it is matched",
             "look at it: assay order show",
         )
+    check_ordered(job, order)
     files = payload(directory, job)
     total = sum(file.blob.size for file in files)
     with connect(winner(client, order_id), key, client.status().chain_id) as link:

@@ -1,8 +1,13 @@
 """The consumer's side of a job directory: reading the document, writing a result."""
 
+import os
+from errno import EISDIR
 from hashlib import sha256
+from os import strerror
 from pathlib import Path
+from secrets import token_hex
 
+from chain.types.records import Order
 from consumer.errors import ConsumerError
 from pol.job.document import DOCUMENT, Job, parse_job
 from pol.job.limits import LIMITS
@@ -16,15 +21,40 @@ def read_job(directory: Path) -> Job:
     return parse_job(read_file(directory / DOCUMENT, DOCUMENT, LIMITS.document_size))
 
 
+def check_ordered(job: Job, order: Order) -> None:
+    """Check that the job is the one that was ordered; ConsumerError."""
+    if job.id != order.terms.job_id:
+        raise ConsumerError(
+            "this job is not the one that was ordered: it was changed or built again since",
+            "name the directory of the ordered one with --job",
+        )
+
+
 def write_result(state: State, path: Path) -> bytes:
     """Write a state as safetensors (names as in the model) and return the file's SHA-256."""
     data = dump_safetensors(state)
-    partial = path.with_name(path.name + ".part")
     try:
-        partial.write_bytes(data)
-        partial.replace(path)
+        _replace(path, data)
     except OSError as error:
         raise ConsumerError(
             f"{path} cannot be written ({error.strerror})", "name another file with -o"
         ) from None
     return sha256(data).digest()
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a whole file or none: what was there stays until the new one is on disk."""
+    if path.is_dir():
+        raise IsADirectoryError(EISDIR, strerror(EISDIR))
+    # A name of our own, that nobody else has a file or a link at.
+    partial = path.with_name(f"{path.name}.{token_hex(8)}.part")
+    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise

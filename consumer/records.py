@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from chain.client.files import write_durably
 from consumer.errors import ConsumerError
 
 
@@ -17,11 +18,18 @@ class OrderNote:
 
 
 def remember(home: Path, note: OrderNote) -> None:
-    """Write the note; it is made before anything depends on it."""
+    """Write the note; ConsumerError where it cannot be kept: the order is on chain all the same."""
     folder = home / "orders"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     text = json.dumps({"job": str(note.job.resolve()), "key": note.key})
-    (folder / f"{note.order_id.hex()}.json").write_text(text)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_durably(folder / f"{note.order_id.hex()}.json", text.encode())
+    except OSError as error:
+        raise ConsumerError(
+            f"order {note.order_id.hex()} is on chain, but {folder} cannot be written"
+            f" ({error.strerror})",
+            "make space there and keep the order's id",
+        ) from None
 
 
 def recall(home: Path, order_id: bytes) -> OrderNote:

@@ -2,12 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
+from nacl.bindings import crypto_aead_chacha20poly1305_ietf_ABYTES as TAG_SIZE
+
 from chain.client.client import ChainClient
-from chain.types.queries import OrderRequest, OrderResponse, ValidatorsRequest
+from chain.types.queries import OrderRequest, OrderResponse
 from chain.types.records import Assignment, AssignmentState, OrderState
 from chain.wire.keys import Key
+from cluster.client import ClusterClient
 from cluster.handover import (
     HandoverError,
     HandoverId,
@@ -15,13 +19,15 @@ from cluster.handover import (
     open_chunk,
     split_ciphertext,
 )
-from consumer.deliver import connect
+from cluster.types import BlobRef
+from consumer.deliver import connect, listening
 from consumer.errors import ConsumerError
+from consumer.jobs import check_ordered
 from consumer.submit import recover_secret
 from pol.job.document import Job
 from pol.state.arrays import State
 from pol.state.canonical import decode_state, state_tree
-from pol.state.layout import MAX_HEADER
+from pol.state.layout import MAX_HEADER, encoded_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +68,22 @@ def fetch_result(
     """
     chain = client.query(OrderRequest(order_id))
     proof = proven_assignment(chain)
-    validators = client.query(ValidatorsRequest()).validators
-    validator = next(v for v in validators if v.operator == proof.validator)
+    check_ordered(job, chain.order)
+    validator = listening(client, proof.validator)
     chain_id = client.status().chain_id
     secret = recover_secret(client, key, chain.order)
+    count = chain.order.terms.result_chunks
     with connect(validator, key, chain_id) as link:
-        manifest = link.whole_result(order_id)
-        if (manifest.attempt, manifest.count) != (proof.attempt, chain.order.terms.result_chunks):
+        manifest = link.whole_result(order_id, count)
+        if manifest.attempt != proof.attempt:
             raise HandoverError(-1, "the validator offers another result than the chain has")
-        scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = scratch / manifest.ciphertext.sha256.hex()
-        link.get_blob(manifest.ciphertext, path, progress)
+        size = encoded_size(job.document.global_tensors) + count * TAG_SIZE
+        if manifest.ciphertext.size != size:
+            offered = manifest.ciphertext.size
+            raise HandoverError(-1, f"its ciphertext has {offered} bytes instead of {size}")
+        data = _fetched(link, manifest.ciphertext, scratch, progress)
     parts = [(leaf.point, leaf.length) for leaf in manifest.leaves]
-    sealed = split_ciphertext(path.read_bytes(), parts, MAX_HEADER + 4)
+    sealed = split_ciphertext(data, parts, MAX_HEADER + 4)
     handover = HandoverId(chain_id, order_id, proof.attempt)
     if ciphertext_root(handover, sealed) != proof.ciphertext_root:
         raise HandoverError(-1, "its ciphertext is not what the proof of execution names")
@@ -84,3 +93,25 @@ def fetch_result(
     if root != proof.final_root:
         raise HandoverError(-1, "it decrypts to another state than the one that was verified")
     return Result(state, root, proof.attempt, proof.validator)
+
+
+def _fetched(
+    link: ClusterClient,
+    blob: BlobRef,
+    scratch: Path,
+    progress: Callable[[int, int], None] | None,
+) -> bytes:
+    """Return a blob, from ``scratch`` as far as it is there; ConsumerError where it cannot be kept there."""
+    path = scratch / blob.sha256.hex()
+    try:
+        if path.exists():  # of an earlier try that ended later on
+            data = path.read_bytes()
+            if sha256(data).digest() == blob.sha256:
+                return data
+        scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
+        link.get_blob(blob, path, progress)
+        return path.read_bytes()
+    except OSError as error:
+        raise ConsumerError(
+            f"{scratch} cannot keep the result ({error.strerror})", "see to its disk and try again"
+        ) from None

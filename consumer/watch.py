@@ -8,7 +8,7 @@ from struct import pack, unpack
 from threading import Event
 
 from chain.client.client import ChainClient
-from chain.client.errors import ChainError
+from chain.client.errors import ChainError, ErrorKind
 from chain.types.queries import OrderRequest, OrderResponse
 from chain.types.reasons import CloseReason
 from chain.types.records import AssignmentState, OrderState, ShareState
@@ -19,6 +19,7 @@ from consumer.errors import ConsumerError, StillWaiting
 from pol.job.document import Job
 
 POLL_SECONDS = 0.3
+_AWAY = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +67,58 @@ def summarise(chain: OrderResponse) -> Summary:
 
 
 def follow(
-    client: ChainClient, order_id: bytes, stop: Event, seconds: float
+    client: ChainClient,
+    order_id: bytes,
+    stop: Event,
+    seconds: float,
+    note: Callable[[str], None] = lambda text: None,
 ) -> Iterator[OrderResponse]:
-    """Yield the order whenever it changed, until it is closed or ``stop`` is set; StillWaiting after ``seconds``."""
+    """Yield the order whenever it changed, until it is closed or ``stop`` is set; StillWaiting after ``seconds``.
+
+    While it waits for its payload it is yielded again and again: a delivery may have failed. A node
+    that goes away meanwhile is waited for.
+    """
     ends = time.monotonic() + seconds
     last: OrderResponse | None = None
+    node = _Node(client, order_id, note)
     while not stop.is_set():
-        chain = client.query(OrderRequest(order_id))
-        if chain != last:
-            yield chain
-            last = chain
-        if chain.order.state == OrderState.CLOSED:
-            return
+        chain = node.ask() if last else client.query(OrderRequest(order_id))
+        if chain is not None:
+            if chain != last or chain.order.state == OrderState.MATCHED:
+                yield chain
+                last = chain
+            if chain.order.state == OrderState.CLOSED:
+                return
         if time.monotonic() > ends:
-            raise StillWaiting(
-                f"the order is still {chain.order.state.name.lower()}", "go on: assay order watch"
-            )
+            raise _still(chain)
         stop.wait(POLL_SECONDS)
+
+
+class _Node:
+    """Asks for an order, and takes it that the node is away for a while; says so once."""
+
+    def __init__(self, client: ChainClient, order_id: bytes, note: Callable[[str], None]) -> None:
+        self._client, self._order_id, self._note = client, order_id, note
+        self._away = False
+
+    def ask(self) -> OrderResponse | None:
+        """Return the order, or None where the node does not answer now; other ChainErrors are raised."""
+        try:
+            chain = self._client.query(OrderRequest(self._order_id))
+        except ChainError as error:
+            if error.kind not in _AWAY:
+                raise
+            if not self._away:
+                self._note(f"{error.message}; waiting for it")
+            self._away = True
+            return None
+        self._away = False
+        return chain
+
+
+def _still(chain: OrderResponse | None) -> StillWaiting:
+    where = f"the order is still {chain.order.state.name.lower()}" if chain else "no node answers"
+    return StillWaiting(where, "go on: assay order watch")
 
 
 @dataclass
@@ -97,6 +133,7 @@ class Delivery:
     progress: Progress | None = None
     note: Callable[[str], None] = lambda text: None
     _delivered: int = 0  # the attempt that has everything
+    _trouble: str = ""  # said once, not at each try
 
     def step(self, chain: OrderResponse) -> None:
         """Deliver if the order is matched and its attempt lacks the payload; what fails is tried again."""
@@ -111,7 +148,10 @@ class Delivery:
                 self.client, self.key, self.order_id, self.directory, self.job, self.progress
             )
         except (ClusterError, ConsumerError, ChainError) as error:
-            self.note(f"delivery to {current.validator}: {error}; trying again")
+            trouble = f"delivery to {current.validator}: {error}; trying again"
+            if trouble != self._trouble:
+                self.note(trouble)
+            self._trouble = trouble
             return
         if state.complete:
             self._delivered = order.attempt
@@ -127,19 +167,22 @@ def wait_for(
     seconds: float,
     seen: Callable[[OrderResponse], None] = lambda chain: None,
 ) -> OrderResponse:
-    """Deliver when asked for and wait until the order has reached ``wanted`` (or is closed)."""
+    """Deliver when asked for and wait until the order has reached ``wanted`` (or is closed).
+
+    A node that goes away meanwhile is waited for.
+    """
     ends = time.monotonic() + seconds
+    node = _Node(client, order_id, delivery.note if delivery else lambda text: None)
     while True:
-        chain = client.query(OrderRequest(order_id))
-        seen(chain)
-        if delivery is not None:
-            delivery.step(chain)
-        if chain.order.state >= wanted:
-            return chain
+        chain = node.ask()
+        if chain is not None:
+            seen(chain)
+            if delivery is not None:
+                delivery.step(chain)
+            if chain.order.state >= wanted:
+                return chain
         if time.monotonic() > ends or stop.wait(POLL_SECONDS):
-            raise StillWaiting(
-                f"the order is still {chain.order.state.name.lower()}", "go on: assay order watch"
-            )
+            raise _still(chain)
 
 
 def losses(metrics: tuple[int, ...]) -> tuple[float, ...]:

@@ -241,7 +241,7 @@ def _serve_requests(directory: Path, network: "Network") -> None:
                 case "resume":
                     network.resume(name)
                 case "restart":
-                    network.start_one(name)
+                    network.restart(name)
         except (NetworkError, ValueError, KeyError) as error:
             text = str(error)
         path.unlink()

@@ -180,7 +180,7 @@ def watch(context: Context, order: str, seconds: int) -> None:
         except (ConsumerError, CliError) as error:
             context.output.note(f"watching only: {error}")
         shown = None
-        for chain in follow(client, wanted, Event(), float(seconds)):
+        for chain in follow(client, wanted, Event(), float(seconds), context.output.note):
             if delivery:
                 delivery.step(chain)
             summary = summarise(chain)

@@ -72,14 +72,17 @@ def join(
     context: Context, validator: str, dry_run: bool, bond: str, backend: str, misbehave: str
 ) -> None:
     """Run the provider's daemon in the foreground."""
+    from chain.wire.address import check_address
     from compute_provider import api
     from compute_provider.config import ProviderConfig
 
     coins = amount(bond, "--bond") if bond else 0
+    if validator.startswith("assay1"):
+        check_address(validator, "VALIDATOR")
     config = ProviderConfig(
         context.home / "provider",
         context.node,
-        _operator(context, validator),
+        validator,
         context.key(),
         backend=backend,
         bond=coins,
@@ -182,24 +185,6 @@ def _show(context: Context, config: "ProviderConfig", found: "Forecast") -> None
     context.output.result(
         found, [table("Dry run: nothing was changed", ("what", "value"), rows), found.note]
     )
-
-
-def _operator(context: Context, text: str) -> str:
-    """Return the operator address of a validator that is named by address or moniker."""
-    if text.startswith("assay1"):
-        from chain.wire.address import check_address
-
-        check_address(text, "VALIDATOR")
-        return text
-    from chain.types.queries import ValidatorsRequest
-
-    with context.client() as client:
-        known = client.query(ValidatorsRequest()).validators
-    found = [each.operator for each in known if each.moniker == text]
-    if len(found) != 1:
-        why = "several validators are" if found else "no validator is"
-        raise CliError(f"{why} called {text}; name one by its address, see assay status")
-    return found[0]
 
 
 def _alive(pid: int) -> bool:

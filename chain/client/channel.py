@@ -14,11 +14,11 @@ CODESPACE_KEY: Final = "assay-codespace"
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", RESPONSE_BYTES_MAX),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 5_000),  # how long one try to connect may take
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.enable_http_proxy", 0),
 )
-_RETRIES: Final = 3
+_TRIES: Final = 3
 _PAUSE: Final = 0.2
 
 
@@ -32,24 +32,27 @@ class Channel:
         self._channel = grpc.insecure_channel(address, options=_OPTIONS)
         self._methods: dict[str, Any] = {}
         self._lock = Lock()
+        self._closed = False
 
     def close(self) -> None:
         """Close the connection; calls in progress fail."""
+        self._closed = True
         self._channel.close()
 
-    def call(self, path: str, request: bytes) -> bytes:
+    def call(self, path: str, request: bytes, *, repeat: bool = True) -> bytes:
         """Return the response's bytes, or raise a ChainError. A node that starts again is waited
-        for a little.
+        for a little, unless the call is not to be repeated.
         """
         deadline = time.monotonic() + self._timeout
-        for attempt in range(_RETRIES):
+        tries = _TRIES if repeat else 1
+        for attempt in range(tries):
             try:
                 answer: bytes = self._method(path)(
                     request, timeout=max(0.001, deadline - time.monotonic())
                 )
                 return answer
             except grpc.RpcError as error:
-                again = error.code() is grpc.StatusCode.UNAVAILABLE and attempt + 1 < _RETRIES
+                again = error.code() is grpc.StatusCode.UNAVAILABLE and attempt + 1 < tries
                 if not again or time.monotonic() + _PAUSE >= deadline:
                     raise self._translate(path, error) from None
             except ValueError as error:  # grpc's word for a closed channel
@@ -75,6 +78,24 @@ class Channel:
                 ErrorKind.UNAVAILABLE,
                 f"no node answers at {self.address}",
                 "start it, or give another address with --node",
+            )
+        if status is grpc.StatusCode.CANCELLED:  # by us, or by a node that stops
+            if self._closed:
+                return ChainError(
+                    ErrorKind.CLOSED, "the connection was closed during a call", "open a new client"
+                )
+            return ChainError(
+                ErrorKind.UNAVAILABLE, f"{self.address} ended the call {path}", "try again"
+            )
+        if status is grpc.StatusCode.RESOURCE_EXHAUSTED:
+            if "larger than max" in details:
+                return ChainError(
+                    ErrorKind.BAD_RESPONSE,
+                    f"{self.address} answers {path} with too many bytes",
+                    "check the address, or use another node",
+                )
+            return ChainError(
+                ErrorKind.UNAVAILABLE, f"{self.address} is busy: {details}", "try again"
             )
         if status is grpc.StatusCode.DEADLINE_EXCEEDED:
             return ChainTimeout(

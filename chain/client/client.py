@@ -126,9 +126,13 @@ class ChainClient:
         return gas
 
     def broadcast(self, raw: bytes) -> BroadcastResult:
-        """Hand a signed transaction to the mempool."""
+        """Hand a signed transaction to the mempool, once: where the answer is lost, only the caller
+        knows what a repetition may mean.
+        """
         request = service.BroadcastTxRequest(tx_bytes=raw, mode=service.BROADCAST_MODE_SYNC)
-        answer = self._cosmos("BroadcastTx", request, service.BroadcastTxResponse).tx_response
+        answer = self._cosmos(
+            "BroadcastTx", request, service.BroadcastTxResponse, repeat=False
+        ).tx_response
         return BroadcastResult(
             self._hash(answer.txhash), answer.code, answer.codespace, answer.raw_log
         )
@@ -156,8 +160,8 @@ class ChainClient:
             ),
         )
 
-    def _cosmos(self, method: str, request: Any, response: Any) -> Any:
-        data = self._channel.call(_TX_SERVICE + method, request.SerializeToString())
+    def _cosmos(self, method: str, request: Any, response: Any, *, repeat: bool = True) -> Any:
+        data = self._channel.call(_TX_SERVICE + method, request.SerializeToString(), repeat=repeat)
         try:
             return response.FromString(data)
         except DecodeError:

@@ -47,4 +47,10 @@ def follow_events(
             if stop.is_set():
                 return
         if not page.events:
+            if page.next > since:
+                raise ChainError(
+                    ErrorKind.BAD_RESPONSE,
+                    f"event {since} is missing: the node has others up to {page.next - 1} only",
+                    "read the state again, or follow another node",
+                )
             stop.wait(poll_seconds)

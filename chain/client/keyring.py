@@ -17,6 +17,8 @@ from nacl.secret import SecretBox
 from nacl.utils import random
 
 from chain.client.files import write_durably
+from chain.types.errors import Refusal
+from chain.wire.address import address_of
 from chain.wire.keys import Key
 
 FILE_BYTES_MAX = 16_384
@@ -77,11 +79,15 @@ class Keyring:
     def unlock(self, name: str) -> Key:
         """Return the key; KeyringError where the passphrase is wrong."""
         record = self._read(name)
-        if "secret" in record:
-            key = Key(bytes.fromhex(str(record["secret"])))
-        else:
-            key = Key(_decrypt(record, self._ask(name)))
-        if key.address != record["address"]:
+        try:
+            if self._backend is Backend.TEST:
+                key = Key(bytes.fromhex(str(record["secret"])))
+            else:
+                # Whatever else the file says: a key in the clear is not one that the passphrase protects.
+                key = Key(_decrypt(record, self._ask(name)))
+        except (KeyError, ValueError):
+            raise _no_key_file(self._path(name)) from None
+        if key.pub_key.hex() != record["pub_key"]:
             raise KeyringError(f"the file of key {name} was changed; restore it from a backup")
         return key
 
@@ -101,15 +107,23 @@ class Keyring:
         path = self._path(name)
         try:
             if path.stat().st_size > FILE_BYTES_MAX:
-                raise KeyringError(f"{path} is no key file; restore it from a backup")
+                raise _no_key_file(path)
             record = json.loads(path.read_text())
+            # Coins may be sent to an address that is only shown: it has to be the public key's.
+            known = record["address"] == address_of(bytes.fromhex(record["pub_key"]))
         except FileNotFoundError:
             raise KeyringError(f"no key named {name}; see assay keys list") from None
-        except ValueError:
-            raise KeyringError(f"{path} is no key file; restore it from a backup") from None
-        if not isinstance(record, dict) or not {"address", "pub_key"} <= record.keys():
-            raise KeyringError(f"{path} is no key file; restore it from a backup")
-        return record
+        except OSError as error:
+            raise KeyringError(f"{path} cannot be read ({error.strerror})") from None
+        except (ValueError, TypeError, KeyError, RecursionError, Refusal):
+            raise _no_key_file(path) from None
+        if not known:
+            raise _no_key_file(path)
+        return dict(record)
+
+
+def _no_key_file(path: Path) -> KeyringError:
+    return KeyringError(f"{path} is no key file; restore it from a backup")
 
 
 def _encrypt(secret: bytes, passphrase: str) -> dict[str, object]:
@@ -127,6 +141,8 @@ def _encrypt(secret: bytes, passphrase: str) -> dict[str, object]:
 
 def _decrypt(record: dict[str, object], passphrase: str) -> bytes:
     damaged = KeyringError("the key file is damaged; restore it from a backup")
+    if record.get("kdf") != "argon2id":
+        raise damaged
     try:
         ops, memory = int(str(record["ops"])), int(str(record["memory"]))
         salt, box = bytes.fromhex(str(record["salt"])), bytes.fromhex(str(record["box"]))

@@ -2,15 +2,18 @@
 
 A wait always ends: every transaction has a timeout height, so it is included, refused or expired;
 and where the chain itself stands still, patience ends. Nothing is sent twice that could happen
-twice: after a broken connection the same bytes go out again, and the chain takes them once.
+twice. After a broken connection the same bytes go out again, and the chain takes them once. Where
+another program uses the same key, the messages are signed again only when the first transaction
+can never come into a block any more: its sequence is used up, and it is in no block.
 """
 
+import random
 import time
 from dataclasses import dataclass
 from hashlib import sha256
 from threading import RLock
 
-from chain.client.client import BroadcastResult, ChainClient, TxReceipt
+from chain.client.client import ChainClient, TxReceipt
 from chain.client.errors import (
     ChainError,
     ChainTimeout,
@@ -19,6 +22,7 @@ from chain.client.errors import (
     TxRefused,
     code_of,
 )
+from chain.client.signing import HedgedKey
 from chain.types import errors
 from chain.types.errors import UNAUTHORIZED, Refusal
 from chain.types.genesis import DENOM
@@ -59,10 +63,10 @@ class TxSender:
         patience: float = 120.0,
     ) -> None:
         """Without a gas price, the chain's minimum is paid. ``patience`` is how many seconds
-        without a new block end a wait.
+        without a new block end a wait, and how long another program with the same key may win.
         """
         self._client = client
-        self._key = key
+        self._key = HedgedKey(key.secret)
         self._gas_price = gas_price_millionths
         self._denom = denom
         self._timeout_blocks = timeout_blocks
@@ -103,10 +107,9 @@ class TxSender:
         return receipt
 
     def _send(self, messages: tuple[Message, ...], memo: str) -> TxReceipt:
+        ends = time.monotonic() + self._patience
         account = self._account or self._read_account()
-        for reread in (False, True):
-            if reread:
-                account = self._read_account()
+        while True:
             self._account = account
             gas = self._estimate(messages, memo, account)
             timeout_height = self._client.status().height + self._timeout_blocks
@@ -121,13 +124,15 @@ class TxSender:
                 memo=memo,
                 timeout_height=timeout_height,
             )
-            result = self._broadcast(raw)
-            code = code_of(result.codespace, result.code)
-            if result.code == 0 or code == errors.TX_IN_CACHE:
-                return self._wait(raw, result.hash, timeout_height)
-            if code not in _SEQUENCE_CODES or reread:
-                raise TxRefused(code, result.log, result.hash)
-        raise AssertionError("the second round returns or raises")
+            receipt = self._deliver(raw, account.sequence, timeout_height)
+            if receipt is not None:
+                return receipt
+            if time.monotonic() >= ends:
+                raise TxRefused(
+                    errors.WRONG_SEQUENCE,
+                    f"others of the same key came first for {self._patience:g} s",
+                )
+            account = self._read_account()
 
     def _read_account(self) -> _Account:
         price = self._gas_price
@@ -159,45 +164,70 @@ class TxSender:
         amount = -(-gas * account.gas_price_millionths // 10**6)
         return (Coin(self._denom, amount),) if amount else ()
 
-    def _broadcast(self, raw: bytes) -> BroadcastResult:
-        """Hand the transaction over. Where the answer is lost, the same bytes go out again, and
-        only the chain can say how it ended: whatever is answered now may be about the first time.
+    def _deliver(self, raw: bytes, sequence: int, timeout_height: int) -> TxReceipt | None:
+        """Offer a transaction until the mempool takes it, and poll until it is in a block or cannot
+        come into one any more. None: its sequence is not the account's, and it is in no block.
         """
-        try:
-            return self._client.broadcast(raw)
-        except ChainError as error:
-            if error.kind not in _TRANSIENT:
-                raise
-        try:
-            self._client.broadcast(raw)
-        except ChainError as error:
-            if error.kind not in _TRANSIENT:
-                raise
-        return BroadcastResult(sha256(raw).digest(), 0, "", "")
-
-    def _wait(self, raw: bytes, tx_hash: bytes, timeout_height: int) -> TxReceipt:
-        """Poll until the transaction is in a block, or cannot come into one any more."""
-        pause = _FIRST_PAUSE
-        height, moved = 0, time.monotonic()
+        tx_hash = sha256(raw).digest()
+        taken, lost = False, False  # the mempool has it; or may have it, because an answer was lost
+        refused: TxRefused | None = None
+        pause, height, moved = _FIRST_PAUSE, 0, time.monotonic()
         while time.monotonic() - moved < self._patience:
-            try:
-                # The height comes first: a transaction that is not there afterwards is in no block
-                # up to it.
-                now = self._client.status().height
-                receipt = self._client.tx(tx_hash)
-            except ChainError as error:
-                if error.kind not in _TRANSIENT:
-                    raise
-                now, receipt = height, None
-            if receipt is not None:
-                return receipt
-            if now >= timeout_height:
-                raise TxExpired(tx_hash, timeout_height)
-            if now > height:
-                height, moved = now, time.monotonic()
-            time.sleep(pause)
+            if not taken:
+                try:
+                    refused = self._offer(raw)
+                except ChainError as error:
+                    if error.kind not in _TRANSIENT:
+                        raise
+                    lost = True
+                else:
+                    if refused is not None and refused.code not in _SEQUENCE_CODES and not lost:
+                        raise refused
+                    # After a lost answer a refusal may be about the first time: the chain decides.
+                    taken = refused is None or refused.code not in _SEQUENCE_CODES
+            seen = self._look(tx_hash)
+            if seen is not None:
+                now, used, receipt = seen
+                if receipt is not None:
+                    return receipt
+                if used > sequence or (used < sequence and not (taken or lost)):
+                    return None
+                if now >= timeout_height:
+                    raise refused if refused and not lost else TxExpired(tx_hash, timeout_height)
+                if now > height:
+                    height, moved = now, time.monotonic()
+            time.sleep(pause * random.uniform(0.5, 1.0))  # two that share a key get out of step
             pause = min(pause * 1.5, _LONGEST_PAUSE)
+        if refused and not lost:
+            raise refused
         raise ChainTimeout(
             f"no new block for {self._patience:g} s, and transaction {tx_hash.hex().upper()} waits",
             f"see whether it is in a block later; it expires at height {timeout_height}",
         )
+
+    def _offer(self, raw: bytes) -> TxRefused | None:
+        """Hand a transaction to the mempool; return why it does not take it."""
+        result = self._client.broadcast(raw)
+        code = code_of(result.codespace, result.code)
+        if result.code == 0 or code == errors.TX_IN_CACHE:
+            return None
+        return TxRefused(code, result.log, result.hash)
+
+    def _look(self, tx_hash: bytes) -> tuple[int, int, TxReceipt | None] | None:
+        """Return height, the account's sequence, and the receipt if it is in a block; None where
+        the node does not say: whatever is wrong with it, the transaction is out.
+
+        The receipt comes last: where it is missing, the transaction is in no block up to that
+        height, and not the one that used up the sequence.
+        """
+        try:
+            height = self._client.status().height
+            used = self._client.account(self.address).account.sequence
+            receipt = self._client.tx(tx_hash)
+        except ChainError as error:
+            if error.kind is ErrorKind.CLOSED:
+                raise
+            return None
+        if receipt is not None and code_of(receipt.codespace, receipt.code) in _SEQUENCE_CODES:
+            receipt = None  # a block refused it for its sequence: it has done and cost nothing
+        return height, used, receipt

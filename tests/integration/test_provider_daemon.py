@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from errno import EAGAIN
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Event, Thread
@@ -17,15 +19,21 @@ import psutil
 import pytest
 
 from chain.types.hashing import merkle_root
+from chain.types.queries import OrderResponse
 from chain.types.records import OrderState, Report, ReportState, Share, ShareState
 from chain.wire.keys import verify
 from cluster import types as t
 from cluster.errors import ClusterError, Kind
+from compute_provider.config import ProviderError
 from compute_provider.daemon import Daemon
+from compute_provider.logic import State
 from compute_provider.status import read_status
-from compute_provider.store import name_of
+from compute_provider.store import Store, name_of
+from compute_provider.trainer import Trainer
+from compute_provider.worker import Order
 from pol.rules.commitment import boundary_root, share_sign_bytes, trace_leaf
 from pol.state.canonical import decode_state, state_tree
+from tests.support.waiting import wait_until
 from tests.unit.cluster.support import Answers, Running, running
 from tests.unit.compute_provider import support as s
 
@@ -253,14 +261,137 @@ def test_an_honest_provider_objects_to_a_report_once(world: World) -> None:
     with daemon(world):
         share = world.answers.shares.get(timeout=WAIT)
         world.answers.tasks = ()
-        report = Report(
-            s.ORDER_ID, 1, 0, 0, 1, 4, s.PROVIDER.address, b"", b"", 0, 9_999, 1, ReportState.OPEN
-        )
-        committed = Share(share.claim, share.signature, 1, 1, ShareState.REPORTED, 0, 0, 0, ())
-        world.chain.write(replace(s.order(), shares=(committed,), reports=(report,)))
+        world.chain.write(open_report(share))
         while "MsgObjectReport" not in world.chain.sent():
             world.answers.polls.get(timeout=WAIT)
     assert world.chain.sent().count("MsgObjectReport") == 1
+
+
+def open_report(share: t.ShareSubmission) -> OrderResponse:
+    """The order with an open report of the share."""
+    report = Report(
+        s.ORDER_ID, 1, 0, 0, 1, 4, s.PROVIDER.address, b"", b"", 0, 9_999, 1, ReportState.OPEN
+    )
+    committed = Share(share.claim, share.signature, 1, 1, ShareState.REPORTED, 0, 0, 0, ())
+    return replace(s.order(), shares=(committed,), reports=(report,))
+
+
+def test_an_order_that_there_is_not_does_not_hide_a_report(world: World) -> None:
+    """A validator that lists one keeps it listed while it reports an honest share."""
+    world.answers.tasks = (s.task(),)
+    with daemon(world):
+        share = world.answers.shares.get(timeout=WAIT)
+        made_up = replace(s.task(), key=t.ShareKey(bytes(32), 1, 0, 0, 1))
+        world.answers.tasks = (made_up,)
+        world.poll_until(lambda request: len(request.doing) == 2)
+        world.chain.write(open_report(share))
+        while "MsgObjectReport" not in world.chain.sent():
+            world.answers.polls.get(timeout=WAIT)
+
+
+def elsewhere(slot: int, size: int = 1_000) -> t.TrainTask:
+    """A task for a slot whose opening state nobody has yet."""
+    plain = s.task()
+    state = t.StateRef(plain.global_in.root, t.BlobRef(bytes([slot]) * 32, size))
+    return replace(plain, key=replace(plain.key, slot=slot), global_in=state)
+
+
+def test_downloads_that_hang_do_not_keep_it_from_objecting(world: World) -> None:
+    hanging, release = list[int](), Event()
+
+    def hang(caller: t.Caller, request: t.GetChunkRequest) -> t.Chunk:
+        hanging.append(1)
+        release.wait(WAIT)
+        raise ClusterError(Kind.NOT_FOUND, "never")
+
+    world.answers.tasks = (s.task(),)
+    with daemon(world):
+        share = world.answers.shares.get(timeout=WAIT)
+        world.answers.get_chunk = hang  # type: ignore[method-assign]
+        world.answers.tasks = tuple(elsewhere(slot) for slot in range(1, 7))
+        wait_until(lambda: len(hanging) >= 4, "four downloads that hang")
+        world.chain.write(open_report(share))
+        try:
+            wait_until(lambda: "MsgObjectReport" in world.chain.sent(), "the objection", 9.0)
+        finally:
+            release.set()
+
+
+def test_a_download_without_end_ends_with_its_task(world: World) -> None:
+    sent, whole, release = list[int](), world.answers.get_chunk, Event()
+
+    def trickle(caller: t.Caller, request: t.GetChunkRequest) -> t.Chunk:
+        if request.sha256 != bytes([1]) * 32:
+            return whole(caller, request)
+        sent.append(request.offset)
+        release.wait(WAIT)
+        return t.Chunk(b"x", 10_000)
+
+    world.answers.get_chunk = trickle  # type: ignore[method-assign]
+    world.answers.tasks = (elsewhere(1, 10_000),)
+    with daemon(world):
+        wait_until(lambda: sent, "the first chunk to be asked for")
+        world.answers.tasks = ()
+        world.poll_until(lambda request: not request.doing)
+        release.set()  # it comes when nobody wants it any more
+        partial = world.home / "blobs" / "partial"
+        world.answers.polls = Queue()
+        for _ in range(20):
+            world.answers.polls.get(timeout=WAIT)
+        assert sent == [0]
+        wait_until(lambda: not list(partial.iterdir()), "what came of it to be deleted")
+        with sqlite3.connect(world.home / "blobs" / "blobs.db") as database:
+            assert database.execute("SELECT COUNT(*) FROM holds").fetchall() == [(0,)]
+
+
+def test_a_crash_between_dropping_a_share_and_deleting_it_leaves_nothing(world: World) -> None:
+    world.answers.tasks = (s.task(),)
+    with daemon(world):
+        world.answers.shares.get(timeout=WAIT)
+    world.answers.tasks = ()
+    store = Store(world.home)
+    store.save(store.load(), State())  # and there it was killed
+    store.close()
+    assert list((world.home / "blobs" / "complete").glob("*/*"))
+    with daemon(world):
+        world.answers.polls = Queue()
+        world.answers.polls.get(timeout=WAIT)
+    assert not list((world.home / "blobs" / "complete").glob("*/*"))
+    assert not list((world.home / "jobs").iterdir())
+    assert not list((world.home / "shares").iterdir())
+
+
+def test_a_disk_that_is_full_ends_it_in_a_sentence(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Daemon(s.config(world.home), s.CHAIN, world.chain, world.chain)
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(made._store, "save", full)
+    with pytest.raises(ProviderError, match=r"nothing can be kept .*disk is full.*start again"):
+        made.run(Event())
+
+
+def test_a_worker_that_does_not_start_and_a_status_that_is_not_written_are_not_the_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, tried = Trainer.start, list[int]()
+
+    def start(self: Trainer, key: t.ShareKey, order: Order) -> None:
+        tried.append(1)
+        if len(tried) == 1:
+            raise OSError(EAGAIN, "Resource temporarily unavailable")
+        real(self, key, order)
+
+    monkeypatch.setattr(Trainer, "start", start)
+    world.home.mkdir()
+    (world.home / "status.json").mkdir()
+    world.answers.tasks = (s.task(),)
+    with daemon(world):
+        check_share(world.answers.shares.get(timeout=WAIT))
+    assert len(tried) == 2
 
 
 def test_the_validators_new_place_is_read_from_the_chain(world: World, tmp_path: Path) -> None:

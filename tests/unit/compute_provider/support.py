@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from chain.client.errors import ChainError, ErrorKind
 from chain.types import codec
 from chain.types.messages import Message
 from chain.types.queries import AccountResponse, OrderResponse, StatusResponse
@@ -131,7 +132,10 @@ class FolderChain:
         return StatusResponse(CHAIN, 1, 0, 1_000, 1, b"", False)
 
     def order(self, order_id: bytes) -> OrderResponse:
-        return codec.decode(OrderResponse, (self.folder / "order.json").read_bytes())
+        known = codec.decode(OrderResponse, (self.folder / "order.json").read_bytes())
+        if order_id != known.order.id:
+            raise ChainError(ErrorKind.NOT_FOUND, "no such order", "")
+        return known
 
     def account(self, address: str) -> AccountResponse:
         account = Account(address, 1, 0, PROVIDER.pub_key)

@@ -1,12 +1,15 @@
 """Measuring, trying out, and the option that cheats."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
 
+import compute_provider.bench
 from chain.types.messages import MsgLeaveCluster
 from chain.types.queries import (
     BidsRequest,
@@ -16,6 +19,7 @@ from chain.types.queries import (
     ValidatorsResponse,
 )
 from chain.types.records import Bid, Provider, Validator
+from cluster.types import ProbeReply, ProbeRequest
 from compute_provider import api, misbehave
 from compute_provider.bench import Speed, measure_bandwidth, measure_speed
 from compute_provider.config import ProviderConfig, ProviderError
@@ -128,6 +132,15 @@ def test_the_machine_is_measured_in_a_process_of_its_own() -> None:
     assert speed.memory > 1 << 28
 
 
+def test_measuring_ends_with_a_stop() -> None:
+    stop = Event()
+    with ThreadPoolExecutor(1) as pool:
+        measuring = pool.submit(measure_speed, "numpy", 60.0, stop)
+        stop.set()
+        with pytest.raises(ProviderError):
+            measuring.result(timeout=20)
+
+
 def test_a_back_end_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ProviderError, match="does not work here"):
         measure_speed("abacus", seconds=0.1)
@@ -138,6 +151,22 @@ def test_the_bandwidth_is_measured_without_being_registered(tmp_path: Path) -> N
 
     with running(tmp_path) as up, up.client(STRANGER) as client:
         assert measure_bandwidth(client, 3 << 20) > 1 << 20
+
+
+def test_a_validator_that_sends_byte_by_byte_is_measured_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = list[int]()
+
+    class Trickle:
+        def probe(self, request: ProbeRequest) -> ProbeReply:
+            asked.append(request.length)
+            return ProbeReply(b"x")
+
+    monkeypatch.setattr(compute_provider.bench, "_PROBE_SECONDS", 0.05)
+    measured = measure_bandwidth(Trickle())  # type: ignore[arg-type]
+    assert measured > 0
+    assert len(asked) < 8 << 20
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "late@", "late@x", "late@-1", "Late"])

@@ -47,6 +47,26 @@ def claim(
     )  # fmt: skip
 
 
+def test_more_bytes_than_were_ordered_are_not_fetched() -> None:
+    """Nothing would end a download but the disk."""
+    right = task()
+    assert problem(right, order(), VALIDATOR) == ""
+    room = terms().payload_bytes - sum(file.blob.size for file in right.payload)
+    file = right.payload[-1]
+    larger = replace(file, blob=BlobRef(file.blob.sha256, file.blob.size + room + 1))
+    giants = [
+        replace(right, payload=(*right.payload[:-1], larger)),
+        replace(right, payload=(*right.payload, *right.payload)),
+    ]
+    for name in ("global_in", "local_in"):
+        state = getattr(right, name)
+        blob = BlobRef(state.blob.sha256, terms().payload_bytes + 1)
+        changes: dict[str, Any] = {name: StateRef(state.root, blob)}
+        giants.append(replace(right, **changes))
+    for giant in giants:
+        assert "more bytes" in problem(giant, order(), VALIDATOR)
+
+
 def share(state: ShareState, **changes: Any) -> Share:
     return Share(claim(**changes), b"", 1, 1, state, 0, 0, 0, ())
 

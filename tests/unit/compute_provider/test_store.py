@@ -1,5 +1,6 @@
 """What is saved is what is loaded, and what a crash left over goes."""
 
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,17 @@ def test_the_state_is_loaded_as_it_was_saved(store: Store, tmp_path: Path) -> No
     again = Store(tmp_path)
     assert again.load() == second
     again.close()
+
+
+def test_a_save_that_fails_changes_nothing_and_the_next_one_is_taken(store: Store) -> None:
+    one = State((Work(task(), Stage.READY),))
+    store._sql("CREATE TRIGGER full BEFORE INSERT ON works BEGIN SELECT RAISE(ABORT, 'full'); END")
+    with pytest.raises(sqlite3.Error, match="full"):
+        store.save(State(), one)
+    assert store.load() == State()
+    store._sql("DROP TRIGGER full")
+    store.save(State(), one)
+    assert store.load() == one
 
 
 def test_boundaries_end_at_the_first_gap(store: Store) -> None:

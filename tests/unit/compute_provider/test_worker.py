@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -106,6 +107,14 @@ def test_a_share_is_trained_as_in_this_process(
     assert [m["step"] for m in listener.said if "step" in m] == list(range(1, 21))
 
 
+def test_torch_trains_in_the_sandbox_to_the_same_bits(tmp_path: Path, right: TrainedShare) -> None:
+    listener = Listener(tmp_path)
+    done = listener.run(replace(order(tmp_path), backend="torch"))
+    assert "done" in done, (done, (tmp_path / "worker.log").read_text())
+    assert [b.root for b in listener.boundaries()] == roots(right)
+    assert bytes.fromhex(done["done"]["update_root"]) == right.update_root
+
+
 @pytest.mark.parametrize("after", [1, 5, 10])
 def test_training_goes_on_after_kill_9(tmp_path: Path, right: TrainedShare, after: int) -> None:
     first = Listener(tmp_path)
@@ -156,6 +165,55 @@ def test_a_worker_without_a_last_word_is_a_failure_that_may_pass(tmp_path: Path)
     answer = Listener(tmp_path).run(order(tmp_path / "absent"))
     assert "the worker ended" in answer["failed"]
     assert answer["again"] is True
+
+
+def test_what_cannot_be_kept_of_a_worker_is_a_failure_that_may_pass(tmp_path: Path) -> None:
+    """A full disk, for one: the share must not stay in training for ever."""
+    listener = Listener(tmp_path)
+    heard: list[dict[str, Any]] = []
+
+    def full(message: dict[str, Any]) -> None:
+        heard.append(message)
+        if "boundary" in message:
+            raise sqlite3.OperationalError("database or disk is full")
+
+    listener.react = full
+    answer = listener.run(order(tmp_path))
+    assert "disk is full" in answer["failed"]
+    assert answer["again"] is True
+    assert sum("boundary" in message for message in heard) == 1  # it was ended there
+
+
+def test_a_worker_that_cannot_write_says_why(tmp_path: Path) -> None:
+    (tmp_path / "0.global.new").mkdir()
+    answer = Listener(tmp_path).run(order(tmp_path))
+    assert "0.global.new: Is a directory" in answer["failed"]
+    assert answer["again"] is True
+
+
+_ODD = "import sys; sys.stdout.write('7\\n[1]\\nnull\\n' + '[' * 100000 + '\\n')"
+
+
+def test_what_a_worker_says_oddly_is_let_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = subprocess.Popen
+
+    def odd(command: list[str], **options: Any) -> Any:
+        return real([command[0], "-c", _ODD], **options)
+
+    monkeypatch.setattr(subprocess, "Popen", odd)
+    assert "the worker ended" in Listener(tmp_path).run(order(tmp_path))["failed"]
+
+
+def test_a_worker_that_was_stopped_did_not_fail(tmp_path: Path) -> None:
+    listener = Listener(tmp_path)
+    begun = Queue[dict[str, Any]]()
+    listener.react = begun.put
+    listener.trainer.start(KEY, order(tmp_path))
+    begun.get(timeout=60)
+    listener.trainer.stop(KEY)
+    assert not [message for message in listener.said if "failed" in message]
 
 
 @pytest.mark.parametrize("segment", [0, 4, 9, 10])
@@ -245,6 +303,10 @@ print(json.dumps([
     attempt(lambda: (folder / "kept").unlink()),
     attempt(lambda: (folder / "kept").read_text()),
     attempt(lambda: bytearray(2 << 30)),
+    attempt(lambda: os.truncate(folder / "mine" / "file", 0)),
+    attempt(lambda: os.truncate(folder / "kept", 0)),
+    sandbox.landlock_abi(),
+    attempt(lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes()),
 ]))
 """
 
@@ -261,7 +323,14 @@ def test_the_sandbox_keeps_what_it_promises(tmp_path: Path) -> None:
             [sys.executable, "-c", _TRY, str(tmp_path), port],
             capture_output=True, text=True, check=True, timeout=60,
         )  # fmt: skip
-    ends, network, own, other, unlink, read, memory = json.loads(done.stdout)
+    (
+        ends, network, own, other, unlink, read, memory, empty, truncate, abi, environment
+    ) = json.loads(done.stdout)  # fmt: skip
+    assert empty == "done"
+    if abi >= 3:  # of Linux 6.2
+        assert truncate == "PermissionError"
+    if not ends:  # the passphrase may be in there
+        assert environment == "PermissionError"
     assert own == "done"
     assert read == "done"
     assert memory == "MemoryError"

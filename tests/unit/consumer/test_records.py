@@ -18,6 +18,12 @@ def test_a_note_is_remembered(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "home" / "orders").stat().st_mode) == 0o700
 
 
+def test_a_note_that_cannot_be_kept_names_the_order(tmp_path: Path) -> None:
+    (tmp_path / "orders").touch()
+    with pytest.raises(ConsumerError, match=f"order {ORDER.hex()} is on chain"):
+        remember(tmp_path, OrderNote(ORDER, tmp_path, "assay1x"))
+
+
 def test_a_relative_folder_is_found_from_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

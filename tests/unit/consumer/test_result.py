@@ -3,9 +3,11 @@
 The chain and the link are stand-ins that answer from memory; everything between is the real thing.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from errno import ENOSPC
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +21,7 @@ from chain.types.queries import AccountRequest, OrderRequest, ValidatorsRequest
 from chain.types.records import AssignmentState, OrderState
 from chain.wire.keys import Key
 from cluster import handover as h
+from cluster.types import BlobRef
 from consumer.errors import ConsumerError
 from consumer.jobs import read_job, write_result
 from consumer.result import Result, fetch_result, proven_assignment
@@ -43,15 +46,22 @@ class Market:
     final_root: bytes
     attempt: int = 1
     ciphertext: bytes | None = None
+    endpoint: str = "here"
+    known: bool = True
+    ordered: bytes | None = None
+    fetches: int = 0
 
     def query(self, request: object) -> Any:
         if isinstance(request, AccountRequest):
             return SimpleNamespace(account=SimpleNamespace(sequence=SEQUENCE + 3))
         if isinstance(request, ValidatorsRequest):
-            return SimpleNamespace(validators=(SimpleNamespace(operator=OPERATOR),))
+            record = SimpleNamespace(
+                operator=OPERATOR, endpoint=self.endpoint, certificate=b"c", moniker="m"
+            )
+            return SimpleNamespace(validators=(record,) if self.known else ())
         assert isinstance(request, OrderRequest)
         secret = h.order_secret(KEY.secret, CHAIN, self.job.id, SEQUENCE)
-        terms = SimpleNamespace(job_id=self.job.id, result_chunks=len(self.sealed))
+        terms = SimpleNamespace(job_id=self.ordered or self.job.id, result_chunks=len(self.sealed))
         proof = SimpleNamespace(
             state=AssignmentState.PROVEN,
             ciphertext_root=self.root,
@@ -71,16 +81,17 @@ class Market:
         whole = b"".join(chunk.ciphertext for chunk in self.sealed)
         return whole if self.ciphertext is None else self.ciphertext
 
-    def whole_result(self, order_id: bytes) -> Any:
-        assert order_id == ORDER
+    def whole_result(self, order_id: bytes, count: int) -> Any:
+        assert (order_id, count) == (ORDER, len(self.sealed))
         leaves = [SimpleNamespace(point=c.point, length=len(c.ciphertext)) for c in self.sealed]
-        blob = SimpleNamespace(sha256=sha256(self.data()).digest())
+        blob = BlobRef(sha256(self.data()).digest(), len(self.data()))
         return SimpleNamespace(
             attempt=self.attempt, count=len(leaves), leaves=leaves, ciphertext=blob
         )
 
     def get_blob(self, blob: Any, path: Path, progress: Callable[[int, int], None] | None) -> None:
         assert sha256(self.data()).digest() == blob.sha256
+        self.fetches += 1
         path.write_bytes(self.data())
         if progress:
             progress(len(self.data()), len(self.data()))
@@ -146,8 +157,83 @@ def test_another_ciphertext_than_the_proven_one(market: Market, tmp_path: Path) 
 
 def test_a_ciphertext_that_is_cut(market: Market, tmp_path: Path) -> None:
     market.ciphertext = market.data()[:-5]
-    with pytest.raises(h.HandoverError, match=f"chunk {len(market.sealed) - 1}: .* ends inside"):
+    size = len(market.data()) + 5
+    with pytest.raises(h.HandoverError, match=f"{size - 5} bytes instead of {size}"):
         fetch(market, tmp_path)
+    assert market.fetches == 0
+
+
+def test_a_ciphertext_without_end_is_not_fetched(market: Market, tmp_path: Path) -> None:
+    market.ciphertext = bytes(10 * len(market.data()))
+    with pytest.raises(h.HandoverError, match="bytes instead of"):
+        fetch(market, tmp_path)
+    assert market.fetches == 0
+
+
+def test_what_was_fetched_whole_is_not_fetched_again(market: Market, tmp_path: Path) -> None:
+    first = fetch(market, tmp_path)
+    assert fetch(market, tmp_path).root == first.root
+    assert market.fetches == 1
+    (kept,) = tmp_path.iterdir()
+    kept.write_bytes(b"damaged meanwhile")
+    assert fetch(market, tmp_path).root == first.root
+    assert market.fetches == 2
+
+
+def test_a_scratch_that_cannot_be_written_is_said(market: Market, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConsumerError, match="cannot keep the result"):
+        fetch(market, tmp_path / "file")
+
+
+def test_another_job_than_the_ordered_one_is_said(market: Market, tmp_path: Path) -> None:
+    market.ordered = b"\x05" * 32
+    with pytest.raises(ConsumerError, match="not the one that was ordered"):
+        fetch(market, tmp_path)
+
+
+def test_a_validator_that_is_nowhere_is_said(market: Market, tmp_path: Path) -> None:
+    market.endpoint = ""
+    with pytest.raises(ConsumerError, match="no endpoint"):
+        fetch(market, tmp_path)
+    market.known = False
+    with pytest.raises(ConsumerError, match="not on the chain any more"):
+        fetch(market, tmp_path)
+
+
+def result() -> Any:
+    return {"a": np.zeros(3, np.float32)}
+
+
+def test_a_result_replaces_the_old_one_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(b"the old one")
+    (tmp_path / "model.safetensors.part").write_bytes(b"somebody else's")
+
+    def full(handle: int) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(ConsumerError, match="No space left"):
+            write_result(result(), path)
+    assert path.read_bytes() == b"the old one"
+    assert sorted(p.name for p in tmp_path.iterdir()) == [path.name, path.name + ".part"]
+    digest = write_result(result(), path)
+    assert sha256(path.read_bytes()).digest() == digest
+    assert (tmp_path / "model.safetensors.part").read_bytes() == b"somebody else's"
+
+
+@pytest.mark.parametrize("where", ["", "folder", "absent/model.safetensors"])
+def test_a_result_that_has_nowhere_to_go_is_said(tmp_path: Path, where: str) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ConsumerError, match="cannot be written"):
+        write_result(result(), tmp_path / where)
+    with pytest.raises(ConsumerError, match="cannot be written"):
+        write_result(result(), Path())
+    assert [p.name for p in tmp_path.iterdir()] == ["folder"]
 
 
 def test_a_state_that_nobody_verified(market: Market, tmp_path: Path) -> None:

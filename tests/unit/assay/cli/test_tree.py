@@ -104,7 +104,6 @@ def test_wrong_usage_of_values() -> None:
         ["order", "list"],
         ["bid", "list"],
         ["query", "params"],
-        ["provider", "join", "val0"],
     ],
 )
 def test_without_a_node(words: list[str]) -> None:

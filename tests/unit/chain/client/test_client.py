@@ -1,15 +1,18 @@
 """The client: typed answers, typed errors with remedies, deadlines, and a node that goes away and comes back."""
 
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import grpc
 import pytest
 
+from chain.client.channel import RESPONSE_BYTES_MAX
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ChainTimeout, ErrorKind, code_of
 from chain.types.errors import NOT_FOUND, WRONG_SEQUENCE
@@ -84,6 +87,39 @@ def test_nobody_at_the_address_is_said_soon_and_with_a_remedy() -> None:
         assert time.monotonic() - started < 3
 
 
+LATENCY = 0.4  # seconds each way: a poor link, or a node whose machine is busy
+
+
+def relay(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            time.sleep(LATENCY)
+            target.sendall(data)
+    for end in (source, target):
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_node_behind_a_slow_link_is_there(node: SoloNode) -> None:
+    host, port = node.address.split(":")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection((host, int(port))) as far,
+        ThreadPoolExecutor(2) as pool,
+        ChainClient(f"127.0.0.1:{server.getsockname()[1]}") as client,
+    ):
+        asking = pool.submit(client.status)
+        near, _ = server.accept()
+        with near:
+            back = pool.submit(relay, far, near)
+            there = Thread(target=relay, args=(near, far))
+            there.start()
+            assert asking.result(30).chain_id == CHAIN_ID
+            client.close()
+            there.join(30)
+            back.result(30)
+
+
 def test_a_client_outlives_a_restart_of_its_node(tmp_path: Path) -> None:
     with running(tmp_path) as first:
         first.engine.make_block()
@@ -106,18 +142,23 @@ def test_a_client_outlives_a_restart_of_its_node(tmp_path: Path) -> None:
 
 
 class Rude(grpc.GenericRpcHandler):
-    """A server that is something else, or answers never."""
+    """A server that is something else, or answers never, or refuses."""
 
-    def __init__(self, answer: bytes | None) -> None:
+    def __init__(self, answer: bytes | grpc.StatusCode | None) -> None:
         self.answer = answer
         self.released = Event()
+        self.calls = 0
 
     def service(self, handler_call_details: Any) -> Any:
         return grpc.unary_unary_rpc_method_handler(self._handle)
 
     def _handle(self, request: bytes, context: Any) -> bytes:
+        self.calls += 1
         if self.answer is None:
             self.released.wait(10)
+            return b""
+        if isinstance(self.answer, grpc.StatusCode):
+            context.abort(self.answer, "no")
             return b""
         return self.answer
 
@@ -126,11 +167,13 @@ class Rude(grpc.GenericRpcHandler):
 def rude(request: pytest.FixtureRequest) -> Iterator[str]:
     handler = Rude(request.param)
     pool = ThreadPoolExecutor(2)
-    server = grpc.server(pool, handlers=[handler])
+    server = grpc.server(pool, handlers=[handler], options=[("grpc.max_send_message_length", -1)])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     yield f"127.0.0.1:{port}"
     handler.released.set()
+    if request.param is grpc.StatusCode.UNAVAILABLE:
+        assert handler.calls == 1  # of a broadcast: only the caller knows whether to repeat it
     server.stop(None).wait()
     pool.shutdown()
 
@@ -152,6 +195,30 @@ def test_garbage_from_a_node_is_a_bad_response(rude: str) -> None:
                 ask()
             assert failed.value.kind is ErrorKind.BAD_RESPONSE
             assert failed.value.remedy
+
+
+@pytest.mark.parametrize(
+    "rude", [grpc.StatusCode.CANCELLED, grpc.StatusCode.RESOURCE_EXHAUSTED], indirect=True
+)
+def test_a_node_that_stops_or_is_busy_may_be_asked_again(rude: str) -> None:
+    """Neither is the client's own closing, nor an answer."""
+    with ChainClient(rude) as client, pytest.raises(ChainError) as failed:
+        client.status()
+    assert failed.value.kind is ErrorKind.UNAVAILABLE
+
+
+@pytest.mark.parametrize("rude", [grpc.StatusCode.UNAVAILABLE], indirect=True)
+def test_a_broadcast_goes_out_once(rude: str) -> None:
+    with ChainClient(rude) as client, pytest.raises(ChainError) as failed:
+        client.broadcast(b"x")
+    assert failed.value.kind is ErrorKind.UNAVAILABLE
+
+
+@pytest.mark.parametrize("rude", [bytes(RESPONSE_BYTES_MAX + 1)], indirect=True, ids=["giant"])
+def test_a_giant_answer_is_a_bad_response(rude: str) -> None:
+    with ChainClient(rude) as client, pytest.raises(ChainError, match="too many bytes") as failed:
+        client.status()
+    assert failed.value.kind is ErrorKind.BAD_RESPONSE
 
 
 def test_a_closed_client_says_so() -> None:

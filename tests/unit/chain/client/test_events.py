@@ -1,6 +1,7 @@
 """Following events: every number once, in order, across pauses of the node; a gap is loud."""
 
 from threading import Event, Timer
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -44,7 +45,9 @@ class Scripted:
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return EventsResponse(tuple(LoggedEvent(n, 1, "x", ()) for n in answer), 99)
+        upto = max(answer, default=request.since - 1) if isinstance(answer, list) else answer.next
+        events = answer if isinstance(answer, list) else ()
+        return EventsResponse(tuple(LoggedEvent(n, 1, "x", ()) for n in events), upto + 1)
 
 
 def follow(client: Scripted, since: int, count: int) -> list[int]:
@@ -66,6 +69,15 @@ def test_a_node_that_is_away_for_a_while_costs_nothing() -> None:
 def test_a_missing_number_is_loud() -> None:
     with pytest.raises(ChainError, match="event 7 is missing"):
         follow(Scripted([5, 6, 8]), 5, 9)
+
+
+def test_a_node_that_has_lost_the_old_ones_is_not_waited_for_forever() -> None:
+    with pytest.raises(ChainError, match="event 5 is missing"):
+        follow(Scripted(SimpleNamespace(next=40)), 5, 1)
+
+
+def test_a_node_that_is_behind_is_waited_for() -> None:
+    assert follow(Scripted(SimpleNamespace(next=2), [5]), 5, 1) == [5]
 
 
 def test_other_errors_end_the_following() -> None:

@@ -1,0 +1,164 @@
+"""Watching an order: through a node that goes away, through deliveries that fail, and through a second match."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+import consumer.watch
+from chain.client.client import ChainClient
+from chain.client.errors import ChainError, ChainTimeout, ErrorKind
+from chain.types.queries import OrderResponse
+from chain.types.records import AssignmentState, OrderState
+from chain.wire.keys import Key
+from cluster.errors import ClusterError, Kind
+from cluster.types import PayloadState
+from consumer.deliver import deliver, payload
+from consumer.errors import ConsumerError, StillWaiting
+from consumer.jobs import read_job
+from consumer.watch import Delivery, follow, wait_for
+from tests.unit.compute_provider import support as s
+from tests.unit.pol.mlp import write_mlp_job
+
+AWAY = ChainError(ErrorKind.UNAVAILABLE, "no node answers at here", "")
+
+
+def at(state: OrderState, attempt: int = 1) -> OrderResponse:
+    matched = s.with_assignment(s.order(), state=AssignmentState.MATCHED, attempt=attempt)
+    return s.with_order(matched, state=state, attempt=attempt)
+
+
+class Node(ChainClient):
+    """Answers what a test says, the last thing again and again."""
+
+    def __init__(self, *answers: Any) -> None:
+        super().__init__("127.0.0.1:1")
+        self.answers = list(answers)
+
+    def query(self, request: object) -> Any:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer.watch, "POLL_SECONDS", 0.001)
+
+
+def states(node: Node, seconds: float = 30.0, said: list[str] | None = None) -> list[str]:
+    note = (said if said is not None else []).append
+    found = follow(node, s.ORDER_ID, Event(), seconds, note)
+    return [chain.order.state.name for chain in found]
+
+
+def test_a_watch_outlives_a_restart_of_the_node() -> None:
+    said = list[str]()
+    slow = ChainTimeout("slow", "")
+    node = Node(
+        at(OrderState.OPEN), AWAY, slow, AWAY, at(OrderState.RUNNING), AWAY, at(OrderState.CLOSED)
+    )
+    assert states(node, said=said) == ["OPEN", "RUNNING", "CLOSED"]
+    assert said == ["no node answers at here; waiting for it"] * 2
+
+
+def test_a_watch_of_a_node_that_was_never_there_ends_at_once() -> None:
+    with pytest.raises(ChainError, match="no node answers"):
+        states(Node(AWAY))
+
+
+def test_a_watch_ends_with_its_time_though_the_node_is_away() -> None:
+    with pytest.raises(StillWaiting, match="go on: assay order watch"):
+        states(Node(at(OrderState.OPEN), AWAY), seconds=0.05)
+
+
+def test_what_the_node_refuses_ends_the_watch() -> None:
+    no = ChainError(ErrorKind.REFUSED, "no such thing", "")
+    with pytest.raises(ChainError, match="no such thing"):
+        states(Node(at(OrderState.OPEN), no))
+
+
+def deliver_with(
+    monkeypatch: pytest.MonkeyPatch, *answers: Any
+) -> tuple[Callable[[Node], Delivery], list[str]]:
+    left, said = list(answers), list[str]()
+
+    def stub(*_: object) -> PayloadState:
+        answer = left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return PayloadState(answer, answer, "")
+
+    monkeypatch.setattr(consumer.watch, "deliver", stub)
+    job: Any = None
+    return lambda node: Delivery(
+        node,
+        Key(b"\x01" * 32),
+        s.ORDER_ID,
+        Path(),
+        job,
+        None,
+        said.append,
+    ), said
+
+
+def test_a_delivery_that_fails_is_tried_again_while_nothing_else_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone = ClusterError(Kind.UNREACHABLE, "no connection", "")
+    make, said = deliver_with(monkeypatch, gone, gone, False, True, True)
+    matched, again = at(OrderState.MATCHED), at(OrderState.MATCHED, attempt=2)
+    node = Node(matched, matched, matched, matched, matched, again, at(OrderState.CLOSED, 2))
+    delivery = make(node)
+    for chain in follow(node, s.ORDER_ID, Event(), 30.0):
+        delivery.step(chain)
+    assert [line.partition(" to ")[0] for line in said] == [
+        "delivery",  # once for both failures
+        "delivered the payload",
+        "delivered the payload",  # the second attempt's validator gets it, too
+    ]
+
+
+def test_waiting_after_an_order_outlives_a_restart_of_the_node() -> None:
+    node = Node(AWAY, at(OrderState.MATCHED), AWAY, at(OrderState.RUNNING))
+    chain = wait_for(node, s.ORDER_ID, OrderState.RUNNING, None, Event(), 30.0)
+    assert chain.order.state is OrderState.RUNNING
+    with pytest.raises(StillWaiting, match="no node answers"):
+        wait_for(Node(AWAY), s.ORDER_ID, OrderState.RUNNING, None, Event(), 0.05)
+
+
+def test_a_payload_that_is_not_the_jobs_any_more_is_said(tmp_path: Path) -> None:
+    write_mlp_job(tmp_path)
+    job = read_job(tmp_path)
+    files = payload(tmp_path, job)
+    assert {file.path: file.blob.size for file in files} == {f.path: f.size for f in job.payload}
+    state = tmp_path / "global.state"
+    whole = state.read_bytes()
+    state.write_bytes(whole[:-1])
+    with pytest.raises(ConsumerError, match="not the job's any more"):
+        payload(tmp_path, job)
+    state.write_bytes(whole)
+    shard = next(path for path in files.values() if path.parent.name == "data")
+    shard.write_bytes(bytes(shard.stat().st_size))
+    with pytest.raises(ConsumerError, match="not the job's any more"):
+        payload(tmp_path, job)
+    shard.unlink()
+    with pytest.raises(ConsumerError, match="cannot be read"):
+        payload(tmp_path, job)
+
+
+def test_another_job_than_the_ordered_one_is_not_delivered(tmp_path: Path) -> None:
+    write_mlp_job(tmp_path)
+    job = replace(read_job(tmp_path), id=bytes(32))
+    with pytest.raises(ConsumerError, match="not the one that was ordered"):
+        deliver(
+            Node(at(OrderState.MATCHED)),
+            Key(b"\x01" * 32),
+            s.ORDER_ID,
+            tmp_path,
+            job,
+        )
