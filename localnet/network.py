@@ -80,6 +80,13 @@ class Network:
         self._children[name] = start_child(self._command(name), log_path=self.log_path(name))
         self.write_status()
 
+    def restart(self, name: str) -> None:
+        """Stop a process in order, where it runs, and start it."""
+        child = self._children.get(name)
+        if child is not None:
+            stop_child(child)
+        self.start_one(name)
+
     def stop(self) -> None:
         """Stop everything, providers first."""
         for name in reversed(self.names()):

@@ -84,8 +84,12 @@ def test_a_solo_network_from_start_to_stop(tmp_path: Path) -> None:
         assert not is_running(running["prov1"])
         assert "prov1" not in pids(assay("localnet", "status", *where))
         assay("localnet", "fault", "restart", "prov1", *where)
+        once = pids(assay("localnet", "status", *where))
+        assert is_running(once["prov1"])
+        assay("localnet", "fault", "restart", "prov1", *where)
         running = pids(assay("localnet", "status", *where))
-        assert is_running(running["prov1"])
+        assert running["prov1"] != once["prov1"], "one that runs is stopped first"
+        assert not is_running(once["prov1"])
 
         process.kill()
         wait_for_the_end(list(running.values()))
