@@ -316,9 +316,8 @@ class Daemon:
         method = self._jobs.method(task.key)
         if misbehave.sends_nothing(method):
             return
-        if misbehave.sends_late(method) and self._stop.wait(task.seconds_left + 1):
-            return
-        verdict = self._jobs.submit(task)
+        late = task.seconds_left + 1 if misbehave.sends_late(method) else 0
+        verdict = self._jobs.submit(task, lambda: self._stop.wait(late))
         self._events.put(logic.Submitted(task.key, verdict.accepted, verdict.text))
 
     # What workers say, on the threads that read it

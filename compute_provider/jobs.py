@@ -139,12 +139,13 @@ class Jobs:
             misbehave=self.method(key),
         )
 
-    def submit(self, task: TrainTask) -> Verdict:
-        """Sign the share, send its update and local state, and submit it."""
+    def submit(self, task: TrainTask, pause: Callable[[], object] = lambda: None) -> Verdict:
+        """Sign the share, send its update and local state, and after a ``pause`` submit it."""
         submission = self._signed(task)
         folder, client = self._store.folder(task.key), self._link.client()
         update = client.put_blob(folder / UPDATE)
         local_out = client.put_blob(folder / LOCAL_OUT)
+        pause()
         return client.submit_share(replace(submission, update=update, local_out=local_out))
 
     def _signed(self, task: TrainTask) -> ShareSubmission:

@@ -88,6 +88,12 @@ class Channel:
                 ErrorKind.UNAVAILABLE, f"{self.address} ended the call {path}", "try again"
             )
         if status is grpc.StatusCode.RESOURCE_EXHAUSTED:
+            if "SERVER: Received message larger than max" in details:
+                return ChainError(
+                    ErrorKind.REFUSED,
+                    f"{self.address} does not read so large a request: {details}",
+                    "send less at a time",
+                )
             if "larger than max" in details:
                 return ChainError(
                     ErrorKind.BAD_RESPONSE,

@@ -229,7 +229,8 @@ def test_it_stops_while_it_trains_and_leaves_no_worker(
                 doing.phase is t.Phase.TRAINING for doing in answers.polls.get(timeout=WAIT).doing
             ):
                 pass
-            workers = psutil.Process().children()
+            children = psutil.Process().children()
+            workers = [c for c in children if "compute_provider.worker" in c.cmdline()]
             assert workers
             running.ends_soon()
             assert not any(process.is_running() for process in workers)
