@@ -16,6 +16,9 @@ from validator.records import LocalOrder, PayloadStage
 from validator.retention import fold
 from validator.rounds import decide_round
 
+DECLINE_SECONDS = 6
+"""Chain seconds before the deadline in which a decline still comes through, also over a restart of the node."""
+
 
 def decide(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Action, ...]]:
     """Return the record as it is now, and every action whose outcome is missing."""
@@ -50,7 +53,8 @@ def _decide_matched(
     A missed deadline costs the whole job bond, a decline a fee: give up a little before.
     """
     deadline = assignment.accept_deadline
-    margin = max(3, (deadline - assignment.matched_at) // 5)
+    time_given = deadline - assignment.matched_at
+    margin = max(min(DECLINE_SECONDS, time_given // 2), time_given // 5)
     ending = view.clock >= deadline - margin
 
     def send(name: str, message: Message) -> SendTx:

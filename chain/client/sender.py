@@ -35,7 +35,9 @@ from chain.wire.tx import build_tx, build_unsigned_tx
 
 GAS_MARGIN = (13, 10)  # of what the simulation used: other transactions may come before this one
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
+_BLOCKS_BEFORE_OFFERING_AGAIN = 3
 _TRANSIENT = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
+_ODD = frozenset({ErrorKind.BAD_RESPONSE, ErrorKind.REFUSED})
 _SEQUENCE_CODES = frozenset({errors.WRONG_SEQUENCE, errors.INVALID_SEQUENCE})
 
 
@@ -171,13 +173,13 @@ class TxSender:
         tx_hash = sha256(raw).digest()
         taken, lost = False, False  # the mempool has it; or may have it, because an answer was lost
         refused: TxRefused | None = None
-        pause, height, moved = _FIRST_PAUSE, 0, time.monotonic()
+        pause, height, offered, moved = _FIRST_PAUSE, 0, 0, time.monotonic()
         while time.monotonic() - moved < self._patience:
             if not taken:
                 try:
                     refused = self._offer(raw)
                 except ChainError as error:
-                    if error.kind not in _TRANSIENT:
+                    if error.kind not in _TRANSIENT and not (lost and error.kind in _ODD):
                         raise
                     lost = True
                 else:
@@ -196,6 +198,10 @@ class TxSender:
                     raise refused if refused and not lost else TxExpired(tx_hash, timeout_height)
                 if now > height:
                     height, moved = now, time.monotonic()
+                offered = offered or now
+                if taken and now >= offered + _BLOCKS_BEFORE_OFFERING_AGAIN:
+                    # A node that was killed has lost its mempool; another one has it in its cache.
+                    taken, lost, offered = False, True, 0
             time.sleep(pause * random.uniform(0.5, 1.0))  # two that share a key get out of step
             pause = min(pause * 1.5, _LONGEST_PAUSE)
         if refused and not lost:

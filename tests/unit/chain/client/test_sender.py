@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from tests.support.solo_node import (
     STRANGER,
     SoloNode,
     making_blocks,
+    running,
 )
 from tests.support.waiting import wait_until
 
@@ -332,6 +334,20 @@ def test_a_lost_answer_sends_the_same_bytes_again_and_happens_once(
     assert len(sent) == 2
     assert sent[0] == sent[1]
     assert client.account(BOB.address).balance == RICH + 9
+
+
+def test_a_transaction_that_a_killed_node_forgot_is_offered_again(tmp_path: Path) -> None:
+    """A mempool is not on disk; nobody else holds what a lone node had taken."""
+    with running(tmp_path) as node:
+        address = node.address
+        node.engine.make_block()
+        client = ChainClient(address)
+        pool = ThreadPoolExecutor(1)
+        sending = pool.submit(TxSender(client, ALICE).send, send_to_bob(3))
+        wait_until(lambda: node.engine.waiting, "the transaction in the mempool")
+    with client, pool, running(tmp_path, address) as again, making_blocks(again.engine):
+        assert sending.result(timeout=30).code == 0
+        assert client.account(BOB.address).balance == RICH + 3
 
 
 def test_a_gas_price_below_the_minimum_is_refused(client: ChainClient) -> None:
