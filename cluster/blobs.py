@@ -102,7 +102,13 @@ class BlobStore:
             if self.has(blob.sha256):
                 return BlobStatus(self.size(blob.sha256), True)
             partial = self._partial / name
-            return BlobStatus(partial.stat().st_size if partial.exists() else 0, False)
+            held = partial.stat().st_size if partial.exists() else 0
+            if held < blob.size:
+                return BlobStatus(held, False)
+            try:  # the last byte came, and whoever took it was killed before it was checked
+                return self._finish(partial, name, blob)
+            except ClusterError:
+                return BlobStatus(0, False)
 
     def total(self, owner: str | None = None) -> int:
         """Return the bytes promised or held, of one owner if given."""
@@ -147,9 +153,6 @@ class BlobStore:
             with partial.open("ab") as file:
                 file.write(data[held - offset :])
                 held = file.tell()
-                if held == blob.size:
-                    file.flush()
-                    os.fsync(file.fileno())
             if held < blob.size:
                 return BlobStatus(held, False)
             return self._finish(partial, name, blob)
@@ -233,6 +236,8 @@ class BlobStore:
             raise ClusterError(
                 Kind.WRONG_CONTENT, "the bytes do not hash to the name", "send it anew", "sha256"
             )
+        with partial.open("ab") as file:
+            os.fsync(file.fileno())
         target = self.path(blob.sha256)
         target.parent.mkdir(exist_ok=True, mode=0o700)
         partial.replace(target)

@@ -285,6 +285,28 @@ def test_an_upload_goes_on_after_kill_9(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("right", [True, False])
+def test_a_kill_behind_the_last_byte_and_before_the_check(
+    store: BlobStore, monkeypatch: pytest.MonkeyPatch, right: bool
+) -> None:
+    data = b"all of it" if right else b"other one"
+    blob = ref(b"all of it")
+
+    class Killed(BaseException):
+        pass
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_finish", kill)
+        with pytest.raises(Killed):
+            store.put(blob, 0, data)
+    status = store.status(blob)  # whoever asks where to go on must have something to go on with
+    assert (status.complete, status.held) == ((True, blob.size) if right else (False, 0))
+    assert store.put(blob, 0, b"all of it").complete
+
+
 def test_files_and_database_agree_after_a_crash_between_them(tmp_path: Path) -> None:
     store = BlobStore(tmp_path, quota=1_000)
     kept, lost = store.add(b"kept"), store.add(b"lost")
