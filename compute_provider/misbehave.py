@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from chain.types.genesis import LOCAL_PREFIX
 from chain.types.hashing import merkle_root
 from chain.types.records import ShareClaim
 from cluster.types import Leaf
@@ -27,7 +28,6 @@ METHODS = (
     "wrong_update",  # the right trace, an update that does not follow from it
     "copy_trace",  # the trace is bound to another provider
 )
-_LOCAL_PREFIX = "assay-local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Misbehaviour:
 
 def parse(text: str, chain_id: str) -> Misbehaviour:
     """Read ``METHOD[@ROUND]``; ValueError for anything else, and on any chain but a local one."""
-    if not chain_id.startswith(_LOCAL_PREFIX):
-        raise ValueError(f"--misbehave is for chains named {_LOCAL_PREFIX}… only, not {chain_id}")
+    if not chain_id.startswith(LOCAL_PREFIX):
+        raise ValueError(f"--misbehave is for chains named {LOCAL_PREFIX}… only, not {chain_id}")
     method, at, number = text.partition("@")
     if method not in METHODS or (at and not (number.isascii() and number.isdecimal())):
         raise ValueError(f"--misbehave takes one of {', '.join(METHODS)}, and @ROUND if you like")

@@ -9,11 +9,10 @@ import tomli_w
 from chain.app.comet_files import LOCAL_TIMING, Ports
 from chain.app.genesis_file import NodeSpec, init_network
 from chain.client.keyring import Backend, Keyring
-from chain.types.genesis import DENOM, GenesisAccount
+from chain.types.genesis import DENOM, LOCAL_PREFIX, GenesisAccount
 from chain.types.params import Params, local_params
 from chain.types.records import Coin
 from localnet.layout import (
-    CHAIN_PREFIX,
     Kind,
     Layout,
     ProviderSpec,
@@ -64,7 +63,7 @@ def create(
     ]
     layout = Layout(
         str(directory),
-        f"{CHAIN_PREFIX}-{base}",
+        f"{LOCAL_PREFIX}-{base}",
         specs,
         members,
         str(consumer_home),

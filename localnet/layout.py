@@ -6,7 +6,6 @@ from enum import StrEnum
 from pathlib import Path
 
 FILE = "network.json"
-CHAIN_PREFIX = "assay-local"
 
 
 class Kind(StrEnum):

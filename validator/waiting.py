@@ -6,12 +6,11 @@ from threading import Event, Thread
 
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
+from chain.client.ready import is_away
 
 _log = logging.getLogger("assay.validator")
 PAUSE_SECONDS = 1.0
 """Between two tries to reach the node."""
-_AWAY = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT, ErrorKind.CLOSED})
-"""A call that is under way when the node stops ends as if it was closed here."""
 
 
 class WrongChain(ChainError):
@@ -24,11 +23,6 @@ class WrongChain(ChainError):
             f"the node at {address} is of {chain_id}, and this home has worked for {known}",
             "give a node of that chain (--node), or another --home",
         )
-
-
-def _may_pass(error: ChainError) -> bool:
-    """Tell whether waiting may help. A node that has no state yet refuses without a code."""
-    return error.kind in _AWAY or (error.kind is ErrorKind.REFUSED and error.code is None)
 
 
 class Node:
@@ -69,7 +63,7 @@ class Node:
             except ChainError as error:
                 if self._stop.is_set():
                     return False
-                if not _may_pass(error):
+                if not is_away(error):
                     raise
                 self.lost(error)
             else:

@@ -1,15 +1,17 @@
 """Parsing of what people type: ids, amounts, durations."""
 
 import re
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from assay.cli.errors import CliError, Exit
+from chain.types.limits import QUERY_LIMIT_MAX
 
 if TYPE_CHECKING:
     from chain.client.client import ChainClient
     from chain.types.records import Bid, Order
 
+Item = TypeVar("Item", "Order", "Bid")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -17,14 +19,33 @@ def find_order(client: "ChainClient", text: str) -> bytes:
     """Return the id of the order that ``text`` names: 64 hex digits, or the first ones (8 or more) of one order's."""
     from chain.types.queries import OrdersRequest
 
-    return _find(text, "order", lambda: client.query(OrdersRequest("", "", 0, 1000, b"")).orders)
+    def page(after: bytes) -> Sequence["Order"]:
+        return client.query(OrdersRequest("", "", 0, QUERY_LIMIT_MAX, after)).orders
+
+    return _find(text, "order", lambda: all_pages(page))
 
 
 def find_bid(client: "ChainClient", text: str) -> bytes:
     """Return the id of the bid that ``text`` names, as :func:`find_order`."""
+    return _find(text, "bid", lambda: all_bids(client))
+
+
+def all_bids(client: "ChainClient") -> Iterator["Bid"]:
+    """Yield every bid in the book."""
     from chain.types.queries import BidsRequest
 
-    return _find(text, "bid", lambda: client.query(BidsRequest("", 1000, b"")).bids)
+    return all_pages(lambda after: client.query(BidsRequest("", QUERY_LIMIT_MAX, after)).bids)
+
+
+def all_pages(page: Callable[[bytes], Sequence[Item]]) -> Iterator[Item]:
+    """Yield what page after page holds; ``page`` takes the last id of the one before."""
+    after = b""
+    while True:
+        found = page(after)
+        yield from found
+        if len(found) < QUERY_LIMIT_MAX:
+            return
+        after = found[-1].id
 
 
 def _find(text: str, what: str, listed: Callable[[], Iterable["Order | Bid"]]) -> bytes:

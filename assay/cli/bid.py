@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import amount, duration, find_bid, tags
+from assay.cli.arguments import all_bids, amount, duration, find_bid, tags
 from assay.cli.context import Context, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import short, table
@@ -168,11 +168,8 @@ def withdraw(context: Context, bid: str) -> None:
 
 def _bid(client: "ChainClient", text: str) -> "Bid":
     """Return the bid in the book that ``text`` names."""
-    from chain.types.queries import BidsRequest
-
     wanted = find_bid(client, text)
-    bids = client.query(BidsRequest("", 1000, b"")).bids
-    found = next((bid for bid in bids if bid.id == wanted), None)
+    found = next((bid for bid in all_bids(client) if bid.id == wanted), None)
     if found is None:
         raise CliError(f"no bid {text} in the book; see assay bid list")
     return found

@@ -11,7 +11,6 @@ from assay.cli.errors import CliError, Exit
 if TYPE_CHECKING:
     from chain.types.genesis import GenesisValidator
 
-LOCAL_PREFIX = "assay-local"
 FOUNDER_COINS = 1_000_000_000_000
 
 
@@ -39,7 +38,7 @@ def found_chain(
     validators than a round needs auditors, all of them audit.
     """
     from chain.app.genesis_file import new_genesis
-    from chain.types.genesis import DENOM, Genesis, GenesisAccount
+    from chain.types.genesis import DENOM, LOCAL_PREFIX, Genesis, GenesisAccount
     from chain.types.params import Params, local_params
     from chain.types.records import Coin
 

@@ -77,6 +77,11 @@ def init(
         raise CliError("choose --new-chain CHAIN_ID or --genesis FILE", Exit.USAGE)
     if (others or accounts) and not new_chain:
         raise CliError("--validator and --account go with --new-chain", Exit.USAGE)
+    for option, given in (("--host", host), ("--grpc-host", grpc_host)):
+        if not _is_address(given):
+            raise CliError(
+                f"{option}: {given} is no IP address; 0.0.0.0 is all of them", Exit.USAGE
+            )
     founders, coins = read_founders(others), read_accounts(accounts)
     operator = context.address() if new_chain or context.from_option else "ADDRESS"
     data = _read_genesis(genesis_file) if genesis_file is not None else None
@@ -217,6 +222,14 @@ def _read_genesis(path: Path) -> bytes:
     return data
 
 
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _identity(context: Context) -> dict[str, str]:
     """Return what others need to know of the home's node; HomeError where it is not the home of one."""
     from chain.app.comet_files import read_genesis, read_keys
@@ -226,7 +239,7 @@ def _identity(context: Context) -> dict[str, str]:
     keys = read_keys(comet_home(context.home))
     config = tomllib.loads((comet_home(context.home) / "config" / "config.toml").read_text())
     host, _, port = config["p2p"]["laddr"].removeprefix("tcp://").rpartition(":")
-    reached = "HOST" if ip_address(host).is_unspecified else host
+    reached = "HOST" if _is_address(host) and ip_address(host).is_unspecified else host
     genesis = genesis_path(context.home)
     return {
         "moniker": str(table["moniker"]),

@@ -13,6 +13,11 @@ _PAUSE_SECONDS: Final = 0.5
 _AWAY: Final = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
 
 
+def is_away(error: ChainError) -> bool:
+    """Tell whether waiting may help: nobody answers, or somebody who refuses without a code (it has no state yet)."""
+    return error.kind in _AWAY or (error.kind is ErrorKind.REFUSED and error.code is None)
+
+
 def wait_for_node(
     client: ChainClient, ask: Callable[[], T], stop: Event, note: Callable[[str], None]
 ) -> T | None:
@@ -28,9 +33,7 @@ def wait_for_node(
         except ChainError as error:
             if stop.is_set():
                 break
-            # A node that has no state yet refuses without a code.
-            starting = error.kind is ErrorKind.REFUSED and error.code is None
-            if error.kind not in _AWAY and not starting:
+            if not is_away(error):
                 raise
             if not told:
                 note(f"waiting for a node: {error.message}")

@@ -39,3 +39,5 @@ class Genesis:
 
 POWER_REDUCTION = 1_000_000
 DENOM = "uassay"
+LOCAL_PREFIX = "assay-local"
+"""Chain ids of local networks begin with it: short windows, and providers that may cheat on purpose."""

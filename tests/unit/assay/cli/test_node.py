@@ -112,6 +112,9 @@ def test_a_chain_that_cannot_start_is_refused_and_can_be_mended(tmp_path: Path) 
 def test_options_that_do_not_go_together(tmp_path: Path) -> None:
     both = run(tmp_path, "node", "init", "a", "--new-chain", "c", "--genesis", "g")
     assert both.code == 2
+    for option in ("--host", "--grpc-host"):
+        named = run(tmp_path, "node", "init", "a", "--new-chain", "c", option, "example.com")
+        assert (named.code, "is no IP address" in named.err) == (2, True)
     alone = run(tmp_path, "node", "init", "a", "--account", "x=1")
     assert alone.code == 2
     missing = run(tmp_path, "node", "init", "a", "--genesis", tmp_path / "none.json")
