@@ -88,6 +88,7 @@ class Chain:
         self.operators = tuple(validator.operator for validator in genesis.validators)
         self.events: list[Event] = []  # all numbered events
         self.last: BlockResult | None = None
+        self.last_block: Block | None = None
         self.fees: dict[str, int] = {}  # paid by each account
         overlay = Overlay(self.store)
         self.first_validators = init_chain(overlay, genesis, self.time_ns)
@@ -157,7 +158,7 @@ class Chain:
         self.store.apply(overlay.changes())
         found = [*(e for tx in result.tx_results for e in tx.events), *result.events]
         self.events += sorted((e for e in found if e.number), key=lambda e: e.number)
-        self.last = result
+        self.last, self.last_block = result, block
         for tx in result.tx_results:
             self._book_fee(tx)
         if self.checked:

@@ -11,6 +11,7 @@ from typing import Any
 
 from chain.types import queries as q
 from chain.types.block import BlockResult
+from chain.types.codec import encode
 from chain.types.hashing import merkle_path, merkle_root
 from chain.types.messages import (
     Message,
@@ -179,6 +180,7 @@ class Market:
         bidders: Sequence[str] = ("v0",),
         checked: bool = True,
         stake: int = 10**10,
+        chain: type[Chain] = Chain,
     ) -> None:
         self.validators = tuple(f"v{number}" for number in range(validators))
         self.clusters = {
@@ -187,7 +189,7 @@ class Market:
         }
         everybody = [provider for cluster in self.clusters.values() for provider in cluster]
         genesis = make_genesis((*consumers, *everybody), self.validators, params, stake=stake)
-        self.chain = Chain(genesis, checked=checked)
+        self.chain = chain(genesis, checked=checked)
         bonds = [MsgDepositBond(name, BOND) for name in (*self.validators, *everybody)]
         joins = [
             MsgRegisterProvider(provider, name)
@@ -384,7 +386,7 @@ class Market:
     def right_answer(self, order_id: bytes, number: int, place: Place) -> AuditAnswer:
         """Return the answer of an auditor who finds what the chain has."""
         closed = self.round(order_id, number)
-        work = digest("inner", place)
+        work = digest("inner", encode(place))
         if place.kind is AuditKind.AGGREGATION:
             return AuditAnswer(closed.next_root, work)
         ref = ShareRef(place.slot, place.issue)

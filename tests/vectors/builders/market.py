@@ -1,0 +1,235 @@
+"""A scripted market through the state machine: blocks in; app hashes, results and events out.
+
+The addresses are readable names and the signatures hashes, as in every test on :mod:`tests.support.chain_harness`.
+"""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from chain.app import smt
+from chain.types.block import Block, BlockResult
+from chain.types.codec import to_plain
+from chain.types.errors import TX_DECODE, Refusal
+from chain.types.events import Event
+from chain.types.genesis import DENOM
+from chain.types.messages import (
+    Message,
+    MsgCancelOrder,
+    MsgCertifyProvider,
+    MsgChangeBid,
+    MsgDeclineOrder,
+    MsgLeaveCluster,
+    MsgObjectReport,
+    MsgSend,
+    MsgSetEndpoint,
+    MsgStopOrder,
+    MsgWithdrawBid,
+    MsgWithdrawBond,
+)
+from chain.types.params import local_params
+from chain.types.reasons import AttemptEnd, ShareReason
+from chain.types.records import Coin, Conditions
+from chain.types.tx import Tx
+from chain.wire.messages import type_url
+from tests.support.chain_harness import Chain
+from tests.support.chain_market import PRICE, Market, bid, submit
+
+PARAMS = replace(local_params(), audit_bps=2_000)
+
+
+class RecordedChain(Chain):
+    """A chain that keeps every block with all that came of it."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.first_root = self.root()
+        self.blocks: list[dict[str, Any]] = []
+        self.messages: list[Message] = []
+
+    def root(self) -> str:
+        """Return the app hash: the root of the sparse Merkle tree over the whole state."""
+        state: dict[bytes, bytes | None] = dict(self.store.scan(b""))
+        return smt.update(lambda _: None, state).root.hex()
+
+    def block(self, *items: Any, **options: Any) -> BlockResult:
+        result = super().block(*items, **options)
+        assert self.last_block is not None
+        self.blocks.append(plain_block(self.last_block, result) | {"app_hash": self.root()})
+        for tx, outcome in zip(self.last_block.txs, result.tx_results, strict=True):
+            if isinstance(tx, Tx) and outcome.code == 0:
+                self.messages += tx.messages
+        return result
+
+
+def plain_block(block: Block, result: BlockResult) -> dict[str, Any]:
+    pairs = zip(block.txs, result.tx_results, strict=True)
+    return {
+        "height": block.height,
+        "time_ns": block.time_ns,
+        "hash": block.hash.hex(),
+        "proposer": block.proposer.hex(),
+        "txs": [
+            plain_tx(tx)
+            | {
+                "code": outcome.code,
+                "codespace": outcome.codespace,
+                "gas_used": outcome.gas_used,
+                "events": [plain_event(event) for event in outcome.events],
+                "responses": [[name, value.hex()] for name, value in outcome.responses],
+            }
+            for tx, outcome in pairs
+        ],
+        "events": [plain_event(event) for event in result.events],
+        "validator_updates": to_plain(result.validator_updates),
+    }
+
+
+def plain_tx(tx: Tx | Refusal) -> dict[str, Any]:
+    if isinstance(tx, Refusal):
+        return {"refused": f"{tx.code.space}/{tx.code.number}"}
+    return {
+        "size": tx.size,
+        "sequence": tx.signers[0].sequence,
+        "fee": to_plain(tx.fee),
+        "gas_limit": tx.gas_limit,
+        "messages": [plain_message(message) for message in tx.messages],
+    }
+
+
+def plain_message(message: Message) -> dict[str, Any]:
+    return {"@type": type_url(message), **to_plain(message)}
+
+
+def plain_event(event: Event) -> list[Any]:
+    return [event.number, event.type, *(f"{key}={value}" for key, value in event.attributes)]
+
+
+@cache
+def play() -> tuple[Market, RecordedChain]:
+    """Return the market after the whole script; every message type has succeeded in it at least once."""
+    market = Market(
+        PARAMS,
+        bidders=("v0", "v1"),
+        consumers=("carol", "dave"),
+        checked=False,
+        chain=RecordedChain,
+    )
+    chain = market.chain
+    assert isinstance(chain, RecordedChain)
+    _registry(market)
+    _refusals(market)
+    order_id = _matched_again(market)
+    _rejected_and_reported(market, order_id)
+    _settled(market, order_id)
+    _bids_and_cancel(market)
+    _stopped(market)
+    _leave(market)
+    return market, chain
+
+
+def build() -> Any:
+    """Return the genesis and the blocks of the scripted market."""
+    _, chain = play()
+    return {
+        "genesis": to_plain(chain.genesis),
+        "genesis_app_hash": chain.first_root,
+        "genesis_validators": to_plain(chain.first_validators),
+        "blocks": chain.blocks,
+    }
+
+
+def _registry(market: Market) -> None:
+    """Several messages of one signer in one transaction, an endpoint, a certificate."""
+    chain = market.chain
+    coins = (Coin(DENOM, 5_000),)
+    chain.ok(chain.tx(MsgSend("carol", "dave", coins), MsgSend("carol", "new account", coins)))
+    chain.ok(
+        MsgSetEndpoint("v0", "192.0.2.7:7430", b"certificate of v0"),
+        MsgCertifyProvider("v0", "v0p0", "cpu", 5 * 10**8, 10**9, 10**7, 600),
+    )
+
+
+def _refusals(market: Market) -> None:
+    """What is refused before and in a handler, and what was no transaction."""
+    chain = market.chain
+    send = MsgSend("carol", "dave", (Coin(DENOM, 1),))
+    chain.block(
+        chain.tx(send, sequence=99),
+        chain.tx(send, gas_limit=1),
+        chain.tx(send, fee=0),
+        replace(send, from_address="dave", amount=(Coin(DENOM, 10**15),)),
+        Refusal(TX_DECODE, "tx", "is empty", "send a signed transaction"),
+    )
+
+
+def _matched_again(market: Market) -> bytes:
+    """An order that one validator declines and the next one accepts."""
+    order_id = market.submit(submit("carol", deposit=400_000))
+    first = market.assignment(order_id)
+    reason = int(AttemptEnd.DECLINED_NO_CAPACITY)
+    market.chain.ok(MsgDeclineOrder(first.validator, order_id, first.attempt, reason))
+    second = market.assignment(order_id)
+    assert second.validator != first.validator
+    market.accept(order_id)
+    return order_id
+
+
+def _rejected_and_reported(market: Market, order_id: bytes) -> None:
+    """A round whose first share is rejected and whose second is reported; both are done again."""
+    chain, validator = market.chain, market.assignment(order_id).validator
+    first, second = (market.trace(order_id, slot, 8 * slot, 8) for slot in (0, 1))
+    market.commit(order_id, first, second)
+    one, other = market.clusters[validator]
+    again = market.trace(order_id, 0, 0, 8, issue=2, provider=other)
+    reason = int(ShareReason.OPENING_MISMATCH)
+    market.commit(order_id, again, reject=[(first.ref, reason)])
+    chain.ok(market.report_message(order_id, second, 1))
+    attempt = second.claim.attempt
+    chain.ok(MsgObjectReport(second.claim.provider, order_id, attempt, 0, second.ref))
+    third = market.trace(order_id, 1, 8, 8, issue=2, provider=one)
+    late = market.trace(order_id, 1, 8, 8, issue=3, provider=one)
+    market.commit(order_id, third, late)
+    market.wait_drawn(order_id)
+    chain.ok(market.close_message(order_id))
+
+
+def _settled(market: Market, order_id: bytes) -> None:
+    """One auditor is late and replaced; then everything goes right until the last window is over."""
+    audit = market.wait_seats(order_id, 0)
+    market.chain.ok(market.answer_message(order_id, 0, audit.seats[0].validator))
+    market.wait_seats(order_id, 0, draw=2)
+    market.answer_all(order_id, 0)
+    market.settle(order_id)
+
+
+def _bids_and_cancel(market: Market) -> None:
+    """Bids placed, changed and withdrawn, and an order that none of them takes."""
+    chain = market.chain
+    (_, bid_id), *_ = (
+        chain.ok(bid("v2", price=2 * PRICE, regions=("de", "fr"), min_work=1_000))
+        .tx_results[0]
+        .responses
+    )
+    order_id = market.submit(
+        submit("dave", price_limit=PRICE // 2, conditions=Conditions("cpu", 1, ("de",), "exact"))
+    )
+    chain.ok(MsgChangeBid("v2", bid_id, PRICE, 10**11, 5_000))
+    chain.ok(MsgCancelOrder("dave", order_id), MsgWithdrawBid("v2", bid_id))
+
+
+def _stopped(market: Market) -> None:
+    """A running order with a report that nobody objects to, which its validator gives up."""
+    order_id = market.run(submit("dave", rematch=False))
+    trace = market.trace(order_id)
+    market.commit(order_id, trace)
+    market.chain.ok(market.report_message(order_id, trace, trace.claim.segments))
+    market.chain.pass_time(PARAMS.report_window + 2)
+    assignment = market.assignment(order_id)
+    market.chain.ok(MsgStopOrder(assignment.validator, order_id, assignment.attempt))
+
+
+def _leave(market: Market) -> None:
+    """A provider leaves with its bond."""
+    market.chain.ok(MsgLeaveCluster("v3p1"), MsgWithdrawBond("v3p1", 1_000))
+    market.chain.pass_time(PARAMS.bond_wait + 2)

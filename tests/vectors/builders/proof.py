@@ -1,0 +1,104 @@
+"""What parties commit to, sign and draw: leaves, sign bytes, digests, and a lot."""
+
+from typing import Any
+
+from chain.types.codec import to_plain
+from chain.types.hashing import encode_fields, hash_fields, merkle_leaf, merkle_path, merkle_root
+from chain.types.records import ShareClaim
+from pol.rules import commitment, lots
+from tests.support.chain_market import digest
+
+CHAIN_ID = "assay-vectors-1"
+PROVIDER = "assay1provider"
+CLAIM = ShareClaim(
+    order_id=digest("order"),
+    attempt=2,
+    round=3,
+    slot=4,
+    issue=5,
+    first=64,
+    count=16,
+    provider=PROVIDER,
+    global_in=digest("global in"),
+    local_in=digest("local in"),
+    local_out=digest("local out"),
+    segments=6,
+    trace_root=digest("trace"),
+    update_root=digest("update"),
+    executor_version=1,
+)
+METRICS = (0x3F800000, 0x00000001, 0xFF7FFFFF)
+
+
+def build_commitments() -> Any:
+    """Return leaves, digests and sign bytes of a share, an order key and an audit's answer."""
+    boundary = commitment.boundary_root(CLAIM.global_in, CLAIM.local_in)
+    return {
+        "chain_id": CHAIN_ID,
+        "claim": to_plain(CLAIM),
+        "fields": {
+            "encoded": encode_fields("assay/vectors", b"", b"bytes", "text é").hex(),
+            "hash": hash_fields("assay/vectors", b"", b"bytes", "text é").hex(),
+        },
+        "merkle": [_tree(count) for count in range(1, 8)],
+        "boundary_root": boundary.hex(),
+        "trace_leaves": [
+            {
+                "index": index,
+                "step": 1_000 + index,
+                "boundary_root": boundary.hex(),
+                "metrics": list(metrics),
+                "leaf": commitment.trace_leaf(
+                    CHAIN_ID, CLAIM, index, 1_000 + index, boundary, metrics
+                ).hex(),
+            }
+            for index, metrics in enumerate(((), METRICS[:1], METRICS))
+        ],
+        "share_sign_bytes": commitment.share_sign_bytes(CHAIN_ID, CLAIM).hex(),
+        "update_claim": commitment.update_claim(CLAIM.update_root, CLAIM.local_out).hex(),
+        "possession": {
+            "consumer": "assay1consumer",
+            "job_id": digest("job").hex(),
+            "order_key": (b"\x02" + digest("order key")).hex(),
+            "sign_bytes": commitment.possession_sign_bytes(
+                CHAIN_ID, "assay1consumer", digest("job"), b"\x02" + digest("order key")
+            ).hex(),
+        },
+        "audit": {
+            "auditor": "assay1auditor",
+            "place": 7,
+            "inner_roots": [digest(1).hex(), digest(2).hex()],
+            "digest": commitment.audit_digest(
+                "assay1auditor", CLAIM.order_id, 2, 3, 7, [digest(1), digest(2)]
+            ).hex(),
+        },
+    }
+
+
+def _tree(count: int) -> dict[str, Any]:
+    leaves = [merkle_leaf("assay/vectors", bytes([number])) for number in range(count)]
+    return {
+        "leaves": [leaf.hex() for leaf in leaves],
+        "root": merkle_root(leaves).hex(),
+        "last_path": [node.hex() for node in merkle_path(leaves, count - 1)],
+    }
+
+
+def build_lot() -> Any:
+    """Return one lot from its block hashes to all that is drawn with it."""
+    hashes = [digest("block", height) for height in range(3)]
+    seed = lots.seed("audit", CLAIM.order_id, hashes)
+    stakes = [0, 1, 10**6, 10**12, 7 * 10**11, 10**30]
+    shares = [(0, 1, 4), (1, 2, 6), (5, 1, 1)]
+    return {
+        "purpose": "audit",
+        "id": CLAIM.order_id.hex(),
+        "hashes": [block.hex() for block in hashes],
+        "seed": seed.hex(),
+        "stakes": [str(stake) for stake in stakes],
+        "seats": {str(count): list(lots.draw_weighted(seed, stakes, count)) for count in (1, 2, 6)},
+        "segments": {str(n): list(lots.draw(seed, n, 4)) for n in (3, 5, 64, 257, 70_000)},
+        "shares": [list(share) for share in shares],
+        "places": [to_plain(place) for place in lots.audit_places(seed, shares, 6)],
+        "all_places": [to_plain(place) for place in lots.audit_places(seed, shares, 99)],
+    }

@@ -1,0 +1,90 @@
+"""One signed transaction for each type of message, with real keys and addresses: bytes, sign bytes and gas.
+
+The messages are those of the scripted market, whose names become addresses here.
+"""
+
+from dataclasses import fields, is_dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+from chain.state_machine.gas import gas_of
+from chain.types.genesis import DENOM
+from chain.types.messages import Message, signer_of
+from chain.types.records import Coin
+from chain.types.tx import sign_doc
+from chain.wire.keys import Key
+from chain.wire.messages import type_url
+from chain.wire.tx import build_tx, decode_tx
+from tests.support.chain_harness import CHAIN_ID
+from tests.support.chain_market import Market
+from tests.vectors.builders import market
+
+ACCOUNT_NUMBER = 7
+
+
+def key_of(name: str) -> Key:
+    """Return the key of a name of the market."""
+    return Key(sha256(b"vectors " + name.encode()).digest())
+
+
+def examples() -> list[Message]:
+    """Return the first message of each type that the market took."""
+    played, chain = market.play()
+    names = {account.address for account in chain.genesis.accounts} | {"new account"}
+    assert set(played.validators) <= names
+    first: dict[str, Message] = {}
+    for message in chain.messages:
+        first.setdefault(type_url(message), message)
+    return [_with_addresses(first[url], names) for url in sorted(first)]
+
+
+def _with_addresses(value: Any, names: set[str]) -> Any:
+    if isinstance(value, str) and value in names:
+        return key_of(value).address
+    if isinstance(value, tuple):
+        return tuple(_with_addresses(item, names) for item in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        kept = {f.name: _with_addresses(getattr(value, f.name), names) for f in fields(value)}
+        return replace(value, **kept)
+    return value
+
+
+def build() -> Any:
+    """Return the transactions by type url."""
+    played, _ = market.play()
+    signers = {key.address: key for key in map(key_of, _people(played))}
+    return {
+        type_url(message): _transaction(message, signers[signer_of(message)], sequence)
+        for sequence, message in enumerate(examples())
+    }
+
+
+def _people(played: Market) -> list[str]:
+    clusters = [provider for cluster in played.clusters.values() for provider in cluster]
+    return ["carol", "dave", *played.validators, *clusters]
+
+
+def _transaction(message: Message, key: Key, sequence: int) -> dict[str, Any]:
+    raw = build_tx(
+        [message],
+        key,
+        chain_id=CHAIN_ID,
+        account_number=ACCOUNT_NUMBER,
+        sequence=sequence,
+        fee=(Coin(DENOM, 1_234),),
+        gas_limit=200_000,
+        memo="of the vectors",
+        timeout_height=1_000,
+    )
+    tx = decode_tx(raw)
+    assert tx.messages == (message,)
+    return {
+        "signer": {"secret": key.secret.hex(), "address": key.address},
+        "message": market.plain_message(message),
+        "body": tx.body.hex(),
+        "auth_info": tx.auth_info.hex(),
+        "sign_bytes": sign_doc(tx.body, tx.auth_info, CHAIN_ID, ACCOUNT_NUMBER).hex(),
+        "hash": tx.hash.hex(),
+        "size": tx.size,
+        "gas": gas_of(tx),
+    }
