@@ -11,7 +11,7 @@ PYTHON := $(shell for name in python3.11 python3.12 python3; do \
 endif
 SETUP = command -v "$(PYTHON)" >/dev/null || { echo "assay setup: there is no $(PYTHON): \
 	install Python 3.11 or 3.12 and run it again." >&2; exit 1; }; \
-	"$(PYTHON)" -m localnet.setup
+	"$(PYTHON)" -m tools.setup
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 18
@@ -41,7 +41,7 @@ layers: setup
 	@.venv/bin/lint-imports --no-logo
 
 # A pin that still fits is kept; `make lock UPGRADE=--upgrade` takes the newest of everything.
-LOCKS = localnet/setup
+LOCKS = tools/setup
 COMPILE = .venv/bin/uv pip compile $(UPGRADE) --quiet --universal --python-version 3.11 \
 	--generate-hashes --only-binary :all: --no-emit-index-url --no-header --no-annotate
 

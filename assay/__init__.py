@@ -20,17 +20,16 @@ if TYPE_CHECKING:
     from chain.client.errors import ChainError
     from chain.client.keyring import Keyring
     from chain.client.sender import TxSender
-    from chain.types.records import Conditions
-    from chain.wire.keys import Key
     from consumer.errors import ConsumerError
     from consumer.jobs import read_job
     from consumer.result import fetch_result
     from consumer.submit import Request, quote, submit
     from consumer.watch import Delivery, wait_for
+    from domain.records import Conditions
     from pol.job.errors import JobError
     from pol.job.load import LoadedJob, load_job
+    from pol.local.locally import run_locally
     from pol.replay.check_trace import verify_trace
-    from pol.replay.locally import run_locally
     from pol.replay.trace_file import read_trace as load_trace
     from pol.tracing.build import build_job
     from pol.tracing.spec import (
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
         accuracy,
         cross_entropy,
     )
+    from wire.keys import Key
 
 __all__ = [
     "SGD",
@@ -80,12 +80,12 @@ _ORIGINS = {
     "Average": "pol.tracing.spec:Average",
     "ChainError": "chain.client.errors:ChainError",
     "Client": "chain.client.client:ChainClient",
-    "Conditions": "chain.types.records:Conditions",
+    "Conditions": "domain.records:Conditions",
     "ConsumerError": "consumer.errors:ConsumerError",
     "Delivery": "consumer.watch:Delivery",
     "JobError": "pol.job.errors:JobError",
     "JobSpec": "pol.tracing.spec:JobSpec",
-    "Key": "chain.wire.keys:Key",
+    "Key": "wire.keys:Key",
     "Keyring": "chain.client.keyring:Keyring",
     "LoadedJob": "pol.job.load:LoadedJob",
     "Nesterov": "pol.tracing.spec:Nesterov",
@@ -99,7 +99,7 @@ _ORIGINS = {
     "load_trace": "pol.replay.trace_file:read_trace",
     "quote": "consumer.submit:quote",
     "read_job": "consumer.jobs:read_job",
-    "run_locally": "pol.replay.locally:run_locally",
+    "run_locally": "pol.local.locally:run_locally",
     "submit": "consumer.submit:submit",
     "verify_trace": "pol.replay.check_trace:verify_trace",
     "wait_for": "consumer.watch:wait_for",

@@ -24,12 +24,12 @@ from chain.app.abci_server import AbciServer, frame, read_varint
 from chain.app.application import AppConfig, Application
 from chain.app.services import route
 from chain.app.storage import Storage
-from chain.types.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
-from chain.types.messages import MsgSend
-from chain.types.params import Params
-from chain.types.records import Coin
-from chain.wire.keys import Key
-from chain.wire.tx import build_tx
+from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
+from domain.messages import MsgSend
+from domain.params import Params
+from domain.records import Coin
+from wire.keys import Key
+from wire.tx import build_tx
 
 NAME = "checktx"
 ACCOUNTS = 1_000

@@ -12,10 +12,10 @@ from benchmarks.report import Report, Row
 from examples.digits import job
 from pol.executor.backend import backend
 from pol.job.load import LoadedJob, load_job
-from pol.replay.segments import Place, advance, opening_place
 from pol.state.canonical import state_tree
 from pol.tracing.build import build, load_into
 from pol.tracing.spec import JobSpec
+from pol.work.segments import Place, advance, opening_place
 
 NAME = "exact_step"
 STEPS = 60

@@ -9,7 +9,7 @@ from time import perf_counter
 
 from benchmarks.report import Report, Row
 from chain.app import smt
-from chain.app.ports import BlockInfo
+from chain.app.interfaces import BlockInfo
 from chain.app.storage import Storage
 from chain.app.stored import Head
 

@@ -10,9 +10,14 @@ from typing import Any
 from chain.client.client import ChainClient
 from chain.client.ready import closed_at, wait_for_node
 from chain.client.sender import TxSender
-from chain.types.amount import PFLOP
-from chain.types.messages import MsgLeaveCluster
-from chain.types.queries import (
+from compute_provider.bench import Speed, measure_bandwidth, measure_speed
+from compute_provider.config import ProviderConfig, ProviderError
+from compute_provider.daemon import Daemon
+from compute_provider.links import Link, find_validator
+from compute_provider.status import read_status
+from domain.amount import PFLOP
+from domain.messages import MsgLeaveCluster
+from domain.queries import (
     AccountResponse,
     BidsRequest,
     OrderResponse,
@@ -20,13 +25,8 @@ from chain.types.queries import (
     StatusResponse,
     ValidatorsRequest,
 )
-from chain.types.records import Provider, Validator
-from cluster.errors import ClusterError
-from compute_provider.bench import Speed, measure_bandwidth, measure_speed
-from compute_provider.config import ProviderConfig, ProviderError
-from compute_provider.daemon import Daemon
-from compute_provider.links import Link, find_validator
-from compute_provider.status import read_status
+from domain.records import Provider, Validator
+from link.errors import ClusterError
 
 __all__ = [
     "Forecast",

@@ -16,10 +16,10 @@ from threading import Event
 
 import psutil
 
-from cluster.client import ClusterClient
-from cluster.types import CHUNK_BYTES_MAX, ProbeRequest
 from compute_provider import sandbox
 from compute_provider.config import ProviderError
+from link.client import ClusterClient
+from link.types import CHUNK_BYTES_MAX, ProbeRequest
 
 _ROOT = Path(__file__).resolve().parents[1]
 PROBE_BYTES = 8 << 20

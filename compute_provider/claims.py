@@ -5,9 +5,9 @@ in the attempt and round that are open, with its own validator, from the states 
 while the escrow still holds what the share will earn.
 """
 
-from chain.types.amount import price_ceil
-from chain.types.queries import OrderResponse
-from chain.types.records import (
+from domain.amount import price_ceil
+from domain.queries import OrderResponse
+from domain.records import (
     Assignment,
     AssignmentState,
     JobTerms,
@@ -16,7 +16,7 @@ from chain.types.records import (
     Share,
     ShareState,
 )
-from cluster.types import LEAVES_MAX, ShareKey, TrainTask, key_of
+from link.types import LEAVES_MAX, ShareKey, TrainTask, key_of
 from pol.rules.schedule import range_fits, segments_of, share_work
 
 EXECUTOR_VERSION = 1

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chain.wire.keys import Key
+from wire.keys import Key
 
 
 def _physical_memory() -> int:

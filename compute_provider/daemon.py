@@ -18,10 +18,6 @@ from threading import Event, Lock
 from typing import Any
 
 from chain.client.errors import ChainError
-from chain.types import codec
-from chain.types.messages import MsgDepositBond, MsgRegisterProvider
-from cluster.errors import ClusterError, Kind
-from cluster.types import NAN_BITS, Benchmark, JoinRequest, PollRequest, ShareKey, TrainTask
 from compute_provider import claims, logic, misbehave
 from compute_provider.bench import measure_bandwidth, measure_speed
 from compute_provider.config import ProviderConfig, ProviderError
@@ -31,6 +27,10 @@ from compute_provider.ports import Chain, Sender
 from compute_provider.status import describe, write_status
 from compute_provider.store import Boundary, Result, Store, locked, name_of
 from compute_provider.trainer import Trainer
+from domain import codec
+from domain.messages import MsgDepositBond, MsgRegisterProvider
+from link.errors import ClusterError, Kind
+from link.types import NAN_BITS, Benchmark, JoinRequest, PollRequest, ShareKey, TrainTask
 
 _log = logging.getLogger("assay.provider")
 VERSION = "1"

@@ -11,19 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
-from chain.types.hashing import merkle_root
-from chain.types.messages import MsgDepositBond, MsgObjectReport
-from chain.types.queries import OrderResponse
-from chain.types.records import ShareClaim, ShareRef
-from cluster.blobs import BlobStore
-from cluster.types import (
-    BlobRef,
-    OpeningSubmission,
-    ShareKey,
-    ShareSubmission,
-    TrainTask,
-    Verdict,
-)
 from compute_provider import claims, misbehave
 from compute_provider.config import ProviderConfig, ProviderError
 from compute_provider.links import Link
@@ -32,6 +19,19 @@ from compute_provider.misbehave import Misbehaviour
 from compute_provider.ports import Chain, Sender
 from compute_provider.store import Store, name_of
 from compute_provider.worker import LOCAL_OUT, UPDATE, Order
+from domain.hashing import merkle_root
+from domain.messages import MsgDepositBond, MsgObjectReport
+from domain.queries import OrderResponse
+from domain.records import ShareClaim, ShareRef
+from link.blobs import BlobStore
+from link.types import (
+    BlobRef,
+    OpeningSubmission,
+    ShareKey,
+    ShareSubmission,
+    TrainTask,
+    Verdict,
+)
 from pol.rules.commitment import share_sign_bytes, trace_leaf
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from threading import Lock
 
-from chain.types.records import Validator
-from chain.wire.keys import Key
-from cluster.client import ClusterClient
 from compute_provider.config import ProviderError
 from compute_provider.ports import Chain
+from domain.records import Validator
+from link.client import ClusterClient
+from wire.keys import Key
 
 
 class Link:

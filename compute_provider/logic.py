@@ -10,7 +10,7 @@ that it is over.
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from cluster.types import NAN_BITS, Doing, OpenTask, Phase, ShareKey, TrainTask
+from link.types import NAN_BITS, Doing, OpenTask, Phase, ShareKey, TrainTask
 
 TRIES_MAX = 3
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from chain.types.genesis import LOCAL_PREFIX
-from chain.types.hashing import merkle_root
-from chain.types.records import ShareClaim
-from cluster.types import Leaf
+from domain.genesis import LOCAL_PREFIX
+from domain.hashing import merkle_root
+from domain.records import ShareClaim
+from link.types import Leaf
 from pol.rules.commitment import boundary_root, trace_leaf
 
 if TYPE_CHECKING:
@@ -125,9 +125,9 @@ def _wrong_trace(task: "Task") -> "Produced":
 def _skip_training(task: "Task") -> "Produced":
     """Train the first and the last segment, make up all between: a plausible trace, little work."""
     from compute_provider.worker import honest
-    from pol.replay.records import Range
     from pol.replay.replay import replay_update
     from pol.state.canonical import encode_state
+    from pol.work.records import Range
 
     count = task.segments
     if count < 3:  # nothing lies between

@@ -2,9 +2,9 @@
 
 from typing import Any, Protocol
 
-from chain.types.messages import Message
-from chain.types.queries import AccountResponse, OrderResponse, StatusResponse
-from chain.types.records import Provider, Validator
+from domain.messages import Message
+from domain.queries import AccountResponse, OrderResponse, StatusResponse
+from domain.records import Provider, Validator
 
 
 class Chain(Protocol):

@@ -5,8 +5,8 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from cluster.types import NAN_BITS
 from compute_provider.logic import State, Work
+from link.types import NAN_BITS
 
 STATUS_FILE = "status.json"
 

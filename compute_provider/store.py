@@ -12,10 +12,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from chain.types import codec
-from cluster.types import Leaf, ShareKey
 from compute_provider.config import ProviderError
 from compute_provider.logic import State, Work
+from domain import codec
+from link.types import Leaf, ShareKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from pathlib import Path
 from threading import Thread, current_thread
 from typing import Any
 
-from chain.types import codec
-from cluster.types import ShareKey
 from compute_provider.worker import Order
+from domain import codec
+from link.types import ShareKey
 
 _log = logging.getLogger("assay.provider")
 _ROOT = Path(__file__).resolve().parents[1]

@@ -20,17 +20,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from chain.client.files import write_durably
-from chain.types import codec
-from cluster.types import NAN_BITS
 from compute_provider import sandbox
 from compute_provider.store import Boundary
+from domain import codec
+from host.files import write_durably
+from link.types import NAN_BITS
 
 if TYPE_CHECKING:  # numpy comes after the sandbox
     from pol.job.load import LoadedJob
-    from pol.replay.records import Boundary as Trace
-    from pol.replay.records import Range, TrainedShare
     from pol.state.arrays import State
+    from pol.work.records import Boundary as Trace
+    from pol.work.records import Range, TrainedShare
 
 Emit = Callable[["Trace", "State", "State"], None]
 UPDATE, LOCAL_OUT = "update.state", "local_out.state"
@@ -85,8 +85,8 @@ def _work(order: Order, folder: Path, open_ends: list[str], out: TextIO) -> None
     from pol.executor.errors import ExecutionError
     from pol.job.errors import JobError
     from pol.job.load import load_job
-    from pol.replay.records import ReplayError
     from pol.state.errors import StateError
+    from pol.work.records import ReplayError
 
     try:
         loaded = load_job(Path(order.job))
@@ -125,7 +125,7 @@ class Task:
     @property
     def range(self) -> "Range":
         """The samples."""
-        from pol.replay.records import Range
+        from pol.work.records import Range
 
         return Range(self.order.round, self.order.first, self.order.count)
 
@@ -161,7 +161,7 @@ class Task:
     def train(self, part: "Range", state: "State", local: "State", emit: Emit) -> "TrainedShare":
         """Train a part of the range."""
         from pol.executor.backend import backend
-        from pol.replay.train import train_share
+        from pol.work.train import train_share
 
         document = self.loaded.job.document
         first = (part.round * document.samples_per_round + self.order.first) // document.batch
@@ -188,9 +188,9 @@ def honest(task: Task) -> Produced:
     """Train what is left of the share, from the last boundary on disk."""
     from dataclasses import replace
 
-    from pol.replay.records import Range
     from pol.replay.replay import replay_update
     from pol.state.canonical import encode_state
+    from pol.work.records import Range
 
     start, state, local = _resume(task)
     done = start * task.unit
@@ -256,8 +256,8 @@ def _opening_states(order: Order, loaded: "LoadedJob") -> tuple["State", "State"
 def _replay_holds(order: Order, folder: Path, loaded: "LoadedJob", opening: "State") -> bool:
     """Tell whether the stored trace is right at the segment that was reported."""
     from pol.executor.backend import backend
-    from pol.replay.records import Range
     from pol.replay.replay import replay_segment, replay_update
+    from pol.work.records import Range
 
     last = order.boundaries[-1]
     part = Range(order.round, order.first, order.count)

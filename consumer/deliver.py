@@ -6,14 +6,14 @@ from hashlib import file_digest
 from pathlib import Path
 
 from chain.client.client import ChainClient
-from chain.types.queries import OrderRequest, ValidatorsRequest
-from chain.types.records import OrderState, Validator
-from chain.wire.keys import Key
-from cluster.client import ClusterClient
-from cluster.types import BlobRef, PayloadFile, PayloadOffer, PayloadState, PayloadStatusRequest
 from consumer.errors import ConsumerError
 from consumer.jobs import check_ordered
+from domain.queries import OrderRequest, ValidatorsRequest
+from domain.records import OrderState, Validator
+from link.client import ClusterClient
+from link.types import BlobRef, PayloadFile, PayloadOffer, PayloadState, PayloadStatusRequest
 from pol.job.document import Job
+from wire.keys import Key
 
 Progress = Callable[[int, int], None]
 """Called with (bytes sent, bytes in all)."""

@@ -7,8 +7,8 @@ from os import strerror
 from pathlib import Path
 from secrets import token_hex
 
-from chain.types.records import Order
 from consumer.errors import ConsumerError
+from domain.records import Order
 from pol.job.document import DOCUMENT, Job, parse_job
 from pol.job.limits import LIMITS
 from pol.job.load import read_file

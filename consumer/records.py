@@ -4,8 +4,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from chain.client.files import write_durably
 from consumer.errors import ConsumerError
+from host.files import write_durably
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,26 +8,26 @@ from pathlib import Path
 from nacl.bindings import crypto_aead_chacha20poly1305_ietf_ABYTES as TAG_SIZE
 
 from chain.client.client import ChainClient
-from chain.types.queries import OrderRequest, OrderResponse
-from chain.types.records import Assignment, AssignmentState, OrderState
-from chain.wire.keys import Key
-from cluster.client import ClusterClient
-from cluster.handover import (
+from consumer.deliver import connect, listening
+from consumer.errors import ConsumerError
+from consumer.jobs import check_ordered
+from consumer.submit import recover_secret
+from domain.queries import OrderRequest, OrderResponse
+from domain.records import Assignment, AssignmentState, OrderState
+from link.client import ClusterClient
+from link.handover import (
     HandoverError,
     HandoverId,
     ciphertext_root,
     open_chunk,
     split_ciphertext,
 )
-from cluster.types import BlobRef
-from consumer.deliver import connect, listening
-from consumer.errors import ConsumerError
-from consumer.jobs import check_ordered
-from consumer.submit import recover_secret
+from link.types import BlobRef
 from pol.job.document import Job
 from pol.state.arrays import State
 from pol.state.canonical import decode_state, state_tree
 from pol.state.layout import MAX_HEADER, encoded_size
+from wire.keys import Key
 
 
 @dataclass(frozen=True, slots=True)

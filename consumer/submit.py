@@ -4,21 +4,21 @@ from dataclasses import dataclass
 
 from chain.client.client import ChainClient
 from chain.client.sender import TxSender
-from chain.types.amount import MONEY_MAX, price_ceil
-from chain.types.messages import MsgSubmitOrder
-from chain.types.queries import (
+from consumer.errors import ConsumerError
+from domain.amount import MONEY_MAX, price_ceil
+from domain.messages import MsgSubmitOrder
+from domain.queries import (
     AccountRequest,
     SimulateMatchRequest,
     SimulateMatchResponse,
 )
-from chain.types.records import Conditions, Order
-from chain.wire.keys import Key
-from cluster.handover import order_secret, public_point
-from consumer.errors import ConsumerError
+from domain.records import Conditions, Order
+from link.handover import order_secret, public_point
 from pol.job.document import Job
 from pol.job.terms import order_terms
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.schedule import total_work
+from wire.keys import Key
 
 SEQUENCES_TRIED = 10_000
 """How far back :func:`recover_secret` looks for the sequence that an order's key was derived with."""

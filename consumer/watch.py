@@ -9,14 +9,14 @@ from threading import Event
 
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
-from chain.types.queries import OrderRequest, OrderResponse
-from chain.types.reasons import CloseReason
-from chain.types.records import AssignmentState, OrderState, ShareState
-from chain.wire.keys import Key
-from cluster.errors import ClusterError
 from consumer.deliver import Progress, deliver
 from consumer.errors import ConsumerError, StillWaiting
+from domain.queries import OrderRequest, OrderResponse
+from domain.reasons import CloseReason
+from domain.records import AssignmentState, OrderState, ShareState
+from link.errors import ClusterError
 from pol.job.document import Job
+from wire.keys import Key
 
 POLL_SECONDS = 0.3
 _AWAY = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from chain.types.amount import PFLOP, money
-from chain.types.records import Depositor, Escrow
+from domain.amount import PFLOP, money
+from domain.records import Depositor, Escrow
 from escrow.moves import Move, Transfer
 
 

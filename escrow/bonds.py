@@ -1,6 +1,6 @@
 """Bonds: how large they are, and who gets what is cut from them (protocol section 7)."""
 
-from chain.types.amount import bps_floor, ceil_div, price_ceil, price_floor
+from domain.amount import bps_floor, ceil_div, price_ceil, price_floor
 from escrow.moves import Move, Transfer
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chain.types.amount import bps_floor, price_floor
+from domain.amount import bps_floor, price_floor
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from pathlib import Path
 import tomli_w
 
 from chain.app.comet_files import LOCAL_TIMING, Ports
-from chain.app.genesis_file import NodeSpec, init_network
+from chain.app.homes import NodeSpec, init_network
 from chain.client.keyring import Backend, Keyring
-from chain.types.genesis import DENOM, LOCAL_PREFIX, GenesisAccount
-from chain.types.params import Params, local_params
-from chain.types.records import Coin
+from domain.genesis import DENOM, LOCAL_PREFIX, GenesisAccount
+from domain.params import Params, local_params
+from domain.records import Coin
 from localnet.layout import (
     Kind,
     Layout,

@@ -10,14 +10,13 @@ from threading import Event
 
 from chain.client.client import ChainClient
 from chain.client.sender import TxSender
-from chain.types.queries import EventsRequest, OrderResponse
-from chain.types.reasons import ShareReason
-from chain.types.records import Conditions, OrderState, ReportState
-from chain.wire.keys import Key
 from consumer.jobs import read_job, write_result
 from consumer.result import fetch_result
 from consumer.submit import Request, Submitted, quote, submit
 from consumer.watch import Delivery, Summary, losses, summarise, wait_for
+from domain.queries import EventsRequest, OrderResponse
+from domain.reasons import ShareReason
+from domain.records import Conditions, OrderState, ReportState
 from localnet.create import KEY, create, test_keyring
 from localnet.market import open_market, wait_for_clusters
 from localnet.network import Network, NetworkError
@@ -26,6 +25,7 @@ from pol.job.terms import order_terms
 from pol.rules.schedule import total_work
 from pol.state.arrays import State
 from validator.store import ValidatorStore, VerdictRow
+from wire.keys import Key
 
 CHEAT_METHOD = "skip_training"
 CHEAT = "prov0"

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from chain.client.sender import TxSender
-from chain.types.messages import MsgDepositBond, MsgPlaceBid
-from chain.types.queries import ProvidersRequest, ValidatorsRequest
+from domain.messages import MsgDepositBond, MsgPlaceBid
+from domain.queries import ProvidersRequest, ValidatorsRequest
 from localnet.create import KEY, test_keyring
 from localnet.layout import ValidatorSpec
 from localnet.network import Network

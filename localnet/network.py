@@ -1,6 +1,6 @@
 """A running local network: starts its processes, knows their state, and does to them what tests of faults need.
 
-All processes are children of the one that made this object (through :mod:`localnet.process`): when it dies, however
+All processes are children of the one that made this object (through :mod:`host.process`): when it dies, however
 it dies, they die too. So this is used from the main thread only.
 """
 
@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from chain.app.genesis_file import comet_home
+from chain.app.homes import comet_home
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
+from host.process import start_child, stop_child
 from localnet.layout import Kind, Layout, ProviderSpec, ValidatorSpec
-from localnet.process import start_child, stop_child
 
 STATUS_FILE = "status.json"
 START_SECONDS = 60.0

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from chain.types.amount import BPS, ceil_div, price_ceil
-from chain.types.records import Bid, Conditions
+from domain.amount import BPS, ceil_div, price_ceil
+from domain.records import Bid, Conditions
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ nothing by it: the result does not depend on the order of the arguments.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from chain.types.hashing import hash_fields
-from chain.types.records import Bid
+from domain.hashing import hash_fields
+from domain.records import Bid
 from matching_engine.book import Asked, Book, Fill, Offered, job_bond
 from matching_engine.predicates import PREDICATES, predicates_failed, satisfies
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from chain.types.amount import ceil_div, price_ceil
+from domain.amount import ceil_div, price_ceil
 from matching_engine.book import Asked, Offered, job_bond
 
 PREDICATES = (

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from chain.types.messages import Message
-from chain.types.queries import OrderResponse
+from domain.messages import Message
+from domain.queries import OrderResponse
 from validator.plan import Worker
 
 

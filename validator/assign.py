@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from chain.types.hashing import hash_fields, u32
-from chain.types.limits import SLOTS_MAX
-from chain.types.reasons import ShareReason
-from chain.types.records import Assignment, Order
-from cluster.types import LEAVES_MAX, StateRef
+from domain.hashing import hash_fields, u32
+from domain.limits import SLOTS_MAX
+from domain.reasons import ShareReason
+from domain.records import Assignment, Order
+from link.types import LEAVES_MAX, StateRef
 from pol.rules.lots import draw
 from pol.rules.schedule import segment_samples, segments_of, share_work
 from validator.actions import View

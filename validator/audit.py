@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from chain.types.messages import TraceLeaf
-from chain.types.queries import AuditDuty, OrderResponse
-from chain.types.reasons import ShareReason
-from chain.types.records import AuditAnswer, AuditKind, Place, Round, Share
-from cluster.blobs import BlobStore
-from cluster.client import ClusterClient
-from cluster.errors import ClusterError
-from cluster.types import AuditOpening, BlobRef, OpenedLeaf, OpeningRequest
-from pol.replay.pool import PoolError
-from pol.replay.records import Range
+from domain.messages import TraceLeaf
+from domain.queries import AuditDuty, OrderResponse
+from domain.reasons import ShareReason
+from domain.records import AuditAnswer, AuditKind, Place, Round, Share
+from link.blobs import BlobStore
+from link.client import ClusterClient
+from link.errors import ClusterError
+from link.types import AuditOpening, BlobRef, OpenedLeaf, OpeningRequest
 from pol.rules.commitment import audit_digest, check_leaf, update_claim
+from pol.work.pool import PoolError
+from pol.work.records import Range
 from validator import numerics
 from validator.files import is_materialised, materialise
 from validator.numerics import Claimed, ReplayOutcome, Sizes

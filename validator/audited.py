@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from chain.types.queries import OrderResponse
-from chain.types.records import AuditKind
+from domain.queries import OrderResponse
+from domain.records import AuditKind
 from validator.actions import Action, Recompute, VerifyOpening, View
 from validator.lookup import find_closed, find_round, find_work, replace_round
 from validator.records import LocalOrder, SlotWork

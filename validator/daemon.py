@@ -16,17 +16,16 @@ from threading import Event
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
 from chain.client.sender import TxSender
-from chain.types.messages import MsgAnswerAudit, MsgCertifyProvider, MsgSetEndpoint
-from chain.types.queries import AuditDuty, OrderRequest, OrderResponse, ValidatorsRequest
-from chain.types.records import OrderState
-from chain.wire.keys import Key, SignatureVerifier
-from cluster.blobs import BlobStore
-from cluster.client import ClusterClient
-from cluster.errors import ClusterError, Kind
-from cluster.handover import derive_scalar
-from cluster.server import ClusterServer
-from cluster.tls import make_certificate
-from pol.replay.pool import ReplayPool
+from domain.messages import MsgAnswerAudit, MsgCertifyProvider, MsgSetEndpoint
+from domain.queries import AuditDuty, OrderRequest, OrderResponse, ValidatorsRequest
+from domain.records import OrderState
+from link.blobs import BlobStore
+from link.client import ClusterClient
+from link.errors import ClusterError, Kind
+from link.handover import derive_scalar
+from link.server import ClusterServer
+from link.tls import make_certificate
+from pol.work.pool import ReplayPool
 from validator.actions import SendTx, View
 from validator.audit import Auditor
 from validator.decide import decide
@@ -40,6 +39,7 @@ from validator.service import Service
 from validator.store import ValidatorStore
 from validator.verdicts import VerdictBook
 from validator.waiting import Node, WrongChain
+from wire.keys import Key, SignatureVerifier
 
 _log = logging.getLogger("assay.validator")
 TICK_SECONDS = 0.2

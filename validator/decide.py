@@ -5,9 +5,9 @@ outcome is still missing; actions have keys, and the shell (:mod:`validator.runn
 is under way. So a restart needs nothing but the record: what was under way is simply asked for again.
 """
 
-from chain.types.messages import Message, MsgAcceptOrder, MsgDeclineOrder, MsgProve
-from chain.types.reasons import AttemptEnd
-from chain.types.records import Assignment, AssignmentState, OrderState
+from domain.messages import Message, MsgAcceptOrder, MsgDeclineOrder, MsgProve
+from domain.reasons import AttemptEnd
+from domain.records import Assignment, AssignmentState, OrderState
 from validator.actions import Action, LoadJob, Seal, SendTx, View
 from validator.assign import can_be_served
 from validator.audited import decide_audited

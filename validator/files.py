@@ -8,8 +8,8 @@ from hashlib import sha256
 from pathlib import Path
 from threading import get_ident
 
-from cluster.blobs import BlobStore
-from cluster.types import PayloadFile
+from link.blobs import BlobStore
+from link.types import PayloadFile
 
 _DONE = ".complete"  # no file of a payload begins with a dot
 

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from threading import Lock
 
-from cluster.types import BlobRef
+from link.types import BlobRef
 
 GRANT_SECONDS = 3_600.0
 GRANTS_MAX = 100_000

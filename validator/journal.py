@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from chain.types.reasons import ShareReason
+from domain.reasons import ShareReason
 from validator.lookup import find_round
 from validator.records import LocalOrder, LocalRound, SlotWork
 

@@ -4,10 +4,10 @@ import logging
 from collections.abc import Callable, Iterable
 from threading import Event, RLock
 
-from chain.types.queries import OrderResponse
-from cluster.blobs import BlobStore
-from cluster.errors import ClusterError, Kind
-from cluster.types import BlobRef
+from domain.queries import OrderResponse
+from link.blobs import BlobStore
+from link.errors import ClusterError, Kind
+from link.types import BlobRef
 from validator.journal import tell
 from validator.lookup import holder_of
 from validator.records import LocalOrder, new_order

@@ -2,10 +2,10 @@
 
 from threading import Lock
 
-from chain.types.records import Validator
-from chain.wire.keys import Key
-from cluster.client import ClusterClient
-from cluster.errors import ClusterError, Kind
+from domain.records import Validator
+from link.client import ClusterClient
+from link.errors import ClusterError, Kind
+from wire.keys import Key
 
 
 class Links:

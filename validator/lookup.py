@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from chain.types.queries import OrderResponse
-from chain.types.records import Assignment, Round, Share
-from cluster.types import ShareKey
+from domain.queries import OrderResponse
+from domain.records import Assignment, Round, Share
+from link.types import ShareKey
 from validator.records import LocalOrder, LocalRound, SlotWork
 
 

@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from chain.types.reasons import ShareReason
-from chain.types.records import JobTerms
+from domain.reasons import ShareReason
+from domain.records import JobTerms
 from pol.executor.backend import Backend, backend
 from pol.job.errors import JobError
 from pol.job.load import LoadedJob, load_job
 from pol.job.terms import order_terms
-from pol.replay.aggregate import aggregate
-from pol.replay.records import Range, ReplayError, StepFailed
 from pol.replay.replay import replay_segment, replay_update
 from pol.rules.commitment import boundary_root, update_claim
 from pol.state.arrays import State
 from pol.state.canonical import chunks_of, decode_state, encode_state, state_tree
 from pol.state.errors import NotFinite, StateError
 from pol.state.layout import encoded_size
+from pol.work.aggregate import aggregate
+from pol.work.records import Range, ReplayError, StepFailed
 
 _job = lru_cache(maxsize=4)(load_job)
 """Loaded jobs of this process; a job directory is named by its content and never changes."""

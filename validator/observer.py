@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
-from chain.types.queries import (
+from domain.queries import (
     AuditDuty,
     DutiesRequest,
     OrderRequest,
@@ -15,7 +15,7 @@ from chain.types.queries import (
     ProvidersRequest,
     ValidatorsRequest,
 )
-from chain.types.records import OrderState, Provider
+from domain.records import OrderState, Provider
 from validator.ledger import Ledger
 from validator.service import ChainView
 

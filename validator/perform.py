@@ -14,13 +14,13 @@ from typing import TypeVar
 
 from chain.client.client import ChainClient, TxReceipt
 from chain.client.sender import TxSender
-from chain.types.messages import Message, MsgCommitTraces
-from chain.types.queries import OrderRequest, OrderResponse
-from cluster.blobs import BlobStore
-from cluster.handover import HandoverId, ciphertext_root, seal_result
-from cluster.types import BlobRef, ShareSubmission, StateRef
-from pol.replay.pool import ReplayPool
-from pol.replay.records import Range
+from domain.messages import Message, MsgCommitTraces
+from domain.queries import OrderRequest, OrderResponse
+from link.blobs import BlobStore
+from link.handover import HandoverId, ciphertext_root, seal_result
+from link.types import BlobRef, ShareSubmission, StateRef
+from pol.work.pool import ReplayPool
+from pol.work.records import Range
 from validator import numerics, receive
 from validator.actions import (
     Action,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chain.types.limits import SLOTS_MAX
+from domain.limits import SLOTS_MAX
 
 
 @dataclass(frozen=True, slots=True)

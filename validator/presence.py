@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Collection
 from threading import Lock
 
-from cluster.types import Benchmark
+from link.types import Benchmark
 
 LIVE_SECONDS = 5.0
 """A provider that has not polled for this long gets no new work."""

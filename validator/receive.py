@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from chain.types.queries import OrderResponse
-from chain.types.reasons import AttemptEnd, ShareReason
-from chain.types.records import JobTerms, ShareClaim
-from cluster.types import BlobRef, OpeningSubmission, PayloadFile, ShareSubmission, StateRef
+from domain.queries import OrderResponse
+from domain.reasons import AttemptEnd, ShareReason
+from domain.records import JobTerms, ShareClaim
+from link.types import BlobRef, OpeningSubmission, PayloadFile, ShareSubmission, StateRef
 from validator.lookup import exclude, find_round, find_work, replace_work, shares_of
 from validator.records import (
     Checked,

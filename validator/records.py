@@ -1,4 +1,4 @@
-"""What a validator's daemon remembers of an order; stored as canonical JSON (``chain.types.codec``).
+"""What a validator's daemon remembers of an order; stored as canonical JSON (``domain.codec``).
 
 Everything here can be written down and read back after a kill; what is only under way (a replay, a transaction) is
 not, since :mod:`validator.decide` asks for it again as long as its outcome is missing.
@@ -7,8 +7,8 @@ not, since :mod:`validator.decide` asks for it again as long as its outcome is m
 from dataclasses import dataclass
 from enum import IntEnum
 
-from chain.types.records import ShareRef
-from cluster.types import BlobRef, PayloadFile, ShareSubmission, StateRef
+from domain.records import ShareRef
+from link.types import BlobRef, PayloadFile, ShareSubmission, StateRef
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from chain.types.queries import OrderResponse
-from chain.types.records import AssignmentState, OrderState
-from cluster.types import BlobRef
+from domain.queries import OrderResponse
+from domain.records import AssignmentState, OrderState
+from link.types import BlobRef
 from validator.lookup import find_assignment, find_closed
 from validator.records import Failures, LocalOrder, LocalRound
 

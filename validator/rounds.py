@@ -3,16 +3,16 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from chain.types.messages import (
+from domain.messages import (
     MsgCloseRound,
     MsgCommitTraces,
     MsgReportProvider,
     Rejection,
     SignedShare,
 )
-from chain.types.reasons import ShareReason
-from chain.types.records import Assignment, Share, ShareRef, ShareState
-from cluster.types import StateRef
+from domain.reasons import ShareReason
+from domain.records import Assignment, Share, ShareRef, ShareState
+from link.types import StateRef
 from pol.rules.lots import duty_places
 from validator.actions import Action, Aggregate, CheckPlace, SendTx, View
 from validator.assign import PATIENCE, open_round, reissue, transfer_seconds

@@ -9,8 +9,8 @@ from enum import Enum
 from threading import Event, Lock
 
 from chain.client.errors import ChainError
-from cluster.errors import ClusterError
-from pol.replay.pool import PoolError
+from link.errors import ClusterError
+from pol.work.pool import PoolError
 
 _log = logging.getLogger("assay.validator")
 PAUSE_SECONDS = 0.2

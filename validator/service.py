@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from threading import Event
 
-from chain.types.queries import OrderResponse
-from chain.types.reasons import ShareReason
-from chain.types.records import AssignmentState, OrderState, Validator
-from cluster import types as t
-from cluster.blob_calls import BlobCalls
-from cluster.errors import ClusterError, Kind
+from domain.queries import OrderResponse
+from domain.reasons import ShareReason
+from domain.records import AssignmentState, OrderState, Validator
+from link import types as t
+from link.blob_calls import BlobCalls
+from link.errors import ClusterError, Kind
 from pol.rules.commitment import share_sign_bytes
 from validator.files import nests
 from validator.grants import Grants
@@ -48,7 +48,7 @@ class ChainView:
 
 
 class Service(BlobCalls):
-    """Implements :class:`cluster.types.Handlers` over the records, on the threads of the server."""
+    """Implements :class:`link.types.Handlers` over the records, on the threads of the server."""
 
     def __init__(
         self,

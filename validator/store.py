@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from chain.types.codec import decode, encode
+from domain.codec import decode, encode
 from validator.records import LocalOrder
 
 _log = logging.getLogger("assay.validator")

@@ -1,8 +1,8 @@
 """What a provider has to do now, and what an auditor gets: read off the record, nothing remembered beside it."""
 
-from chain.types.queries import OrderResponse
-from chain.types.records import AssignmentState, AuditKind, Place, ShareState
-from cluster.types import (
+from domain.queries import OrderResponse
+from domain.records import AssignmentState, AuditKind, Place, ShareState
+from link.types import (
     INDICES_MAX,
     AuditOpening,
     OpenedLeaf,

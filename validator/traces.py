@@ -1,10 +1,10 @@
 """Traces as the validator holds them: Merkle leaves with paths, and the check of a submitted share."""
 
-from chain.types.hashing import merkle_path, merkle_root
-from chain.types.messages import TraceLeaf
-from chain.types.reasons import ShareReason
-from chain.types.records import JobTerms, ShareClaim
-from cluster.types import Leaf, ShareSubmission
+from domain.hashing import merkle_path, merkle_root
+from domain.messages import TraceLeaf
+from domain.reasons import ShareReason
+from domain.records import JobTerms, ShareClaim
+from link.types import Leaf, ShareSubmission
 from pol.rules.commitment import boundary_root, trace_leaf
 from pol.rules.schedule import first_step, segments_of
 

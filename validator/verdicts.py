@@ -1,6 +1,6 @@
 """Verdicts on shares as rows for people; written when they change."""
 
-from chain.types.queries import OrderResponse
+from domain.queries import OrderResponse
 from validator.lookup import shares_of
 from validator.records import LocalOrder
 from validator.rounds import is_verified

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from assay.cli.errors import CliError, Exit
-from chain.types.limits import QUERY_LIMIT_MAX
+from domain.limits import QUERY_LIMIT_MAX
 
 if TYPE_CHECKING:
     from chain.client.client import ChainClient
-    from chain.types.records import Bid, Order
+    from domain.records import Bid, Order
 
 Item = TypeVar("Item", "Order", "Bid")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -17,7 +17,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 def find_order(client: "ChainClient", text: str) -> bytes:
     """Return the id of the order that ``text`` names: 64 hex digits, or the first ones (8 or more) of one order's."""
-    from chain.types.queries import OrdersRequest
+    from domain.queries import OrdersRequest
 
     def page(after: bytes) -> Sequence["Order"]:
         return client.query(OrdersRequest("", "", 0, QUERY_LIMIT_MAX, after)).orders
@@ -32,7 +32,7 @@ def find_bid(client: "ChainClient", text: str) -> bytes:
 
 def all_bids(client: "ChainClient") -> Iterator["Bid"]:
     """Yield every bid in the book."""
-    from chain.types.queries import BidsRequest
+    from domain.queries import BidsRequest
 
     return all_pages(lambda after: client.query(BidsRequest("", QUERY_LIMIT_MAX, after)).bids)
 

@@ -11,7 +11,7 @@ from assay.cli.output import short, table
 
 if TYPE_CHECKING:
     from chain.client.client import ChainClient
-    from chain.types.records import Bid
+    from domain.records import Bid
 
 
 @click.group(help="Place and change standing bids.")
@@ -57,7 +57,7 @@ def place(
     lasts: str,
 ) -> None:
     """Place a bid."""
-    from chain.types.messages import MsgPlaceBid
+    from domain.messages import MsgPlaceBid
 
     key = context.key()
     message = MsgPlaceBid(
@@ -88,7 +88,7 @@ def place(
 @common_options
 def list_(context: Context, validator: str) -> None:
     """List the book."""
-    from chain.types.queries import BidsRequest
+    from domain.queries import BidsRequest
 
     with context.client() as client:
         bids = client.query(BidsRequest(validator, 1000, b"")).bids
@@ -116,7 +116,7 @@ def list_(context: Context, validator: str) -> None:
 @common_options
 def show(context: Context, bid: str) -> None:
     """Show one bid."""
-    from chain.types.codec import to_plain
+    from domain.codec import to_plain
 
     with context.client() as client:
         found = _bid(client, bid)
@@ -134,7 +134,7 @@ def show(context: Context, bid: str) -> None:
 @common_options
 def change(context: Context, bid: str, price: str, capacity: int | None, lasts: str) -> None:
     """Change a bid."""
-    from chain.types.messages import MsgChangeBid
+    from domain.messages import MsgChangeBid
 
     asked = amount(price, "--price") if price else None
     seconds = duration(lasts, "--duration")
@@ -157,7 +157,7 @@ def change(context: Context, bid: str, price: str, capacity: int | None, lasts: 
 @common_options
 def withdraw(context: Context, bid: str) -> None:
     """Withdraw a bid; running assignments go on."""
-    from chain.types.messages import MsgWithdrawBid
+    from domain.messages import MsgWithdrawBid
 
     key = context.key()
     with context.client() as client:

@@ -37,8 +37,8 @@ def condition_options(command: F) -> F:
 
 def read_request(values: dict[str, Any]) -> "Request":
     """Take the options out of ``values`` and return what is asked for (price limit 0: none given)."""
-    from chain.types.records import Conditions
     from consumer.submit import Request
+    from domain.records import Conditions
 
     given = {name: values.pop(name) for name in NAMES}
     limit = amount(given["price_limit"], "--price-limit") if given["price_limit"] else 0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from chain.client.client import ChainClient
     from chain.client.keyring import Keyring
     from chain.client.sender import TxSender
-    from chain.wire.keys import Key
+    from wire.keys import Key
 
 DEFAULT_HOME = "~/.assay"
 DEFAULT_NODE = "127.0.0.1:9090"

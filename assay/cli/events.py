@@ -20,7 +20,7 @@ from assay.cli.context import Context, common_options
 def command(context: Context, since: int, limit: int, follow: bool) -> None:
     """Print events, one line each."""
     from chain.client.events import follow_events
-    from chain.types.queries import EventsRequest
+    from domain.queries import EventsRequest
 
     with context.client() as client:
         found = (

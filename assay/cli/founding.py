@@ -9,7 +9,7 @@ from assay.cli.arguments import amount
 from assay.cli.errors import CliError, Exit
 
 if TYPE_CHECKING:
-    from chain.types.genesis import GenesisValidator
+    from domain.genesis import GenesisValidator
 
 FOUNDER_COINS = 1_000_000_000_000
 
@@ -37,10 +37,10 @@ def found_chain(
     ``assay-local`` gets the short windows of a local network. Nobody audits himself: where there are fewer other
     validators than a round needs auditors, all of them audit.
     """
-    from chain.app.genesis_file import new_genesis
-    from chain.types.genesis import DENOM, LOCAL_PREFIX, Genesis, GenesisAccount
-    from chain.types.params import Params, local_params
-    from chain.types.records import Coin
+    from chain.app.homes import new_genesis
+    from domain.genesis import DENOM, LOCAL_PREFIX, Genesis, GenesisAccount
+    from domain.params import Params, local_params
+    from domain.records import Coin
 
     params = local_params() if chain_id.startswith(LOCAL_PREFIX) else Params()
     params = replace(params, auditors=min(params.auditors, len(validators) - 1))
@@ -51,7 +51,7 @@ def found_chain(
 
 
 def _founder(text: str) -> "GenesisValidator":
-    from chain.types.genesis import GenesisValidator
+    from domain.genesis import GenesisValidator
 
     parts = text.split(",")
     if len(parts) != 4:
@@ -74,8 +74,8 @@ def _founder(text: str) -> "GenesisValidator":
 
 
 def _address(text: str, option: str) -> str:
-    from chain.types.errors import Refusal
-    from chain.wire.address import check_address
+    from domain.errors import Refusal
+    from wire.address import check_address
 
     try:
         check_address(text, option)

@@ -14,7 +14,7 @@ from assay.cli.output import flops, step_progress, table
 
 if TYPE_CHECKING:
     from pol.job.document import Job
-    from pol.replay.locally import LocalRun
+    from pol.local.locally import LocalRun
 
 RUN_FOLDER = "run"
 
@@ -97,8 +97,8 @@ def run(
 ) -> None:
     """Train here, with a progress bar."""
     from pol.job.load import load_job
+    from pol.local.locally import run_locally
     from pol.replay.check_trace import STATES_FOLDER, StateFolder
-    from pol.replay.locally import run_locally
 
     to = to or directory / RUN_FOLDER
     with errors_in_a_sentence(), step_progress(context.output) as bar:
@@ -153,7 +153,7 @@ def _tell(context: Context, job: "Job", done: "LocalRun", to: Path) -> None:
 
 
 def _show(context: Context, job: "Job", directory: Path) -> None:
-    from pol.replay.locally import inspect_job
+    from pol.local.locally import inspect_job
 
     about = inspect_job(job)
     rows = [
@@ -190,8 +190,8 @@ def _show(context: Context, job: "Job", directory: Path) -> None:
 def errors_in_a_sentence() -> Iterator[None]:
     """Turn the errors of numerics, files and missing packages into one sentence and exit code 1."""
     from pol.executor.errors import ExecutionError
-    from pol.replay.records import ReplayError
     from pol.state.errors import StateError
+    from pol.work.records import ReplayError
 
     try:
         yield

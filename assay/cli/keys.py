@@ -52,7 +52,7 @@ def show(context: Context, name: str) -> None:
 @common_options
 def import_(context: Context, name: str, file: Path) -> None:
     """Import a secret."""
-    from chain.wire.keys import Key
+    from wire.keys import Key
 
     try:
         text = sys.stdin.read(256) if str(file) == "-" else file.read_text()[:256]

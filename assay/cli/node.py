@@ -70,8 +70,8 @@ def init(
 ) -> None:
     """Write keys, configuration and genesis."""
     from chain.app.comet_files import HomeError, Ports
-    from chain.app.genesis_file import genesis_path, init_node
-    from chain.types.genesis import GenesisValidator
+    from chain.app.homes import genesis_path, init_node
+    from domain.genesis import GenesisValidator
 
     if new_chain and genesis_file is not None:
         raise CliError("choose --new-chain CHAIN_ID or --genesis FILE", Exit.USAGE)
@@ -233,7 +233,7 @@ def _is_address(text: str) -> bool:
 def _identity(context: Context) -> dict[str, str]:
     """Return what others need to know of the home's node; HomeError where it is not the home of one."""
     from chain.app.comet_files import read_genesis, read_keys
-    from chain.app.genesis_file import comet_home, genesis_path, read_node_table
+    from chain.app.homes import comet_home, genesis_path, read_node_table
 
     table = read_node_table(context.home)
     keys = read_keys(comet_home(context.home))

@@ -12,7 +12,7 @@ from assay.cli.conditions import condition_options, read_request
 from assay.cli.context import Context, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import byte_progress, flops, short, table
-from chain.types.records import OrderState
+from domain.records import OrderState
 
 
 @click.group(help="Submit orders, watch them, fetch results.")
@@ -82,8 +82,8 @@ def submit(context: Context, directory: Path, seconds: int, **values: Any) -> No
 @common_options
 def list_(context: Context, consumer: str, validator: str) -> None:
     """List orders with state and reason."""
-    from chain.types.queries import OrdersRequest
-    from chain.types.reasons import CloseReason
+    from domain.queries import OrdersRequest
+    from domain.reasons import CloseReason
 
     with context.client() as client:
         orders = client.query(OrdersRequest(consumer, validator, 0, 1000, b"")).orders
@@ -106,9 +106,9 @@ def list_(context: Context, consumer: str, validator: str) -> None:
 @common_options
 def show(context: Context, order: str) -> None:
     """Show an order with its rounds, shares and money."""
-    from chain.types.queries import OrderRequest
-    from chain.types.reasons import ShareReason
     from consumer.watch import summarise
+    from domain.queries import OrderRequest
+    from domain.reasons import ShareReason
 
     with context.client() as client:
         chain = client.query(OrderRequest(find_order(client, order)))
@@ -200,8 +200,8 @@ def watch(context: Context, order: str, seconds: int) -> None:
 @common_options
 def why(context: Context, order: str) -> None:
     """Print the reasons: unmatched histogram, failed attempts, closing."""
-    from chain.types.queries import OrderRequest
-    from chain.types.reasons import AttemptEnd, CloseReason
+    from domain.queries import OrderRequest
+    from domain.reasons import AttemptEnd, CloseReason
 
     with context.client() as client:
         chain = client.query(OrderRequest(find_order(client, order)))
@@ -229,7 +229,7 @@ def why(context: Context, order: str) -> None:
 @common_options
 def cancel(context: Context, order: str) -> None:
     """Cancel and get the deposit back."""
-    from chain.types.messages import MsgCancelOrder
+    from domain.messages import MsgCancelOrder
 
     key = context.key()
     with context.client() as client:

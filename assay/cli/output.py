@@ -17,7 +17,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from chain.types.codec import to_plain
+from domain.codec import to_plain
 
 PIPED_WIDTH = 160
 """Columns of a table that goes into a file or a pipe: wide enough that ids stay in one piece."""

@@ -72,9 +72,9 @@ def join(
     context: Context, validator: str, dry_run: bool, bond: str, backend: str, misbehave: str
 ) -> None:
     """Run the provider's daemon in the foreground."""
-    from chain.wire.address import check_address
     from compute_provider import api
     from compute_provider.config import ProviderConfig
+    from wire.address import check_address
 
     coins = amount(bond, "--bond") if bond else 0
     if validator.startswith("assay1"):

@@ -17,7 +17,7 @@ def command() -> None:
 @common_options
 def account(context: Context, address: str) -> None:
     """Show balance, sequence and bond."""
-    from chain.types.queries import AccountRequest
+    from domain.queries import AccountRequest
 
     with context.client() as client:
         found = client.query(AccountRequest(address))
@@ -35,8 +35,8 @@ def account(context: Context, address: str) -> None:
 @common_options
 def params(context: Context) -> None:
     """Show all parameters."""
-    from chain.types.codec import to_plain
-    from chain.types.queries import ParamsRequest
+    from domain.codec import to_plain
+    from domain.queries import ParamsRequest
 
     with context.client() as client:
         found = client.query(ParamsRequest()).params
@@ -50,7 +50,7 @@ def params(context: Context) -> None:
 @common_options
 def providers(context: Context, validator: str) -> None:
     """List providers with measured speed and record."""
-    from chain.types.queries import ProvidersRequest
+    from domain.queries import ProvidersRequest
 
     with context.client() as client:
         found = client.query(ProvidersRequest(validator, 1000, "")).providers

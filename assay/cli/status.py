@@ -10,7 +10,7 @@ from assay.cli.output import table
 @common_options
 def command(context: Context) -> None:
     """Print chain id, height, clock and the validators."""
-    from chain.types.queries import ValidatorsRequest
+    from domain.queries import ValidatorsRequest
 
     with context.client() as client:
         status = client.status()

@@ -26,8 +26,8 @@ def command() -> None:
 @common_options
 def show(context: Context, file: Path) -> None:
     """Print one row for each share; hashes are recomputed, nothing is replayed."""
-    from pol.replay.segments import metric_values
     from pol.replay.trace_file import broken_link, read_trace
+    from pol.work.segments import metric_values
 
     trace = read_trace(file)
     faults = [broken_link(trace.job_id, share) for share in trace.shares]

@@ -9,7 +9,7 @@ from assay.cli.arguments import amount
 from assay.cli.context import Context, common_options
 
 if TYPE_CHECKING:
-    from chain.types.messages import Message
+    from domain.messages import Message
 
 
 @click.group(help="Send transactions.")
@@ -23,9 +23,9 @@ def command() -> None:
 @common_options
 def send(context: Context, to: str, coins: str) -> None:
     """Move uassay to another account."""
-    from chain.types.genesis import DENOM
-    from chain.types.messages import MsgSend
-    from chain.types.records import Coin
+    from domain.genesis import DENOM
+    from domain.messages import MsgSend
+    from domain.records import Coin
 
     moved = (Coin(DENOM, amount(coins, "COINS")),)
     _send(context, lambda address: MsgSend(address, to, moved))
@@ -40,7 +40,7 @@ def send(context: Context, to: str, coins: str) -> None:
 @common_options
 def deposit_bond(context: Context, coins: str) -> None:
     """Deposit a bond."""
-    from chain.types.messages import MsgDepositBond
+    from domain.messages import MsgDepositBond
 
     deposited = amount(coins, "COINS")
     _send(context, lambda address: MsgDepositBond(address, deposited))
@@ -55,7 +55,7 @@ def deposit_bond(context: Context, coins: str) -> None:
 @common_options
 def withdraw_bond(context: Context, coins: str) -> None:
     """Withdraw a bond."""
-    from chain.types.messages import MsgWithdrawBond
+    from domain.messages import MsgWithdrawBond
 
     withdrawn = amount(coins, "COINS")
     _send(context, lambda address: MsgWithdrawBond(address, withdrawn))

@@ -57,7 +57,7 @@ def run(context: Context, listen: str, endpoint: str, backend: str, processes: i
 @common_options
 def status(context: Context) -> None:
     """Read the daemon's database."""
-    from chain.types.reasons import ShareReason
+    from domain.reasons import ShareReason
     from validator.store import ValidatorStore
 
     path: Path = context.home / "validator" / "validator.db"

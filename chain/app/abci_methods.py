@@ -10,12 +10,12 @@ from cosmpy.protos.tendermint.crypto.keys_pb2 import PublicKey
 from chain.app.abci_server import Method
 from chain.app.application import Application
 from chain.app.version import APP_VERSION, SOFTWARE, SOFTWARE_VERSION
-from chain.types import codec
-from chain.types.block import TxResult, ValidatorUpdate
-from chain.types.errors import Refusal
-from chain.types.genesis import Genesis
-from chain.types.tx import Tx
-from chain.wire.results import events_proto, tx_data
+from domain import codec
+from domain.block import TxResult, ValidatorUpdate
+from domain.errors import Refusal
+from domain.genesis import Genesis
+from domain.tx import Tx
+from wire.results import events_proto, tx_data
 
 ABCI_VERSION = "2.0."
 _ACCEPT, _REJECT = 1, 2

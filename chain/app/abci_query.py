@@ -9,7 +9,7 @@ from cosmpy.protos.tendermint.crypto.proof_pb2 import ProofOp, ProofOps
 
 from chain.app.application import INTERNAL, Application
 from chain.app.smt_proof import PROOF_TYPE, prove
-from chain.types.errors import INVALID_REQUEST, NOT_FOUND, UNKNOWN_REQUEST, Refusal
+from domain.errors import INVALID_REQUEST, NOT_FOUND, UNKNOWN_REQUEST, Refusal
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 from cosmpy.protos.tendermint.abci.types_pb2 import Request, Response, ResponseException
 from google.protobuf.message import DecodeError
 
-from chain.types.tx import varint
+from domain.tx import varint
 
 log = logging.getLogger(__name__)
 

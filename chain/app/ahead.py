@@ -14,10 +14,10 @@ from typing import TypeVar
 
 from chain.state_machine.queries import get_account
 from chain.state_machine.store import Reader
-from chain.types.errors import Refusal
-from chain.types.messages import signer_of
-from chain.types.tx import Tx, VerifySignature, sign_doc
-from chain.wire.tx import decode_tx
+from domain.errors import Refusal
+from domain.messages import signer_of
+from domain.tx import Tx, VerifySignature, sign_doc
+from wire.tx import decode_tx
 
 log = logging.getLogger(__name__)
 

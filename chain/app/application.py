@@ -16,20 +16,20 @@ from threading import Lock, RLock
 from chain.app import smt
 from chain.app.ahead import Ahead
 from chain.app.genesis_check import check_names
-from chain.app.ports import BlockInfo, StoredTx, View
+from chain.app.interfaces import BlockInfo, StoredTx, View
 from chain.app.storage import Snapshot, Storage
 from chain.app.stored import Head
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.transition import apply_block, check_tx, init_chain, simulate_tx
-from chain.types.block import Block, BlockResult, TxResult, ValidatorUpdate
-from chain.types.errors import Refusal
-from chain.types.events import Event
-from chain.types.genesis import Genesis
-from chain.types.limits import EVENTS_LIMIT_MAX
-from chain.types.queries import EventsResponse
-from chain.types.tx import Tx
-from chain.wire.keys import SignatureVerifier
-from chain.wire.tx import decode_tx
+from domain.block import Block, BlockResult, TxResult, ValidatorUpdate
+from domain.errors import Refusal
+from domain.events import Event
+from domain.genesis import Genesis
+from domain.limits import EVENTS_LIMIT_MAX
+from domain.queries import EventsResponse
+from domain.tx import Tx
+from wire.keys import SignatureVerifier
+from wire.tx import decode_tx
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """The supervisor of CometBFT: one child, its log, a bounded restart policy, and an orderly end.
 
-CometBFT dies with this process whatever kills it (the kernel sees to it, ``localnet.process``), and this process
+CometBFT dies with this process whatever kills it (the kernel sees to it, ``host.process``), and this process
 notices CometBFT's death at once. It is started again with growing pauses; when it keeps dying, the node stops.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 
-from localnet.process import start_child, stop_child
+from host.process import start_child, stop_child
 
 log = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from typing import Any
 import tomli_w
 from nacl.signing import SigningKey
 
-from chain.types import codec
-from chain.types.genesis import Genesis
-from chain.types.limits import TX_BYTES_MAX
+from domain import codec
+from domain.genesis import Genesis
+from domain.limits import TX_BYTES_MAX
 
 BLOCK_BYTES_MAX = 4 * 1024 * 1024
 MEMPOOL_TXS_MAX = 20_000

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import requests
 
-from chain.app.ports import UNREACHABLE, BroadcastResult
-from chain.types.errors import MEMPOOL_FULL, TX_IN_CACHE, TX_TOO_LARGE, Code
+from chain.app.interfaces import UNREACHABLE, BroadcastResult
+from domain.errors import MEMPOOL_FULL, TX_IN_CACHE, TX_TOO_LARGE, Code
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from chain.app import smt
-from chain.app.genesis_file import comet_home
+from chain.app.homes import comet_home
 from chain.app.storage import Storage, StorageError
 
 

@@ -2,10 +2,10 @@
 
 from chain.state_machine.store import MemoryStore, Overlay
 from chain.state_machine.transition import init_chain
-from chain.types.errors import BAD_FIELD, Refusal
-from chain.types.genesis import Genesis
-from chain.wire import scalars
-from chain.wire.address import check_address
+from domain.errors import BAD_FIELD, Refusal
+from domain.genesis import Genesis
+from wire import scalars
+from wire.address import check_address
 
 CHAIN_ID_MAX = 50  # CometBFT's
 

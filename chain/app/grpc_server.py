@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import grpc
 
-from chain.app.ports import Broadcaster, QueryPort
+from chain.app.interfaces import Broadcaster, QueryPort
 from chain.app.services.call import Handler, status_of
 from chain.app.services.table import build_table
-from chain.types.errors import Refusal
-from chain.types.limits import TX_BYTES_MAX
+from domain.errors import Refusal
+from domain.limits import TX_BYTES_MAX
 
 log = logging.getLogger(__name__)
 

@@ -22,13 +22,13 @@ from chain.app.application import AppConfig, Application
 from chain.app.comet import CometProcess, RestartPolicy, find_binary
 from chain.app.comet_files import HomeError, read_genesis
 from chain.app.genesis_check import check_genesis
-from chain.app.genesis_file import comet_home, genesis_path, read_node_table
-from chain.app.log_file import log_to_file
-from chain.app.ports import Broadcaster
+from chain.app.homes import comet_home, genesis_path, read_node_table
+from chain.app.interfaces import Broadcaster
 from chain.app.solo import NOTICE, SoloEngine
-from chain.app.stop_signals import on_stop_signal
 from chain.app.storage import Maker, Storage
-from chain.types.errors import Refusal
+from domain.errors import Refusal
+from host.logs import log_to_file
+from host.signals import on_stop_signal
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ from threading import Condition, Event, Lock, Thread
 
 from chain.app.application import Application, Finalized
 from chain.app.comet_files import BLOCK_BYTES_MAX, MEMPOOL_TXS_MAX
-from chain.app.ports import BroadcastResult
+from chain.app.interfaces import BroadcastResult
 from chain.state_machine.queries import answer
-from chain.types.errors import MEMPOOL_FULL, TX_IN_CACHE, Code
-from chain.types.genesis import Genesis
-from chain.types.hashing import hash_fields, u64
-from chain.types.queries import ValidatorsRequest, ValidatorsResponse
+from domain.errors import MEMPOOL_FULL, TX_IN_CACHE, Code
+from domain.genesis import Genesis
+from domain.hashing import hash_fields, u64
+from domain.queries import ValidatorsRequest, ValidatorsResponse
 
 log = logging.getLogger(__name__)
 

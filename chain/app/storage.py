@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 import plyvel
 
-from chain.app.ports import BlockInfo, StoredTx
+from chain.app.interfaces import BlockInfo, StoredTx
 from chain.app.stored import (
     NO_HEAD,
     Head,
@@ -25,9 +25,9 @@ from chain.app.stored import (
     encode_tx,
     encode_undo,
 )
-from chain.types import codec
-from chain.types.events import Event
-from chain.types.queries import LoggedEvent
+from domain import codec
+from domain.events import Event
+from domain.queries import LoggedEvent
 
 FORMAT = b"1"
 _STATE: Final = b"s"

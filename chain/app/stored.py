@@ -1,6 +1,6 @@
 """How the node's own records (outside the Merkle tree) are written: block heads, transactions, events, undo.
 
-Transactions and events are written by hand, not by :mod:`chain.types.codec`: a block of thousands of them is encoded
+Transactions and events are written by hand, not by :mod:`domain.codec`: a block of thousands of them is encoded
 between two blocks, and this takes a fifth of the time.
 """
 
@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from chain.app.ports import BlockInfo, StoredTx
-from chain.types.block import TxResult
-from chain.types.events import Event
-from chain.types.queries import LoggedEvent
+from chain.app.interfaces import BlockInfo, StoredTx
+from domain.block import TxResult
+from domain.events import Event
+from domain.queries import LoggedEvent
 
 
 @dataclass(frozen=True, slots=True)

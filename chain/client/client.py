@@ -8,10 +8,10 @@ from google.protobuf.message import DecodeError
 
 from chain.client.channel import Channel
 from chain.client.errors import ChainError, ErrorKind
-from chain.types import queries as q
-from chain.types.errors import Refusal
-from chain.types.events import Event
-from chain.wire.queries import (
+from domain import queries as q
+from domain.errors import Refusal
+from domain.events import Event
+from wire.queries import (
     QueryRequest,
     QueryResponse,
     decode_response,

@@ -7,8 +7,8 @@ gRPC.
 from enum import StrEnum
 from typing import Final
 
-from chain.types import errors
-from chain.types.errors import Code
+from domain import errors
+from domain.errors import Code
 
 
 class ErrorKind(StrEnum):

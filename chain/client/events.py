@@ -8,8 +8,8 @@ from typing import Final
 
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
-from chain.types.limits import EVENTS_LIMIT_MAX
-from chain.types.queries import EventsRequest, LoggedEvent
+from domain.limits import EVENTS_LIMIT_MAX
+from domain.queries import EventsRequest, LoggedEvent
 
 _TRANSIENT: Final = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
 _LONGEST_PAUSE: Final = 5.0

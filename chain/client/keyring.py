@@ -16,10 +16,10 @@ from nacl.pwhash import argon2id
 from nacl.secret import SecretBox
 from nacl.utils import random
 
-from chain.client.files import write_durably
-from chain.types.errors import Refusal
-from chain.wire.address import address_of
-from chain.wire.keys import Key
+from domain.errors import Refusal
+from host.files import write_durably
+from wire.address import address_of
+from wire.keys import Key
 
 FILE_BYTES_MAX = 16_384
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")

@@ -23,15 +23,15 @@ from chain.client.errors import (
     code_of,
 )
 from chain.client.signing import HedgedKey
-from chain.types import errors
-from chain.types.errors import UNAUTHORIZED, Refusal
-from chain.types.genesis import DENOM
-from chain.types.limits import GAS_MAX
-from chain.types.messages import Message, signer_of
-from chain.types.queries import ParamsRequest
-from chain.types.records import Coin
-from chain.wire.keys import Key
-from chain.wire.tx import build_tx, build_unsigned_tx
+from domain import errors
+from domain.errors import UNAUTHORIZED, Refusal
+from domain.genesis import DENOM
+from domain.limits import GAS_MAX
+from domain.messages import Message, signer_of
+from domain.queries import ParamsRequest
+from domain.records import Coin
+from wire.keys import Key
+from wire.tx import build_tx, build_unsigned_tx
 
 GAS_MARGIN = (13, 10)  # of what the simulation used: other transactions may come before this one
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5

@@ -4,7 +4,7 @@ from secrets import token_bytes
 
 from coincurve._libsecp256k1 import ffi
 
-from chain.wire.keys import SIGNATURE_BYTES, Key
+from wire.keys import SIGNATURE_BYTES, Key
 
 _ENTROPY_BYTES = 32
 

@@ -5,12 +5,12 @@ one that passes pays its fee and uses up its sequence, whatever its messages do.
 Cosmos clients look for.
 """
 
-from chain.state_machine import bank
 from chain.state_machine.context import Context, Sender
 from chain.state_machine.gas import gas_of
-from chain.state_machine.state import ACCOUNTS, get_balance
-from chain.types.amount import ceil_div
-from chain.types.errors import (
+from chain.state_machine.ledger import balances
+from chain.state_machine.tables import ACCOUNTS, get_balance
+from domain.amount import ceil_div
+from domain.errors import (
     BAD_FIELD,
     INSUFFICIENT_FEE,
     INSUFFICIENT_FUNDS,
@@ -27,10 +27,10 @@ from chain.types.errors import (
     WRONG_SEQUENCE,
     Refusal,
 )
-from chain.types.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
-from chain.types.messages import signer_of
-from chain.types.records import Account
-from chain.types.tx import SignerInfo, Tx, sign_doc
+from domain.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
+from domain.messages import signer_of
+from domain.records import Account
+from domain.tx import SignerInfo, Tx, sign_doc
 
 MILLION = 1_000_000
 SEQUENCE_MAX = 2**63 - 1
@@ -60,7 +60,7 @@ def apply_ante(
     if check_signature and not simulate:
         verify_signature(ctx, tx, signer, account)
     if fee:
-        bank.charge_fee(ctx, account.address, balance, fee)
+        balances.charge_fee(ctx, account.address, balance, fee)
     pub_key = account.pub_key or signer.pub_key
     ACCOUNTS.put(ctx.store, Account(account.address, account.number, account.sequence + 1, pub_key))
     if not ctx.is_check:

@@ -1,19 +1,19 @@
 """Checks that several handlers share: bounds of fields, and who may do what to an order now."""
 
 from chain.state_machine.context import Context
-from chain.state_machine.orders import is_ending
-from chain.state_machine.state import ASSIGNMENTS, ORDERS
-from chain.types.amount import MONEY_MAX
-from chain.types.errors import (
+from chain.state_machine.market.orders import is_ending
+from chain.state_machine.tables import ASSIGNMENTS, ORDERS
+from domain.amount import MONEY_MAX
+from domain.errors import (
     BAD_FIELD,
     DEADLINE_PASSED,
     NOT_YOURS,
     WRONG_STATE,
     Refusal,
 )
-from chain.types.hashing import HASH_SIZE
-from chain.types.limits import DURATION_MAX, NAME_MAX, TAGS_MAX
-from chain.types.records import Assignment, AssignmentState, Order
+from domain.hashing import HASH_SIZE
+from domain.limits import DURATION_MAX, NAME_MAX, TAGS_MAX
+from domain.records import Assignment, AssignmentState, Order
 
 COUNT_MAX = 2**32 - 1  # attempts, rounds, slots and issues travel as four bytes
 

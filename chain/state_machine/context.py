@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from chain.state_machine import state_keys as keys
+from chain.state_machine import keys
 from chain.state_machine.store import Overlay
-from chain.types.events import Event
-from chain.types.params import Params
-from chain.types.tx import VerifySignature
+from domain.events import Event
+from domain.params import Params
+from domain.tx import VerifySignature
 
 NS = 1_000_000_000
 

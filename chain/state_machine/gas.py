@@ -1,6 +1,6 @@
 """Gas: a fixed price list, so that the gas of a transaction is known before it runs and is the same on every node."""
 
-from chain.types.messages import (
+from domain.messages import (
     Message,
     MsgAnswerAudit,
     MsgCloseRound,
@@ -8,7 +8,7 @@ from chain.types.messages import (
     MsgReportProvider,
     MsgSubmitOrder,
 )
-from chain.types.tx import Tx
+from domain.tx import Tx
 
 TX_GAS = 30_000  # decoding, the signature, account and fee
 BYTE_GAS = 10

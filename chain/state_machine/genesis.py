@@ -4,21 +4,21 @@ from collections.abc import Mapping
 from hashlib import sha256
 from types import MappingProxyType
 
-from chain.state_machine import bank
-from chain.state_machine import state_keys as keys
+from chain.state_machine import keys
 from chain.state_machine.internal import Head
-from chain.state_machine.modules import is_module
-from chain.state_machine.powers import compute_power
-from chain.state_machine.state import HEAD, PARAMS, VALIDATORS, get_balance
+from chain.state_machine.ledger import balances
+from chain.state_machine.ledger.pots import is_module
+from chain.state_machine.registry.powers import compute_power
 from chain.state_machine.store import Overlay
-from chain.types.amount import BPS, MONEY_MAX
-from chain.types.block import ValidatorUpdate
-from chain.types.errors import BAD_FIELD, Refusal
-from chain.types.genesis import Genesis, GenesisValidator
-from chain.types.hashing import hash_fields
-from chain.types.limits import CERTIFICATE_BYTES_MAX, DURATION_MAX, SEGMENTS_MAX, TEXT_MAX
-from chain.types.params import Params
-from chain.types.records import Validator
+from chain.state_machine.tables import HEAD, PARAMS, VALIDATORS, get_balance
+from domain.amount import BPS, MONEY_MAX
+from domain.block import ValidatorUpdate
+from domain.errors import BAD_FIELD, Refusal
+from domain.genesis import Genesis, GenesisValidator
+from domain.hashing import hash_fields
+from domain.limits import CERTIFICATE_BYTES_MAX, DURATION_MAX, SEGMENTS_MAX, TEXT_MAX
+from domain.params import Params
+from domain.records import Validator
 from escrow.moves import Pot
 
 # Ranges of parameters, both ends included. Every edge is safe, if not sensible.
@@ -90,7 +90,7 @@ def write_genesis(overlay: Overlay, genesis: Genesis, time_ns: int) -> tuple[Val
 
 def _add_coins(overlay: Overlay, address: str, denom: str, amount: int) -> None:
     _check(0 <= amount <= MONEY_MAX, "accounts.coins", f"{amount} is not an amount")
-    bank.ensure_account(overlay, address)
+    balances.ensure_account(overlay, address)
     overlay.put(keys.balance(address, denom), get_balance(overlay, address, denom) + amount)
     _mint(overlay, Pot.ACCOUNTS, amount)
 
@@ -108,7 +108,7 @@ def _add_validator(overlay: Overlay, genesis: GenesisValidator) -> None:
         VALIDATORS.get(overlay, genesis.operator) is None, "validators", "an operator comes twice"
     )
     _check(overlay.get(keys.consensus(cons_address)) is None, "validators", "a key comes twice")
-    bank.ensure_account(overlay, genesis.operator)
+    balances.ensure_account(overlay, genesis.operator)
     validator = Validator(
         operator=genesis.operator,
         moniker=genesis.moniker,
@@ -130,7 +130,7 @@ def _add_validator(overlay: Overlay, genesis: GenesisValidator) -> None:
 
 def _mint(overlay: Overlay, pot: Pot, amount: int) -> None:
     """Count new coins; all together stay an amount of money, so that no balance can exceed it."""
-    bank.mint_genesis(overlay, pot, amount)
+    balances.mint_genesis(overlay, pot, amount)
     supply = overlay.record(int, keys.supply()) or 0
     _check(supply <= MONEY_MAX, "genesis", f"has more than {MONEY_MAX} coins")
 

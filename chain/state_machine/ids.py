@@ -1,7 +1,7 @@
 """Ids of what messages create: from the sender's sequence, never from a counter in the order of transactions."""
 
 from chain.state_machine.context import Context
-from chain.types.hashing import hash_fields, u32, u64
+from domain.hashing import hash_fields, u32, u64
 
 
 def new_id(ctx: Context, kind: str) -> bytes:

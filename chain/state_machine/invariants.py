@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from itertools import groupby, pairwise
 
-from chain.state_machine import state_keys as keys
+from chain.state_machine import keys
 from chain.state_machine.context import NS
 from chain.state_machine.internal import Tally
-from chain.state_machine.orders import LIVE
-from chain.state_machine.state import (
+from chain.state_machine.market.orders import LIVE
+from chain.state_machine.store import Overlay, Reader
+from chain.state_machine.tables import (
     ASSIGNMENTS,
     AUDITS,
     BIDS,
@@ -27,9 +28,8 @@ from chain.state_machine.state import (
     get_number,
     number_of,
 )
-from chain.state_machine.store import Overlay, Reader
-from chain.types.amount import MONEY_MAX, price_ceil
-from chain.types.records import (
+from domain.amount import MONEY_MAX, price_ceil
+from domain.records import (
     Assignment,
     Order,
     OrderState,

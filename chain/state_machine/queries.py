@@ -6,11 +6,12 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
-from chain.state_machine import state_keys as keys
-from chain.state_machine.auction import get_offers
+from chain.state_machine import keys
 from chain.state_machine.context import NS
-from chain.state_machine.orders import LIVE
-from chain.state_machine.state import (
+from chain.state_machine.market.auction import get_offers
+from chain.state_machine.market.orders import LIVE
+from chain.state_machine.store import Overlay, Reader
+from chain.state_machine.tables import (
     ACCOUNTS,
     ASSIGNMENTS,
     AUDITS,
@@ -30,13 +31,12 @@ from chain.state_machine.state import (
     get_validators,
     number_of,
 )
-from chain.state_machine.state import get_balance as read_balance
-from chain.state_machine.store import Overlay, Reader
-from chain.types import queries as q
-from chain.types.amount import MONEY_MAX, WORK_MAX
-from chain.types.errors import BAD_FIELD, NOT_FOUND, UNKNOWN_REQUEST, Refusal
-from chain.types.limits import DURATION_MAX, QUERY_LIMIT_MAX, ROUNDS_MAX
-from chain.types.records import Account, Coin, Order
+from chain.state_machine.tables import get_balance as read_balance
+from domain import queries as q
+from domain.amount import MONEY_MAX, WORK_MAX
+from domain.errors import BAD_FIELD, NOT_FOUND, UNKNOWN_REQUEST, Refusal
+from domain.limits import DURATION_MAX, QUERY_LIMIT_MAX, ROUNDS_MAX
+from domain.records import Account, Coin, Order
 from matching_engine.book import Asked
 from matching_engine.match import quote
 
@@ -44,7 +44,7 @@ LIMIT_DEFAULT = 100
 
 
 def answer(reader: Reader, request: Any) -> Any:
-    """Answer a request of ``chain.types.queries`` (all but events, which lie beside the state)."""
+    """Answer a request of ``domain.queries`` (all but events, which lie beside the state)."""
     found = _ANSWERS.get(type(request))
     if found is None:
         name = type(request).__name__

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from typing import Any, Final, Protocol, TypeVar
 
-from chain.types.codec import decode, encode
+from domain.codec import decode, encode
 
 T = TypeVar("T")
 

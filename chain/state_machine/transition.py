@@ -5,27 +5,27 @@ raised is a bug and stops the block. What happens at the beginning and the end o
 is stored: the changes stay in the overlay until the caller commits them.
 """
 
-from chain.state_machine import state_keys as keys
+from chain.state_machine import keys
 from chain.state_machine.ante import apply_ante
-from chain.state_machine.auction import apply_auction
 from chain.state_machine.context import NS, BlockInfo, Context, Sender
-from chain.state_machine.draws import apply_lot
-from chain.state_machine.expiries import apply_due
+from chain.state_machine.due import apply_due
 from chain.state_machine.gas import gas_of
 from chain.state_machine.genesis import write_genesis
 from chain.state_machine.handlers import HANDLERS
 from chain.state_machine.internal import Head
 from chain.state_machine.invariants import check_conservation
-from chain.state_machine.lots import observe_block
-from chain.state_machine.powers import take_updates
-from chain.state_machine.state import HEAD, PARAMS, get_number
+from chain.state_machine.market.auction import apply_auction
+from chain.state_machine.proof.draws import apply_lot
+from chain.state_machine.proof.lots import observe_block
+from chain.state_machine.registry.powers import take_updates
 from chain.state_machine.store import Overlay
-from chain.types.block import Block, BlockResult, TxResult, ValidatorUpdate
-from chain.types.errors import Refusal
-from chain.types.events import Event
-from chain.types.genesis import Genesis
-from chain.types.messages import signer_of
-from chain.types.tx import Tx, VerifySignature
+from chain.state_machine.tables import HEAD, PARAMS, get_number
+from domain.block import Block, BlockResult, TxResult, ValidatorUpdate
+from domain.errors import Refusal
+from domain.events import Event
+from domain.genesis import Genesis
+from domain.messages import signer_of
+from domain.tx import Tx, VerifySignature
 
 
 def init_chain(overlay: Overlay, genesis: Genesis, time_ns: int) -> tuple[ValidatorUpdate, ...]:

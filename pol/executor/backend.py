@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 from pol.executor.errors import ExecutionError
 from pol.job.program import Node
-from pol.job.types import TensorType
 from pol.state.arrays import Array
+from pol.values import TensorType
 
 Value = Any
 """An array of the back end's library."""

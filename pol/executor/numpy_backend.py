@@ -19,8 +19,8 @@ from pol.executor.backend import Function
 from pol.executor.errors import ExecutionError, OutOfRange
 from pol.job.primitives import AttributeValue
 from pol.job.program import Node
-from pol.job.types import TensorType
 from pol.state.arrays import NUMPY_DTYPES, Array
+from pol.values import TensorType
 
 Attrs = Mapping[str, Any]
 Maker = Callable[[Attrs, Sequence[TensorType], TensorType, int], Function]

@@ -20,8 +20,8 @@ from pol.executor import functions, philox
 from pol.executor.backend import Function
 from pol.executor.errors import ExecutionError, OutOfRange
 from pol.job.program import Node
-from pol.job.types import TensorType
 from pol.state.arrays import NUMPY_DTYPES, Array
+from pol.values import TensorType
 
 Maker = Callable[[Mapping[str, Any], Sequence[TensorType], TensorType, int, torch.device], Function]
 

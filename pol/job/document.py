@@ -23,9 +23,9 @@ from pol.job.strict_json import (
     take_object,
     take_str,
 )
-from pol.job.types import TensorSpec, TensorType
 from pol.state.errors import StateError
 from pol.state.layout import chunk_count, encoded_size, header_chunk
+from pol.values import TensorSpec, TensorType
 
 DOCUMENT = "job.json"
 GLOBAL_STATE = "global.state"

@@ -22,12 +22,12 @@ from pol.job.document import (
 )
 from pol.job.errors import JobError
 from pol.job.limits import LIMITS, Limits
-from pol.job.types import TensorSpec
 from pol.state.arrays import NUMPY_DTYPES, Array, State
 from pol.state.canonical import decode_state, state_tree
 from pol.state.errors import StateError
 from pol.state.layout import encoded_size
 from pol.state.tensors import load_safetensors
+from pol.values import TensorSpec
 
 _REMEDY = "Fetch the job again, or build it again with assay job build."
 

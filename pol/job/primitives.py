@@ -25,7 +25,7 @@ from types import MappingProxyType
 
 from pol.job.errors import JobError
 from pol.job.limits import MAX_DIMENSION, MAX_INTEGER, MAX_OPERANDS, MAX_RANK, MAX_SITE, MAX_SUMMED
-from pol.job.types import ITEM_SIZE, Shape, TensorType
+from pol.values import ITEM_SIZE, Shape, TensorType
 
 BYTES_PER_FLOP = 4
 """Bytes moved that count as one FLOP of work: one FP32 number read or written."""

@@ -14,7 +14,7 @@ from pol.job.errors import JobError
 from pol.job.limits import LIMITS, MAX_DIMENSION, MAX_OPERANDS, MAX_RANK, Limits
 from pol.job.primitives import PRIMITIVES, AttributeValue, Work, infer
 from pol.job.strict_json import take_int, take_list, take_object, take_str
-from pol.job.types import ITEM_SIZE, TensorSpec, TensorType
+from pol.values import ITEM_SIZE, TensorSpec, TensorType
 
 _REMEDY = "Make the job smaller or ask the validator for larger limits."
 _NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")

@@ -1,6 +1,6 @@
 """What an order says of a job: derived here only, by consumer and validator."""
 
-from chain.types.records import JobTerms
+from domain.records import JobTerms
 from pol.job.load import Job
 
 

@@ -22,11 +22,11 @@ from pol.job.document import (
 from pol.job.errors import JobError
 from pol.job.limits import LIMITS, Limits
 from pol.job.program import Program
-from pol.job.types import TensorSpec
 from pol.state.arrays import Array, State, canonical_array, dtype_name
 from pol.state.canonical import encode_state, state_specs, state_tree
 from pol.state.errors import StateError
 from pol.state.tensors import dump_safetensors
+from pol.values import TensorSpec
 
 INITIAL = "initial.safetensors"
 HOLDOUT = "holdout.safetensors"

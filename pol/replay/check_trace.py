@@ -13,15 +13,15 @@ from typing import Protocol
 from pol.executor.backend import Backend, backend
 from pol.job.errors import JobError
 from pol.job.load import LoadedJob, load_job, read_file
-from pol.job.types import TensorSpec
-from pol.replay.aggregate import aggregate
-from pol.replay.records import Boundary, Range, ReplayError
 from pol.replay.replay import replay_segment, replay_update
 from pol.replay.trace_file import ShareRecord, Trace, TraceError, broken_link
 from pol.state.arrays import State
 from pol.state.canonical import decode_state, encode_state, state_tree
 from pol.state.errors import StateError
 from pol.state.layout import encoded_size
+from pol.values import TensorSpec
+from pol.work.aggregate import aggregate
+from pol.work.records import Boundary, Range, ReplayError
 
 STATES_FOLDER = "states"
 _REMEDY = "Give the job directory that the run was made from."

@@ -4,10 +4,10 @@ import numpy as np
 
 from pol.executor.backend import Backend
 from pol.job.load import LoadedJob
-from pol.replay.records import Range, RangeError, Replayed, UpdateResult
-from pol.replay.segments import Place, check_range, check_state, opening_place, run_segment
 from pol.state.arrays import State, canonical_array
 from pol.state.canonical import state_tree
+from pol.work.records import Range, RangeError, Replayed, UpdateResult
+from pol.work.segments import Place, check_range, check_state, opening_place, run_segment
 
 
 def replay_segment(

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chain.types.hashing import merkle_root
-from chain.types.records import ShareClaim
+from domain.hashing import merkle_root
+from domain.records import ShareClaim
 from pol.job.errors import JobError
 from pol.job.load import read_file
 from pol.job.strict_json import take_hex, take_int, take_list
-from pol.replay.records import Boundary, Range
 from pol.rules.commitment import boundary_root, trace_leaf
+from pol.work.records import Boundary, Range
 
 VERSION = 1
 FILE_SIZE_MAX = 256 << 20

@@ -8,7 +8,7 @@ leaf as it is and answers False.
 
 from collections.abc import Sequence
 
-from chain.types.hashing import (
+from domain.hashing import (
     HASH_SIZE,
     encode_fields,
     hash_fields,
@@ -17,8 +17,8 @@ from chain.types.hashing import (
     u64,
     verify_path,
 )
-from chain.types.messages import TraceLeaf
-from chain.types.records import ShareClaim
+from domain.messages import TraceLeaf
+from domain.records import ShareClaim
 
 
 def boundary_root(global_root: bytes, local_root: bytes) -> bytes:

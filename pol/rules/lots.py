@@ -9,9 +9,9 @@ other implementations.
 
 from collections.abc import Sequence
 
-from chain.types.amount import PFLOP
-from chain.types.hashing import hash_fields, u64
-from chain.types.records import AuditKind, Place
+from domain.amount import PFLOP
+from domain.hashing import hash_fields, u64
+from domain.records import AuditKind, Place
 
 
 class _Stream:

@@ -8,17 +8,17 @@ ranges that pass :func:`range_fits`. A step's number is the job's global batch n
 
 from collections.abc import Sequence
 
-from chain.types.amount import WORK_MAX
-from chain.types.errors import BAD_FIELD, Refusal
-from chain.types.hashing import HASH_SIZE
-from chain.types.limits import (
+from domain.amount import WORK_MAX
+from domain.errors import BAD_FIELD, Refusal
+from domain.hashing import HASH_SIZE
+from domain.limits import (
     PAYLOAD_BYTES_MAX,
     RESULT_CHUNKS_MAX,
     ROUNDS_MAX,
     SAMPLES_MAX,
     SEGMENTS_MAX,
 )
-from chain.types.records import JobTerms
+from domain.records import JobTerms
 
 
 def total_work(terms: JobTerms) -> int:
@@ -54,7 +54,7 @@ def first_step(terms: JobTerms, round_number: int, first: int) -> int:
 def check_terms(terms: JobTerms) -> None:
     """Check an order's terms by themselves; Refusal(BAD_FIELD) names the field.
 
-    Bounds come from ``chain.types.limits``. All samples of the job together stay within
+    Bounds come from ``domain.limits``. All samples of the job together stay within
     SAMPLES_MAX, and a round within SEGMENTS_MAX segments, because one provider may take all of it.
     Whether this chain runs the executor version, and whether auditors could keep up, is the state
     machine's to say.

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pol.job.types import Shape
 from pol.state.errors import NotFinite, StateError
+from pol.values import Shape
 
 Array = NDArray[Any]
 State = Mapping[str, Array]

@@ -12,8 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from chain.types.hashing import merkle_leaf, merkle_path, merkle_root
-from pol.job.types import TensorSpec
+from domain.hashing import merkle_leaf, merkle_path, merkle_root
 from pol.state.arrays import (
     NUMPY_DTYPES,
     Array,
@@ -33,6 +32,7 @@ from pol.state.layout import (
     parse_header,
     tensor_chunks,
 )
+from pol.values import TensorSpec
 
 _TAG = "assay/state/chunk"
 

@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterator, Sequence
 
 from pol.job.limits import MAX_DIMENSION, MAX_RANK
-from pol.job.types import ITEM_SIZE, TensorSpec
 from pol.state.errors import StateError
+from pol.values import ITEM_SIZE, TensorSpec
 
 CHUNK_SIZE = 65_536
 """Bytes of a full chunk."""

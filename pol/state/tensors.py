@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from pol.job.limits import LIMITS, MAX_DIMENSION, MAX_RANK, Limits
-from pol.job.types import TensorSpec, TensorType
 from pol.state.arrays import Array, State, array_from_bytes, canonical_array, dtype_name, raw_bytes
 from pol.state.errors import NotFinite, StateError
+from pol.values import TensorSpec, TensorType
 
 _FILE_DTYPES = {"F32": "f32", "I64": "i64", "BOOL": "bool"}
 _FILE_NAMES = {name: code for code, name in _FILE_DTYPES.items()}

@@ -12,7 +12,6 @@ from torch import nn
 from pol.job.document import Job, updated_tensors
 from pol.job.errors import JobError
 from pol.job.program import Program
-from pol.job.types import TensorSpec
 from pol.job.write import JobSource, write_job
 from pol.state.arrays import Array
 from pol.tracing.functions import JobFunctions, named
@@ -21,6 +20,7 @@ from pol.tracing.spec import JobSpec
 from pol.tracing.trace import trace_program
 from pol.tracing.trial import try_loss
 from pol.tracing.weights import seeded_parameters
+from pol.values import TensorSpec
 
 Progress = Callable[[str], None]
 EVAL_ROWS = 4096

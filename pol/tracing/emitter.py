@@ -12,8 +12,8 @@ import numpy as np
 from pol.job.limits import LIMITS, Limits
 from pol.job.primitives import broadcast_shapes
 from pol.job.program import Program, ProgramBuilder
-from pol.job.types import TensorType
 from pol.state.arrays import NUMPY_DTYPES
+from pol.values import TensorType
 
 Scalar = bool | int | float
 

@@ -15,12 +15,12 @@ import psutil
 import pytest
 from safetensors.numpy import load_file
 
-from chain.app.genesis_file import comet_home
+from chain.app.homes import comet_home
 from chain.app.storage import Storage
 from chain.state_machine.queries import answer
-from chain.types.queries import OrderRequest, OrderResponse
-from chain.types.reasons import CloseReason
-from chain.types.records import AssignmentState, ReportState
+from domain.queries import OrderRequest, OrderResponse
+from domain.reasons import CloseReason
+from domain.records import AssignmentState, ReportState
 from localnet.layout import Layout, load_layout
 from pol.state.canonical import state_tree
 from tests.support.waiting import is_running

@@ -17,7 +17,7 @@ from chain.app.abci_server import AbciServer
 from chain.app.application import BLOCK_TXS_MAX, AppConfig, Application
 from chain.app.services import route
 from chain.app.storage import Storage
-from chain.types.genesis import GenesisAccount
+from domain.genesis import GenesisAccount
 from tests.support import abci_client as script
 from tests.support.abci_client import AbciConnection, BlockScript, handshake
 from tests.support.small_chain import (

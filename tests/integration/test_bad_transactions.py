@@ -9,13 +9,13 @@ from signal import SIGTERM
 
 import pytest
 
-from chain.app.ports import BlockInfo
+from chain.app.interfaces import BlockInfo
 from chain.client.client import BroadcastResult, ChainClient, TxReceipt
 from chain.client.errors import ChainError
 from chain.state_machine.queries import get_account, get_balance
-from chain.types.block import TxResult
-from chain.types.errors import TX_IN_CACHE, TX_TOO_LARGE, WRONG_SEQUENCE, Code
-from chain.types.limits import TX_BYTES_MAX
+from domain.block import TxResult
+from domain.errors import TX_IN_CACHE, TX_TOO_LARGE, WRONG_SEQUENCE, Code
+from domain.limits import TX_BYTES_MAX
 from tests.support.bad_transactions import (
     BAD,
     EMPTY,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from chain.types.queries import AccountRequest, OrderResponse
-from chain.types.reasons import CloseReason, ShareReason
-from chain.types.records import Report, ReportState, Share, ShareState
+from domain.queries import AccountRequest, OrderResponse
+from domain.reasons import CloseReason, ShareReason
+from domain.records import Report, ReportState, Share, ShareState
 from localnet.layout import ProviderSpec
 from localnet.network import PROVIDER_BOND
 from tests.support.market_network import MarketNetwork, MarketOrder, market_network, quick_params

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from chain.types.records import OrderState
 from consumer.result import fetch_result
+from domain.records import OrderState
 from tests.support.market_network import MarketNetwork, market_network, quick_params
 from tests.support.waiting import wait_until
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from chain.app.comet_rpc import CometBroadcaster
-from chain.app.genesis_file import genesis_path
+from chain.app.homes import genesis_path
 from tests.support.node_process import Node, free_ports
 from tests.support.small_chain import CHAIN_ID, COINS, key, transfer
 from tests.support.waiting import wait_until

@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from chain.types.queries import AccountRequest, EventsRequest, ValidatorsRequest
-from chain.types.reasons import AttemptEnd, CloseReason
-from chain.types.records import AssignmentState, AuditAnswer, OrderState, ShareState, Validator
 from consumer.result import fetch_result
+from domain.queries import AccountRequest, EventsRequest, ValidatorsRequest
+from domain.reasons import AttemptEnd, CloseReason
+from domain.records import AssignmentState, AuditAnswer, OrderState, ShareState, Validator
 from tests.support.market_network import (
     MARKET_BOND,
     PRICE,

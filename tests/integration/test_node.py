@@ -15,10 +15,10 @@ from chain.app.application import AppConfig, Application
 from chain.app.comet import find_binary
 from chain.app.comet_rpc import CometBroadcaster
 from chain.app.export import export_state
-from chain.app.genesis_file import comet_home, genesis_path, read_node_table
+from chain.app.homes import comet_home, genesis_path, read_node_table
 from chain.app.node import default_socket_path, log_path, ready_path
 from chain.app.storage import Maker, Storage
-from localnet.process import start_child, stop_child
+from host.process import start_child, stop_child
 from tests.support.node_process import ROOT, START_SECONDS, Node, make_home
 from tests.support.small_chain import (
     CHAIN_ID,

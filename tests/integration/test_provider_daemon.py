@@ -18,12 +18,6 @@ from threading import Event, Thread
 import psutil
 import pytest
 
-from chain.types.hashing import merkle_root
-from chain.types.queries import OrderResponse
-from chain.types.records import OrderState, Report, ReportState, Share, ShareState
-from chain.wire.keys import verify
-from cluster import types as t
-from cluster.errors import ClusterError, Kind
 from compute_provider.config import ProviderError
 from compute_provider.daemon import Daemon
 from compute_provider.logic import State
@@ -31,11 +25,17 @@ from compute_provider.status import read_status
 from compute_provider.store import Store, name_of
 from compute_provider.trainer import Trainer
 from compute_provider.worker import Order
+from domain.hashing import merkle_root
+from domain.queries import OrderResponse
+from domain.records import OrderState, Report, ReportState, Share, ShareState
+from link import types as t
+from link.errors import ClusterError, Kind
 from pol.rules.commitment import boundary_root, share_sign_bytes, trace_leaf
 from pol.state.canonical import decode_state, state_tree
 from tests.support.waiting import wait_until
-from tests.unit.cluster.support import Answers, Running, running
 from tests.unit.compute_provider import support as s
+from tests.unit.link.support import Answers, Running, running
+from wire.keys import verify
 
 WAIT = 60.0
 

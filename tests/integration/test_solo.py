@@ -192,10 +192,10 @@ def test_a_bug_in_a_block_ends_the_chain_loudly(
 
 
 def test_events_are_read_without_gaps_and_cut_at_the_limit(solo: Solo) -> None:
-    from chain.types.messages import MsgDepositBond
-    from chain.types.records import Coin
-    from chain.wire.tx import build_tx
+    from domain.messages import MsgDepositBond
+    from domain.records import Coin
     from tests.support.small_chain import CHAIN_ID, FEE, GAS
+    from wire.tx import build_tx
 
     for sequence in range(3):
         message = MsgDepositBond(key(4).address, 10)

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-CORE = ("chain.types", "chain.state_machine", "escrow", "matching_engine", "pol.rules")
+CORE = ("domain", "chain.state_machine", "escrow", "matching_engine", "pol.rules")
 STANDARD_LIBRARY = (
     "__future__",
     "abc",

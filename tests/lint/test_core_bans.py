@@ -78,7 +78,7 @@ BROKEN = (
     | {
         "from time": "from time import monotonic",
         "from concurrent": "from concurrent.futures import Future",
-        "from chain": "from chain import wire",
+        "from chain": "from chain import app",
         "import inside a function": "def f():\n    import os",
     }
 )
@@ -96,7 +96,7 @@ FINE = {
     "read-only table": "from types import MappingProxyType\nX = MappingProxyType({1: 2})",
     "a local list": "def f():\n    x = []\n    return x",
     "a field": "from dataclasses import field\nclass A:\n    x: int = 0",
-    "core imports": "from chain.types.amount import Coin\nfrom chain import types\nimport escrow",
+    "core imports": "from domain.amount import Coin\nfrom chain import state_machine\nimport escrow",
     "typed except": "try:\n    f()\nexcept ValueError:\n    g()",
     "integer math": "import math\ndef f(a):\n    return math.isqrt(a)",
 }

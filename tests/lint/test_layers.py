@@ -15,12 +15,12 @@ LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 FORBIDDEN = {
     "layers": [
         ("matching_engine/bad.py", "import escrow"),
-        ("chain/types/bad.py", "import chain.state_machine"),
-        ("chain/wire/bad.py", "import chain.app"),
+        ("domain/bad.py", "import chain.state_machine"),
+        ("wire/bad.py", "import chain.app"),
         ("pol/executor/bad.py", "import validator"),
     ],
     "core": [
-        ("chain/types/bad.py", "import time"),
+        ("domain/bad.py", "import time"),
         ("pol/rules/bad.py", "import numpy"),
         ("escrow/bad.py", "from google.protobuf import message"),
         ("chain/state_machine/bad.py", "import assay"),

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from random import Random
 
-from chain.types.amount import PFLOP
-from chain.types.records import Bid, Conditions
+from domain.amount import PFLOP
+from domain.records import Bid, Conditions
 from matching_engine.book import Asked, Offered
 
 REGIONS = ("eu", "us", "asia")

@@ -10,17 +10,17 @@ from google.protobuf.any_pb2 import Any as AnyProto
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chain.types.errors import Refusal
-from chain.types.messages import Message, MsgSend
-from chain.types.records import Coin
-from chain.types.tx import Tx
-from chain.wire import shapes
-from chain.wire.keys import Key
-from chain.wire.messages import TYPE_URLS, from_bytes, to_domain, to_proto
-from chain.wire.queries import METHODS, Method, decode_request, decode_response, encode_response
-from chain.wire.tx import build_tx, decode_fully, decode_simulated_tx, decode_tx
+from domain.errors import Refusal
+from domain.messages import Message, MsgSend
+from domain.records import Coin
+from domain.tx import Tx
 from tests.property.wire_values import messages, values
 from tests.support.bad_transactions import field
+from wire import shapes
+from wire.keys import Key
+from wire.messages import TYPE_URLS, from_bytes, to_domain, to_proto
+from wire.queries import METHODS, Method, decode_request, decode_response, encode_response
+from wire.tx import build_tx, decode_fully, decode_simulated_tx, decode_tx
 
 KEY = Key(bytes(31) + b"\x01")
 OTHER = Key(bytes(31) + b"\x02")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chain.types.amount import PFLOP, WORK_MAX
-from chain.types.records import Bid, Conditions
+from domain.amount import PFLOP, WORK_MAX
+from domain.records import Bid, Conditions
 from matching_engine.book import Asked, Fill, Offered
 from matching_engine.match import Matched, match, quote
 from matching_engine.predicates import PREDICATES, predicates_failed, satisfies

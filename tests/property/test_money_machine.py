@@ -11,10 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from chain.state_machine import state_keys as keys
-from chain.state_machine.state import TALLIES, get_number
-from chain.types import queries as q
-from chain.types.messages import (
+from chain.state_machine import keys
+from chain.state_machine.tables import TALLIES, get_number
+from domain import queries as q
+from domain.messages import (
     Message,
     MsgAcceptOrder,
     MsgCancelOrder,
@@ -28,8 +28,8 @@ from chain.types.messages import (
     MsgWithdrawBid,
     MsgWithdrawBond,
 )
-from chain.types.params import local_params
-from chain.types.records import Order, OrderState, ShareRef, ShareState
+from domain.params import local_params
+from domain.records import Order, OrderState, ShareRef, ShareState
 from tests.support.chain_market import PRICE, Market, Trace, bid, make_terms, submit
 
 VALIDATORS = st.sampled_from(("v0", "v1", "v2", "v3"))

@@ -11,8 +11,8 @@ from pol.executor.run import run
 from pol.job.errors import JobError
 from pol.job.primitives import PRIMITIVES, Attribute
 from pol.job.program import Program, ProgramBuilder
-from pol.job.types import TensorType
 from pol.state.arrays import Array
+from pol.values import TensorType
 from tests.unit.pol.executor.ops import HOSTILE, NOT_FINITE, bits, get
 
 SIZES = (0, 1, 1, 2, 3, 3, 4, 5, 8, 17, 33)

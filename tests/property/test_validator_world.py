@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chain.types.messages import MsgWithdrawBond
-from chain.types.params import local_params
-from chain.types.reasons import CloseReason, ShareReason
-from chain.types.records import AssignmentState, Share, ShareState
+from domain.messages import MsgWithdrawBond
+from domain.params import local_params
+from domain.reasons import CloseReason, ShareReason
+from domain.records import AssignmentState, Share, ShareState
 from tests.property.validator_world import HABITS, Plan, World
 from tests.support.chain_market import BOND, make_terms, submit
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from random import Random
 
-from chain.types.block import TxResult
-from chain.types.codec import decode, encode
-from chain.types.hashing import merkle_root
-from chain.types.messages import Message, MsgAnswerAudit, MsgCommitTraces
-from chain.types.params import Params
-from chain.types.queries import DutiesRequest, OrderRequest, OrderResponse
-from chain.types.reasons import ShareReason
-from chain.types.records import AuditAnswer, AuditKind, JobTerms, OrderState, Place, ShareClaim
-from cluster.types import (
+from domain.block import TxResult
+from domain.codec import decode, encode
+from domain.hashing import merkle_root
+from domain.messages import Message, MsgAnswerAudit, MsgCommitTraces
+from domain.params import Params
+from domain.queries import DutiesRequest, OrderRequest, OrderResponse
+from domain.reasons import ShareReason
+from domain.records import AuditAnswer, AuditKind, JobTerms, OrderState, Place, ShareClaim
+from link.types import (
     BlobRef,
     Leaf,
     OpeningSubmission,

@@ -9,10 +9,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import strategies as st
 
-from chain.types.messages import Message
-from chain.wire.address import to_bech32
-from chain.wire.kinds import ADDRESSES, DECIMALS, MAY_BE_BLANK, size_of
-from chain.wire.messages import TYPE_URLS
+from domain.messages import Message
+from wire.address import to_bech32
+from wire.kinds import ADDRESSES, DECIMALS, MAY_BE_BLANK, size_of
+from wire.messages import TYPE_URLS
 
 ADDRESS = st.binary(min_size=20, max_size=20).map(to_bech32)
 TEXT = st.text(

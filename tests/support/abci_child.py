@@ -17,12 +17,12 @@ from chain.app.abci_methods import Methods
 from chain.app.abci_query import AbciQueries
 from chain.app.abci_server import AbciServer
 from chain.app.application import AppConfig, Application
-from chain.app.ports import StoredTx
+from chain.app.interfaces import StoredTx
 from chain.app.services import route
 from chain.app.storage import Storage
 from chain.app.stored import Head
 from chain.state_machine import transition
-from chain.types.events import Event
+from domain.events import Event
 
 DEADLY_HEIGHT = 2
 

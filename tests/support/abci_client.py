@@ -11,8 +11,8 @@ from cosmpy.protos.tendermint.abci import types_pb2 as abci
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from chain.app.abci_server import frame, read_varint
-from chain.types import codec
-from chain.types.genesis import Genesis
+from domain import codec
+from domain.genesis import Genesis
 from tests.support.small_chain import GENESIS_TIME_NS
 
 DEADLINE_SECONDS = 20.0

@@ -15,10 +15,10 @@ from cosmpy.protos.cosmos.tx.v1beta1.tx_pb2 import AuthInfo, ModeInfo, TxBody, T
 from google.protobuf.any_pb2 import Any as AnyProto
 
 from assay.registry.v1.tx_pb2 import MsgDepositBond
-from chain.types import errors
-from chain.types.errors import Code
-from chain.types.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
-from chain.types.tx import sign_doc, varint
+from domain import errors
+from domain.errors import Code
+from domain.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
+from domain.tx import sign_doc, varint
 from tests.support.small_chain import CHAIN_ID, FEE, key, transfer
 
 SENDER, RECIPIENT, OTHER, NOBODY = 1, 2, 3, 99  # accounts of the small chain; the last has none

@@ -9,22 +9,22 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from chain.state_machine import queries, state_keys
+from chain.state_machine import keys, queries
 from chain.state_machine.context import NS
 from chain.state_machine.gas import gas_of
 from chain.state_machine.invariants import check_all
 from chain.state_machine.store import MemoryStore, Overlay
 from chain.state_machine.transition import apply_block, check_tx, init_chain, simulate_tx
-from chain.types import queries as q
-from chain.types.amount import ceil_div
-from chain.types.block import Block, BlockResult, TxResult
-from chain.types.errors import Code, Refusal
-from chain.types.events import Event
-from chain.types.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
-from chain.types.messages import Message, signer_of
-from chain.types.params import Params, local_params
-from chain.types.records import Account, Coin, Order
-from chain.types.tx import SignerInfo, Tx, sign_doc
+from domain import queries as q
+from domain.amount import ceil_div
+from domain.block import Block, BlockResult, TxResult
+from domain.errors import Code, Refusal
+from domain.events import Event
+from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
+from domain.messages import Message, signer_of
+from domain.params import Params, local_params
+from domain.records import Account, Coin, Order
+from domain.tx import SignerInfo, Tx, sign_doc
 
 CHAIN_ID = "assay-test"
 GENESIS_TIME = 1_700_000_000 * NS
@@ -248,7 +248,7 @@ class Chain:
         self.checked = False
 
         def drop(overlay: Overlay) -> None:
-            for key in list(overlay.scan_keys(state_keys.deadline())):
+            for key in list(overlay.scan_keys(keys.deadline())):
                 overlay.delete(key)
 
         self.change(drop)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from chain.types import queries as q
-from chain.types.block import BlockResult
-from chain.types.codec import encode
-from chain.types.hashing import merkle_path, merkle_root
-from chain.types.messages import (
+from domain import queries as q
+from domain.block import BlockResult
+from domain.codec import encode
+from domain.hashing import merkle_path, merkle_root
+from domain.messages import (
     Message,
     MsgAcceptOrder,
     MsgAnswerAudit,
@@ -28,9 +28,9 @@ from chain.types.messages import (
     Rejection,
     SignedShare,
 )
-from chain.types.params import Params
-from chain.types.reasons import ShareReason
-from chain.types.records import (
+from domain.params import Params
+from domain.reasons import ShareReason
+from domain.records import (
     Assignment,
     Audit,
     AuditAnswer,

@@ -19,15 +19,15 @@ from threading import Event, Thread
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from chain.client.sender import TxSender
-from chain.types.messages import MsgDepositBond, MsgPlaceBid
-from chain.types.params import Params, local_params
-from chain.types.queries import OrderRequest, OrderResponse, ValidatorsRequest
-from chain.types.reasons import CloseReason
-from chain.types.records import Assignment, Conditions, OrderState
 from compute_provider.store import Store
 from consumer.jobs import read_job
 from consumer.submit import Request, submit
 from consumer.watch import POLL_SECONDS, Delivery
+from domain.messages import MsgDepositBond, MsgPlaceBid
+from domain.params import Params, local_params
+from domain.queries import OrderRequest, OrderResponse, ValidatorsRequest
+from domain.reasons import CloseReason
+from domain.records import Assignment, Conditions, OrderState
 from localnet.create import KEY, create, test_keyring
 from localnet.layout import Kind, ProviderSpec
 from localnet.market import wait_for_clusters

@@ -14,7 +14,7 @@ import requests
 from cosmpy.protos.cosmos.bank.v1beta1.query_pb2 import QueryBalanceRequest, QueryBalanceResponse
 
 from chain.app.comet_files import LOCAL_TIMING, Ports
-from chain.app.genesis_file import NodeSpec, init_network
+from chain.app.homes import NodeSpec, init_network
 from chain.app.node import log_path, ready_path
 from tests.support.small_chain import CHAIN_ID, genesis, key
 from tests.support.waiting import wait_until

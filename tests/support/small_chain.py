@@ -2,12 +2,12 @@
 
 from hashlib import sha256
 
-from chain.types.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
-from chain.types.messages import MsgSend
-from chain.types.params import local_params
-from chain.types.records import Coin
-from chain.wire.keys import Key
-from chain.wire.tx import build_tx
+from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
+from domain.messages import MsgSend
+from domain.params import local_params
+from domain.records import Coin
+from wire.keys import Key
+from wire.tx import build_tx
 
 CHAIN_ID = "assay-local-test"
 GENESIS_TIME_NS = 1_700_000_000 * 10**9

@@ -10,10 +10,10 @@ from chain.app.application import AppConfig, Application
 from chain.app.grpc_server import GrpcServer
 from chain.app.solo import SoloEngine
 from chain.app.storage import Storage
-from chain.types.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
-from chain.types.params import local_params
-from chain.types.records import Coin
-from chain.wire.keys import Key
+from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
+from domain.params import local_params
+from domain.records import Coin
+from wire.keys import Key
 
 CHAIN_ID = "assay-test"
 ALICE, BOB, OPERATOR = (Key(bytes(31) + bytes([number])) for number in (1, 2, 3))

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from chain.types.messages import Message
+from domain.messages import Message
 from tests.vectors.builders import transactions
 from tests.vectors.kinds import KINDS, first_difference, path_of, text_of
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from chain.app.ports import QueryPort
+from chain.app.interfaces import QueryPort
 from chain.app.services.table import build_table
 
 

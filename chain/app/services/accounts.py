@@ -10,12 +10,12 @@ from cosmpy.protos.cosmos.base.v1beta1.coin_pb2 import Coin
 from cosmpy.protos.cosmos.crypto.secp256k1.keys_pb2 import PubKey
 from google.protobuf.any_pb2 import Any as AnyProto
 
-from chain.app.ports import QueryPort
+from chain.app.interfaces import QueryPort
 from chain.app.services.call import Handler, typed
 from chain.state_machine.queries import get_account, get_balance, get_balances
-from chain.types.errors import NOT_FOUND, Refusal
-from chain.wire import scalars
-from chain.wire.address import check_address
+from domain.errors import NOT_FOUND, Refusal
+from wire import scalars
+from wire.address import check_address
 
 
 def handlers(app: QueryPort) -> dict[str, Handler]:

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from chain.app.ports import QueryPort
+from chain.app.interfaces import QueryPort
 from chain.app.services.call import Handler
 from chain.state_machine.queries import answer
-from chain.types.queries import EventsRequest, StatusRequest, StatusResponse
-from chain.wire.queries import (
+from domain.queries import EventsRequest, StatusRequest, StatusResponse
+from wire.queries import (
     METHODS,
     Method,
     QueryRequest,

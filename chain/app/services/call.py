@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from chain.app.ports import UNREACHABLE
-from chain.types.errors import NOT_FOUND, TX_DECODE, Code, Refusal
+from chain.app.interfaces import UNREACHABLE
+from domain.errors import NOT_FOUND, TX_DECODE, Code, Refusal
 
 Handler = Callable[[bytes], bytes]
 """One method of a service: request bytes to response bytes. It raises a Refusal for what it cannot

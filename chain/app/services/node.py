@@ -18,10 +18,10 @@ from cosmpy.protos.tendermint.types.params_pb2 import (
 from cosmpy.protos.tendermint.types.types_pb2 import BlockID, Header
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from chain.app.ports import BlockInfo, QueryPort
+from chain.app.interfaces import BlockInfo, QueryPort
 from chain.app.services.call import Handler, typed
 from chain.app.version import SOFTWARE, SOFTWARE_VERSION
-from chain.types.errors import NOT_FOUND, Refusal
+from domain.errors import NOT_FOUND, Refusal
 
 _COSMOS_SDK = "0.50.0"  # whose services these are; clients parse it as a version
 

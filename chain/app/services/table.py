@@ -2,10 +2,10 @@
 it.
 """
 
-from chain.app.ports import UNREACHABLE, Broadcaster, QueryPort
+from chain.app.interfaces import UNREACHABLE, Broadcaster, QueryPort
 from chain.app.services import accounts, assay, node, transactions
 from chain.app.services.call import Handler
-from chain.types.errors import Refusal
+from domain.errors import Refusal
 
 
 def build_table(app: QueryPort, broadcaster: Broadcaster | None) -> dict[str, Handler]:

@@ -5,12 +5,12 @@ from typing import Any
 from cosmpy.protos.cosmos.base.abci.v1beta1.abci_pb2 import GasInfo, Result, TxResponse
 from cosmpy.protos.cosmos.tx.v1beta1 import service_pb2 as service
 
-from chain.app.ports import UNREACHABLE, Broadcaster, QueryPort
+from chain.app.interfaces import UNREACHABLE, Broadcaster, QueryPort
 from chain.app.services.call import Handler, typed
-from chain.types.errors import INVALID_REQUEST, NOT_FOUND, Code, Refusal
-from chain.types.limits import TX_BYTES_MAX
-from chain.wire.results import events_proto, tx_data, tx_response
-from chain.wire.tx import decode_simulated_tx, decode_tx, raw_of, tx_proto
+from domain.errors import INVALID_REQUEST, NOT_FOUND, Code, Refusal
+from domain.limits import TX_BYTES_MAX
+from wire.results import events_proto, tx_data, tx_response
+from wire.tx import decode_simulated_tx, decode_tx, raw_of, tx_proto
 
 _HASH_DIGITS = 64
 

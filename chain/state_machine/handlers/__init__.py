@@ -10,30 +10,32 @@ from dataclasses import dataclass
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-from chain.state_machine.handlers import (
+from chain.state_machine.ledger.handlers import deposit_bond, send, withdraw_bond
+from chain.state_machine.market.handlers import (
     accept_order,
-    answer_audit,
     cancel_order,
-    certify_provider,
     change_bid,
-    close_round,
-    commit_traces,
     decline_order,
-    deposit_bond,
-    leave_cluster,
-    object_report,
     place_bid,
-    prove,
-    register_provider,
-    report_provider,
-    send,
-    set_endpoint,
     stop_order,
     submit_order,
     withdraw_bid,
-    withdraw_bond,
 )
-from chain.types import messages as m
+from chain.state_machine.proof.handlers import (
+    answer_audit,
+    close_round,
+    commit_traces,
+    object_report,
+    prove,
+    report_provider,
+)
+from chain.state_machine.registry.handlers import (
+    certify_provider,
+    leave_cluster,
+    register_provider,
+    set_endpoint,
+)
+from domain import messages as m
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pol.job.load import load_job
+from pol.local.locally import run_locally
 from pol.replay.check_trace import STATES_FOLDER, StateFolder
-from pol.replay.locally import run_locally
 from tests.unit.pol.mlp import write_mlp_job
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from chain.client.errors import ChainError, ErrorKind
-from chain.types import codec
-from chain.types.messages import Message
-from chain.types.queries import AccountResponse, OrderResponse, StatusResponse
-from chain.types.records import (
+from compute_provider.config import ProviderConfig
+from compute_provider.store import Store
+from domain import codec
+from domain.messages import Message
+from domain.queries import AccountResponse, OrderResponse, StatusResponse
+from domain.records import (
     Account,
     Assignment,
     AssignmentState,
@@ -25,11 +27,9 @@ from chain.types.records import (
     Provider,
     Validator,
 )
-from chain.wire.keys import Key
-from cluster.blobs import BlobStore
-from cluster.types import BlobRef, PayloadFile, ShareKey, StateRef, TrainTask
-from compute_provider.config import ProviderConfig
-from compute_provider.store import Store
+from link.blobs import BlobStore
+from link.types import BlobRef, PayloadFile, ShareKey, StateRef, TrainTask
+from wire.keys import Key
 
 CHAIN = "assay-local-test"
 PROVIDER = Key(b"\x01" * 32)
@@ -67,7 +67,7 @@ def payload_paths() -> dict[str, Path]:
 
 def order() -> OrderResponse:
     params: Any = None
-    from chain.types.params import local_params
+    from domain.params import local_params
 
     params = local_params().for_order()
     record = Order(

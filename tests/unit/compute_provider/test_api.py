@@ -10,22 +10,22 @@ from typing import Any, Self
 import pytest
 
 import compute_provider.bench
-from chain.types.messages import MsgLeaveCluster
-from chain.types.queries import (
+from compute_provider import api, misbehave
+from compute_provider.bench import Speed, measure_bandwidth, measure_speed
+from compute_provider.config import ProviderConfig, ProviderError
+from compute_provider.links import find_validator
+from domain.messages import MsgLeaveCluster
+from domain.queries import (
     BidsRequest,
     BidsResponse,
     ProvidersRequest,
     ProvidersResponse,
     ValidatorsResponse,
 )
-from chain.types.records import Bid, Provider, Validator
-from cluster.types import ProbeReply, ProbeRequest
-from compute_provider import api, misbehave
-from compute_provider.bench import Speed, measure_bandwidth, measure_speed
-from compute_provider.config import ProviderConfig, ProviderError
-from compute_provider.links import find_validator
-from tests.unit.cluster.support import running
+from domain.records import Bid, Provider, Validator
+from link.types import ProbeReply, ProbeRequest
 from tests.unit.compute_provider.support import CHAIN, PROVIDER, VALIDATOR, validator_record
+from tests.unit.link.support import running
 
 
 def bid(price: int, providers_bps: int) -> Bid:
@@ -147,7 +147,7 @@ def test_a_back_end_that_does_not_exist_is_refused() -> None:
 
 
 def test_the_bandwidth_is_measured_without_being_registered(tmp_path: Path) -> None:
-    from tests.unit.cluster.support import STRANGER
+    from tests.unit.link.support import STRANGER
 
     with running(tmp_path) as up, up.client(STRANGER) as client:
         assert measure_bandwidth(client, 3 << 20) > 1 << 20

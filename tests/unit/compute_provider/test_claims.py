@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from chain.types.queries import OrderResponse
-from chain.types.records import (
+from compute_provider.claims import bond_of, earned, is_over, open_report, problem
+from domain.queries import OrderResponse
+from domain.records import (
     AssignmentState,
     Depositor,
     Escrow,
@@ -21,8 +22,7 @@ from chain.types.records import (
     ShareRef,
     ShareState,
 )
-from cluster.types import BlobRef, StateRef, TrainTask
-from compute_provider.claims import bond_of, earned, is_over, open_report, problem
+from link.types import BlobRef, StateRef, TrainTask
 from tests.unit.compute_provider.support import (
     ORDER_ID,
     PRICE,

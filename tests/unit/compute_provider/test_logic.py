@@ -5,10 +5,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chain.types import codec
-from cluster.types import NAN_BITS, OpenTask, Phase, ShareKey, TrainTask
 from compute_provider import logic
 from compute_provider.logic import Stage, State, Work, step
+from domain import codec
+from link.types import NAN_BITS, OpenTask, Phase, ShareKey, TrainTask
 from tests.unit.compute_provider.support import ORDER_ID, task
 
 ONE = task()

@@ -17,19 +17,19 @@ import pytest
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from chain.client.sender import TxSender
-from chain.types.genesis import Genesis, GenesisAccount
-from chain.types.messages import MsgSetEndpoint
-from chain.types.records import Coin
-from cluster import types as t
 from compute_provider import api
 from compute_provider.config import ProviderConfig, ProviderError
 from compute_provider.store import Store
+from domain.genesis import Genesis, GenesisAccount
+from domain.messages import MsgSetEndpoint
+from domain.records import Coin
+from link import types as t
 from tests.support import solo_node
 from tests.support.solo_node import OPERATOR, SoloNode, making_blocks
 from tests.support.waiting import wait_until
-from tests.unit.cluster.support import CHAIN, Answers, Running
-from tests.unit.cluster.support import running as running_validator
 from tests.unit.compute_provider import support as s
+from tests.unit.link.support import CHAIN, Answers, Running
+from tests.unit.link.support import running as running_validator
 
 WAIT = 60.0
 SOON = 5.0  # seconds in which a stop has to be done

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from chain.types import codec
-from cluster.types import ShareKey
 from compute_provider.store import Boundary
 from compute_provider.trainer import Trainer
 from compute_provider.worker import LOCAL_OUT, UPDATE, Order
+from domain import codec
+from link.types import ShareKey
 from pol.executor.backend import backend
 from pol.job.load import LoadedJob, load_job
-from pol.replay.records import Range, TrainedShare
 from pol.replay.replay import replay_segment, replay_update
-from pol.replay.train import train_share
 from pol.state.canonical import decode_state, encode_state, state_tree
 from pol.state.errors import StateError
+from pol.work.records import Range, TrainedShare
+from pol.work.train import train_share
 from tests.unit.compute_provider.support import TINY, task, terms
 
 KEY = task().key

@@ -17,18 +17,18 @@ import numpy as np
 import pytest
 
 import consumer.result
-from chain.types.queries import AccountRequest, OrderRequest, ValidatorsRequest
-from chain.types.records import AssignmentState, OrderState
-from chain.wire.keys import Key
-from cluster import handover as h
-from cluster.types import BlobRef
 from consumer.errors import ConsumerError
 from consumer.jobs import read_job, write_result
 from consumer.result import Result, fetch_result, proven_assignment
+from domain.queries import AccountRequest, OrderRequest, ValidatorsRequest
+from domain.records import AssignmentState, OrderState
+from link import handover as h
+from link.types import BlobRef
 from pol.job.document import Job
 from pol.state.canonical import chunks_of, encode_state, state_tree
 from pol.state.tensors import load_safetensors
 from tests.unit.pol.mlp import initial_states, write_mlp_job
+from wire.keys import Key
 
 CHAIN, ORDER, SEQUENCE = "assay-local-1", b"\x0a" * 32, 5
 KEY = Key(b"\x01" * 32)

@@ -11,17 +11,17 @@ import pytest
 import consumer.watch
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ChainTimeout, ErrorKind
-from chain.types.queries import OrderResponse
-from chain.types.records import AssignmentState, OrderState
-from chain.wire.keys import Key
-from cluster.errors import ClusterError, Kind
-from cluster.types import PayloadState
 from consumer.deliver import deliver, payload
 from consumer.errors import ConsumerError, StillWaiting
 from consumer.jobs import read_job
 from consumer.watch import Delivery, follow, wait_for
+from domain.queries import OrderResponse
+from domain.records import AssignmentState, OrderState
+from link.errors import ClusterError, Kind
+from link.types import PayloadState
 from tests.unit.compute_provider import support as s
 from tests.unit.pol.mlp import write_mlp_job
+from wire.keys import Key
 
 AWAY = ChainError(ErrorKind.UNAVAILABLE, "no node answers at here", "")
 

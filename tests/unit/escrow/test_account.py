@@ -1,7 +1,7 @@
 import pytest
 
-from chain.types.amount import PFLOP
-from chain.types.records import Depositor, Escrow
+from domain.amount import PFLOP
+from domain.records import Depositor, Escrow
 from escrow.account import affordable_price, locked, open_escrow, refund, use
 from escrow.moves import Move, Transfer
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chain.types.amount import BPS, price_ceil, price_floor
+from domain.amount import BPS, price_ceil, price_floor
 from escrow.bonds import decline_fee, job_bond_cut, share_bond, wrong_share
 from escrow.moves import FROM_DEPOSITS, MOVES, Move, Pot, Transfer
 from escrow.settle import audit_fee, settle_round, split_cut

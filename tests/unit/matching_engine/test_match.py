@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from chain.types.amount import PFLOP
-from chain.types.hashing import hash_fields
-from chain.types.records import Bid, Conditions
+from domain.amount import PFLOP
+from domain.hashing import hash_fields
+from domain.records import Bid, Conditions
 from matching_engine.book import Asked, Book, Fill, Offered
 from matching_engine.match import Matched, Quote, match, quote
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from chain.types.amount import PFLOP
-from chain.types.records import Bid, Conditions
+from domain.amount import PFLOP
+from domain.records import Bid, Conditions
 from matching_engine.book import Asked, Offered, job_bond
 from matching_engine.predicates import PREDICATES, predicates_failed, satisfies
 

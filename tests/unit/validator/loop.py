@@ -17,18 +17,18 @@ from chain.client.client import TxReceipt
 from chain.client.errors import ChainError, ErrorKind, TxRefused, code_of
 from chain.state_machine import queries
 from chain.state_machine.store import MemoryStore
-from chain.types import queries as q
-from chain.types.errors import Refusal
-from chain.types.hashing import merkle_root
-from chain.types.messages import Message, MsgSubmitOrder
-from chain.types.params import local_params
-from chain.types.reasons import ShareReason
-from chain.types.records import JobTerms, ShareClaim
-from cluster import types as t
-from cluster.handover import public_point
-from pol.replay.pool import PoolClosed
+from domain import queries as q
+from domain.errors import Refusal
+from domain.hashing import merkle_root
+from domain.messages import Message, MsgSubmitOrder
+from domain.params import local_params
+from domain.reasons import ShareReason
+from domain.records import JobTerms, ShareClaim
+from link import types as t
+from link.handover import public_point
 from pol.rules.commitment import boundary_root, possession_sign_bytes, share_sign_bytes
 from pol.rules.schedule import first_step, segments_of
+from pol.work.pool import PoolClosed
 from tests.support.chain_harness import CHAIN_ID, pub_key, sign, verify
 from tests.support.chain_market import Market, digest, make_terms, submit
 from tests.support.waiting import wait_until

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from chain.types.hashing import merkle_root
-from chain.types.params import local_params
-from chain.types.queries import OrderResponse
-from chain.types.records import (
+from domain.hashing import merkle_root
+from domain.params import local_params
+from domain.queries import OrderResponse
+from domain.records import (
     Assignment,
     AssignmentState,
     Audit,
@@ -23,7 +23,7 @@ from chain.types.records import (
     ShareRef,
     ShareState,
 )
-from cluster.types import BlobRef, Leaf, PayloadFile, ShareSubmission, StateRef
+from link.types import BlobRef, Leaf, PayloadFile, ShareSubmission, StateRef
 from pol.rules.commitment import boundary_root
 from pol.rules.schedule import first_step, segments_of
 from tests.support.chain_market import ANY, digest, make_terms

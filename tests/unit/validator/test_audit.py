@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from chain.types.hashing import merkle_root
-from chain.types.queries import AuditDuty, OrderResponse
-from chain.types.records import (
+from domain.hashing import merkle_root
+from domain.queries import AuditDuty, OrderResponse
+from domain.records import (
     Audit,
     AuditKind,
     Place,
@@ -24,12 +24,11 @@ from chain.types.records import (
     ShareState,
     Validator,
 )
-from chain.wire.keys import Key
-from cluster import types as t
-from cluster.blobs import BlobStore
-from cluster.client import ClusterClient
-from cluster.server import ClusterServer
-from cluster.tls import make_certificate
+from link import types as t
+from link.blobs import BlobStore
+from link.client import ClusterClient
+from link.server import ClusterServer
+from link.tls import make_certificate
 from pol.job.load import load_job
 from pol.job.terms import order_terms
 from pol.rules.commitment import audit_digest, check_leaf, update_claim
@@ -44,6 +43,7 @@ from validator.records import LocalOrder, LocalRound, Opening, SlotWork, new_ord
 from validator.service import ChainView, Service
 from validator.store import ValidatorStore
 from validator.traces import leaf_hashes
+from wire.keys import Key
 
 T = TypeVar("T")
 TERMS = order_terms(load_job(JOB).job)

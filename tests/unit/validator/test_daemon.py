@@ -19,9 +19,8 @@ from chain.app.grpc_server import GrpcServer
 from chain.app.storage import Storage
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
-from chain.types.queries import ValidatorsRequest
-from chain.types.records import Validator
-from chain.wire.keys import Key
+from domain.queries import ValidatorsRequest
+from domain.records import Validator
 from tests.support.solo_node import (
     ALICE,
     CHAIN_ID,
@@ -33,6 +32,7 @@ from tests.support.solo_node import (
 from tests.support.waiting import wait_until
 from validator.daemon import ValidatorConfig, ValidatorDaemon
 from validator.waiting import WrongChain
+from wire.keys import Key
 
 WAIT = 20.0
 

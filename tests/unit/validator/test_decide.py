@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from chain.types.limits import SLOTS_MAX
-from chain.types.messages import (
+from domain.limits import SLOTS_MAX
+from domain.messages import (
     MsgAcceptOrder,
     MsgCloseRound,
     MsgCommitTraces,
@@ -14,10 +14,10 @@ from chain.types.messages import (
     MsgReportProvider,
     Rejection,
 )
-from chain.types.queries import OrderResponse
-from chain.types.reasons import AttemptEnd, ShareReason
-from chain.types.records import AssignmentState, OrderState, Share, ShareRef, ShareState
-from cluster.types import BlobRef
+from domain.queries import OrderResponse
+from domain.reasons import AttemptEnd, ShareReason
+from domain.records import AssignmentState, OrderState, Share, ShareRef, ShareState
+from link.types import BlobRef
 from pol.rules.commitment import check_leaf
 from pol.rules.schedule import segment_samples, share_work
 from tests.support.chain_market import digest

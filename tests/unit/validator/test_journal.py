@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from chain.types.reasons import ShareReason
+from domain.reasons import ShareReason
 from tests.unit.validator.support import chain, loaded, view
 from tests.unit.validator.test_decide import planned, with_packets
 from validator.decide import decide

@@ -10,10 +10,10 @@ from threading import Event, Thread
 import pytest
 
 from chain.client.errors import ChainError, ErrorKind
-from chain.types.records import AssignmentState, OrderState
-from cluster.blobs import BlobStore
-from cluster.errors import ClusterError, Kind
-from cluster.types import Benchmark, BlobRef, PayloadFile
+from domain.records import AssignmentState, OrderState
+from link.blobs import BlobStore
+from link.errors import ClusterError, Kind
+from link.types import Benchmark, BlobRef, PayloadFile
 from tests.support.chain_market import digest
 from tests.unit.validator.support import (
     ORDER_ID,

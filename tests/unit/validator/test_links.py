@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from chain.types.records import Validator
-from cluster import types as t
-from cluster.errors import ClusterError, Kind
-from tests.unit.cluster.support import AUDITOR, CHAIN, Running, running
+from domain.records import Validator
+from link import types as t
+from link.errors import ClusterError, Kind
+from tests.unit.link.support import AUDITOR, CHAIN, Running, running
 from validator.links import Links
 
 REQUEST = t.OpeningRequest(bytes(32), 1, 0, 0)

@@ -9,12 +9,12 @@ from threading import Event
 
 import pytest
 
-from chain.types.messages import Message, MsgCertifyProvider, MsgWithdrawBond
-from chain.types.reasons import CloseReason, ShareReason
-from chain.types.records import AssignmentState, OrderState, ShareState
-from cluster import types as t
-from cluster.errors import ClusterError, Kind
-from cluster.handover import HandoverId, open_chunk, split_ciphertext
+from domain.messages import Message, MsgCertifyProvider, MsgWithdrawBond
+from domain.reasons import CloseReason, ShareReason
+from domain.records import AssignmentState, OrderState, ShareState
+from link import types as t
+from link.errors import ClusterError, Kind
+from link.handover import HandoverId, open_chunk, split_ciphertext
 from tests.support.chain_harness import CHAIN_ID
 from tests.support.chain_market import BOND, bid
 from tests.unit.validator.loop import (

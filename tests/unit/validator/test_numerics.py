@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from chain.types.reasons import ShareReason
+from domain.reasons import ShareReason
 from pol.executor.backend import backend
 from pol.job.load import load_job
 from pol.job.terms import order_terms
-from pol.replay.aggregate import aggregate
 from pol.rules.commitment import boundary_root, update_claim
 from pol.state.arrays import State
 from pol.state.canonical import decode_state, encode_state, state_tree
+from pol.work.aggregate import aggregate
 from tests.unit.validator.trained import JOB, PART, N, Trained, train
 from validator import numerics
 from validator.numerics import Claimed, ReplayOutcome

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from chain.client.errors import ChainError, ErrorKind
-from chain.types import queries as q
-from chain.types.messages import MsgCertifyProvider
-from chain.types.records import OrderState, Provider
-from cluster.blobs import BlobStore
+from domain import queries as q
+from domain.messages import MsgCertifyProvider
+from domain.records import OrderState, Provider
+from link.blobs import BlobStore
 from tests.support.chain_market import Market, bid, digest
 from tests.unit.validator.loop import PARAMS, Node
 from validator.ledger import Ledger

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from chain.types.hashing import merkle_root
-from chain.types.queries import OrderResponse
-from chain.types.reasons import ShareReason
-from chain.types.records import ShareClaim
-from cluster import types as t
-from cluster.blobs import BlobStore
-from cluster.handover import HandoverId, open_chunk, public_point, split_ciphertext
+from domain.hashing import merkle_root
+from domain.queries import OrderResponse
+from domain.reasons import ShareReason
+from domain.records import ShareClaim
+from link import types as t
+from link.blobs import BlobStore
+from link.handover import HandoverId, open_chunk, public_point, split_ciphertext
 from pol.job.load import load_job
 from pol.job.terms import order_terms
-from pol.replay.pool import PoolError
 from pol.state.canonical import chunks_of
+from pol.work.pool import PoolError
 from tests.support.chain_market import digest
 from tests.unit.validator.support import CHAIN_ID, ORDER_ID, chain
 from tests.unit.validator.trained import JOB, PART, N, Trained, train

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chain.types.limits import SLOTS_MAX
+from domain.limits import SLOTS_MAX
 from validator.plan import Worker, pick_worker, split_round
 
 workers = st.lists(

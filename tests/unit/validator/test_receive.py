@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from chain.types.hashing import merkle_root
-from chain.types.reasons import AttemptEnd, ShareReason
-from chain.types.records import OrderParams, ShareRef
-from cluster.types import LEAVES_MAX, ShareSubmission
+from domain.hashing import merkle_root
+from domain.reasons import AttemptEnd, ShareReason
+from domain.records import OrderParams, ShareRef
+from link.types import LEAVES_MAX, ShareSubmission
 from pol.rules.commitment import check_leaf
 from tests.support.chain_market import digest, make_terms
 from tests.unit.validator.support import (

@@ -9,9 +9,9 @@ from threading import Event
 import pytest
 
 from assay.cluster.v1 import cluster_pb2 as pb
-from chain.types.queries import OrderResponse
-from chain.types.reasons import ShareReason
-from chain.types.records import (
+from domain.queries import OrderResponse
+from domain.reasons import ShareReason
+from domain.records import (
     AssignmentState,
     OrderState,
     Round,
@@ -20,10 +20,10 @@ from chain.types.records import (
     ShareState,
     Validator,
 )
-from cluster import convert
-from cluster import types as t
-from cluster.blobs import BlobStore
-from cluster.errors import ClusterError, Kind
+from link import convert
+from link import types as t
+from link.blobs import BlobStore
+from link.errors import ClusterError, Kind
 from tests.support.chain_market import digest, make_terms
 from tests.unit.validator.support import (
     CHAIN_ID,

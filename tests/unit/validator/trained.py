@@ -6,10 +6,10 @@ from typing import Any
 
 from pol.executor.backend import backend
 from pol.job.load import load_job
-from pol.replay.records import Boundary, Range, TrainedShare
-from pol.replay.train import train_share
 from pol.state.arrays import State
 from pol.state.canonical import encode_state
+from pol.work.records import Boundary, Range, TrainedShare
+from pol.work.train import train_share
 from validator import numerics
 from validator.numerics import Claimed, ReplayOutcome
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from chain.types.codec import to_plain
+from domain.codec import to_plain
 from pol.job.document import DOCUMENT
 from pol.job.program import ProgramBuilder
 from pol.job.terms import order_terms

@@ -8,12 +8,12 @@ from functools import cache
 from typing import Any
 
 from chain.app import smt
-from chain.types.block import Block, BlockResult
-from chain.types.codec import to_plain
-from chain.types.errors import TX_DECODE, Refusal
-from chain.types.events import Event
-from chain.types.genesis import DENOM
-from chain.types.messages import (
+from domain.block import Block, BlockResult
+from domain.codec import to_plain
+from domain.errors import TX_DECODE, Refusal
+from domain.events import Event
+from domain.genesis import DENOM
+from domain.messages import (
     Message,
     MsgCancelOrder,
     MsgCertifyProvider,
@@ -27,13 +27,13 @@ from chain.types.messages import (
     MsgWithdrawBid,
     MsgWithdrawBond,
 )
-from chain.types.params import local_params
-from chain.types.reasons import AttemptEnd, ShareReason
-from chain.types.records import Coin, Conditions
-from chain.types.tx import Tx
-from chain.wire.messages import type_url
+from domain.params import local_params
+from domain.reasons import AttemptEnd, ShareReason
+from domain.records import Coin, Conditions
+from domain.tx import Tx
 from tests.support.chain_harness import Chain
 from tests.support.chain_market import PRICE, Market, bid, submit
+from wire.messages import type_url
 
 PARAMS = replace(local_params(), audit_bps=2_000)
 

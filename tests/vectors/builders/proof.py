@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from chain.types.codec import to_plain
-from chain.types.hashing import encode_fields, hash_fields, merkle_leaf, merkle_path, merkle_root
-from chain.types.records import ShareClaim
+from domain.codec import to_plain
+from domain.hashing import encode_fields, hash_fields, merkle_leaf, merkle_path, merkle_root
+from domain.records import ShareClaim
 from pol.rules import commitment, lots
 from tests.support.chain_market import digest
 

@@ -5,10 +5,9 @@ from hashlib import sha256
 from typing import Any
 
 from assay.cluster.v1 import cluster_pb2 as pb
-from chain.wire.keys import Key
-from cluster import convert
-from cluster.envelope import Envelope, sign_bytes
-from cluster.handover import (
+from link import convert
+from link.envelope import Envelope, sign_bytes
+from link.handover import (
     HandoverId,
     ciphertext_root,
     open_chunk,
@@ -17,6 +16,7 @@ from cluster.handover import (
     seal_result,
     sealed_leaf,
 )
+from wire.keys import Key
 
 CHAIN_ID = "assay-vectors-1"
 ACCOUNT = Key(sha256(b"vectors account").digest())

@@ -8,16 +8,16 @@ from hashlib import sha256
 from typing import Any
 
 from chain.state_machine.gas import gas_of
-from chain.types.genesis import DENOM
-from chain.types.messages import Message, signer_of
-from chain.types.records import Coin
-from chain.types.tx import sign_doc
-from chain.wire.keys import Key
-from chain.wire.messages import type_url
-from chain.wire.tx import build_tx, decode_tx
+from domain.genesis import DENOM
+from domain.messages import Message, signer_of
+from domain.records import Coin
+from domain.tx import sign_doc
 from tests.support.chain_harness import CHAIN_ID
 from tests.support.chain_market import Market
 from tests.vectors.builders import market
+from wire.keys import Key
+from wire.messages import type_url
+from wire.tx import build_tx, decode_tx
 
 ACCOUNT_NUMBER = 7
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from assay.cli.arguments import all_pages
-from chain.types.limits import QUERY_LIMIT_MAX
+from domain.limits import QUERY_LIMIT_MAX
 
 
 @dataclass(frozen=True)

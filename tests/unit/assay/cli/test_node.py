@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chain.app.comet_files import read_genesis
-from chain.app.genesis_file import genesis_path
+from chain.app.homes import genesis_path
 from tests.unit.assay.support import Ran, assay
 
 PASSPHRASE = {"ASSAY_PASSPHRASE": "open sesame"}

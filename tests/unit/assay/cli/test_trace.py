@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pol.replay.records import Boundary, Range
 from pol.replay.trace_file import ShareRecord, share_record
+from pol.work.records import Boundary, Range
 from tests.unit.assay.support import Ran, assay, in_process, modules_after
 
 

@@ -34,7 +34,7 @@ from chain.app.abci_server import (
     frame,
     read_varint,
 )
-from chain.types.tx import varint
+from domain.tx import varint
 from tests.support.waiting import wait_until
 
 DEADLINE = 10.0

@@ -12,7 +12,7 @@ from nacl.signing import SigningKey
 
 from chain.app.comet import find_binary
 from chain.app.comet_files import LOCAL_TIMING, HomeError, Ports, read_genesis, read_keys
-from chain.app.genesis_file import (
+from chain.app.homes import (
     NodeSpec,
     comet_home,
     genesis_path,
@@ -21,9 +21,9 @@ from chain.app.genesis_file import (
     read_node_table,
     write_node_table,
 )
-from chain.types.genesis import Genesis, GenesisAccount
-from chain.types.params import local_params
-from chain.types.records import Coin
+from domain.genesis import Genesis, GenesisAccount
+from domain.params import local_params
+from domain.records import Coin
 from tests.support.small_chain import key
 
 TIME_NS = 1_700_000_000_123_456_789

@@ -4,8 +4,8 @@ import pytest
 
 from chain.app import smt
 from chain.app.export import export_state
-from chain.app.genesis_file import comet_home
-from chain.app.ports import BlockInfo
+from chain.app.homes import comet_home
+from chain.app.interfaces import BlockInfo
 from chain.app.storage import Storage, StorageError
 from chain.app.stored import Head
 

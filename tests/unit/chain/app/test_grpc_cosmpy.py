@@ -15,7 +15,6 @@ from cosmpy.crypto.keypairs import PrivateKey
 from cosmpy.protos.cosmos.bank.v1beta1.tx_pb2 import MsgSend
 from cosmpy.protos.cosmos.base.v1beta1.coin_pb2 import Coin
 
-from chain.wire.keys import Key
 from tests.support.solo_node import (
     ALICE,
     BOB,
@@ -25,6 +24,7 @@ from tests.support.solo_node import (
     SoloNode,
     making_blocks,
 )
+from wire.keys import Key
 
 
 @pytest.fixture

@@ -17,18 +17,18 @@ from chain.app import grpc_server
 from chain.app.abci_query import AbciQueries
 from chain.app.application import AppConfig, Application
 from chain.app.grpc_server import GrpcServer
-from chain.app.ports import UNREACHABLE, BroadcastResult
+from chain.app.interfaces import UNREACHABLE, BroadcastResult
 from chain.app.services import route
 from chain.app.services.table import build_table
 from chain.app.storage import Storage
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
-from chain.types.messages import MsgSend
-from chain.types.queries import ParamsRequest
-from chain.types.records import Coin
-from chain.wire.queries import METHODS, decode_response, encode_request, method_of
-from chain.wire.tx import build_tx, build_unsigned_tx, tx_proto
+from domain.messages import MsgSend
+from domain.queries import ParamsRequest
+from domain.records import Coin
 from tests.support.solo_node import ALICE, BOB, CHAIN_ID, RICH, STRANGER, SoloNode
+from wire.queries import METHODS, decode_response, encode_request, method_of
+from wire.tx import build_tx, build_unsigned_tx, tx_proto
 
 SEND = MsgSend(ALICE.address, BOB.address, (Coin("uassay", 7),))
 ACCOUNT = "/cosmos.auth.v1beta1.Query/Account"

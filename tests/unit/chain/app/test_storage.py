@@ -5,11 +5,11 @@ from pathlib import Path
 import plyvel
 import pytest
 
-from chain.app.ports import BlockInfo, StoredTx
+from chain.app.interfaces import BlockInfo, StoredTx
 from chain.app.storage import Maker, Storage, StorageError
 from chain.app.stored import NO_HEAD, Head
-from chain.types.block import TxResult
-from chain.types.events import Event
+from domain.block import TxResult
+from domain.events import Event
 
 
 def head(height: int, next_event: int = 1) -> Head:

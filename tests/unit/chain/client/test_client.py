@@ -15,18 +15,17 @@ import pytest
 from chain.client.channel import RESPONSE_BYTES_MAX
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ChainTimeout, ErrorKind, code_of
-from chain.types.errors import NOT_FOUND, WRONG_SEQUENCE
-from chain.types.messages import MsgSend
-from chain.types.params import local_params
-from chain.types.queries import (
+from domain.errors import NOT_FOUND, WRONG_SEQUENCE
+from domain.messages import MsgSend
+from domain.params import local_params
+from domain.queries import (
     BidsRequest,
     EventsRequest,
     ParamsRequest,
     ProvidersRequest,
     ValidatorsRequest,
 )
-from chain.types.records import Coin
-from chain.wire.tx import build_unsigned_tx
+from domain.records import Coin
 from tests.support.solo_node import (
     ALICE,
     BOB,
@@ -36,6 +35,7 @@ from tests.support.solo_node import (
     SoloNode,
     running,
 )
+from wire.tx import build_unsigned_tx
 
 
 def test_queries_answer_domain_values(client: ChainClient, node: SoloNode) -> None:

@@ -10,8 +10,8 @@ from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
 from chain.client.events import follow_events
 from chain.client.sender import TxSender
-from chain.types.messages import MsgDepositBond
-from chain.types.queries import EventsRequest, EventsResponse, LoggedEvent
+from domain.messages import MsgDepositBond
+from domain.queries import EventsRequest, EventsResponse, LoggedEvent
 from tests.support.solo_node import ALICE, SoloNode, making_blocks
 
 

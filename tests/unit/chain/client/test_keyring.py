@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from nacl.pwhash import argon2id
 
-from chain.client.files import write_durably
 from chain.client.keyring import Backend, Keyring, KeyringError
-from chain.wire.keys import Key
+from host.files import write_durably
+from wire.keys import Key
 
 MINE, OTHER = Key(b"\x01" * 32), Key(b"\x02" * 32)
 CHANGED = {"address": OTHER.address, "pub_key": OTHER.pub_key.hex()}

@@ -11,12 +11,10 @@ from chain.client.client import BroadcastResult, ChainClient, TxReceipt
 from chain.client.errors import ChainError, ChainTimeout, ErrorKind, TxExpired, TxRefused
 from chain.client.sender import TxSender
 from chain.client.signing import HedgedKey
-from chain.types.errors import WRONG_SEQUENCE, Refusal
-from chain.types.messages import MsgCancelOrder, MsgDepositBond, MsgSend
-from chain.types.queries import ParamsRequest
-from chain.types.records import Coin
-from chain.wire.keys import verify
-from chain.wire.tx import build_tx, decode_tx
+from domain.errors import WRONG_SEQUENCE, Refusal
+from domain.messages import MsgCancelOrder, MsgDepositBond, MsgSend
+from domain.queries import ParamsRequest
+from domain.records import Coin
 from tests.support.solo_node import (
     ALICE,
     BOB,
@@ -28,6 +26,8 @@ from tests.support.solo_node import (
     running,
 )
 from tests.support.waiting import wait_until
+from wire.keys import verify
+from wire.tx import build_tx, decode_tx
 
 
 def send_to_bob(amount: int) -> MsgSend:

@@ -7,7 +7,7 @@ import pytest
 
 from chain.state_machine.store import Overlay
 from chain.state_machine.transition import check_tx
-from chain.types.errors import (
+from domain.errors import (
     BAD_FIELD,
     INSUFFICIENT_FEE,
     INSUFFICIENT_FUNDS,
@@ -26,11 +26,11 @@ from chain.types.errors import (
     Code,
     Refusal,
 )
-from chain.types.genesis import DENOM
-from chain.types.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
-from chain.types.messages import MsgDepositBond, MsgSend
-from chain.types.records import Coin
-from chain.types.tx import Tx
+from domain.genesis import DENOM
+from domain.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
+from domain.messages import MsgDepositBond, MsgSend
+from domain.records import Coin
+from domain.tx import Tx
 from tests.support.chain_harness import COINS, Chain, make_genesis, pub_key, verify
 
 SEND = MsgSend("alice", "bob", (Coin(DENOM, 7),))

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from chain.state_machine.context import NS
-from chain.state_machine.shares import SHARES_LOT, share_id
-from chain.state_machine.state import LOTS, VALIDATORS
-from chain.types import queries as q
-from chain.types.messages import MsgRegisterProvider
-from chain.types.params import local_params
+from chain.state_machine.proof.shares import SHARES_LOT, share_id
+from chain.state_machine.tables import LOTS, VALIDATORS
+from domain import queries as q
+from domain.messages import MsgRegisterProvider
+from domain.params import local_params
 from pol.rules.lots import draw, seed
 from tests.support.chain_harness import Chain, make_genesis
 from tests.support.chain_market import Market, bid, digest, submit

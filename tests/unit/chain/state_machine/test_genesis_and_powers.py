@@ -3,23 +3,23 @@ from typing import Any
 
 import pytest
 
-from chain.state_machine import bank
 from chain.state_machine.context import BlockInfo, Context
 from chain.state_machine.genesis import PARAM_RANGES
-from chain.state_machine.modules import MODULE_ADDRESSES
-from chain.state_machine.powers import take_updates
-from chain.state_machine.state import VALIDATORS
+from chain.state_machine.ledger import balances
+from chain.state_machine.ledger.pots import MODULE_ADDRESSES
+from chain.state_machine.registry.powers import take_updates
 from chain.state_machine.store import MemoryStore, Overlay
+from chain.state_machine.tables import VALIDATORS
 from chain.state_machine.transition import init_chain
-from chain.types.amount import MONEY_MAX
-from chain.types.block import ValidatorUpdate
-from chain.types.errors import Refusal
-from chain.types.genesis import DENOM, Genesis, GenesisAccount
-from chain.types.params import Params, local_params
-from chain.types.records import Coin
-from chain.wire.address import check_address
+from domain.amount import MONEY_MAX
+from domain.block import ValidatorUpdate
+from domain.errors import Refusal
+from domain.genesis import DENOM, Genesis, GenesisAccount
+from domain.params import Params, local_params
+from domain.records import Coin
 from escrow.moves import Move, Transfer
 from tests.support.chain_harness import CHAIN_ID, Chain, cons_key, make_genesis, verify
+from wire.address import check_address
 
 GENESIS = make_genesis(("alice",), ("v0", "v1"))
 
@@ -113,7 +113,7 @@ def context(overlay: Overlay) -> Context:
 
 
 def cut(ctx: Context, operator: str, amount: int) -> None:
-    bank.apply_transfer(ctx, Transfer(Move.CUT, operator, "", amount))
+    balances.apply_transfer(ctx, Transfer(Move.CUT, operator, "", amount))
 
 
 def test_power_follows_stake_and_only_changes_are_told() -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from chain.state_machine import invariants
-from chain.state_machine import state_keys as keys
-from chain.state_machine.bank import LedgerBroken
+from chain.state_machine import invariants, keys
 from chain.state_machine.internal import Load
 from chain.state_machine.invariants import CHECKS, InvariantBroken, check_all
-from chain.state_machine.state import (
+from chain.state_machine.ledger.balances import LedgerBroken
+from chain.state_machine.store import Overlay
+from chain.state_machine.tables import (
     ASSIGNMENTS,
     AUDITS,
     BIDS,
@@ -26,8 +26,7 @@ from chain.state_machine.state import (
     Table,
     get_number,
 )
-from chain.state_machine.store import Overlay
-from chain.types.records import BondRow, OrderState, Payment, Seat, ShareState
+from domain.records import BondRow, OrderState, Payment, Seat, ShareState
 from tests.support.chain_market import Market, submit
 
 Break = Callable[[Overlay, bytes], object]
@@ -258,9 +257,9 @@ def test_every_check_is_rung_by_some_test() -> None:
 
 
 def test_the_ledger_refuses_what_is_not_in_the_table() -> None:
-    from chain.state_machine.bank import apply_transfer
     from chain.state_machine.context import BlockInfo, Context
-    from chain.types.params import local_params
+    from chain.state_machine.ledger.balances import apply_transfer
+    from domain.params import local_params
     from escrow.moves import Move, Transfer
     from tests.support.chain_harness import CHAIN_ID, verify
 

@@ -1,7 +1,7 @@
 """The life of an order from its submission to the last coin."""
 
-from chain.types.reasons import CloseReason
-from chain.types.records import AssignmentState, OrderState
+from domain.reasons import CloseReason
+from domain.records import AssignmentState, OrderState
 from tests.support.chain_market import BOND, Market
 
 

@@ -1,12 +1,12 @@
 import pytest
 
 from chain.state_machine import queries
-from chain.types import queries as q
-from chain.types.errors import BAD_FIELD, NOT_FOUND, UNKNOWN_REQUEST, Code, Refusal
-from chain.types.genesis import DENOM
-from chain.types.messages import MsgDepositBond
-from chain.types.params import local_params
-from chain.types.records import Coin, OrderState
+from domain import queries as q
+from domain.errors import BAD_FIELD, NOT_FOUND, UNKNOWN_REQUEST, Code, Refusal
+from domain.genesis import DENOM
+from domain.messages import MsgDepositBond
+from domain.params import local_params
+from domain.records import Coin, OrderState
 from tests.support.chain_harness import CHAIN_ID, COINS
 from tests.support.chain_market import ANY, Market, submit
 

@@ -15,11 +15,12 @@ from random import Random
 
 import pytest
 
-from chain.state_machine import orders, settlement
-from chain.state_machine import state_keys as keys
-from chain.state_machine.state import TALLIES, VALIDATORS, get_number
-from chain.types import queries as q
-from chain.types.messages import (
+from chain.state_machine import keys
+from chain.state_machine.market import orders
+from chain.state_machine.proof import settlement
+from chain.state_machine.tables import TALLIES, VALIDATORS, get_number
+from domain import queries as q
+from domain.messages import (
     Message,
     MsgAcceptOrder,
     MsgCancelOrder,
@@ -30,9 +31,9 @@ from chain.types.messages import (
     MsgStopOrder,
     MsgWithdrawBond,
 )
-from chain.types.params import local_params
-from chain.types.reasons import AttemptEnd, CloseReason, ShareReason
-from chain.types.records import (
+from domain.params import local_params
+from domain.reasons import AttemptEnd, CloseReason, ShareReason
+from domain.records import (
     Assignment,
     AssignmentState,
     OrderState,

@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chain.state_machine import state_keys as keys
-from chain.state_machine.state import ACCOUNTS
+from chain.state_machine import keys
 from chain.state_machine.store import MemoryStore, Overlay
-from chain.types.codec import encode
-from chain.types.records import Account
+from chain.state_machine.tables import ACCOUNTS
+from domain.codec import encode
+from domain.records import Account
 
 KEYS = st.binary(min_size=1, max_size=3)
 CHANGES = st.dictionaries(KEYS, st.none() | st.binary(max_size=2), max_size=12)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pol.executor import functions, numpy_backend
-from pol.job.types import TensorType
 from pol.state.arrays import Array
+from pol.values import TensorType
 from tests.unit.pol.executor.ops import HOSTILE, NOT_FINITE, apply, bits, both
 
 FUNCTIONS = {"exp": math.exp, "log": math.log, "tanh": math.tanh, "erf": math.erf}

@@ -20,9 +20,9 @@ from pol.job.errors import JobError
 from pol.job.limits import Limits
 from pol.job.load import load_job
 from pol.job.strict_json import dump_json
-from pol.job.types import TensorSpec
 from pol.state.canonical import encode_state, state_tree
 from pol.state.tensors import dump_safetensors
+from pol.values import TensorSpec
 from tests.unit.pol.mlp import initial_states, rows, write_mlp_job
 
 Change = Callable[[Path], object]

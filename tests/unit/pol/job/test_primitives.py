@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pol.job.errors import JobError
 from pol.job.limits import MAX_DIMENSION, MAX_SITE, MAX_SUMMED
 from pol.job.primitives import BYTES_PER_FLOP, PRIMITIVES, broadcast_shapes, infer
-from pol.job.types import TensorType
+from pol.values import TensorType
 
 
 def f32(*shape: int) -> TensorType:

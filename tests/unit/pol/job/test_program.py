@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pol.job.errors import JobError
 from pol.job.limits import LIMITS, Limits
 from pol.job.program import Node, Program, ProgramBuilder, make_program, parse_program, program_json
-from pol.job.types import TensorSpec
+from pol.values import TensorSpec
 from tests.unit.pol.mlp import step_program
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from pol.executor.backend import backend
 from pol.job.load import LoadedJob, load_job
-from pol.replay.records import Boundary, Range, TrainedShare
-from pol.replay.train import train_share
 from pol.state.arrays import State
+from pol.work.records import Boundary, Range, TrainedShare
+from pol.work.train import train_share
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "job_tiny"
 SHARE = Range(1, 64, 192)

@@ -15,9 +15,9 @@ import numpy as np
 
 from pol.executor.backend import backend
 from pol.job.load import LoadedJob, load_job
-from pol.replay.records import Range
 from pol.replay.replay import replay_segment
 from pol.state.canonical import encode_state
+from pol.work.records import Range
 
 Arrays = list[np.ndarray]
 

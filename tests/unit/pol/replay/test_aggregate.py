@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from chain.types.hashing import merkle_root
+from domain.hashing import merkle_root
 from pol.executor.backend import backend
 from pol.job.load import LoadedJob
-from pol.replay.aggregate import aggregate, weighted_mean
-from pol.replay.records import ReplayError
 from pol.state.arrays import State
 from pol.state.canonical import state_tree
 from pol.state.errors import NotFinite, StateError
+from pol.work.aggregate import aggregate, weighted_mean
+from pol.work.records import ReplayError
 
 NUMPY = backend("numpy")
 

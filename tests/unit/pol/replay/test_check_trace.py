@@ -14,12 +14,12 @@ from pol.job.errors import JobError
 from pol.job.load import load_job
 from pol.job.program import ProgramBuilder
 from pol.job.write import JobSource, write_job
-from pol.replay.aggregate import aggregate
+from pol.local.locally import run_locally, slot_ranges
 from pol.replay.check_trace import STATES_FOLDER, StateFolder, verify_trace
-from pol.replay.locally import run_locally, slot_ranges
-from pol.replay.tasks import segment_task
 from pol.replay.trace_file import ShareRecord, TraceError, broken_link, read_trace, share_record
-from pol.replay.train import train_share
+from pol.work.aggregate import aggregate
+from pol.work.tasks import segment_task
+from pol.work.train import train_share
 from tests.unit.pol.replay.conftest import FIXTURE
 
 NUMPY = backend("numpy")

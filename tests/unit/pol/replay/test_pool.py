@@ -16,11 +16,11 @@ import pytest
 from pol.executor.backend import backend
 from pol.job.errors import JobError
 from pol.job.load import LoadedJob
-from pol.replay import tasks
-from pol.replay.aggregate import aggregate
-from pol.replay.pool import PoolClosed, PoolFull, ReplayPool, TaskTimeout, WorkerDied
-from pol.replay.records import NotFiniteStep, Range, TrainedShare
 from pol.state.canonical import encode_state
+from pol.work import tasks
+from pol.work.aggregate import aggregate
+from pol.work.pool import PoolClosed, PoolFull, ReplayPool, TaskTimeout, WorkerDied
+from pol.work.records import NotFiniteStep, Range, TrainedShare
 from tests.unit.pol.replay.conftest import FIXTURE, SHARE, States
 
 
@@ -94,7 +94,7 @@ def test_closing_ends_every_task() -> None:
 
 _PARENT = """
 import os, signal, sys
-from pol.replay.pool import ReplayPool
+from pol.work.pool import ReplayPool
 pool = ReplayPool(workers=1)
 child = pool.submit(os.getpid).result(20)
 pool.submit(signal.pause)

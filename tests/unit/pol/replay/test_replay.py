@@ -10,7 +10,11 @@ import pytest
 from pol.executor.backend import backend
 from pol.executor.data import batch_at
 from pol.job.load import LoadedJob
-from pol.replay.records import (
+from pol.replay.replay import replay_segment, replay_update
+from pol.rules.commitment import boundary_root
+from pol.state.canonical import encode_state, state_tree
+from pol.state.errors import StateError
+from pol.work.records import (
     Cancelled,
     NotFiniteStep,
     Range,
@@ -19,12 +23,8 @@ from pol.replay.records import (
     StepFailed,
     TrainedShare,
 )
-from pol.replay.replay import replay_segment, replay_update
-from pol.replay.segments import advance, metric_values, opening_place
-from pol.replay.train import train_share
-from pol.rules.commitment import boundary_root
-from pol.state.canonical import encode_state, state_tree
-from pol.state.errors import StateError
+from pol.work.segments import advance, metric_values, opening_place
+from pol.work.train import train_share
 from tests.unit.pol.replay.conftest import SHARE, States
 
 NUMPY = backend("numpy")

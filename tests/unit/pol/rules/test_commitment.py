@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chain.types.hashing import (
+from domain.hashing import (
     encode_fields,
     hash_fields,
     merkle_leaf,
@@ -15,8 +15,8 @@ from chain.types.hashing import (
     u32,
     u64,
 )
-from chain.types.messages import TraceLeaf
-from chain.types.records import ShareClaim
+from domain.messages import TraceLeaf
+from domain.records import ShareClaim
 from pol.rules import commitment
 
 CHAIN = "assay-test"

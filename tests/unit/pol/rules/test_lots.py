@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chain.types.amount import PFLOP
-from chain.types.hashing import hash_fields
-from chain.types.records import AuditKind, Place
+from domain.amount import PFLOP
+from domain.hashing import hash_fields
+from domain.records import AuditKind, Place
 from pol.rules import lots
 
 VECTORS = json.loads(

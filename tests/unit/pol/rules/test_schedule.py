@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chain.types import limits
-from chain.types.amount import WORK_MAX
-from chain.types.errors import BAD_FIELD, Refusal
-from chain.types.records import JobTerms
+from domain import limits
+from domain.amount import WORK_MAX
+from domain.errors import BAD_FIELD, Refusal
+from domain.records import JobTerms
 from pol.rules import schedule
 
 TERMS = JobTerms(

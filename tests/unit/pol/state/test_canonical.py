@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from chain.types.hashing import merkle_leaf, verify_path
-from pol.job.types import TensorSpec
+from domain.hashing import merkle_leaf, verify_path
 from pol.state import canonical
 from pol.state.arrays import Array
 from pol.state.canonical import (
@@ -25,6 +24,7 @@ from pol.state.canonical import (
     state_tree,
 )
 from pol.state.errors import NotFinite, StateError
+from pol.values import TensorSpec
 
 
 def arrays() -> st.SearchStrategy[Array]:

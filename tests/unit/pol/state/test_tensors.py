@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pol.job.limits import Limits
-from pol.job.types import TensorSpec
 from pol.state.arrays import Array
 from pol.state.errors import NotFinite, StateError
 from pol.state.tensors import dump_safetensors, load_safetensors
+from pol.values import TensorSpec
 
 STATE: dict[str, Array] = {
     "b/x": np.arange(6, dtype=np.float32).reshape(2, 3),

@@ -17,14 +17,14 @@ from pol.executor.run import run
 from pol.job.document import Job
 from pol.job.errors import JobError
 from pol.job.load import load_job
-from pol.replay.aggregate import aggregate
-from pol.replay.locally import evaluate, inspect_job, load_holdout, run_locally
-from pol.replay.records import Range
-from pol.replay.train import train_share
+from pol.local.locally import evaluate, inspect_job, load_holdout, run_locally
 from pol.tracing.build import build, build_job, load_into
 from pol.tracing.optimizers import VELOCITY
 from pol.tracing.spec import SGD, AdamW, Batch, JobSpec, Nesterov, accuracy, cross_entropy
 from pol.tracing.weights import seeded_parameters
+from pol.work.aggregate import aggregate
+from pol.work.records import Range
+from pol.work.train import train_share
 
 ROOT = Path(__file__).parents[4]
 FIXTURE = ROOT / "tests" / "fixtures" / "job_tiny"

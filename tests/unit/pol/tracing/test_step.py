@@ -13,9 +13,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from pol.executor.backend import backend
 from pol.executor.data import batch_at
 from pol.job.load import LoadedJob, load_job
-from pol.replay.segments import advance, opening_place
 from pol.tracing.build import build, load_into
 from pol.tracing.spec import SGD, AdamW, JobSpec, cross_entropy
+from pol.work.segments import advance, opening_place
 
 NUMPY = backend("numpy")
 STEPS = 8

@@ -2,10 +2,10 @@
 
 import pytest
 
-from chain.types import queries as q
-from chain.types.errors import BAD_FIELD, INSUFFICIENT_BOND, INSUFFICIENT_FUNDS, LIMIT_REACHED
-from chain.types.limits import WITHDRAWALS_MAX
-from chain.types.messages import MsgDepositBond, MsgWithdrawBond
+from domain import queries as q
+from domain.errors import BAD_FIELD, INSUFFICIENT_BOND, INSUFFICIENT_FUNDS, LIMIT_REACHED
+from domain.limits import WITHDRAWALS_MAX
+from domain.messages import MsgDepositBond, MsgWithdrawBond
 from tests.support.chain_harness import COINS, Chain, make_genesis
 
 WAIT = 60  # bond_wait of a local network

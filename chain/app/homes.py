@@ -1,0 +1,152 @@
+"""Making homes: of one node that joins a network, or of all nodes of a new network.
+
+A home holds ``config.toml`` (whose table ``node`` is written here) and ``node/``, which is CometBFT's home with our
+database in ``node/data/assay.db``.
+"""
+
+import time
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from chain.app.comet_files import (
+    HomeError,
+    NodeKeys,
+    Ports,
+    Timing,
+    genesis_document,
+    read_keys,
+    write_config,
+    write_keys,
+)
+from chain.app.genesis_check import check_genesis
+from chain.app.version import APP_VERSION
+from domain.errors import Refusal
+from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
+from domain.params import Params
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """A validator of a new network. Coins of the operator are among the network's accounts."""
+
+    home: Path
+    moniker: str
+    operator: str
+    stake: int
+    ports: Ports
+
+
+def comet_home(home: Path) -> Path:
+    """Return CometBFT's home inside ours."""
+    return home / "node"
+
+
+def genesis_path(home: Path) -> Path:
+    """Return where the genesis file lies."""
+    return comet_home(home) / "config" / "genesis.json"
+
+
+def init_node(
+    home: Path,
+    moniker: str,
+    ports: Ports,
+    *,
+    timing: Timing | None = None,
+    genesis: bytes | None = None,
+    persistent_peers: str = "",
+    host: str = "127.0.0.1",
+    seed: bytes | None = None,
+) -> NodeKeys:
+    """Make the home of a node: keys, configuration and, where given, the genesis file of its network.
+
+    The keys of a home that has no genesis file yet are kept: their public half may be in the file that is awaited.
+    """
+    comet = comet_home(home)
+    waiting = (comet / "config" / "node_key.json").exists() and not genesis_path(home).exists()
+    keys = read_keys(comet) if waiting else write_keys(comet, seed)
+    timing = timing or Timing()
+    write_config(comet, moniker, ports, timing, host=host, persistent_peers=persistent_peers)
+    if genesis is not None:
+        genesis_path(home).write_bytes(genesis)
+    write_node_table(home, {"moniker": moniker, "grpc_port": ports.grpc, "rpc_port": ports.rpc})
+    return keys
+
+
+def init_network(
+    chain_id: str,
+    nodes: Sequence[NodeSpec],
+    accounts: Sequence[GenesisAccount],
+    params: Params,
+    *,
+    timing: Timing,
+    time_ns: int | None = None,
+    seed: bytes | None = None,
+) -> Genesis:
+    """Make the homes of all validators of a new network on 127.0.0.1: one genesis, everybody a peer of everybody."""
+    keys = [
+        init_node(
+            node.home,
+            node.moniker,
+            node.ports,
+            timing=timing,
+            seed=None if seed is None else seed + sha256(node.moniker.encode()).digest(),
+        )
+        for node in nodes
+    ]
+    validators = tuple(
+        GenesisValidator(node.operator, node.moniker, key.cons_key, node.stake)
+        for node, key in zip(nodes, keys, strict=True)
+    )
+    genesis = Genesis(chain_id, DENOM, params, tuple(accounts), validators)
+    document = new_genesis(genesis, time_ns or time.time_ns())
+    for index, node in enumerate(nodes):
+        peers = ",".join(
+            f"{key.node_id}@127.0.0.1:{other.ports.p2p}"
+            for other_index, (other, key) in enumerate(zip(nodes, keys, strict=True))
+            if other_index != index
+        )
+        write_config(
+            comet_home(node.home), node.moniker, node.ports, timing, persistent_peers=peers
+        )
+        genesis_path(node.home).write_bytes(document)
+    return genesis
+
+
+def new_genesis(genesis: Genesis, time_ns: int) -> bytes:
+    """Return the genesis file of a new chain; HomeError names the field from which no chain could start."""
+    try:
+        check_genesis(genesis, time_ns)
+    except Refusal as refusal:
+        raise HomeError(f"no chain can start like this: {refusal}.") from None
+    return genesis_document(genesis, time_ns, APP_VERSION)
+
+
+def write_node_table(home: Path, values: dict[str, Any]) -> None:
+    """Set values in the table ``node`` of the home's ``config.toml``; the rest of the file stays."""
+    path = home / "config.toml"
+    config = _read_config(path)
+    config.setdefault("node", {}).update(values)
+    path.write_text(tomli_w.dumps(config))
+
+
+def read_node_table(home: Path) -> dict[str, Any]:
+    """Return the table ``node`` of the home's ``config.toml``."""
+    table = _read_config(home / "config.toml").get("node")
+    if not isinstance(table, dict):
+        raise HomeError(f"{home} is not the home of a node: run `assay node init` first.")
+    return table
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except tomllib.TOMLDecodeError as error:
+        raise HomeError(f"{path} is not TOML ({error}).") from None

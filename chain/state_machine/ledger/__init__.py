@@ -1,0 +1,1 @@
+"""Balances, pots, bonds, and the money of orders."""

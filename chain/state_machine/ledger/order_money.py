@@ -1,0 +1,140 @@
+"""Moves in and out of an order's escrow: records, the ledger, the order's tally, the list of payments, the event."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from chain.state_machine import keys
+from chain.state_machine.context import Context
+from chain.state_machine.ledger import balances
+from chain.state_machine.ledger.pots import MODULE_ADDRESSES
+from chain.state_machine.market.book import mark_if_bidder
+from chain.state_machine.tables import BOND_ROWS, ESCROWS, TALLIES, mark
+from domain.records import BondKind, BondRow, Payment, ShareClaim
+from escrow.account import use
+from escrow.moves import FROM_DEPOSITS, MOVES, Move, Transfer
+
+NO_ROUND = -1
+
+
+def apply_inflow(ctx: Context, order_id: bytes, transfer: Transfer) -> None:
+    """Move a deposit or a bond into the order's escrow."""
+    tally = TALLIES.must(ctx.store, order_id)
+    TALLIES.put(ctx.store, replace(tally, held=tally.held + transfer.amount))
+    balances.apply_transfer(ctx, transfer)
+
+
+def apply_payments(
+    ctx: Context, order_id: bytes, transfers: Iterable[Transfer], round: int = NO_ROUND
+) -> int:
+    """Pay out of the order's escrow and return the sum; amounts of 0 are left out.
+
+    The records that the coins come from (rows of depositors, bond rows) are changed by the caller.
+    """
+    tally = TALLIES.must(ctx.store, order_id)
+    paid, number = 0, tally.payments
+    for transfer in transfers:
+        if transfer.amount == 0:
+            continue
+        balances.apply_transfer(ctx, transfer)
+        to = MODULE_ADDRESSES.get(MOVES[transfer.move][1], transfer.target)
+        if transfer.move is Move.BOND_RETURN:
+            to = transfer.target  # into its owner's bond account
+        ctx.store.put(
+            keys.payment(order_id, number), Payment(to, transfer.move.value, transfer.amount, round)
+        )
+        ctx.emit(
+            "payment",
+            ("order", order_id),
+            ("to", to),
+            ("kind", transfer.move.value),
+            ("amount", transfer.amount),
+            ("round", round),
+        )
+        number += 1
+        paid += transfer.amount
+    tally = replace(tally, held=tally.held - paid, payments=number)
+    if tally.held < 0:
+        raise balances.LedgerBroken(f"order {order_id.hex()} paid more than it held")
+    TALLIES.put(ctx.store, tally)
+    return paid
+
+
+def pay_from_deposits(
+    ctx: Context, order_id: bytes, transfers: Iterable[Transfer], round: int = NO_ROUND
+) -> int:
+    """Pay out of what depositors locked, first in, first out, and return the sum."""
+    moves = list(transfers)
+    if any(transfer.move not in FROM_DEPOSITS for transfer in moves):
+        raise balances.LedgerBroken("only some moves use up a deposit")
+    escrow = ESCROWS.must(ctx.store, order_id)
+    ESCROWS.put(ctx.store, use(escrow, sum(transfer.amount for transfer in moves)))
+    return apply_payments(ctx, order_id, moves, round)
+
+
+def lock_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
+    """Move a bond from its owner's bond account into the order's escrow, as a row of its own."""
+    if row.amount == 0:
+        return
+    move = Move.JOB_BOND if row.kind is BondKind.JOB else Move.SHARE_BOND
+    apply_inflow(ctx, order_id, Transfer(move, row.owner, order_id.hex(), row.amount))
+    ctx.store.put(_row_key(order_id, row), row)
+    if row.kind is BondKind.SHARE:
+        mark(ctx.store, _provider_key(order_id, row))
+
+
+def return_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
+    """Return a bond to its owner's bond account, where it may back other orders."""
+    remove_bond(ctx, order_id, row)
+    back = Transfer(Move.BOND_RETURN, order_id.hex(), row.owner, row.amount)
+    round = row.round if row.kind is BondKind.SHARE else NO_ROUND
+    apply_payments(ctx, order_id, (back,), round)
+    mark_if_bidder(ctx, row.owner)
+
+
+def cut_bond(ctx: Context, order_id: bytes, row: BondRow, transfers: Iterable[Transfer]) -> None:
+    """Pay ``transfers`` out of a bond; what they leave stays locked in its row."""
+    moves = list(transfers)
+    left = row.amount - sum(transfer.amount for transfer in moves)
+    if left < 0:
+        raise balances.LedgerBroken(f"a bond of {row.amount} cannot pay {row.amount - left}")
+    remove_bond(ctx, order_id, row)
+    if left:
+        rest = replace(row, amount=left)
+        ctx.store.put(_row_key(order_id, rest), rest)
+        if row.kind is BondKind.SHARE:
+            mark(ctx.store, _provider_key(order_id, rest))
+    round = row.round if row.kind is BondKind.SHARE else NO_ROUND
+    apply_payments(ctx, order_id, moves, round)
+
+
+def remove_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
+    """Remove a bond's row; its coins are moved by the caller."""
+    ctx.store.delete(_row_key(order_id, row))
+    if row.kind is BondKind.SHARE:
+        ctx.store.delete(_provider_key(order_id, row))
+
+
+def get_job_bond(ctx: Context, order_id: bytes, attempt: int) -> BondRow | None:
+    """Return the row of an attempt's job bond, while any of it is locked."""
+    return BOND_ROWS.get(ctx.store, order_id, attempt, int(BondKind.JOB), 0, 0, 0)
+
+
+def get_share_bond(ctx: Context, claim: ShareClaim) -> BondRow | None:
+    """Return the row of a share's bond, while it is locked."""
+    return BOND_ROWS.get(
+        ctx.store,
+        claim.order_id,
+        claim.attempt,
+        int(BondKind.SHARE),
+        claim.round,
+        claim.slot,
+        claim.issue,
+    )
+
+
+def _row_key(order_id: bytes, row: BondRow) -> bytes:
+    return keys.bond_row(order_id, row.attempt, int(row.kind), row.round, row.slot, row.issue)
+
+
+def _provider_key(order_id: bytes, row: BondRow) -> bytes:
+    return keys.provider_share(row.owner, order_id, row.attempt, row.round, row.slot, row.issue)

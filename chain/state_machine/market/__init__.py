@@ -1,0 +1,1 @@
+"""Bids, orders, the auction and the attempts of orders."""

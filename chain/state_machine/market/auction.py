@@ -1,0 +1,189 @@
+"""The auction of a block: every bid of the block is in the book first, then orders that are due for a try.
+
+Tried are orders that just opened, and all open orders after the book changed, oldest first. A block tries a bounded
+number; the rest waits in the state for the next blocks.
+"""
+
+from dataclasses import replace
+from itertools import islice
+
+from chain.state_machine import keys
+from chain.state_machine.context import Context
+from chain.state_machine.internal import Sweep
+from chain.state_machine.ledger.order_money import lock_bond
+from chain.state_machine.market.orders import leave_book, take_capacity
+from chain.state_machine.queue import Due, schedule
+from chain.state_machine.registry.powers import is_active
+from chain.state_machine.store import Overlay
+from chain.state_machine.tables import (
+    ASSIGNMENTS,
+    BIDS,
+    ESCROWS,
+    ORDERS,
+    SWEEP,
+    TALLIES,
+    VALIDATORS,
+    get_bond_account,
+    get_load,
+    mark,
+    number_of,
+)
+from domain.amount import ceil_div
+from domain.records import (
+    Assignment,
+    AssignmentState,
+    Bid,
+    BondKind,
+    BondRow,
+    Order,
+    OrderState,
+)
+from escrow.account import affordable_price
+from matching_engine.book import Asked, Fill, Offered
+from matching_engine.match import match
+from pol.rules.schedule import total_work
+
+
+def apply_auction(ctx: Context) -> None:
+    """Match what can be matched, and tell the others why not."""
+    orders = take_orders(ctx)
+    if not orders:
+        return
+    asked = [get_asked(ctx.store, order, ctx.clock) for order in orders]
+    matched = match(
+        asked,
+        get_offers(ctx.store),
+        ctx.block.previous_hash,
+        ctx.clock,
+        ctx.block.params.matches_per_block,
+    )
+    for fill in matched.fills:
+        apply_fill(ctx, fill)
+    for order_id, histogram in matched.unmatched:
+        order = ORDERS.must(ctx.store, order_id)
+        if histogram != order.unmatched or order.opened_height == ctx.height:
+            ORDERS.put(ctx.store, replace(order, unmatched=histogram))
+            ctx.emit("order.unmatched", ("order", order_id), *histogram)
+
+
+def take_orders(ctx: Context) -> list[Order]:
+    """Take the orders that this block tries: those of the sweep over the book first, then new ones.
+
+    Half of the places are kept for new ones: a book full of old orders that nobody wants cannot hold up the others.
+    """
+    limit = ctx.block.params.matches_per_block
+    fresh = sum(1 for _ in islice(ctx.store.scan_keys(keys.dirty_order()), limit // 2))
+    found = _take_swept(ctx, limit - fresh)
+    for key in list(islice(ctx.store.scan_keys(keys.dirty_order()), limit - len(found))):
+        found.append(keys.parts_of(key)[1])
+        ctx.store.delete(key)
+    orders = []
+    for order_id in sorted(set(found)):
+        order = ORDERS.must(ctx.store, order_id)
+        if order.state is OrderState.OPEN and ctx.clock < order.expires_at:
+            orders.append(order)
+    return orders
+
+
+def _take_swept(ctx: Context, limit: int) -> list[bytes]:
+    """Return the next open orders of the pass over the book, and remember where it stands."""
+    sweep = SWEEP.get(ctx.store)
+    if sweep is None:
+        return []
+    after = keys.open_order(sweep.height, sweep.order_id) if sweep.order_id else b""
+    found = list(islice(ctx.store.scan_keys(keys.open_order(), after), limit))
+    if len(found) == limit:
+        height, order_id = keys.parts_of(found[-1])
+        SWEEP.put(ctx.store, replace(sweep, height=number_of(height), order_id=order_id))
+    elif sweep.again:
+        SWEEP.put(ctx.store, Sweep(0, b"", again=False))
+    else:
+        SWEEP.delete(ctx.store)
+    for key in found:  # tried now, so not again as a new one
+        ctx.store.delete(keys.dirty_order(number_of(keys.parts_of(key)[0]), keys.parts_of(key)[1]))
+    return [keys.parts_of(key)[1] for key in found]
+
+
+def get_asked(store: Overlay, order: Order, clock: int) -> Asked:
+    """Return an open order as the auction sees it: never more than its escrow can pay."""
+    work = total_work(order.terms)
+    return Asked(
+        order_id=order.id,
+        work=work,
+        price_limit=affordable_price(ESCROWS.must(store, order.id), work, order.price_limit),
+        conditions=order.conditions,
+        excluded=order.excluded,
+        seconds_left=order.deadline - clock,
+        window_seconds=order.params.round_window,
+        job_bond_bps=order.params.job_bond_bps,
+        opened_height=order.opened_height,
+    )
+
+
+def get_offers(store: Overlay) -> list[Offered]:
+    """Return all bids with what their validators can still give."""
+    return [get_offered(store, bid) for bid in BIDS.scan(store)]
+
+
+def get_offered(store: Overlay, bid: Bid) -> Offered:
+    """Return a bid as the auction sees it.
+
+    What a validator's live assignments are worth never exceeds its stake, whatever capacity its bids name.
+    """
+    validator = VALIDATORS.must(store, bid.validator)
+    return Offered(
+        bid=bid,
+        jailed=not is_active(validator),
+        free_capacity=bid.capacity,
+        free_bond=get_bond_account(store, bid.validator).free,
+        # A stake that was cut may be below what it already backs.
+        free_stake=max(0, validator.stake - get_load(store, bid.validator).value),
+    )
+
+
+def apply_fill(ctx: Context, fill: Fill) -> None:
+    """Match an order: the job bond moves, the bid's capacity is reserved, the time to accept runs."""
+    order, bid = ORDERS.must(ctx.store, fill.order_id), BIDS.must(ctx.store, fill.bid_id)
+    leave_book(ctx, order)
+    attempt = order.attempt + 1
+    order = replace(order, state=OrderState.MATCHED, attempt=attempt, unmatched=())
+    ORDERS.put(ctx.store, order)
+    tally = TALLIES.must(ctx.store, order.id)
+    TALLIES.put(ctx.store, replace(tally, verified=0))
+    terms = order.terms
+    wait = order.params.accept_base + ceil_div(terms.payload_bytes, order.params.accept_rate)
+    assignment = Assignment(
+        order_id=order.id,
+        attempt=attempt,
+        validator=bid.validator,
+        bid_id=bid.id,
+        price=fill.price,
+        work=fill.work,
+        job_bond=fill.job_bond,
+        providers_bps=bid.providers_bps,
+        speed=bid.speed,
+        state=AssignmentState.MATCHED,
+        end_reason=0,
+        matched_at=ctx.clock,
+        accept_deadline=ctx.clock + wait,
+        progress_deadline=0,
+        round=0,
+        global_in=terms.global_root,
+        ciphertext_root=b"",
+        final_root=b"",
+    )
+    ASSIGNMENTS.put(ctx.store, assignment)
+    take_capacity(ctx, assignment)
+    mark(ctx.store, keys.order_of_validator(bid.validator, order.id))
+    schedule(ctx, assignment.accept_deadline, Due.ACCEPT, order.id, attempt)
+    ctx.emit(
+        "order.matched",
+        ("order", order.id),
+        ("attempt", attempt),
+        ("validator", bid.validator),
+        ("bid", bid.id),
+        ("price", fill.price),
+        ("job_bond", fill.job_bond),
+    )
+    row = BondRow(BondKind.JOB, bid.validator, attempt, 0, 0, 0, fill.job_bond)
+    lock_bond(ctx, order.id, row)

@@ -1,0 +1,87 @@
+"""MsgPlaceBid: place a standing bid."""
+
+from chain.state_machine import keys
+from chain.state_machine.checks import (
+    check_duration,
+    check_money,
+    check_range,
+    check_tags,
+    check_text,
+)
+from chain.state_machine.context import Context
+from chain.state_machine.ids import new_id
+from chain.state_machine.market.book import mark_book_changed
+from chain.state_machine.queue import Due, schedule
+from chain.state_machine.registry.powers import is_active
+from chain.state_machine.tables import BIDS, VALIDATORS, mark
+from domain.amount import BPS, WORK_MAX
+from domain.errors import BAD_FIELD, LIMIT_REACHED, UNSUPPORTED, WRONG_STATE, Refusal
+from domain.limits import BIDS_PER_VALIDATOR_MAX, NAME_MAX
+from domain.messages import MsgPlaceBid
+from domain.records import Bid
+
+TIERS = ("exact",)
+"""Verification tiers that this chain runs."""
+MEMORY_MAX = 2**63 - 1
+
+
+def check_stateless(message: MsgPlaceBid) -> None:
+    """All fields within bounds, and only tiers that this chain runs. A greatest work of 0 means any."""
+    check_money("price", message.price)
+    check_text("device_class", message.device_class, NAME_MAX)
+    check_range("memory", message.memory, 0, MEMORY_MAX)
+    check_range("speed", message.speed, 1, WORK_MAX)
+    check_range("capacity", message.capacity, 1, WORK_MAX)
+    check_tags("regions", message.regions)
+    check_tags("tiers", message.tiers)
+    for tier in message.tiers:
+        if tier not in TIERS:
+            raise Refusal(UNSUPPORTED, "tiers", f"{tier} is not run here", f"one of {TIERS}")
+    check_range("min_work", message.min_work, 0, WORK_MAX)
+    check_range("max_work", message.max_work, 0, WORK_MAX)
+    if 0 < message.max_work < message.min_work:
+        raise Refusal(BAD_FIELD, "max_work", "is below min_work", "swap them, or 0 for any")
+    check_range("providers_bps", message.providers_bps, 0, BPS)
+    check_duration("duration", message.duration)
+
+
+def check_state(ctx: Context, message: MsgPlaceBid) -> None:
+    """The signer is a validator in good standing that consumers can reach, with room for a bid."""
+    validator = VALIDATORS.need(ctx.store, message.validator)
+    if validator.jailed:
+        raise Refusal(WRONG_STATE, "validator", "is jailed", "leave jail first")
+    if not is_active(validator):
+        reason = "has too little stake to be in the validator set"
+        raise Refusal(WRONG_STATE, "validator", reason, "a bid would find no match")
+    if not validator.endpoint:
+        reason = "has no endpoint, so no payload could reach it"
+        raise Refusal(WRONG_STATE, "validator", reason, "send MsgSetEndpoint first")
+    bids = sum(1 for _ in ctx.store.scan_keys(keys.bid_of(message.validator)))
+    if bids >= BIDS_PER_VALIDATOR_MAX:
+        raise Refusal(LIMIT_REACHED, "validator", f"has {bids} bids", "withdraw one first")
+
+
+def apply(ctx: Context, message: MsgPlaceBid, _: None) -> None:
+    """Put the bid into the book; this block's auction sees it."""
+    bid = Bid(
+        id=new_id(ctx, "bid"),
+        validator=message.validator,
+        price=message.price,
+        device_class=message.device_class,
+        memory=message.memory,
+        speed=message.speed,
+        capacity=message.capacity,
+        regions=message.regions,
+        tiers=message.tiers,
+        min_work=message.min_work,
+        max_work=message.max_work,
+        providers_bps=message.providers_bps,
+        expires_at=ctx.clock + message.duration,
+        placed_height=ctx.height,
+    )
+    BIDS.put(ctx.store, bid)
+    mark(ctx.store, keys.bid_of(bid.validator, bid.id))
+    schedule(ctx, bid.expires_at, Due.BID, bid.id)
+    mark_book_changed(ctx)
+    ctx.responses.append(("bid_id", bid.id))
+    ctx.emit("bid.placed", ("bid", bid.id), ("validator", bid.validator), ("price", bid.price))

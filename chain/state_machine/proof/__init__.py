@@ -1,0 +1,1 @@
+"""Lots, shares, rounds, audits and settlement."""

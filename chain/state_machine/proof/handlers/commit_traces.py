@@ -1,0 +1,238 @@
+"""MsgCommitTraces: put shares of the open round on chain; from here on a share can be rejected, never edited.
+
+Rejections come first and free their ranges. A bad share is skipped with its reason, and the others stand.
+"""
+
+from dataclasses import dataclass
+
+from chain.state_machine import keys
+from chain.state_machine.checks import check_attempt, check_hash, check_range, get_assigned
+from chain.state_machine.context import Context
+from chain.state_machine.ledger.order_money import lock_bond
+from chain.state_machine.proof.lots import get_parties, open_lot
+from chain.state_machine.proof.shares import (
+    SHARES_LOT,
+    emit_share,
+    get_last_issue,
+    get_live_shares,
+    lot_id,
+    put_last_issue,
+    put_share,
+    reject_share,
+)
+from chain.state_machine.tables import PROVIDERS, SHARES, get_bond_account
+from domain.errors import BAD_FIELD, LIMIT_REACHED, WRONG_STATE, Refusal
+from domain.hashing import HASH_SIZE
+from domain.limits import SEGMENTS_MAX, SHARES_PER_MESSAGE_MAX, SLOTS_MAX
+from domain.messages import MsgCommitTraces, SignedShare
+from domain.reasons import ShareReason
+from domain.records import (
+    Assignment,
+    AssignmentState,
+    BondKind,
+    BondRow,
+    Order,
+    Share,
+    ShareClaim,
+    ShareState,
+)
+from escrow.bonds import share_bond
+from pol.rules.commitment import share_sign_bytes
+from pol.rules.schedule import disjoint, range_fits, segments_of, share_work
+
+VERDICTS = (
+    ShareReason.NO_ANSWER,
+    ShareReason.LATE,
+    ShareReason.MALFORMED,
+    ShareReason.TRACE_NOT_BOUND,
+    ShareReason.OPENING_MISMATCH,
+    ShareReason.SEGMENT_MISMATCH,
+    ShareReason.UPDATE_MISMATCH,
+    ShareReason.NOT_FINITE,
+    ShareReason.METRICS_MISMATCH,
+)
+"""Reasons that a validator may reject a share for."""
+
+_ROOTS = ("global_in", "local_in", "local_out", "trace_root", "update_root")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the check found: the order, the assignment, and the shares to reject with their reasons."""
+
+    order: Order
+    assignment: Assignment
+    rejected: tuple[tuple[Share, ShareReason], ...]
+
+
+def check_stateless(message: MsgCommitTraces) -> None:
+    """Fields within bounds; at least one share or rejection, none twice."""
+    check_hash("order_id", message.order_id)
+    check_attempt("attempt", message.attempt)
+    check_attempt("round", message.round)
+    for name, items in (("shares", message.shares), ("rejections", message.rejections)):
+        if len(items) > SHARES_PER_MESSAGE_MAX:
+            remedy = f"send at most {SHARES_PER_MESSAGE_MAX} at once"
+            raise Refusal(LIMIT_REACHED, name, f"has {len(items)} items", remedy)
+    if not message.shares and not message.rejections:
+        raise Refusal(BAD_FIELD, "shares", "is empty, and so is rejections", "send one at least")
+    refs = [rejection.ref for rejection in message.rejections]
+    if len(set(refs)) != len(refs):
+        raise Refusal(BAD_FIELD, "rejections", "names a share twice", "name it once")
+    for rejection in message.rejections:
+        check_range("rejections.ref.slot", rejection.ref.slot, 0, SLOTS_MAX - 1)
+        check_attempt("rejections.ref.issue", rejection.ref.issue)
+        if rejection.reason not in VERDICTS:
+            known = [int(reason) for reason in VERDICTS]
+            raise Refusal(
+                BAD_FIELD, "rejections.reason", f"{rejection.reason} is none", f"one of {known}"
+            )
+
+
+def check_state(ctx: Context, message: MsgCommitTraces) -> Found:
+    """The signer runs this round of the order, and every share to reject stands."""
+    order, assignment = get_assigned(
+        ctx, message.order_id, message.attempt, message.validator, AssignmentState.RUNNING
+    )
+    check_open_round(order, assignment, message.round)
+    rejected = []
+    for rejection in message.rejections:
+        ref = rejection.ref
+        share = SHARES.need(
+            ctx.store, order.id, assignment.attempt, message.round, ref.slot, ref.issue
+        )
+        if share.state is not ShareState.COMMITTED:
+            reason = f"share {ref.slot}/{ref.issue} is {share.state.name.lower()}"
+            raise Refusal(WRONG_STATE, "rejections", reason, "reject only shares that stand")
+        rejected.append((share, ShareReason(rejection.reason)))
+    return Found(order, assignment, tuple(rejected))
+
+
+def check_open_round(order: Order, assignment: Assignment, number: int) -> None:
+    """Refuse for a round that is not the open one."""
+    if number != assignment.round or number >= order.terms.rounds:
+        reason = f"the open round is {assignment.round} of {order.terms.rounds}"
+        raise Refusal(WRONG_STATE, "round", reason, "read the order again")
+
+
+def apply(ctx: Context, message: MsgCommitTraces, found: Found) -> None:
+    """Reject, then commit what holds; the seed for it comes from the blocks after this one."""
+    order, assignment = found.order, found.assignment
+    for share, reason in found.rejected:
+        reject_share(ctx, share, reason)
+    live = get_live_shares(ctx, order.id, assignment.attempt, message.round)
+    committed = False
+    for signed in message.shares:
+        problem = find_problem(ctx, order, assignment, live, signed)
+        if problem is ShareReason.NONE:
+            live.append(commit_share(ctx, order, assignment, signed))
+            committed = True
+        else:
+            emit_share(ctx, "share.skipped", signed.claim, ("reason", int(problem)))
+    if committed:
+        open_lot(
+            ctx,
+            SHARES_LOT,
+            lot_id(order.id, assignment.attempt, message.round, ctx.height),
+            get_parties(ctx, order, assignment),
+            order.params.lot_wait,
+        )
+
+
+def find_problem(
+    ctx: Context, order: Order, assignment: Assignment, live: list[Share], signed: SignedShare
+) -> ShareReason:
+    """Return why a share cannot be committed, or NONE. Cheap checks come first, the signature last but one."""
+    claim = signed.claim
+    if not _is_well_formed(order, assignment, signed):
+        return ShareReason.MALFORMED
+    if claim.executor_version != order.terms.executor_version:
+        return ShareReason.WRONG_VERSION
+    if not _range_holds(order, live, claim):
+        return ShareReason.BAD_RANGE
+    if any(share.claim.slot == claim.slot for share in live):
+        return ShareReason.SLOT_TAKEN
+    # Numbers may be left out: a range that nobody answered for is issued again unheard by the chain.
+    if claim.issue <= get_last_issue(ctx, claim):
+        return ShareReason.WRONG_ISSUE
+    if not _opens_rightly(ctx, order, assignment, claim):
+        return ShareReason.WRONG_OPENING
+    provider = PROVIDERS.get(ctx.store, claim.provider)
+    if provider is None or provider.validator != assignment.validator:
+        return ShareReason.NOT_IN_CLUSTER
+    document = share_sign_bytes(ctx.block.chain_id, claim)
+    if not ctx.verify(provider.pub_key, document, signed.signature):
+        return ShareReason.BAD_SIGNATURE
+    bond = share_bond(share_work(order.terms, claim.count), assignment.price)
+    if get_bond_account(ctx.store, claim.provider).free < bond:
+        return ShareReason.NO_BOND
+    return ShareReason.NONE
+
+
+def _is_well_formed(order: Order, assignment: Assignment, signed: SignedShare) -> bool:
+    """Tell whether the claim is about this round, with numbers and hashes of the right size."""
+    claim = signed.claim
+    return (
+        claim.order_id == order.id
+        and claim.attempt == assignment.attempt
+        and claim.round == assignment.round
+        and 0 <= claim.slot < SLOTS_MAX
+        and 1 <= claim.issue < 2**32
+        and 0 <= claim.first < 2**64
+        and 0 <= claim.count < 2**64
+        and 1 <= claim.segments <= SEGMENTS_MAX
+        and 0 < len(claim.provider.encode()) <= 255
+        and all(len(getattr(claim, name)) == HASH_SIZE for name in _ROOTS)
+    )
+
+
+def _range_holds(order: Order, live: list[Share], claim: ShareClaim) -> bool:
+    """Tell whether the range is whole segments of the round, free, and small enough to replay in time."""
+    terms = order.terms
+    if not range_fits(terms, claim.first, claim.count):
+        return False
+    ranges = [(share.claim.first, share.claim.count) for share in live]
+    return (
+        claim.segments == segments_of(terms, claim.count)
+        and share_work(terms, claim.count) <= order.params.range_work_max
+        and disjoint([*ranges, (claim.first, claim.count)])
+    )
+
+
+def _opens_rightly(ctx: Context, order: Order, assignment: Assignment, claim: ShareClaim) -> bool:
+    """Tell whether the share starts from the round's global state, and from its slot's last local state or a reset."""
+    last = ctx.store.get(keys.slot(order.id, assignment.attempt, claim.slot))
+    allowed = (order.terms.local_root,) if last is None else (order.terms.local_root, last)
+    return claim.global_in == assignment.global_in and claim.local_in in allowed
+
+
+def commit_share(ctx: Context, order: Order, assignment: Assignment, signed: SignedShare) -> Share:
+    """Put a share on chain and lock its provider's bond."""
+    claim = signed.claim
+    work = share_work(order.terms, claim.count)
+    bond = share_bond(work, assignment.price)
+    share = Share(
+        claim=claim,
+        signature=signed.signature,
+        work=work,
+        bond=bond,
+        state=ShareState.COMMITTED,
+        reason=int(ShareReason.NONE),
+        committed_at=ctx.clock,
+        committed_height=ctx.height,
+        drawn=(),
+    )
+    put_share(ctx, share)
+    put_last_issue(ctx, claim)
+    row = BondRow(
+        BondKind.SHARE,
+        claim.provider,
+        claim.attempt,
+        claim.round,
+        claim.slot,
+        claim.issue,
+        bond,
+    )
+    lock_bond(ctx, order.id, row)
+    emit_share(ctx, "share.committed", claim, ("segments", claim.segments))
+    return share

@@ -1,0 +1,39 @@
+"""MsgObjectReport: the provider objects to a report."""
+
+from chain.state_machine.checks import check_attempt, check_before, check_hash, check_range
+from chain.state_machine.context import Context
+from chain.state_machine.proof.reports import decide_report
+from chain.state_machine.tables import REPORTS
+from domain.errors import NOT_YOURS, WRONG_STATE, Refusal
+from domain.limits import SLOTS_MAX
+from domain.messages import MsgObjectReport
+from domain.records import Report, ReportState
+
+
+def check_stateless(message: MsgObjectReport) -> None:
+    """Fields within bounds."""
+    check_hash("order_id", message.order_id)
+    check_attempt("attempt", message.attempt)
+    check_attempt("round", message.round)
+    check_range("ref.slot", message.ref.slot, 0, SLOTS_MAX - 1)
+    check_attempt("ref.issue", message.ref.issue)
+
+
+def check_state(ctx: Context, message: MsgObjectReport) -> Report:
+    """The report is about the signer, open, and in its window."""
+    ref = message.ref
+    report = REPORTS.need(
+        ctx.store, message.order_id, message.attempt, message.round, ref.slot, ref.issue
+    )
+    if report.provider != message.provider:
+        raise Refusal(NOT_YOURS, "provider", "the report is about somebody else", "leave it")
+    if report.state is not ReportState.OPEN:
+        reason = f"the report is {report.state.name.lower()}"
+        raise Refusal(WRONG_STATE, "ref", reason, "nothing can be done any more")
+    check_before(ctx, "report window", report.deadline)
+    return report
+
+
+def apply(ctx: Context, message: MsgObjectReport, report: Report) -> None:
+    """Nothing is proven: the bond stays locked and returns when the order closes."""
+    decide_report(ctx, report, ReportState.OBJECTED)

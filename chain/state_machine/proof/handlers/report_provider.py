@@ -1,0 +1,125 @@
+"""MsgReportProvider: report a share that is provably wrong.
+
+Any node can check the evidence as far as the chain goes: the leaves are in the provider's own signed trace, and what
+the validator replayed differs from what they claim. Whether the replay is right is what an objection disputes.
+"""
+
+from dataclasses import dataclass, replace
+
+from chain.state_machine.checks import check_attempt, check_hash, check_range, get_assigned
+from chain.state_machine.context import Context
+from chain.state_machine.proof.handlers.commit_traces import check_open_round
+from chain.state_machine.proof.shares import count_share, emit_share, put_share
+from chain.state_machine.queue import Due, schedule
+from chain.state_machine.tables import REPORTS, SHARES, TALLIES
+from domain.errors import BAD_FIELD, BAD_PROOF, WRONG_STATE, Refusal
+from domain.limits import METRICS_MAX, PATH_MAX, SEGMENTS_MAX, SLOTS_MAX
+from domain.messages import MsgReportProvider
+from domain.reasons import ShareReason
+from domain.records import (
+    AssignmentState,
+    Order,
+    Report,
+    ReportState,
+    Share,
+    ShareState,
+    TraceLeaf,
+)
+from pol.rules.commitment import check_leaf, update_claim
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the check found: the order, the share, and the root that it claims for the reported place."""
+
+    order: Order
+    share: Share
+    claimed_root: bytes
+
+
+def check_stateless(message: MsgReportProvider) -> None:
+    """Fields within bounds, two leaves."""
+    check_hash("order_id", message.order_id)
+    check_attempt("attempt", message.attempt)
+    check_attempt("round", message.round)
+    check_range("ref.slot", message.ref.slot, 0, SLOTS_MAX - 1)
+    check_attempt("ref.issue", message.ref.issue)
+    check_range("segment", message.segment, 0, SEGMENTS_MAX)
+    check_hash("replayed_root", message.replayed_root)
+    if len(message.leaves) != 2:
+        raise Refusal(BAD_FIELD, "leaves", f"has {len(message.leaves)} leaves", "send two")
+    for leaf in message.leaves:
+        check_leaf_size("leaves", leaf)
+
+
+def check_leaf_size(field: str, leaf: TraceLeaf) -> None:
+    """Refuse a leaf that is larger than one can be."""
+    if len(leaf.path) > PATH_MAX or len(leaf.metrics) > METRICS_MAX:
+        raise Refusal(BAD_FIELD, field, "has a path or metrics too long", "send the trace's leaf")
+
+
+def check_state(ctx: Context, message: MsgReportProvider) -> Found:
+    """The share stands in the open round of the signer's order, and the evidence holds."""
+    order, assignment = get_assigned(
+        ctx, message.order_id, message.attempt, message.validator, AssignmentState.RUNNING
+    )
+    check_open_round(order, assignment, message.round)
+    ref = message.ref
+    share = SHARES.need(ctx.store, order.id, assignment.attempt, message.round, ref.slot, ref.issue)
+    if share.state is not ShareState.COMMITTED:
+        reason = f"the share is {share.state.name.lower()}"
+        raise Refusal(WRONG_STATE, "ref", reason, "report only shares that stand")
+    return Found(order, share, check_evidence(ctx, message, share))
+
+
+def check_evidence(ctx: Context, message: MsgReportProvider, share: Share) -> bytes:
+    """Check the leaves against the share, and return the root that the share claims for the place."""
+    claim = share.claim
+    check_range("segment", message.segment, 0, claim.segments)
+    is_update = message.segment == claim.segments
+    wanted = (0, claim.segments) if is_update else (message.segment, message.segment + 1)
+    if tuple(leaf.index for leaf in message.leaves) != wanted:
+        raise Refusal(BAD_PROOF, "leaves", "are of other boundaries", f"send {wanted}")
+    if not all(check_leaf(ctx.block.chain_id, claim, leaf) for leaf in message.leaves):
+        raise Refusal(BAD_PROOF, "leaves", "are not in the share's trace", "send its own leaves")
+    claimed = (
+        update_claim(claim.update_root, claim.local_out)
+        if is_update
+        else message.leaves[1].boundary_root
+    )
+    if claimed == message.replayed_root:
+        raise Refusal(BAD_PROOF, "replayed_root", "is what the share claims", "nothing is wrong")
+    return claimed
+
+
+def apply(ctx: Context, message: MsgReportProvider, found: Found) -> None:
+    """Reject the share at once; its bond stays at stake while the provider may object."""
+    order, share = found.order, found.share
+    claim = share.claim
+    is_update = message.segment == claim.segments
+    reason = ShareReason.UPDATE_MISMATCH if is_update else ShareReason.SEGMENT_MISMATCH
+    put_share(ctx, replace(share, state=ShareState.REPORTED, reason=int(reason)))
+    count_share(ctx, claim.provider, reported=1)
+    deadline = ctx.clock + order.params.report_window
+    report = Report(
+        order_id=order.id,
+        attempt=claim.attempt,
+        round=claim.round,
+        slot=claim.slot,
+        issue=claim.issue,
+        segment=message.segment,
+        provider=claim.provider,
+        claimed_root=found.claimed_root,
+        replayed_root=message.replayed_root,
+        reported_at=ctx.clock,
+        deadline=deadline,
+        bond=share.bond,
+        state=ReportState.OPEN,
+    )
+    REPORTS.put(ctx.store, report)
+    parts = (order.id, claim.attempt, claim.round, claim.slot, claim.issue)
+    schedule(ctx, deadline, Due.REPORT, *parts)
+    tally = TALLIES.must(ctx.store, order.id)
+    TALLIES.put(ctx.store, replace(tally, open_reports=tally.open_reports + 1))
+    emit_share(ctx, "share.rejected", claim, ("reason", int(reason)))
+    emit_share(ctx, "report.opened", claim, ("segment", message.segment))

@@ -1,0 +1,153 @@
+"""Verification and payment of closed rounds, in their order (protocol sections 5.3 and 7).
+
+A round is verified when the one before it is, its window is over and its audit agrees with the chain. It is paid in
+the same moment, and nothing else is ever paid; so nothing that can still be void has been paid.
+"""
+
+from dataclasses import replace
+
+from chain.state_machine.context import Context
+from chain.state_machine.ledger.order_money import get_share_bond, pay_from_deposits, return_bond
+from chain.state_machine.market.orders import clear_attempt, end_order, open_order, stop_audits
+from chain.state_machine.proof.audit_seats import get_auditors
+from chain.state_machine.queue import Due, schedule
+from chain.state_machine.tables import (
+    ASSIGNMENTS,
+    AUDITS,
+    ORDERS,
+    ROUNDS,
+    SHARES,
+    TALLIES,
+    VALIDATORS,
+)
+from domain.reasons import CloseReason
+from domain.records import Assignment, AssignmentState, Order, OrderState, Round, Share
+from escrow.moves import Move, Transfer
+from escrow.settle import Earnings, settle_round
+
+SHARES_PER_CALL = 256
+"""Shares after which one event verifies no further round; the queue carries the rest to the next block."""
+
+
+def advance(ctx: Context, order_id: bytes) -> None:
+    """Verify and pay every round that is ready, then end the order or the attempt if nothing else is open."""
+    order = ORDERS.must(ctx.store, order_id)
+    tally = TALLIES.must(ctx.store, order_id)
+    if order.state not in (OrderState.RUNNING, OrderState.PROVEN) or tally.ending:
+        return
+    assignment = ASSIGNMENTS.must(ctx.store, order_id, order.attempt)
+    left = SHARES_PER_CALL
+    closed = ROUNDS.get(ctx.store, order_id, order.attempt, tally.verified)
+    while closed is not None and is_verifiable(ctx, closed):
+        if left <= 0:
+            schedule(ctx, ctx.clock, Due.WINDOW, order_id, order.attempt, closed.number)
+            return
+        verify_round(ctx, order, assignment, closed)
+        left -= len(closed.shares)
+        closed = ROUNDS.get(ctx.store, order_id, order.attempt, closed.number + 1)
+    _end_if_decided(ctx, order_id, assignment, closed)
+
+
+def has_ready_round(ctx: Context, order: Order) -> bool:
+    """Tell whether a round can be verified now, because one call does not verify any number of them."""
+    verified = TALLIES.must(ctx.store, order.id).verified
+    closed = ROUNDS.get(ctx.store, order.id, order.attempt, verified)
+    return closed is not None and is_verifiable(ctx, closed)
+
+
+def is_verifiable(ctx: Context, closed: Round) -> bool:
+    """Tell whether a round may be verified, given that the round before it is."""
+    audit = AUDITS.get(ctx.store, closed.order_id, closed.attempt, closed.number)
+    answered = audit is None or audit.agreed
+    return not closed.void and ctx.clock >= closed.window_ends and answered
+
+
+def verify_round(ctx: Context, order: Order, assignment: Assignment, closed: Round) -> None:
+    """Mark a round as verified, pay it, and return the bonds of its shares."""
+    ROUNDS.put(ctx.store, replace(closed, verified=True))
+    tally = TALLIES.must(ctx.store, order.id)
+    TALLIES.put(ctx.store, replace(tally, verified=tally.verified + 1))
+    current = ORDERS.must(ctx.store, order.id)
+    ORDERS.put(ctx.store, replace(current, work_verified=current.work_verified + closed.work))
+    shares = [
+        SHARES.must(ctx.store, order.id, closed.attempt, closed.number, ref.slot, ref.issue)
+        for ref in closed.shares
+    ]
+    audit = AUDITS.get(ctx.store, order.id, closed.attempt, closed.number)
+    earnings = compute_earnings(order, assignment, closed, shares, get_auditors(audit))
+    ctx.emit(
+        "round.verified",
+        ("order", order.id),
+        ("attempt", closed.attempt),
+        ("round", closed.number),
+        ("paid", earnings.total),
+    )
+    moves = _transfers(order.id, assignment.validator, earnings)
+    pay_from_deposits(ctx, order.id, moves, closed.number)
+    for share in shares:
+        bond = get_share_bond(ctx, share.claim)
+        if bond is not None:
+            return_bond(ctx, order.id, bond)
+
+
+def compute_earnings(
+    order: Order,
+    assignment: Assignment,
+    closed: Round,
+    shares: list[Share],
+    auditors: tuple[str, ...],
+) -> Earnings:
+    """Return who earns what for a round."""
+    return settle_round(
+        closed.work,
+        assignment.price,
+        protocol_bps=order.params.protocol_bps,
+        audit_bps=order.params.audit_bps,
+        providers_bps=assignment.providers_bps,
+        shares=[(share.claim.provider, share.work) for share in shares],
+        auditors=auditors,
+    )
+
+
+def _transfers(order_id: bytes, validator: str, earnings: Earnings) -> list[Transfer]:
+    source = order_id.hex()
+    return [
+        *(Transfer(Move.PROVIDER, source, name, amount) for name, amount in earnings.providers),
+        Transfer(Move.VALIDATOR, source, validator, earnings.validator),
+        *(Transfer(Move.AUDITOR, source, name, amount) for name, amount in earnings.auditors),
+        Transfer(Move.PROTOCOL, source, "", earnings.protocol),
+    ]
+
+
+def _end_if_decided(
+    ctx: Context, order_id: bytes, assignment: Assignment, pending: Round | None
+) -> None:
+    """End the order when all rounds are verified, or the failed attempt when no round can be any more."""
+    order = ORDERS.must(ctx.store, order_id)
+    verified = TALLIES.must(ctx.store, order_id).verified
+    if order.state is OrderState.PROVEN and verified == order.terms.rounds:
+        validator = VALIDATORS.must(ctx.store, assignment.validator)
+        settled = replace(validator, orders_settled=validator.orders_settled + 1)
+        VALIDATORS.put(ctx.store, settled)
+        end_order(ctx, order, CloseReason.SETTLED)
+    elif assignment.state is AssignmentState.FAILED and (pending is None or pending.void):
+        stop_audits(ctx, order, assignment, verified)
+        reopen_or_end(ctx, order, assignment, verified)
+
+
+def reopen_or_end(ctx: Context, order: Order, assignment: Assignment, verified: int) -> None:
+    """Open an order again after a failed attempt that verified nothing, or end it.
+
+    A declined or unaccepted match did not start the work, and always opens again while there is time.
+    """
+    started = order.state is not OrderState.MATCHED
+    if order.failures >= order.params.max_attempts and verified == 0:
+        end_order(ctx, order, CloseReason.UNSERVED)
+    elif started and (verified or not order.rematch):
+        end_order(ctx, order, CloseReason.FAILED)
+    elif ctx.clock >= order.deadline:
+        end_order(ctx, order, CloseReason.FAILED if started else CloseReason.DEADLINE)
+    elif clear_attempt(ctx, order, assignment):
+        open_order(ctx, order)
+    else:  # advance comes back here
+        schedule(ctx, ctx.clock, Due.WINDOW, order.id, assignment.attempt, assignment.round)

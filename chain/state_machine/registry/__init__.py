@@ -1,0 +1,1 @@
+"""Validators and compute providers."""

@@ -1,0 +1,44 @@
+"""Bounded integer arithmetic for money (``uassay``) and work (FLOPs).
+
+Every value is a plain ``int`` in a stated range; divisions say in their name how they round. Values from
+outside are checked by :mod:`domain.checks`; here a value out of range is a bug, not a refusal.
+"""
+
+MONEY_MAX = 2**63 - 1
+WORK_MAX = 2**128 - 1
+PFLOP = 10**15
+BPS = 10_000
+
+
+def money(value: int) -> int:
+    """Return ``value`` if it is an amount of ``uassay`` in 0..MONEY_MAX, else raise OverflowError."""
+    if not 0 <= value <= MONEY_MAX:
+        raise OverflowError(f"{value} is not an amount of money")
+    return value
+
+
+def work(value: int) -> int:
+    """Return ``value`` if it is an amount of work (FLOPs) in 0..WORK_MAX, else raise OverflowError."""
+    if not 0 <= value <= WORK_MAX:
+        raise OverflowError(f"{value} is not an amount of work")
+    return value
+
+
+def ceil_div(numerator: int, denominator: int) -> int:
+    """Return the quotient of non-negative integers, rounded up."""
+    return -(-numerator // denominator)
+
+
+def price_ceil(flops: int, price_per_pflop: int) -> int:
+    """Return what ``flops`` cost, rounded up: how money is locked. May exceed MONEY_MAX: check first."""
+    return ceil_div(flops * price_per_pflop, PFLOP)
+
+
+def price_floor(flops: int, price_per_pflop: int) -> int:
+    """Return what ``flops`` cost, rounded down: how money is paid."""
+    return flops * price_per_pflop // PFLOP
+
+
+def bps_floor(amount: int, bps: int) -> int:
+    """Return ``bps`` basis points of ``amount``, rounded down."""
+    return amount * bps // BPS

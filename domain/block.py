@@ -1,0 +1,50 @@
+"""What the application gives the state machine for a block, and what it gets back."""
+
+from dataclasses import dataclass
+
+from domain.errors import Refusal
+from domain.events import Event
+from domain.tx import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A decided block. ``txs`` holds a Refusal where decoding failed."""
+
+    height: int
+    time_ns: int  # header time, nanoseconds since the epoch
+    hash: bytes
+    proposer: bytes  # consensus address, 20 bytes
+    txs: tuple[Tx | Refusal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TxResult:
+    """Result of one transaction; ``code`` 0 is success."""
+
+    code: int
+    codespace: str
+    log: str
+    gas_wanted: int
+    gas_used: int
+    events: tuple[Event, ...]
+    responses: tuple[
+        tuple[str, bytes], ...
+    ] = ()  # (name, id) a message created: ("order_id", …), ("bid_id", …)
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatorUpdate:
+    """A change of consensus power (0 removes)."""
+
+    cons_key: bytes
+    power: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockResult:
+    """Everything a block did: results in order, block events, power changes; state changes stay in the overlay."""
+
+    tx_results: tuple[TxResult, ...]
+    events: tuple[Event, ...]
+    validator_updates: tuple[ValidatorUpdate, ...]

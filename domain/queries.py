@@ -1,0 +1,228 @@
+"""Queries as domain values: requests and responses; field names equal those of the protobuf messages.
+
+Every request is answered by one pure function of the state (``chain.state_machine.queries``). Lists are in key
+order and cut at ``limit`` (0: the default of 100); ``after`` continues behind the id or address that ended the page.
+"""
+
+from dataclasses import dataclass
+
+from domain.params import Params
+from domain.records import (
+    Account,
+    Assignment,
+    Audit,
+    Bid,
+    BondAccount,
+    Conditions,
+    Escrow,
+    Order,
+    Payment,
+    Place,
+    Provider,
+    Report,
+    Round,
+    Share,
+    Validator,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRequest:
+    """Where the chain stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusResponse:
+    """``clock`` is the chain clock in seconds; ``next_event`` the number that the next event gets."""
+
+    chain_id: str
+    height: int
+    time_ns: int
+    clock: int
+    next_event: int
+    app_hash: bytes
+    solo: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ParamsRequest:
+    """The parameters in force."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParamsResponse:
+    """The parameters in force."""
+
+    params: Params
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRequest:
+    """An account with its balance in ``uassay`` and its bond account."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class AccountResponse:
+    """The account, balance and bond account."""
+
+    account: Account
+    balance: int
+    bond: BondAccount
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatorsRequest:
+    """All validators."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatorsResponse:
+    """All validators by operator address."""
+
+    validators: tuple[Validator, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProvidersRequest:
+    """Providers, of one validator if given."""
+
+    validator: str
+    limit: int
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProvidersResponse:
+    """Providers by address."""
+
+    providers: tuple[Provider, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BidsRequest:
+    """Bids in the book, of one validator if given."""
+
+    validator: str
+    limit: int
+    after: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BidsResponse:
+    """Bids by id."""
+
+    bids: tuple[Bid, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OrdersRequest:
+    """Orders: of a consumer, or with an assignment of a validator, or in a state (0: any), in any combination."""
+
+    consumer: str
+    validator: str
+    state: int
+    limit: int
+    after: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class OrdersResponse:
+    """Orders by id."""
+
+    orders: tuple[Order, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRequest:
+    """One order with everything about its current (or last) attempt."""
+
+    order_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class OrderResponse:
+    """The order; assignments of all attempts; shares, rounds, audits and reports of all attempts; escrow; payments."""
+
+    order: Order
+    assignments: tuple[Assignment, ...]
+    shares: tuple[Share, ...]
+    rounds: tuple[Round, ...]
+    audits: tuple[Audit, ...]
+    reports: tuple[Report, ...]
+    escrow: Escrow
+    payments: tuple[Payment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DutiesRequest:
+    """What a validator has to do now."""
+
+    validator: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditDuty:
+    """A seat that has not answered yet."""
+
+    order_id: bytes
+    attempt: int
+    round: int
+    places: tuple[Place, ...]
+    draw_ends: int
+
+
+@dataclass(frozen=True, slots=True)
+class DutiesResponse:
+    """Live assignments of the validator (matched, running, proven), and audits that it has to answer."""
+
+    assignments: tuple[Assignment, ...]
+    audits: tuple[AuditDuty, ...]
+    clock: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class SimulateMatchRequest:
+    """Would this match now? The same pure function that the auction runs."""
+
+    conditions: Conditions
+    work: int
+    price_limit: int
+    deadline: int  # seconds from now
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class SimulateMatchResponse:
+    """The best bid (none: empty ``bids``), the candidates in order, and how many failed on which predicate."""
+
+    bids: tuple[Bid, ...]
+    unmatched: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EventsRequest:
+    """Numbered events from ``since`` on, at most ``limit``; outside the Merkle tree."""
+
+    since: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """A numbered event with its height."""
+
+    number: int
+    height: int
+    type: str
+    attributes: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EventsResponse:
+    """Events in order without gaps, and the number that the next one will get."""
+
+    events: tuple[LoggedEvent, ...]
+    next: int

@@ -1,0 +1,58 @@
+"""A decoded transaction and the bytes that were signed, without protobuf objects."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from domain.messages import Message
+from domain.records import Coin
+
+VerifySignature = Callable[[bytes, bytes, bytes], bool]
+"""(compressed public key, message, 64-byte compact signature) -> holds; SHA-256 inside, high-s refused."""
+
+
+def varint(value: int) -> bytes:
+    """Return a number above -1 as protobuf writes it, in its shortest form."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def sign_doc(body: bytes, auth_info: bytes, chain_id: str, account_number: int) -> bytes:
+    """Return the protobuf bytes of ``cosmos.tx.v1beta1.SignDoc``, the message of SIGN_MODE_DIRECT (fields 1 to 4)."""
+    parts: list[bytes] = []
+    for tag, data in ((b"\x0a", body), (b"\x12", auth_info), (b"\x1a", chain_id.encode())):
+        if data:
+            parts += (tag, varint(len(data)), data)
+    if account_number:
+        parts += (b"\x20", varint(account_number))
+    return b"".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class SignerInfo:
+    """One signer: the public key (empty if left out), its address and sequence, and the signature (64 bytes)."""
+
+    pub_key: bytes
+    address: str  # derived from pub_key; empty if pub_key is
+    sequence: int
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Tx:
+    """A transaction after strict decoding (``wire.tx``)."""
+
+    hash: bytes  # SHA-256 of the raw bytes
+    size: int
+    body: bytes
+    auth_info: bytes
+    messages: tuple[Message, ...]
+    memo: str
+    timeout_height: int
+    signers: tuple[SignerInfo, ...]
+    fee: tuple[Coin, ...]
+    gas_limit: int
+    fee_payer: str  # empty: the first signer

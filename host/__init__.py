@@ -1,0 +1,1 @@
+"""What every process stands on: files that last, children that die with us, signals, logs."""

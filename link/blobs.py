@@ -1,0 +1,336 @@
+"""Content-addressed blobs on disk: resumable, verified, within quotas, kept while they are held.
+
+A blob's name is SHA-256 of its bytes. Bytes that are still coming lie in ``partial/`` under the
+name, the declared size and the owner, so that nobody can spoil what another one sends; a complete
+file is hashed, and renamed into place or dropped. The files are the truth about content; a small
+database beside them remembers owners and holds.
+"""
+
+import os
+import sqlite3
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock, RLock
+from typing import Any, BinaryIO
+
+from link.errors import ClusterError, Kind
+from link.types import BlobRef, BlobStatus
+
+_READ_BYTES = 1 << 20
+_LOCKS = 64
+
+
+class BlobStore:
+    """Blobs in a directory. Thread-safe; one process at a time."""
+
+    def __init__(
+        self, directory: Path, quota: int, owner_quota: int | None = None, kept_free: int = 0
+    ) -> None:
+        """Open the store; ``quota`` bytes in all, ``owner_quota`` for each owner but this machine itself.
+
+        ``kept_free`` bytes are for what is made here (owner ""): others can fill the rest only.
+        """
+        self._complete = directory / "complete"
+        self._partial = directory / "partial"
+        for folder in (self._complete, self._partial):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._quota, self._kept_free = quota, kept_free
+        self.owner_quota = quota if owner_quota is None else owner_quota
+        self._locks = [RLock() for _ in range(_LOCKS)]
+        self._database_lock = Lock()
+        # Nothing gets a hold between the last look at its holds and its end. Taken before the locks of names.
+        self._hold_lock = Lock()
+        self._database = sqlite3.connect(
+            directory / "blobs.db", check_same_thread=False, isolation_level=None
+        )
+        self._database.executescript(
+            """
+            PRAGMA journal_mode = WAL;
+            CREATE TABLE IF NOT EXISTS blobs (
+                name TEXT PRIMARY KEY, sha256 BLOB NOT NULL, size INTEGER NOT NULL,
+                owner TEXT NOT NULL, complete INTEGER NOT NULL);
+            CREATE TABLE IF NOT EXISTS holds (
+                sha256 BLOB NOT NULL, holder TEXT NOT NULL, PRIMARY KEY (sha256, holder));
+            """
+        )
+        self._reconcile()
+
+    def close(self) -> None:
+        """Close the database."""
+        with self._database_lock:
+            self._database.close()
+
+    # Reading
+
+    def has(self, digest: bytes) -> bool:
+        """Tell whether the blob is here, whole."""
+        return self.path(digest).exists()
+
+    def path(self, digest: bytes) -> Path:
+        """Return where the blob is when it is whole; callers must not write there."""
+        name = _name_of(digest)
+        return self._complete / name[:2] / name
+
+    def size(self, digest: bytes) -> int:
+        """Return the size of a whole blob; ClusterError NOT_FOUND."""
+        try:
+            return self.path(digest).stat().st_size
+        except FileNotFoundError:
+            raise _absent(digest) from None
+
+    def open(self, digest: bytes) -> BinaryIO:
+        """Open a whole blob for reading; ClusterError NOT_FOUND."""
+        try:
+            return self.path(digest).open("rb")
+        except FileNotFoundError:
+            raise _absent(digest) from None
+
+    def read(self, digest: bytes, offset: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``offset`` on; ClusterError NOT_FOUND."""
+        with self.open(digest) as file:
+            file.seek(offset)
+            return file.read(length)
+
+    def status(self, blob: BlobRef, owner: str = "") -> BlobStatus:
+        """Return how much of the blob is here: where its owner has to go on."""
+        if self.has(blob.sha256):
+            return BlobStatus(self.size(blob.sha256), True)
+        name = _partial_name(blob, owner)
+        with self._locks[hash(name) % _LOCKS]:  # not while its last byte is being checked
+            if self.has(blob.sha256):
+                return BlobStatus(self.size(blob.sha256), True)
+            partial = self._partial / name
+            held = partial.stat().st_size if partial.exists() else 0
+            if held < blob.size:
+                return BlobStatus(held, False)
+            try:  # the last byte came, and whoever took it was killed before it was checked
+                return self._finish(partial, name, blob)
+            except ClusterError:
+                return BlobStatus(0, False)
+
+    def total(self, owner: str | None = None) -> int:
+        """Return the bytes promised or held, of one owner if given."""
+        sizes = self._sql("SELECT owner, SUM(size) FROM blobs GROUP BY owner")
+        return sum(size for who, size in sizes if owner is None or who == owner)
+
+    def unclaimed(self, owner: str) -> int:
+        """Return how many blobs of an owner, whole or not, nobody holds."""
+        ((count,),) = self._sql(
+            "SELECT COUNT(*) FROM blobs WHERE owner = ? AND NOT EXISTS"
+            " (SELECT 1 FROM holds WHERE holds.sha256 = blobs.sha256)",
+            owner,
+        )
+        return int(count)
+
+    # Writing
+
+    def put(self, blob: BlobRef, offset: int, data: bytes, owner: str = "") -> BlobStatus:
+        """Take bytes at ``offset``; what is already here is skipped, a gap is refused.
+
+        With the last byte the blob is hashed: it is whole from then on, or it is dropped and the
+        call ends with WRONG_CONTENT.
+        """
+        if offset + len(data) > blob.size:
+            raise ClusterError(
+                Kind.BAD_REQUEST, f"goes beyond the size {blob.size}", "send the rest only", "data"
+            )
+        name = _partial_name(blob, owner)
+        with self._locks[hash(name) % _LOCKS]:
+            if self.has(blob.sha256):
+                return BlobStatus(self.size(blob.sha256), True)
+            partial = self._partial / name
+            begun = partial.exists()
+            held = partial.stat().st_size if begun else 0
+            if offset > held:
+                raise ClusterError(
+                    Kind.WRONG_STATE, f"{held} bytes are here", f"go on at {held}", "offset"
+                )
+            if not begun:
+                self._reserve(name, blob, owner)
+                partial.touch(mode=0o600)
+            with partial.open("ab") as file:
+                file.write(data[held - offset :])
+                held = file.tell()
+            if held < blob.size:
+                return BlobStatus(held, False)
+            return self._finish(partial, name, blob)
+
+    def add(self, data: bytes, owner: str = "") -> BlobRef:
+        """Put a whole blob that was made here."""
+        blob = BlobRef(sha256(data).digest(), len(data))
+        self.put(blob, 0, data, owner)
+        return blob
+
+    def drop_partial(self, blob: BlobRef, owner: str = "") -> None:
+        """Forget what came of a blob so far."""
+        name = _partial_name(blob, owner)
+        with self._locks[hash(name) % _LOCKS]:
+            (self._partial / name).unlink(missing_ok=True)
+            self._sql("DELETE FROM blobs WHERE name = ?", name)
+
+    # Holding
+
+    def hold(self, digest: bytes, holder: str) -> None:
+        """Keep the blob (here or still to come) until ``holder`` releases it."""
+        _name_of(digest)
+        with self._hold_lock:
+            self._sql("INSERT OR IGNORE INTO holds VALUES (?, ?)", digest, holder)
+
+    def release(self, holder: str) -> None:
+        """End all holds of ``holder``; blobs that nobody holds any more are deleted."""
+        with self._database_lock:
+            rows = self._database.execute(
+                "DELETE FROM holds WHERE holder = ? RETURNING sha256", (holder,)
+            ).fetchall()
+        for (digest,) in rows:
+            self._delete_unless_held(digest)
+
+    def keep_only(self, holder: str, digests: Collection[bytes]) -> None:
+        """End the holds of ``holder`` on all other blobs; those that nobody holds any more are deleted."""
+        for (digest,) in self._sql("SELECT sha256 FROM holds WHERE holder = ?", holder):
+            if digest not in digests:
+                self._sql("DELETE FROM holds WHERE sha256 = ? AND holder = ?", digest, holder)
+                self._delete_unless_held(digest)
+
+    def _delete_unless_held(self, digest: bytes) -> None:
+        with self._hold_lock:
+            if not self.is_held(digest):
+                self.delete(digest)
+
+    def is_held(self, digest: bytes) -> bool:
+        """Tell whether anybody holds the blob."""
+        return bool(self._sql("SELECT 1 FROM holds WHERE sha256 = ? LIMIT 1", digest))
+
+    def delete(self, digest: bytes) -> None:
+        """Delete a blob, whole or partial, whoever sent it."""
+        self.path(digest).unlink(missing_ok=True)
+        for (name,) in self._sql("SELECT name FROM blobs WHERE sha256 = ?", digest):
+            with self._locks[hash(name) % _LOCKS]:
+                (self._partial / name).unlink(missing_ok=True)
+        self._sql("DELETE FROM blobs WHERE sha256 = ?", digest)
+
+    def collect(self, older_than: float) -> int:
+        """Delete what nobody holds and nobody wrote since ``older_than`` (Unix time); count."""
+        deleted = 0
+        for name, digest, complete in self._sql("SELECT name, sha256, complete FROM blobs"):
+            path = self.path(digest) if complete else self._partial / name
+            try:
+                written = path.stat().st_mtime
+            except FileNotFoundError:
+                continue
+            with self._hold_lock, self._locks[hash(name) % _LOCKS]:
+                if written < older_than and not self.is_held(digest):
+                    path.unlink(missing_ok=True)
+                    self._sql("DELETE FROM blobs WHERE name = ?", name)
+                    deleted += 1
+        return deleted
+
+    # Inside
+
+    def _finish(self, partial: Path, name: str, blob: BlobRef) -> BlobStatus:
+        if _hash_file(partial) != blob.sha256:
+            partial.unlink()
+            self._sql("DELETE FROM blobs WHERE name = ?", name)
+            raise ClusterError(
+                Kind.WRONG_CONTENT, "the bytes do not hash to the name", "send it anew", "sha256"
+            )
+        with partial.open("ab") as file:
+            os.fsync(file.fileno())
+        target = self.path(blob.sha256)
+        target.parent.mkdir(exist_ok=True, mode=0o700)
+        partial.replace(target)
+        _sync_directory(target.parent)
+        with self._transaction() as database:
+            # Two owners may have sent the same blob: it is stored, and counted, once.
+            database.execute("DELETE FROM blobs WHERE sha256 = ? AND complete", (blob.sha256,))
+            database.execute("UPDATE blobs SET complete = 1 WHERE name = ?", (name,))
+        return BlobStatus(blob.size, True)
+
+    def _reserve(self, name: str, blob: BlobRef, owner: str) -> None:
+        with self._transaction() as database:
+            total, mine, made = database.execute(
+                "SELECT COALESCE(SUM(size), 0), COALESCE(SUM(size * (owner = ?)), 0),"
+                " COALESCE(SUM(size * (owner = '')), 0) FROM blobs WHERE name != ?",
+                (owner, name),
+            ).fetchone()
+            kept = max(0, self._kept_free - made) if owner else 0
+            if total + blob.size > self._quota - kept:
+                raise ClusterError(
+                    Kind.OVER_QUOTA,
+                    "this store is full",
+                    "try again when orders have closed",
+                    "size",
+                )
+            if owner and mine + blob.size > self.owner_quota:
+                raise ClusterError(
+                    Kind.OVER_QUOTA,
+                    f"{self.owner_quota} bytes for each caller, {mine} are used",
+                    "wait until earlier blobs are released",
+                    "size",
+                )
+            database.execute(
+                "INSERT OR REPLACE INTO blobs VALUES (?, ?, ?, ?, 0)",
+                (name, blob.sha256, blob.size, owner),
+            )
+
+    def _reconcile(self) -> None:
+        """Make the database agree with the files after a crash between the two."""
+        rows = self._sql("SELECT name, sha256, complete FROM blobs")
+        for name, digest, complete in rows:
+            if self.path(digest).exists():
+                if not complete and not (self._partial / name).exists():
+                    self._sql("UPDATE blobs SET complete = 1 WHERE name = ?", name)
+            elif complete or not (self._partial / name).exists():
+                self._sql("DELETE FROM blobs WHERE name = ?", name)
+        known = {name for name, _, _ in rows}
+        for path in self._partial.iterdir():
+            if path.name not in known:
+                path.unlink()
+
+    def _sql(self, text: str, *values: bytes | str | int) -> list[tuple[Any, ...]]:
+        with self._database_lock:
+            return self._database.execute(text, values).fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._database_lock:
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._database
+            except BaseException:
+                self._database.execute("ROLLBACK")
+                raise
+            self._database.execute("COMMIT")
+
+
+def _name_of(digest: bytes) -> str:
+    # File names are made from 32 bytes and nothing else, so no name from outside becomes a path.
+    if len(digest) != 32:
+        raise ClusterError(Kind.BAD_REQUEST, "not 32 bytes", "send SHA-256 of the blob", "sha256")
+    return digest.hex()
+
+
+def _partial_name(blob: BlobRef, owner: str) -> str:
+    return f"{_name_of(blob.sha256)}-{blob.size}-{sha256(owner.encode()).hexdigest()[:16]}"
+
+
+def _hash_file(path: Path) -> bytes:
+    digest = sha256()
+    with path.open("rb") as file:
+        while part := file.read(_READ_BYTES):
+            digest.update(part)
+    return digest.digest()
+
+
+def _sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _absent(digest: bytes) -> ClusterError:
+    return ClusterError(Kind.NOT_FOUND, f"no blob {digest.hex()[:16]}…", "send it first", "sha256")

@@ -1,0 +1,192 @@
+"""The signed envelope of every request: who asks what, of whom, when, once.
+
+TLS says that the caller talks to the validator; the envelope says to the validator who the caller
+is. It names the certificate dialled, so that a validator cannot pass a request on to another one.
+"""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from os import urandom
+from threading import Lock
+from typing import Annotated, Protocol
+
+from domain.errors import Refusal
+from domain.hashing import encode_fields, u64
+from link.bounds import Length
+from link.errors import ClusterError, Kind
+from link.types import Caller
+from wire.address import address_of
+from wire.keys import verify
+
+TIME_TOLERANCE = 60  # seconds either way
+NONCE_SIZE = 16
+# A nonce is remembered for as long as its envelope could be sent again and pass the check of time.
+_REMEMBER = 2 * TIME_TOLERANCE + 1
+_TAG = "assay/cluster/request"
+
+
+class Signer(Protocol):
+    """What signs: a key of the chain (``wire.keys.Key``)."""
+
+    @property
+    def address(self) -> str:
+        """The bech32 address."""
+        ...
+
+    @property
+    def pub_key(self) -> bytes:
+        """33 bytes, compressed."""
+        ...
+
+    def sign(self, message: bytes) -> bytes:
+        """64 bytes, low s, over SHA-256 of the message."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """The fields of ``assay.cluster.v1.Envelope``."""
+
+    chain_id: Annotated[str, Length(1, 64)]
+    audience: bytes
+    caller: Annotated[str, Length(1, 128)]
+    pub_key: Annotated[bytes, Length(33, 33)]
+    method: Annotated[str, Length(1, 64)]
+    unix_time: int
+    nonce: Annotated[bytes, Length(NONCE_SIZE, NONCE_SIZE)]
+    signature: Annotated[bytes, Length(64, 64)]
+
+
+def sign_bytes(envelope: Envelope, body: bytes) -> bytes:
+    """Return the bytes that the caller signs: all fields but the signature, and the body's hash."""
+    return encode_fields(
+        _TAG,
+        envelope.chain_id,
+        envelope.audience,
+        envelope.caller,
+        envelope.pub_key,
+        envelope.method,
+        u64(envelope.unix_time),
+        envelope.nonce,
+        sha256(body).digest(),
+    )
+
+
+def seal(
+    signer: Signer,
+    chain_id: str,
+    audience: bytes,
+    method: str,
+    body: bytes,
+    *,
+    now: int | None = None,
+) -> Envelope:
+    """Sign a request; every try needs an envelope of its own."""
+    moment = int(time.time()) if now is None else now
+    nonce = urandom(NONCE_SIZE)
+    open_ = Envelope(
+        chain_id, audience, signer.address, signer.pub_key, method, moment, nonce, bytes(64)
+    )
+    signature = signer.sign(sign_bytes(open_, body))
+    return Envelope(
+        chain_id, audience, signer.address, signer.pub_key, method, moment, nonce, signature
+    )
+
+
+class NonceMemory:
+    """Which nonces were used lately; bounded in all and for each caller, never forgetting early."""
+
+    def __init__(self, capacity: int, per_caller: int) -> None:
+        """Remember at most ``capacity`` nonces, at most ``per_caller`` of one caller."""
+        self._capacity = capacity
+        self._per_caller = per_caller
+        self._order: deque[tuple[int, str, bytes]] = deque()
+        self._used: set[tuple[str, bytes]] = set()
+        self._counts: Counter[str] = Counter()
+        self._lock = Lock()
+
+    def use(self, caller: str, nonce: bytes, now: int) -> None:
+        """Take a nonce; ClusterError REPLAYED if it was taken, BUSY if there is no room for it."""
+        with self._lock:
+            self._forget(now)
+            if (caller, nonce) in self._used:
+                raise ClusterError(
+                    Kind.REPLAYED, "was used before", "sign every request anew", "envelope.nonce"
+                )
+            # Dropping an old nonce to make room would let its request be replayed; refuse instead.
+            if len(self._used) >= self._capacity or self._counts[caller] >= self._per_caller:
+                raise ClusterError(
+                    Kind.BUSY, "too many requests within two minutes", "slow down", "envelope"
+                )
+            self._used.add((caller, nonce))
+            self._counts[caller] += 1
+            self._order.append((now + _REMEMBER, caller, nonce))
+
+    def _forget(self, now: int) -> None:
+        while self._order and self._order[0][0] < now:
+            _, caller, nonce = self._order.popleft()
+            self._used.discard((caller, nonce))
+            self._counts[caller] -= 1
+            if not self._counts[caller]:
+                del self._counts[caller]
+
+
+class Gate:
+    """Checks envelopes at the server."""
+
+    def __init__(
+        self,
+        chain_id: str,
+        audience: bytes,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Let in what is signed for this chain and the certificate with the hash ``audience``."""
+        self._chain_id = chain_id
+        self._audience = audience
+        self._clock = clock
+        self._known = NonceMemory(capacity=400_000, per_caller=100_000)
+        # Keys cost nothing: callers without a role share a small memory, and cannot fill the other.
+        self._strangers = NonceMemory(capacity=4_096, per_caller=1_024)
+
+    def check(self, envelope: Envelope, method: str, body: bytes) -> Caller:
+        """Return who signed; ClusterError with a kind for each thing that does not hold."""
+        if envelope.chain_id != self._chain_id:
+            raise _refused("chain_id", "another chain", f"sign for {self._chain_id}")
+        if envelope.audience != self._audience:
+            raise _refused(
+                "audience", "signed for another certificate", "read the validator's from the chain"
+            )
+        if envelope.method != method:
+            raise _refused("method", f"signed for {envelope.method}", f"sign for {method}")
+        skew = envelope.unix_time - int(self._clock())
+        if abs(skew) > TIME_TOLERANCE:
+            raise ClusterError(
+                Kind.STALE,
+                f"{abs(skew)} s {'ahead of' if skew > 0 else 'behind'} this machine's clock",
+                "set the clock",
+                "envelope.unix_time",
+            )
+        if _address_of(envelope.pub_key) != envelope.caller:
+            raise _refused("pub_key", "not the caller's", "send the key of the address")
+        if not verify(envelope.pub_key, sign_bytes(envelope, body), envelope.signature):
+            raise _refused("signature", "does not hold", "sign envelope and body as they are sent")
+        return Caller(envelope.caller, envelope.pub_key)
+
+    def use_nonce(self, envelope: Envelope, known: bool) -> None:
+        """Take the nonce of a checked envelope; ``known``: the caller has a role here."""
+        memory = self._known if known else self._strangers
+        memory.use(envelope.caller, envelope.nonce, int(self._clock()))
+
+
+def _address_of(pub_key: bytes) -> str:
+    try:
+        return address_of(pub_key)
+    except Refusal as refusal:
+        raise _refused("pub_key", refusal.reason, refusal.remedy) from None
+
+
+def _refused(field: str, message: str, remedy: str) -> ClusterError:
+    return ClusterError(Kind.BAD_SIGNATURE, message, remedy, f"envelope.{field}")

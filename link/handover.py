@@ -1,0 +1,156 @@
+"""Hand-over of a result: chunks encrypted one by one to the consumer's per-order key (protocol section 6).
+
+Each chunk i of the canonical global state has its own point R_i = r_i·G. Both sides know S_i = r_i·P_o = p_o·R_i
+(ElGamal key agreement on secp256k1), and the chunk's key is k_i = SHA-256 over (tag, chain, order, attempt, i, S_i
+compressed). The cipher is libsodium's ChaCha20-Poly1305 (RFC 8439) with a zero nonce, since each key is used once.
+The ciphertext root is the RFC 6962 root over the leaves (tag, order, attempt, i, R_i, length, ciphertext).
+"""
+
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from coincurve import PrivateKey, PublicKey
+from nacl.bindings import (
+    crypto_aead_chacha20poly1305_ietf_ABYTES as TAG_SIZE,
+)
+from nacl.bindings import (
+    crypto_aead_chacha20poly1305_ietf_decrypt,
+    crypto_aead_chacha20poly1305_ietf_encrypt,
+)
+from nacl.exceptions import CryptoError
+
+from domain.hashing import encode_fields, hash_fields, merkle_leaf, merkle_root, u32, u64
+
+POINT_SIZE = 33
+_NONCE = bytes(12)
+_GROUP_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+
+
+class HandoverError(Exception):
+    """A chunk that is not what its root or key promises; ``chunk`` is its index (-1: the whole result)."""
+
+    def __init__(self, chunk: int, reason: str) -> None:
+        """Keep the index and the reason."""
+        self.chunk = chunk
+        self.reason = reason
+        where = f"result chunk {chunk}" if chunk >= 0 else "result"
+        super().__init__(f"{where}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverId:
+    """What binds a result's keys and leaves: one attempt of one order on one chain."""
+
+    chain_id: str
+    order_id: bytes
+    attempt: int
+
+    def fields(self, index: int) -> tuple[bytes | str, ...]:
+        """Return the fields that bind chunk ``index``."""
+        return (self.chain_id, self.order_id, u32(self.attempt), u32(index))
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """One encrypted chunk: its point R_i (33 bytes, compressed) and the ciphertext with its tag."""
+
+    point: bytes
+    ciphertext: bytes
+
+
+def derive_scalar(secret: bytes, tag: str, *fields: bytes | str) -> bytes:
+    """Return a secret scalar in 1..n-1 (32 bytes) by HMAC-SHA-256, so that a restart repeats it."""
+    message = encode_fields(tag, *fields)
+    for counter in range(256):  # a draw is outside the group's order once in 2^127
+        digest = hmac.new(secret, message + u32(counter), sha256).digest()
+        if 0 < int.from_bytes(digest, "big") < _GROUP_ORDER:
+            return digest
+    raise AssertionError("256 draws outside the group order")
+
+
+def order_secret(account_secret: bytes, chain_id: str, job_id: bytes, sequence: int) -> bytes:
+    """Return the per-order secret p_o, recoverable from the account key, the job id and the sequence."""
+    return derive_scalar(account_secret, "assay/order-key", chain_id, job_id, u64(sequence))
+
+
+def public_point(secret: bytes) -> bytes:
+    """Return secret·G, compressed (33 bytes)."""
+    return PrivateKey(secret).public_key.format(compressed=True)
+
+
+def _shared(secret: bytes, point: bytes) -> bytes:
+    return PublicKey(point).multiply(secret).format(compressed=True)
+
+
+def _chunk_key(handover: HandoverId, index: int, shared: bytes) -> bytes:
+    return hash_fields("assay/result/key", *handover.fields(index), shared)
+
+
+def seal_chunk(
+    handover: HandoverId, index: int, chunk: bytes, order_key: bytes, validator_secret: bytes
+) -> Sealed:
+    """Encrypt chunk ``index`` to the per-order key ``order_key`` (P_o, compressed)."""
+    scalar = derive_scalar(validator_secret, "assay/result/point", *handover.fields(index))
+    key = _chunk_key(handover, index, _shared(scalar, order_key))
+    ciphertext = crypto_aead_chacha20poly1305_ietf_encrypt(chunk, b"", _NONCE, key)
+    return Sealed(public_point(scalar), ciphertext)
+
+
+def open_chunk(handover: HandoverId, index: int, sealed: Sealed, secret: bytes) -> bytes:
+    """Decrypt chunk ``index`` with the per-order secret; HandoverError if it was not sealed for it."""
+    try:
+        shared = _shared(secret, sealed.point)
+        key = _chunk_key(handover, index, shared)
+        return crypto_aead_chacha20poly1305_ietf_decrypt(sealed.ciphertext, b"", _NONCE, key)
+    except (CryptoError, ValueError) as error:
+        raise HandoverError(index, "it does not decrypt with this order's key") from error
+
+
+def sealed_leaf(handover: HandoverId, index: int, sealed: Sealed) -> bytes:
+    """Return the Merkle leaf of an encrypted chunk."""
+    return merkle_leaf(
+        "assay/result/chunk",
+        handover.order_id,
+        u32(handover.attempt),
+        u32(index),
+        sealed.point,
+        u32(len(sealed.ciphertext)),
+        sealed.ciphertext,
+    )
+
+
+def ciphertext_root(handover: HandoverId, sealed: Sequence[Sealed]) -> bytes:
+    """Return the RFC 6962 root over all encrypted chunks."""
+    return merkle_root([sealed_leaf(handover, i, chunk) for i, chunk in enumerate(sealed)])
+
+
+def seal_result(
+    handover: HandoverId, chunks: Sequence[bytes], order_key: bytes, validator_secret: bytes
+) -> list[Sealed]:
+    """Encrypt all chunks of a result in order."""
+    return [
+        seal_chunk(handover, i, chunk, order_key, validator_secret)
+        for i, chunk in enumerate(chunks)
+    ]
+
+
+def split_ciphertext(
+    data: bytes, parts: Sequence[tuple[bytes, int]], chunk_size_max: int
+) -> list[Sealed]:
+    """Cut concatenated ciphertexts by (point, length); HandoverError where they do not fit ``data``."""
+    sealed: list[Sealed] = []
+    offset = 0
+    for index, (point, length) in enumerate(parts):
+        if len(point) != POINT_SIZE:
+            raise HandoverError(index, f"its point has {len(point)} bytes instead of {POINT_SIZE}")
+        if not TAG_SIZE <= length <= chunk_size_max + TAG_SIZE:
+            raise HandoverError(index, f"its length {length} is out of bounds")
+        if offset + length > len(data):
+            raise HandoverError(index, "the ciphertext ends inside it")
+        sealed.append(Sealed(point, data[offset : offset + length]))
+        offset += length
+    if offset != len(data):
+        raise HandoverError(-1, f"{len(data) - offset} bytes follow the last chunk")
+    return sealed

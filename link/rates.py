@@ -1,0 +1,68 @@
+"""How much one caller may ask: token buckets for calls and bytes, bounded in number."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+
+from link.errors import ClusterError, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """``per_second`` on average, ``burst`` at once."""
+
+    per_second: float
+    burst: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """Limits of a server; the defaults suit a machine with a few cores."""
+
+    threads: int = 8  # calls that are worked on at a time
+    concurrent: int = 64  # calls at a time; more are refused before they are read
+    connections: int = 512  # each takes a file handle, which the rest of the daemon needs too
+    handshake_seconds: float = 10.0
+    idle_seconds: float = 300.0  # until a connection without calls is closed
+    receive_seconds: float = 10.0  # for a request to arrive: as long as callers wait for an answer
+    receiving_per_host: int = 32  # requests of one host that are not here yet
+    calls: Rate = Rate(200, 2_000)
+    bytes: Rate = Rate(256 << 20, 2 << 30)
+    messages: Rate = Rate(
+        256 << 10, 8 << 20
+    )  # bytes of all but chunks: reading 1 MiB takes about 1 s
+    stranger_calls: Rate = Rate(20, 200)  # all callers without a role together
+    stranger_bytes: Rate = Rate(16 << 20, 64 << 20)
+
+
+class Buckets:
+    """One token bucket for each caller, the least recent ones forgotten."""
+
+    def __init__(
+        self, rate: Rate, capacity: int = 10_000, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Start with full buckets."""
+        self._rate = rate
+        self._capacity = capacity
+        self._clock = clock
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, at
+        self._lock = Lock()
+
+    def take(self, caller: str, amount: float, what: str) -> None:
+        """Take ``amount`` tokens; ClusterError BUSY says when there will be enough."""
+        with self._lock:
+            now = self._clock()
+            tokens, at = self._left.pop(caller, (self._rate.burst, now))
+            tokens = min(self._rate.burst, tokens + (now - at) * self._rate.per_second)
+            granted = amount <= tokens
+            self._left[caller] = (tokens - amount if granted else tokens, now)
+            # A caller that was forgotten starts with a full bucket, so only long quiet ones may go.
+            while len(self._left) > self._capacity:
+                self._left.popitem(last=False)
+        if not granted:
+            wait = (amount - tokens) / self._rate.per_second
+            raise ClusterError(
+                Kind.BUSY, f"more than {self._rate.per_second:g} {what}/s", f"wait {wait:.1f} s"
+            )

@@ -1,0 +1,194 @@
+"""The validator's end of the link: TLS, envelopes, roles, limits, and typed failures."""
+
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from os import urandom
+from threading import BoundedSemaphore
+from typing import NoReturn
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from assay.cluster.v1 import cluster_pb2 as pb
+from link import convert
+from link.envelope import Envelope, Gate
+from link.errors import ClusterError, Kind
+from link.methods import METHODS, SERVICE, Method
+from link.rates import Buckets, ServerLimits
+from link.receiving import Receiver
+from link.tls import Certificate
+from link.types import (
+    MESSAGE_BYTES_MAX,
+    Caller,
+    Handlers,
+    ProbeReply,
+    ProbeRequest,
+    PutChunkRequest,
+    Role,
+)
+
+_log = logging.getLogger("assay.cluster")
+FAILURE_KEY = "assay-failure-bin"
+
+_STATUS = {
+    Kind.BAD_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
+    Kind.TOO_LARGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Kind.STALE: grpc.StatusCode.UNAUTHENTICATED,
+    Kind.REPLAYED: grpc.StatusCode.UNAUTHENTICATED,
+    Kind.BAD_SIGNATURE: grpc.StatusCode.UNAUTHENTICATED,
+    Kind.NOT_ALLOWED: grpc.StatusCode.PERMISSION_DENIED,
+    Kind.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Kind.WRONG_STATE: grpc.StatusCode.FAILED_PRECONDITION,
+    Kind.WRONG_CONTENT: grpc.StatusCode.DATA_LOSS,
+    Kind.OVER_QUOTA: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Kind.BUSY: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Kind.INTERNAL: grpc.StatusCode.INTERNAL,
+}
+
+
+class ClusterServer:
+    """Serves :class:`~link.types.Handlers` on ``address`` (port 0: any free one)."""
+
+    def __init__(
+        self,
+        address: str,
+        certificate: Certificate,
+        handlers: Handlers,
+        chain_id: str,
+        *,
+        limits: ServerLimits | None = None,
+        gate: Gate | None = None,
+    ) -> None:
+        """Bind; calls are answered from :meth:`start` on. RuntimeError if the port is taken."""
+        self._handlers = handlers
+        limits = limits or ServerLimits()
+        self._gate = gate or Gate(chain_id, sha256(certificate.der).digest())
+        self._calls, self._bytes = Buckets(limits.calls), Buckets(limits.bytes)
+        self._messages = Buckets(limits.messages)
+        self._stranger_calls = Buckets(limits.stranger_calls)
+        self._stranger_bytes = Buckets(limits.stranger_bytes)
+        # Each call has a thread while it comes in, and few of them work at a time.
+        self._pool = ThreadPoolExecutor(limits.concurrent, thread_name_prefix="cluster")
+        self._working = BoundedSemaphore(limits.threads)
+        self._receiver = Receiver(limits.receive_seconds, limits.receiving_per_host)
+        self._server = grpc.server(
+            self._pool,
+            maximum_concurrent_rpcs=limits.concurrent,
+            options=[
+                ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+                ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+                ("grpc.max_metadata_size", 8192),
+                ("grpc.max_concurrent_streams", limits.concurrent),
+                ("grpc.max_allowed_incoming_connections", limits.connections),
+                ("grpc.server_handshake_timeout_ms", int(1e3 * limits.handshake_seconds)),
+                ("grpc.max_connection_idle_ms", int(1e3 * limits.idle_seconds)),
+                ("grpc.so_reuseport", 0),  # two daemons on one port would each get half the calls
+            ],
+        )
+        # Requests stay bytes until the envelope is checked: the body is hashed as it came.
+        self._server.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler(
+                    SERVICE, {name: self._method(method) for name, method in METHODS.items()}
+                ),
+            )
+        )
+        credentials = grpc.ssl_server_credentials([(certificate.key_pem, certificate.cert_pem)])
+        self.port: int = self._server.add_secure_port(address, credentials)
+        if not self.port:
+            raise RuntimeError(f"cannot listen on {address}: choose another port")
+
+    def start(self) -> None:
+        """Answer calls, on threads of the server."""
+        self._server.start()
+
+    def stop(self, grace: float = 1.0) -> None:
+        """Refuse new calls, give running ones ``grace`` seconds, and end."""
+        self._server.stop(grace).wait()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _method(self, method: Method) -> "grpc.RpcMethodHandler[bytes, bytes]":
+        def answer(messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
+            try:
+                raw = self._receiver.take(messages, context)
+                with self._working:
+                    return self._answer(method, raw)
+            except ClusterError as error:
+                _fail(context, error)
+            except grpc.RpcError:  # the caller has gone, or took too long
+                raise
+            except Exception:  # noqa: BLE001 - a bug becomes a typed status and a log line
+                ticket = urandom(4).hex()
+                _log.exception("bug in %s (%s)", method.name, ticket)
+                _fail(
+                    context,
+                    ClusterError(
+                        Kind.INTERNAL, f"internal error {ticket}", "the validator's log has more"
+                    ),
+                )
+
+        # The same on the wire as a unary call, but the handler sees the call before its message is here.
+        return grpc.stream_unary_rpc_method_handler(answer)
+
+    def _answer(self, method: Method, raw: bytes) -> bytes:
+        request = pb.SignedRequest()
+        try:
+            request.ParseFromString(raw)
+        except DecodeError:
+            raise ClusterError(
+                Kind.BAD_REQUEST, "not a SignedRequest", "see assay.cluster.v1"
+            ) from None
+        envelope = convert.from_wire(Envelope, request.envelope)
+        caller = self._gate.check(envelope, method.name, request.body)
+        roles = self._handlers.roles(caller)
+        # First the rate, which bounds how many nonces one caller can have remembered.
+        self._charge(caller, bool(roles), len(raw))
+        if method.request is not PutChunkRequest:
+            self._messages.take(caller.address if roles else "", len(raw), "bytes of messages")
+        self._gate.use_nonce(envelope, bool(roles))
+        _check_role(method, roles)
+        body = convert.decode(method.request_proto, method.request, request.body)
+        reply = (
+            getattr(self._handlers, method.handler)(caller, body)
+            if method.handler
+            else _probe(body)
+        )
+        answer = convert.to_wire(method.reply_proto, reply).SerializeToString()
+        self._charge_bytes(caller, bool(roles), len(answer))
+        return answer
+
+    def _charge(self, caller: Caller, known: bool, size: int) -> None:
+        # Keys cost nothing, so callers without a role share one bucket.
+        calls, name = (self._calls, caller.address) if known else (self._stranger_calls, "")
+        calls.take(name, 1, "calls")
+        self._charge_bytes(caller, known, size)
+
+    def _charge_bytes(self, caller: Caller, known: bool, size: int) -> None:
+        buckets, name = (self._bytes, caller.address) if known else (self._stranger_bytes, "")
+        buckets.take(name, size, "bytes")
+
+
+def _probe(request: ProbeRequest) -> ProbeReply:
+    return ProbeReply(urandom(request.length))
+
+
+def _check_role(method: Method, roles: frozenset[Role]) -> None:
+    if method.roles and not method.roles & roles:
+        wanted = " or ".join(sorted(role.name.lower() for role in method.roles))
+        raise ClusterError(
+            Kind.NOT_ALLOWED,
+            f"{method.name} is for a {wanted} of this validator",
+            "register on the chain first, with this validator",
+            "envelope.caller",
+        )
+
+
+def _fail(context: grpc.ServicerContext, error: ClusterError) -> NoReturn:
+    failure = pb.Failure(
+        kind=error.kind.value, field=error.field, reason=error.message, remedy=error.remedy
+    )
+    context.set_trailing_metadata(((FAILURE_KEY, failure.SerializeToString()),))
+    context.abort(_STATUS.get(error.kind, grpc.StatusCode.INTERNAL), str(error)[:1024])
+    raise AssertionError("abort raises")

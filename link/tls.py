@@ -1,0 +1,95 @@
+"""The validator's certificate: self-signed P-256, kept in two files, published whole on the chain.
+
+Callers trust exactly the certificate that the chain names, as their only root, under a fixed name;
+so no authority and no name service takes part. (Ed25519 certificates fail in grpcio; P-256 works.)
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from ssl import DER_cert_to_PEM_cert
+
+from host.files import write_durably
+
+SERVER_NAME = "validator.assay.internal"
+_LIFETIME = timedelta(days=3650)
+_KEY_FILE, _CERTIFICATE_FILE = "cluster-key.pem", "cluster-cert.pem"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate with its key; ``der`` is what goes on the chain."""
+
+    key_pem: bytes
+    cert_pem: bytes
+    der: bytes
+
+
+def make_certificate(directory: Path) -> Certificate:
+    """Read the certificate in ``directory``, or make one there; only the owner can read it."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    key_path, cert_path = directory / _KEY_FILE, directory / _CERTIFICATE_FILE
+    if not (key_path.exists() and cert_path.exists()):
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        key_pem, cert_pem = new_certificate()
+        # The certificate last: both files together mean that both are whole.
+        write_durably(key_path, key_pem)
+        write_durably(cert_path, cert_pem)
+    key_pem, cert_pem = key_path.read_bytes(), cert_path.read_bytes()
+    der = x509.load_pem_x509_certificate(cert_pem).public_bytes(Encoding.DER)
+    return Certificate(key_pem, cert_pem, der)
+
+
+def new_certificate(name: str = SERVER_NAME) -> tuple[bytes, bytes]:
+    """Return a new key and a self-signed certificate for ``name``, both as PEM."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+    )
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    # A day back, for callers whose clock is behind; the envelope checks the time much closer.
+    start = datetime.now(UTC) - timedelta(days=1)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(start + _LIFETIME)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        # Not an authority: whatever it signs is not trusted by those who trust it.
+        # grpcio accepted a child of this one until the key usage said so too.
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(
+            x509.KeyUsage(
+                digital_signature=True,
+                content_commitment=False,
+                key_encipherment=False,
+                data_encipherment=False,
+                key_agreement=False,
+                key_cert_sign=False,
+                crl_sign=False,
+                encipher_only=False,
+                decipher_only=False,
+            ),
+            critical=True,
+        )
+        .sign(key, hashes.SHA256())
+    )
+    key_pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return key_pem, certificate.public_bytes(Encoding.PEM)
+
+
+def pem_of(der: bytes) -> bytes:
+    """Return the PEM form of a certificate from the chain."""
+    return DER_cert_to_PEM_cert(der).encode()

@@ -1,0 +1,486 @@
+"""What goes over the link, as domain values, and the calls that a server has to answer.
+
+Field names equal those of ``assay.cluster.v1``. Bounds stand beside the fields
+(:mod:`link.bounds`) and are checked on the way in and on the way out, so behind this link nobody
+meets a value out of its range.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Annotated, Protocol
+
+from domain.limits import (
+    METRICS_MAX,
+    PATH_MAX,
+    PAYLOAD_BYTES_MAX,
+    ROUNDS_MAX,
+    SAMPLES_MAX,
+    SEGMENTS_MAX,
+    SLOTS_MAX,
+    TEXT_MAX,
+)
+from domain.records import ShareClaim
+from link.bounds import Each, Length, Matches, Within
+
+CHUNK_BYTES_MAX = 1 << 20
+MESSAGE_BYTES_MAX = 4 << 20
+LEAVES_MAX = 32_768  # what fits a message; a validator gives no larger share
+PAYLOAD_FILES_MAX = 4_096
+TASKS_MAX = 64
+INDICES_MAX = 4_096
+RESULT_LEAVES_MAX = 16_384  # in one answer; the client asks for page after page
+UPDATES_MAX = SLOTS_MAX
+NAN_BITS = 0x7FC00000  # a loss that is not known yet
+
+Amount = Annotated[int, Within(0, 2**63 - 1)]
+Bits = Annotated[int, Within(0, 2**32 - 1)]
+Millis = Annotated[int, Within(0, 3_600_000)]
+# Plain names, at most two folders deep, none of them hidden: no path can leave the job directory.
+_NAME = "[A-Za-z0-9_-][A-Za-z0-9._-]*"
+Path = Annotated[str, Length(1, TEXT_MAX), Matches(f"{_NAME}(/{_NAME}){{0,2}}")]
+
+
+# Who and what
+
+
+class Role(IntEnum):
+    """What a caller is to this validator; one caller may have several roles."""
+
+    PROVIDER = 1  # registered in this cluster
+    CONSUMER = 2  # of an order with an assignment of this validator
+    AUDITOR = 3  # another validator of the chain
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who signed the request: proven by the envelope."""
+
+    address: str
+    pub_key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRef:
+    """A blob, named by SHA-256 of its bytes."""
+
+    sha256: bytes
+    size: Annotated[int, Within(1, PAYLOAD_BYTES_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class StateRef:
+    """A canonical state: its Merkle root, and the blob of its bytes."""
+
+    root: bytes
+    blob: BlobRef
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadFile:
+    """A file of the job directory."""
+
+    path: Path
+    blob: BlobRef
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ShareKey:
+    """Names one issue of a share."""
+
+    order_id: bytes
+    attempt: Annotated[int, Within(1, 2**31 - 1)]
+    round: Annotated[int, Within(0, ROUNDS_MAX - 1)]
+    slot: Annotated[int, Within(0, SLOTS_MAX - 1)]
+    issue: Annotated[int, Within(1, 2**31 - 1)]
+
+
+def key_of(claim: ShareClaim) -> ShareKey:
+    """Return the key of the share that ``claim`` is about."""
+    return ShareKey(claim.order_id, claim.attempt, claim.round, claim.slot, claim.issue)
+
+
+# Blobs
+
+
+@dataclass(frozen=True, slots=True)
+class StatBlobRequest:
+    """How much of a blob is there?"""
+
+    blob: BlobRef
+
+
+@dataclass(frozen=True, slots=True)
+class PutChunkRequest:
+    """Bytes of a blob at an offset; repeating it changes nothing."""
+
+    blob: BlobRef
+    offset: Amount
+    data: Annotated[bytes, Length(1, CHUNK_BYTES_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class GetChunkRequest:
+    """Bytes of a blob from an offset on."""
+
+    sha256: bytes
+    offset: Amount
+    length: Annotated[int, Within(1, CHUNK_BYTES_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class BlobStatus:
+    """``held`` bytes from the start are there: where to go on."""
+
+    held: Amount
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Bytes of a blob, and the size of the whole."""
+
+    data: Annotated[bytes, Length(0, CHUNK_BYTES_MAX)]
+    size: Amount
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """Send me ``length`` bytes, so that I can measure the way."""
+
+    length: Annotated[int, Within(1, CHUNK_BYTES_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReply:
+    """Bytes that do not compress."""
+
+    data: Annotated[bytes, Length(1, CHUNK_BYTES_MAX)]
+
+
+# Providers
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """What a provider measured of itself and of the way to this validator."""
+
+    device_class: Annotated[str, Length(1, 32)]
+    speed: Amount  # FLOP/s of exact work
+    memory: Amount  # bytes
+    bandwidth: Amount  # bytes/s
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRequest:
+    """I am in your cluster on the chain; this is what I can do."""
+
+    version: Annotated[str, Length(1, 32)]
+    benchmark: Benchmark
+    features: Annotated[tuple[str, ...], Length(0, 32)]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinLimits:
+    """What the validator grants: slots at a time, bytes of blobs, and how often to poll."""
+
+    slots: Annotated[int, Within(0, SLOTS_MAX)]
+    blob_bytes: Amount
+    poll_ms: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class JoinReply:
+    """Whether the validator takes the provider, and with which limits."""
+
+    accepted: bool
+    reason: Annotated[str, Length(0, 512)]
+    limits: JoinLimits
+
+
+class Phase(IntEnum):
+    """What a provider is doing with a share."""
+
+    FETCHING = 1
+    TRAINING = 2
+    UPLOADING = 3
+    SUBMITTED = 4
+    FAILED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """Progress with a share; ``loss`` is FP32 bits (:data:`NAN_BITS` before the first step)."""
+
+    key: ShareKey
+    phase: Phase
+    step: Amount
+    steps: Amount
+    loss: Bits
+
+
+@dataclass(frozen=True, slots=True)
+class PollRequest:
+    """What I am doing; what is there to do?"""
+
+    version: Annotated[str, Length(1, 32)]
+    doing: Annotated[tuple[Doing, ...], Length(0, TASKS_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainTask:
+    """Train the samples ``first..first+count`` of the round from these two states."""
+
+    key: ShareKey
+    first: Annotated[int, Within(0, SAMPLES_MAX)]
+    count: Annotated[int, Within(1, SAMPLES_MAX)]
+    global_in: StateRef
+    local_in: StateRef
+    reset: bool  # local_in is the order's initial local state
+    payload: Annotated[tuple[PayloadFile, ...], Length(1, PAYLOAD_FILES_MAX)]
+    seconds_left: Annotated[int, Within(0, 2**31 - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTask:
+    """Upload the states at these boundaries."""
+
+    key: ShareKey
+    indices: Annotated[tuple[int, ...], Length(1, INDICES_MAX), Each(Within(0, SEGMENTS_MAX))]
+
+
+@dataclass(frozen=True, slots=True)
+class PollReply:
+    """Everything that is to be done now: what is not listed is not wanted any more."""
+
+    train: Annotated[tuple[TrainTask, ...], Length(0, TASKS_MAX)]
+    open: Annotated[tuple[OpenTask, ...], Length(0, TASKS_MAX)]
+    retry_after_ms: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One boundary of a trace, without its path."""
+
+    index: Annotated[int, Within(0, SEGMENTS_MAX)]
+    step: Amount
+    boundary_root: bytes
+    metrics: Annotated[tuple[int, ...], Length(0, METRICS_MAX), Each(Within(0, 2**32 - 1))]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareSubmission:
+    """A signed share with all its leaves; update and local_out have been put as blobs before."""
+
+    claim: ShareClaim
+    signature: Annotated[bytes, Length(64, 64)]
+    leaves: Annotated[tuple[Leaf, ...], Length(2, LEAVES_MAX)]
+    update: BlobRef
+    local_out: BlobRef
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningSubmission:
+    """The states at one boundary, put as blobs before."""
+
+    key: ShareKey
+    index: Annotated[int, Within(0, SEGMENTS_MAX)]
+    global_state: BlobRef
+    local_state: BlobRef
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Accepted, or why not: a ``ShareReason`` number and one sentence."""
+
+    accepted: bool
+    reason: Annotated[int, Within(0, 2**31 - 1)] = 0
+    text: Annotated[str, Length(0, 512)] = ""
+
+
+# Consumers
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadOffer:
+    """The files of an order's job; their job.json must hash to the order's job id."""
+
+    order_id: bytes
+    files: Annotated[tuple[PayloadFile, ...], Length(1, PAYLOAD_FILES_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadWanted:
+    """The blobs that the validator lacks."""
+
+    missing: Annotated[tuple[BlobRef, ...], Length(0, PAYLOAD_FILES_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadStatusRequest:
+    """Is my payload there, and does it load?"""
+
+    order_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadState:
+    """All blobs are there; the job loads; and what is wrong if it does not."""
+
+    complete: bool
+    loaded: bool
+    reason: Annotated[str, Length(0, 512)]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRequest:
+    """Leaves of the result from ``first`` on."""
+
+    order_id: bytes
+    first: Bits
+    limit: Annotated[int, Within(1, RESULT_LEAVES_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultLeaf:
+    """One encrypted chunk: its point R_i, the ciphertext's length and hash."""
+
+    point: Annotated[bytes, Length(33, 33)]
+    length: Bits
+    sha256: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ResultManifest:
+    """What the consumer needs to fetch, check and decrypt the result; ``count`` leaves in all."""
+
+    order_id: bytes
+    attempt: Bits
+    final_root: bytes
+    ciphertext: BlobRef
+    count: Bits
+    leaves: Annotated[tuple[ResultLeaf, ...], Length(0, RESULT_LEAVES_MAX)]
+
+
+# Auditors
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningRequest:
+    """What is needed to replay a place of an audit (``place``: index into the audit's places)."""
+
+    order_id: bytes
+    attempt: Bits
+    round: Annotated[int, Within(0, ROUNDS_MAX - 1)]
+    place: Annotated[int, Within(0, 1023)]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedLeaf:
+    """A leaf with its path to the share's trace root (as ``domain.messages.TraceLeaf``)."""
+
+    index: Annotated[int, Within(0, SEGMENTS_MAX)]
+    step: Amount
+    boundary_root: bytes
+    metrics: Annotated[tuple[int, ...], Length(0, METRICS_MAX), Each(Within(0, 2**32 - 1))]
+    path: Annotated[tuple[bytes, ...], Length(0, PATH_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedState:
+    """The two states at a boundary."""
+
+    index: Annotated[int, Within(0, SEGMENTS_MAX)]
+    global_state: StateRef
+    local_state: StateRef
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRef:
+    """An accepted update, for the aggregation."""
+
+    slot: Annotated[int, Within(0, SLOTS_MAX - 1)]
+    count: Annotated[int, Within(1, SAMPLES_MAX)]
+    update: StateRef
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOpening:
+    """Segment i: leaves i and i+1, states at i. Update: leaves and states 0 and n, local_out.
+
+    Aggregation: the round's opening global state as ``states[0]`` (its local state is the order's
+    initial one), and the updates in slot order. Until ``ready``, ask again later.
+    """
+
+    ready: bool
+    retry_after_ms: Millis
+    payload: Annotated[tuple[PayloadFile, ...], Length(0, PAYLOAD_FILES_MAX)]
+    leaves: Annotated[tuple[OpenedLeaf, ...], Length(0, 2)]
+    states: Annotated[tuple[OpenedState, ...], Length(0, 2)]
+    updates: Annotated[tuple[UpdateRef, ...], Length(0, UPDATES_MAX)]
+    local_out: StateRef | None
+
+
+def not_ready(retry_after_ms: int) -> AuditOpening:
+    """Return the answer "ask again later"."""
+    return AuditOpening(False, retry_after_ms, (), (), (), (), None)
+
+
+# The calls
+
+
+class Handlers(Protocol):
+    """What a validator answers; a call may raise ClusterError, anything else is a bug.
+
+    They run on the server's threads, many at once, and must not block: what takes time is answered
+    "ask again". ``roles`` is asked before each call, which is refused unless the caller has a role
+    that may make it; whether the caller is *the* provider, consumer or auditor concerned is the
+    handler's to check.
+    """
+
+    def roles(self, caller: Caller) -> frozenset[Role]:
+        """What the caller is to this validator, from the chain; answered from memory."""
+        ...
+
+    def stat_blob(self, caller: Caller, request: StatBlobRequest) -> BlobStatus:
+        """How much of the blob is held."""
+        ...
+
+    def put_chunk(self, caller: Caller, request: PutChunkRequest) -> BlobStatus:
+        """Take bytes of a blob."""
+        ...
+
+    def get_chunk(self, caller: Caller, request: GetChunkRequest) -> Chunk:
+        """Give bytes of a blob to somebody who may read it."""
+        ...
+
+    def join(self, caller: Caller, request: JoinRequest) -> JoinReply:
+        """Take a provider into work."""
+        ...
+
+    def poll(self, caller: Caller, request: PollRequest) -> PollReply:
+        """Tell a provider all it has to do now."""
+        ...
+
+    def submit_share(self, caller: Caller, request: ShareSubmission) -> Verdict:
+        """Take a signed share."""
+        ...
+
+    def submit_opening(self, caller: Caller, request: OpeningSubmission) -> Verdict:
+        """Take the states at a boundary."""
+        ...
+
+    def offer_payload(self, caller: Caller, request: PayloadOffer) -> PayloadWanted:
+        """Tell a consumer which files are missing."""
+        ...
+
+    def payload_status(self, caller: Caller, request: PayloadStatusRequest) -> PayloadState:
+        """Tell a consumer whether its job is there and loads."""
+        ...
+
+    def get_opening(self, caller: Caller, request: OpeningRequest) -> AuditOpening:
+        """Tell a seated auditor what replay of a place needs."""
+        ...
+
+    def get_result(self, caller: Caller, request: ResultRequest) -> ResultManifest:
+        """Tell the consumer where its encrypted result is."""
+        ...

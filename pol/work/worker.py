@@ -1,0 +1,71 @@
+"""The process at the other end of a :class:`pol.work.pool.ReplayPool`: runs one task after another.
+
+It dies with its parent, whatever kills that: the kernel is asked to (Linux), and the end of the pipe is noticed even
+while a task runs. Parent and child are one program of one owner, so tasks travel as pickles.
+"""
+
+import ctypes
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+_reporter: list[Callable[[Any], None]] = []
+
+
+def report(value: Any) -> None:
+    """Send ``value`` to the ``on_progress`` of the running task; outside a worker it does nothing."""
+    for send in _reporter:
+        send(value)
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to kill this process when its parent is gone, and end at once if that is so already."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _read(connection: "Connection[Any, Any]", tasks: "queue.SimpleQueue[bytes]") -> None:
+    """Pass tasks on; the end of the pipe is the end of the parent."""
+    while True:
+        try:
+            tasks.put(connection.recv_bytes())
+        except (EOFError, OSError):
+            os._exit(0)
+
+
+def _run(data: bytes) -> tuple[str, Any]:
+    try:
+        function, args = pickle.loads(data)  # noqa: S301  (from our own parent)
+        return "done", function(*args)
+    except Exception as error:  # noqa: BLE001  (whatever it is, it belongs to the task)
+        return "failed", error
+
+
+def _pack(kind: str, value: Any) -> bytes:
+    try:
+        data = pickle.dumps((kind, value))
+        pickle.loads(data)  # noqa: S301  (an error that cannot be read must not reach the parent)
+    except Exception as error:  # noqa: BLE001
+        return pickle.dumps(("failed", RuntimeError(f"{value!r} cannot travel: {error}")))
+    return data
+
+
+def main(descriptor: int, parent: int) -> None:
+    """Serve tasks from the socket ``descriptor`` until the parent closes it."""
+    die_with_parent(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    connection: Connection[Any, Any] = Connection(descriptor)
+    tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(connection, tasks), daemon=True).start()
+    _reporter.append(lambda value: connection.send_bytes(pickle.dumps(("progress", value))))
+    while True:
+        connection.send_bytes(_pack(*_run(tasks.get())))

@@ -1,0 +1,240 @@
+"""Cancelling, accepting, declining and stopping orders."""
+
+from typing import Any
+
+import pytest
+
+from domain import queries as q
+from domain.errors import BAD_FIELD, DEADLINE_PASSED, NOT_FOUND, NOT_YOURS, WRONG_STATE
+from domain.messages import (
+    MsgAcceptOrder,
+    MsgCancelOrder,
+    MsgDeclineOrder,
+    MsgStopOrder,
+)
+from domain.reasons import AttemptEnd, CloseReason
+from domain.records import AssignmentState, OrderState
+from tests.support.chain_harness import COINS
+from tests.support.chain_market import BOND, Market, bid, submit
+
+JOB_BOND = 16_000
+FEE = 1_600
+
+
+@pytest.fixture
+def market() -> Market:
+    return Market()
+
+
+@pytest.fixture
+def matched(market: Market) -> bytes:
+    return market.submit()
+
+
+def close_reason(market: Market, order_id: bytes) -> int:
+    order = market.order(order_id)
+    assert order.state is OrderState.CLOSED
+    return order.close_reason
+
+
+# --- cancel ---
+
+
+def test_cancelling_returns_everything() -> None:
+    market = Market(bidders=())
+    order_id = market.submit()
+    market.chain.ok(MsgCancelOrder("carol", order_id))
+    assert close_reason(market, order_id) == CloseReason.CANCELLED
+    assert market.chain.worth("carol") == COINS
+    closed = market.chain.seen("order.closed")[-1]
+    assert (closed.get("reason"), closed.get("refunded")) == ("1", "200000")
+    market.chain.refused(WRONG_STATE, MsgCancelOrder("carol", order_id))
+
+
+def test_only_an_open_order_of_ones_own_is_cancelled(market: Market, matched: bytes) -> None:
+    market.chain.refused(WRONG_STATE, MsgCancelOrder("carol", matched))
+    market.chain.refused(NOT_YOURS, MsgCancelOrder("v1", matched))
+    market.chain.refused(NOT_FOUND, MsgCancelOrder("carol", bytes(32)))
+    market.chain.refused(BAD_FIELD, MsgCancelOrder("carol", b"x"))
+
+
+def test_an_order_in_the_block_of_its_cancelling_is_not_matched() -> None:
+    market = Market(bidders=())
+    order_id = market.submit()
+    market.chain.ok(bid("v0"), MsgCancelOrder("carol", order_id))
+    assert close_reason(market, order_id) == CloseReason.CANCELLED
+
+
+# --- accept ---
+
+
+def test_accepting_starts_the_first_round(market: Market, matched: bytes) -> None:
+    market.accept(matched)
+    assignment = market.assignment(matched)
+    assert assignment.state is AssignmentState.RUNNING
+    # 30 s and 3 x 80,000,000 FLOPs at 10^9 FLOP/s, rounded up to a second.
+    assert assignment.progress_deadline == market.chain.clock + 31
+    assert assignment.global_in == market.order(matched).terms.global_root
+
+
+@pytest.mark.parametrize("cls", [MsgAcceptOrder, MsgStopOrder])
+def test_only_the_matched_validator_acts(market: Market, matched: bytes, cls: Any) -> None:
+    market.chain.refused(NOT_YOURS, cls("v1", matched, 1))
+    market.chain.refused(WRONG_STATE, cls("v0", matched, 2))
+    market.chain.refused(WRONG_STATE, cls("v0", matched, 0))
+    market.chain.refused(NOT_FOUND, cls("v0", bytes(32), 1))
+    market.chain.refused(BAD_FIELD, cls("v0", b"x", 1))
+    market.chain.refused(BAD_FIELD, cls("v0", matched, -1), field="attempt")
+
+
+def test_accepting_twice_is_refused(market: Market, matched: bytes) -> None:
+    market.accept(matched)
+    market.chain.refused(WRONG_STATE, MsgAcceptOrder("v0", matched, 1))
+
+
+def test_accepting_works_to_the_last_second(market: Market, matched: bytes) -> None:
+    deadline = market.assignment(matched).accept_deadline
+    assert deadline == market.chain.clock + 21  # 20 s and 1 MB at 10 MB/s, rounded up
+    market.chain.pass_until(deadline - 2)
+    market.accept(matched)  # at deadline - 1
+    assert market.order(matched).state is OrderState.RUNNING
+
+
+def test_accepting_at_the_deadline_is_too_late(market: Market, matched: bytes) -> None:
+    deadline = market.assignment(matched).accept_deadline
+    market.chain.pass_until(deadline - 1)
+    market.chain.refused(WRONG_STATE, MsgAcceptOrder("v0", matched, 1))
+    assert market.order(matched).state is OrderState.OPEN
+
+
+def test_a_missed_accept_gives_the_whole_job_bond_to_the_consumer(
+    market: Market, matched: bytes
+) -> None:
+    market.chain.pass_time(21)
+    order = market.order(matched)
+    assert (order.state, order.failures, order.excluded) == (OrderState.OPEN, 1, ("v0",))
+    assert market.chain.worth("carol") == COINS - 200_000 + JOB_BOND
+    assert market.chain.bond("v0") == BOND - JOB_BOND
+    assert market.chain.ask(q.BidsRequest("", 0, b"")).bids == ()
+    assert market.assignment(matched).end_reason == AttemptEnd.NOT_ACCEPTED
+    assert market.chain.seen("order.failed")[-1].get("reason") == "10011"
+
+
+def test_after_max_attempts_the_order_is_unserved() -> None:
+    market = Market(bidders=("v0", "v1", "v2"))
+    order_id = market.submit()
+    market.chain.pass_time(70)
+    assert close_reason(market, order_id) == CloseReason.UNSERVED
+    assert market.chain.worth("carol") == COINS + 3 * JOB_BOND
+
+
+# --- decline ---
+
+
+def decline(order_id: bytes, reason: AttemptEnd, validator: str = "v0") -> MsgDeclineOrder:
+    return MsgDeclineOrder(validator, order_id, 1, int(reason))
+
+
+def test_declining_costs_a_fee_and_opens_the_order_for_others(
+    market: Market, matched: bytes
+) -> None:
+    market.chain.ok(decline(matched, AttemptEnd.DECLINED_BAD_JOB))
+    order = market.order(matched)
+    assert (order.state, order.failures, order.excluded) == (OrderState.OPEN, 0, ("v0",))
+    assert order.expires_at == market.chain.clock + 100
+    assert market.chain.bond("v0") == BOND - FEE
+    assert market.chain.worth("carol") == COINS - 200_000
+    assert [p.kind for p in market.all_of(matched).payments] == ["decline_fee", "bond_return"]
+    market.chain.ok(bid("v0"), bid("v1"))
+    assert market.assignment(matched).validator == "v1"
+
+
+def test_an_undelivered_payload_burns_the_fee_on_both_sides(market: Market, matched: bytes) -> None:
+    market.chain.ok(decline(matched, AttemptEnd.PAYLOAD_NOT_DELIVERED))
+    assert market.chain.bond("v0") == BOND - FEE
+    assert market.all_of(matched).escrow.depositors[0].locked == 200_000 - FEE
+    kinds = [p.kind for p in market.all_of(matched).payments]
+    assert sorted(kinds) == ["bond_return", "burn", "deposit_burn"]
+
+
+def test_what_is_left_after_burning_bounds_the_price() -> None:
+    market = Market(bidders=("v0",))
+    order_id = market.submit(submit(deposit=160_000))
+    market.chain.ok(decline(order_id, AttemptEnd.PAYLOAD_NOT_DELIVERED))
+    market.chain.ok(bid("v1"))
+    assert market.order(order_id).unmatched == (("price", 1),)
+    market.chain.ok(bid("v2", price=99 * 10**10))  # 158,400 is left for 160,000,000 FLOPs
+    assert market.assignment(order_id).validator == "v2"
+
+
+def test_a_decline_has_a_known_reason_and_a_match(market: Market, matched: bytes) -> None:
+    market.chain.refused(BAD_FIELD, decline(matched, AttemptEnd.NO_PROGRESS), field="reason")
+    market.chain.refused(NOT_YOURS, decline(matched, AttemptEnd.DECLINED_NO_CAPACITY, "v1"))
+    market.chain.refused(NOT_FOUND, decline(bytes(32), AttemptEnd.DECLINED_NO_CAPACITY))
+    market.accept(matched)
+    market.chain.refused(WRONG_STATE, decline(matched, AttemptEnd.DECLINED_WORK_MISMATCH))
+
+
+def test_declining_at_the_deadline_of_the_order_closes_it() -> None:
+    market = Market()
+    order_id = market.submit(submit(deadline=21))
+    assert market.order(order_id).state is OrderState.MATCHED
+    market.chain.pass_time(19)
+    market.chain.ok(decline(order_id, AttemptEnd.DECLINED_BAD_JOB))  # at the last second
+    assert market.order(order_id).state is OrderState.OPEN
+    market.chain.block()
+    assert close_reason(market, order_id) == CloseReason.DEADLINE
+
+
+# --- stop ---
+
+
+def test_stopping_pays_for_what_was_not_done(market: Market, matched: bytes) -> None:
+    market.accept(matched)
+    market.train_round(matched)
+    market.chain.ok(MsgStopOrder("v0", matched, 1))
+    assert market.chain.worth("carol") == COINS - 200_000 + JOB_BOND // 2
+    assert market.assignment(matched).end_reason == AttemptEnd.STOPPED_BY_VALIDATOR
+    assert (
+        market.order(matched).state is OrderState.RUNNING
+    )  # the closed round runs through its window
+    market.answer_all(matched, 0)
+    market.chain.pass_time(10)
+    assert close_reason(market, matched) == CloseReason.FAILED
+    assert market.order(matched).work_verified == 80_000_000
+    assert market.chain.bond("v0") == BOND - JOB_BOND // 2
+    assert market.chain.worth("carol") == COINS - 80_000 + JOB_BOND // 2
+
+
+def test_stopping_before_anything_is_done_opens_the_order_again(
+    market: Market, matched: bytes
+) -> None:
+    market.accept(matched)
+    market.commit(matched, market.trace(matched))
+    market.chain.ok(MsgStopOrder("v0", matched, 1))
+    assert market.order(matched).state is OrderState.OPEN
+    assert market.order(matched).failures == 1
+    assert market.chain.bond("v0") == BOND - JOB_BOND
+    assert market.chain.bond("v0p0") == BOND
+    market.chain.ok(bid("v1"))
+    market.accept(matched)
+    market.settle(matched)
+    assert close_reason(market, matched) == CloseReason.SETTLED
+
+
+def test_without_rematching_a_stopped_order_fails() -> None:
+    market = Market(bidders=("v0", "v1"))
+    order_id = market.run(submit(rematch=False))
+    validator = market.assignment(order_id).validator
+    market.chain.ok(MsgStopOrder(validator, order_id, 1))
+    assert close_reason(market, order_id) == CloseReason.FAILED
+    assert market.chain.worth("carol") == COINS + JOB_BOND
+
+
+def test_no_message_helps_after_a_deadline_that_the_queue_has_not_reached(
+    market: Market, matched: bytes
+) -> None:
+    market.chain.drop_queue()
+    market.chain.pass_time(21)
+    market.chain.refused(DEADLINE_PASSED, MsgAcceptOrder("v0", matched, 1))
+    market.chain.refused(DEADLINE_PASSED, decline(matched, AttemptEnd.DECLINED_BAD_JOB))

@@ -1,0 +1,114 @@
+"""Endpoints, clusters, capabilities."""
+
+from dataclasses import replace
+
+import pytest
+
+from domain import queries as q
+from domain.errors import (
+    ALREADY_EXISTS,
+    BAD_FIELD,
+    INVALID_ADDRESS,
+    NOT_FOUND,
+    NOT_YOURS,
+    WRONG_STATE,
+)
+from domain.messages import (
+    MsgCertifyProvider,
+    MsgLeaveCluster,
+    MsgRegisterProvider,
+    MsgSetEndpoint,
+)
+from domain.records import Provider
+from tests.support.chain_harness import pub_key
+from tests.support.chain_market import Market
+
+ENDPOINT = MsgSetEndpoint("v1", "192.0.2.7:7430", b"der")
+CERTIFY = MsgCertifyProvider("v0", "v0p0", "cpu", 5 * 10**8, 10**9, 10**7, 600)
+
+
+@pytest.fixture
+def market() -> Market:
+    return Market()
+
+
+def provider(market: Market, address: str) -> Provider:
+    found: tuple[Provider, ...] = market.chain.ask(q.ProvidersRequest("", 0, "")).providers
+    return next(p for p in found if p.address == address)
+
+
+def test_an_endpoint_is_published(market: Market) -> None:
+    market.chain.ok(ENDPOINT)
+    validators = market.chain.ask(q.ValidatorsRequest()).validators
+    (validator,) = [v for v in validators if v.operator == "v1"]
+    assert (validator.endpoint, validator.certificate) == ("192.0.2.7:7430", b"der")
+    assert market.chain.seen("validator.endpoint")[-1].get("operator") == "v1"
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["", "host", ":80", "host:", "host:0", "host:65536", "host:٣", "h" * 130 + ":1"]
+)
+def test_an_endpoint_is_host_and_port(market: Market, endpoint: str) -> None:
+    market.chain.refused(BAD_FIELD, replace(ENDPOINT, endpoint=endpoint), field="endpoint")
+
+
+@pytest.mark.parametrize("certificate", [b"", bytes(4097)])
+def test_a_certificate_is_bounded(market: Market, certificate: bytes) -> None:
+    market.chain.refused(BAD_FIELD, replace(ENDPOINT, certificate=certificate), field="certificate")
+
+
+def test_only_validators_have_an_endpoint(market: Market) -> None:
+    market.chain.refused(NOT_FOUND, replace(ENDPOINT, operator="carol"))
+
+
+def test_a_provider_joins_with_the_key_of_its_account(market: Market) -> None:
+    found = provider(market, "v0p0")
+    assert (found.validator, found.pub_key, found.capability) == ("v0", pub_key("v0p0"), None)
+    names = [p.address for p in market.chain.ask(q.ProvidersRequest("v0", 0, "")).providers]
+    assert names == ["v0p0", "v0p1"]
+
+
+def test_joining_twice_an_unknown_or_no_validator_is_refused(market: Market) -> None:
+    market.chain.refused(ALREADY_EXISTS, MsgRegisterProvider("v0p0", "v0"))
+    market.chain.refused(NOT_FOUND, MsgRegisterProvider("v0p0", "nobody"))
+    market.chain.refused(INVALID_ADDRESS, MsgRegisterProvider("v0p0", ""))
+
+
+def test_a_provider_moves_and_leaves(market: Market) -> None:
+    market.chain.ok(CERTIFY)
+    market.chain.ok(MsgRegisterProvider("v0p0", "v1"))
+    assert provider(market, "v0p0").capability is None
+    assert [p.address for p in market.chain.ask(q.ProvidersRequest("v0", 0, "")).providers] == [
+        "v0p1"
+    ]
+    market.chain.ok(MsgLeaveCluster("v0p0"))
+    assert provider(market, "v0p0").validator == ""
+    market.chain.refused(WRONG_STATE, MsgLeaveCluster("v0p0"))
+    market.chain.refused(NOT_FOUND, MsgLeaveCluster("carol"))
+    market.chain.ok(MsgRegisterProvider("v0p0", "v0"))
+
+
+def test_nobody_leaves_while_a_share_is_committed(market: Market) -> None:
+    order_id = market.run()
+    market.commit(order_id, market.trace(order_id))
+    market.chain.refused(WRONG_STATE, MsgLeaveCluster("v0p0"))
+    market.chain.refused(WRONG_STATE, MsgRegisterProvider("v0p0", "v1"))
+    market.chain.ok(MsgLeaveCluster("v0p1"))
+
+
+def test_a_capability_is_measured_by_the_own_validator(market: Market) -> None:
+    market.chain.ok(CERTIFY)
+    capability = provider(market, "v0p0").capability
+    assert capability is not None
+    assert (capability.speed, capability.expires_at) == (5 * 10**8, market.chain.clock + 600)
+    market.chain.refused(NOT_YOURS, replace(CERTIFY, validator="v1"))
+    market.chain.refused(NOT_FOUND, replace(CERTIFY, provider="carol"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"device_class": ""}, {"speed": 0}, {"memory": -1}, {"bandwidth": 2**63}, {"valid_for": 0}],
+)
+def test_measurements_are_bounded(market: Market, change: dict[str, int]) -> None:
+    (name,) = change
+    market.chain.refused(BAD_FIELD, replace(CERTIFY, **change), field=name)  # type: ignore[arg-type]

@@ -1,0 +1,150 @@
+"""Every state of an order has a deadline edge; the queue is bounded and ordered."""
+
+from dataclasses import replace
+
+import pytest
+
+from chain.state_machine.due import EFFECTS
+from chain.state_machine.queue import LANES, Due
+from domain.messages import MsgWithdrawBond
+from domain.params import local_params
+from domain.reasons import AttemptEnd, CloseReason
+from domain.records import OrderState
+from tests.support.chain_harness import COINS
+from tests.support.chain_market import BOND, Market, bid, submit
+
+
+def closed(market: Market, order_id: bytes) -> CloseReason | None:
+    order = market.order(order_id)
+    return CloseReason(order.close_reason) if order.state is OrderState.CLOSED else None
+
+
+def test_every_kind_has_an_effect_and_a_lane() -> None:
+    assert set(EFFECTS) == set(Due)
+    assert {kind // 10 for kind in Due} == set(LANES)
+
+
+@pytest.mark.parametrize(
+    ("time_to_live", "reason"), [(5, CloseReason.EXPIRED), (50, CloseReason.DEADLINE)]
+)
+def test_an_open_order_ends_with_its_time_to_live_or_deadline(
+    time_to_live: int, reason: CloseReason
+) -> None:
+    market = Market(bidders=())
+    order_id = market.submit(submit(time_to_live=time_to_live, deadline=10))
+    market.chain.pass_until(market.order(order_id).expires_at - 1)
+    assert closed(market, order_id) is None
+    market.chain.block()
+    assert closed(market, order_id) is reason
+    assert market.chain.worth("carol") == COINS
+
+
+def test_a_matched_order_at_its_deadline_returns_everything() -> None:
+    # Accepting could take 20 s and more, but the order has only 22.
+    market = Market(replace(local_params(), accept_base=60))
+    order_id = market.submit(submit(deadline=22))
+    assert market.order(order_id).state is OrderState.MATCHED
+    market.chain.pass_time(22)
+    assert closed(market, order_id) is CloseReason.DEADLINE
+    assert market.assignment(order_id).end_reason == AttemptEnd.ORDER_DEADLINE
+    assert market.chain.worth("carol") == COINS
+    assert market.chain.bond("v0") == BOND
+
+
+@pytest.mark.parametrize("progress", [0, 1])
+def test_no_progress_costs_the_part_that_was_not_done(progress: int) -> None:
+    market = Market()
+    order_id = market.run(submit(rematch=False))
+    for number in range(progress):
+        market.train_round(order_id)
+        market.answer_all(order_id, number)
+    deadline = market.assignment(order_id).progress_deadline
+    market.chain.pass_until(deadline - 1)
+    assert market.assignment(order_id).end_reason == 0
+    market.chain.block()
+    assert market.assignment(order_id).end_reason == AttemptEnd.NO_PROGRESS
+    market.chain.pass_time(12)
+    assert closed(market, order_id) is CloseReason.FAILED
+    cut = 16_000 * (2 - progress) // 2
+    assert market.chain.worth("carol") == COINS - 80_000 * progress + cut
+    assert market.chain.bond("v0") == BOND - cut
+
+
+def test_progress_restarts_with_each_round() -> None:
+    market = Market()
+    order_id = market.run()
+    first = market.assignment(order_id).progress_deadline
+    market.chain.pass_time(20)
+    market.train_round(order_id)
+    market.chain.pass_until(first + 1)
+    assert market.order(order_id).state is OrderState.RUNNING
+    assert market.assignment(order_id).progress_deadline > first
+
+
+def test_a_running_order_at_its_deadline_pays_what_its_windows_verify() -> None:
+    market = Market()
+    order_id = market.run(submit(deadline=25))
+    market.chain.pass_until(market.order(order_id).deadline - 8)
+    market.train_round(order_id)
+    market.chain.pass_until(market.order(order_id).deadline)
+    assert market.assignment(order_id).end_reason == AttemptEnd.ORDER_DEADLINE
+    assert closed(market, order_id) is None
+    market.answer_all(order_id, 0)
+    market.chain.pass_time(10)
+    assert closed(market, order_id) is CloseReason.FAILED
+    assert market.order(order_id).work_verified == 80_000_000
+
+
+def test_a_failed_attempt_whose_rounds_are_void_opens_again() -> None:
+    market = Market()
+    order_id = market.run()
+    market.train_round(order_id)
+    audit = market.wait_seats(order_id, 0)
+    wrong = market.answer_message(order_id, 0, audit.seats[0].validator)
+    empty = tuple(replace(answer, root=b"", leaf=None) for answer in wrong.answers)
+    market.chain.ok(replace(wrong, answers=empty))
+    market.chain.pass_until(market.assignment(order_id).progress_deadline)
+    order = market.order(order_id)
+    assert (order.state, order.failures, order.excluded) == (OrderState.OPEN, 1, ("v0",))
+    assert market.chain.bond("v0p0") == BOND
+    market.chain.ok(bid("v1"))
+    market.accept(order_id)
+    market.settle(order_id)
+    assert closed(market, order_id) is CloseReason.SETTLED
+    attempts = {closed.attempt: closed.verified for closed in market.all_of(order_id).rounds}
+    assert attempts == {1: False, 2: True}
+
+
+def test_a_failed_attempt_with_a_verified_round_is_not_repeated() -> None:
+    market = Market()
+    order_id = market.run()
+    market.train_round(order_id)
+    market.answer_all(order_id, 0)
+    market.chain.pass_until(market.assignment(order_id).progress_deadline)
+    assert closed(market, order_id) is CloseReason.FAILED
+
+
+def test_a_block_handles_a_bounded_number_of_entries_duties_first() -> None:
+    market = Market(replace(local_params(), deadlines_per_block=3), bidders=())
+    orders = [market.submit(submit(time_to_live=50 - number, deadline=200)) for number in range(5)]
+    market.chain.ok(*[MsgWithdrawBond(name, 5) for name in ("v1", "v2")])
+    market.chain.time_ns += 0
+    while market.chain.clock < 70:
+        market.chain.block(seconds=0) if market.chain.clock == 69 else market.chain.block(seconds=1)
+        if market.chain.clock == 69:
+            break
+    ended = sum(closed(market, order_id) is not None for order_id in orders)
+    assert ended == 5
+    market.chain.pass_time(10)
+    assert len(market.chain.seen("bond.released")) == 2
+
+
+def test_what_a_block_does_not_get_to_is_carried_over() -> None:
+    market = Market(replace(local_params(), deadlines_per_block=2), bidders=())
+    market.chain.ok(*[submit(time_to_live=10)] * 5)
+    counts = []
+    market.chain.pass_time(9)
+    for _ in range(4):
+        market.chain.block()
+        counts.append(len(market.chain.seen("order.closed")))
+    assert counts == [2, 4, 5, 5]

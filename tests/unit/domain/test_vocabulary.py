@@ -1,0 +1,103 @@
+"""Messages name their signer, reasons keep to their ranges, params keep what an order needs."""
+
+from dataclasses import fields
+from typing import Any, get_args
+
+import pytest
+
+from domain import messages
+from domain.events import Event
+from domain.params import Params, local_params
+from domain.reasons import AttemptEnd, CloseReason, ShareReason
+from domain.records import OrderParams
+
+MESSAGES = get_args(messages.Message)
+
+
+# Who must sign what: the account whose money or duty the message touches (protocol section 1.6).
+SIGNERS = {
+    "MsgSend": "from_address",
+    "MsgSetEndpoint": "operator",
+    "MsgRegisterProvider": "provider",
+    "MsgLeaveCluster": "provider",
+    "MsgCertifyProvider": "validator",
+    "MsgDepositBond": "owner",
+    "MsgWithdrawBond": "owner",
+    "MsgPlaceBid": "validator",
+    "MsgChangeBid": "validator",
+    "MsgWithdrawBid": "validator",
+    "MsgSubmitOrder": "consumer",
+    "MsgCancelOrder": "consumer",
+    "MsgAcceptOrder": "validator",
+    "MsgDeclineOrder": "validator",
+    "MsgStopOrder": "validator",
+    "MsgCommitTraces": "validator",
+    "MsgReportProvider": "validator",
+    "MsgObjectReport": "provider",
+    "MsgCloseRound": "validator",
+    "MsgProve": "validator",
+    "MsgAnswerAudit": "auditor",
+}
+
+
+@pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
+def test_the_signer_is_the_party_whose_money_or_duty_it_is(cls: type) -> None:
+    names: dict[str, Any] = {field.name: field.name for field in fields(cls)}
+    assert messages.signer_of(cls(**names)) == SIGNERS[cls.__name__]
+
+
+def test_every_message_is_in_the_union() -> None:
+    declared = {item for name, item in vars(messages).items() if name.startswith("Msg")}
+    assert declared == set(MESSAGES)
+
+
+@pytest.mark.parametrize("enum", [CloseReason, AttemptEnd, ShareReason])
+def test_reasons_keep_to_the_ranges(enum: type[CloseReason | AttemptEnd | ShareReason]) -> None:
+    """Consumer 1-9,999, validator or provider 10,000-19,999, network 20,000-29,999."""
+    assert all(0 < reason < 30_000 or reason.name == "NONE" for reason in enum)
+
+
+def test_reasons_say_whose_doing_it_was() -> None:
+    assert CloseReason.CANCELLED < 10_000 <= CloseReason.UNSERVED < 20_000 <= CloseReason.SETTLED
+    assert AttemptEnd.PAYLOAD_NOT_DELIVERED < 10_000 <= AttemptEnd.NO_PROGRESS < 20_000
+    assert all(10_000 <= reason < 20_000 for reason in ShareReason if reason)
+
+
+def test_no_number_means_two_reasons() -> None:
+    """CloseReason and AttemptEnd both begin at 1 for the consumer; ShareReason shares none."""
+    shares = {int(reason) for reason in ShareReason}
+    assert shares.isdisjoint(int(reason) for reason in (*CloseReason, *AttemptEnd))
+
+
+@pytest.mark.parametrize("params", [Params(), local_params()])
+def test_an_order_keeps_its_parameters(params: Params) -> None:
+    kept = params.for_order()
+    assert isinstance(kept, OrderParams)
+    for field in fields(OrderParams):
+        assert getattr(kept, field.name) == getattr(params, field.name)
+
+
+def test_defaults_are_those_of_the_protocol() -> None:
+    params, local = Params(), local_params()
+    assert (params.clock_step_max, local.clock_step_max) == (60, 2)
+    assert (params.lot_wait, local.lot_wait) == (600, 20)
+    assert (params.accept_base, params.accept_rate) == (600, 1_000_000)
+    assert (local.accept_base, local.accept_rate) == (20, 10_000_000)
+    assert (params.progress_base, local.progress_base) == (3_600, 30)
+    assert (params.round_window, params.report_window) == (3_600, 3_600)
+    assert (local.round_window, local.report_window) == (10, 10)
+    assert (params.max_attempts, local.max_attempts) == (3, 3)
+    assert (params.auditors, params.audit_places_max) == (2, 16)
+    assert (local.auditors, local.audit_places_max) == (2, 4)
+    assert (params.segments_drawn, local.segments_drawn) == (4, 2)
+    assert (params.reference_speed, local.reference_speed) == (10**9, 2 * 10**8)
+    assert (params.job_bond_bps, params.decline_fee_bps) == (1_000, 1_000)
+    assert (params.protocol_bps, params.audit_bps) == (100, 300)
+    assert (params.bond_wait, local.bond_wait) == (14 * 86_400, 60)
+
+
+def test_event_get() -> None:
+    event = Event("payment", (("to", "a"), ("amount", "5"), ("to", "b")), 7)
+    assert event.get("to") == "a"
+    assert event.get("amount") == "5"
+    assert event.get("nothing") == ""

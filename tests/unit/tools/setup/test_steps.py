@@ -1,0 +1,76 @@
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tools.setup import steps
+from tools.setup.steps import Stop
+
+
+@pytest.fixture(autouse=True)
+def scratch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setattr(steps, "ROOT", tmp_path)
+    monkeypatch.setattr(steps, "STAMPS", tmp_path / "stamps")
+    return tmp_path
+
+
+def counting(runs: list[str]) -> Callable[[], None]:
+    return lambda: runs.append("run")
+
+
+def test_step_runs_once_for_a_key_and_again_for_another() -> None:
+    runs: list[str] = []
+    steps.step("a step", "1", lambda: True, counting(runs))
+    steps.step("a step", "1", lambda: True, counting(runs))
+    assert len(runs) == 1
+    steps.step("a step", "2", lambda: True, counting(runs))
+    assert len(runs) == 2
+
+
+def test_step_runs_again_when_its_result_is_gone() -> None:
+    runs: list[str] = []
+    steps.step("a step", "1", lambda: True, counting(runs))
+    steps.step("a step", "1", lambda: False, counting(runs))
+    assert len(runs) == 2
+
+
+def test_failed_step_leaves_no_stamp() -> None:
+    def fail() -> None:
+        raise Stop("no")
+
+    steps.step("a step", "1", lambda: True, lambda: None)
+    with pytest.raises(Stop):
+        steps.step("a step", "2", lambda: True, fail)
+    runs: list[str] = []
+    steps.step("a step", "1", lambda: True, counting(runs))
+    assert runs
+
+
+@pytest.mark.parametrize(
+    ("output", "remedy"),
+    [
+        ("dial tcp: lookup example.org: no such host", "check the connection"),
+        ("error: Failed to fetch: `x`\n  Caused by: dns error", "check the connection"),
+        ("cause: invalid peer certificate: UnknownIssuer\nerror sending request", "SSL_CERT_FILE"),
+        ("OSError: [Errno 28] No space left on device", "free some space"),
+        ("first\nthe last words.\n\n", "(the last words): see .assay-setup.log"),
+        ("", "see .assay-setup.log"),
+    ],
+)
+def test_failed_child_is_one_sentence_with_a_remedy(
+    output: str, remedy: str, scratch: Path
+) -> None:
+    command = [sys.executable, "-c", f"import sys; sys.stderr.write({output!r}); sys.exit(3)"]
+    with pytest.raises(Stop) as stopped:
+        steps.run(command, "this")
+    sentence = str(stopped.value)
+    assert sentence.startswith("this failed ")
+    assert remedy in sentence
+    assert "\n" not in sentence
+    assert (scratch / ".assay-setup.log").read_text() == output
+
+
+def test_child_that_succeeds_leaves_no_log(scratch: Path) -> None:
+    steps.run([sys.executable, "-c", "print('noise')"], "this")
+    assert list(scratch.iterdir()) == []

@@ -1,0 +1,286 @@
+"""Domain types and protobuf messages agree field by field, and values that do not fit are refused by name."""
+
+from dataclasses import dataclass, fields, is_dataclass
+from enum import IntEnum
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pytest
+
+from assay.market.v1 import tx_pb2 as market
+from assay.market.v1 import types_pb2 as market_types
+from assay.pol.v1 import tx_pb2 as pol
+from assay.registry.v1 import tx_pb2 as registry
+from domain.errors import Refusal
+from domain.messages import Message, MsgPlaceBid
+from domain.records import BondKind, Conditions, Payment
+from wire.address import to_bech32
+from wire.convert import Mismatch, reader, writer
+from wire.kinds import Blank
+from wire.messages import TYPE_URLS, from_bytes, response_class, to_proto
+from wire.queries import METHODS
+
+ADDRESS = to_bech32(bytes(range(20)))
+
+
+def top_level() -> list[tuple[Any, Any]]:
+    """Return every pair of a domain type and a descriptor that the wire knows."""
+    pairs = [(cls, proto.DESCRIPTOR) for proto, cls in TYPE_URLS.values()]
+    for method in METHODS.values():
+        pairs.append((method.request, method.request_proto.DESCRIPTOR))
+        pairs.append((method.response, method.response_proto.DESCRIPTOR))
+    return pairs
+
+
+def check(hint: Any, descriptor: Any, seen: set[str]) -> None:
+    """Compare a domain type with a descriptor, and all that is inside them."""
+    if get_origin(hint) is tuple:
+        inside = list(zip(get_args(hint), descriptor.fields, strict=True))
+    else:
+        assert is_dataclass(hint)
+        names = [field.name for field in fields(hint)]
+        assert names == [field.name for field in descriptor.fields], descriptor.full_name
+        if descriptor.file.package.startswith("assay."):
+            assert [f.number for f in descriptor.fields] == list(range(1, len(names) + 1))
+            assert hint.__name__ == descriptor.name  # type: ignore[union-attr]
+        hints = get_type_hints(hint)
+        inside = [(hints[field.name], field) for field in descriptor.fields]
+    seen.add(descriptor.full_name)
+    for part, field in inside:
+        compare(part, field, seen)
+
+
+def compare(hint: Any, field: Any, seen: set[str]) -> None:
+    """Compare one field."""
+    if get_origin(hint) is UnionType:
+        assert field.message_type is not None, f"{field.full_name}: None needs presence"
+        (hint,) = [arg for arg in get_args(hint) if arg is not NoneType]
+    repeated = get_origin(hint) is tuple and get_args(hint)[1:] == (Ellipsis,)
+    assert repeated == (field.label == field.LABEL_REPEATED), field.full_name
+    item = get_args(hint)[0] if repeated else hint
+    if field.message_type is not None:
+        check(item, field.message_type, seen)
+    elif isinstance(item, type) and issubclass(item, IntEnum):
+        assert {case.name: case.value for case in item} == {
+            value.name.removeprefix(_prefix(item.__name__)): value.number
+            for value in field.enum_type.values
+            if value.number
+        }
+    else:
+        kinds = {
+            int: {field.TYPE_STRING, field.TYPE_UINT32, field.TYPE_UINT64, field.TYPE_INT32}
+            | {field.TYPE_ENUM},
+            str: {field.TYPE_STRING},
+            bytes: {field.TYPE_BYTES},
+            bool: {field.TYPE_BOOL},
+        }
+        assert field.type in kinds[item], field.full_name
+
+
+def _prefix(name: str) -> str:
+    return "".join("_" + c if c.isupper() else c.upper() for c in name).lstrip("_") + "_"
+
+
+def name_of(part: Any) -> str:
+    """Return how a pair is called in the report."""
+    return str(getattr(part, "full_name", part))[-60:]
+
+
+@pytest.mark.parametrize(("cls", "descriptor"), top_level(), ids=name_of)
+def test_domain_and_protobuf_have_the_same_fields_in_the_same_order(
+    cls: Any, descriptor: Any
+) -> None:
+    check(cls, descriptor, set())
+
+
+def test_every_message_and_every_protobuf_message_has_its_twin() -> None:
+    assert {cls for _, cls in TYPE_URLS.values()} == set(get_args(Message))
+    ours = {
+        f"/{file.package}.{name}"
+        for file in (registry.DESCRIPTOR, market.DESCRIPTOR, pol.DESCRIPTOR)
+        for name in file.message_types_by_name
+        if name.startswith("Msg") and not name.endswith("Response")
+    }
+    assert ours | {"/cosmos.bank.v1beta1.MsgSend"} == set(TYPE_URLS)
+    assert "/assay.market.v1.MsgSubmitOrder" in TYPE_URLS
+
+
+def test_every_message_has_a_response_and_a_method_of_its_service() -> None:
+    for url, (proto, _) in TYPE_URLS.items():
+        response = proto.DESCRIPTOR.file.message_types_by_name[proto.DESCRIPTOR.name + "Response"]
+        methods = proto.DESCRIPTOR.file.services_by_name["Msg"].methods
+        assert (proto.DESCRIPTOR, response) in [(m.input_type, m.output_type) for m in methods], url
+    assert response_class(bid()).DESCRIPTOR.full_name == "assay.market.v1.MsgPlaceBidResponse"
+
+
+@dataclass(frozen=True)
+class TooFew:
+    """Not all fields."""
+
+    device_class: str
+
+
+@dataclass(frozen=True)
+class WrongKind:
+    """A text where a number is."""
+
+    device_class: str
+    memory: str
+    regions: tuple[str, ...]
+    tier: str
+
+
+@dataclass(frozen=True)
+class NotRepeated:
+    """One where there are many."""
+
+    device_class: str
+    memory: int
+    regions: str
+    tier: str
+
+
+@pytest.mark.parametrize("cls", [TooFew, WrongKind, NotRepeated])
+def test_a_type_that_drifts_from_its_message_has_no_converter(cls: type) -> None:
+    with pytest.raises(Mismatch):
+        reader(cls, market_types.Conditions.DESCRIPTOR, Blank.REFUSED)
+
+
+def bid(**changes: Any) -> MsgPlaceBid:
+    """Return a bid that has a place on the wire, with changes."""
+    values: dict[str, Any] = {
+        "validator": ADDRESS,
+        "price": 1,
+        "device_class": "cpu",
+        "memory": 1,
+        "speed": 2**100,
+        "capacity": 2**128 - 1,
+        "regions": ("eu",),
+        "tiers": (),
+        "min_work": 0,
+        "max_work": 1,
+        "providers_bps": 9_000,
+        "duration": 60,
+    }
+    return MsgPlaceBid(**(values | changes))
+
+
+def read_bid(**changes: Any) -> Message:
+    """Change fields of a good bid on the wire, and read it."""
+    message = market.MsgPlaceBid.FromString(to_proto(bid()).value)
+    for name, value in changes.items():
+        if isinstance(value, list):
+            del getattr(message, name)[:]
+            getattr(message, name).extend(value)
+        else:
+            setattr(message, name, value)
+    return from_bytes("/assay.market.v1.MsgPlaceBid", message.SerializeToString(), "m")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "code"),
+    [
+        ({"validator": ""}, "m.validator", "invalid_address"),
+        ({"validator": ADDRESS[:-1] + "q"}, "m.validator", "invalid_address"),
+        ({"price": ""}, "m.price", "tx_decode"),
+        ({"price": "007"}, "m.price", "tx_decode"),
+        ({"price": str(2**63)}, "m.price", "tx_decode"),
+        ({"capacity": str(2**128)}, "m.capacity", "tx_decode"),
+        ({"capacity": "9" * 5_000}, "m.capacity", "tx_decode"),
+        ({"device_class": "gpu\n"}, "m.device_class", "tx_decode"),
+        ({"device_class": "gpu\x00"}, "m.device_class", "tx_decode"),
+        ({"device_class": "\u202egpu"}, "m.device_class", "tx_decode"),
+        ({"device_class": "g\u200bpu"}, "m.device_class", "tx_decode"),
+        ({"regions": ["eu", "u\x7fs"]}, "m.regions[1]", "tx_decode"),
+    ],
+)
+def test_values_of_the_wrong_form_are_refused_by_name(
+    changes: dict[str, Any], field: str, code: str
+) -> None:
+    with pytest.raises(Refusal) as refused:
+        read_bid(**changes)
+    assert (refused.value.field, refused.value.code.name) == (field, code)
+    assert refused.value.remedy
+
+
+def test_texts_of_any_script_are_values() -> None:
+    read = read_bid(device_class="größe 計算 مركز", price="0", capacity=str(2**128 - 1))
+    assert isinstance(read, MsgPlaceBid)
+    assert (read.device_class, read.price, read.capacity) == ("größe 計算 مركز", 0, 2**128 - 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"price": -1}, "price"),
+        ({"price": 2**63}, "price"),
+        ({"capacity": 2**128}, "capacity"),
+        ({"memory": 2**64}, "memory"),
+        ({"providers_bps": -1}, "providers_bps"),
+    ],
+)
+def test_what_has_no_place_on_the_wire_is_refused_before_it_is_sent(
+    changes: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(Refusal) as refused:
+        to_proto(bid(**changes))
+    assert refused.value.field == field
+
+
+def test_a_record_that_is_not_there_is_missed_and_a_hash_has_its_length() -> None:
+    order = market.MsgSubmitOrder(consumer=ADDRESS, order_key=bytes(33), key_proof=bytes(64))
+    url = "/assay.market.v1.MsgSubmitOrder"
+    with pytest.raises(Refusal, match=r"m\.terms: is missing"):
+        from_bytes(url, order.SerializeToString(), "m")
+    order.terms.job_id = bytes(31)
+    with pytest.raises(Refusal, match=r"m\.terms\.job_id: has 31 bytes; it has exactly 32"):
+        from_bytes(url, order.SerializeToString(), "m")
+
+
+def test_enums_are_known_numbers() -> None:
+    read = reader(BondRowLike, market_types.BondRow.DESCRIPTOR, Blank.ALLOWED)
+    row = market_types.BondRow(kind=market_types.BOND_KIND_SHARE, amount="0")
+    assert read(row).kind is BondKind.SHARE
+    for number in (0, 3, -1):
+        with pytest.raises(Refusal, match=f"kind: {number} is not known"):
+            read(market_types.BondRow(kind=number, amount="0"))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class BondRowLike:
+    """As BondRow."""
+
+    kind: BondKind
+    owner: str
+    attempt: int
+    round: int
+    slot: int
+    issue: int
+    amount: int
+
+
+def test_a_round_of_minus_one_is_a_value() -> None:
+    payment = Payment(ADDRESS, "protocol", 5, -1)
+    message = writer(Payment, market_types.Payment.DESCRIPTOR)(payment)
+    assert reader(Payment, market_types.Payment.DESCRIPTOR, Blank.ALLOWED)(message) == payment
+
+
+def test_a_wrong_field_deep_inside_is_named_with_its_path() -> None:
+    traces = pol.MsgCommitTraces(validator=ADDRESS, order_id=bytes(32))
+    good = traces.shares.add()
+    good.claim.provider = ADDRESS
+    for name in ("order_id", "global_in", "local_in", "local_out", "trace_root", "update_root"):
+        setattr(good.claim, name, bytes(32))
+    good.signature = bytes(64)
+    traces.shares.add().CopyFrom(good)
+    traces.shares[1].claim.update_root = b"short"
+    with pytest.raises(Refusal, match=r"m\.shares\[1\]\.claim\.update_root: has 5 bytes"):
+        from_bytes("/assay.pol.v1.MsgCommitTraces", traces.SerializeToString(), "m")
+
+
+def test_unknown_kinds_of_messages_are_refused_with_the_list_of_known_ones() -> None:
+    with pytest.raises(Refusal, match=r"m\.type_url.*assay\.market\.v1\.MsgSubmitOrder"):
+        from_bytes("/cosmos.gov.v1.MsgVote", b"", "m")
+    assert Conditions("", 0, (), "") == reader(
+        Conditions, market_types.Conditions.DESCRIPTOR, Blank.REFUSED
+    )(market_types.Conditions())

@@ -1,0 +1,82 @@
+"""Addresses: bech32 of RIPEMD-160(SHA-256(public key)) with the prefix ``assay``, as every Cosmos
+chain has them.
+
+bech32 in Python costs as much as verifying a signature, so both directions are remembered in
+bounded caches.
+"""
+
+from functools import lru_cache
+from hashlib import sha256
+
+from bech32 import bech32_decode, bech32_encode, convertbits
+from Crypto.Hash import RIPEMD160
+
+from domain.errors import INVALID_ADDRESS, INVALID_PUBKEY, Refusal
+
+PREFIX = "assay"
+ADDRESS_BYTES = 20
+ADDRESS_TEXT = 44  # characters of an address: prefix, "1", 32 of data, 6 of checksum
+PUB_KEY_BYTES = 33
+_REMEMBERED = 65_536
+
+
+def to_bech32(data: bytes) -> str:
+    """Return the address of 20 bytes."""
+    if len(data) != ADDRESS_BYTES:
+        raise ValueError(f"an address has {ADDRESS_BYTES} bytes, not {len(data)}")
+    words = convertbits(data, 8, 5)
+    assert words is not None  # every byte has eight bits
+    return bech32_encode(PREFIX, words)
+
+
+def from_bech32(text: str) -> bytes:
+    """Return the 20 bytes of an address; Refusal where it is not one."""
+    check_address(text, "address")
+    _, words = bech32_decode(text)
+    data = convertbits(words or [], 5, 8, False)
+    assert data is not None  # it was checked
+    return bytes(data)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def address_of(pub_key: bytes) -> str:
+    """Return the address of a compressed secp256k1 key; a Refusal where it is not one."""
+    if len(pub_key) != PUB_KEY_BYTES or pub_key[0] not in (2, 3):
+        raise Refusal(
+            INVALID_PUBKEY,
+            "public_key",
+            "not a compressed secp256k1 key",
+            "send 33 bytes that start with 02 or 03",
+        )
+    return to_bech32(RIPEMD160.new(sha256(pub_key).digest()).digest())
+
+
+def check_address(text: str, field: str) -> None:
+    """Raise a Refusal that names ``field`` unless ``text`` is an address of this chain."""
+    # The length goes first, so that nobody's long text is kept in the cache.
+    if len(text) != ADDRESS_TEXT or not _is_address(text):
+        raise Refusal(INVALID_ADDRESS, field, *_why_not(text))
+
+
+def cons_address(cons_key: bytes) -> bytes:
+    """Return the consensus address of an Ed25519 key: SHA-256, cut to 20 bytes."""
+    return sha256(cons_key).digest()[:ADDRESS_BYTES]
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _is_address(text: str) -> bool:
+    if text != text.lower():  # bech32 also allows capitals; one account must have one spelling
+        return False
+    prefix, words = bech32_decode(text)
+    if prefix != PREFIX or words is None:
+        return False
+    data = convertbits(words, 5, 8, False)
+    return data is not None and len(data) == ADDRESS_BYTES
+
+
+def _why_not(text: str) -> tuple[str, str]:
+    if not text:
+        return "no address is given", f"give an address that starts with {PREFIX}1"
+    if not text.startswith(PREFIX + "1"):
+        return "not an address of this chain", f"give an address that starts with {PREFIX}1"
+    return "not a valid address", "check it for typing errors: length or checksum is wrong"

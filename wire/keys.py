@@ -1,0 +1,128 @@
+"""secp256k1 keys and signatures: signing for clients, verifying with a bounded memory for nodes.
+
+Signatures are 64 bytes, r then s, with s in the lower half of the group's order; a high s is
+refused, because it would be a second signature that anybody can make from the first.
+"""
+
+import secrets
+from functools import lru_cache
+from hashlib import sha256
+from threading import Lock
+from typing import Any, Self
+
+from coincurve import PrivateKey
+from coincurve._libsecp256k1 import ffi, lib
+from coincurve.context import GLOBAL_CONTEXT
+
+from wire.address import PUB_KEY_BYTES, address_of
+
+SIGNATURE_BYTES = 64
+SECRET_BYTES = 32
+_CONTEXT = GLOBAL_CONTEXT.ctx
+_PUBLIC_KEYS_REMEMBERED = 16_384
+
+
+class Key:
+    """A private key with its public key and address. The secret never appears in ``repr``."""
+
+    def __init__(self, secret: bytes) -> None:
+        """Take the 32 bytes of the secret; ValueError where they are not a key."""
+        if len(secret) != SECRET_BYTES:
+            raise ValueError(f"a private key has {SECRET_BYTES} bytes, not {len(secret)}")
+        self._private = PrivateKey(secret)
+        self.pub_key: bytes = self._private.public_key.format(compressed=True)
+        self.address = address_of(self.pub_key)
+
+    @classmethod
+    def generate(cls) -> Self:
+        """Return a new random key."""
+        while True:
+            try:
+                return cls(secrets.token_bytes(SECRET_BYTES))
+            except ValueError:  # zero or above the group's order: one in 2^128
+                continue
+
+    @property
+    def secret(self) -> bytes:
+        """The 32 bytes of the private key."""
+        value: bytes = self._private.secret
+        return value
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature of SHA-256(message): 64 bytes, low s, the same every time (RFC
+        6979).
+        """
+        signature: bytes = self._private.sign_recoverable(message)
+        return signature[:SIGNATURE_BYTES]
+
+    def __repr__(self) -> str:
+        """Show the address only."""
+        return f"Key({self.address})"
+
+
+@lru_cache(maxsize=_PUBLIC_KEYS_REMEMBERED)
+def _parse_public_key(pub_key: bytes) -> Any:
+    """Return libsecp256k1's form of a key, or None where it is not a point of the curve."""
+    parsed = ffi.new("secp256k1_pubkey *")
+    ok = lib.secp256k1_ec_pubkey_parse(_CONTEXT, parsed, pub_key, len(pub_key))
+    return parsed if ok == 1 else None
+
+
+def verify(pub_key: bytes, message: bytes, signature: bytes) -> bool:
+    """Tell whether ``signature`` is ``pub_key``'s for SHA-256(message); never raises for what it is
+    given.
+    """
+    if len(signature) != SIGNATURE_BYTES or len(pub_key) != PUB_KEY_BYTES:
+        return False
+    public = _parse_public_key(pub_key)
+    if public is None:
+        return False
+    parsed = ffi.new("secp256k1_ecdsa_signature *")
+    if lib.secp256k1_ecdsa_signature_parse_compact(_CONTEXT, parsed, signature) != 1:
+        return False
+    # libsecp256k1 takes only a low s here.
+    digest = sha256(message).digest()
+    return bool(lib.secp256k1_ecdsa_verify(_CONTEXT, parsed, digest, public) == 1)
+
+
+class SignatureVerifier:
+    """``verify`` that remembers what held, so that a transaction costs one verification on its way
+    into a block.
+
+    The memory is keyed by SHA-256 of (signature, key, message), never by transaction, and holds
+    successes only. It has two halves: when the young one is full it becomes the old one and the old
+    one is forgotten.
+    """
+
+    def __init__(self, capacity: int = 200_000) -> None:
+        """Remember at most ``capacity`` signatures (about 100 bytes each)."""
+        if capacity < 2:
+            raise ValueError("the memory needs room for two signatures at least")
+        self._half = capacity // 2
+        self._young: set[bytes] = set()
+        self._old: set[bytes] = set()
+        self._lock = Lock()
+        self.verified = 0  # how often the curve was really asked
+
+    def __call__(self, pub_key: bytes, message: bytes, signature: bytes) -> bool:
+        """Tell whether the signature holds; thread-safe."""
+        if len(signature) != SIGNATURE_BYTES or len(pub_key) != PUB_KEY_BYTES:
+            return False
+        # Both have a fixed length, so that joining them is unambiguous.
+        key = sha256(signature + pub_key + message).digest()
+        if key in self._young or key in self._old:
+            return True
+        self.verified += 1
+        if not verify(pub_key, message, signature):
+            return False
+        with self._lock:
+            if len(self._young) >= self._half:
+                self._old, self._young = self._young, set()
+            self._young.add(key)
+        return True
+
+    verify = __call__
+
+    def __len__(self) -> int:
+        """Return how many signatures are remembered."""
+        return len(self._young) + len(self._old)

@@ -1,0 +1,91 @@
+"""Messages of transactions: type url -> protobuf and domain class, and the way between."""
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+from cosmpy.protos.cosmos.bank.v1beta1.tx_pb2 import MsgSend as SendProto
+from google.protobuf.any_pb2 import Any as AnyProto
+from google.protobuf.message_factory import GetMessageClass
+
+from assay.market.v1 import tx_pb2 as market
+from assay.pol.v1 import tx_pb2 as pol
+from assay.registry.v1 import tx_pb2 as registry
+from domain.errors import UNKNOWN_REQUEST, Refusal
+from domain.messages import Message, MsgSend
+from wire.canonical import parse
+from wire.convert import reader, writer
+from wire.kinds import Blank
+
+_FILES = (registry.DESCRIPTOR, market.DESCRIPTOR, pol.DESCRIPTOR)
+
+
+def _table() -> dict[str, tuple[Any, Any]]:
+    """Pair every domain message with the protobuf message of the same name."""
+    pairs: dict[str, tuple[Any, Any]] = {}
+    for cls in get_args(Message):
+        if cls is MsgSend:
+            proto = SendProto
+        else:
+            (file,) = [file for file in _FILES if cls.__name__ in file.message_types_by_name]
+            proto = GetMessageClass(file.message_types_by_name[cls.__name__])
+        pairs["/" + proto.DESCRIPTOR.full_name] = (proto, cls)
+    return pairs
+
+
+TYPE_URLS: dict[str, tuple[Any, Any]] = _table()
+_URL_OF: dict[Any, str] = {cls: url for url, (_, cls) in TYPE_URLS.items()}
+_READERS: dict[str, tuple[Any, Callable[[Any], Message]]] = {
+    url: (proto, reader(cls, proto.DESCRIPTOR, Blank.REFUSED))
+    for url, (proto, cls) in TYPE_URLS.items()
+}
+_WRITERS = {cls: writer(cls, proto.DESCRIPTOR) for proto, cls in TYPE_URLS.values()}
+
+
+def type_url(message: Message) -> str:
+    """Return the type url of a domain message."""
+    return _URL_OF[type(message)]
+
+
+def from_bytes(url: str, value: bytes, field: str = "value") -> Message:
+    """Return the domain message of a type url and its bytes; a Refusal names the field."""
+    entry = _READERS.get(url)
+    if entry is None:
+        raise Refusal(
+            UNKNOWN_REQUEST,
+            f"{field}.type_url",
+            f"{url[:100]!r} is not a message of this chain",
+            _known(),
+        )
+    proto, read = entry
+    message = parse(proto, value, field)
+    try:
+        return read(message)
+    except Refusal as refusal:
+        raise Refusal(
+            refusal.code, f"{field}.{refusal.field}", refusal.reason, refusal.remedy
+        ) from None
+
+
+def to_domain(packed: AnyProto) -> Message:
+    """Return the domain message that an Any holds."""
+    return from_bytes(packed.type_url, packed.value)
+
+
+def to_proto(message: Message) -> AnyProto:
+    """Return the Any of a domain message."""
+    return AnyProto(
+        type_url=type_url(message), value=_WRITERS[type(message)](message).SerializeToString()
+    )
+
+
+def response_class(message: Message) -> Any:
+    """Return the protobuf class of the answer to ``message``; it has the message's name and
+    ``Response``.
+    """
+    proto, _ = TYPE_URLS[type_url(message)]
+    descriptor = proto.DESCRIPTOR
+    return GetMessageClass(descriptor.file.message_types_by_name[descriptor.name + "Response"])
+
+
+def _known() -> str:
+    return "one of " + ", ".join(sorted(TYPE_URLS))

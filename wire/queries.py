@@ -1,0 +1,123 @@
+"""Our own queries: gRPC path -> protobuf and domain classes, and the way between them.
+
+The gRPC server, the ABCI query and the client read this one table.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from assay.market.v1 import query_pb2 as market
+from assay.registry.v1 import query_pb2 as registry
+from domain import queries
+from domain.errors import TX_DECODE, Refusal
+from wire.canonical import parse
+from wire.convert import reader, writer
+from wire.kinds import Blank
+
+QueryRequest = (
+    queries.StatusRequest
+    | queries.ParamsRequest
+    | queries.AccountRequest
+    | queries.ValidatorsRequest
+    | queries.ProvidersRequest
+    | queries.BidsRequest
+    | queries.OrdersRequest
+    | queries.OrderRequest
+    | queries.DutiesRequest
+    | queries.SimulateMatchRequest
+    | queries.EventsRequest
+)
+QueryResponse = (
+    queries.StatusResponse
+    | queries.ParamsResponse
+    | queries.AccountResponse
+    | queries.ValidatorsResponse
+    | queries.ProvidersResponse
+    | queries.BidsResponse
+    | queries.OrdersResponse
+    | queries.OrderResponse
+    | queries.DutiesResponse
+    | queries.SimulateMatchResponse
+    | queries.EventsResponse
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One query with its classes on both sides of the wire."""
+
+    path: str
+    request_proto: Any
+    request: type
+    response_proto: Any
+    response: type
+    read_request: Callable[[Any], QueryRequest]
+    write_request: Callable[[QueryRequest], Any]
+    read_response: Callable[[Any], QueryResponse]
+    write_response: Callable[[QueryResponse], Any]
+
+
+def _method(service: Any, method: Any) -> Method:
+    request = getattr(queries, method.input_type.name)
+    response = getattr(queries, method.output_type.name)
+    return Method(
+        f"/{service.full_name}/{method.name}",
+        GetMessageClass(method.input_type),
+        request,
+        GetMessageClass(method.output_type),
+        response,
+        reader(request, method.input_type, Blank.ALLOWED),
+        writer(request, method.input_type),
+        reader(response, method.output_type, Blank.ALLOWED),
+        writer(response, method.output_type),
+    )
+
+
+METHODS: dict[str, Method] = {
+    entry.path: entry
+    for file in (registry.DESCRIPTOR, market.DESCRIPTOR)
+    for method in file.services_by_name["Query"].methods
+    for entry in [_method(file.services_by_name["Query"], method)]
+}
+_BY_REQUEST: dict[type, Method] = {method.request: method for method in METHODS.values()}
+
+
+def method_of(request: QueryRequest) -> Method:
+    """Return the query that ``request`` belongs to."""
+    return _BY_REQUEST[type(request)]
+
+
+def decode_request(method: Method, data: bytes) -> QueryRequest:
+    """Return the request in ``data``; a Refusal names the field, an unknown one too: it would
+    change the meaning.
+    """
+    return method.read_request(parse(method.request_proto, data, "request"))
+
+
+def encode_request(request: QueryRequest) -> bytes:
+    """Return the bytes of a request."""
+    data: bytes = method_of(request).write_request(request).SerializeToString()
+    return data
+
+
+def encode_response(method: Method, response: QueryResponse) -> bytes:
+    """Return the bytes of a response."""
+    data: bytes = method.write_response(response).SerializeToString()
+    return data
+
+
+def decode_response(method: Method, data: bytes) -> QueryResponse:
+    """Return the response in ``data``. Fields that are not known are let pass: the node may be
+    newer.
+    """
+    try:
+        message = method.response_proto.FromString(data)
+    except DecodeError:
+        raise Refusal(
+            TX_DECODE, "response", "not what this query answers", "ask a node of this chain"
+        ) from None
+    return method.read_response(message)

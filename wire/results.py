@@ -1,0 +1,81 @@
+"""Results of transactions as Cosmos clients read them: ``TxMsgData``, ``TxResponse``, events of
+ABCI.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from cosmpy.protos.cosmos.base.abci.v1beta1.abci_pb2 import TxMsgData, TxResponse
+from cosmpy.protos.tendermint.abci.types_pb2 import Event as EventProto
+from cosmpy.protos.tendermint.abci.types_pb2 import EventAttribute
+from google.protobuf.any_pb2 import Any as AnyProto
+
+from domain.block import TxResult
+from domain.events import Event
+from domain.messages import Message
+from wire.messages import response_class
+
+
+def tx_data(messages: Sequence[Message], result: TxResult) -> bytes:
+    """Return the ``data`` of a transaction's result: one response per message, with the ids that it
+    created.
+
+    Empty for a transaction that failed. The ids stand in the result in the order of the messages.
+    """
+    if result.code:
+        return b""
+    ids = list(result.responses)
+    answers = []
+    for message in messages:
+        response = response_class(message)()
+        if ids and ids[0][0] in response.DESCRIPTOR.fields_by_name:
+            name, value = ids.pop(0)
+            setattr(response, name, value)
+        url = "/" + response.DESCRIPTOR.full_name
+        answers.append(AnyProto(type_url=url, value=response.SerializeToString()))
+    data: bytes = TxMsgData(msg_responses=answers).SerializeToString()
+    return data
+
+
+def events_proto(events: Sequence[Event]) -> list[Any]:
+    """Return events as ABCI has them, every attribute indexed."""
+    return [
+        EventProto(
+            type=event.type,
+            attributes=[
+                EventAttribute(key=key, value=value, index=True) for key, value in event.attributes
+            ],
+        )
+        for event in events
+    ]
+
+
+def tx_response(
+    tx_hash: bytes,
+    height: int,
+    time_ns: int,
+    messages: Sequence[Message],
+    result: TxResult,
+    tx: Any,
+) -> Any:
+    """Return the ``TxResponse`` of a committed transaction; ``tx`` is its protobuf ``Tx``."""
+    packed = AnyProto(type_url="/cosmos.tx.v1beta1.Tx", value=tx.SerializeToString())
+    return TxResponse(
+        height=height,
+        txhash=tx_hash.hex().upper(),
+        codespace=result.codespace,
+        code=result.code,
+        data=tx_data(messages, result).hex().upper(),
+        raw_log=result.log,
+        gas_wanted=result.gas_wanted,
+        gas_used=result.gas_used,
+        tx=packed,
+        timestamp=timestamp(time_ns),
+        events=events_proto(result.events),
+    )
+
+
+def timestamp(time_ns: int) -> str:
+    """Return a time as ISO 8601 in UTC, cut to seconds, as the SDK writes it."""
+    return datetime.fromtimestamp(time_ns // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

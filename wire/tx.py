@@ -1,0 +1,312 @@
+"""Transactions: strict decoding of bytes from outside, and building them for clients.
+
+``decode_tx`` refuses whatever the state machine does not look at: other sign modes, several
+signers, extension options, unordered transactions, tips, grants, several fees. So nothing that
+somebody signed is silently ignored.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+from cosmpy.protos.cosmos.base.v1beta1.coin_pb2 import Coin as CoinProto
+from cosmpy.protos.cosmos.crypto.secp256k1.keys_pb2 import PubKey
+from cosmpy.protos.cosmos.tx.signing.v1beta1.signing_pb2 import SignMode
+from cosmpy.protos.cosmos.tx.v1beta1.tx_pb2 import (
+    AuthInfo,
+    Fee,
+    ModeInfo,
+    SignerInfo,
+    TxBody,
+    TxRaw,
+)
+from cosmpy.protos.cosmos.tx.v1beta1.tx_pb2 import (
+    Tx as TxProto,
+)
+from google.protobuf.any_pb2 import Any as AnyProto
+
+from domain.amount import MONEY_MAX
+from domain.errors import (
+    BAD_FIELD,
+    INVALID_COINS,
+    INVALID_PUBKEY,
+    INVALID_REQUEST,
+    MEMO_TOO_LARGE,
+    TX_DECODE,
+    TX_TOO_LARGE,
+    UNAUTHORIZED,
+    Refusal,
+)
+from domain.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
+from domain.messages import Message
+from domain.records import Coin
+from domain.tx import SignerInfo as Signer
+from domain.tx import Tx, sign_doc
+from wire import scalars, shapes
+from wire.address import PUB_KEY_BYTES, address_of, check_address
+from wire.canonical import parse
+from wire.keys import SIGNATURE_BYTES, Key
+from wire.messages import from_bytes, to_proto
+
+_DIRECT: int = SignMode.SIGN_MODE_DIRECT
+_UNSPECIFIED: int = SignMode.SIGN_MODE_UNSPECIFIED
+_MESSAGE_FIELDS = tuple(f"body.messages[{index}]" for index in range(MESSAGES_MAX))
+_MODES_MAX = 16  # sign modes in sign modes, and beside each other
+_PUB_KEY_URL = "/cosmos.crypto.secp256k1.PubKey"
+_PUB_KEY_HEAD = (
+    b"\x0a\x21"  # field 1 with 33 bytes: the only canonical encoding of a compressed key
+)
+
+
+def decode_tx(raw: bytes) -> Tx:
+    """Return the transaction in ``raw``, or raise a Refusal that names the field and the remedy."""
+    if len(raw) <= TX_BYTES_MAX and (tx := shapes.read(raw)) is not None:
+        return tx
+    return decode_fully(raw)
+
+
+def decode_fully(raw: bytes) -> Tx:
+    """Do what :func:`decode_tx` does, the complete way for every transaction."""
+    return _decode(raw, simulated=False)
+
+
+def decode_simulated_tx(raw: bytes) -> Tx:
+    """Decode a transaction that is to be simulated: its signature may be empty and its sign mode
+    left out.
+    """
+    return _decode(raw, simulated=True)
+
+
+def raw_of(tx: Any) -> bytes:
+    """Return the bytes of a ``cosmos.tx.v1beta1.Tx``, which older clients still simulate."""
+    raw: bytes = TxRaw(
+        body_bytes=tx.body.SerializeToString(),
+        auth_info_bytes=tx.auth_info.SerializeToString(),
+        signatures=tx.signatures,
+    ).SerializeToString()
+    return raw
+
+
+def tx_proto(raw: bytes) -> Any:
+    """Return the ``cosmos.tx.v1beta1.Tx`` of bytes that were decoded before, for answers to
+    queries.
+    """
+    parts = TxRaw.FromString(raw)
+    return TxProto(
+        body=TxBody.FromString(parts.body_bytes),
+        auth_info=AuthInfo.FromString(parts.auth_info_bytes),
+        signatures=parts.signatures,
+    )
+
+
+def _decode(raw: bytes, simulated: bool) -> Tx:
+    if len(raw) > TX_BYTES_MAX:
+        raise Refusal(TX_TOO_LARGE, "tx", f"has {len(raw)} bytes", f"at most {TX_BYTES_MAX}")
+    if not raw:
+        raise Refusal(TX_DECODE, "tx", "is empty", "send a signed transaction")
+    parts = parse(TxRaw, raw, "tx")
+    body_bytes, auth_bytes = parts.body_bytes, parts.auth_info_bytes
+    messages, memo, timeout_height = _read_body(body_bytes)
+    auth = parse(AuthInfo, auth_bytes, "auth_info")
+    _check_nesting(auth.signer_infos)
+    if auth.HasField("tip"):
+        raise _not_supported("auth_info.tip", "tips")
+    signer = _read_signer(auth.signer_infos, parts.signatures, simulated)
+    fee, gas_limit, payer = _read_fee(auth)
+    return Tx(
+        sha256(raw).digest(),
+        len(raw),
+        body_bytes,
+        auth_bytes,
+        messages,
+        memo,
+        timeout_height,
+        (signer,),
+        fee,
+        gas_limit,
+        payer,
+    )
+
+
+def _read_body(raw: bytes) -> tuple[tuple[Message, ...], str, int]:
+    body = parse(TxBody, raw, "body")
+    packed = body.messages
+    count = len(packed)
+    if not 0 < count <= MESSAGES_MAX:
+        raise Refusal(
+            INVALID_REQUEST, "body.messages", f"has {count} messages", f"send 1 to {MESSAGES_MAX}"
+        )
+    memo = body.memo
+    if memo:
+        if len(memo.encode()) > MEMO_BYTES_MAX:
+            raise Refusal(
+                MEMO_TOO_LARGE, "body.memo", "is too long", f"at most {MEMO_BYTES_MAX} bytes"
+            )
+        scalars.text(memo, "body.memo")
+    if body.unordered or body.HasField("timeout_timestamp"):
+        raise _not_supported("body.unordered", "unordered transactions")
+    if body.extension_options or body.non_critical_extension_options:
+        raise _not_supported("body.extension_options", "extension options")
+    messages = tuple(
+        [
+            from_bytes(item.type_url, item.value, where)
+            for where, item in zip(_MESSAGE_FIELDS, packed, strict=False)
+        ]
+    )
+    return messages, memo, body.timeout_height
+
+
+def _check_nesting(infos: Any) -> None:
+    """Refuse sign modes that lie deep in each other, or are many, as what cannot be decoded. Protobuf libraries refuse
+    them from different depths on (100 messages and more), and nodes must agree on the code.
+    """
+    modes = [info.mode_info for info in infos[: _MODES_MAX + 1]]
+    for _ in range(_MODES_MAX):
+        if len(modes) > _MODES_MAX:
+            break
+        modes = [inner for mode in modes for inner in mode.multi.mode_infos[: _MODES_MAX + 1]]
+        if not modes:
+            return
+    raise Refusal(
+        TX_DECODE,
+        "auth_info.signer_infos.mode_info",
+        f"more than {_MODES_MAX} in or beside each other",
+        "sign with SIGN_MODE_DIRECT",
+    )
+
+
+def _read_signer(infos: Any, signatures: Any, simulated: bool) -> Signer:
+    if len(infos) != 1 or len(signatures) != 1:
+        raise Refusal(
+            UNAUTHORIZED,
+            "auth_info.signer_infos",
+            f"{len(infos)} signers and {len(signatures)} signatures",
+            "send exactly one of each",
+        )
+    info, signature = infos[0], signatures[0]
+    mode = info.mode_info.single.mode
+    if mode != _DIRECT and not (
+        simulated and mode == _UNSPECIFIED and not info.mode_info.HasField("multi")
+    ):
+        raise Refusal(
+            UNAUTHORIZED,
+            "auth_info.signer_infos.mode_info",
+            "not SIGN_MODE_DIRECT",
+            "sign with SIGN_MODE_DIRECT",
+        )
+    if len(signature) != SIGNATURE_BYTES and not (simulated and not signature):
+        raise Refusal(
+            UNAUTHORIZED,
+            "signatures",
+            f"has {len(signature)} bytes",
+            f"send r and s: {SIGNATURE_BYTES} bytes",
+        )
+    if not info.HasField("public_key"):
+        return Signer(b"", "", info.sequence, signature)
+    pub_key = _read_pub_key(info.public_key)
+    return Signer(pub_key, address_of(pub_key), info.sequence, signature)
+
+
+def _read_pub_key(packed: Any) -> bytes:
+    value: bytes = packed.value
+    if (
+        packed.type_url != _PUB_KEY_URL
+        or value[:2] != _PUB_KEY_HEAD
+        or len(value) != PUB_KEY_BYTES + 2
+    ):
+        raise Refusal(
+            INVALID_PUBKEY,
+            "auth_info.signer_infos.public_key",
+            "not a compressed secp256k1 key",
+            f"send a {_PUB_KEY_URL} with 33 bytes",
+        )
+    return value[2:]
+
+
+def _read_fee(auth: Any) -> tuple[tuple[Coin, ...], int, str]:
+    fee = auth.fee
+    if fee.granter:
+        raise _not_supported("auth_info.fee.granter", "fee grants")
+    payer: str = fee.payer
+    if payer:
+        check_address(payer, "auth_info.fee.payer")
+    gas_limit: int = fee.gas_limit
+    if gas_limit > GAS_MAX:
+        raise Refusal(
+            BAD_FIELD, "auth_info.fee.gas_limit", f"{gas_limit} is too much", f"at most {GAS_MAX}"
+        )
+    coins = fee.amount
+    if len(coins) > 1:
+        raise Refusal(
+            INVALID_COINS,
+            "auth_info.fee.amount",
+            "more than one denomination",
+            "pay the fee in uassay",
+        )
+    return tuple([_read_coin(coin) for coin in coins]), gas_limit, payer
+
+
+def _read_coin(coin: Any) -> Coin:
+    denom = scalars.denom(coin.denom, "auth_info.fee.amount.denom")
+    return Coin(denom, scalars.decimal(coin.amount, MONEY_MAX, "auth_info.fee.amount.amount"))
+
+
+def _not_supported(field: str, what: str) -> Refusal:
+    return Refusal(
+        INVALID_REQUEST, field, f"{what} are not part of this chain", "leave the field out"
+    )
+
+
+# --- building ----------------------------------------------------------------
+
+
+def build_tx(
+    messages: Sequence[Message],
+    key: Key,
+    *,
+    chain_id: str,
+    account_number: int,
+    sequence: int,
+    fee: Sequence[Coin] = (),
+    gas_limit: int,
+    memo: str = "",
+    timeout_height: int = 0,
+) -> bytes:
+    """Return the bytes of a signed transaction."""
+    body = _body(messages, memo, timeout_height)
+    auth = _auth(key.pub_key, sequence, fee, gas_limit)
+    signature = key.sign(sign_doc(body, auth, chain_id, account_number))
+    return _raw(body, auth, signature)
+
+
+def build_unsigned_tx(
+    messages: Sequence[Message], pub_key: bytes, *, sequence: int, memo: str = ""
+) -> bytes:
+    """Return the bytes of a transaction to simulate: no fee, and an empty signature."""
+    return _raw(_body(messages, memo, 0), _auth(pub_key, sequence, (), 0), b"")
+
+
+def _body(messages: Sequence[Message], memo: str, timeout_height: int) -> bytes:
+    packed = [to_proto(message) for message in messages]
+    body: bytes = TxBody(
+        messages=packed, memo=memo, timeout_height=timeout_height
+    ).SerializeToString()
+    return body
+
+
+def _auth(pub_key: bytes, sequence: int, fee: Sequence[Coin], gas_limit: int) -> bytes:
+    packed = AnyProto(type_url=_PUB_KEY_URL, value=PubKey(key=pub_key).SerializeToString())
+    mode = ModeInfo(single=ModeInfo.Single(mode=SignMode.SIGN_MODE_DIRECT))
+    coins = [CoinProto(denom=coin.denom, amount=str(coin.amount)) for coin in fee]
+    auth: bytes = AuthInfo(
+        signer_infos=[SignerInfo(public_key=packed, mode_info=mode, sequence=sequence)],
+        fee=Fee(amount=coins, gas_limit=gas_limit),
+    ).SerializeToString()
+    return auth
+
+
+def _raw(body: bytes, auth: bytes, signature: bytes) -> bytes:
+    raw: bytes = TxRaw(
+        body_bytes=body, auth_info_bytes=auth, signatures=[signature]
+    ).SerializeToString()
+    return raw
