@@ -32,7 +32,7 @@ from domain.reasons import AttemptEnd, ShareReason
 from domain.records import Coin, Conditions
 from domain.tx import Tx
 from tests.support.chain_harness import Chain
-from tests.support.chain_market import PRICE, Market, bid, submit
+from tests.support.chain_market import BOND, PRICE, Market, bid, submit
 from wire.messages import type_url
 
 PARAMS = replace(local_params(), audit_bps=2_000)
@@ -164,13 +164,14 @@ def _refusals(market: Market) -> None:
 
 
 def _matched_again(market: Market) -> bytes:
-    """An order that one validator declines and the next one accepts."""
+    """An order that the cheapest validator declines; it has another cheap bid, but the next validator is asked."""
+    market.chain.ok(*[bid("v0", price=PRICE // 2)] * 2)
     order_id = market.submit(submit("carol", deposit=400_000))
     first = market.assignment(order_id)
     reason = int(AttemptEnd.DECLINED_NO_CAPACITY)
     market.chain.ok(MsgDeclineOrder(first.validator, order_id, first.attempt, reason))
     second = market.assignment(order_id)
-    assert second.validator != first.validator
+    assert (first.validator, second.validator) == ("v0", "v1")
     market.accept(order_id)
     return order_id
 
@@ -230,6 +231,9 @@ def _stopped(market: Market) -> None:
 
 
 def _leave(market: Market) -> None:
-    """A provider leaves with its bond."""
+    """A provider leaves with its bond, in two parts that arrive one after the other."""
     market.chain.ok(MsgLeaveCluster("v3p1"), MsgWithdrawBond("v3p1", 1_000))
+    market.chain.ok(MsgWithdrawBond("v3p1", BOND - 1_000))
+    # With blocks two seconds apart, the first part is due in a block of its own.
+    market.chain.block()
     market.chain.pass_time(PARAMS.bond_wait + 2)

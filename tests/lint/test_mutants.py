@@ -1,0 +1,50 @@
+"""The table of mutants fits the tree: every text is where it should be, and every named test exists."""
+
+import ast
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.__main__ import main
+from tests.mutants.run import Unusable, mutated
+from tests.mutants.table import MUTANTS, Mutant
+from tests.vectors.kinds import KINDS
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_names_are_different() -> None:
+    assert max(Counter(mutant.name for mutant in MUTANTS).values()) == 1
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_fits_its_file_and_names_tests_that_exist(mutant: Mutant) -> None:
+    source = (ROOT / mutant.file).read_text(encoding="utf-8")
+    changed = mutated(mutant, source)
+    assert changed != source
+    ast.parse(changed)
+    assert mutant.tests
+    for test in mutant.tests:
+        path, _, rest = test.partition("::")
+        tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+        functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        assert not rest or rest.partition("[")[0] in functions, test
+
+
+def test_every_vector_file_notices_a_mutant() -> None:
+    named = {test for mutant in MUTANTS for test in mutant.tests}
+    assert set(KINDS) <= {test.partition("[")[2].removesuffix("]") for test in named}
+
+
+@pytest.mark.parametrize("old", ["no such text", "\n"])
+def test_a_text_that_is_not_there_once_is_said(old: str) -> None:
+    mutant = replace(MUTANTS[0], old=old)
+    with pytest.raises(Unusable, match=r"its text is .*found"):
+        mutated(mutant, (ROOT / mutant.file).read_text(encoding="utf-8"))
+
+
+def test_an_unknown_name_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["no-such-mutant"]) == 2
+    assert "no mutant is called no-such-mutant" in capsys.readouterr().err
