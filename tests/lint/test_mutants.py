@@ -1,6 +1,7 @@
 """The table of mutants fits the tree: every text is where it should be, and every named test exists."""
 
 import ast
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -48,3 +49,27 @@ def test_a_text_that_is_not_there_once_is_said(old: str) -> None:
 def test_an_unknown_name_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["no-such-mutant"]) == 2
     assert "no mutant is called no-such-mutant" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("killed_by", "code"), [("tests/a.py::test_b", 0), (None, 1)])
+def test_a_survivor_is_told(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    killed_by: str | None,
+    code: int,
+) -> None:
+    (mutant, *_) = MUTANTS
+    monkeypatch.setattr("tests.mutants.__main__.run_mutants", lambda *_: [(mutant, killed_by)])
+    assert main(["--output", "json", mutant.name]) == code
+    assert json.loads(capsys.readouterr().out) == [{"mutant": mutant.name, "killed_by": killed_by}]
+    assert main([mutant.name]) == code
+    assert f"{1 - code} of 1 noticed" in capsys.readouterr().out
+
+
+def test_a_mutant_that_fits_no_more_ends_the_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = replace(MUTANTS[0], old="no such text")
+    monkeypatch.setattr("tests.mutants.__main__.MUTANTS", (gone,))
+    assert main([]) == 2
+    assert f"its text is no longer found in {gone.file}" in capsys.readouterr().err
