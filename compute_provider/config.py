@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from domain.errors import Expected
 from wire.keys import Key
 
 
@@ -30,11 +31,5 @@ class ProviderConfig:
     misbehave: str = ""  # local networks only
 
 
-class ProviderError(Exception):
+class ProviderError(Expected):
     """The provider cannot go on: the reason and the remedy."""
-
-    def __init__(self, message: str, remedy: str) -> None:
-        """Keep both; the text is ``message; remedy``."""
-        self.message = message
-        self.remedy = remedy
-        super().__init__(f"{message}; {remedy}" if remedy else message)

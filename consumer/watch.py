@@ -109,7 +109,7 @@ class _Node:
             if error.kind not in _AWAY:
                 raise
             if not self._away:
-                self._note(f"{error.message}; waiting for it")
+                self._note(f"{error.reason}; waiting for it")
             self._away = True
             return None
         self._away = False

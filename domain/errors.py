@@ -1,12 +1,74 @@
-"""The two kinds of failure in the core.
+"""What people caused or can mend, as one tree; anything else that is raised is a bug and shows itself.
 
-``Refusal`` is expected: somebody sent something that does not hold. It carries a codespace and a number that are
-never reused, the field at fault and a remedy. Anything else that is raised is a bug and stops the block loudly.
-Codespace ``sdk`` has the numbers that Cosmos clients know (``facts``: SDK types/errors); ``assay`` is ours.
+::
+
+    Expected                     a reason, a remedy, the field at fault where there is one, an exit code
+    ├── Refusal                  the chain says no: the transaction gets a code, and its changes are dropped
+    ├── ChainError               a call to a node failed                              (chain.client.errors)
+    │   ├── TxRefused
+    │   ├── ChainTimeout         it may still happen: exit code 3
+    │   │   └── TxExpired
+    │   └── WrongChain                                                                (validator.waiting)
+    ├── KeyringError             a key that cannot be read, written or unlocked       (chain.client.keyring)
+    ├── HomeError, StorageError, CometError      a node's home, database, CometBFT    (chain.app)
+    ├── ClusterError             a call between owners failed                         (link.errors)
+    ├── HandoverError            a result's chunk is not what it promises             (link.handover)
+    ├── JobError                 a job is refused                                     (pol.job.errors)
+    │   └── TraceError                                                                (pol.replay.trace_file)
+    ├── StateError, ExecutionError, ReplayError, PoolError    numerics cannot go on   (pol)
+    ├── Unsupported              a model that cannot be written in primitives         (pol.tracing.rules)
+    ├── ProviderError, StoreError, NetworkError               daemons and local networks
+    ├── ConsumerError            what a consumer asked for cannot be done             (consumer.errors)
+    │   └── StillWaiting         a deadline of the caller's passed: exit code 3
+    └── CliError                 a command ends without success                       (assay.cli.errors)
+
+A Refusal carries a codespace and a number that are never reused. Codespace ``sdk`` has the numbers that Cosmos clients
+know (Cosmos SDK, types/errors); ``assay`` is ours.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from enum import IntEnum
+from typing import Any, Final
+
+
+class Exit(IntEnum):
+    """Exit codes of every command."""
+
+    DONE = 0
+    # The reason is on stderr.
+    REFUSED = 1
+    USAGE = 2
+    # And how to go on is on stderr.
+    TIMED_OUT = 3
+
+
+class Expected(Exception):
+    """Something that a person caused or can mend: what is wrong, where, and what to do about it.
+
+    ``exit_code`` is how a command ends that runs into it. The text is ``field: reason; remedy``, of which only the
+    reason must be there.
+    """
+
+    exit_code = Exit.REFUSED
+
+    def __init__(self, reason: str, remedy: str = "", *, field: str = "") -> None:
+        """Keep the parts."""
+        self.reason = reason
+        self.remedy = remedy
+        self.field = field
+        super().__init__(reason, remedy, field)
+
+    def __str__(self) -> str:
+        where = f"{self.field}: " if self.field else ""
+        return f"{where}{self.reason}" + (f"; {self.remedy}" if self.remedy else "")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survive the way between processes, whatever the constructor of a kind takes."""
+        return _rebuilt, (type(self), self.args), self.__dict__
+
+
+def _rebuilt(kind: type[Expected], args: tuple[Any, ...]) -> Expected:
+    return kind.__new__(kind, *args)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,16 +80,13 @@ class Code:
     name: str
 
 
-class Refusal(Exception):
+class Refusal(Expected):
     """A message or transaction that does not hold; the transaction gets ``code`` and its changes are dropped."""
 
     def __init__(self, code: Code, field: str, reason: str, remedy: str = "") -> None:
-        """Keep the parts; the text is ``field: reason; remedy``."""
+        """Keep the code beside the parts."""
         self.code = code
-        self.field = field
-        self.reason = reason
-        self.remedy = remedy
-        super().__init__(f"{field}: {reason}" + (f"; {remedy}" if remedy else ""))
+        super().__init__(reason, remedy, field=field)
 
 
 def _sdk(number: int, name: str) -> Code:
@@ -68,12 +127,10 @@ NOT_YOURS: Final = _assay(6, "not_yours")  # the signer is not the party that ma
 ALREADY_EXISTS: Final = _assay(7, "already_exists")
 INSUFFICIENT_BOND: Final = _assay(8, "insufficient_bond")
 INSUFFICIENT_DEPOSIT: Final = _assay(9, "insufficient_deposit")
-BAD_PROOF: Final = _assay(
-    10, "bad_proof"
-)  # a signature, Merkle path or possession proof does not hold
+# A signature, Merkle path or possession proof does not hold.
+BAD_PROOF: Final = _assay(10, "bad_proof")
 NOT_COVERED: Final = _assay(11, "not_covered")  # accepted ranges do not cover the round
 TOO_SLOW_TO_AUDIT: Final = _assay(12, "too_slow_to_audit")
-UNSUPPORTED: Final = _assay(
-    13, "unsupported"
-)  # executor version, tier or feature this chain does not run
+# An executor version, tier or feature that this chain does not run.
+UNSUPPORTED: Final = _assay(13, "unsupported")
 LIMIT_REACHED: Final = _assay(14, "limit_reached")

@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from domain.errors import Expected
+
 
 class Kind(StrEnum):
     """What went wrong, as a stable word for programs; who is at fault decides the gRPC status."""
@@ -24,14 +26,10 @@ class Kind(StrEnum):
     BAD_REPLY = "bad_reply"
 
 
-class ClusterError(Exception):
+class ClusterError(Expected):
     """A call that did not succeed: its kind, the field at fault, the reason, and a remedy."""
 
-    def __init__(self, kind: Kind, message: str, remedy: str = "", field: str = "") -> None:
-        """Keep the parts; the text is ``field: message; remedy``."""
+    def __init__(self, kind: Kind, reason: str, remedy: str = "", field: str = "") -> None:
+        """Keep the kind beside the parts."""
+        super().__init__(reason, remedy, field=field)
         self.kind = kind
-        self.field = field
-        self.message = message
-        self.remedy = remedy
-        text = f"{field}: {message}" if field else message
-        super().__init__(f"{text}; {remedy}" if remedy else text)

@@ -21,6 +21,7 @@ from nacl.bindings import (
 )
 from nacl.exceptions import CryptoError
 
+from domain.errors import Expected
 from domain.hashing import encode_fields, hash_fields, merkle_leaf, merkle_root, u32, u64
 
 POINT_SIZE = 33
@@ -28,15 +29,13 @@ _NONCE = bytes(12)
 _GROUP_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 
 
-class HandoverError(Exception):
+class HandoverError(Expected):
     """A chunk that is not what its root or key promises; ``chunk`` is its index (-1: the whole result)."""
 
     def __init__(self, chunk: int, reason: str) -> None:
         """Keep the index and the reason."""
+        super().__init__(reason, field=f"result chunk {chunk}" if chunk >= 0 else "result")
         self.chunk = chunk
-        self.reason = reason
-        where = f"result chunk {chunk}" if chunk >= 0 else "result"
-        super().__init__(f"{where}: {reason}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,7 +187,7 @@ def _check_role(method: Method, roles: frozenset[Role]) -> None:
 
 def _fail(context: grpc.ServicerContext, error: ClusterError) -> NoReturn:
     failure = pb.Failure(
-        kind=error.kind.value, field=error.field, reason=error.message, remedy=error.remedy
+        kind=error.kind.value, field=error.field, reason=error.reason, remedy=error.remedy
     )
     context.set_trailing_metadata(((FAILURE_KEY, failure.SerializeToString()),))
     context.abort(_STATUS.get(error.kind, grpc.StatusCode.INTERNAL), str(error)[:1024])

@@ -17,6 +17,7 @@ from pathlib import Path
 from chain.app.homes import comet_home
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
+from domain.errors import Expected
 from host.process import start_child, stop_child
 from localnet.layout import Kind, Layout, ProviderSpec, ValidatorSpec
 
@@ -25,7 +26,7 @@ START_SECONDS = 60.0
 PROVIDER_BOND = "10000000000uassay"
 
 
-class NetworkError(Exception):
+class NetworkError(Expected):
     """The network is not where it should be; the text names the process and its log."""
 
 

@@ -10,6 +10,7 @@ from threading import RLock
 from typing import Any
 
 from domain.codec import decode, encode
+from domain.errors import Expected
 from validator.records import LocalOrder
 
 _log = logging.getLogger("assay.validator")
@@ -34,7 +35,7 @@ CREATE TABLE IF NOT EXISTS damaged (order_id BLOB, attempt INTEGER, record BLOB)
 """
 
 
-class StoreError(Exception):
+class StoreError(Expected):
     """A database that cannot be used: which, and what to do."""
 
 

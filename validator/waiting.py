@@ -45,7 +45,7 @@ class Node:
         self.away = True
         if not self._said and not self._stop.is_set():
             self._said = True
-            _log.warning("waiting for the node at %s: %s", self._client.address, error.message)
+            _log.warning("waiting for the node at %s: %s", self._client.address, error.reason)
         self._stop.wait(PAUSE_SECONDS)
 
     def back(self) -> None:

@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from assay.cli.errors import CliError, Exit
+from assay.cli.errors import CliError
+from domain.errors import Exit
 from domain.limits import QUERY_LIMIT_MAX
 
 if TYPE_CHECKING:

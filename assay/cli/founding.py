@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assay.cli.arguments import amount
-from assay.cli.errors import CliError, Exit
+from assay.cli.errors import CliError
+from domain.errors import Exit
 
 if TYPE_CHECKING:
     from domain.genesis import GenesisValidator

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.cli.context import Context, common_options
-from assay.cli.errors import CliError, Exit
+from assay.cli.errors import CliError
 from assay.cli.output import flops, step_progress, table
+from domain.errors import Exit
 
 if TYPE_CHECKING:
     from pol.job.document import Job

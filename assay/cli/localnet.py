@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.cli.context import Context, common_options
-from assay.cli.errors import CliError, Exit
+from assay.cli.errors import CliError
 from assay.cli.output import table
+from domain.errors import Exit
 
 if TYPE_CHECKING:
     from localnet.network import Network

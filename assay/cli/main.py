@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from assay.cli.errors import CliError, Exit
+from domain.errors import Exit, Expected
 
 GROUPS = {
     "demo": "Run the whole path on this machine: network, order, training, a caught cheat, payment.",
@@ -24,27 +24,6 @@ GROUPS = {
     "provider": "Join a cluster as a compute provider.",
     "trace": "Show and verify Proof-of-Learning traces.",
     "localnet": "Run a network of several validators on this machine.",
-}
-
-
-# By name, so that a failing command does not import what it never used.
-TIMEOUTS = {"chain.client.errors.ChainTimeout", "consumer.errors.StillWaiting"}
-REFUSALS = {
-    "chain.client.errors.ChainError",
-    "chain.client.keyring.KeyringError",
-    "domain.errors.Refusal",
-    "link.errors.ClusterError",
-    "link.handover.HandoverError",
-    "compute_provider.config.ProviderError",
-    "consumer.errors.ConsumerError",
-    "localnet.network.NetworkError",
-    "pol.executor.errors.ExecutionError",
-    "pol.job.errors.JobError",
-    "pol.work.pool.PoolError",
-    "pol.work.records.ReplayError",
-    "pol.state.errors.StateError",
-    "pol.tracing.rules.Unsupported",
-    "validator.store.StoreError",
 }
 
 
@@ -78,35 +57,33 @@ def assay() -> None:
 
 
 def main() -> None:
-    """Run the command line; expected failures end with one sentence and an exit code, never a stack trace."""
+    """Run the command line."""
+    sys.exit(run(assay))
+
+
+def run(command: click.Command, arguments: list[str] | None = None) -> int:
+    """Run a command and return its exit code; what people caused or can mend ends in one sentence on stderr.
+
+    Anything else is a bug, and is raised.
+    """
     try:
-        code = assay.main(standalone_mode=False)
+        code = command.main(arguments, standalone_mode=False)
     except click.exceptions.Abort:
-        code = fail("interrupted", Exit.REFUSED)
+        return fail("interrupted", Exit.REFUSED)
     except click.ClickException as error:
         error.show()
-        code = Exit.USAGE
-    except CliError as error:
-        code = fail(str(error), error.code)
-    except Exception as error:  # noqa: BLE001 — sorted below; what is not expected is raised again
-        code = _expected(error)
-    sys.exit(int(code) if isinstance(code, int) else 0)
+        return Exit.USAGE
+    except Expected as error:
+        return fail(str(error), error.exit_code)
+    except OSError as error:
+        if not error.strerror:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        return fail(f"{where}{error.strerror}; see to it and try again", Exit.REFUSED)
+    return code if isinstance(code, int) else Exit.DONE
 
 
 def fail(message: str, code: Exit) -> Exit:
     """Say on stderr why the command failed."""
     click.echo(f"error: {message}", err=True)
     return code
-
-
-def _expected(error: Exception) -> Exit:
-    """Turn the errors of the libraries into exit codes; anything else is a bug and shows itself."""
-    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}
-    if names & TIMEOUTS:
-        return fail(str(error), Exit.TIMED_OUT)
-    if names & REFUSALS:
-        return fail(str(error), Exit.REFUSED)
-    if isinstance(error, OSError) and error.strerror:
-        where = f"{error.filename}: " if error.filename else ""
-        return fail(f"{where}{error.strerror}; see to it and try again", Exit.REFUSED)
-    raise error

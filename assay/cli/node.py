@@ -9,8 +9,9 @@ import click
 
 from assay.cli.arguments import amount
 from assay.cli.context import Context, common_options
-from assay.cli.errors import CliError, Exit
+from assay.cli.errors import CliError
 from assay.cli.founding import found_chain, read_accounts, read_founders
+from domain.errors import Exit
 
 GENESIS_BYTES_MAX = 64 << 20
 

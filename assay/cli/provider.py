@@ -13,9 +13,10 @@ import click
 
 from assay.cli.arguments import amount
 from assay.cli.context import Context, common_options
-from assay.cli.errors import CliError, Exit
+from assay.cli.errors import CliError
 from assay.cli.job import backend_option
 from assay.cli.output import flops, short, table
+from domain.errors import Exit
 
 if TYPE_CHECKING:
     from compute_provider.api import Forecast, ProviderConfig

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.cli.context import Context, common_options
-from assay.cli.errors import CliError, Exit
+from assay.cli.errors import CliError
 from assay.cli.job import backend_option, errors_in_a_sentence
 from assay.cli.output import short, step_progress, table
+from domain.errors import Exit
 
 if TYPE_CHECKING:
     from pol.replay.check_trace import Check

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 
+from domain.errors import Expected
 from host.process import start_child, stop_child
 
 log = logging.getLogger(__name__)
 
 
-class CometError(Exception):
+class CometError(Expected):
     """CometBFT does not run; the text is one sentence for a person."""
 
 

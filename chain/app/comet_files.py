@@ -16,6 +16,7 @@ import tomli_w
 from nacl.signing import SigningKey
 
 from domain import codec
+from domain.errors import Expected
 from domain.genesis import Genesis
 from domain.limits import TX_BYTES_MAX
 
@@ -24,7 +25,7 @@ MEMPOOL_TXS_MAX = 20_000
 _LINK_BYTES_PER_SECOND = 20_000_000
 
 
-class HomeError(Exception):
+class HomeError(Expected):
     """A home cannot be made or read; the text is one sentence for a person."""
 
 

@@ -26,6 +26,7 @@ from chain.app.stored import (
     encode_undo,
 )
 from domain import codec
+from domain.errors import Expected
 from domain.events import Event
 from domain.queries import LoggedEvent
 
@@ -56,7 +57,7 @@ _REFUSED_TO: Final = {
 }
 
 
-class StorageError(Exception):
+class StorageError(Expected):
     """The database cannot be used; the text is one sentence for a person."""
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from domain import errors
-from domain.errors import Code
+from domain.errors import Code, Exit, Expected
 
 
 class ErrorKind(StrEnum):
@@ -22,26 +22,24 @@ class ErrorKind(StrEnum):
     BAD_RESPONSE = "bad_response"  # the node answers something else than it should
 
 
-class ChainError(Exception):
+class ChainError(Expected):
     """A call that failed: its kind, what happened, and what to do about it."""
 
-    def __init__(
-        self, kind: ErrorKind, message: str, remedy: str, code: Code | None = None
-    ) -> None:
-        """Keep the parts; the text is ``message; remedy``."""
+    def __init__(self, kind: ErrorKind, reason: str, remedy: str, code: Code | None = None) -> None:
+        """Keep the kind beside the parts."""
+        super().__init__(reason, remedy)
         self.kind = kind
-        self.message = message
-        self.remedy = remedy
         self.code = code  # where the node named one
-        super().__init__(f"{message}; {remedy}" if remedy else message)
 
 
 class ChainTimeout(ChainError):
     """The time is up, and how it ended is not known."""
 
-    def __init__(self, message: str, remedy: str) -> None:
+    exit_code = Exit.TIMED_OUT
+
+    def __init__(self, reason: str, remedy: str) -> None:
         """Say what was waited for."""
-        super().__init__(ErrorKind.TIMEOUT, message, remedy)
+        super().__init__(ErrorKind.TIMEOUT, reason, remedy)
 
 
 class TxRefused(ChainError):

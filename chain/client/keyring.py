@@ -16,7 +16,7 @@ from nacl.pwhash import argon2id
 from nacl.secret import SecretBox
 from nacl.utils import random
 
-from domain.errors import Refusal
+from domain.errors import Expected, Refusal
 from host.files import write_durably
 from wire.address import address_of
 from wire.keys import Key
@@ -33,7 +33,7 @@ class Backend(StrEnum):
     TEST = "test"  # in the clear: local networks only
 
 
-class KeyringError(Exception):
+class KeyringError(Expected):
     """A key that cannot be read, written or unlocked: the reason and the remedy."""
 
 

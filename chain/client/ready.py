@@ -36,7 +36,7 @@ def wait_for_node(
             if not is_away(error):
                 raise
             if not told:
-                note(f"waiting for a node: {error.message}")
+                note(f"waiting for a node: {error.reason}")
             told = True
         stop.wait(_PAUSE_SECONDS)
     return None

@@ -158,7 +158,7 @@ class TxSender:
             used = self._client.simulate(raw)
         except ChainError as error:
             if error.code is not None and error.code not in _SEQUENCE_CODES:
-                raise TxRefused(error.code, error.message) from None
+                raise TxRefused(error.code, error.reason) from None
             raise
         return min(-(-used * GAS_MARGIN[0] // GAS_MARGIN[1]), GAS_MAX)
 

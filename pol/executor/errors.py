@@ -1,9 +1,10 @@
 """Errors of running a program; an output that is not finite is the same error as a state's."""
 
+from domain.errors import Expected
 from pol.state.errors import NotFinite
 
 
-class ExecutionError(Exception):
+class ExecutionError(Expected):
     """A program cannot be run here, or with these inputs.
 
     Args:
@@ -12,12 +13,8 @@ class ExecutionError(Exception):
     """
 
     def __init__(self, where: str, reason: str) -> None:
-        super().__init__(where, reason)  # both, so that the error survives a process pool
+        super().__init__(reason, field=where)
         self.where = where
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.reason}"
 
 
 class OutOfRange(ExecutionError):

@@ -1,5 +1,7 @@
 """The one error that reading or building a job can end in."""
 
+from domain.errors import Expected
+
 
 def printable(text: str) -> str:
     """Return ``text`` with escapes for what a terminal or a log should not get from a stranger."""
@@ -11,7 +13,7 @@ def printable(text: str) -> str:
     )
 
 
-class JobError(Exception):
+class JobError(Expected):
     """A job is refused: the field that is wrong, why, and what to do about it (one sentence each).
 
     Args:
@@ -21,12 +23,7 @@ class JobError(Exception):
     """
 
     def __init__(self, field: str, reason: str, remedy: str) -> None:
-        super().__init__(
-            field, reason, remedy
-        )  # all three, so that the error survives a process pool
-        self.field = printable(field)
-        self.reason = printable(reason)
-        self.remedy = remedy
+        super().__init__(printable(reason), remedy, field=printable(field))
 
     def __str__(self) -> str:
         return f"{self.field}: {self.reason} {self.remedy}"

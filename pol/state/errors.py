@@ -1,9 +1,10 @@
 """Errors of states and tensor files."""
 
+from domain.errors import Expected
 from pol.job.errors import printable
 
 
-class StateError(Exception):
+class StateError(Expected):
     """Bytes are not a state, or not the state that was asked for.
 
     Args:
@@ -12,12 +13,8 @@ class StateError(Exception):
     """
 
     def __init__(self, where: str, reason: str) -> None:
-        super().__init__(where, reason)  # both, so that the error survives a process pool
-        self.where = printable(where)
-        self.reason = printable(reason)
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.reason}"
+        super().__init__(printable(reason), field=printable(where))
+        self.where = self.field
 
 
 class NotFinite(StateError):

@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 import torch
 from torch.fx import Node
 
+from domain.errors import Expected
 from pol.tracing.emitter import Emitter
 
 DTYPES = {torch.float32: "f32", torch.int64: "i64", torch.bool: "bool"}
 """The dtypes of torch that a job may use."""
 
 
-class Unsupported(Exception):
+class Unsupported(Expected):
     """An operation, or a way of using it, that cannot be written in primitives; says why or what instead."""
 
 

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, Self, TypeVar
 
+from domain.errors import Expected
+
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.1
 """How soon a waiting thread notices that the pool is closed."""
 
 
-class PoolError(Exception):
+class PoolError(Expected):
     """A task has no result for a reason that is not its own.
 
     Args:

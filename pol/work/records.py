@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from domain.errors import Expected
 from pol.state.arrays import State
 
 
@@ -87,19 +88,12 @@ class AggregateResult:
     tensor_roots: tuple[tuple[str, bytes], ...]
 
 
-class ReplayError(Exception):
+class ReplayError(Expected):
     """Training or replay cannot go on; the same on every machine.
 
     Args:
         reason: one sentence.
     """
-
-    def __init__(self, reason: str, *fields: object) -> None:
-        super().__init__(reason, *fields)  # all of them, so that the error survives a process pool
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return self.reason
 
 
 class RangeError(ReplayError):
@@ -116,11 +110,8 @@ class StepFailed(ReplayError):
     """
 
     def __init__(self, reason: str, step: int, where: str) -> None:
-        super().__init__(reason, step, where)
+        super().__init__(reason, field=f"step {step}, {where}")
         self.step, self.where = step, where
-
-    def __str__(self) -> str:
-        return f"step {self.step}, {self.where}: {self.reason}"
 
 
 class NotFiniteStep(StepFailed):

@@ -209,4 +209,4 @@ def test_an_answer_out_of_bounds_is_refused_by_the_caller(up: Running) -> None:
         with pytest.raises(ClusterError) as refused:
             client.poll(t.PollRequest("1", ()))
     assert refused.value.kind is Kind.BAD_REPLY
-    assert "retry_after_ms" in refused.value.message
+    assert "retry_after_ms" in refused.value.reason

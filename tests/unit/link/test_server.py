@@ -211,7 +211,7 @@ def test_unknown_fields_of_a_request_are_refused() -> None:
         with pytest.raises(ClusterError) as refused:
             convert.decode(pb.PollRequest, t.PollRequest, raw)
         assert refused.value.kind is Kind.BAD_REQUEST
-        assert "unknown fields" in refused.value.message
+        assert "unknown fields" in refused.value.reason
 
 
 def test_a_bug_shows_no_inside(up: Running, caplog: pytest.LogCaptureFixture) -> None:
