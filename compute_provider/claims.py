@@ -14,9 +14,10 @@ from domain.records import (
     OrderState,
     ReportState,
     Share,
+    ShareKey,
     ShareState,
 )
-from link.types import LEAVES_MAX, ShareKey, TrainTask, key_of
+from link.types import LEAVES_MAX, TrainTask
 from pol.rules.schedule import range_fits, segments_of, share_work
 
 EXECUTOR_VERSION = 1
@@ -76,7 +77,7 @@ def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
         (r for r in order.rounds if (r.attempt, r.number) == (key.attempt, key.round)), None
     )
     if closed is not None:
-        accepted = any((ref.slot, ref.issue) == (key.slot, key.issue) for ref in closed.shares)
+        accepted = key.ref in closed.shares
         return not accepted or (clock >= closed.window_ends and (closed.verified or closed.void))
     # A round that did not close will not close once its attempt has ended.
     assignment = _assignment(order, key.attempt)
@@ -86,11 +87,7 @@ def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
 def open_report(key: ShareKey, order: OrderResponse) -> int | None:
     """Return the segment that an open report of this share names."""
     for report in order.reports:
-        named = (report.attempt, report.round, report.slot, report.issue)
-        if (
-            named == (key.attempt, key.round, key.slot, key.issue)
-            and report.state is ReportState.OPEN
-        ):
+        if report.key == key and report.state is ReportState.OPEN:
             return report.segment
     return None
 
@@ -109,12 +106,7 @@ def _assignment(order: OrderResponse, attempt: int) -> Assignment | None:
 
 
 def _share(order: OrderResponse, key: ShareKey) -> Share | None:
-    wanted = (key.attempt, key.round, key.slot, key.issue)
-    for share in order.shares:
-        claim = share.claim
-        if (claim.attempt, claim.round, claim.slot, claim.issue) == wanted:
-            return share
-    return None
+    return next((share for share in order.shares if share.claim.key == key), None)
 
 
 def _local_root(order: OrderResponse, task: TrainTask) -> bytes:
@@ -137,7 +129,7 @@ def still_promised(
     promised: dict[ShareKey, int], key: ShareKey, order: OrderResponse
 ) -> dict[ShareKey, int]:
     """Return the bonds that are still to be locked: without those of ``key``'s order that are, or never will be."""
-    committed = {key_of(share.claim) for share in order.shares}
+    committed = {share.claim.key for share in order.shares}
     return {
         other: bond
         for other, bond in promised.items()

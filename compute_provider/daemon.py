@@ -29,8 +29,9 @@ from compute_provider.store import Boundary, Result, Store, locked, name_of
 from compute_provider.trainer import Trainer
 from domain import codec
 from domain.messages import MsgDepositBond, MsgRegisterProvider
+from domain.records import ShareKey
 from link.errors import ClusterError, Kind
-from link.types import NAN_BITS, Benchmark, JoinRequest, PollRequest, ShareKey, TrainTask
+from link.types import NAN_BITS, Benchmark, JoinRequest, PollRequest, TrainTask
 
 _log = logging.getLogger("assay.provider")
 VERSION = "1"

@@ -22,16 +22,9 @@ from compute_provider.worker import LOCAL_OUT, UPDATE, Order
 from domain.hashing import merkle_root
 from domain.messages import MsgDepositBond, MsgObjectReport
 from domain.queries import OrderResponse
-from domain.records import ShareClaim, ShareRef
+from domain.records import ShareClaim, ShareKey, ShareRef
 from link.blobs import BlobStore
-from link.types import (
-    BlobRef,
-    OpeningSubmission,
-    ShareKey,
-    ShareSubmission,
-    TrainTask,
-    Verdict,
-)
+from link.types import BlobRef, OpeningSubmission, ShareSubmission, TrainTask, Verdict
 from pol.rules.commitment import share_sign_bytes, trace_leaf
 
 

@@ -10,7 +10,8 @@ that it is over.
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from link.types import NAN_BITS, Doing, OpenTask, Phase, ShareKey, TrainTask
+from domain.records import ShareKey
+from link.types import NAN_BITS, Doing, OpenTask, Phase, TrainTask
 
 TRIES_MAX = 3
 

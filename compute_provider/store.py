@@ -15,7 +15,8 @@ from typing import Any
 from compute_provider.config import ProviderError
 from compute_provider.logic import State, Work
 from domain import codec
-from link.types import Leaf, ShareKey
+from domain.records import ShareKey
+from link.types import Leaf
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 from compute_provider.worker import Order
 from domain import codec
-from link.types import ShareKey
+from domain.records import ShareKey
 
 _log = logging.getLogger("assay.provider")
 _ROOT = Path(__file__).resolve().parents[1]

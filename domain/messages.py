@@ -6,7 +6,15 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from domain.records import AuditAnswer, Coin, Conditions, JobTerms, ShareClaim, ShareRef
+from domain.records import (
+    AuditAnswer,
+    Coin,
+    Conditions,
+    JobTerms,
+    ShareClaim,
+    ShareKey,
+    ShareRef,
+)
 from domain.records import TraceLeaf as TraceLeaf  # noqa: PLC0414 -- where many import it from
 
 
@@ -223,6 +231,11 @@ class MsgReportProvider:
     leaves: tuple[TraceLeaf, ...]
     replayed_root: bytes
 
+    @property
+    def key(self) -> ShareKey:
+        """The share that is reported."""
+        return ShareKey(self.order_id, self.attempt, self.round, self.ref.slot, self.ref.issue)
+
 
 @dataclass(frozen=True, slots=True)
 class MsgObjectReport:
@@ -234,6 +247,11 @@ class MsgObjectReport:
     attempt: int
     round: int
     ref: ShareRef
+
+    @property
+    def key(self) -> ShareKey:
+        """The share that is reported."""
+        return ShareKey(self.order_id, self.attempt, self.round, self.ref.slot, self.ref.issue)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ Addresses are bech32 strings, checked where they enter. Times are seconds on the
 work is FLOPs, prices are ``uassay`` per PFLOP (10^15 FLOPs). ``protocol.md`` section 2 says what each record is for.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -238,6 +239,43 @@ class ShareState(IntEnum):
     REPORTED = 4  # rejected with evidence; its bond is at stake
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class RoundKey:
+    """Names a round of an attempt; unpacks into its parts, in the order that keys and events have."""
+
+    order_id: bytes
+    attempt: int
+    round: int
+
+    def __iter__(self) -> Iterator[bytes | int]:
+        """Yield the parts."""
+        return iter((self.order_id, self.attempt, self.round))
+
+    def share(self, slot: int, issue: int) -> "ShareKey":
+        """Return the key of one of the round's shares."""
+        return ShareKey(self.order_id, self.attempt, self.round, slot, issue)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ShareKey:
+    """Names one issue of a share; unpacks into its parts, in the order that keys and events have."""
+
+    order_id: bytes
+    attempt: int
+    round: int
+    slot: int
+    issue: int
+
+    def __iter__(self) -> Iterator[bytes | int]:
+        """Yield the parts."""
+        return iter((self.order_id, self.attempt, self.round, self.slot, self.issue))
+
+    @property
+    def ref(self) -> "ShareRef":
+        """What names the share inside its round."""
+        return ShareRef(self.slot, self.issue)
+
+
 @dataclass(frozen=True, slots=True)
 class ShareClaim:
     """What a provider signs about its work in a round (protocol section 4.3)."""
@@ -257,6 +295,11 @@ class ShareClaim:
     trace_root: bytes
     update_root: bytes
     executor_version: int
+
+    @property
+    def key(self) -> ShareKey:
+        """The share that the claim is about."""
+        return ShareKey(self.order_id, self.attempt, self.round, self.slot, self.issue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +341,16 @@ class Round:
     window_ends: int
     verified: bool
     void: bool  # its audits disagree or cannot come any more: never paid
+
+    @property
+    def key(self) -> RoundKey:
+        """Which round it is."""
+        return RoundKey(self.order_id, self.attempt, self.number)
+
+    @property
+    def share_keys(self) -> tuple[ShareKey, ...]:
+        """The accepted shares, in slot order."""
+        return tuple(self.key.share(ref.slot, ref.issue) for ref in self.shares)
 
 
 class AuditKind(IntEnum):
@@ -365,6 +418,11 @@ class Audit:
     draw_ends: int
     agreed: bool
 
+    @property
+    def key(self) -> RoundKey:
+        """The round that is audited."""
+        return RoundKey(self.order_id, self.attempt, self.round)
+
 
 @dataclass(frozen=True, slots=True)
 class Lot:
@@ -408,6 +466,11 @@ class Report:
     deadline: int
     bond: int
     state: ReportState
+
+    @property
+    def key(self) -> ShareKey:
+        """The share that is reported."""
+        return ShareKey(self.order_id, self.attempt, self.round, self.slot, self.issue)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from domain.limits import (
     SLOTS_MAX,
     TEXT_MAX,
 )
-from domain.records import ShareClaim
+from domain.records import ShareClaim, ShareKey
 from link.bounds import Each, Length, Matches, Within
 
 CHUNK_BYTES_MAX = 1 << 20
@@ -81,22 +81,6 @@ class PayloadFile:
 
     path: Path
     blob: BlobRef
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class ShareKey:
-    """Names one issue of a share."""
-
-    order_id: bytes
-    attempt: Annotated[int, Within(1, 2**31 - 1)]
-    round: Annotated[int, Within(0, ROUNDS_MAX - 1)]
-    slot: Annotated[int, Within(0, SLOTS_MAX - 1)]
-    issue: Annotated[int, Within(1, 2**31 - 1)]
-
-
-def key_of(claim: ShareClaim) -> ShareKey:
-    """Return the key of the share that ``claim`` is about."""
-    return ShareKey(claim.order_id, claim.attempt, claim.round, claim.slot, claim.issue)
 
 
 # Blobs

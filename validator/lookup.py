@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from domain.queries import OrderResponse
-from domain.records import Assignment, Round, Share
-from link.types import ShareKey
+from domain.records import Assignment, Round, Share, ShareKey
 from validator.records import LocalOrder, LocalRound, SlotWork
 
 

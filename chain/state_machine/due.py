@@ -57,7 +57,7 @@ def _window(ctx: Context, entry: Entry) -> None:
 
 
 def _report(ctx: Context, entry: Entry) -> None:
-    report = REPORTS.must(ctx.store, entry.parts[0], *map(entry.number, range(1, 5)))
+    report = REPORTS.must(ctx.store, *entry.share_key)
     if report.state is ReportState.OPEN:
         decide_report(ctx, report, ReportState.CUT)
 

@@ -256,8 +256,7 @@ def check_reports(store: Overlay) -> None:
     """Open reports are counted, and their shares are at stake."""
     reports = REPORTS.scan(store)
     for report in reports:
-        parts = (report.order_id, report.attempt, report.round, report.slot, report.issue)
-        reported = SHARES.must(store, *parts).state is ShareState.REPORTED
+        reported = SHARES.must(store, *report.key).state is ShareState.REPORTED
         _check(reported, "a report is about a share that was not rejected by it")
     for tally in TALLIES.scan(store):
         is_open = [

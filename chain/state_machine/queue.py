@@ -12,6 +12,7 @@ from chain.state_machine import keys
 from chain.state_machine.context import Context
 from chain.state_machine.keys import Part
 from chain.state_machine.tables import mark, number_of
+from domain.records import ShareKey
 
 
 class Due(IntEnum):
@@ -44,6 +45,11 @@ class Entry:
     def number(self, at: int) -> int:
         """Return the part at ``at`` as an integer."""
         return number_of(self.parts[at])
+
+    @property
+    def share_key(self) -> ShareKey:
+        """The share that the parts name."""
+        return ShareKey(self.parts[0], *map(self.number, range(1, 5)))
 
     def text(self, at: int) -> str:
         """Return the part at ``at`` as a text."""

@@ -25,7 +25,6 @@ from domain.records import (
     Report,
     Round,
     Share,
-    ShareClaim,
     Validator,
 )
 
@@ -88,10 +87,6 @@ class Table(Generic[R]):
         return self._key(*parts)
 
 
-def _claim_parts(claim: ShareClaim) -> tuple[Part, ...]:
-    return (claim.order_id, claim.attempt, claim.round, claim.slot, claim.issue)
-
-
 HEAD = Table("head", Head, keys.head, lambda _: ())
 PARAMS = Table("params", Params, keys.params, lambda _: ())
 SWEEP = Table("sweep", Sweep, keys.sweep, lambda _: ())
@@ -104,16 +99,11 @@ BIDS = Table("bid", Bid, keys.bid, lambda r: (r.id,))
 ORDERS = Table("order", Order, keys.order, lambda r: (r.id,))
 TALLIES = Table("tally", Tally, keys.tally, lambda r: (r.order_id,))
 ASSIGNMENTS = Table("assignment", Assignment, keys.assignment, lambda r: (r.order_id, r.attempt))
-SHARES = Table("share", Share, keys.share, lambda r: _claim_parts(r.claim))
-ROUNDS = Table("round", Round, keys.round_, lambda r: (r.order_id, r.attempt, r.number))
-AUDITS = Table("audit", Audit, keys.audit, lambda r: (r.order_id, r.attempt, r.round))
+SHARES = Table("share", Share, keys.share, lambda r: r.claim.key)
+ROUNDS = Table("round", Round, keys.round_, lambda r: r.key)
+AUDITS = Table("audit", Audit, keys.audit, lambda r: r.key)
 LOTS = Table("lot", Lot, keys.lot, lambda r: (r.purpose, r.id))
-REPORTS = Table(
-    "report",
-    Report,
-    keys.report,
-    lambda r: (r.order_id, r.attempt, r.round, r.slot, r.issue),
-)
+REPORTS = Table("report", Report, keys.report, lambda r: r.key)
 ESCROWS = Table("escrow", Escrow, keys.escrow, lambda r: (r.order_id,))
 PAYMENTS = Table("payment", Payment, keys.payment, lambda _: ())  # numbered: see money.py
 BOND_ROWS = Table(

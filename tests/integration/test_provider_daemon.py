@@ -27,7 +27,7 @@ from compute_provider.trainer import Trainer
 from compute_provider.worker import Order
 from domain.hashing import merkle_root
 from domain.queries import OrderResponse
-from domain.records import OrderState, Report, ReportState, Share, ShareState
+from domain.records import OrderState, Report, ReportState, Share, ShareKey, ShareState
 from link import types as t
 from link.errors import ClusterError, Kind
 from pol.rules.commitment import boundary_root, share_sign_bytes, trace_leaf
@@ -281,7 +281,7 @@ def test_an_order_that_there_is_not_does_not_hide_a_report(world: World) -> None
     world.answers.tasks = (s.task(),)
     with daemon(world):
         share = world.answers.shares.get(timeout=WAIT)
-        made_up = replace(s.task(), key=t.ShareKey(bytes(32), 1, 0, 0, 1))
+        made_up = replace(s.task(), key=ShareKey(bytes(32), 1, 0, 0, 1))
         world.answers.tasks = (made_up,)
         world.poll_until(lambda request: len(request.doing) == 2)
         world.chain.write(open_report(share))
@@ -379,7 +379,7 @@ def test_a_worker_that_does_not_start_and_a_status_that_is_not_written_are_not_t
 ) -> None:
     real, tried = Trainer.start, list[int]()
 
-    def start(self: Trainer, key: t.ShareKey, order: Order) -> None:
+    def start(self: Trainer, key: ShareKey, order: Order) -> None:
         tried.append(1)
         if len(tried) == 1:
             raise OSError(EAGAIN, "Resource temporarily unavailable")

@@ -17,17 +17,15 @@ from domain.messages import Message, MsgAnswerAudit, MsgCommitTraces
 from domain.params import Params
 from domain.queries import DutiesRequest, OrderRequest, OrderResponse
 from domain.reasons import ShareReason
-from domain.records import AuditAnswer, AuditKind, JobTerms, OrderState, Place, ShareClaim
+from domain.records import AuditAnswer, AuditKind, JobTerms, OrderState, Place, ShareClaim, ShareKey
 from link.types import (
     BlobRef,
     Leaf,
     OpeningSubmission,
     PayloadFile,
-    ShareKey,
     ShareSubmission,
     StateRef,
     TrainTask,
-    key_of,
 )
 from pol.rules.commitment import (
     boundary_root,
@@ -363,7 +361,7 @@ class World:
         """Return how a share came about."""
         for cluster in self.providers.values():
             if claim.provider in cluster:
-                return cluster[claim.provider].habit(key_of(claim))
+                return cluster[claim.provider].habit(claim.key)
         raise AssertionError("nobody made it")
 
     # One block

@@ -9,7 +9,7 @@ from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.pots import MODULE_ADDRESSES
 from chain.state_machine.market.book import mark_if_bidder
 from chain.state_machine.tables import BOND_ROWS, ESCROWS, TALLIES, mark
-from domain.records import BondKind, BondRow, Payment, ShareClaim
+from domain.records import BondKind, BondRow, Payment, ShareKey
 from escrow.account import use
 from escrow.moves import FROM_DEPOSITS, MOVES, Move, Transfer
 
@@ -119,17 +119,10 @@ def get_job_bond(ctx: Context, order_id: bytes, attempt: int) -> BondRow | None:
     return BOND_ROWS.get(ctx.store, order_id, attempt, int(BondKind.JOB), 0, 0, 0)
 
 
-def get_share_bond(ctx: Context, claim: ShareClaim) -> BondRow | None:
+def get_share_bond(ctx: Context, key: ShareKey) -> BondRow | None:
     """Return the row of a share's bond, while it is locked."""
-    return BOND_ROWS.get(
-        ctx.store,
-        claim.order_id,
-        claim.attempt,
-        int(BondKind.SHARE),
-        claim.round,
-        claim.slot,
-        claim.issue,
-    )
+    order_id, attempt, *share = key
+    return BOND_ROWS.get(ctx.store, order_id, attempt, int(BondKind.SHARE), *share)
 
 
 def _row_key(order_id: bytes, row: BondRow) -> bytes:

@@ -199,10 +199,7 @@ def _draw_places(
     ctx: Context, lot: Lot, order: Order, assignment: Assignment, number: int
 ) -> tuple[Place, ...]:
     closed = ROUNDS.must(ctx.store, order.id, assignment.attempt, number)
-    shares = [
-        SHARES.must(ctx.store, order.id, assignment.attempt, number, ref.slot, ref.issue)
-        for ref in closed.shares
-    ]
+    shares = [SHARES.must(ctx.store, *key) for key in closed.share_keys]
     terms = order.terms
     count = audit_place_count(
         audit_fee(closed.work, assignment.price, order.params.audit_bps),

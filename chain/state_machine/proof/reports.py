@@ -19,8 +19,7 @@ def decide_report(ctx: Context, report: Report, state: ReportState) -> None:
     order closes.
     """
     REPORTS.put(ctx.store, replace(report, state=state))
-    parts = (report.order_id, report.attempt, report.round, report.slot, report.issue)
-    cancel(ctx, report.deadline, Due.REPORT, *parts)
+    cancel(ctx, report.deadline, Due.REPORT, *report.key)
     ctx.emit(
         "report.objected" if state is ReportState.OBJECTED else "report.decided",
         ("order", report.order_id),
@@ -43,10 +42,8 @@ def decide_report(ctx: Context, report: Report, state: ReportState) -> None:
 def _cut(ctx: Context, report: Report) -> None:
     order = ORDERS.must(ctx.store, report.order_id)
     assignment = ASSIGNMENTS.must(ctx.store, report.order_id, report.attempt)
-    share = SHARES.must(
-        ctx.store, report.order_id, report.attempt, report.round, report.slot, report.issue
-    )
-    row = get_share_bond(ctx, share.claim)
+    share = SHARES.must(ctx.store, *report.key)
+    row = get_share_bond(ctx, report.key)
     if row is not None:
         moves = wrong_share(order.id, order.consumer, row.amount, share.work, assignment.price)
         cut_bond(ctx, order.id, row, moves)

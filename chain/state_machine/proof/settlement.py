@@ -69,10 +69,7 @@ def verify_round(ctx: Context, order: Order, assignment: Assignment, closed: Rou
     TALLIES.put(ctx.store, replace(tally, verified=tally.verified + 1))
     current = ORDERS.must(ctx.store, order.id)
     ORDERS.put(ctx.store, replace(current, work_verified=current.work_verified + closed.work))
-    shares = [
-        SHARES.must(ctx.store, order.id, closed.attempt, closed.number, ref.slot, ref.issue)
-        for ref in closed.shares
-    ]
+    shares = [SHARES.must(ctx.store, *key) for key in closed.share_keys]
     audit = AUDITS.get(ctx.store, order.id, closed.attempt, closed.number)
     earnings = compute_earnings(order, assignment, closed, shares, get_auditors(audit))
     ctx.emit(
@@ -85,7 +82,7 @@ def verify_round(ctx: Context, order: Order, assignment: Assignment, closed: Rou
     moves = _transfers(order.id, assignment.validator, earnings)
     pay_from_deposits(ctx, order.id, moves, closed.number)
     for share in shares:
-        bond = get_share_bond(ctx, share.claim)
+        bond = get_share_bond(ctx, share.claim.key)
         if bond is not None:
             return_bond(ctx, order.id, bond)
 

@@ -80,7 +80,7 @@ def put_last_issue(ctx: Context, claim: ShareClaim) -> None:
 def reject_share(ctx: Context, share: Share, reason: ShareReason) -> None:
     """Reject a share without a report: its range is free again, and its bond returns."""
     put_share(ctx, replace(share, state=ShareState.REJECTED, reason=int(reason)))
-    bond = get_share_bond(ctx, share.claim)
+    bond = get_share_bond(ctx, share.claim.key)
     if bond is not None:
         return_bond(ctx, share.claim.order_id, bond)
     if reason is not ShareReason.ATTEMPT_ENDED:

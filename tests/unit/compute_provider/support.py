@@ -25,10 +25,11 @@ from domain.records import (
     Order,
     OrderState,
     Provider,
+    ShareKey,
     Validator,
 )
 from link.blobs import BlobStore
-from link.types import BlobRef, PayloadFile, ShareKey, StateRef, TrainTask
+from link.types import BlobRef, PayloadFile, StateRef, TrainTask
 from wire.keys import Key
 
 CHAIN = "assay-local-test"

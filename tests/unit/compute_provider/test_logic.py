@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from compute_provider import logic
 from compute_provider.logic import Stage, State, Work, step
 from domain import codec
-from link.types import NAN_BITS, OpenTask, Phase, ShareKey, TrainTask
+from domain.records import ShareKey
+from link.types import NAN_BITS, OpenTask, Phase, TrainTask
 from tests.unit.compute_provider.support import ORDER_ID, task
 
 ONE = task()

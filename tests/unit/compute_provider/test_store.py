@@ -9,7 +9,7 @@ import pytest
 
 from compute_provider.logic import Stage, State, Work
 from compute_provider.store import Boundary, Result, Store
-from link.types import ShareKey
+from domain.records import ShareKey
 from tests.unit.compute_provider.support import ORDER_ID, task
 
 KEY = task().key

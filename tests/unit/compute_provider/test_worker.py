@@ -17,7 +17,7 @@ from compute_provider.store import Boundary
 from compute_provider.trainer import Trainer
 from compute_provider.worker import LOCAL_OUT, UPDATE, Order
 from domain import codec
-from link.types import ShareKey
+from domain.records import ShareKey
 from pol.executor.backend import backend
 from pol.job.load import LoadedJob, load_job
 from pol.replay.replay import replay_segment, replay_update

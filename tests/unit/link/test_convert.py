@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.cluster.v1 import cluster_pb2 as pb
-from domain.records import ShareClaim
+from domain.records import ShareClaim, ShareKey
 from link import convert
 from link.bounds import _DEFAULTS, Each, Length, Matches, OutOfBounds, Within, check, split
 from link.envelope import Envelope
 from link.methods import METHODS
-from link.types import NAN_BITS, Doing, Phase, PollRequest, ShareKey
+from link.types import NAN_BITS, Doing, Phase, PollRequest
 
 PAIRS = [
     (Envelope, pb.Envelope),
@@ -35,7 +35,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     own = [b for b in bounds if not isinstance(b, Each)] or _DEFAULTS.get(kind, ())
     if is_dataclass(kind):
         hints = get_type_hints(kind, include_extras=True)
-        if kind is ShareClaim:  # a record of the chain, without bounds for this link
+        if kind in (ShareClaim, ShareKey):  # records of the chain, without bounds for this link
             small = st.integers(0, 2**32 - 1)
             parts = {name: small if hint is int else values(hint) for name, hint in hints.items()}
             return st.builds(kind, **parts)

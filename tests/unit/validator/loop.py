@@ -23,7 +23,7 @@ from domain.hashing import merkle_root
 from domain.messages import Message, MsgSubmitOrder
 from domain.params import local_params
 from domain.reasons import ShareReason
-from domain.records import JobTerms, ShareClaim
+from domain.records import JobTerms, ShareClaim, ShareKey
 from link import types as t
 from link.handover import public_point
 from pol.rules.commitment import boundary_root, possession_sign_bytes, share_sign_bytes
@@ -290,7 +290,7 @@ class Loop:
                 for index in wanted.indices:
                     self.bring(name, wanted.key, index)
 
-    def bring(self, name: str, key: t.ShareKey, index: int) -> None:
+    def bring(self, name: str, key: ShareKey, index: int) -> None:
         states = (self.put(name, key, index, 100), self.put(name, key, index, 50))
         self.service.submit_opening(caller(name), t.OpeningSubmission(key, index, *states))
 

@@ -16,6 +16,7 @@ from domain.records import (
     OrderState,
     Round,
     Share,
+    ShareKey,
     ShareRef,
     ShareState,
     Validator,
@@ -413,11 +414,11 @@ def test_a_late_share_is_told_so_and_stays_known_as_late(setting: Setting) -> No
     }
 
 
-def committed(setting: Setting) -> t.ShareKey:
+def committed(setting: Setting) -> ShareKey:
     packet = replace(setting.train(), signature=b"p0".ljust(64))
     assert setting.service.submit_share(P0, packet).accepted
     setting.see(shares=(Share(packet.claim, bytes(64), 1, 1, ShareState.COMMITTED, 0, 1, 1, (2,)),))
-    return t.key_of(packet.claim)
+    return packet.claim.key
 
 
 def test_openings_are_taken_only_where_they_were_asked_for(setting: Setting) -> None:

@@ -109,8 +109,7 @@ def agrees_with_chain(ctx: Context, closed: Round, place: Place, answer: AuditAn
     """
     if place.kind is AuditKind.AGGREGATION:
         return answer.root == closed.next_root
-    parts = (closed.order_id, closed.attempt, closed.number, place.slot, place.issue)
-    claim = SHARES.must(ctx.store, *parts).claim
+    claim = SHARES.must(ctx.store, *closed.key.share(place.slot, place.issue)).claim
     if place.kind is AuditKind.UPDATE:
         return answer.root == update_claim(claim.update_root, claim.local_out)
     leaf = answer.leaf

@@ -20,7 +20,6 @@ from domain.records import (
     Order,
     Round,
     Share,
-    ShareRef,
     ShareState,
 )
 from pol.rules.schedule import covers, disjoint
@@ -59,7 +58,7 @@ def check_state(ctx: Context, message: MsgCloseRound) -> Found:
     )
     check_open_round(order, assignment, message.round)
     shares = get_live_shares(ctx, order.id, assignment.attempt, message.round)
-    standing = tuple(ShareRef(share.claim.slot, share.claim.issue) for share in shares)
+    standing = tuple(share.claim.key.ref for share in shares)
     for ref in message.shares:
         if ref not in standing:
             reason = f"share {ref.slot}/{ref.issue} does not stand in this round"

@@ -21,10 +21,7 @@ def check_stateless(message: MsgObjectReport) -> None:
 
 def check_state(ctx: Context, message: MsgObjectReport) -> Report:
     """The report is about the signer, open, and in its window."""
-    ref = message.ref
-    report = REPORTS.need(
-        ctx.store, message.order_id, message.attempt, message.round, ref.slot, ref.issue
-    )
+    report = REPORTS.need(ctx.store, *message.key)
     if report.provider != message.provider:
         raise Refusal(NOT_YOURS, "provider", "the report is about somebody else", "leave it")
     if report.state is not ReportState.OPEN:

@@ -64,8 +64,7 @@ def check_state(ctx: Context, message: MsgReportProvider) -> Found:
         ctx, message.order_id, message.attempt, message.validator, AssignmentState.RUNNING
     )
     check_open_round(order, assignment, message.round)
-    ref = message.ref
-    share = SHARES.need(ctx.store, order.id, assignment.attempt, message.round, ref.slot, ref.issue)
+    share = SHARES.need(ctx.store, *message.key)
     if share.state is not ShareState.COMMITTED:
         reason = f"the share is {share.state.name.lower()}"
         raise Refusal(WRONG_STATE, "ref", reason, "report only shares that stand")
@@ -117,8 +116,7 @@ def apply(ctx: Context, message: MsgReportProvider, found: Found) -> None:
         state=ReportState.OPEN,
     )
     REPORTS.put(ctx.store, report)
-    parts = (order.id, claim.attempt, claim.round, claim.slot, claim.issue)
-    schedule(ctx, deadline, Due.REPORT, *parts)
+    schedule(ctx, deadline, Due.REPORT, *report.key)
     tally = TALLIES.must(ctx.store, order.id)
     TALLIES.put(ctx.store, replace(tally, open_reports=tally.open_reports + 1))
     emit_share(ctx, "share.rejected", claim, ("reason", int(reason)))

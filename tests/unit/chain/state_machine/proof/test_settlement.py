@@ -138,16 +138,16 @@ def test_a_bond_never_pays_more_than_it_has_and_keeps_the_rest() -> None:
     trace = market.trace(order_id)
     market.commit(order_id, trace)
     ctx = context(market)
-    row = order_money.get_share_bond(ctx, trace.claim)
+    row = order_money.get_share_bond(ctx, trace.claim.key)
     assert row is not None
     burn = Transfer(Move.BURN, order_id.hex(), "", 80_001)
     with pytest.raises(LedgerBroken, match="cannot pay"):
         order_money.cut_bond(ctx, order_id, row, [burn])
     order_money.cut_bond(ctx, order_id, row, [replace(burn, amount=80_000 - 1)])
-    rest = order_money.get_share_bond(ctx, trace.claim)
+    rest = order_money.get_share_bond(ctx, trace.claim.key)
     assert rest == replace(row, amount=1)
     order_money.return_bond(ctx, order_id, rest)
-    assert order_money.get_share_bond(ctx, trace.claim) is None
+    assert order_money.get_share_bond(ctx, trace.claim.key) is None
 
 
 def test_a_bond_of_nothing_is_no_bond() -> None:
