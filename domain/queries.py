@@ -1,10 +1,12 @@
 """Queries as domain values: requests and responses; field names equal those of the protobuf messages.
 
-Every request is answered by one pure function of the state (``chain.state_machine.queries``). Lists are in key
-order and cut at ``limit`` (0: the default of 100); ``after`` continues behind the id or address that ended the page.
+Every request names its response as ``Query[Response]`` and is answered by one pure function of the state
+(``chain.state_machine.queries``). Lists are in key order and cut at ``limit`` (0: the default of 100); ``after``
+continues behind the id or address that ended the page.
 """
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from domain.params import Params
 from domain.records import (
@@ -25,10 +27,13 @@ from domain.records import (
     Validator,
 )
 
+R = TypeVar("R")
 
-@dataclass(frozen=True, slots=True)
-class StatusRequest:
-    """Where the chain stands."""
+
+class Query(Generic[R]):
+    """A question to which the chain answers with an ``R``."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +50,8 @@ class StatusResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class ParamsRequest:
-    """The parameters in force."""
+class StatusRequest(Query[StatusResponse]):
+    """Where the chain stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +62,8 @@ class ParamsResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class AccountRequest:
-    """An account with its balance in ``uassay`` and its bond account."""
-
-    address: str
+class ParamsRequest(Query[ParamsResponse]):
+    """The parameters in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +76,10 @@ class AccountResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class ValidatorsRequest:
-    """All validators."""
+class AccountRequest(Query[AccountResponse]):
+    """An account with its balance in ``uassay`` and its bond account."""
+
+    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +90,8 @@ class ValidatorsResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class ProvidersRequest:
-    """Providers, of one validator if given."""
-
-    validator: str
-    limit: int
-    after: str
+class ValidatorsRequest(Query[ValidatorsResponse]):
+    """All validators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +102,12 @@ class ProvidersResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class BidsRequest:
-    """Bids in the book, of one validator if given."""
+class ProvidersRequest(Query[ProvidersResponse]):
+    """Providers, of one validator if given."""
 
     validator: str
     limit: int
-    after: bytes
+    after: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +118,10 @@ class BidsResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class OrdersRequest:
-    """Orders: of a consumer, or with an assignment of a validator, or in a state (0: any), in any combination."""
+class BidsRequest(Query[BidsResponse]):
+    """Bids in the book, of one validator if given."""
 
-    consumer: str
     validator: str
-    state: int
     limit: int
     after: bytes
 
@@ -135,10 +134,14 @@ class OrdersResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class OrderRequest:
-    """One order with everything about its current (or last) attempt."""
+class OrdersRequest(Query[OrdersResponse]):
+    """Orders: of a consumer, or with an assignment of a validator, or in a state (0: any), in any combination."""
 
-    order_id: bytes
+    consumer: str
+    validator: str
+    state: int
+    limit: int
+    after: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +157,41 @@ class OrderResponse:
     escrow: Escrow
     payments: tuple[Payment, ...]
 
+    @property
+    def current(self) -> Assignment | None:
+        """The assignment of the current (or last) attempt; None before the first match."""
+        return self.assignment(self.order.attempt)
+
+    def assignment(self, attempt: int) -> Assignment | None:
+        """Return the assignment of an attempt."""
+        return next((found for found in self.assignments if found.attempt == attempt), None)
+
+    def rounds_of(self, attempt: int) -> tuple[Round, ...]:
+        """Return the closed rounds of an attempt, in order."""
+        return tuple(found for found in self.rounds if found.attempt == attempt)
+
+    def round(self, attempt: int, number: int) -> Round | None:
+        """Return a closed round."""
+        return next((r for r in self.rounds if (r.attempt, r.number) == (attempt, number)), None)
+
+    def shares_of(self, attempt: int, number: int) -> tuple[Share, ...]:
+        """Return the shares of a round, by slot and issue."""
+        return tuple(
+            share
+            for share in self.shares
+            if (share.claim.attempt, share.claim.round) == (attempt, number)
+        )
+
+    def audit(self, attempt: int, number: int) -> Audit | None:
+        """Return the audit of a round."""
+        return next((a for a in self.audits if (a.attempt, a.round) == (attempt, number)), None)
+
 
 @dataclass(frozen=True, slots=True)
-class DutiesRequest:
-    """What a validator has to do now."""
+class OrderRequest(Query[OrderResponse]):
+    """One order with everything about its current (or last) attempt."""
 
-    validator: str
+    order_id: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +216,10 @@ class DutiesResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class SimulateMatchRequest:
-    """Would this match now? The same pure function that the auction runs."""
+class DutiesRequest(Query[DutiesResponse]):
+    """What a validator has to do now."""
 
-    conditions: Conditions
-    work: int
-    price_limit: int
-    deadline: int  # seconds from now
-    rounds: int
+    validator: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +231,14 @@ class SimulateMatchResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class EventsRequest:
-    """Numbered events from ``since`` on, at most ``limit``; outside the Merkle tree."""
+class SimulateMatchRequest(Query[SimulateMatchResponse]):
+    """Would this match now? The same pure function that the auction runs."""
 
-    since: int
-    limit: int
+    conditions: Conditions
+    work: int
+    price_limit: int
+    deadline: int  # seconds from now
+    rounds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,3 +257,11 @@ class EventsResponse:
 
     events: tuple[LoggedEvent, ...]
     next: int
+
+
+@dataclass(frozen=True, slots=True)
+class EventsRequest(Query[EventsResponse]):
+    """Numbered events from ``since`` on, at most ``limit``; outside the Merkle tree."""
+
+    since: int
+    limit: int

@@ -5,7 +5,7 @@ The gRPC server, the ABCI query and the client read this one table.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
@@ -14,36 +14,10 @@ from assay.market.v1 import query_pb2 as market
 from assay.registry.v1 import query_pb2 as registry
 from domain import queries
 from domain.errors import TX_DECODE, Refusal
+from domain.queries import Query
 from wire.canonical import parse
 from wire.convert import reader, writer
 from wire.kinds import Blank
-
-QueryRequest = (
-    queries.StatusRequest
-    | queries.ParamsRequest
-    | queries.AccountRequest
-    | queries.ValidatorsRequest
-    | queries.ProvidersRequest
-    | queries.BidsRequest
-    | queries.OrdersRequest
-    | queries.OrderRequest
-    | queries.DutiesRequest
-    | queries.SimulateMatchRequest
-    | queries.EventsRequest
-)
-QueryResponse = (
-    queries.StatusResponse
-    | queries.ParamsResponse
-    | queries.AccountResponse
-    | queries.ValidatorsResponse
-    | queries.ProvidersResponse
-    | queries.BidsResponse
-    | queries.OrdersResponse
-    | queries.OrderResponse
-    | queries.DutiesResponse
-    | queries.SimulateMatchResponse
-    | queries.EventsResponse
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +29,15 @@ class Method:
     request: type
     response_proto: Any
     response: type
-    read_request: Callable[[Any], QueryRequest]
-    write_request: Callable[[QueryRequest], Any]
-    read_response: Callable[[Any], QueryResponse]
-    write_response: Callable[[QueryResponse], Any]
+    read_request: Callable[[Any], Query[Any]]
+    write_request: Callable[[Query[Any]], Any]
+    read_response: Callable[[Any], Any]
+    write_response: Callable[[Any], Any]
 
 
 def _method(service: Any, method: Any) -> Method:
     request = getattr(queries, method.input_type.name)
-    response = getattr(queries, method.output_type.name)
+    (response,) = get_args(request.__orig_bases__[0])
     return Method(
         f"/{service.full_name}/{method.name}",
         GetMessageClass(method.input_type),
@@ -86,34 +60,30 @@ METHODS: dict[str, Method] = {
 _BY_REQUEST: dict[type, Method] = {method.request: method for method in METHODS.values()}
 
 
-def method_of(request: QueryRequest) -> Method:
+def method_of(request: Query[Any]) -> Method:
     """Return the query that ``request`` belongs to."""
     return _BY_REQUEST[type(request)]
 
 
-def decode_request(method: Method, data: bytes) -> QueryRequest:
-    """Return the request in ``data``; a Refusal names the field, an unknown one too: it would
-    change the meaning.
-    """
+def decode_request(method: Method, data: bytes) -> Query[Any]:
+    """Return the request in ``data``; a Refusal names the field, an unknown one too: it would change the meaning."""
     return method.read_request(parse(method.request_proto, data, "request"))
 
 
-def encode_request(request: QueryRequest) -> bytes:
+def encode_request(request: Query[Any]) -> bytes:
     """Return the bytes of a request."""
     data: bytes = method_of(request).write_request(request).SerializeToString()
     return data
 
 
-def encode_response(method: Method, response: QueryResponse) -> bytes:
+def encode_response(method: Method, response: object) -> bytes:
     """Return the bytes of a response."""
     data: bytes = method.write_response(response).SerializeToString()
     return data
 
 
-def decode_response(method: Method, data: bytes) -> QueryResponse:
-    """Return the response in ``data``. Fields that are not known are let pass: the node may be
-    newer.
-    """
+def decode_response(method: Method, data: bytes) -> Any:
+    """Return the response in ``data``. Fields that are not known are let pass: the node may be newer."""
     try:
         message = method.response_proto.FromString(data)
     except DecodeError:

@@ -1,7 +1,7 @@
 """A client of one node: queries, broadcast, transactions by hash, over gRPC."""
 
 from dataclasses import dataclass
-from typing import Any, Self, overload
+from typing import Any, Self, TypeVar
 
 from cosmpy.protos.cosmos.tx.v1beta1 import service_pb2 as service
 from google.protobuf.message import DecodeError
@@ -11,14 +11,10 @@ from chain.client.errors import ChainError, ErrorKind
 from domain import queries as q
 from domain.errors import Refusal
 from domain.events import Event
-from wire.queries import (
-    QueryRequest,
-    QueryResponse,
-    decode_response,
-    encode_request,
-    method_of,
-)
+from domain.queries import Query
+from wire.queries import decode_response, encode_request, method_of
 
+R = TypeVar("R")
 TIMEOUT_SECONDS = 10.0
 _TX_SERVICE = "/cosmos.tx.v1beta1.Service/"
 
@@ -69,37 +65,15 @@ class ChainClient:
 
     # --- queries -------------------------------------------------------------
 
-    @overload
-    def query(self, request: q.StatusRequest) -> q.StatusResponse: ...
-    @overload
-    def query(self, request: q.ParamsRequest) -> q.ParamsResponse: ...
-    @overload
-    def query(self, request: q.AccountRequest) -> q.AccountResponse: ...
-    @overload
-    def query(self, request: q.ValidatorsRequest) -> q.ValidatorsResponse: ...
-    @overload
-    def query(self, request: q.ProvidersRequest) -> q.ProvidersResponse: ...
-    @overload
-    def query(self, request: q.BidsRequest) -> q.BidsResponse: ...
-    @overload
-    def query(self, request: q.OrdersRequest) -> q.OrdersResponse: ...
-    @overload
-    def query(self, request: q.OrderRequest) -> q.OrderResponse: ...
-    @overload
-    def query(self, request: q.DutiesRequest) -> q.DutiesResponse: ...
-    @overload
-    def query(self, request: q.SimulateMatchRequest) -> q.SimulateMatchResponse: ...
-    @overload
-    def query(self, request: q.EventsRequest) -> q.EventsResponse: ...
-
-    def query(self, request: QueryRequest) -> QueryResponse:
+    def query(self, request: Query[R]) -> R:
         """Ask the node; ChainError (not_found where there is nothing to show)."""
         method = method_of(request)
         data = self._channel.call(method.path, encode_request(request))
         try:
-            return decode_response(method, data)
+            response: R = decode_response(method, data)
         except Refusal as refusal:
             raise self._bad_response(str(refusal)) from None
+        return response
 
     def status(self) -> q.StatusResponse:
         """Where the chain stands."""

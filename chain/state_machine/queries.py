@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from chain.state_machine import keys
 from chain.state_machine.context import NS
@@ -40,16 +40,18 @@ from domain.records import Account, Coin, Order
 from matching_engine.book import Asked
 from matching_engine.match import quote
 
+R = TypeVar("R")
 LIMIT_DEFAULT = 100
 
 
-def answer(reader: Reader, request: Any) -> Any:
+def answer(reader: Reader, request: q.Query[R]) -> R:
     """Answer a request of ``domain.queries`` (all but events, which lie beside the state)."""
     found = _ANSWERS.get(type(request))
     if found is None:
         name = type(request).__name__
         raise Refusal(UNKNOWN_REQUEST, "request", f"{name} is not answered here", "ask the node")
-    return found(Overlay(reader), request)
+    response: R = found(Overlay(reader), request)
+    return response
 
 
 def get_account(reader: Reader, address: str) -> Account | None:

@@ -1,19 +1,13 @@
 """Our own query services: ``assay.registry.v1.Query`` and ``assay.market.v1.Query``."""
 
 from dataclasses import replace
+from typing import Any
 
 from chain.app.interfaces import QueryPort
 from chain.app.services.call import Handler
 from chain.state_machine.queries import answer
-from domain.queries import EventsRequest, StatusRequest, StatusResponse
-from wire.queries import (
-    METHODS,
-    Method,
-    QueryRequest,
-    QueryResponse,
-    decode_request,
-    encode_response,
-)
+from domain.queries import EventsRequest, Query, StatusRequest, StatusResponse
+from wire.queries import METHODS, Method, decode_request, encode_response
 
 
 def handlers(app: QueryPort) -> dict[str, Handler]:
@@ -25,11 +19,11 @@ def _handler(app: QueryPort, method: Method) -> Handler:
     return lambda data: encode_response(method, _answer(app, decode_request(method, data)))
 
 
-def _answer(app: QueryPort, request: QueryRequest) -> QueryResponse:
+def _answer(app: QueryPort, request: Query[Any]) -> object:
     if isinstance(request, EventsRequest):
         return app.events(request.since, request.limit)
     view = app.view()
-    response: QueryResponse = answer(view.reader, request)
+    response = answer(view.reader, request)
     if isinstance(request, StatusRequest) and isinstance(response, StatusResponse):
         # The state cannot hold its own root, nor who runs it.
         return replace(
