@@ -13,7 +13,6 @@ from domain.records import (
     JobTerms,
     OrderState,
     ReportState,
-    Share,
     ShareKey,
     ShareState,
 )
@@ -26,7 +25,7 @@ EXECUTOR_VERSION = 1
 def problem(task: TrainTask, order: OrderResponse, validator: str) -> str:
     """Return why the chain does not bear out the task, or an empty string."""
     terms = order.order.terms
-    assignment = _assignment(order, task.key.attempt)
+    assignment = order.assignment(task.key.attempt)
     if assignment is None or assignment.validator != validator:
         return "the chain has no such attempt of this validator"
     for holds, reason in (
@@ -55,7 +54,7 @@ def price(terms: JobTerms, assignment: Assignment, count: int) -> int:
 
 def bond_of(task: TrainTask, order: OrderResponse) -> int:
     """Return the bond that the share will need."""
-    assignment = _assignment(order, task.key.attempt)
+    assignment = order.assignment(task.key.attempt)
     return price(order.order.terms, assignment, task.count) if assignment else 0
 
 
@@ -70,17 +69,15 @@ def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
     """Tell whether nobody can ask for the states of this share any more."""
     if order.order.state is OrderState.CLOSED:
         return True
-    share = _share(order, key)
+    share = order.share(key)
     if share is not None and share.state in (ShareState.REJECTED, ShareState.REPORTED):
         return open_report(key, order) is None
-    closed = next(
-        (r for r in order.rounds if (r.attempt, r.number) == (key.attempt, key.round)), None
-    )
+    closed = order.round(key.attempt, key.round)
     if closed is not None:
         accepted = key.ref in closed.shares
         return not accepted or (clock >= closed.window_ends and (closed.verified or closed.void))
     # A round that did not close will not close once its attempt has ended.
-    assignment = _assignment(order, key.attempt)
+    assignment = order.assignment(key.attempt)
     return assignment is None or assignment.state in (AssignmentState.FAILED, AssignmentState.DONE)
 
 
@@ -99,14 +96,6 @@ def earned(order: OrderResponse, provider: str) -> int:
         for payment in order.payments
         if payment.to == provider and payment.kind == "provider"
     )
-
-
-def _assignment(order: OrderResponse, attempt: int) -> Assignment | None:
-    return next((each for each in order.assignments if each.attempt == attempt), None)
-
-
-def _share(order: OrderResponse, key: ShareKey) -> Share | None:
-    return next((share for share in order.shares if share.claim.key == key), None)
 
 
 def _local_root(order: OrderResponse, task: TrainTask) -> bytes:

@@ -57,8 +57,7 @@ def listening(client: ChainClient, operator: str) -> Validator:
 
 def winner(client: ChainClient, order_id: bytes) -> Validator:
     """Return the validator of the order's current attempt; ConsumerError where it has none or no endpoint."""
-    chain = client.query(OrderRequest(order_id))
-    current = next((a for a in chain.assignments if a.attempt == chain.order.attempt), None)
+    current = client.query(OrderRequest(order_id)).current
     if current is None:
         raise ConsumerError("the order is not matched yet", "watch it: assay order watch")
     return listening(client, current.validator)

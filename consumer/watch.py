@@ -47,8 +47,7 @@ class Summary:
 def summarise(chain: OrderResponse) -> Summary:
     """Return the summary of what the chain holds."""
     order = chain.order
-    current = next((a for a in chain.assignments if a.attempt == order.attempt), None)
-    rounds = [r for r in chain.rounds if r.attempt == order.attempt]
+    current, rounds = chain.current, chain.rounds_of(order.attempt)
     shares = [s for s in chain.shares if s.claim.attempt == order.attempt]
     bad = (ShareState.REJECTED, ShareState.REPORTED)
     return Summary(
@@ -140,7 +139,7 @@ class Delivery:
         order = chain.order
         if order.state != OrderState.MATCHED or order.attempt == self._delivered:
             return
-        current = next((a for a in chain.assignments if a.attempt == order.attempt), None)
+        current = chain.current
         if current is None or current.state != AssignmentState.MATCHED:
             return
         try:

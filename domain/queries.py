@@ -24,6 +24,7 @@ from domain.records import (
     Report,
     Round,
     Share,
+    ShareKey,
     Validator,
 )
 
@@ -174,13 +175,17 @@ class OrderResponse:
         """Return a closed round."""
         return next((r for r in self.rounds if (r.attempt, r.number) == (attempt, number)), None)
 
-    def shares_of(self, attempt: int, number: int) -> tuple[Share, ...]:
-        """Return the shares of a round, by slot and issue."""
-        return tuple(
-            share
+    def share(self, key: ShareKey) -> Share | None:
+        """Return a share of this order."""
+        return next((share for share in self.shares if share.claim.key == key), None)
+
+    def shares_of(self, attempt: int, number: int) -> dict[tuple[int, int], Share]:
+        """Return the shares of a round by slot and issue."""
+        return {
+            (share.claim.slot, share.claim.issue): share
             for share in self.shares
             if (share.claim.attempt, share.claim.round) == (attempt, number)
-        )
+        }
 
     def audit(self, attempt: int, number: int) -> Audit | None:
         """Return the audit of a round."""

@@ -7,7 +7,7 @@ allows, and nothing it does keeps an auditor beyond its time, because a silent s
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -183,6 +183,9 @@ class _Audit:
             paths.append((self._fetch(pair[0]), self._fetch(pair[1])))
         return paths
 
+    def _share(self, slot: int, issue: int) -> Share:
+        return self.chain.shares_of(self.duty.attempt, self.duty.round)[slot, issue]
+
     # Replaying
 
     def _replay(
@@ -196,7 +199,7 @@ class _Audit:
             closed = _round_of(self.chain, self.duty)
             outcome = self._aggregation(closed, opening, directory, states, sizes)
             return outcome, closed.next_root, None
-        share = _share_of(self.chain, self.duty, place)
+        share = self._share(place.slot, place.issue)
         wanted = (place.segment, place.segment + 1)
         if place.kind == AuditKind.UPDATE:
             wanted = (0, share.claim.segments)
@@ -261,8 +264,7 @@ class _Audit:
             raise Unavailable("an update of another size")
         updates: list[tuple[int, Path, bytes]] = []
         for ref in closed.shares:
-            place = Place(AuditKind.UPDATE, ref.slot, ref.issue, 0)
-            claim = _share_of(self.chain, self.duty, place).claim
+            claim = self._share(ref.slot, ref.issue).claim
             updates.append((claim.count, self._fetch(sent[ref.slot]), claim.update_root))
         return self.auditor.run(
             numerics.audit_aggregation,
@@ -275,17 +277,6 @@ class _Audit:
 
 def _leaf(opened: OpenedLeaf) -> TraceLeaf:
     return TraceLeaf(opened.index, opened.step, opened.boundary_root, opened.metrics, opened.path)
-
-
-def _shares_of(chain: OrderResponse, duty: AuditDuty) -> Iterator[Share]:
-    for share in chain.shares:
-        if (share.claim.attempt, share.claim.round) == (duty.attempt, duty.round):
-            yield share
-
-
-def _share_of(chain: OrderResponse, duty: AuditDuty, place: Place) -> Share:
-    named = (place.slot, place.issue)
-    return next(s for s in _shares_of(chain, duty) if (s.claim.slot, s.claim.issue) == named)
 
 
 def _round_of(chain: OrderResponse, duty: AuditDuty) -> Round:

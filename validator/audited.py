@@ -5,7 +5,7 @@ from dataclasses import replace
 from domain.queries import OrderResponse
 from domain.records import AuditKind
 from validator.actions import Action, Recompute, VerifyOpening, View
-from validator.lookup import find_closed, find_round, find_work, replace_round
+from validator.lookup import find_round, find_work, replace_round
 from validator.records import LocalOrder, SlotWork
 
 Boundaries = dict[tuple[int, int, int], set[int]]
@@ -17,7 +17,7 @@ def audited_boundaries(local: LocalOrder, chain: OrderResponse) -> Boundaries:
     wanted: Boundaries = {}
     for audit in chain.audits:
         current = find_round(local, audit.round)
-        closed = find_closed(chain, local.attempt, audit.round)
+        closed = chain.round(local.attempt, audit.round)
         if audit.attempt != local.attempt or current is None or closed is None:
             continue
         if audit.agreed or closed.verified or closed.void:

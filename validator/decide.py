@@ -11,7 +11,7 @@ from domain.records import Assignment, AssignmentState, OrderState
 from validator.actions import Action, LoadJob, Seal, SendTx, View
 from validator.assign import can_be_served
 from validator.audited import decide_audited
-from validator.lookup import find_assignment, find_round
+from validator.lookup import find_round
 from validator.records import LocalOrder, PayloadStage
 from validator.retention import fold
 from validator.rounds import decide_round
@@ -23,7 +23,7 @@ DECLINE_SECONDS = 6
 def decide(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Action, ...]]:
     """Return the record as it is now, and every action whose outcome is missing."""
     chain = view.chain
-    assignment = find_assignment(chain, local.attempt)
+    assignment = chain.assignment(local.attempt)
     if assignment is None or chain.order.state == OrderState.CLOSED:
         return local, ()
     if any(known.number > assignment.round for known in local.rounds):

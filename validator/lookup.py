@@ -1,29 +1,9 @@
-"""Finding and replacing parts of a record, and what the chain says about them."""
+"""Finding and replacing parts of a record."""
 
 from dataclasses import replace
 
-from domain.queries import OrderResponse
-from domain.records import Assignment, Round, Share, ShareKey
+from domain.records import ShareKey
 from validator.records import LocalOrder, LocalRound, SlotWork
-
-
-def find_assignment(chain: OrderResponse, attempt: int) -> Assignment | None:
-    """Return the assignment of an attempt."""
-    return next((a for a in chain.assignments if a.attempt == attempt), None)
-
-
-def find_closed(chain: OrderResponse, attempt: int, number: int) -> Round | None:
-    """Return what the chain has of a closed round."""
-    return next((r for r in chain.rounds if (r.attempt, r.number) == (attempt, number)), None)
-
-
-def shares_of(chain: OrderResponse, attempt: int, number: int) -> dict[tuple[int, int], Share]:
-    """Return the shares of a round on chain by slot and issue."""
-    return {
-        (share.claim.slot, share.claim.issue): share
-        for share in chain.shares
-        if share.claim.attempt == attempt and share.claim.round == number
-    }
 
 
 def find_round(local: LocalOrder, number: int) -> LocalRound | None:

@@ -7,7 +7,7 @@ from domain.queries import OrderResponse
 from domain.reasons import AttemptEnd, ShareReason
 from domain.records import JobTerms, ShareClaim
 from link.types import BlobRef, OpeningSubmission, PayloadFile, ShareSubmission, StateRef
-from validator.lookup import exclude, find_round, find_work, replace_work, shares_of
+from validator.lookup import exclude, find_round, find_work, replace_work
 from validator.records import (
     Checked,
     LocalOrder,
@@ -142,7 +142,7 @@ def share_skipped(
     A commitment that went out twice skips what the first one committed: ``chain`` is what the chain says now.
     """
     work = find_work(find_round(local, number), slot, issue)
-    stands = (slot, issue) in shares_of(chain, local.attempt, number)
+    stands = (slot, issue) in chain.shares_of(local.attempt, number)
     if work is None or work.verdict or stands:
         return local
     return replace_work(local, number, replace(work, verdict=reason, settled=True))

@@ -6,7 +6,6 @@ from dataclasses import replace
 from domain.queries import OrderResponse
 from domain.records import AssignmentState, OrderState
 from link.types import BlobRef
-from validator.lookup import find_assignment, find_closed
 from validator.records import Failures, LocalOrder, LocalRound
 
 LIVE = (AssignmentState.MATCHED, AssignmentState.RUNNING, AssignmentState.PROVEN)
@@ -14,7 +13,7 @@ LIVE = (AssignmentState.MATCHED, AssignmentState.RUNNING, AssignmentState.PROVEN
 
 def is_over(chain: OrderResponse, attempt: int, number: int, clock: int) -> bool:
     """Tell whether nobody can ask about a round any more: its window is over, and it is paid or never will be."""
-    closed = find_closed(chain, attempt, number)
+    closed = chain.round(attempt, number)
     return closed is not None and clock >= closed.window_ends and (closed.verified or closed.void)
 
 
@@ -39,7 +38,7 @@ def needed_blobs(local: LocalOrder, chain: OrderResponse, clock: int) -> frozens
 
 
 def _needed(local: LocalOrder, chain: OrderResponse, clock: int) -> Iterator[BlobRef]:
-    assignment = find_assignment(chain, local.attempt)
+    assignment = chain.assignment(local.attempt)
     if assignment is None:
         return
     if local.result is not None and assignment.state != AssignmentState.FAILED:
@@ -52,7 +51,7 @@ def _needed(local: LocalOrder, chain: OrderResponse, clock: int) -> Iterator[Blo
         for known in local.rounds
         if not is_over(chain, local.attempt, known.number, clock)
         # The round that was open when an attempt failed is never closed.
-        and (live or find_closed(chain, local.attempt, known.number) is not None)
+        and (live or chain.round(local.attempt, known.number) is not None)
     ]
     if live or rounds:
         yield from (file.blob for file in local.payload.files)

@@ -16,7 +16,7 @@ from link.types import StateRef
 from pol.rules.lots import duty_places
 from validator.actions import Action, Aggregate, CheckPlace, SendTx, View
 from validator.assign import PATIENCE, open_round, reissue, transfer_seconds
-from validator.lookup import accepted_works, exclude, find_round, replace_round, shares_of
+from validator.lookup import accepted_works, exclude, find_round, replace_round
 from validator.records import Checked, LocalOrder, LocalRound, SlotLocal, SlotWork
 from validator.traces import trace_leaf_of
 
@@ -41,7 +41,7 @@ def decide_round(
     if current is None:
         return local, []
     key = f"{prefix}/{current.number}"
-    shares = shares_of(view.chain, local.attempt, current.number)
+    shares = view.chain.shares_of(local.attempt, current.number)
     actions: list[Action] = []
     works: list[SlotWork] = []
     for work in current.works:

@@ -14,7 +14,6 @@ from pol.rules.commitment import share_sign_bytes
 from validator.files import nests
 from validator.grants import Grants
 from validator.ledger import Ledger, is_here
-from validator.lookup import find_assignment
 from validator.plan import Worker
 from validator.presence import Presence
 from validator.receive import (
@@ -228,8 +227,7 @@ class Service(BlobCalls):
         chain = self._find(request.order_id)
         self._check_consumer(caller, chain)
         self._check_files(chain, request.files)
-        number = chain.order.attempt
-        assignment = find_assignment(chain, number)
+        number, assignment = chain.order.attempt, chain.current
         matched = assignment is not None and assignment.state == AssignmentState.MATCHED
 
         def take(now: LocalOrder) -> LocalOrder:
@@ -307,10 +305,7 @@ class Service(BlobCalls):
         """Tell a seated auditor what replay of a place needs."""
         chain = self._find(request.order_id, request.attempt)
         local = self.ledger.load(request.order_id, request.attempt)
-        audit = next(
-            (a for a in chain.audits if (a.attempt, a.round) == (request.attempt, request.round)),
-            None,
-        )
+        audit = chain.audit(request.attempt, request.round)
         if (
             local is None
             or audit is None
@@ -348,7 +343,7 @@ class Service(BlobCalls):
                 Kind.NOT_FOUND, "no such order with this validator", "check the id", "order_id"
             )
         number = attempt or chain.order.attempt
-        assignment = find_assignment(chain, number)
+        assignment = chain.assignment(number)
         mine = assignment is not None and assignment.validator == self.me
         if not mine or self.ledger.load(order_id, number) is None:
             raise ClusterError(

@@ -14,7 +14,7 @@ from link.types import (
     not_ready,
 )
 from validator.audited import wanted_of_provider
-from validator.lookup import accepted_works, find_assignment, find_round, find_work, share_key
+from validator.lookup import accepted_works, find_round, find_work, share_key
 from validator.records import LocalOrder, LocalRound, SlotWork
 from validator.rounds import opening_index, places_to_check
 from validator.traces import trace_leaf_of
@@ -28,7 +28,7 @@ def train_tasks(
     local: LocalOrder, chain: OrderResponse, provider: str, clock: int
 ) -> list[TrainTask]:
     """Return the shares that ``provider`` has to train now."""
-    assignment = find_assignment(chain, local.attempt)
+    assignment = chain.assignment(local.attempt)
     if assignment is None or assignment.state != AssignmentState.RUNNING:
         return []
     current = find_round(local, assignment.round)

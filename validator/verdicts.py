@@ -1,7 +1,6 @@
 """Verdicts on shares as rows for people; written when they change."""
 
 from domain.queries import OrderResponse
-from validator.lookup import shares_of
 from validator.records import LocalOrder
 from validator.rounds import is_verified
 from validator.store import ValidatorStore, VerdictRow
@@ -11,7 +10,7 @@ def verdict_rows(local: LocalOrder, chain: OrderResponse) -> list[VerdictRow]:
     """Return a row for each share that is judged."""
     rows: list[VerdictRow] = []
     for current in local.rounds:
-        shares = shares_of(chain, local.attempt, current.number)
+        shares = chain.shares_of(local.attempt, current.number)
         for work in current.works:
             share = shares.get((work.slot, work.issue))
             accepted = current.next_global is not None and not work.verdict

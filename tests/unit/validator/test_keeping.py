@@ -31,7 +31,7 @@ from validator.decide import decide
 from validator.files import is_materialised, job_directory, materialise, nests, sweep
 from validator.grants import GRANT_SECONDS, Grants
 from validator.ledger import Ledger
-from validator.lookup import find_assignment, holder_of
+from validator.lookup import holder_of
 from validator.presence import LIVE_SECONDS, Presence
 from validator.records import Failures, LocalOrder, Opening, new_order
 from validator.retention import fold, needed_blobs
@@ -51,7 +51,7 @@ def two_rounds() -> LocalOrder:
     local = replace(local, rounds=(replace(current, works=held),))
     local = aggregated(local, 0, state("next"))
     now = chain(assigned={"round": 1})
-    assigned = find_assignment(now, 1)
+    assigned = now.assignment(1)
     assert assigned is not None
     return open_round(local, view(now), assigned)
 
@@ -78,7 +78,7 @@ def test_who_failed_in_a_forgotten_round_still_stands_behind() -> None:
     last = replace(local.rounds[-1], works=(), next_global=state("n2"))
     local = replace(local, rounds=(last,))
     now = chain(assigned={"round": 2}, rounds=(closed(verified=True),))
-    assigned = find_assignment(now, 1)
+    assigned = now.assignment(1)
     assert assigned is not None
     planned = open_round(local, view(now), assigned)
     assert {w.provider for w in planned.rounds[-1].works} == {"p1"}
