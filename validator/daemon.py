@@ -1,6 +1,6 @@
-"""The validator's loop: read the chain, decide, act, remember. All judgement is in :mod:`validator.decide`.
+"""The validator's loop: read the chain, decide, act, remember. All judgement is in :mod:`validator.decide.orders`.
 
-One thread reads the chain and decides; actions run in the lanes of :mod:`validator.runner`: transactions one after the
+One thread reads the chain and decides; actions run in the lanes of :mod:`host.lanes`: transactions one after the
 other, replays in the process pool, and audits, which wait for others, beside them.
 """
 
@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -19,26 +20,26 @@ from chain.client.sender import TxSender
 from domain.messages import MsgAnswerAudit, MsgCertifyProvider, MsgSetEndpoint
 from domain.queries import AuditDuty, OrderRequest, OrderResponse, ValidatorsRequest
 from domain.records import OrderState
+from host.lanes import Lanes
 from link.blobs import BlobStore
 from link.client import ClusterClient
 from link.errors import ClusterError, Kind
 from link.handover import derive_scalar
 from link.server import ClusterServer
 from link.tls import make_certificate
-from pol.work.pool import ReplayPool
-from validator.actions import SendTx, View
-from validator.audit import Auditor
-from validator.decide import decide
-from validator.files import sweep
+from pol.work.pool import PoolError, ReplayPool
+from validator.decide.actions import SendTx, View
+from validator.decide.orders import decide
 from validator.ledger import Ledger
 from validator.links import Links
 from validator.observer import CERTIFY_SECONDS, Observer
-from validator.perform import Performer
-from validator.runner import Lane, Runner
-from validator.service import Service
+from validator.serve.service import Service
 from validator.store import ValidatorStore
 from validator.verdicts import VerdictBook
 from validator.waiting import Node, WrongChain
+from validator.work.audit import Auditor
+from validator.work.files import sweep
+from validator.work.perform import Performer
 from wire.keys import Key, SignatureVerifier
 
 _log = logging.getLogger("assay.validator")
@@ -52,6 +53,20 @@ UNCLAIMED_SECONDS = 3_600
 UNUSED_SECONDS = 86_400
 """How long a job directory is kept that nobody uses."""
 CLEAN_SECONDS = 60.0
+EXPECTED = (ChainError, ClusterError, PoolError, OSError)
+"""What an action may end with that is no bug."""
+
+
+class Lane(StrEnum):
+    """Where an action runs."""
+
+    TX = "tx"
+    WORK = "work"
+    AUDIT = "audit"
+
+
+# A seat in each of so many rounds: an audit whose winner is silent keeps its thread to the end.
+THREADS = {Lane.TX: 1, Lane.WORK: 8, Lane.AUDIT: 64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +102,7 @@ class ValidatorDaemon:
         self._jobs = config.home / "jobs"
         self._ledger = Ledger(self._store, self._blobs, self._wake)
         self._pool = ReplayPool(config.processes)
-        self._runner = Runner(stop, self._wake)
+        self._lanes = Lanes(THREADS, stop, self._wake, EXPECTED)
         self._observer = Observer(self._me, self._client, self._ledger)
         self._verdicts = VerdictBook(self._store)
         self._secret = derive_scalar(key.secret, "assay/validator-secret")
@@ -156,7 +171,7 @@ class ValidatorDaemon:
         self._client.close()
         self._links.close()
         self._pool.close()
-        self._runner.close()
+        self._lanes.close()
         self._store.close()
         self._blobs.close()
 
@@ -195,7 +210,7 @@ class ValidatorDaemon:
         self._certify()
         for duty in self._observer.audits:
             key = f"audit/{duty.order_id.hex()}/{duty.attempt}/{duty.round}/{duty.draw_ends}"
-            self._runner.start(key, partial(self._audit, duty), Lane.AUDIT, self._observer.began)
+            self._lanes.start(key, partial(self._audit, duty), Lane.AUDIT, self._observer.began)
         for order_id, chain in self._service.view.orders.items():
             try:
                 self._follow(order_id, chain)
@@ -243,7 +258,7 @@ class ValidatorDaemon:
         for action in actions:
             lane = Lane.TX if isinstance(action, SendTx) else Lane.WORK
             perform = partial(self._performer.perform, local, chain, action)
-            self._runner.start(action.key, perform, lane, self._observer.began)
+            self._lanes.start(action.key, perform, lane, self._observer.began)
 
     def _tidy(self, order_id: bytes, chain: OrderResponse) -> None:
         """Release what is not needed any more, and forget an order whose result was served long enough."""
@@ -320,7 +335,7 @@ class ValidatorDaemon:
             )
             send = partial(self._send_certificate, message)
             self._certifying = True
-            if self._runner.start(f"certify/{address}", send, Lane.TX, self._observer.slow_began):
+            if self._lanes.start(f"certify/{address}", send, Lane.TX, self._observer.slow_began):
                 return
             self._certifying = False
 

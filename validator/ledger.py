@@ -8,10 +8,10 @@ from domain.queries import OrderResponse
 from link.blobs import BlobStore
 from link.errors import ClusterError, Kind
 from link.types import BlobRef
-from validator.journal import tell
-from validator.lookup import holder_of
-from validator.records import LocalOrder, new_order
-from validator.retention import needed_blobs
+from validator.decide.journal import tell
+from validator.decide.lookup import holder_of
+from validator.decide.records import LocalOrder, new_order
+from validator.decide.retention import needed_blobs
 from validator.store import ValidatorStore
 
 _log = logging.getLogger("assay.validator")

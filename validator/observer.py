@@ -17,7 +17,7 @@ from domain.queries import (
 )
 from domain.records import OrderState, Provider
 from validator.ledger import Ledger
-from validator.service import ChainView
+from validator.serve.service import ChainView
 
 _log = logging.getLogger("assay.validator")
 SLOW_SECONDS = 2.0

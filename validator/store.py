@@ -11,7 +11,7 @@ from typing import Any
 
 from domain.codec import decode, encode
 from domain.errors import Expected
-from validator.records import LocalOrder
+from validator.decide.records import LocalOrder
 
 _log = logging.getLogger("assay.validator")
 CACHED = 64

@@ -1,8 +1,8 @@
 """Verdicts on shares as rows for people; written when they change."""
 
 from domain.queries import OrderResponse
-from validator.records import LocalOrder
-from validator.rounds import is_verified
+from validator.decide.records import LocalOrder
+from validator.decide.rounds import is_verified
 from validator.store import ValidatorStore, VerdictRow
 
 

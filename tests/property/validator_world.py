@@ -37,17 +37,17 @@ from pol.rules.commitment import (
 from pol.rules.schedule import first_step, segments_of
 from tests.support.chain_harness import CHAIN_ID, pub_key, sign
 from tests.support.chain_market import Market, digest
-from validator import actions as do
-from validator import receive
-from validator.actions import Action, View
-from validator.decide import decide
-from validator.lookup import accepted_works, find_round, find_work
-from validator.plan import Worker
-from validator.records import Checked, LocalOrder, SealedResult, SlotWork, new_order
-from validator.retention import needed_blobs
-from validator.rounds import aggregated
-from validator.tasks import audit_opening, open_tasks, train_tasks
-from validator.traces import trace_leaf_of
+from validator.decide import actions as do
+from validator.decide import receive
+from validator.decide.actions import Action, View
+from validator.decide.lookup import accepted_works, find_round, find_work
+from validator.decide.orders import decide
+from validator.decide.plan import Worker
+from validator.decide.records import Checked, LocalOrder, SealedResult, SlotWork, new_order
+from validator.decide.retention import needed_blobs
+from validator.decide.rounds import aggregated
+from validator.decide.tasks import audit_opening, open_tasks, train_tasks
+from validator.decide.traces import trace_leaf_of
 
 GLOBAL_SIZE, LOCAL_SIZE = 100, 50
 METRICS = (0x3F800000,)

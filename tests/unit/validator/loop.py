@@ -24,6 +24,7 @@ from domain.messages import Message, MsgSubmitOrder
 from domain.params import local_params
 from domain.reasons import ShareReason
 from domain.records import JobTerms, ShareClaim, ShareKey
+from host import lanes
 from link import types as t
 from link.handover import public_point
 from pol.rules.commitment import boundary_root, possession_sign_bytes, share_sign_bytes
@@ -32,12 +33,12 @@ from pol.work.pool import PoolClosed
 from tests.support.chain_harness import CHAIN_ID, pub_key, sign, verify
 from tests.support.chain_market import Market, digest, make_terms, submit
 from tests.support.waiting import wait_until
-from validator import numerics, runner
 from validator.daemon import ValidatorConfig, ValidatorDaemon
-from validator.lookup import find_round, find_work
-from validator.numerics import Encoded, LoadOutcome, ReplayOutcome
-from validator.records import LocalOrder
-from validator.traces import leaf_hashes
+from validator.decide.lookup import find_round, find_work
+from validator.decide.records import LocalOrder
+from validator.decide.traces import leaf_hashes
+from validator.work import numerics
+from validator.work.numerics import Encoded, LoadOutcome, ReplayOutcome
 
 T = TypeVar("T")
 ME = "v0"
@@ -227,8 +228,7 @@ class Loop:
         wait_until(lambda: not self.busy(), "the end of what was begun")
 
     def busy(self) -> list[str]:
-        runs = self.daemon._runner._runs
-        return [key for key in list(runs) if runs[key].busy]
+        return self.daemon._lanes.busy()
 
     def pass_time(self, seconds: int) -> None:
         with self.node.lock:
@@ -337,7 +337,7 @@ def work_of(local: LocalOrder, number: int, slot: int, issue: int = 1) -> Any:
 def turning(home: Path, monkeypatch: Any, **market: Any) -> Iterator[Loop]:
     """A daemon whose failed actions do not pause: the test turns the loop, not the clock of this machine."""
     for name in ("PAUSE_SECONDS", "RETRY_SECONDS"):
-        monkeypatch.setattr(runner, name, 0.0)
+        monkeypatch.setattr(lanes, name, 0.0)
     made = Loop(home, Market(PARAMS, **market))
     try:
         yield made

@@ -27,11 +27,11 @@ from link.types import BlobRef, Leaf, PayloadFile, ShareSubmission, StateRef
 from pol.rules.commitment import boundary_root
 from pol.rules.schedule import first_step, segments_of
 from tests.support.chain_market import ANY, digest, make_terms
-from validator.actions import View
-from validator.plan import Worker
-from validator.receive import job_loaded, payload_complete, payload_offered
-from validator.records import LocalOrder, PayloadStage, SlotWork, new_order
-from validator.traces import leaf_hashes
+from validator.decide.actions import View
+from validator.decide.plan import Worker
+from validator.decide.receive import job_loaded, payload_complete, payload_offered
+from validator.decide.records import LocalOrder, PayloadStage, SlotWork, new_order
+from validator.decide.traces import leaf_hashes
 
 CHAIN_ID = "assay-test"
 ME, OTHER, CONSUMER = "v0", "v1", "carol"

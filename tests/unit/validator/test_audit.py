@@ -35,14 +35,14 @@ from pol.rules.commitment import audit_digest, check_leaf, update_claim
 from tests.support.chain_market import digest
 from tests.unit.validator.support import CHAIN_ID, ME, ORDER_ID, chain
 from tests.unit.validator.trained import JOB, PART, N, Trained, train
-from validator import numerics
-from validator.audit import UNAVAILABLE, Auditor, Found
+from validator.decide.receive import job_loaded, payload_complete, payload_offered
+from validator.decide.records import LocalOrder, LocalRound, Opening, SlotWork, new_order
+from validator.decide.traces import leaf_hashes
 from validator.ledger import Ledger
-from validator.receive import job_loaded, payload_complete, payload_offered
-from validator.records import LocalOrder, LocalRound, Opening, SlotWork, new_order
-from validator.service import ChainView, Service
+from validator.serve.service import ChainView, Service
 from validator.store import ValidatorStore
-from validator.traces import leaf_hashes
+from validator.work import numerics
+from validator.work.audit import UNAVAILABLE, Auditor, Found
 from wire.keys import Key
 
 T = TypeVar("T")

@@ -39,11 +39,11 @@ from tests.unit.validator.support import (
     view,
     works,
 )
-from validator import actions as do
-from validator.actions import View
-from validator.assign import PATIENCE, SEGMENTS_MAX
-from validator.decide import decide
-from validator.receive import (
+from validator.decide import actions as do
+from validator.decide.actions import View
+from validator.decide.assign import PATIENCE, SEGMENTS_MAX
+from validator.decide.orders import decide
+from validator.decide.receive import (
     opening_verified,
     payload_complete,
     payload_offered,
@@ -51,8 +51,8 @@ from validator.receive import (
     sealed,
     state_recomputed,
 )
-from validator.records import Checked, LocalOrder, Opening, SealedResult, new_order
-from validator.rounds import OPEN_SECONDS, aggregated, not_aggregated, places_to_check
+from validator.decide.records import Checked, LocalOrder, Opening, SealedResult, new_order
+from validator.decide.rounds import OPEN_SECONDS, aggregated, not_aggregated, places_to_check
 
 MATCHED = {"state": AssignmentState.MATCHED}
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from domain.reasons import ShareReason
 from tests.unit.validator.support import chain, loaded, view
 from tests.unit.validator.test_decide import planned, with_packets
-from validator.decide import decide
-from validator.journal import tell
-from validator.records import Checked, new_order
+from validator.decide.journal import tell
+from validator.decide.orders import decide
+from validator.decide.records import Checked, new_order
 
 
 def test_a_share_is_told_from_its_range_to_its_verdict() -> None:

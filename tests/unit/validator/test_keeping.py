@@ -9,7 +9,6 @@ from threading import Event, Thread
 
 import pytest
 
-from chain.client.errors import ChainError, ErrorKind
 from domain.records import AssignmentState, OrderState
 from link.blobs import BlobStore
 from link.errors import ClusterError, Kind
@@ -25,19 +24,17 @@ from tests.unit.validator.support import (
     view,
     works,
 )
-from validator import runner
-from validator.assign import open_round
-from validator.decide import decide
-from validator.files import is_materialised, job_directory, materialise, nests, sweep
-from validator.grants import GRANT_SECONDS, Grants
+from validator.decide.assign import open_round
+from validator.decide.lookup import holder_of
+from validator.decide.orders import decide
+from validator.decide.records import Failures, LocalOrder, Opening, new_order
+from validator.decide.retention import fold, needed_blobs
+from validator.decide.rounds import aggregated
 from validator.ledger import Ledger
-from validator.lookup import holder_of
-from validator.presence import LIVE_SECONDS, Presence
-from validator.records import Failures, LocalOrder, Opening, new_order
-from validator.retention import fold, needed_blobs
-from validator.rounds import aggregated
-from validator.runner import Lane, Runner
+from validator.serve.grants import GRANT_SECONDS, Grants
+from validator.serve.presence import LIVE_SECONDS, Presence
 from validator.store import CACHED, StoreError, ValidatorStore, VerdictRow
+from validator.work.files import is_materialised, job_directory, materialise, nests, sweep
 
 
 def two_rounds() -> LocalOrder:
@@ -282,101 +279,3 @@ def test_presence_ends_and_is_forgotten() -> None:
     assert presence.live() == ["q"]
     presence.keep(["q"])
     assert presence.benchmark("p") is None
-
-
-# Actions under way
-
-
-@pytest.fixture
-def running() -> Iterator[Runner]:
-    stop = Event()
-    made = Runner(stop, Event())
-    yield made
-    stop.set()
-    made.close()
-
-
-def run_to_the_end(made: Runner, key: str, error: Exception | None = None) -> float:
-    """Run an action and return when it had ended."""
-    done = Event()
-
-    def work() -> None:
-        if error is not None:
-            raise error
-
-    def after() -> None:
-        done.set()
-
-    assert made.start(key, work, Lane.TX, time.monotonic())
-    assert made.start(f"after {key} {time.monotonic()}", after, Lane.TX, time.monotonic())
-    assert done.wait(5)
-    return time.monotonic()
-
-
-def test_an_action_runs_once_at_a_time(running: Runner) -> None:
-    go, runs = Event(), []
-
-    def work() -> None:
-        runs.append(1)
-        go.wait(5)
-
-    assert running.start("a", work, Lane.WORK, time.monotonic())
-    assert not running.start("a", work, Lane.WORK, time.monotonic())
-    assert running.start("b", lambda: None, Lane.WORK, time.monotonic())
-    go.set()
-    running.close()
-    assert runs == [1]
-
-
-def test_audits_of_silent_winners_hold_up_no_other(running: Runner) -> None:
-    """Each waits for its winner until its time is over, and a seat that says nothing is cut."""
-    go, last = Event(), Event()
-
-    def silent() -> None:
-        go.wait(5)
-
-    for number in range(40):
-        assert running.start(f"silent {number}", silent, Lane.AUDIT, time.monotonic())
-    assert running.start("another", last.set, Lane.AUDIT, time.monotonic())
-    assert last.wait(5)
-    go.set()
-
-
-def test_an_outdated_look_starts_nothing(running: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "PAUSE_SECONDS", 0.0)
-    before = time.monotonic()
-    now = run_to_the_end(running, "a")
-    assert not running.start("a", lambda: None, Lane.TX, before)
-    assert running.start("a", lambda: None, Lane.TX, now)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        ChainError(ErrorKind.TIMEOUT, "", ""),
-        ClusterError(Kind.BUSY, ""),
-        OSError(),
-        KeyError("bug"),
-    ],
-)
-def test_a_failed_action_pauses_longer_each_time(error: Exception) -> None:
-    clock = [1_000.0]
-    running = Runner(Event(), Event(), lambda: clock[0])
-    for pause in (2.0, 4.0, 8.0, 8.0):
-        ended = clock[0]
-        done = Event()
-
-        def work(done: Event = done) -> None:
-            done.set()
-            raise error
-
-        assert running.start("a", work, Lane.TX, clock[0] + 1)
-        assert done.wait(5)
-        # The lane has one thread: when the next one ran, this one has ended.
-        ran = Event()
-        assert running.start(f"next {pause} {clock[0]}", ran.set, Lane.TX, clock[0] + 1)
-        assert ran.wait(5)
-        clock[0] = ended + pause - 0.1
-        assert not running.start("a", work, Lane.TX, clock[0] + 1)
-        clock[0] = ended + pause
-    running.close()

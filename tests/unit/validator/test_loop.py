@@ -12,6 +12,7 @@ import pytest
 from domain.messages import Message, MsgCertifyProvider, MsgWithdrawBond
 from domain.reasons import CloseReason, ShareReason
 from domain.records import AssignmentState, OrderState, ShareState
+from host import lanes
 from link import types as t
 from link.errors import ClusterError, Kind
 from link.handover import HandoverId, open_chunk, split_ciphertext
@@ -28,8 +29,8 @@ from tests.unit.validator.loop import (
     turning,
     work_of,
 )
-from validator import daemon, runner, waiting
-from validator.lookup import find_round
+from validator import daemon, waiting
+from validator.decide.lookup import find_round
 
 DUTIES = ["AcceptOrder", "CommitTraces", "CloseRound", "CommitTraces", "CloseRound", "Prove"]
 
@@ -286,7 +287,7 @@ def test_duties_do_not_wait_behind_a_crowd(tmp_path: Path, monkeypatch: pytest.M
 def test_a_provider_whose_certificate_is_refused_holds_up_no_other(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "RETRY_SECONDS", 2.0)
+    monkeypatch.setattr(lanes, "RETRY_SECONDS", 2.0)
     loop.join()
     loop.node.refuse = lambda message: getattr(message, "provider", "") == PROVIDERS[0]
     loop.until(lambda: loop.service.view.providers[PROVIDERS[1]])

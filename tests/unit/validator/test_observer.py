@@ -16,10 +16,10 @@ from domain.records import OrderState, Provider
 from link.blobs import BlobStore
 from tests.support.chain_market import Market, bid, digest
 from tests.unit.validator.loop import PARAMS, Node
+from validator.decide.records import new_order
 from validator.ledger import Ledger
 from validator.observer import CERTIFY_SECONDS, SLOW_SECONDS, Observer
-from validator.records import new_order
-from validator.service import ChainView
+from validator.serve.service import ChainView
 from validator.store import ValidatorStore
 
 ME = "v0"

@@ -23,14 +23,14 @@ from pol.work.pool import PoolError
 from tests.support.chain_market import digest
 from tests.unit.validator.support import CHAIN_ID, ORDER_ID, chain
 from tests.unit.validator.trained import JOB, PART, N, Trained, train
-from validator import actions as do
+from validator.decide import actions as do
+from validator.decide.lookup import find_round, find_work
+from validator.decide.receive import job_loaded, payload_complete, payload_offered
+from validator.decide.records import Checked, LocalOrder, LocalRound, Opening, SlotWork, new_order
+from validator.decide.traces import leaf_hashes
 from validator.ledger import Ledger
-from validator.lookup import find_round, find_work
-from validator.perform import Performer
-from validator.receive import job_loaded, payload_complete, payload_offered
-from validator.records import Checked, LocalOrder, LocalRound, Opening, SlotWork, new_order
 from validator.store import ValidatorStore
-from validator.traces import leaf_hashes
+from validator.work.perform import Performer
 
 TERMS = replace(order_terms(load_job(JOB).job), rounds=1)
 SECRET = bytes(31) + b"\x07"

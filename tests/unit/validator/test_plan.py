@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.limits import SLOTS_MAX
-from validator.plan import Worker, pick_worker, split_round
+from validator.decide.plan import Worker, pick_worker, split_round
 
 workers = st.lists(
     st.builds(

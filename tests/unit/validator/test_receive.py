@@ -25,8 +25,8 @@ from tests.unit.validator.support import (
     view,
     works,
 )
-from validator.decide import decide
-from validator.receive import (
+from validator.decide.orders import decide
+from validator.decide.receive import (
     job_loaded,
     mark_late,
     payload_complete,
@@ -36,9 +36,9 @@ from validator.receive import (
     share_skipped,
     state_recomputed,
 )
-from validator.records import Checked, LocalOrder, Opening, PayloadStage, SlotWork, new_order
-from validator.rounds import places_to_check
-from validator.traces import check_packet, leaf_hashes, trace_leaf_of
+from validator.decide.records import Checked, LocalOrder, Opening, PayloadStage, SlotWork, new_order
+from validator.decide.rounds import places_to_check
+from validator.decide.traces import check_packet, leaf_hashes, trace_leaf_of
 
 
 def planned() -> tuple[LocalOrder, SlotWork]:

@@ -38,20 +38,20 @@ from tests.unit.validator.support import (
     view,
     works,
 )
-from validator.decide import decide
-from validator.grants import Grants
-from validator.ledger import Ledger
-from validator.lookup import holder_of
-from validator.receive import (
+from validator.decide.lookup import holder_of
+from validator.decide.orders import decide
+from validator.decide.receive import (
     job_loaded,
     opening_verified,
     payload_complete,
     payload_offered,
     sealed,
 )
-from validator.records import LocalOrder, Opening, PayloadStage, SealedResult, new_order
-from validator.rounds import aggregated
-from validator.service import UNCLAIMED_MAX, ChainView, Service
+from validator.decide.records import LocalOrder, Opening, PayloadStage, SealedResult, new_order
+from validator.decide.rounds import aggregated
+from validator.ledger import Ledger
+from validator.serve.grants import Grants
+from validator.serve.service import UNCLAIMED_MAX, ChainView, Service
 from validator.store import ValidatorStore
 
 CONTENT = {

@@ -23,12 +23,12 @@ from link.types import AuditOpening, BlobRef, OpenedLeaf, OpeningRequest
 from pol.rules.commitment import audit_digest, check_leaf, update_claim
 from pol.work.pool import PoolError
 from pol.work.records import Range
-from validator import numerics
-from validator.files import is_materialised, materialise
-from validator.numerics import Claimed, ReplayOutcome, Sizes
-from validator.receive import JOB_FILE
+from validator.decide.receive import JOB_FILE
+from validator.work import numerics
+from validator.work.files import is_materialised, materialise
+from validator.work.numerics import Claimed, ReplayOutcome, Sizes
 
-_log = logging.getLogger("assay.validator.audit")
+_log = logging.getLogger("assay.validator.work.audit")
 T = TypeVar("T")
 
 

@@ -21,8 +21,8 @@ from link.handover import HandoverId, ciphertext_root, seal_result
 from link.types import BlobRef, ShareSubmission, StateRef
 from pol.work.pool import ReplayPool
 from pol.work.records import Range
-from validator import numerics, receive
-from validator.actions import (
+from validator.decide import receive
+from validator.decide.actions import (
     Action,
     Aggregate,
     CheckPlace,
@@ -32,12 +32,13 @@ from validator.actions import (
     SendTx,
     VerifyOpening,
 )
-from validator.files import materialise
+from validator.decide.lookup import accepted_works, find_round, find_work
+from validator.decide.records import Checked, LocalOrder, LocalRound, SealedResult, SlotWork
+from validator.decide.rounds import aggregated, not_aggregated
 from validator.ledger import Ledger
-from validator.lookup import accepted_works, find_round, find_work
-from validator.numerics import Claimed
-from validator.records import Checked, LocalOrder, LocalRound, SealedResult, SlotWork
-from validator.rounds import aggregated, not_aggregated
+from validator.work import numerics
+from validator.work.files import materialise
+from validator.work.numerics import Claimed
 
 T = TypeVar("T")
 _log = logging.getLogger("assay.validator")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from domain.queries import OrderResponse
 from domain.records import AssignmentState, OrderState
 from link.types import BlobRef
-from validator.records import Failures, LocalOrder, LocalRound
+from validator.decide.records import Failures, LocalOrder, LocalRound
 
 LIVE = (AssignmentState.MATCHED, AssignmentState.RUNNING, AssignmentState.PROVEN)
 

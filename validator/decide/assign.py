@@ -10,9 +10,9 @@ from domain.records import Assignment, Order
 from link.types import LEAVES_MAX, StateRef
 from pol.rules.lots import draw
 from pol.rules.schedule import segment_samples, segments_of, share_work
-from validator.actions import View
-from validator.plan import Part, Worker, pick_worker, split_round
-from validator.records import LocalOrder, LocalRound, SlotWork
+from validator.decide.actions import View
+from validator.decide.plan import Part, Worker, pick_worker, split_round
+from validator.decide.records import LocalOrder, LocalRound, SlotWork
 
 OWN_PICKS = 1
 """Segments of a share that the validator replays beside its duty; nobody can tell them apart from drawn ones."""

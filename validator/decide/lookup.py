@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from domain.records import ShareKey
-from validator.records import LocalOrder, LocalRound, SlotWork
+from validator.decide.records import LocalOrder, LocalRound, SlotWork
 
 
 def find_round(local: LocalOrder, number: int) -> LocalRound | None:

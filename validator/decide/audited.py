@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from domain.queries import OrderResponse
 from domain.records import AuditKind
-from validator.actions import Action, Recompute, VerifyOpening, View
-from validator.lookup import find_round, find_work, replace_round
-from validator.records import LocalOrder, SlotWork
+from validator.decide.actions import Action, Recompute, VerifyOpening, View
+from validator.decide.lookup import find_round, find_work, replace_round
+from validator.decide.records import LocalOrder, SlotWork
 
 Boundaries = dict[tuple[int, int, int], set[int]]
 """Boundary numbers by (round, slot, issue)."""

@@ -11,12 +11,8 @@ from link import types as t
 from link.blob_calls import BlobCalls
 from link.errors import ClusterError, Kind
 from pol.rules.commitment import share_sign_bytes
-from validator.files import nests
-from validator.grants import Grants
-from validator.ledger import Ledger, is_here
-from validator.plan import Worker
-from validator.presence import Presence
-from validator.receive import (
+from validator.decide.plan import Worker
+from validator.decide.receive import (
     JOB_FILE,
     late_share,
     mark_late,
@@ -25,8 +21,12 @@ from validator.receive import (
     payload_offered,
     share_received,
 )
-from validator.records import LocalOrder, PayloadStage
-from validator.tasks import audit_opening, open_tasks, train_tasks
+from validator.decide.records import LocalOrder, PayloadStage
+from validator.decide.tasks import audit_opening, open_tasks, train_tasks
+from validator.ledger import Ledger, is_here
+from validator.serve.grants import Grants
+from validator.serve.presence import Presence
+from validator.work.files import nests
 
 POLL_MS = 300
 SLOTS_GRANTED = 64

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from domain.reasons import ShareReason
-from validator.lookup import find_round
-from validator.records import LocalOrder, LocalRound, SlotWork
+from validator.decide.lookup import find_round
+from validator.decide.records import LocalOrder, LocalRound, SlotWork
 
 
 def tell(before: LocalOrder, after: LocalOrder) -> Iterator[str]:

@@ -13,11 +13,11 @@ from link.types import (
     UpdateRef,
     not_ready,
 )
-from validator.audited import wanted_of_provider
-from validator.lookup import accepted_works, find_round, find_work, share_key
-from validator.records import LocalOrder, LocalRound, SlotWork
-from validator.rounds import opening_index, places_to_check
-from validator.traces import trace_leaf_of
+from validator.decide.audited import wanted_of_provider
+from validator.decide.lookup import accepted_works, find_round, find_work, share_key
+from validator.decide.records import LocalOrder, LocalRound, SlotWork
+from validator.decide.rounds import opening_index, places_to_check
+from validator.decide.traces import trace_leaf_of
 
 RETRY_MS = 500
 UNKNOWN_ROOT = bytes(32)

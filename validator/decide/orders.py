@@ -1,20 +1,20 @@
 """What a validator does about an order that it won: a pure function of what it holds, the chain says, and the time.
 
 ``decide`` is asked again and again, with whatever has arrived since. It returns the new record and every action whose
-outcome is still missing; actions have keys, and the shell (:mod:`validator.runner`) does not start one twice while it
+outcome is still missing; actions have keys, and the shell (:mod:`host.lanes`) does not start one twice while it
 is under way. So a restart needs nothing but the record: what was under way is simply asked for again.
 """
 
 from domain.messages import Message, MsgAcceptOrder, MsgDeclineOrder, MsgProve
 from domain.reasons import AttemptEnd
 from domain.records import Assignment, AssignmentState, OrderState
-from validator.actions import Action, LoadJob, Seal, SendTx, View
-from validator.assign import can_be_served
-from validator.audited import decide_audited
-from validator.lookup import find_round
-from validator.records import LocalOrder, PayloadStage
-from validator.retention import fold
-from validator.rounds import decide_round
+from validator.decide.actions import Action, LoadJob, Seal, SendTx, View
+from validator.decide.assign import can_be_served
+from validator.decide.audited import decide_audited
+from validator.decide.lookup import find_round
+from validator.decide.records import LocalOrder, PayloadStage
+from validator.decide.retention import fold
+from validator.decide.rounds import decide_round
 
 DECLINE_SECONDS = 6
 """Chain seconds before the deadline in which a decline still comes through, also over a restart of the node."""

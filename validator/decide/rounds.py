@@ -14,11 +14,11 @@ from domain.reasons import ShareReason
 from domain.records import Assignment, Share, ShareRef, ShareState
 from link.types import StateRef
 from pol.rules.lots import duty_places
-from validator.actions import Action, Aggregate, CheckPlace, SendTx, View
-from validator.assign import PATIENCE, open_round, reissue, transfer_seconds
-from validator.lookup import accepted_works, exclude, find_round, replace_round
-from validator.records import Checked, LocalOrder, LocalRound, SlotLocal, SlotWork
-from validator.traces import trace_leaf_of
+from validator.decide.actions import Action, Aggregate, CheckPlace, SendTx, View
+from validator.decide.assign import PATIENCE, open_round, reissue, transfer_seconds
+from validator.decide.lookup import accepted_works, exclude, find_round, replace_round
+from validator.decide.records import Checked, LocalOrder, LocalRound, SlotLocal, SlotWork
+from validator.decide.traces import trace_leaf_of
 
 OPEN_SECONDS = 10
 """Chain seconds a provider has to upload the states it is asked for, and more where they are large."""

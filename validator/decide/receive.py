@@ -7,8 +7,8 @@ from domain.queries import OrderResponse
 from domain.reasons import AttemptEnd, ShareReason
 from domain.records import JobTerms, ShareClaim
 from link.types import BlobRef, OpeningSubmission, PayloadFile, ShareSubmission, StateRef
-from validator.lookup import exclude, find_round, find_work, replace_work
-from validator.records import (
+from validator.decide.lookup import exclude, find_round, find_work, replace_work
+from validator.decide.records import (
     Checked,
     LocalOrder,
     Opening,
@@ -17,7 +17,7 @@ from validator.records import (
     SealedResult,
     SlotWork,
 )
-from validator.traces import check_packet
+from validator.decide.traces import check_packet
 
 GLOBAL_FILE, LOCAL_FILE, JOB_FILE = "global.state", "local.state", "job.json"
 

@@ -1,7 +1,7 @@
 """What a validator's daemon remembers of an order; stored as canonical JSON (``domain.codec``).
 
 Everything here can be written down and read back after a kill; what is only under way (a replay, a transaction) is
-not, since :mod:`validator.decide` asks for it again as long as its outcome is missing.
+not, since :mod:`validator.decide.orders` asks for it again as long as its outcome is missing.
 """
 
 from dataclasses import dataclass
@@ -122,7 +122,7 @@ class SealedResult:
 
 @dataclass(frozen=True, slots=True)
 class LocalOrder:
-    """One attempt of an order that this validator won; rounds that are over leave it (``validator.retention``)."""
+    """One attempt of an order that this validator won; rounds that are over leave it (``retention``)."""
 
     order_id: bytes
     attempt: int

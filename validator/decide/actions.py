@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from domain.messages import Message
 from domain.queries import OrderResponse
-from validator.plan import Worker
+from validator.decide.plan import Worker
 
 
 @dataclass(frozen=True, slots=True)
