@@ -11,6 +11,7 @@ from domain.records import (
     Coin,
     Conditions,
     JobTerms,
+    Offer,
     ShareClaim,
     ShareKey,
     ShareRef,
@@ -93,16 +94,8 @@ class MsgPlaceBid:
 
     SIGNER: ClassVar[str] = "validator"
     validator: str
-    price: int
-    device_class: str
-    memory: int
-    speed: int
+    offer: Offer
     capacity: int
-    regions: tuple[str, ...]
-    tiers: tuple[str, ...]
-    min_work: int
-    max_work: int
-    providers_bps: int
     duration: int
 
 

@@ -87,33 +87,48 @@ class Provider:
 
 
 @dataclass(frozen=True, slots=True)
+class Offer:
+    """What a bid offers, to any order that asks for no more: ``matching_engine/conditions.py`` compares the two.
+
+    ``price`` in ``uassay`` per PFLOP, ``speed`` in FLOP/s of the validator's whole cluster, ``memory`` in bytes of a
+    device, ``min_work`` and ``max_work`` in FLOPs of an order (a greatest of 0 means any), ``providers_bps`` the
+    providers' share of the earnings.
+    """
+
+    price: int
+    speed: int
+    device_class: str = ""
+    memory: int = 0
+    regions: tuple[str, ...] = ()
+    tiers: tuple[str, ...] = ()
+    min_work: int = 0
+    max_work: int = 0
+    providers_bps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Bid:
-    """A validator's standing offer."""
+    """A validator's standing offer, and what is left of it.
+
+    ``capacity`` is the FLOPs left to sell: a match takes its work off, the end of the assignment puts it back.
+    """
 
     id: bytes
     validator: str
-    price: int
-    device_class: str
-    memory: int
-    speed: int  # FLOP/s of its cluster
-    capacity: int  # FLOPs left to sell: a match takes its work off, the end of the assignment puts it back
-    regions: tuple[str, ...]
-    tiers: tuple[str, ...]
-    min_work: int
-    max_work: int
-    providers_bps: int  # providers' share of the earnings
+    offer: Offer
+    capacity: int
     expires_at: int
     placed_height: int
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What an order asks of a bid; an empty string or tuple and 0 mean "any"."""
+    """What an order asks of an offer; an empty string or tuple and 0 mean "any"."""
 
-    device_class: str
-    memory: int
-    regions: tuple[str, ...]
-    tier: str
+    device_class: str = ""
+    memory: int = 0
+    regions: tuple[str, ...] = ()
+    tier: str = ""
 
 
 class OrderState(IntEnum):
