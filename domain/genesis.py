@@ -1,7 +1,10 @@
 """Genesis of the application (``app_state`` in CometBFT's genesis file)."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from domain.bounds import Address, ChainId, ConsensusKey, Denom, Many, PositiveMoney, Size, Text
+from domain.limits import CERTIFICATE_BYTES_MAX
 from domain.params import Params
 from domain.records import Coin
 
@@ -10,31 +13,31 @@ from domain.records import Coin
 class GenesisAccount:
     """An address and its coins."""
 
-    address: str
-    coins: tuple[Coin, ...]
+    address: Address
+    coins: Annotated[tuple[Coin, ...], Many]
 
 
 @dataclass(frozen=True, slots=True)
 class GenesisValidator:
     """A validator: its stake is extra to its account's coins; power = stake // POWER_REDUCTION."""
 
-    operator: str
-    moniker: str
-    cons_key: bytes
-    stake: int
-    endpoint: str = ""
-    certificate: bytes = b""
+    operator: Address
+    moniker: Text
+    cons_key: ConsensusKey
+    stake: PositiveMoney
+    endpoint: Text = ""
+    certificate: Annotated[bytes, Size(0, CERTIFICATE_BYTES_MAX)] = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Genesis:
     """Everything the state starts with."""
 
-    chain_id: str
-    denom: str
+    chain_id: ChainId
+    denom: Denom
     params: Params
-    accounts: tuple[GenesisAccount, ...]
-    validators: tuple[GenesisValidator, ...]
+    accounts: Annotated[tuple[GenesisAccount, ...], Many]
+    validators: Annotated[tuple[GenesisValidator, ...], Many]
 
 
 POWER_REDUCTION = 1_000_000

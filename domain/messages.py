@@ -4,19 +4,48 @@
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from domain.bounds import (
+    Address,
+    Bps,
+    ByteCount,
+    Count,
+    Duration,
+    Hash,
+    Length,
+    Name,
+    Number,
+    PositiveMoney,
+    PositiveWork,
+    PublicKey,
+    Segment,
+    Signature,
+    Size,
+    Tags,
+    Visible,
+    Work,
+)
+from domain.errors import INVALID_COINS, LIMIT_REACHED
+from domain.limits import (
+    ANSWERS_MAX,
+    CERTIFICATE_BYTES_MAX,
+    SHARES_PER_MESSAGE_MAX,
+    SLOTS_MAX,
+    TEXT_MAX,
+)
 from domain.records import (
     AuditAnswer,
     Coin,
     Conditions,
     JobTerms,
-    Offer,
     ShareClaim,
     ShareKey,
     ShareRef,
 )
 from domain.records import TraceLeaf as TraceLeaf  # noqa: PLC0414 -- where many import it from
+
+_AT_ONCE = Length(0, SHARES_PER_MESSAGE_MAX, LIMIT_REACHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +53,9 @@ class MsgSend:
     """Move coins between accounts (``cosmos.bank.v1beta1.MsgSend``)."""
 
     SIGNER: ClassVar[str] = "from_address"
-    from_address: str
-    to_address: str
-    amount: tuple[Coin, ...]
+    from_address: Address
+    to_address: Address
+    amount: Annotated[tuple[Coin, ...], Length(1, 1, INVALID_COINS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +63,9 @@ class MsgSetEndpoint:
     """Publish where a validator's cluster service listens and the certificate it presents."""
 
     SIGNER: ClassVar[str] = "operator"
-    operator: str
-    endpoint: str
-    certificate: bytes
+    operator: Address
+    endpoint: Annotated[str, Visible(), Size(1, TEXT_MAX)]
+    certificate: Annotated[bytes, Size(1, CERTIFICATE_BYTES_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +73,8 @@ class MsgRegisterProvider:
     """Join the cluster of a validator (again: move to another one, when no share is committed)."""
 
     SIGNER: ClassVar[str] = "provider"
-    provider: str
-    validator: str
+    provider: Address
+    validator: Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +82,7 @@ class MsgLeaveCluster:
     """Leave the cluster."""
 
     SIGNER: ClassVar[str] = "provider"
-    provider: str
+    provider: Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +90,13 @@ class MsgCertifyProvider:
     """State what the validator measured of a provider in its cluster."""
 
     SIGNER: ClassVar[str] = "validator"
-    validator: str
-    provider: str
-    device_class: str
-    speed: int
-    memory: int
-    bandwidth: int
-    valid_for: int
+    validator: Address
+    provider: Address
+    device_class: Name
+    speed: PositiveWork
+    memory: ByteCount
+    bandwidth: ByteCount
+    valid_for: Duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +104,8 @@ class MsgDepositBond:
     """Move coins from the account into its bond account (validators: the market bond; providers: share bonds)."""
 
     SIGNER: ClassVar[str] = "owner"
-    owner: str
-    amount: int
+    owner: Address
+    amount: PositiveMoney
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +113,8 @@ class MsgWithdrawBond:
     """Ask for free bond coins back; they arrive after ``bond_wait``."""
 
     SIGNER: ClassVar[str] = "owner"
-    owner: str
-    amount: int
+    owner: Address
+    amount: PositiveMoney
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +122,18 @@ class MsgPlaceBid:
     """Place a standing bid; its id is the hash of chain, sender, sequence and message index."""
 
     SIGNER: ClassVar[str] = "validator"
-    validator: str
-    offer: Offer
-    capacity: int
-    duration: int
+    validator: Address
+    price: PositiveMoney
+    device_class: Name
+    memory: ByteCount
+    speed: PositiveWork
+    capacity: PositiveWork
+    regions: Tags
+    tiers: Tags
+    min_work: Work
+    max_work: Work
+    providers_bps: Bps
+    duration: Duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +141,11 @@ class MsgChangeBid:
     """Change price and capacity of a bid, and prolong it; the book sees it as new."""
 
     SIGNER: ClassVar[str] = "validator"
-    validator: str
-    bid_id: bytes
-    price: int
-    capacity: int
-    duration: int
+    validator: Address
+    bid_id: Hash
+    price: PositiveMoney
+    capacity: Work
+    duration: Duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +153,8 @@ class MsgWithdrawBid:
     """Take a bid out of the book; running assignments go on."""
 
     SIGNER: ClassVar[str] = "validator"
-    validator: str
-    bid_id: bytes
+    validator: Address
+    bid_id: Hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +162,15 @@ class MsgSubmitOrder:
     """Submit an order and lock its deposit. ``key_proof`` is a signature by the per-order key (proof of possession)."""
 
     SIGNER: ClassVar[str] = "consumer"
-    consumer: str
-    order_key: bytes
-    key_proof: bytes
+    consumer: Address
+    order_key: PublicKey
+    key_proof: Signature
     terms: JobTerms
     conditions: Conditions
-    price_limit: int
-    deposit: int
-    time_to_live: int
-    deadline: int  # seconds from inclusion
+    price_limit: PositiveMoney
+    deposit: PositiveMoney
+    time_to_live: Duration
+    deadline: Duration  # seconds from inclusion
     rematch: bool
 
 
@@ -142,8 +179,8 @@ class MsgCancelOrder:
     """Cancel an order that is not matched."""
 
     SIGNER: ClassVar[str] = "consumer"
-    consumer: str
-    order_id: bytes
+    consumer: Address
+    order_id: Hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +188,9 @@ class MsgAcceptOrder:
     """Accept a matched order: payload and data are held, the job loads, the work agrees."""
 
     SIGNER: ClassVar[str] = "validator"
-    validator: str
-    order_id: bytes
-    attempt: int
+    validator: Address
+    order_id: Hash
+    attempt: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +198,10 @@ class MsgDeclineOrder:
     """Decline a matched order with an ``AttemptEnd`` reason (1, 2, 3 or 10,010)."""
 
     SIGNER: ClassVar[str] = "validator"
-    validator: str
-    order_id: bytes
-    attempt: int
-    reason: int
+    validator: Address
+    order_id: Hash
+    attempt: Count
+    reason: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +209,9 @@ class MsgStopOrder:
     """Give up a running order: the attempt fails."""
 
     SIGNER: ClassVar[str] = "validator"
-    validator: str
-    order_id: bytes
-    attempt: int
+    validator: Address
+    order_id: Hash
+    attempt: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +219,7 @@ class SignedShare:
     """A share with its provider's signature over :func:`pol.rules.commitment.share_sign_bytes`."""
 
     claim: ShareClaim
-    signature: bytes
+    signature: Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +227,7 @@ class Rejection:
     """A share that the validator rejects, with a ``ShareReason``."""
 
     ref: ShareRef
-    reason: int
+    reason: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +235,12 @@ class MsgCommitTraces:
     """Put shares of the open round on chain (at most 128); rejections are applied first."""
 
     SIGNER: ClassVar[str] = "validator"
-    validator: str
-    order_id: bytes
-    attempt: int
-    round: int
-    rejections: tuple[Rejection, ...]
-    shares: tuple[SignedShare, ...]
+    validator: Address
+    order_id: Hash
+    attempt: Count
+    round: Count
+    rejections: Annotated[tuple[Rejection, ...], _AT_ONCE]
+    shares: Annotated[tuple[SignedShare, ...], _AT_ONCE]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,14 +252,14 @@ class MsgReportProvider:
     """
 
     SIGNER: ClassVar[str] = "validator"
-    validator: str
-    order_id: bytes
-    attempt: int
-    round: int
+    validator: Address
+    order_id: Hash
+    attempt: Count
+    round: Count
     ref: ShareRef
-    segment: int
-    leaves: tuple[TraceLeaf, ...]
-    replayed_root: bytes
+    segment: Segment
+    leaves: Annotated[tuple[TraceLeaf, ...], Length(2, 2)]
+    replayed_root: Hash
 
     @property
     def key(self) -> ShareKey:
@@ -235,10 +272,10 @@ class MsgObjectReport:
     """Object to a report within ``report_window``."""
 
     SIGNER: ClassVar[str] = "provider"
-    provider: str
-    order_id: bytes
-    attempt: int
-    round: int
+    provider: Address
+    order_id: Hash
+    attempt: Count
+    round: Count
     ref: ShareRef
 
     @property
@@ -252,12 +289,12 @@ class MsgCloseRound:
     """Close the open round: accepted shares in slot order, and the next global state root."""
 
     SIGNER: ClassVar[str] = "validator"
-    validator: str
-    order_id: bytes
-    attempt: int
-    round: int
-    shares: tuple[ShareRef, ...]
-    next_root: bytes
+    validator: Address
+    order_id: Hash
+    attempt: Count
+    round: Count
+    shares: Annotated[tuple[ShareRef, ...], Length(0, SLOTS_MAX, LIMIT_REACHED)]
+    next_root: Hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,12 +302,12 @@ class MsgProve:
     """Proof of execution: the ciphertext root over the result's chunks, when the last round is closed."""
 
     SIGNER: ClassVar[str] = "validator"
-    validator: str
-    order_id: bytes
-    attempt: int
-    final_root: bytes
-    ciphertext_root: bytes
-    chunks: int
+    validator: Address
+    order_id: Hash
+    attempt: Count
+    final_root: Hash
+    ciphertext_root: Hash
+    chunks: Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,11 +315,11 @@ class MsgAnswerAudit:
     """Answer all places of a round's audit, in their order."""
 
     SIGNER: ClassVar[str] = "auditor"
-    auditor: str
-    order_id: bytes
-    attempt: int
-    round: int
-    answers: tuple[AuditAnswer, ...]
+    auditor: Address
+    order_id: Hash
+    attempt: Count
+    round: Count
+    answers: Annotated[tuple[AuditAnswer, ...], Length(1, ANSWERS_MAX, LIMIT_REACHED)]
 
 
 Message = (
@@ -312,5 +349,5 @@ Message = (
 
 def signer_of(message: Message) -> str:
     """Return the address that must have signed the transaction."""
-    address: str = getattr(message, message.SIGNER)
+    address: Address = getattr(message, message.SIGNER)
     return address

@@ -6,8 +6,27 @@ continues behind the id or address that ended the page.
 """
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
+from domain.bounds import (
+    Address,
+    ChainId,
+    Count,
+    Duration,
+    Hash,
+    Length,
+    Many,
+    MaybeAddress,
+    MaybeHash,
+    Money,
+    Number,
+    PositiveWork,
+    Range,
+    Size,
+    Text,
+    Visible,
+)
+from domain.limits import ANSWERS_MAX, ROUNDS_MAX
 from domain.params import Params
 from domain.records import (
     Account,
@@ -17,7 +36,9 @@ from domain.records import (
     BondAccount,
     Conditions,
     Escrow,
+    Histogram,
     Order,
+    OrderState,
     Payment,
     Place,
     Provider,
@@ -27,6 +48,8 @@ from domain.records import (
     ShareKey,
     Validator,
 )
+
+AttributeValue = Annotated[str, Visible(), Size(0, 2**16)]
 
 R = TypeVar("R")
 
@@ -41,12 +64,12 @@ class Query(Generic[R]):
 class StatusResponse:
     """``clock`` is the chain clock in seconds; ``next_event`` the number that the next event gets."""
 
-    chain_id: str
-    height: int
-    time_ns: int
-    clock: int
-    next_event: int
-    app_hash: bytes
+    chain_id: ChainId
+    height: Number
+    time_ns: Number
+    clock: Number
+    next_event: Number
+    app_hash: MaybeHash
     solo: bool
 
 
@@ -72,7 +95,7 @@ class AccountResponse:
     """The account, balance and bond account."""
 
     account: Account
-    balance: int
+    balance: Money
     bond: BondAccount
 
 
@@ -80,14 +103,14 @@ class AccountResponse:
 class AccountRequest(Query[AccountResponse]):
     """An account with its balance in ``uassay`` and its bond account."""
 
-    address: str
+    address: Address
 
 
 @dataclass(frozen=True, slots=True)
 class ValidatorsResponse:
     """All validators by operator address."""
 
-    validators: tuple[Validator, ...]
+    validators: Annotated[tuple[Validator, ...], Many]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,50 +122,50 @@ class ValidatorsRequest(Query[ValidatorsResponse]):
 class ProvidersResponse:
     """Providers by address."""
 
-    providers: tuple[Provider, ...]
+    providers: Annotated[tuple[Provider, ...], Many]
 
 
 @dataclass(frozen=True, slots=True)
 class ProvidersRequest(Query[ProvidersResponse]):
     """Providers, of one validator if given."""
 
-    validator: str
-    limit: int
-    after: str
+    validator: MaybeAddress
+    limit: Count
+    after: MaybeAddress
 
 
 @dataclass(frozen=True, slots=True)
 class BidsResponse:
     """Bids by id."""
 
-    bids: tuple[Bid, ...]
+    bids: Annotated[tuple[Bid, ...], Many]
 
 
 @dataclass(frozen=True, slots=True)
 class BidsRequest(Query[BidsResponse]):
     """Bids in the book, of one validator if given."""
 
-    validator: str
-    limit: int
-    after: bytes
+    validator: MaybeAddress
+    limit: Count
+    after: MaybeHash
 
 
 @dataclass(frozen=True, slots=True)
 class OrdersResponse:
     """Orders by id."""
 
-    orders: tuple[Order, ...]
+    orders: Annotated[tuple[Order, ...], Many]
 
 
 @dataclass(frozen=True, slots=True)
 class OrdersRequest(Query[OrdersResponse]):
     """Orders: of a consumer, or with an assignment of a validator, or in a state (0: any), in any combination."""
 
-    consumer: str
-    validator: str
-    state: int
-    limit: int
-    after: bytes
+    consumer: MaybeAddress
+    validator: MaybeAddress
+    state: Annotated[int, Range(0, max(OrderState))]
+    limit: Count
+    after: MaybeHash
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +173,13 @@ class OrderResponse:
     """The order; assignments of all attempts; shares, rounds, audits and reports of all attempts; escrow; payments."""
 
     order: Order
-    assignments: tuple[Assignment, ...]
-    shares: tuple[Share, ...]
-    rounds: tuple[Round, ...]
-    audits: tuple[Audit, ...]
-    reports: tuple[Report, ...]
+    assignments: Annotated[tuple[Assignment, ...], Many]
+    shares: Annotated[tuple[Share, ...], Many]
+    rounds: Annotated[tuple[Round, ...], Many]
+    audits: Annotated[tuple[Audit, ...], Many]
+    reports: Annotated[tuple[Report, ...], Many]
     escrow: Escrow
-    payments: tuple[Payment, ...]
+    payments: Annotated[tuple[Payment, ...], Many]
 
     @property
     def current(self) -> Assignment | None:
@@ -196,43 +219,43 @@ class OrderResponse:
 class OrderRequest(Query[OrderResponse]):
     """One order with everything about its current (or last) attempt."""
 
-    order_id: bytes
+    order_id: Hash
 
 
 @dataclass(frozen=True, slots=True)
 class AuditDuty:
     """A seat that has not answered yet."""
 
-    order_id: bytes
-    attempt: int
-    round: int
-    places: tuple[Place, ...]
-    draw_ends: int
+    order_id: Hash
+    attempt: Count
+    round: Count
+    places: Annotated[tuple[Place, ...], Length(0, ANSWERS_MAX)]
+    draw_ends: Number
 
 
 @dataclass(frozen=True, slots=True)
 class DutiesResponse:
     """Live assignments of the validator (matched, running, proven), and audits that it has to answer."""
 
-    assignments: tuple[Assignment, ...]
-    audits: tuple[AuditDuty, ...]
-    clock: int
-    height: int
+    assignments: Annotated[tuple[Assignment, ...], Many]
+    audits: Annotated[tuple[AuditDuty, ...], Many]
+    clock: Number
+    height: Number
 
 
 @dataclass(frozen=True, slots=True)
 class DutiesRequest(Query[DutiesResponse]):
     """What a validator has to do now."""
 
-    validator: str
+    validator: Address
 
 
 @dataclass(frozen=True, slots=True)
 class SimulateMatchResponse:
     """The best bid (none: empty ``bids``), the candidates in order, and how many failed on which predicate."""
 
-    bids: tuple[Bid, ...]
-    unmatched: tuple[tuple[str, int], ...]
+    bids: Annotated[tuple[Bid, ...], Many]
+    unmatched: Histogram
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,33 +263,33 @@ class SimulateMatchRequest(Query[SimulateMatchResponse]):
     """Would this match now? The same pure function that the auction runs."""
 
     conditions: Conditions
-    work: int
-    price_limit: int
-    deadline: int  # seconds from now
-    rounds: int
+    work: PositiveWork
+    price_limit: Money
+    deadline: Duration  # seconds from now
+    rounds: Annotated[int, Range(0, ROUNDS_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedEvent:
     """A numbered event with its height."""
 
-    number: int
-    height: int
-    type: str
-    attributes: tuple[tuple[str, str], ...]
+    number: Number
+    height: Number
+    type: Text
+    attributes: Annotated[tuple[tuple[Text, AttributeValue], ...], Many]
 
 
 @dataclass(frozen=True, slots=True)
 class EventsResponse:
     """Events in order without gaps, and the number that the next one will get."""
 
-    events: tuple[LoggedEvent, ...]
-    next: int
+    events: Annotated[tuple[LoggedEvent, ...], Many]
+    next: Number
 
 
 @dataclass(frozen=True, slots=True)
 class EventsRequest(Query[EventsResponse]):
     """Numbered events from ``since`` on, at most ``limit``; outside the Merkle tree."""
 
-    since: int
-    limit: int
+    since: Number
+    limit: Count

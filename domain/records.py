@@ -7,128 +7,165 @@ work is FLOPs, prices are ``uassay`` per PFLOP (10^15 FLOPs). ``protocol.md`` se
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Annotated
+
+from domain.bounds import (
+    Address,
+    Bits,
+    Bps,
+    ByteCount,
+    ConsensusAddress,
+    ConsensusKey,
+    Count,
+    Denom,
+    Hash,
+    Length,
+    Many,
+    MaybeAddress,
+    MaybeHash,
+    MaybeName,
+    MaybePublicKey,
+    Money,
+    Name,
+    Number,
+    PositiveMoney,
+    PositiveWork,
+    PublicKey,
+    Range,
+    Segment,
+    Signature,
+    Size,
+    Slot,
+    Tags,
+    Text,
+    Work,
+)
+from domain.limits import (
+    ANSWERS_MAX,
+    CERTIFICATE_BYTES_MAX,
+    METRICS_MAX,
+    PATH_MAX,
+    PAYLOAD_BYTES_MAX,
+    RESULT_CHUNKS_MAX,
+    ROUNDS_MAX,
+    SAMPLES_MAX,
+    SLOTS_MAX,
+)
+from domain.params import OrderParams
+
+Samples = Annotated[int, Range(1, SAMPLES_MAX)]
+"""Samples of a job, or steps: never more than there are samples."""
+Histogram = Annotated[tuple[tuple[Name, Number], ...], Many]
+"""How many bids failed on which condition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coin:
     """An amount of a denomination."""
 
-    denom: str
-    amount: int
+    denom: Denom
+    amount: Money
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
     """Authentication data of an address; balances have keys of their own."""
 
-    address: str
-    number: int
-    sequence: int
-    pub_key: bytes  # 33 bytes compressed secp256k1, empty until the account has signed
+    address: Address
+    number: Number
+    sequence: Number
+    pub_key: MaybePublicKey  # 33 bytes compressed secp256k1, empty until the account has signed
 
 
 @dataclass(frozen=True, slots=True)
 class Validator:
     """An operator with a consensus key and a stake."""
 
-    operator: str
-    moniker: str
-    cons_key: bytes  # ed25519, 32 bytes
-    cons_address: bytes  # SHA-256(cons_key)[:20]
-    stake: int
+    operator: Address
+    moniker: Text
+    cons_key: ConsensusKey  # ed25519, 32 bytes
+    cons_address: ConsensusAddress  # SHA-256(cons_key)[:20]
+    stake: Money
     jailed: bool
-    endpoint: str  # host:port of its cluster service; empty until SetEndpoint
-    certificate: bytes  # DER of the certificate that clients trust as their only root
-    orders_settled: int
-    attempts_failed: int
-    audits_answered: int
-    audits_missed: int
+    endpoint: Text  # host:port of its cluster service; empty until SetEndpoint
+    # DER of the certificate that clients trust as their only root
+    certificate: Annotated[bytes, Size(0, CERTIFICATE_BYTES_MAX)]
+    orders_settled: Count
+    attempts_failed: Count
+    audits_answered: Count
+    audits_missed: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
     """An amount of a bond account that waits for its release."""
 
-    amount: int
-    release_at: int
+    amount: Money
+    release_at: Number
 
 
 @dataclass(frozen=True, slots=True)
 class BondAccount:
     """Bond coins of a validator or provider that are not locked in an order's escrow."""
 
-    owner: str
-    free: int
-    withdrawals: tuple[Withdrawal, ...]
+    owner: Address
+    free: Money
+    withdrawals: Annotated[tuple[Withdrawal, ...], Many]
 
 
 @dataclass(frozen=True, slots=True)
 class Capability:
     """What a validator measured of a provider, with an expiry."""
 
-    device_class: str
-    speed: int  # FLOP/s of exact work
-    memory: int  # bytes
-    bandwidth: int  # bytes/s to this validator
-    expires_at: int
+    device_class: Name
+    speed: Work  # FLOP/s of exact work
+    memory: ByteCount  # bytes
+    bandwidth: ByteCount  # bytes/s to this validator
+    expires_at: Number
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
     """A compute provider in the cluster of one validator."""
 
-    address: str
-    validator: str  # operator address; empty after leaving
-    pub_key: bytes
+    address: Address
+    validator: MaybeAddress  # operator address; empty after leaving
+    pub_key: PublicKey
     capability: Capability | None
-    shares_accepted: int
-    shares_rejected: int
-    shares_reported: int
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """What a bid offers, to any order that asks for no more: ``matching_engine/conditions.py`` compares the two.
-
-    ``price`` in ``uassay`` per PFLOP, ``speed`` in FLOP/s of the validator's whole cluster, ``memory`` in bytes of a
-    device, ``min_work`` and ``max_work`` in FLOPs of an order (a greatest of 0 means any), ``providers_bps`` the
-    providers' share of the earnings.
-    """
-
-    price: int
-    speed: int
-    device_class: str = ""
-    memory: int = 0
-    regions: tuple[str, ...] = ()
-    tiers: tuple[str, ...] = ()
-    min_work: int = 0
-    max_work: int = 0
-    providers_bps: int = 0
+    shares_accepted: Count
+    shares_rejected: Count
+    shares_reported: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Bid:
-    """A validator's standing offer, and what is left of it.
+    """A validator's standing offer."""
 
-    ``capacity`` is the FLOPs left to sell: a match takes its work off, the end of the assignment puts it back.
-    """
-
-    id: bytes
-    validator: str
-    offer: Offer
-    capacity: int
-    expires_at: int
-    placed_height: int
+    id: Hash
+    validator: Address
+    price: PositiveMoney
+    device_class: Name
+    memory: ByteCount
+    speed: PositiveWork  # FLOP/s of its cluster
+    # FLOPs left to sell: a match takes its work off, the end of the assignment puts it back
+    capacity: Work
+    regions: Tags
+    tiers: Tags
+    min_work: Work
+    max_work: Work
+    providers_bps: Bps  # providers' share of the earnings
+    expires_at: Number
+    placed_height: Number
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What an order asks of an offer; an empty string or tuple and 0 mean "any"."""
+    """What an order asks of a bid; an empty string or tuple and 0 mean "any"."""
 
-    device_class: str = ""
-    memory: int = 0
-    regions: tuple[str, ...] = ()
-    tier: str = ""
+    device_class: MaybeName
+    memory: ByteCount
+    regions: Tags
+    tier: MaybeName
 
 
 class OrderState(IntEnum):
@@ -145,70 +182,44 @@ class OrderState(IntEnum):
 class JobTerms:
     """What the chain knows of a job: hashes, sizes and integers."""
 
-    job_id: bytes
-    payload_bytes: int
-    global_root: bytes
-    local_root: bytes
-    data_root: bytes
-    rounds: int
-    samples_per_round: int
-    batch: int
-    segment_length: int
-    work_per_step: int
-    result_chunks: int
-    executor_version: int
+    job_id: Hash
+    payload_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
+    global_root: Hash
+    local_root: Hash
+    data_root: Hash
+    rounds: Annotated[int, Range(1, ROUNDS_MAX)]
+    samples_per_round: Samples
+    batch: Samples
+    segment_length: Samples
+    work_per_step: PositiveWork
+    result_chunks: Annotated[int, Range(1, RESULT_CHUNKS_MAX)]
+    executor_version: Annotated[int, Range(1, 2**32 - 1)]
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """A consumer's signed order and where it stands."""
 
-    id: bytes
-    consumer: str
-    order_key: bytes  # P_o, 33 bytes compressed
+    id: Hash
+    consumer: Address
+    order_key: PublicKey  # P_o, 33 bytes compressed
     terms: JobTerms
     conditions: Conditions
-    price_limit: int
-    time_to_live: int
-    deadline: int  # chain clock
+    price_limit: Money
+    time_to_live: Number
+    deadline: Number  # chain clock
     rematch: bool
     state: OrderState
-    attempt: int  # number of the current or last attempt, 0 before the first match
-    failures: int  # attempts that failed (declines do not count)
-    opened_at: int
-    opened_height: int
-    expires_at: int  # end of the current opening's time to live
-    excluded: tuple[str, ...]
-    close_reason: int  # CloseReason, 0 while it lives
-    unmatched: tuple[tuple[str, int], ...]  # reason histogram of the last auction
-    work_verified: int
-    params: "OrderParams"
-
-
-@dataclass(frozen=True, slots=True)
-class OrderParams:
-    """The parameters under which an order was submitted; it keeps them for life."""
-
-    accept_base: int
-    accept_rate: int
-    progress_base: int
-    round_window: int
-    report_window: int
-    max_attempts: int
-    auditors: int
-    audit_places_max: int
-    segments_drawn: int
-    job_bond_bps: int
-    decline_fee_bps: int
-    protocol_bps: int
-    audit_bps: int
-    lot_wait: int
-    reference_speed: int
-
-    @property
-    def range_work_max(self) -> int:
-        """FLOPs that the slowest auditor replays in an eighth of the window: the most that one range may have."""
-        return self.reference_speed * self.round_window // 8
+    attempt: Count  # number of the current or last attempt, 0 before the first match
+    failures: Count  # attempts that failed (declines do not count)
+    opened_at: Number
+    opened_height: Number
+    expires_at: Number  # end of the current opening's time to live
+    excluded: Annotated[tuple[Address, ...], Many]
+    close_reason: Count  # CloseReason, 0 while it lives
+    unmatched: Histogram  # reason histogram of the last auction
+    work_verified: Work
+    params: OrderParams
 
 
 class AssignmentState(IntEnum):
@@ -225,24 +236,24 @@ class AssignmentState(IntEnum):
 class Assignment:
     """One attempt of an order by one validator."""
 
-    order_id: bytes
-    attempt: int
-    validator: str
-    bid_id: bytes
-    price: int
-    work: int
-    job_bond: int
-    providers_bps: int
-    speed: int  # the bid's FLOP/s, for the progress deadline
+    order_id: Hash
+    attempt: Count
+    validator: Address
+    bid_id: Hash
+    price: Money
+    work: Work
+    job_bond: Money
+    providers_bps: Bps
+    speed: Work  # the bid's FLOP/s, for the progress deadline
     state: AssignmentState
-    end_reason: int  # AttemptEnd, 0 while it lives
-    matched_at: int
-    accept_deadline: int
-    progress_deadline: int
-    round: int  # the open round, from 0; equals `rounds` when all are closed
-    global_in: bytes  # global state root at the start of the open round
-    ciphertext_root: bytes
-    final_root: bytes
+    end_reason: Count  # AttemptEnd, 0 while it lives
+    matched_at: Number
+    accept_deadline: Number
+    progress_deadline: Number
+    round: Count  # the open round, from 0; equals `rounds` when all are closed
+    global_in: Hash  # global state root at the start of the open round
+    ciphertext_root: MaybeHash
+    final_root: MaybeHash
 
 
 class ShareState(IntEnum):
@@ -258,9 +269,9 @@ class ShareState(IntEnum):
 class RoundKey:
     """Names a round of an attempt; unpacks into its parts, in the order that keys and events have."""
 
-    order_id: bytes
-    attempt: int
-    round: int
+    order_id: Hash
+    attempt: Count
+    round: Count
 
     def __iter__(self) -> Iterator[bytes | int]:
         """Yield the parts."""
@@ -275,11 +286,11 @@ class RoundKey:
 class ShareKey:
     """Names one issue of a share; unpacks into its parts, in the order that keys and events have."""
 
-    order_id: bytes
-    attempt: int
-    round: int
-    slot: int
-    issue: int
+    order_id: Hash
+    attempt: Count
+    round: Count
+    slot: Slot
+    issue: Count
 
     def __iter__(self) -> Iterator[bytes | int]:
         """Yield the parts."""
@@ -295,21 +306,21 @@ class ShareKey:
 class ShareClaim:
     """What a provider signs about its work in a round (protocol section 4.3)."""
 
-    order_id: bytes
-    attempt: int
-    round: int
-    slot: int
-    issue: int
-    first: int
-    count: int
-    provider: str
-    global_in: bytes
-    local_in: bytes
-    local_out: bytes
-    segments: int
-    trace_root: bytes
-    update_root: bytes
-    executor_version: int
+    order_id: Hash
+    attempt: Count
+    round: Count
+    slot: Count
+    issue: Count
+    first: Number
+    count: Number
+    provider: Address
+    global_in: Hash
+    local_in: Hash
+    local_out: Hash
+    segments: Count
+    trace_root: Hash
+    update_root: Hash
+    executor_version: Count
 
     @property
     def key(self) -> ShareKey:
@@ -322,38 +333,39 @@ class Share:
     """A committed share."""
 
     claim: ShareClaim
-    signature: bytes
-    work: int
-    bond: int
+    signature: Signature
+    work: Work
+    bond: Money
     state: ShareState
-    reason: int  # ShareReason
-    committed_at: int
-    committed_height: int
-    drawn: tuple[int, ...]  # segments of the public lot; empty until the seed is known
+    reason: Count  # ShareReason
+    committed_at: Number
+    committed_height: Number
+    # segments of the public lot; empty until the seed is known
+    drawn: Annotated[tuple[Segment, ...], Many]
 
 
 @dataclass(frozen=True, slots=True)
 class ShareRef:
     """Names a share inside an assignment's round."""
 
-    slot: int
-    issue: int
+    slot: Slot
+    issue: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
     """A closed round."""
 
-    order_id: bytes
-    attempt: int
-    number: int
-    global_in: bytes
-    next_root: bytes
-    shares: tuple[ShareRef, ...]  # accepted, in slot order
-    work: int
-    closed_at: int
-    closed_height: int
-    window_ends: int
+    order_id: Hash
+    attempt: Count
+    number: Count
+    global_in: Hash
+    next_root: Hash
+    shares: Annotated[tuple[ShareRef, ...], Length(0, SLOTS_MAX)]  # accepted, in slot order
+    work: Work
+    closed_at: Number
+    closed_height: Number
+    window_ends: Number
     verified: bool
     void: bool  # its audits disagree or cannot come any more: never paid
 
@@ -381,20 +393,20 @@ class Place:
     """What an audit names: a segment of a share, its update, or the aggregation of the round."""
 
     kind: AuditKind
-    slot: int
-    issue: int
-    segment: int
+    slot: Count
+    issue: Count
+    segment: Segment
 
 
 @dataclass(frozen=True, slots=True)
 class TraceLeaf:
     """One boundary of a trace, with its Merkle path to the share's trace root."""
 
-    index: int
-    step: int
-    boundary_root: bytes
-    metrics: tuple[int, ...]  # FP32 bit patterns
-    path: tuple[bytes, ...]
+    index: Count
+    step: Number
+    boundary_root: Hash
+    metrics: Annotated[tuple[Bits, ...], Length(0, METRICS_MAX)]  # FP32 bit patterns
+    path: Annotated[tuple[Hash, ...], Length(0, PATH_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,8 +417,8 @@ class AuditAnswer:
     it agrees if the leaf is in the trace and its boundary root is ``root``. Other places need no leaf.
     """
 
-    root: bytes
-    digest: bytes
+    root: MaybeHash
+    digest: MaybeHash
     leaf: TraceLeaf | None = None
 
 
@@ -414,9 +426,9 @@ class AuditAnswer:
 class Seat:
     """A validator drawn to audit a round, and what it answered (empty until it did)."""
 
-    validator: str
-    answers: tuple[AuditAnswer, ...]
-    answered_at: int
+    validator: Address
+    answers: Annotated[tuple[AuditAnswer, ...], Length(0, ANSWERS_MAX)]
+    answered_at: Number
     missed: bool
 
 
@@ -424,13 +436,13 @@ class Seat:
 class Audit:
     """The audit of a closed round: places (the same for all seats) and up to three draws of seats."""
 
-    order_id: bytes
-    attempt: int
-    round: int
-    draw: int  # 0 until the seed is known, 1 first, 2 redraw, 3 all validators
-    places: tuple[Place, ...]
-    seats: tuple[Seat, ...]
-    draw_ends: int
+    order_id: Hash
+    attempt: Count
+    round: Count
+    draw: Count  # 0 until the seed is known, 1 first, 2 redraw, 3 all validators
+    places: Annotated[tuple[Place, ...], Length(0, ANSWERS_MAX)]
+    seats: Annotated[tuple[Seat, ...], Many]
+    draw_ends: Number
     agreed: bool
 
     @property
@@ -468,18 +480,18 @@ class ReportState(IntEnum):
 class Report:
     """A provider reported with evidence that any node can check."""
 
-    order_id: bytes
-    attempt: int
-    round: int
-    slot: int
-    issue: int
-    segment: int  # n for the update
-    provider: str
-    claimed_root: bytes
-    replayed_root: bytes
-    reported_at: int
-    deadline: int
-    bond: int
+    order_id: Hash
+    attempt: Count
+    round: Count
+    slot: Slot
+    issue: Count
+    segment: Segment  # n for the update
+    provider: Address
+    claimed_root: Hash
+    replayed_root: Hash
+    reported_at: Number
+    deadline: Number
+    bond: Money
     state: ReportState
 
     @property
@@ -492,10 +504,10 @@ class Report:
 class Depositor:
     """One depositor's row of an escrow."""
 
-    address: str
-    locked: int
-    paid: int
-    refunded: int
+    address: Address
+    locked: Money
+    paid: Money
+    refunded: Money
 
 
 class BondKind(IntEnum):
@@ -510,30 +522,30 @@ class BondRow:
     """A bond held by an order's escrow."""
 
     kind: BondKind
-    owner: str
-    attempt: int
-    round: int
-    slot: int
-    issue: int
-    amount: int
+    owner: Address
+    attempt: Count
+    round: Count
+    slot: Count
+    issue: Count
+    amount: Money
 
 
 @dataclass(frozen=True, slots=True)
 class Escrow:
     """The money of one order: a row per depositor, and bonds in rows of their own."""
 
-    order_id: bytes
-    depositors: tuple[Depositor, ...]
-    bonds: tuple[BondRow, ...]
+    order_id: Hash
+    depositors: Annotated[tuple[Depositor, ...], Many]
+    bonds: Annotated[tuple[BondRow, ...], Many]
 
 
 @dataclass(frozen=True, slots=True)
 class Payment:
     """One payment out of an order's escrow, as the queries list it (and the second count of every coin)."""
 
-    to: str  # an address; a module's for "protocol", "decline_fee" and what is burnt
+    to: Address  # an address; a module's for "protocol", "decline_fee" and what is burnt
     # Out of deposits: "provider", "validator", "auditor", "protocol", "refund", "deposit_burn".
     # Out of bonds: "bond_return" (into the owner's bond account), "compensation", "decline_fee", "burn".
-    kind: str
-    amount: int
-    round: int  # -1 where no round is concerned
+    kind: Name
+    amount: Money
+    round: Annotated[int, Range(-1, 2**31 - 1)]  # -1 where no round is concerned

@@ -58,23 +58,20 @@ def place(
 ) -> None:
     """Place a bid."""
     from domain.messages import MsgPlaceBid
-    from domain.records import Offer
 
     key = context.key()
     message = MsgPlaceBid(
         validator=key.address,
-        offer=Offer(
-            price=amount(price, "--price"),
-            speed=speed,
-            device_class=device_class,
-            memory=memory,
-            regions=tags(regions),
-            tiers=tags(tiers),
-            min_work=min_work,
-            max_work=max_work or capacity,
-            providers_bps=providers_bps,
-        ),
+        price=amount(price, "--price"),
+        device_class=device_class,
+        memory=memory,
+        speed=speed,
         capacity=capacity,
+        regions=tags(regions),
+        tiers=tags(tiers),
+        min_work=min_work,
+        max_work=max_work or capacity,
+        providers_bps=providers_bps,
         duration=duration(lasts, "--duration"),
     )
     with context.client() as client:
@@ -99,11 +96,11 @@ def list_(context: Context, validator: str) -> None:
         (
             short(bid.id),
             short(bid.validator),
-            bid.offer.price,
-            bid.offer.device_class,
-            bid.offer.speed,
+            bid.price,
+            bid.device_class,
+            bid.speed,
             bid.capacity,
-            ",".join(bid.offer.tiers),
+            ",".join(bid.tiers),
             bid.expires_at,
         )
         for bid in bids
@@ -147,7 +144,7 @@ def change(context: Context, bid: str, price: str, capacity: int | None, lasts: 
         message = MsgChangeBid(
             key.address,
             known.id,
-            known.offer.price if asked is None else asked,
+            known.price if asked is None else asked,
             known.capacity if capacity is None else capacity,
             seconds,
         )

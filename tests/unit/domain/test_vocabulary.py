@@ -7,9 +7,8 @@ import pytest
 
 from domain import messages
 from domain.events import Event
-from domain.params import Params, local_params
+from domain.params import OrderParams, Params, local_params
 from domain.reasons import AttemptEnd, CloseReason, ShareReason
-from domain.records import OrderParams
 
 MESSAGES = get_args(messages.Message)
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from domain.hashing import merkle_root
+from domain.params import OrderParams
 from domain.reasons import AttemptEnd, ShareReason
-from domain.records import OrderParams, ShareRef
+from domain.records import ShareRef
 from link.types import LEAVES_MAX, ShareSubmission
 from pol.rules.commitment import check_leaf
 from tests.support.chain_market import digest, make_terms

@@ -28,7 +28,8 @@ from domain.errors import (
 )
 from domain.limits import NAME_MAX, SLOTS_MAX
 from domain.messages import MsgSubmitOrder
-from domain.records import Order, OrderParams, OrderState
+from domain.params import OrderParams
+from domain.records import Order, OrderState
 from escrow.account import open_escrow
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.schedule import (

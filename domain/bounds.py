@@ -1,0 +1,377 @@
+"""Bounds beside the fields: what a value may be is said in the type of the field that holds it.
+
+A field says ``order_id: Hash``, ``price: PositiveMoney`` or ``leaves: Annotated[tuple[TraceLeaf, ...], Length(2, 2)]``.
+To Python the values stay plain ``int``, ``str``, ``bytes`` and ``tuple``; the marks are read by whoever takes values
+from outside: the state machine before it looks at a message, the wire (:mod:`wire.convert`) and the strict reader of
+JSON (:mod:`domain.codec`). All of them compile the same tests, so a bound is stated once.
+
+Nothing fails open: integers, text, bytes and tuples without a bound are a :class:`Mismatch` when a test is compiled.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from operator import attrgetter
+from types import NoneType, UnionType
+from typing import Annotated, Any, NoReturn, Union, get_args, get_origin, get_type_hints
+
+from domain.amount import BPS, MONEY_MAX, WORK_MAX
+from domain.errors import BAD_FIELD, INVALID_ADDRESS, INVALID_COINS, TX_DECODE, Code, Refusal
+from domain.hashing import HASH_SIZE
+from domain.limits import DURATION_MAX, NAME_MAX, SEGMENTS_MAX, SLOTS_MAX, TAGS_MAX, TEXT_MAX
+
+Test = Callable[[Any], None]
+"""Raises a Refusal that names the field unless the value is within its bounds."""
+
+# Control characters, and those that make a text look like another: zero width, line separators, changes of direction.
+# The list is explicit, because Unicode's categories differ between versions of Python, and nodes must agree.
+_HIDDEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\uffff"
+    "\U000e0000-\U000e007f]"
+)
+
+
+class Mismatch(TypeError):
+    """A type without the bounds that it needs, or that does not fit what it is to be read from: a bug, found when the
+    converter or test is compiled.
+    """
+
+
+# --- marks ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """An integer from ``low`` to ``high``, both included."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Bytes, or text in UTF-8, of ``low`` to ``high`` bytes; ``blank``: or of none."""
+
+    low: int
+    high: int
+    blank: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """A tuple of ``low`` to ``high`` items. ``code`` is what a message is refused with."""
+
+    low: int
+    high: int
+    code: Code = BAD_FIELD
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """A tuple whose items ascend, none twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """Text without control or invisible characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Text or bytes that fit ``pattern`` as a whole; ``what`` names them. ``blank``: or nothing at all."""
+
+    what: str
+    pattern: str | bytes
+    remedy: str
+    code: Code = BAD_FIELD
+    blank: bool = False
+
+
+Mark = Range | Size | Length | Sorted | Visible | Form
+_BOUNDING = (Range, Size, Length, Form)
+
+# --- the types that fields name ------------------------------------------------------------------
+
+Hash = Annotated[bytes, Size(HASH_SIZE, HASH_SIZE)]
+MaybeHash = Annotated[bytes, Size(HASH_SIZE, HASH_SIZE, blank=True)]
+Signature = Annotated[bytes, Size(64, 64)]
+"""Compact: r and s."""
+
+_KEY = Form(
+    "a compressed key", rb"(?s)[\x02\x03].{32}", "send 33 bytes, of which the first is 02 or 03"
+)
+PublicKey = Annotated[bytes, _KEY]
+MaybePublicKey = Annotated[bytes, Form(_KEY.what, _KEY.pattern, _KEY.remedy, blank=True)]
+ConsensusKey = Annotated[bytes, Size(32, 32)]
+ConsensusAddress = Annotated[bytes, Size(20, 20)]
+
+_BECH32 = "give an address that starts with assay1"
+# The core cannot compute a checksum; the wire refuses what is not bech32 with the prefix of this chain.
+ADDRESS = Form("an address", f"[a-z0-9]{{1,{TEXT_MAX}}}", _BECH32, INVALID_ADDRESS)
+MAYBE_ADDRESS = Form(ADDRESS.what, ADDRESS.pattern, _BECH32, INVALID_ADDRESS, blank=True)
+Address = Annotated[str, ADDRESS]
+MaybeAddress = Annotated[str, MAYBE_ADDRESS]
+
+Text = Annotated[str, Visible(), Size(0, TEXT_MAX)]
+"""A moniker, an endpoint."""
+Name = Annotated[str, Visible(), Size(1, NAME_MAX)]
+"""A region, a tier, a device class."""
+MaybeName = Annotated[str, Visible(), Size(0, NAME_MAX)]
+Tags = Annotated[tuple[Name, ...], Length(0, TAGS_MAX), Sorted()]
+ChainId = Annotated[str, Visible(), Size(1, 64)]
+Denom = Annotated[
+    str, Form("a denomination", r"[a-zA-Z][a-zA-Z0-9/:._-]{2,127}", "use uassay", INVALID_COINS)
+]
+
+Money = Annotated[int, Range(0, MONEY_MAX)]
+"""``uassay``."""
+PositiveMoney = Annotated[int, Range(1, MONEY_MAX)]
+Work = Annotated[int, Range(0, WORK_MAX)]
+"""FLOPs, or FLOP/s."""
+PositiveWork = Annotated[int, Range(1, WORK_MAX)]
+Bps = Annotated[int, Range(0, BPS)]
+"""Basis points."""
+Duration = Annotated[int, Range(1, DURATION_MAX)]
+"""Seconds from now."""
+ByteCount = Annotated[int, Range(0, 2**63 - 1)]
+"""Bytes, or bytes/s."""
+Number = Annotated[int, Range(0, 2**64 - 1)]
+"""A height, a time on the chain clock, a sequence: what the chain counts in eight bytes."""
+Count = Annotated[int, Range(0, 2**32 - 1)]
+"""An attempt, a round, an issue: what travels in four bytes."""
+Bits = Annotated[int, Range(0, 2**32 - 1)]
+"""The bit pattern of an FP32 number."""
+Slot = Annotated[int, Range(0, SLOTS_MAX - 1)]
+Segment = Annotated[int, Range(0, SEGMENTS_MAX)]
+"""A segment, or a boundary: n segments have n + 1."""
+
+ITEMS_MAX = 2**20
+"""More items than any list has that the chain itself keeps or answers."""
+Many = Length(0, ITEMS_MAX)
+
+# --- reading types -------------------------------------------------------------------------------
+
+
+def split(hint: Any) -> tuple[Any, tuple[Mark, ...]]:
+    """Return the type of ``hint`` without its marks, and the marks."""
+    if get_origin(hint) is Annotated:
+        inner, *marks = get_args(hint)
+        return inner, tuple(mark for mark in marks if isinstance(mark, Mark))
+    return hint, ()
+
+
+def without_none(hint: Any) -> tuple[Any, bool]:
+    """Split ``X | None`` into X and True; any other type is itself and False."""
+    if get_origin(hint) in (UnionType, Union) and NoneType in get_args(hint):
+        rest = [arg for arg in get_args(hint) if arg is not NoneType]
+        if len(rest) == 1:
+            return rest[0], True
+    return hint, False
+
+
+def item_of(hint: Any) -> Any:
+    """Return the type of the items of ``tuple[X, ...]``, None for anything else."""
+    args = get_args(hint)
+    return args[0] if get_origin(hint) is tuple and args[1:] == (Ellipsis,) else None
+
+
+@cache
+def hints_of(cls: type) -> tuple[tuple[str, Any], ...]:
+    """Return name and type, with its marks, of each field of a dataclass, in their order."""
+    hints = get_type_hints(cls, include_extras=True)
+    return tuple((field.name, hints[field.name]) for field in fields(cls))
+
+
+def inside(name: str, refusal: Refusal) -> Refusal:
+    """Return a refusal of what is inside the field ``name``, with the whole path."""
+    field = refusal.field
+    dot = "." if name and field and not field.startswith("[") else ""
+    path = f"{name}{dot}{field}"
+    return Refusal(refusal.code, path, refusal.reason, refusal.remedy)
+
+
+# --- testing values ------------------------------------------------------------------------------
+
+
+def check(value: Any) -> None:
+    """Check a dataclass and all that is inside it; the Refusal names the path of the first field out of its bounds."""
+    cls: Any = type(value)
+    _record_test(cls)(value)
+
+
+def checker(hint: Any, name: str) -> Test | None:
+    """Return the test of a field called ``name``; None where every value of the type is within bounds."""
+    return _test(hint, name)
+
+
+@cache
+def _record_test(cls: type) -> Test:
+    tests = [(name, _test(hint, name)) for name, hint in hints_of(cls)]
+    needed = [(attrgetter(name), test) for name, test in tests if test is not None]
+
+    def test_record(record: Any) -> None:
+        for get, test in needed:
+            test(get(record))
+
+    return test_record
+
+
+@cache
+def _test(hint: Any, name: str) -> Test | None:
+    inner, marks = split(hint)
+    inner, optional = without_none(inner)
+    if optional:
+        part = _test(inner, name)
+        return part and (lambda value: None if value is None else part(value))
+    if get_origin(inner) is tuple:
+        return _tuple_test(inner, marks, name)
+    if is_dataclass(inner):
+        return _nested(_record_test(inner), name)  # type: ignore[arg-type]  # a class, not an instance
+    if inner is bool or (isinstance(inner, type) and issubclass(inner, Enum)):
+        return None
+    return _leaf_test(inner, marks, name)
+
+
+def _nested(test: Test, name: str) -> Test:
+    def test_inside(value: Any) -> None:
+        try:
+            test(value)
+        except Refusal as refusal:
+            raise inside(name, refusal) from None
+
+    return test_inside
+
+
+def _tuple_test(hint: Any, marks: tuple[Mark, ...], name: str) -> Test:
+    item = item_of(hint)
+    if item is None:
+        parts = [_test(part, f"[{at}]") for at, part in enumerate(get_args(hint))]
+
+        def test_parts(value: Any) -> None:
+            for test, part in zip(parts, value, strict=True):
+                if test is not None:
+                    test(part)
+
+        return _nested(test_parts, name)
+    if not any(isinstance(mark, Length) for mark in marks):
+        raise Mismatch(f"{name}: a tuple without a Length")
+    own = [_mark_test(mark, tuple, name) for mark in marks]
+    try:
+        each = _test(item, "")
+    except Mismatch as mismatch:
+        raise Mismatch(f"{name}[]{mismatch}") from None
+
+    def test_items(values: Any) -> None:
+        for test in own:
+            test(values)
+        if each is not None:
+            for at, value in enumerate(values):
+                try:
+                    each(value)
+                except Refusal as refusal:
+                    raise inside(f"{name}[{at}]", refusal) from None
+
+    return test_items
+
+
+def _leaf_test(kind: Any, marks: tuple[Mark, ...], name: str) -> Test:
+    if kind not in (int, str, bytes):
+        raise Mismatch(f"{name}: {kind} is no type of a field")
+    if not any(isinstance(mark, _BOUNDING) for mark in marks):
+        raise Mismatch(f"{name}: {kind.__name__} without a bound")
+    tests = [_mark_test(mark, kind, name) for mark in marks]
+    if len(tests) == 1:
+        return tests[0]
+
+    def test_all(value: Any) -> None:
+        for test in tests:
+            test(value)
+
+    return test_all
+
+
+def _mark_test(mark: Mark, kind: type, name: str) -> Test:
+    match mark:
+        case Range() if kind is int:
+            return _range_test(mark, name)
+        case Size() if kind in (str, bytes):
+            return _size_test(mark, kind, name)
+        case Length() if kind is tuple:
+            return _length_test(mark, name)
+        case Sorted() if kind is tuple:
+            return _sorted_test(name)
+        case Visible() if kind is str:
+            return _visible_test(name)
+        case Form(pattern=pattern) if kind is type(pattern):
+            return _form_test(mark, name)
+    raise Mismatch(f"{name}: {mark} does not bound a {kind.__name__}")
+
+
+def _range_test(mark: Range, name: str) -> Test:
+    low, high = mark.low, mark.high
+
+    def test(value: int) -> None:
+        if not low <= value <= high or type(value) is bool:
+            reason = f"{value} is not in {low}..{high}"
+            raise Refusal(BAD_FIELD, name, reason, f"give {low} to {high}")
+
+    return test
+
+
+def _size_test(mark: Size, kind: type, name: str) -> Test:
+    low, high, blank = mark.low, mark.high, mark.blank
+    remedy = f"it has exactly {high}" if low == high else f"send {low} to {high}"
+
+    def refuse(size: int) -> NoReturn:
+        raise Refusal(BAD_FIELD, name, f"has {size} bytes", remedy)
+
+    def test_bytes(value: bytes) -> None:
+        if not low <= len(value) <= high and (value or not blank):
+            refuse(len(value))
+
+    def test_text(value: str) -> None:
+        size = len(value.encode(errors="surrogatepass"))
+        if not low <= size <= high and (size or not blank):
+            refuse(size)
+
+    return test_bytes if kind is bytes else test_text
+
+
+def _length_test(mark: Length, name: str) -> Test:
+    low, high, code = mark.low, mark.high, mark.code
+    wanted = f"exactly {high}" if low == high else f"{low} to {high}"
+
+    def test(values: tuple[Any, ...]) -> None:
+        if not low <= len(values) <= high:
+            raise Refusal(code, name, f"has {len(values)} items", f"send {wanted}")
+
+    return test
+
+
+def _sorted_test(name: str) -> Test:
+    def test(values: tuple[Any, ...]) -> None:
+        if list(values) != sorted(set(values)):
+            raise Refusal(BAD_FIELD, name, "is not sorted without repeats", "sort it")
+
+    return test
+
+
+def _visible_test(name: str) -> Test:
+    def test(value: str) -> None:
+        if not (value.isascii() and value.isprintable()) and _HIDDEN.search(value):
+            raise Refusal(TX_DECODE, name, "control or invisible characters", "leave them out")
+
+    return test
+
+
+def _form_test(mark: Form, name: str) -> Test:
+    fits: Callable[[Any], Any] = re.compile(mark.pattern).fullmatch
+    blank = mark.blank
+
+    def test(value: Any) -> None:
+        if fits(value) is None and (value or not blank):
+            raise Refusal(mark.code, name, f"not {mark.what}", mark.remedy)
+
+    return test
