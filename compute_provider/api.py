@@ -10,11 +10,12 @@ from typing import Any
 from chain.client.client import ChainClient
 from chain.client.ready import closed_at, wait_for_node
 from chain.client.sender import TxSender
-from compute_provider.bench import Speed, measure_bandwidth, measure_speed
 from compute_provider.config import ProviderConfig, ProviderError
 from compute_provider.daemon import Daemon
+from compute_provider.interfaces import Behaviour, Honest
 from compute_provider.links import Link, find_validator
 from compute_provider.status import read_status
+from compute_provider.work.bench import Speed, measure_bandwidth, measure_speed
 from domain.amount import PFLOP
 from domain.messages import MsgLeaveCluster
 from domain.queries import (
@@ -44,7 +45,7 @@ _PAGE = 100
 
 
 class NodeChain:
-    """:class:`compute_provider.ports.Chain` over a node."""
+    """:class:`compute_provider.interfaces.Chain` over a node."""
 
     def __init__(self, client: ChainClient) -> None:
         """Ask through ``client``."""
@@ -109,11 +110,15 @@ class Forecast:
 
 
 def run_provider(
-    config: ProviderConfig, stop: Event | None = None, on_joined: Callable[[], None] | None = None
+    config: ProviderConfig,
+    stop: Event | None = None,
+    on_joined: Callable[[], None] | None = None,
+    behave: Callable[[str], Behaviour] = lambda chain_id: Honest(),
 ) -> None:
     """Join the validator's cluster and work until ``stop``; call it on the main thread.
 
-    A node that does not answer yet is waited for. ProviderError where there is no such validator.
+    A node that does not answer yet is waited for. ``behave`` gives the behaviour on a chain, by its id. ProviderError
+    where there is no such validator.
     """
     stop = stop or Event()
     with ChainClient(config.node) as client, closed_at(stop, client):
@@ -127,7 +132,8 @@ def run_provider(
             return
         chain_id, operator = found
         known = replace(config, validator=operator)
-        Daemon(known, chain_id, chain, TxSender(client, config.key)).run(stop, on_joined)
+        sender = TxSender(client, config.key)
+        Daemon(known, chain_id, chain, sender, behave(chain_id)).run(stop, on_joined)
 
 
 def bench(backend: str = "numpy", seconds: float = 2.0) -> Speed:

@@ -1,15 +1,11 @@
 """What a provider is told at its start."""
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from domain.errors import Expected
+from host.sandbox import physical_memory
 from wire.keys import Key
-
-
-def _physical_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +20,10 @@ class ProviderConfig:
     device_class: str = "cpu"
     bond: int = 0  # uassay to keep in the bond account at least
     auto_bond: bool = True  # deposit what a share needs when it is given
-    memory_bytes: int = field(default_factory=lambda: _physical_memory() * 3 // 4)
+    memory_bytes: int = field(default_factory=lambda: physical_memory() * 3 // 4)
     disk_bytes: int = 64 << 30
     poll_seconds: float | None = None  # None: as the validator says
     chain_seconds: float = 2.0
-    misbehave: str = ""  # local networks only
 
 
 class ProviderError(Expected):

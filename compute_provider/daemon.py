@@ -1,4 +1,4 @@
-"""The provider's process: a thin shell around :mod:`compute_provider.logic`.
+"""The provider's process: a thin shell around :mod:`compute_provider.decide.shares`.
 
 One loop owns the state: it takes an event, asks the logic, saves the new state, and carries the
 actions out. What takes time runs on a few threads (network) or in worker processes (numerics), and
@@ -18,20 +18,21 @@ from threading import Event, Lock
 from typing import Any
 
 from chain.client.errors import ChainError
-from compute_provider import claims, logic, misbehave
-from compute_provider.bench import measure_bandwidth, measure_speed
 from compute_provider.config import ProviderConfig, ProviderError
-from compute_provider.jobs import Jobs
+from compute_provider.decide import claims, shares
+from compute_provider.interfaces import Behaviour, Chain, Honest, Sender
 from compute_provider.links import Link
-from compute_provider.ports import Chain, Sender
+from compute_provider.perform import Performer
 from compute_provider.status import describe, write_status
-from compute_provider.store import Boundary, Result, Store, locked, name_of
-from compute_provider.trainer import Trainer
+from compute_provider.store import Store, locked, name_of
+from compute_provider.work.bench import measure_bandwidth, measure_speed
+from compute_provider.work.trainer import Trainer
 from domain import codec
 from domain.messages import MsgDepositBond, MsgRegisterProvider
 from domain.records import ShareKey
 from link.errors import ClusterError, Kind
 from link.types import NAN_BITS, Benchmark, JoinRequest, PollRequest, TrainTask
+from pol.work.records import Boundary
 
 _log = logging.getLogger("assay.provider")
 VERSION = "1"
@@ -44,14 +45,21 @@ _BENCH_VALID_SECONDS = 86_400
 _THREADS = {"link": 4, "bond": 1, "chain": 2}
 # A validator that answers slowly, or a bond that hangs, must not keep us from objecting to a report.
 _LANES = {"check": "bond", "watch": "chain", "object": "chain"}
-_OF_A_KEY = (logic.Stop, logic.Open, logic.Forget)  # the other actions name a task
+_OF_A_KEY = (shares.Stop, shares.Open, shares.Forget)  # the other actions name a task
 
 
 class Daemon:
     """A provider of one validator. Make it, then :meth:`run` it on the main thread."""
 
-    def __init__(self, config: ProviderConfig, chain_id: str, chain: Chain, sender: Sender) -> None:
-        """Open the home; ValueError where ``misbehave`` is not allowed."""
+    def __init__(
+        self,
+        config: ProviderConfig,
+        chain_id: str,
+        chain: Chain,
+        sender: Sender,
+        behaviour: Behaviour | None = None,
+    ) -> None:
+        """Open the home; the provider is honest where ``behaviour`` does not say otherwise."""
         self._config = config
         self._chain_id = chain_id
         self._chain = chain
@@ -59,13 +67,22 @@ class Daemon:
         config.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._store = Store(config.home)
         self._link = Link(chain, config.validator, config.key, chain_id)
-        self._jobs = Jobs(config, chain_id, chain, sender, link=self._link, store=self._store)
+        self._behaviour = behaviour or Honest()
+        self._performer = Performer(
+            config,
+            chain_id,
+            chain,
+            sender,
+            link=self._link,
+            store=self._store,
+            behaviour=self._behaviour,
+        )
         self._trainer = Trainer(self._on_worker, config.home / "worker.log")
         self._pools = {
             lane: ThreadPoolExecutor(count, thread_name_prefix=lane)
             for lane, count in _THREADS.items()
         }
-        self._events: queue.Queue[logic.Event | None] = queue.Queue()  # None: just wake up
+        self._events: queue.Queue[shares.Event | None] = queue.Queue()  # None: just wake up
         self._state = self._store.load()
         self._in_flight: set[tuple[str, ShareKey | None]] = set()
         self._lock = Lock()
@@ -97,14 +114,14 @@ class Daemon:
             self._trainer.close()
             for pool in self._pools.values():
                 pool.shutdown(wait=True, cancel_futures=True)
-            self._jobs.close()
+            self._performer.close()
             self._store.close()
 
     def _run(self, on_joined: Callable[[], None] | None) -> None:
         self._check_home()
-        self._jobs.sweep(self._state)
+        self._performer.sweep(self._state)
         try:
-            self._take(logic.Restarted())
+            self._take(shares.Restarted())
             self._bench()
             while not self._stop.is_set():
                 if not self._joined:
@@ -151,10 +168,10 @@ class Daemon:
             self._status_at = now + _STATUS_SECONDS
             self._write_status()
 
-    def _take(self, event: logic.Event) -> None:
+    def _take(self, event: shares.Event) -> None:
         before = self._state
-        after, actions = logic.step(before, event)
-        if not isinstance(event, logic.Progressed):  # progress is on disk as boundaries
+        after, actions = shares.step(before, event)
+        if not isinstance(event, shares.Progressed):  # progress is on disk as boundaries
             self._store.save(before, after)
         self._state = after
         for action in actions:
@@ -165,31 +182,35 @@ class Daemon:
                 key = action.key if isinstance(action, _OF_A_KEY) else action.task.key
                 self._failed(type(action).__name__.lower(), key, error)
 
-    def _act(self, action: logic.Action) -> None:
+    def _act(self, action: shares.Action) -> None:
         match action:
-            case logic.Check(task):
+            case shares.Check(task):
                 self._spawn("check", task.key, lambda: self._check(task))
-            case logic.Fetch(task):
+            case shares.Fetch(task):
                 self._spawn("fetch", task.key, lambda: self._fetch(task))
-            case logic.Train(task):
-                self._trainer.start(task.key, self._jobs.worker_order(task))
-            case logic.Stop(key):
+            case shares.Train(task):
+                self._work(task)
+            case shares.Stop(key):
                 self._trainer.stop(key)
-            case logic.Submit(task):
+            case shares.Submit(task):
                 self._spawn("submit", task.key, lambda: self._submit(task))
-            case logic.Open(key, indices):
-                self._spawn("open", key, lambda: self._jobs.open(key, indices))
-            case logic.Object(task, segment):
+            case shares.Open(key, indices):
+                self._spawn("open", key, lambda: self._performer.open(key, indices))
+            case shares.Object(task, segment):
                 if not self._store.fact(f"objected/{name_of(task.key)}"):
-                    self._trainer.start(task.key, self._jobs.worker_order(task, segment))
-            case logic.Forget(key):
+                    self._work(task, segment)
+            case shares.Forget(key):
                 self._steps.pop(key, None)
                 self._trainer.stop(key)
                 self._forget(key)
 
+    def _work(self, task: TrainTask, replay: int = -1) -> None:
+        order = self._performer.work_order(task, replay)
+        self._trainer.start(task.key, order, self._behaviour.worker(task.key))
+
     def _forget(self, key: ShareKey) -> None:
         others = (work.key.order_id for work in self._state.works)
-        self._jobs.forget(key, last_of_order=key.order_id not in others)
+        self._performer.forget(key, last_of_order=key.order_id not in others)
 
     # What runs on threads
 
@@ -225,7 +246,7 @@ class Daemon:
         self._said[what] = str(error)
         self._note = f"{what}: {error}"
         if key is not None:
-            self._events.put(logic.Failed(key, str(error), again=True))
+            self._events.put(shares.Failed(key, str(error), again=True))
         if what == "poll":
             self._poll_at = time.monotonic() + random.uniform(0.5, 1.5) * _RETRY_SECONDS
         if isinstance(error, ClusterError):
@@ -269,7 +290,7 @@ class Daemon:
     def _poll(self) -> None:
         doing = tuple(work.doing() for work in self._state.works)
         reply = self._link.client().poll(PollRequest(VERSION, doing[-64:]))
-        self._events.put(logic.Polled(reply.train, reply.open))
+        self._events.put(shares.Polled(reply.train, reply.open))
         self._note = ""
         told = max(reply.retry_after_ms / 1000 or self._poll_seconds, _POLL_SECONDS_MIN)
         self._poll_at = time.monotonic() + (self._config.poll_seconds or told)
@@ -289,24 +310,24 @@ class Daemon:
                     continue
                 segment = claims.open_report(work.key, order)
                 if segment is not None:
-                    self._events.put(logic.Reported(work.key, segment))
+                    self._events.put(shares.Reported(work.key, segment))
                 if claims.is_over(work.key, order, clock):
-                    self._events.put(logic.Released(work.key))
+                    self._events.put(shares.Released(work.key))
 
     def _check(self, task: TrainTask) -> None:
-        problem = self._jobs.check(task)
+        problem = self._performer.check(task)
         # A node may be a block behind the validator: ask again while the task is listed.
-        event = logic.Failed(task.key, problem, again=True) if problem else None
-        self._events.put(event or logic.Checked(task.key))
+        event = shares.Failed(task.key, problem, again=True) if problem else None
+        self._events.put(event or shares.Checked(task.key))
 
     def _fetch(self, task: TrainTask) -> None:
         try:
-            self._jobs.fetch(task, lambda: self._check_wanted(task))
+            self._performer.fetch(task, lambda: self._check_wanted(task))
         finally:
             if self._state.get(task.key) is None:  # dropped meanwhile; what came since goes, too
-                self._jobs.claim(task)
+                self._performer.claim(task)
                 self._forget(task.key)
-        self._events.put(logic.Fetched(task.key))
+        self._events.put(shares.Fetched(task.key))
 
     def _check_wanted(self, task: TrainTask) -> None:
         work = self._state.get(task.key)
@@ -314,12 +335,10 @@ class Daemon:
             raise ProviderError("the share is not wanted any more", "")
 
     def _submit(self, task: TrainTask) -> None:
-        method = self._jobs.method(task.key)
-        if misbehave.sends_nothing(method):
-            return
-        late = task.seconds_left + 1 if misbehave.sends_late(method) else 0
-        verdict = self._jobs.submit(task, lambda: self._stop.wait(late))
-        self._events.put(logic.Submitted(task.key, verdict.accepted, verdict.text))
+        work = self._state.get(task.key)
+        verdict = self._performer.submit(work, self._stop.wait) if work else None
+        if verdict is not None:
+            self._events.put(shares.Submitted(task.key, verdict.accepted, verdict.text))
 
     # What workers say, on the threads that read it
 
@@ -331,23 +350,22 @@ class Daemon:
                 self._steps[key] = steps
                 for text in open_ends:
                     _log.warning("sandbox: %s", text)
-                self._events.put(logic.Progressed(key, 0, steps, NAN_BITS))
+                self._events.put(shares.Progressed(key, 0, steps, NAN_BITS))
             case {"step": int(step), "loss": int(loss)}:
-                self._events.put(logic.Progressed(key, step, self._steps.get(key, step), loss))
+                self._events.put(shares.Progressed(key, step, self._steps.get(key, step), loss))
             case {"done": {"update_root": update, "local_out_root": local_out}}:
-                result = Result(bytes.fromhex(update), bytes.fromhex(local_out))
-                self._store.put_result(key, result)
-                self._events.put(logic.Trained(key))
+                roots = bytes.fromhex(update), bytes.fromhex(local_out)
+                self._events.put(shares.Trained(key, *roots))
             case {"replayed": True}:
                 self._spawn("object", key, lambda: self._object(key))
             case {"replayed": False}:
                 _log.warning("a report of %s is right: no objection", name_of(key))
             case {"failed": str(text), "again": bool(again)} if message.get("replay", -1) < 0:
                 _log.warning("%s: training failed: %s", name_of(key), text)
-                self._events.put(logic.Failed(key, text, again))
+                self._events.put(shares.Failed(key, text, again))
 
     def _object(self, key: ShareKey) -> None:
-        self._jobs.object(key)
+        self._performer.object(key)
         self._store.put_fact(f"objected/{name_of(key)}", True)
 
     # The rest
@@ -380,7 +398,6 @@ class Daemon:
             "orders": sorted(orders),
             "earned": self._store.total("earned/"),
             "workers": self._trainer.pids(),
-            "misbehave": self._config.misbehave,
         }
         try:
             write_status(self._config.home, status)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from threading import Lock
 
 from compute_provider.config import ProviderError
-from compute_provider.ports import Chain
+from compute_provider.interfaces import Chain
 from domain.records import Validator
 from link.client import ClusterClient
 from wire.keys import Key

@@ -5,7 +5,8 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from compute_provider.logic import State, Work
+from compute_provider.decide.shares import State, Work
+from host.files import write_whole
 from link.types import NAN_BITS
 
 STATUS_FILE = "status.json"
@@ -40,9 +41,7 @@ def loss_of(bits: int) -> float:
 
 def write_status(home: Path, status: dict[str, Any]) -> None:
     """Replace the status file; readers see the old one or the new one."""
-    partial = home / (STATUS_FILE + ".new")
-    partial.write_text(json.dumps(status, sort_keys=True))
-    partial.replace(home / STATUS_FILE)
+    write_whole(home / STATUS_FILE, json.dumps(status, sort_keys=True))
 
 
 def read_status(home: Path) -> dict[str, Any] | None:

@@ -7,40 +7,15 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from compute_provider.config import ProviderError
-from compute_provider.logic import State, Work
+from compute_provider.decide.shares import State, Work
 from domain import codec
 from domain.records import ShareKey
-from link.types import Leaf
-
-
-@dataclass(frozen=True, slots=True)
-class Boundary:
-    """A boundary of a trace; its two states lie in the share's folder."""
-
-    index: int
-    step: int
-    global_root: bytes
-    local_root: bytes
-    root: bytes
-    metrics: tuple[int, ...]
-
-    def leaf(self) -> Leaf:
-        """Return what the validator gets of it."""
-        return Leaf(self.index, self.step, self.root, self.metrics)
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What training ended with; the two states lie in the share's folder."""
-
-    update_root: bytes
-    local_out_root: bytes
+from pol.work.records import Boundary
 
 
 @contextmanager
@@ -78,7 +53,6 @@ class Store:
             CREATE TABLE IF NOT EXISTS boundaries (
                 key TEXT NOT NULL, number INTEGER NOT NULL, record BLOB NOT NULL,
                 PRIMARY KEY (key, number));
-            CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, record BLOB NOT NULL);
             CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
             """
         )
@@ -128,21 +102,10 @@ class Store:
         whole = [b for index, b in enumerate(found) if b.index == index]
         return tuple(whole)
 
-    def put_result(self, key: ShareKey, result: Result) -> None:
-        """Remember how training ended."""
-        row = (name_of(key), codec.encode(result))
-        self._sql("INSERT OR REPLACE INTO results VALUES (?, ?)", *row)
-
-    def result(self, key: ShareKey) -> Result | None:
-        """Return how training ended, if it has."""
-        rows = self._sql("SELECT record FROM results WHERE key = ?", name_of(key))
-        return codec.decode(Result, rows[0][0]) if rows else None
-
     def forget(self, key: ShareKey) -> None:
         """Delete all that is known of a share."""
         name = name_of(key)
         self._sql("DELETE FROM boundaries WHERE key = ?", name)
-        self._sql("DELETE FROM results WHERE key = ?", name)
         shutil.rmtree(self._shares / name, ignore_errors=True)
 
     def leftovers(self, state: State) -> list[str]:
@@ -154,7 +117,6 @@ class Store:
         """Delete what a crash has left of shares that are not in the state."""
         for name in self.leftovers(state):
             self._sql("DELETE FROM boundaries WHERE key = ?", name)
-            self._sql("DELETE FROM results WHERE key = ?", name)
             shutil.rmtree(self._shares / name, ignore_errors=True)
 
     # Facts

@@ -1,14 +1,13 @@
 """The consumer's side of a job directory: reading the document, writing a result."""
 
-import os
 from errno import EISDIR
 from hashlib import sha256
 from os import strerror
 from pathlib import Path
-from secrets import token_hex
 
 from consumer.errors import ConsumerError
 from domain.records import Order
+from host.files import write_durably
 from pol.job.document import DOCUMENT, Job, parse_job
 from pol.job.limits import LIMITS
 from pol.job.load import read_file
@@ -34,27 +33,11 @@ def write_result(state: State, path: Path) -> bytes:
     """Write a state as safetensors (names as in the model) and return the file's SHA-256."""
     data = dump_safetensors(state)
     try:
-        _replace(path, data)
+        if path.is_dir():
+            raise IsADirectoryError(EISDIR, strerror(EISDIR))
+        write_durably(path, data, mode=0o666)
     except OSError as error:
         raise ConsumerError(
             f"{path} cannot be written ({error.strerror})", "name another file with -o"
         ) from None
     return sha256(data).digest()
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write a whole file or none: what was there stays until the new one is on disk."""
-    if path.is_dir():
-        raise IsADirectoryError(EISDIR, strerror(EISDIR))
-    # A name of our own, that nobody else has a file or a link at.
-    partial = path.with_name(f"{path.name}.{token_hex(8)}.part")
-    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise

@@ -1,24 +1,61 @@
-"""Files that must not be lost, half written or read by others: keys, and what work was done."""
+"""Files that are there whole or not at all: what must outlast a power cut, what others read meanwhile, and links."""
 
 import os
+import shutil
 from pathlib import Path
+from secrets import token_hex
 
 
-def write_durably(path: Path, data: bytes) -> None:
-    """Write a whole file or none, for its owner only, to last through a power cut."""
-    partial = path.with_name(path.name + ".new")
-    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)  # half a file on a full disk helps nobody
-        raise
+def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write a whole file or none, to last through a power cut; what was there stays until then.
+
+    Only its owner may read it, unless ``mode`` (less the umask) says otherwise.
+    """
+    _write(path, data, mode, durably=True)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)  # the name has to last, too
     finally:
         os.close(folder)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a whole file or none, for readers who may look at any moment; a power cut may take it."""
+    _write(path, text.encode(), 0o666, durably=False)
+
+
+def link_whole(source: Path, target: Path) -> None:
+    """Let ``target`` be the same file as ``source``, at no moment absent once it was there.
+
+    Where the disk cannot link, it is a copy.
+    """
+    partial = _partial(target)
+    try:
+        try:
+            os.link(source, partial)
+        except OSError:
+            shutil.copyfile(source, partial)
+        partial.replace(target)
+    finally:
+        # After a failure; and where both were links to one file already, ``replace`` does nothing.
+        partial.unlink(missing_ok=True)
+
+
+def _write(path: Path, data: bytes, mode: int, *, durably: bool) -> None:
+    partial = _partial(path)
+    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            if durably:
+                os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)  # half a file on a full disk helps nobody
+        raise
+
+
+def _partial(path: Path) -> Path:
+    """Return a name beside ``path`` that nobody else has a file or a link at, and no other thread writes to."""
+    return path.with_name(f"{path.name}.{token_hex(8)}.new")

@@ -19,6 +19,14 @@ _EXIT_ORPHAN = 71  # EX_OSERR
 _EXIT_NOT_FOUND = 127
 
 
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to kill this process when the thread that started it ends; end at once if ``parent`` is gone."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before the kernel was told
+        sys.exit(_EXIT_ORPHAN)
+
+
 def start_child(
     command: Sequence[str | Path],
     *,
@@ -71,10 +79,7 @@ def _popen(
 
 def _become(parent: int, command: list[str]) -> None:
     """Tie this process to ``parent`` and turn into ``command``."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before the kernel was told
-        sys.exit(_EXIT_ORPHAN)
+    die_with_parent(parent)
     try:
         os.execvp(command[0], command)  # noqa: S606 - becoming the command is what this is for
     except OSError as error:

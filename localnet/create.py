@@ -42,7 +42,7 @@ def create(
 ) -> Layout:
     """Make a network of ``validators`` with ``providers`` in each cluster (one number, or one for each cluster).
 
-    ``misbehave`` maps a provider's name (``prov0`` …) to a method of ``compute_provider.misbehave``.
+    ``misbehave`` maps a provider's name (``prov0`` …) to a method of ``localnet.cheats``.
     """
     directory = directory.resolve()
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)

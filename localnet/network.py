@@ -18,12 +18,13 @@ from chain.app.homes import comet_home
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from domain.errors import Expected
+from host.files import write_whole
 from host.process import start_child, stop_child
 from localnet.layout import Kind, Layout, ProviderSpec, ValidatorSpec
 
 STATUS_FILE = "status.json"
 START_SECONDS = 60.0
-PROVIDER_BOND = "10000000000uassay"
+PROVIDER_BOND = 10_000_000_000
 
 
 class NetworkError(Expected):
@@ -108,10 +109,13 @@ class Network:
             spec = self.layout.validator(name.removesuffix(".validator"))
             return [*assay, "validator", "run", "--home", spec.home]
         provider = self.provider(name)
-        operator = self.layout.validator(provider.validator).operator
-        command = [*assay, "provider", "join", operator, "--home", provider.home]
-        command += ["--bond", PROVIDER_BOND]
-        return [*command, "--misbehave", provider.misbehave] if provider.misbehave else command
+        validator = self.layout.validator(provider.validator)
+        if provider.misbehave:
+            cheat = [sys.executable, "-m", "localnet.cheats", "provider", provider.misbehave]
+            node = f"127.0.0.1:{validator.grpc}"
+            return [*cheat, provider.home, node, validator.operator, str(PROVIDER_BOND)]
+        command = [*assay, "provider", "join", validator.operator, "--home", provider.home]
+        return [*command, "--bond", f"{PROVIDER_BOND}uassay"]
 
     # Faults
 
@@ -201,10 +205,7 @@ class Network:
     def write_status(self) -> None:
         """Write process ids for ``assay localnet status``."""
         states = [asdict(state) for state in self.states()]
-        path = self.layout.path / STATUS_FILE
-        partial = path.with_suffix(".new")
-        partial.write_text(json.dumps(states))
-        partial.replace(path)
+        write_whole(self.layout.path / STATUS_FILE, json.dumps(states))
 
 
 def comet_pid(validator: ValidatorSpec) -> int:

@@ -14,6 +14,7 @@ from assay.cli.context import Context, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import table
 from domain.errors import Exit
+from host.files import write_whole
 
 if TYPE_CHECKING:
     from localnet.network import Network
@@ -210,9 +211,7 @@ def fault(context: Context, what: str, name: str, directory: Path) -> None:
     folder = directory / _REQUESTS
     folder.mkdir(exist_ok=True)
     request = folder / f"{time.time_ns()}.json"
-    partial = request.with_suffix(".new")
-    partial.write_text(json.dumps({"what": what, "name": name}))
-    partial.replace(request)
+    write_whole(request, json.dumps({"what": what, "name": name}))
     answer = request.with_suffix(".done")
     ends = time.monotonic() + 30
     while not answer.exists():
@@ -246,9 +245,7 @@ def _serve_requests(directory: Path, network: "Network") -> None:
         except (NetworkError, ValueError, KeyError) as error:
             text = str(error)
         path.unlink()
-        partial = path.with_suffix(".partial")
-        partial.write_text(text)
-        partial.replace(path.with_suffix(".done"))
+        write_whole(path.with_suffix(".done"), text)
 
 
 def _supervisor(directory: Path) -> int:

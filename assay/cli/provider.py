@@ -16,7 +16,6 @@ from assay.cli.context import Context, common_options
 from assay.cli.errors import CliError
 from assay.cli.job import backend_option
 from assay.cli.output import flops, short, table
-from domain.errors import Exit
 
 if TYPE_CHECKING:
     from compute_provider.api import Forecast, ProviderConfig
@@ -67,11 +66,8 @@ def bench(context: Context, backend: str, seconds: float) -> None:
 @click.option("--dry-run", is_flag=True, help="Measure, show the expected income, change nothing.")
 @click.option("--bond", default="", help="Keep so much in the bond account, as 50000000uassay.")
 @backend_option
-@click.option("--misbehave", default="", hidden=True, help="Cheat; local networks only.")
 @common_options
-def join(
-    context: Context, validator: str, dry_run: bool, bond: str, backend: str, misbehave: str
-) -> None:
+def join(context: Context, validator: str, dry_run: bool, bond: str, backend: str) -> None:
     """Run the provider's daemon in the foreground."""
     from compute_provider import api
     from compute_provider.config import ProviderConfig
@@ -87,7 +83,6 @@ def join(
         context.key(),
         backend=backend,
         bond=coins,
-        misbehave=misbehave,
     )
     with _in_a_sentence():
         if dry_run:
@@ -200,17 +195,9 @@ def _alive(pid: int) -> bool:
 
 @contextmanager
 def _in_a_sentence() -> Iterator[None]:
-    """Turn the provider's own errors into one sentence and exit code 1."""
-    from compute_provider.config import ProviderError
-
+    """Turn what the disk refuses into one sentence."""
     try:
         yield
-    except ProviderError as error:
-        raise CliError(str(error)) from None
-    except ValueError as error:  # --misbehave outside a local network
-        if "--misbehave" not in str(error):
-            raise
-        raise CliError(str(error), Exit.REFUSED) from None
     except OSError as error:
         where = f"{Path(error.filename)}: " if error.filename else ""
         raise CliError(f"{where}{error.strerror or error}") from None

@@ -27,6 +27,7 @@ from chain.app.interfaces import Broadcaster
 from chain.app.solo import NOTICE, SoloEngine
 from chain.app.storage import Maker, Storage
 from domain.errors import Refusal
+from host.files import write_whole
 from host.logs import log_to_file
 from host.signals import on_stop_signal
 
@@ -244,12 +245,10 @@ class _Node:
             "" if self.app.solo else str(self.socket_path),
         )
         path = ready_path(self.config.home)
-        scratch = path.with_suffix(".new")
         with self.announcing:
             if self.is_over:
                 return
-            scratch.write_text(json.dumps(asdict(ready)) + "\n")
-            scratch.replace(path)
+            write_whole(path, json.dumps(asdict(ready)) + "\n")
         log.info("node %s is up at height %d", ready.moniker, ready.height)
         self.ready_callback(ready)
 

@@ -1,9 +1,13 @@
 """What training and replay return, and how they fail."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from domain.errors import Expected
-from pol.state.arrays import State
+
+# A daemon reads these records, and does without NumPy.
+if TYPE_CHECKING:
+    from pol.state.arrays import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class Boundary:
 class UpdateResult:
     """The last place of a trace: the update (opening less closing) and the root of the slot's next local state."""
 
-    update: State
+    update: "State"
     update_root: bytes
     local_out_root: bytes
 
@@ -49,10 +53,10 @@ class TrainedShare:
     """A trained share: all boundaries, the update, and both closing states."""
 
     boundaries: tuple[Boundary, ...]
-    update: State
+    update: "State"
     update_root: bytes
-    global_out: State
-    local_out: State
+    global_out: "State"
+    local_out: "State"
     local_out_root: bytes
 
 
@@ -68,8 +72,8 @@ class Replayed:
 
     boundary: Boundary
     step_roots: tuple[bytes, ...]
-    global_state: State
-    local_state: State
+    global_state: "State"
+    local_state: "State"
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ class AggregateResult:
         tensor_roots: name and Merkle root of the chunks of each tensor that has elements, in name order.
     """
 
-    state: State
+    state: "State"
     root: bytes
     count: int
     tensor_roots: tuple[tuple[str, bytes], ...]

@@ -4,18 +4,17 @@ It dies with its parent, whatever kills that: the kernel is asked to (Linux), an
 while a task runs. Parent and child are one program of one owner, so tasks travel as pickles.
 """
 
-import ctypes
 import os
 import pickle
 import queue
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-_PR_SET_PDEATHSIG = 1
+from host.process import die_with_parent
+
 _reporter: list[Callable[[Any], None]] = []
 
 
@@ -23,14 +22,6 @@ def report(value: Any) -> None:
     """Send ``value`` to the ``on_progress`` of the running task; outside a worker it does nothing."""
     for send in _reporter:
         send(value)
-
-
-def die_with_parent(parent: int) -> None:
-    """Ask the kernel to kill this process when its parent is gone, and end at once if that is so already."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def _read(connection: "Connection[Any, Any]", tasks: "queue.SimpleQueue[bytes]") -> None:

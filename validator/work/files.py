@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from threading import get_ident
 
+from host.files import link_whole
 from link.blobs import BlobStore
 from link.types import PayloadFile
 
@@ -38,7 +38,8 @@ def materialise(files: Sequence[PayloadFile], blobs: BlobStore, jobs: Path) -> P
     for file in files:
         target = directory / file.path
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _link(blobs.path(file.blob.sha256), target)
+        # Never absent once it was there: another thread may be loading the job.
+        link_whole(blobs.path(file.blob.sha256), target)
     done.touch()
     return directory
 
@@ -56,14 +57,3 @@ def nests(paths: Sequence[str]) -> bool:
     """Tell whether a path is a folder of another one, so that they cannot lie in one directory."""
     folders = {parent.as_posix() for path in paths for parent in Path(path).parents}
     return not folders.isdisjoint(paths)
-
-
-def _link(source: Path, target: Path) -> None:
-    """Let ``target`` be ``source``. It is never absent once it was there: another thread may be loading the job."""
-    partial = target.with_name(f"{target.name}.{get_ident()}.new")
-    partial.unlink(missing_ok=True)
-    os.link(source, partial)
-    partial.replace(target)
-    partial.unlink(
-        missing_ok=True
-    )  # where both were links to one file already, ``replace`` does nothing

@@ -174,7 +174,7 @@ def validator_record(endpoint: str, certificate: bytes) -> Validator:
     )  # fmt: skip
 
 
-def config(home: Path, misbehave: str = "") -> ProviderConfig:
+def config(home: Path) -> ProviderConfig:
     """A provider that does not measure itself, which takes a second."""
     home.mkdir(exist_ok=True)
     store = Store(home)
@@ -182,9 +182,8 @@ def config(home: Path, misbehave: str = "") -> ProviderConfig:
     store.put_fact("bench", fact)
     store.close()
     return ProviderConfig(
-        home, "", VALIDATOR, PROVIDER, poll_seconds=0.02, chain_seconds=0.05, misbehave=misbehave,
-        memory_bytes=8 << 30,
-    )  # fmt: skip
+        home, "", VALIDATOR, PROVIDER, poll_seconds=0.02, chain_seconds=0.05, memory_bytes=8 << 30
+    )
 
 
 def main() -> None:

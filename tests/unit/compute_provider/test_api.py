@@ -1,4 +1,4 @@
-"""Measuring, trying out, and the option that cheats."""
+"""Measuring and trying out."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -9,11 +9,11 @@ from typing import Any, Self
 
 import pytest
 
-import compute_provider.bench
-from compute_provider import api, misbehave
-from compute_provider.bench import Speed, measure_bandwidth, measure_speed
+import compute_provider.work.bench
+from compute_provider import api
 from compute_provider.config import ProviderConfig, ProviderError
 from compute_provider.links import find_validator
+from compute_provider.work.bench import Speed, measure_bandwidth, measure_speed
 from domain.messages import MsgLeaveCluster
 from domain.queries import (
     BidsRequest,
@@ -163,22 +163,7 @@ def test_a_validator_that_sends_byte_by_byte_is_measured_all_the_same(
             asked.append(request.length)
             return ProbeReply(b"x")
 
-    monkeypatch.setattr(compute_provider.bench, "_PROBE_SECONDS", 0.05)
+    monkeypatch.setattr(compute_provider.work.bench, "_PROBE_SECONDS", 0.05)
     measured = measure_bandwidth(Trickle())  # type: ignore[arg-type]
     assert measured > 0
     assert len(asked) < 8 << 20
-
-
-@pytest.mark.parametrize("text", ["", "nonsense", "late@", "late@x", "late@-1", "Late"])
-def test_unknown_ways_to_cheat_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="--misbehave"):
-        misbehave.parse(text, CHAIN)
-
-
-def test_cheating_is_for_local_chains_and_its_round() -> None:
-    with pytest.raises(ValueError, match="assay-local"):
-        misbehave.parse("late", "assay-1")
-    once = misbehave.parse("skip_training@3", "assay-local-x")
-    assert [once.in_round(number) for number in (2, 3)] == ["", "skip_training"]
-    always = misbehave.parse("late", "assay-local-x")
-    assert [always.in_round(number) for number in (2, 3)] == ["late", "late"]

@@ -230,7 +230,7 @@ def test_it_stops_while_it_trains_and_leaves_no_worker(
             ):
                 pass
             children = psutil.Process().children()
-            workers = [c for c in children if "compute_provider.worker" in c.cmdline()]
+            workers = [c for c in children if "compute_provider.work.worker" in c.cmdline()]
             assert workers
             running.ends_soon()
             assert not any(process.is_running() for process in workers)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from compute_provider.logic import Stage, State, Work
-from compute_provider.store import Boundary, Result, Store
+from compute_provider.decide.shares import Stage, State, Work
+from compute_provider.store import Store
 from domain.records import ShareKey
+from pol.work.records import Boundary
 from tests.unit.compute_provider.support import ORDER_ID, task
 
 KEY = task().key
@@ -65,13 +66,10 @@ def test_boundaries_end_at_the_first_gap(store: Store) -> None:
 def test_forgetting_one_share_leaves_the_other(store: Store) -> None:
     for key in (KEY, OTHER):
         store.put_boundary(key, boundary(0))
-        store.put_result(key, Result(bytes(32), bytes(32)))
         (store.folder(key) / "0.global").write_bytes(b"x")
     store.forget(KEY)
     assert store.boundaries(KEY) == ()
-    assert store.result(KEY) is None
     assert store.boundaries(OTHER) == (boundary(0),)
-    assert store.result(OTHER) == Result(bytes(32), bytes(32))
     assert (store.folder(OTHER) / "0.global").exists()
 
 

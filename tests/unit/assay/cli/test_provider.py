@@ -27,7 +27,6 @@ def test_status(tmp_path: Path) -> None:
     value = {
         "provider": "assay1p", "validator": "assay1v", "pid": os.getpid(), "joined": True,
         "note": "", "shares": [share], "orders": [share["order"]], "earned": 12_345, "workers": [],
-        "misbehave": "",
     }  # fmt: skip
     (tmp_path / "provider").mkdir()
     (tmp_path / "provider" / "status.json").write_text(json.dumps(value))
@@ -63,7 +62,3 @@ def test_leave_while_the_daemon_runs(tmp_path: Path) -> None:
     assay("keys", "add", "worker", "--keyring", "test", home=tmp_path)
     words = ("provider", "leave", "--keyring", "test", "--node", "127.0.0.1:9")
     assert "stop it first" in assay(*words, home=tmp_path).refusal
-
-
-def test_misbehave_is_not_shown() -> None:
-    assert "misbehave" not in assay("provider", "join", "--help").out

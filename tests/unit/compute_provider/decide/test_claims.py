@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compute_provider.claims import bond_of, earned, is_over, open_report, problem
+from compute_provider.decide.claims import bond_of, earned, is_over, open_report, problem
 from domain.queries import OrderResponse
 from domain.records import (
     AssignmentState,

@@ -1,35 +1,34 @@
-"""What the daemon does about a share with the chain, the validator and the disk.
+"""What the daemon does about a share with the chain, the validator and the disk: the actions of ``decide``.
 
 Each call may be repeated. ``ClusterError`` and ``ChainError`` go to the caller, who knows what
 they mean for the share.
 """
 
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
-from compute_provider import claims, misbehave
 from compute_provider.config import ProviderConfig, ProviderError
+from compute_provider.decide import claims
+from compute_provider.decide.shares import State, Work
+from compute_provider.interfaces import Behaviour, Chain, Sender
 from compute_provider.links import Link
-from compute_provider.logic import State
-from compute_provider.misbehave import Misbehaviour
-from compute_provider.ports import Chain, Sender
 from compute_provider.store import Store, name_of
-from compute_provider.worker import LOCAL_OUT, UPDATE, Order
+from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder
 from domain.hashing import merkle_root
 from domain.messages import MsgDepositBond, MsgObjectReport
 from domain.queries import OrderResponse
 from domain.records import ShareClaim, ShareKey, ShareRef
+from host.files import link_whole
 from link.blobs import BlobStore
-from link.types import BlobRef, OpeningSubmission, ShareSubmission, TrainTask, Verdict
+from link.types import BlobRef, Leaf, OpeningSubmission, ShareSubmission, TrainTask, Verdict
 from pol.rules.commitment import share_sign_bytes, trace_leaf
 
 
-class Jobs:
-    """The provider's dealings; thread-safe."""
+class Performer:
+    """Checks, fetches, signs, sends, objects and forgets shares; thread-safe."""
 
     def __init__(
         self,
@@ -40,6 +39,7 @@ class Jobs:
         *,
         link: Link,
         store: Store,
+        behaviour: Behaviour,
     ) -> None:
         """Use what the daemon has opened."""
         self._config = config
@@ -48,17 +48,11 @@ class Jobs:
         self._sender = sender
         self._link = link
         self._store = store
+        self._behaviour = behaviour
         self._jobs = config.home / "jobs"
         self._bond_lock = Lock()
         self._promised: dict[ShareKey, int] = {}  # bonds of shares that the chain does not hold yet
         self.blobs = BlobStore(config.home / "blobs", config.disk_bytes)
-        self.cheat: Misbehaviour | None = (
-            misbehave.parse(config.misbehave, chain_id) if config.misbehave else None
-        )
-
-    def method(self, key: ShareKey) -> str:
-        """Return how this share is to be cheated with, or an empty string."""
-        return self.cheat.in_round(key.round) if self.cheat else ""
 
     def check(self, task: TrainTask) -> str:
         """Return why the chain does not bear out the task or the disk not its trace, or an empty string.
@@ -110,12 +104,15 @@ class Jobs:
                 self.blobs.hold(blob.sha256, holder)
                 client.fetch(blob, self.blobs, lambda *_: go_on())
         for file in task.payload:  # paths were bounded where they came in
-            _link(self.blobs.path(file.blob.sha256), folder / file.path)
+            target = folder / file.path
+            if not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                link_whole(self.blobs.path(file.blob.sha256), target)
 
-    def worker_order(self, task: TrainTask, replay: int = -1) -> Order:
+    def work_order(self, task: TrainTask, replay: int = -1) -> WorkOrder:
         """Return what a worker needs for the share."""
         key = task.key
-        return Order(
+        return WorkOrder(
             job=str(self._job_folder(key)),
             folder=str(self._store.folder(key)),
             global_in=str(self.blobs.path(task.global_in.blob.sha256)),
@@ -129,24 +126,29 @@ class Jobs:
             memory_bytes=self._config.memory_bytes,
             boundaries=self._store.boundaries(key),
             replay=replay,
-            misbehave=self.method(key),
         )
 
-    def submit(self, task: TrainTask, pause: Callable[[], object] = lambda: None) -> Verdict:
-        """Sign the share, send its update and local state, and after a ``pause`` submit it."""
-        submission = self._signed(task)
-        folder, client = self._store.folder(task.key), self._link.client()
+    def submit(self, work: Work, pause: Callable[[float], object]) -> Verdict | None:
+        """Sign a trained share, send its update and local state, and submit it; None where it is held back for good.
+
+        ``pause`` waits for so many seconds before it is submitted.
+        """
+        delay = self._behaviour.delay(work.task)
+        if delay is None:
+            return None
+        submission = self._signed(work)
+        folder, client = self._store.folder(work.key), self._link.client()
         update = client.put_blob(folder / UPDATE)
         local_out = client.put_blob(folder / LOCAL_OUT)
-        pause()
+        pause(delay)
         return client.submit_share(replace(submission, update=update, local_out=local_out))
 
-    def _signed(self, task: TrainTask) -> ShareSubmission:
-        key = task.key
-        boundaries, result = self._store.boundaries(key), self._store.result(key)
-        if result is None:
-            raise ProviderError("the share is not trained", "this is a bug: please report it")
-        leaves = tuple(boundary.leaf() for boundary in boundaries)
+    def _signed(self, work: Work) -> ShareSubmission:
+        key, task = work.key, work.task
+        leaves = tuple(
+            Leaf(each.index, each.step, each.root, each.metrics)
+            for each in self._store.boundaries(key)
+        )
         claim = ShareClaim(
             order_id=key.order_id,
             attempt=key.attempt,
@@ -158,10 +160,10 @@ class Jobs:
             provider=self._config.key.address,
             global_in=task.global_in.root,
             local_in=task.local_in.root,
-            local_out=result.local_out_root,
+            local_out=work.local_out_root,
             segments=len(leaves) - 1,
             trace_root=b"",
-            update_root=result.update_root,
+            update_root=work.update_root,
             executor_version=claims.EXECUTOR_VERSION,
         )
         hashes = [
@@ -171,7 +173,7 @@ class Jobs:
             for leaf in leaves
         ]
         claim = replace(claim, trace_root=merkle_root(hashes))
-        claim = misbehave.bend(self.method(key), self._chain_id, claim, leaves)
+        claim = self._behaviour.claim(claim, leaves)
         # Deterministic (RFC 6979): a restart signs the same bytes the same way.
         signature = self._config.key.sign(share_sign_bytes(self._chain_id, claim))
         nothing_yet = BlobRef(bytes(32), 1)
@@ -235,17 +237,3 @@ def _holder(key: ShareKey) -> str:
 
 def _order_name(key: ShareKey) -> str:
     return key.order_id.hex()
-
-
-def _link(source: Path, target: Path) -> None:
-    """Let ``target`` be the same file as ``source`` (a link costs no space), whole or not at all."""
-    if target.exists():
-        return
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    partial = target.with_name(target.name + ".new")
-    partial.unlink(missing_ok=True)
-    try:
-        os.link(source, partial)
-    except OSError:
-        shutil.copyfile(source, partial)
-    partial.replace(target)

@@ -44,7 +44,10 @@ _SIGNED = (Stage.TRAINED, Stage.SUBMITTED, Stage.REFUSED)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A share and how far it is; ``loss`` is FP32 bits, ``text`` why it failed or was refused."""
+    """A share and how far it is.
+
+    ``loss`` is FP32 bits, ``text`` why it failed or was refused; the roots are there once it is trained.
+    """
 
     task: TrainTask
     stage: Stage
@@ -53,6 +56,8 @@ class Work:
     loss: int = NAN_BITS
     tries: int = 0
     text: str = ""
+    update_root: bytes = b""
+    local_out_root: bytes = b""
 
     @property
     def key(self) -> ShareKey:
@@ -129,6 +134,8 @@ class Trained:
     """All boundaries and the update are on disk."""
 
     key: ShareKey
+    update_root: bytes
+    local_out_root: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +277,13 @@ def step(state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
             moved = replace(work, step=event.step, steps=event.steps, loss=event.loss)
             return state.put(moved), ()
         case Trained() if work.stage is Stage.TRAINING:
-            trained = state.put(replace(work, stage=Stage.TRAINED))
-            return _schedule(trained, (Submit(work.task),))
+            trained = replace(
+                work,
+                stage=Stage.TRAINED,
+                update_root=event.update_root,
+                local_out_root=event.local_out_root,
+            )
+            return _schedule(state.put(trained), (Submit(work.task),))
         case Submitted() if work.stage in _SIGNED:
             stage = Stage.SUBMITTED if event.accepted else Stage.REFUSED
             return state.put(replace(work, stage=stage, text=event.text)), ()

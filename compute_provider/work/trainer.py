@@ -8,20 +8,18 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Thread, current_thread
 from typing import Any
 
-from compute_provider.worker import Order
+from compute_provider.work.worker import WorkOrder
 from domain import codec
 from domain.records import ShareKey
+from host import sandbox
 
 _log = logging.getLogger("assay.provider")
-_ROOT = Path(__file__).resolve().parents[1]
 _LINE_BYTES_MAX = 1 << 20
-# Nothing else of the environment goes to the worker: no secrets, no settings of other programs.
-_KEPT = ("PATH", "LANG", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 Listen = Callable[[ShareKey, dict[str, Any]], None]
 
@@ -38,21 +36,18 @@ class Trainer:
         self._log_path = log_path
         self._running: dict[tuple[ShareKey, int], tuple[subprocess.Popen[bytes], Thread]] = {}
 
-    def start(self, key: ShareKey, order: Order) -> None:
-        """Start a worker, unless this order is being worked on."""
+    def start(self, key: ShareKey, order: WorkOrder, program: Sequence[str]) -> None:
+        """Start ``program`` (a module and its arguments) as worker, unless this order is being worked on."""
         name = (key, order.replay)
         if name in self._running and self._running[name][1].is_alive():
             return
-        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        environment["PYTHONPATH"] = str(_ROOT)
-        environment["TMPDIR"] = order.folder  # the sandbox lets it write nowhere else
         with self._log_path.open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "compute_provider.worker", str(os.getpid())],
+                [sys.executable, "-m", *program, str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=environment,
+                env=sandbox.environment(Path(order.folder)),
                 start_new_session=True,
             )
         reader = Thread(target=self._read, args=(key, order, process), daemon=True)
@@ -75,7 +70,7 @@ class Trainer:
         """Return the process ids of workers that run."""
         return [p.pid for p, _ in self._running.values() if p.poll() is None]
 
-    def _read(self, key: ShareKey, order: Order, process: subprocess.Popen[bytes]) -> None:
+    def _read(self, key: ShareKey, order: WorkOrder, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin
         assert process.stdout
         said_all, problem = False, ""

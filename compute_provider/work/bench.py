@@ -14,14 +14,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 
-import psutil
-
-from compute_provider import sandbox
 from compute_provider.config import ProviderError
+from host import sandbox
 from link.client import ClusterClient
 from link.types import CHUNK_BYTES_MAX, ProbeRequest
 
-_ROOT = Path(__file__).resolve().parents[1]
 PROBE_BYTES = 8 << 20
 _PROBE_SECONDS = 5.0  # a validator that sends byte by byte must not keep us for ever
 _TIMEOUT = 120.0
@@ -39,10 +36,10 @@ class Speed:
 def measure_speed(backend: str, seconds: float = 2.0, stop: Event | None = None) -> Speed:
     """Time a fixed program for about ``seconds``; ProviderError if the back end does not work, or at ``stop``."""
     parent = str(os.getpid())
-    command = [sys.executable, "-m", "compute_provider.bench", backend, str(seconds), parent]
+    command = [sys.executable, "-m", "compute_provider.work.bench", backend, str(seconds), parent]
     try:
         with TemporaryDirectory(prefix="assay-bench-") as folder:
-            environment = os.environ | {"PYTHONPATH": str(_ROOT), "TMPDIR": folder}
+            environment = sandbox.environment(Path(folder))
             output = _run([*command, folder], environment, stop or Event())
     except subprocess.CalledProcessError as error:
         detail = error.stderr.decode(errors="replace").strip().splitlines()[-1:]
@@ -51,7 +48,7 @@ def measure_speed(backend: str, seconds: float = 2.0, stop: Event | None = None)
             "install assay[train] for torch, or use numpy",
         ) from None
     flops = int(json.loads(output)["flops"])
-    return Speed(backend, flops, psutil.virtual_memory().total)
+    return Speed(backend, flops, sandbox.physical_memory())
 
 
 def _run(command: list[str], environment: dict[str, str], stop: Event) -> bytes:
@@ -83,8 +80,7 @@ def measure_bandwidth(client: ClusterClient, size: int = PROBE_BYTES) -> int:
 
 def _main(backend_name: str, seconds: float, parent: int, folder: Path) -> None:
     """Run two products with a function between them, as a layer of a network has, and count."""
-    memory = psutil.virtual_memory().total
-    sandbox.enter(parent, folder, memory, address_space=backend_name == "numpy")
+    sandbox.enter(parent, folder, sandbox.physical_memory())
     import numpy as np
 
     from pol.executor.backend import backend

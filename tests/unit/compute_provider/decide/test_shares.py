@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compute_provider import logic
-from compute_provider.logic import Stage, State, Work, step
+from compute_provider.decide import shares
+from compute_provider.decide.shares import Stage, State, Work, step
 from domain import codec
 from domain.records import ShareKey
 from link.types import NAN_BITS, OpenTask, Phase, TrainTask
@@ -18,8 +18,12 @@ TWO = replace(ONE, key=ShareKey(ORDER_ID, 1, 0, 1, 1), first=0, count=32)
 THREE = replace(ONE, key=ShareKey(ORDER_ID, 1, 1, 0, 1))
 
 
-def polled(*tasks: TrainTask, opening: tuple[OpenTask, ...] = ()) -> logic.Polled:
-    return logic.Polled(tasks, opening)
+def polled(*tasks: TrainTask, opening: tuple[OpenTask, ...] = ()) -> shares.Polled:
+    return shares.Polled(tasks, opening)
+
+
+def trained(key: ShareKey) -> shares.Trained:
+    return shares.Trained(key, b"\x01" * 32, b"\x02" * 32)
 
 
 def at(stage: Stage, known: TrainTask = ONE, **more: object) -> State:
@@ -28,24 +32,26 @@ def at(stage: Stage, known: TrainTask = ONE, **more: object) -> State:
 
 def test_a_share_goes_its_way() -> None:
     state, actions = step(State(), polled(ONE))
-    assert actions == (logic.Check(ONE),)
-    state, actions = step(state, logic.Checked(KEY))
-    assert actions == (logic.Fetch(ONE),)
-    state, actions = step(state, logic.Fetched(KEY))
-    assert actions == (logic.Train(ONE),)
-    state, actions = step(state, logic.Progressed(KEY, 3, 20, 77))
+    assert actions == (shares.Check(ONE),)
+    state, actions = step(state, shares.Checked(KEY))
+    assert actions == (shares.Fetch(ONE),)
+    state, actions = step(state, shares.Fetched(KEY))
+    assert actions == (shares.Train(ONE),)
+    state, actions = step(state, shares.Progressed(KEY, 3, 20, 77))
     assert state.works[0].doing().phase is Phase.TRAINING
     assert (state.works[0].step, state.works[0].steps, state.works[0].loss) == (3, 20, 77)
-    state, actions = step(state, logic.Trained(KEY))
-    assert actions == (logic.Submit(ONE),)
-    state, actions = step(state, logic.Submitted(KEY, True, ""))
+    state, actions = step(state, trained(KEY))
+    assert actions == (shares.Submit(ONE),)
+    work = state.works[0]
+    assert (work.update_root, work.local_out_root) == (b"\x01" * 32, b"\x02" * 32)
+    state, actions = step(state, shares.Submitted(KEY, True, ""))
     assert (state.works[0].stage, actions) == (Stage.SUBMITTED, ())
     state, actions = step(state, polled(opening=(OpenTask(KEY, (0, 3)),)))
-    assert actions == (logic.Open(KEY, (0, 3)),)
-    state, actions = step(state, logic.Reported(KEY, 4))
-    assert actions == (logic.Object(ONE, 4),)
-    state, actions = step(state, logic.Released(KEY))
-    assert (state, actions) == (State(), (logic.Forget(KEY),))
+    assert actions == (shares.Open(KEY, (0, 3)),)
+    state, actions = step(state, shares.Reported(KEY, 4))
+    assert actions == (shares.Object(ONE, 4),)
+    state, actions = step(state, shares.Released(KEY))
+    assert (state, actions) == (State(), (shares.Forget(KEY),))
 
 
 def test_the_same_picture_again_changes_nothing() -> None:
@@ -58,7 +64,7 @@ def test_the_same_picture_again_changes_nothing() -> None:
 def test_what_is_not_listed_is_dropped_until_it_is_signed() -> None:
     for stage in (Stage.CHECKING, Stage.FETCHING, Stage.READY, Stage.TRAINING, Stage.FAILED):
         state, actions = step(at(stage), polled())
-        assert (state, actions) == (State(), (logic.Stop(KEY), logic.Forget(KEY)))
+        assert (state, actions) == (State(), (shares.Stop(KEY), shares.Forget(KEY)))
     for stage in (Stage.TRAINED, Stage.SUBMITTED, Stage.REFUSED):
         assert step(at(stage), polled()) == (at(stage), ())
 
@@ -66,56 +72,56 @@ def test_what_is_not_listed_is_dropped_until_it_is_signed() -> None:
 def test_a_task_that_changes_is_begun_anew() -> None:
     other = replace(ONE, first=32, count=288)
     state, actions = step(at(Stage.TRAINING), polled(other))
-    assert actions == (logic.Stop(KEY), logic.Forget(KEY), logic.Check(other))
+    assert actions == (shares.Stop(KEY), shares.Forget(KEY), shares.Check(other))
     assert state.works == (Work(other, Stage.CHECKING),)
     # What is signed stays what it is: a second signature for the same key would be a contradiction.
     state, actions = step(at(Stage.SUBMITTED), polled(other))
-    assert (state, actions) == (at(Stage.SUBMITTED), (logic.Submit(ONE),))
+    assert (state, actions) == (at(Stage.SUBMITTED), (shares.Submit(ONE),))
 
 
 def test_a_share_that_the_validator_lost_is_submitted_again() -> None:
-    assert step(at(Stage.SUBMITTED), polled(ONE))[1] == (logic.Submit(ONE),)
-    assert step(at(Stage.TRAINED), polled(ONE))[1] == (logic.Submit(ONE),)
+    assert step(at(Stage.SUBMITTED), polled(ONE))[1] == (shares.Submit(ONE),)
+    assert step(at(Stage.TRAINED), polled(ONE))[1] == (shares.Submit(ONE),)
     assert step(at(Stage.REFUSED), polled(ONE))[1] == ()
 
 
 def test_one_share_is_trained_at_a_time() -> None:
     state = State((Work(ONE, Stage.TRAINING), Work(TWO, Stage.FETCHING)))
-    state, actions = step(state, logic.Fetched(TWO.key))
+    state, actions = step(state, shares.Fetched(TWO.key))
     assert actions == ()
-    state, actions = step(state, logic.Trained(KEY))
-    assert actions == (logic.Submit(ONE), logic.Train(TWO))
+    state, actions = step(state, trained(KEY))
+    assert actions == (shares.Submit(ONE), shares.Train(TWO))
     state, actions = step(
         State((Work(ONE, Stage.TRAINING), Work(TWO, Stage.READY))),
-        logic.Failed(KEY, "worker died", True),
+        shares.Failed(KEY, "worker died", True),
     )
-    assert actions == (logic.Train(TWO),)
+    assert actions == (shares.Train(TWO),)
 
 
 def test_failures_that_may_pass_are_tried_three_times() -> None:
     state, tries = at(Stage.TRAINING), 0
     while state.works[0].stage is Stage.TRAINING:
-        state, _ = step(state, logic.Failed(KEY, "worker died", True))
+        state, _ = step(state, shares.Failed(KEY, "worker died", True))
         tries += 1
         state, actions = step(state, polled(ONE))
         if not actions:
             break
         state = state.put(replace(state.works[0], stage=Stage.TRAINING))
-    assert tries == logic.TRIES_MAX
+    assert tries == shares.TRIES_MAX
     assert state.works[0].text == "worker died"
 
 
 def test_a_lasting_failure_is_not_tried_again() -> None:
-    state, _ = step(at(Stage.TRAINING), logic.Failed(KEY, "does not load", False))
+    state, _ = step(at(Stage.TRAINING), shares.Failed(KEY, "does not load", False))
     assert step(state, polled(ONE)) == (state, ())
 
 
 def test_the_chain_is_asked_as_long_as_the_task_is_listed() -> None:
     state = at(Stage.CHECKING)
     for _ in range(10):
-        state, _ = step(state, logic.Failed(KEY, "not the open round", True))
+        state, _ = step(state, shares.Failed(KEY, "not the open round", True))
         state, actions = step(state, polled(ONE))
-        assert actions == (logic.Check(ONE),)
+        assert actions == (shares.Check(ONE),)
 
 
 def test_openings_of_unknown_or_unfinished_shares_are_not_answered() -> None:
@@ -126,14 +132,14 @@ def test_openings_of_unknown_or_unfinished_shares_are_not_answered() -> None:
 
 def test_late_answers_change_nothing() -> None:
     for event in (
-        logic.Checked(KEY), logic.Fetched(KEY), logic.Trained(KEY),
-        logic.Progressed(KEY, 1, 2, 3), logic.Reported(KEY, 1),
+        shares.Checked(KEY), shares.Fetched(KEY), trained(KEY),
+        shares.Progressed(KEY, 1, 2, 3), shares.Reported(KEY, 1),
     ):  # fmt: skip
         assert step(State(), event) == (State(), ())
-    assert step(at(Stage.SUBMITTED), logic.Trained(KEY)) == (at(Stage.SUBMITTED), ())
-    assert step(at(Stage.TRAINING), logic.Fetched(KEY)) == (at(Stage.TRAINING), ())
-    assert step(at(Stage.TRAINING), logic.Submitted(KEY, True, "")) == (at(Stage.TRAINING), ())
-    assert step(at(Stage.TRAINING), logic.Released(KEY)) == (at(Stage.TRAINING), ())
+    assert step(at(Stage.SUBMITTED), trained(KEY)) == (at(Stage.SUBMITTED), ())
+    assert step(at(Stage.TRAINING), shares.Fetched(KEY)) == (at(Stage.TRAINING), ())
+    assert step(at(Stage.TRAINING), shares.Submitted(KEY, True, "")) == (at(Stage.TRAINING), ())
+    assert step(at(Stage.TRAINING), shares.Released(KEY)) == (at(Stage.TRAINING), ())
 
 
 _TASKS = (ONE, TWO, THREE)
@@ -150,27 +156,27 @@ class World:
 
     def __init__(self) -> None:
         self.state = State()
-        self.running: list[logic.Action] = []
+        self.running: list[shares.Action] = []
         self.submitted: set[ShareKey] = set()
 
-    def take(self, event: logic.Event) -> None:
+    def take(self, event: shares.Event) -> None:
         self.state, actions = step(self.state, event)
         for action in actions:
             self.carry_out(action)
         training = [work for work in self.state.works if work.stage is Stage.TRAINING]
         assert len(training) <= 1
-        trains = [a.task.key for a in self.running if isinstance(a, logic.Train)]
+        trains = [a.task.key for a in self.running if isinstance(a, shares.Train)]
         assert trains == [work.key for work in training]  # what should be trained is, nothing else
         assert sorted(work.key for work in self.state.works) == [w.key for w in self.state.works]
 
-    def carry_out(self, action: logic.Action) -> None:
+    def carry_out(self, action: shares.Action) -> None:
         match action:
-            case logic.Stop(key) | logic.Forget(key):
+            case shares.Stop(key) | shares.Forget(key):
                 assert key not in self.submitted  # a trace that was signed is kept
                 self.running = [
                     a
                     for a in self.running
-                    if not (isinstance(a, logic.Train) and a.task.key == key)
+                    if not (isinstance(a, shares.Train) and a.task.key == key)
                 ]
             case _ if action not in self.running:  # the shell runs nothing twice at a time
                 self.running.append(action)
@@ -179,20 +185,20 @@ class World:
         if not self.running:
             return None
         action = self.running.pop(number % len(self.running))
-        assert not isinstance(action, logic.Stop | logic.Forget | logic.Open | logic.Object)
+        assert not isinstance(action, shares.Stop | shares.Forget | shares.Open | shares.Object)
         key = action.task.key
         if fails:
-            return self.take(logic.Failed(key, "failed", True))
+            return self.take(shares.Failed(key, "failed", True))
         match action:
-            case logic.Check():
-                self.take(logic.Checked(key))
-            case logic.Fetch():
-                self.take(logic.Fetched(key))
-            case logic.Train():
-                self.take(logic.Trained(key))
-            case logic.Submit():
+            case shares.Check():
+                self.take(shares.Checked(key))
+            case shares.Fetch():
+                self.take(shares.Fetched(key))
+            case shares.Train():
+                self.take(trained(key))
+            case shares.Submit():
                 self.submitted.add(key)
-                self.take(logic.Submitted(key, True, ""))
+                self.take(shares.Submitted(key, True, ""))
         return None
 
     def crash(self) -> None:
@@ -200,7 +206,7 @@ class World:
         self.running = []
         works = [codec.decode(Work, codec.encode(work)) for work in self.state.works]
         self.state = State(tuple(works))
-        self.take(logic.Restarted())
+        self.take(shares.Restarted())
 
 
 @settings(max_examples=400, deadline=None)

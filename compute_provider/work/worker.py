@@ -1,8 +1,8 @@
 """The process that trains: sandboxed, one order at a time, then it ends.
 
-It gets one JSON object on standard input and answers with JSON lines on standard output; numbers
-go through the pipe, states through files in the share's folder. It has no key and no network. The
-daemon kills it to cancel it: every boundary that was reported is on disk.
+It gets a :class:`WorkOrder` as JSON on standard input and answers with JSON lines on standard output; numbers go
+through the pipe, states through files in the share's folder. It has no key and no network. The daemon kills it to
+cancel it: every boundary that was reported is on disk.
 
     {"ready": {"steps": N, "open": [...]}}      what the sandbox could not close
     {"step": n, "loss": bits}
@@ -15,34 +15,38 @@ daemon kills it to cancel it: every boundary that was reported is on disk.
 import json
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from compute_provider import sandbox
-from compute_provider.store import Boundary
 from domain import codec
+from host import sandbox
 from host.files import write_durably
 from link.types import NAN_BITS
+from pol.work.records import Boundary
 
-if TYPE_CHECKING:  # numpy comes after the sandbox
+# The rest of ``pol`` brings NumPy, which comes after the sandbox.
+if TYPE_CHECKING:
     from pol.job.load import LoadedJob
     from pol.state.arrays import State
-    from pol.work.records import Boundary as Trace
     from pol.work.records import Range, TrainedShare
 
-Emit = Callable[["Trace", "State", "State"], None]
+Emit = Callable[[Boundary, "State", "State"], None]
 UPDATE, LOCAL_OUT = "update.state", "local_out.state"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What the worker is to do, as the daemon writes it on standard input."""
+class WorkOrder:
+    """What the worker is to do: train, or replay the segment ``replay`` of the finished trace (n: its update).
 
-    job: str  # job directory
-    folder: str  # of the share
-    global_in: str  # files of canonical bytes
+    ``job`` is the job's directory, ``folder`` the share's, ``global_in`` and ``local_in`` are files of canonical
+    bytes. ``boundaries`` are those of an earlier try; with ``replay`` -1 training goes on from the last one.
+    """
+
+    job: str
+    folder: str
+    global_in: str
     local_in: str
     global_root: bytes
     local_root: bytes
@@ -51,27 +55,22 @@ class Order:
     count: int
     backend: str
     memory_bytes: int
-    boundaries: tuple[Boundary, ...]  # of an earlier try
-    replay: int  # -1: train; else replay this segment of the finished trace (n: the update)
-    misbehave: str
+    boundaries: tuple[Boundary, ...]
+    replay: int
 
 
 class Refused(Exception):
     """The task cannot be done as it stands; another try would end alike."""
 
 
-def main() -> None:
-    """Read the order, close the sandbox, work."""
-    order = codec.decode(Order, sys.stdin.buffer.readline())
-    parent = int(sys.argv[1])
+def main(parent: int, produce: "Producer | None" = None) -> None:
+    """Read the order, close the sandbox, work; ``produce`` takes the place of honest training."""
+    order = codec.decode(WorkOrder, sys.stdin.buffer.readline())
     folder = Path(order.folder)
-    # Threads of the numeric library count on the cores that there are, not on a variable.
-    open_ends = sandbox.enter(
-        parent, folder, order.memory_bytes, address_space=order.backend == "numpy"
-    )
+    open_ends = sandbox.enter(parent, folder, order.memory_bytes)
     out = sys.stdout
     try:
-        _work(order, folder, open_ends, out)
+        _work(order, folder, open_ends, out, produce or honest)
     except Refused as refused:
         _say(out, failed=str(refused), again=False)
     except MemoryError:
@@ -80,8 +79,9 @@ def main() -> None:
         _say(out, failed=f"{error.filename or folder}: {error.strerror or error}", again=True)
 
 
-def _work(order: Order, folder: Path, open_ends: list[str], out: TextIO) -> None:
-    from compute_provider import misbehave
+def _work(
+    order: WorkOrder, folder: Path, open_ends: Sequence[str], out: TextIO, produce: "Producer"
+) -> None:
     from pol.executor.errors import ExecutionError
     from pol.job.errors import JobError
     from pol.job.load import load_job
@@ -94,12 +94,11 @@ def _work(order: Order, folder: Path, open_ends: list[str], out: TextIO) -> None
         if order.backend == "numpy":
             sandbox.forbid_processes()
         steps = order.count // loaded.job.document.batch
-        _say(out, ready={"steps": steps, "open": open_ends})
+        _say(out, ready={"steps": steps, "open": list(open_ends)})
         if order.replay >= 0:
             _say(out, replayed=_replay_holds(order, folder, loaded, opening))
             return
         task = Task(order, folder, loaded, opening, local, out)
-        produce = misbehave.producer(order.misbehave) or honest
         update, update_root, local_out, local_out_root = produce(task)
     except JobError as error:
         raise Refused(f"the job does not load: {error}") from None
@@ -114,13 +113,13 @@ def _work(order: Order, folder: Path, open_ends: list[str], out: TextIO) -> None
 class Task:
     """A share to train, with everything in memory."""
 
-    order: Order
+    order: WorkOrder
     folder: Path
     loaded: "LoadedJob"
     opening: "State"
     local: "State"
     out: TextIO
-    bend: "Callable[[Trace, State, State], tuple[Trace, State, State]] | None" = None
+    bend: "Callable[[Boundary, State, State], tuple[Boundary, State, State]] | None" = None
 
     @property
     def range(self) -> "Range":
@@ -140,7 +139,7 @@ class Task:
         """The number n of segments."""
         return self.order.count // self.unit
 
-    def emit(self, boundary: "Trace", state: "State", local: "State") -> None:
+    def emit(self, boundary: Boundary, state: "State", local: "State") -> None:
         """Put the states on disk, then tell of the boundary."""
         from pol.state.canonical import encode_state
 
@@ -148,15 +147,7 @@ class Task:
             boundary, state, local = self.bend(boundary, state, local)
         write_durably(self.folder / f"{boundary.index}.global", encode_state(state))
         write_durably(self.folder / f"{boundary.index}.local", encode_state(local))
-        record = Boundary(
-            boundary.index,
-            boundary.step,
-            boundary.global_root,
-            boundary.local_root,
-            boundary.root,
-            tuple(boundary.metrics),
-        )
-        _say(self.out, boundary=codec.to_plain(record))
+        _say(self.out, boundary=codec.to_plain(boundary))
 
     def train(self, part: "Range", state: "State", local: "State", emit: Emit) -> "TrainedShare":
         """Train a part of the range."""
@@ -182,6 +173,7 @@ class Task:
 
 Produced = tuple[bytes, bytes, bytes, bytes]
 """Update, its root, local_out, its root; states as canonical bytes."""
+Producer = Callable[[Task], Produced]
 
 
 def honest(task: Task) -> Produced:
@@ -196,7 +188,7 @@ def honest(task: Task) -> Produced:
     done = start * task.unit
     left = Range(task.order.round, task.order.first + done, task.order.count - done)
 
-    def emit(boundary: "Trace", state: "State", local: "State") -> None:
+    def emit(boundary: Boundary, state: "State", local: "State") -> None:
         if start == 0 or boundary.index > 0:  # boundary 0 of the rest is on disk already
             task.emit(replace(boundary, index=boundary.index + start), state, local)
 
@@ -245,7 +237,7 @@ def read_state(path: Path, specs: Any, root: bytes) -> "State":
     return state
 
 
-def _opening_states(order: Order, loaded: "LoadedJob") -> tuple["State", "State"]:
+def _opening_states(order: WorkOrder, loaded: "LoadedJob") -> tuple["State", "State"]:
     document = loaded.job.document
     return (
         read_state(Path(order.global_in), document.global_tensors, order.global_root),
@@ -253,7 +245,7 @@ def _opening_states(order: Order, loaded: "LoadedJob") -> tuple["State", "State"
     )
 
 
-def _replay_holds(order: Order, folder: Path, loaded: "LoadedJob", opening: "State") -> bool:
+def _replay_holds(order: WorkOrder, folder: Path, loaded: "LoadedJob", opening: "State") -> bool:
     """Tell whether the stored trace is right at the segment that was reported."""
     from pol.executor.backend import backend
     from pol.replay.replay import replay_segment, replay_update
@@ -290,4 +282,4 @@ def _say(out: TextIO, **message: object) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

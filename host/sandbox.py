@@ -1,21 +1,21 @@
-"""What the worker gives up before it touches anything from outside.
+"""What a process gives up before it touches bytes of a stranger.
 
-On Linux; elsewhere only the limits.
-
-A job holds no code, yet its bytes come from a stranger. So the process that parses and runs it dies
-with its parent, has no network, writes to one folder only, and has bounds on memory, files and
-processes. What the kernel does not permit is reported and left out, never guessed.
+A job holds no code, yet its bytes come from a stranger. So the process that parses and runs it dies with its parent,
+has no network, writes to one folder only, and has bounds on memory, files and processes. What the kernel does not
+permit is reported and left out, never guessed. On Linux; elsewhere only the bounds.
 """
 
 import ctypes
 import os
 import resource
-import signal
 import struct
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
+from host.process import die_with_parent
+
+_FILES_MAX = 256
 _PR_SET_NO_NEW_PRIVS = 38
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
@@ -26,24 +26,46 @@ _LANDLOCK_RESTRICT_SELF = 446
 _RULE_PATH_BENEATH = 1
 # ABI 1: execute, write file, (not: read file, read dir), remove and make of every kind.
 _WRITES = 0b1_1111_1111_0011
-_TRUNCATE, _TRUNCATE_ABI = 1 << 14, 3  # before, a file that may be read may also be emptied
-_LANDLOCK_VERSION = 1  # flag: ask for the ABI
+# Before that ABI, a file that may be read may also be emptied.
+_TRUNCATE, _TRUNCATE_ABI = 1 << 14, 3
+# A flag that asks for the ABI.
+_LANDLOCK_VERSION = 1
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_KEPT = ("PATH", "LANG", *_THREADS)
 
 
-def enter(parent: int, folder: Path, memory_bytes: int, address_space: bool) -> list[str]:
-    """Give up what is not needed; return what could not be given up.
+def physical_memory() -> int:
+    """Return the bytes of memory that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
-    Call it before any thread is started. ``address_space``: bound the whole address space, not only
-    the heap (torch reserves far more than it uses).
+
+def environment(folder: Path, threads: int | None = None) -> dict[str, str]:
+    """Return the environment for a process that will enter the sandbox.
+
+    No secrets and no settings of other programs: it imports what this process can import, keeps temporary files in
+    ``folder``, and its numeric library has ``threads`` threads unless the owner has said otherwise.
     """
-    open_ends: list[str] = []
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    if threads is not None:
+        kept = {name: str(threads) for name in _THREADS} | kept
+    importable = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
+    return kept | {"PYTHONPATH": importable, "TMPDIR": str(folder)}
+
+
+def enter(parent: int, folder: Path, memory_bytes: int) -> Sequence[str]:
+    """Give up what is not needed: all but writing beneath ``folder`` and ``memory_bytes`` of memory.
+
+    Returns what could not be given up, one phrase each. Call it before any thread is started.
+    """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES_MAX, _FILES_MAX))
     resource.setrlimit(resource.RLIMIT_FSIZE, (memory_bytes, memory_bytes))
-    kind = resource.RLIMIT_AS if address_space else resource.RLIMIT_DATA
-    resource.setrlimit(kind, (memory_bytes, memory_bytes))
+    # What it writes to, not what it reserves: torch reserves far more than it uses.
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     if sys.platform != "linux":
+        die_with_parent(parent)
         return ["no network and file isolation on this system"]
+    open_ends = []
     libc = ctypes.CDLL(None, use_errno=True)
     # With users of its own first: what root may do outside, a worker of root may not.
     if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
@@ -52,16 +74,14 @@ def enter(parent: int, folder: Path, memory_bytes: int, address_space: bool) -> 
         else:
             open_ends.append("the kernel does not permit a network of its own")
     # After the change of namespace, which would clear it.
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before the kernel was told
-        sys.exit(1)
+    die_with_parent(parent)
     if not _write_only_to(libc, folder):
         open_ends.append("the kernel has no Landlock: files are not read-only")
     return open_ends
 
 
 def forbid_processes() -> None:
-    """Forbid new processes and threads, once the numeric library has started its own."""
+    """Forbid new processes and threads, once the numeric library has started its own. The kernel exempts root."""
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 
 

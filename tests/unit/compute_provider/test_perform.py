@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from compute_provider.jobs import Jobs
+from compute_provider.interfaces import Honest
+from compute_provider.perform import Performer
 from compute_provider.store import Store
 from tests.unit.compute_provider import support as s
 
@@ -17,14 +18,14 @@ BOUNDARIES = 11  # of the tiny task
 
 
 @pytest.fixture
-def jobs(tmp_path: Path) -> Iterator[Jobs]:
+def performer(tmp_path: Path) -> Iterator[Performer]:
     chain: Any = SimpleNamespace(
         order=lambda order_id: s.order(),
         account=lambda address: SimpleNamespace(bond=SimpleNamespace(free=10**15), balance=0),
     )
     config, store = s.config(tmp_path), Store(tmp_path)
     link: Any = None
-    made = Jobs(config, s.CHAIN, chain, chain, link=link, store=store)
+    made = Performer(config, s.CHAIN, chain, chain, link=link, store=store, behaviour=Honest())
     yield made
     made.close()
     store.close()
@@ -38,21 +39,21 @@ def needed() -> int:
 
 @pytest.mark.parametrize("lacking", [0, 1])
 def test_a_trace_that_the_disk_has_no_room_for_is_not_begun(
-    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, lacking: int
+    performer: Performer, monkeypatch: pytest.MonkeyPatch, lacking: int
 ) -> None:
     free = SimpleNamespace(free=needed() - lacking)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
-    assert ("there is room for" in jobs.check(s.task())) is bool(lacking)
+    assert ("there is room for" in performer.check(s.task())) is bool(lacking)
 
 
 def test_what_is_there_already_needs_no_room(
-    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    performer: Performer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=needed() - 100))
-    (jobs._store.folder(s.task().key) / "0.global").write_bytes(bytes(100))
-    assert jobs.check(s.task()) == ""
+    (performer._store.folder(s.task().key) / "0.global").write_bytes(bytes(100))
+    assert performer.check(s.task()) == ""
 
 
-def test_what_the_owner_allows_is_the_bound(jobs: Jobs) -> None:
-    jobs._config = replace(jobs._config, disk_bytes=needed() - 1)
-    assert "there is room for" in jobs.check(s.task())
+def test_what_the_owner_allows_is_the_bound(performer: Performer) -> None:
+    performer._config = replace(performer._config, disk_bytes=needed() - 1)
+    assert "there is room for" in performer.check(s.task())

@@ -1,0 +1,1 @@
+"""What takes time: workers in a sandbox, who starts them, and measuring the machine."""

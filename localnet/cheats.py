@@ -1,0 +1,259 @@
+"""Providers that cheat, so that a local network can show that they are caught. Refused on any other chain.
+
+A way to cheat is ``METHOD[@ROUND]``. What training produces is bent in the worker, by what stands in ``_PRODUCERS``;
+what is signed, and when it is sent, in the daemon by :class:`Cheat`. Both processes are started from here::
+
+    python -m localnet.cheats provider METHOD[@ROUND] HOME NODE VALIDATOR BOND
+    python -m localnet.cheats worker METHOD PARENT
+"""
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+from domain.errors import Expected
+from domain.genesis import LOCAL_PREFIX
+from domain.hashing import merkle_root
+from domain.records import ShareClaim, ShareKey
+from link.types import Leaf, TrainTask
+from pol.rules.commitment import boundary_root, trace_leaf
+
+# The worker enters its sandbox before NumPy comes.
+if TYPE_CHECKING:
+    from compute_provider.work.worker import Produced, Producer, Task
+    from pol.state.arrays import State
+    from pol.work.records import Boundary
+
+_HONEST_WORKER = "compute_provider.work.worker"
+
+
+class CheatError(Expected):
+    """A way to cheat that there is not, or a chain on which nobody may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cheat:
+    """A ``compute_provider.interfaces.Behaviour`` that cheats by one method, in one round (None: in each)."""
+
+    method: str
+    round: int | None
+    chain_id: str
+
+    def worker(self, key: ShareKey) -> Sequence[str]:
+        """Return the worker that bends what training produces, where the method is one of that."""
+        if self._in(key.round) and self.method in _PRODUCERS:
+            return ("localnet.cheats", "worker", self.method)
+        return (_HONEST_WORKER,)
+
+    def claim(self, honest: ShareClaim, leaves: Sequence[Leaf]) -> ShareClaim:
+        """Return a claim on leaves that name somebody else: so another's trace looks to the validator."""
+        if self.method != "copy_trace" or not self._in(honest.round):
+            return honest
+        other = replace(honest, provider=honest.provider[::-1], slot=honest.slot + 1)
+        hashes = [
+            trace_leaf(
+                self.chain_id, other, leaf.index, leaf.step, leaf.boundary_root, leaf.metrics
+            )
+            for leaf in leaves
+        ]
+        return replace(honest, trace_root=merkle_root(hashes))
+
+    def delay(self, task: TrainTask) -> float | None:
+        """Return a delay beyond the validator's deadline, or None, where the method asks for that."""
+        if self._in(task.key.round):
+            if self.method == "late":
+                return task.seconds_left + 1.0
+            if self.method == "never_answer":
+                return None
+        return 0.0
+
+    def _in(self, round: int) -> bool:
+        return self.round in (None, round)
+
+
+def parse(text: str, chain_id: str) -> Cheat:
+    """Read ``METHOD[@ROUND]``; CheatError for anything else, and on any chain but a local one."""
+    if not chain_id.startswith(LOCAL_PREFIX):
+        raise CheatError(
+            f"providers may cheat on chains named {LOCAL_PREFIX}… only, and this is {chain_id}",
+            "start a local network: assay localnet start",
+        )
+    method, at, number = text.partition("@")
+    if method not in METHODS or (at and not (number.isascii() and number.isdecimal())):
+        raise CheatError(
+            f"there is no such way to cheat: {text}",
+            f"name one of {', '.join(METHODS)}, and @ROUND if you like",
+        )
+    return Cheat(method, int(number) if number else None, chain_id)
+
+
+# What a worker produces instead
+
+
+def _garbage(task: "Task") -> "Produced":
+    from compute_provider.work.worker import honest
+
+    update, update_root, local_out, local_out_root = honest(task)
+    return os.urandom(len(update)), update_root, local_out, local_out_root
+
+
+def _wrong_update(task: "Task") -> "Produced":
+    from compute_provider.work.worker import honest
+    from pol.state.canonical import decode_state, encode_state, state_tree
+
+    update, _, local_out, local_out_root = honest(task)
+    bent = _scaled(decode_state(update, task.loaded.job.updated), 1.5)
+    return encode_state(bent), state_tree(bent).root, local_out, local_out_root
+
+
+def _wrong_trace(task: "Task") -> "Produced":
+    from compute_provider.work.worker import honest
+
+    def bend(
+        boundary: "Boundary", state: "State", local: "State"
+    ) -> "tuple[Boundary, State, State]":
+        if not 0 < boundary.index < task.segments:
+            return boundary, state, local
+        other = _scaled(state, 1.0 + 2.0**-10)
+        return _rooted(boundary, other, local), other, local
+
+    # Bent boundaries of an earlier try are nothing to go on from.
+    whole = replace(task.order, boundaries=())
+    return honest(replace(task, order=whole, bend=bend))
+
+
+def _skip_training(task: "Task") -> "Produced":
+    """Train the first and the last segment, make up all between: a plausible trace, little work."""
+    from compute_provider.work.worker import honest
+    from pol.replay.replay import replay_update
+    from pol.state.canonical import encode_state
+    from pol.work.records import Range
+
+    count = task.segments
+    if count < 3:  # nothing lies between
+        return honest(replace(task, order=replace(task.order, boundaries=())))
+    ends: list[tuple[Boundary, State, State]] = []
+
+    def keep(boundary: "Boundary", state: "State", local: "State") -> None:
+        ends.append((boundary, state, local))
+
+    order, unit = task.order, task.unit
+    task.train(Range(order.round, order.first, unit), task.opening, task.local, keep)
+    (zero, *_), (one, first_state, first_local) = ends[0], ends[-1]
+    task.emit(zero, task.opening, task.local)
+    task.emit(one, first_state, first_local)
+    state, local = first_state, first_local
+    for index in range(2, count):
+        # Goes on in the direction of the first segment, a little less each time.
+        state = _towards(task.opening, first_state, 1.0 + 0.5 * (index - 1))
+        local = _towards(task.local, first_local, float(index))
+        made_up = replace(
+            one,
+            index=index,
+            step=zero.step + index * (one.step - zero.step),
+            metrics=tuple(one.metrics),
+        )
+        task.emit(_rooted(made_up, state, local), state, local)
+    ends.clear()
+    last = Range(order.round, order.first + (count - 1) * unit, unit)
+    task.train(last, state, local, keep)
+    closing, state, local = ends[-1]
+    task.emit(replace(closing, index=count), state, local)
+    result = replay_update(task.loaded, task.opening, state, local)
+    return (
+        encode_state(result.update),
+        result.update_root,
+        encode_state(local),
+        result.local_out_root,
+    )
+
+
+def _scaled(state: "State", factor: float) -> "State":
+    import numpy as np
+
+    return {
+        name: (value * np.float32(factor)).astype(np.float32)
+        if value.dtype == np.float32
+        else value
+        for name, value in state.items()
+    }
+
+
+def _towards(start: "State", end: "State", times: float) -> "State":
+    """Go ``times`` as far from ``start`` to ``end`` (whole numbers are counted on)."""
+    import numpy as np
+
+    moved = {}
+    for name, value in start.items():
+        if value.dtype == np.float32:
+            moved[name] = (value + np.float32(times) * (end[name] - value)).astype(np.float32)
+        elif value.dtype == np.int64:
+            moved[name] = value + round(times) * (end[name] - value)
+        else:
+            moved[name] = end[name]
+    return moved
+
+
+def _rooted(boundary: "Boundary", state: "State", local: "State") -> "Boundary":
+    from pol.state.canonical import state_tree
+
+    global_root, local_root = state_tree(state).root, state_tree(local).root
+    root = boundary_root(global_root, local_root)
+    return replace(boundary, global_root=global_root, local_root=local_root, root=root)
+
+
+_PRODUCERS: "dict[str, Producer]" = {
+    # The first and the last segment are honest, what lies between is made up.
+    "skip_training": _skip_training,
+    # The update is random bytes.
+    "garbage": _garbage,
+    # The right update, boundary states that training does not lead to.
+    "wrong_trace": _wrong_trace,
+    # The right trace, an update that does not follow from it.
+    "wrong_update": _wrong_update,
+}
+# And in the daemon: the trace is bound to another provider; the share comes after its deadline, or never.
+METHODS = (*_PRODUCERS, "copy_trace", "late", "never_answer")
+
+
+# The two processes
+
+
+def _provide(way: str, home: Path, node: str, validator: str, bond: int) -> None:
+    """Do what ``assay provider join`` does, with the key of a local network's home, and cheat."""
+    from compute_provider.api import run_provider
+    from compute_provider.config import ProviderConfig
+    from localnet.create import KEY, test_keyring
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    stop = Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    key = test_keyring(home).unlock(KEY)
+    config = ProviderConfig(home / "provider", node, validator, key, bond=bond)
+    run_provider(config, stop, behave=partial(parse, way))
+
+
+def _main(what: str, way: str, *rest: str) -> None:
+    if what == "worker":
+        from compute_provider.work import worker
+
+        (parent,) = rest
+        worker.main(int(parent), _PRODUCERS[way])
+        return
+    home, node, validator, bond = rest
+    try:
+        _provide(way, Path(home), node, validator, int(bond))
+    except Expected as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -1,0 +1,55 @@
+"""The tiny job, trained in a worker of its own, and what the worker said."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+from compute_provider.interfaces import Behaviour, Honest
+from compute_provider.work.trainer import Trainer
+from compute_provider.work.worker import WorkOrder
+from domain import codec
+from domain.records import ShareKey
+from pol.work.records import Boundary, Range
+from tests.unit.compute_provider.support import TINY, task, terms
+
+KEY = task().key
+WHOLE = Range(0, 0, 320)
+SEGMENTS = 10
+
+
+def order(folder: Path, **changes: Any) -> WorkOrder:
+    known = terms()
+    base = WorkOrder(
+        job=str(TINY), folder=str(folder), global_in=str(TINY / "global.state"),
+        local_in=str(TINY / "local.state"), global_root=known.global_root,
+        local_root=known.local_root, round=0, first=0, count=320, backend="numpy",
+        memory_bytes=8 << 30, boundaries=(), replay=-1,
+    )  # fmt: skip
+    return replace(base, **changes)
+
+
+class Listener:
+    """Collects what a worker says; ``react`` sees each message as it comes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.said: list[dict[str, Any]] = []
+        self.last: Queue[dict[str, Any]] = Queue()
+        self.react: Callable[[dict[str, Any]], None] = lambda message: None
+        self.trainer = Trainer(self.hear, folder / "worker.log")
+
+    def hear(self, key: ShareKey, message: dict[str, Any]) -> None:
+        self.said.append(message)
+        self.react(message)
+        if {"done", "failed", "replayed"} & message.keys():
+            self.last.put(message)
+
+    def run(self, order: WorkOrder, behaviour: Behaviour | None = None) -> dict[str, Any]:
+        self.trainer.start(KEY, order, (behaviour or Honest()).worker(KEY))
+        return self.last.get(timeout=60)
+
+    def boundaries(self) -> tuple[Boundary, ...]:
+        plain = [message["boundary"] for message in self.said if "boundary" in message]
+        last = {each["index"]: codec.from_plain(Boundary, each) for each in plain}
+        return tuple(last[index] for index in sorted(last))
