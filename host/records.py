@@ -1,0 +1,202 @@
+"""Typed records on disk: one SQLite database, a table for each kind of record, each record under a tuple of keys.
+
+A record is written whole, so what grows or changes by itself gets a table of its own. What a transaction writes is
+there after a kill, all of it or nothing.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import RLock
+from typing import Any, Generic, Protocol, TypeVar
+
+R = TypeVar("R")
+T = TypeVar("T")
+Part = bytes | int | str
+Key = tuple[Part, ...]
+_TYPES = {bytes: "BLOB", int: "INTEGER", str: "TEXT"}
+_BUSY_SECONDS = 30.0
+"""How long a write waits for another program's."""
+
+
+class Unusable(Exception):
+    """A file that holds no records which this program can use: the text says why, and what to do."""
+
+
+class Codec(Protocol):
+    """How a record becomes bytes and comes back; reading raises ValueError, TypeError or KeyError."""
+
+    def encode(self, value: Any, /) -> bytes:
+        """Return the bytes of a record."""
+        ...
+
+    def decode(self, cls: type[T], data: bytes, /) -> T:
+        """Return the record of a class that bytes stand for."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Generic[R]):
+    """A kind of record: the table's name, the class, and the types of the parts of its key (bytes, int, str)."""
+
+    name: str
+    record: type[R]
+    key: tuple[type[Part], ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the key's columns."""
+        return tuple(f"k{number}" for number in range(len(self.key)))
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A record that could not be read and was set aside: where it was, and why."""
+
+    table: str
+    key: Key
+    reason: str
+
+
+class Records:
+    """Records in a file. Thread-safe; other programs may read while one writes."""
+
+    def __init__(self, path: Path, tables: Iterable[Table[Any]], codec: Codec, form: int) -> None:
+        """Open the file, or make it with these tables; Unusable where it is none of ours, or of another form.
+
+        ``form`` (1 or more) changes whenever records of before could not be read any more.
+        """
+        self._path, self._tables, self._codec = path, tuple(tables), codec
+        self._lock = RLock()
+        self._depth = 0
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._database = sqlite3.connect(
+            path, timeout=_BUSY_SECONDS, check_same_thread=False, isolation_level=None
+        )
+        try:
+            self._prepare(form)
+        except sqlite3.DatabaseError as error:
+            self._database.close()
+            raise Unusable(f"{path} cannot be used ({error}); restore it from a backup") from None
+        except Unusable:
+            self._database.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._database.close()
+
+    # Records
+
+    def get(self, table: Table[R], *key: Part) -> R | None:
+        """Return the record under a key."""
+        rows = self._sql(f"SELECT record FROM {table.name}{_where(table, key)}", *key)
+        return self._codec.decode(table.record, rows[0][0]) if rows else None
+
+    def scan(self, table: Table[R], *prefix: Part) -> Iterator[tuple[Key, R]]:
+        """Yield the records whose keys begin with these parts, in the order of their keys, as they are now."""
+        columns = ", ".join(table.columns)
+        rows = self._sql(
+            f"SELECT record, {columns} FROM {table.name}{_where(table, prefix)} ORDER BY {columns}",
+            *prefix,
+        )
+        for record, *key in rows:
+            yield tuple(key), self._codec.decode(table.record, record)
+
+    def keys(self, table: Table[Any], *prefix: Part) -> list[Key]:
+        """Return the keys that begin with these parts, in their order."""
+        columns = ", ".join(table.columns)
+        return self._sql(
+            f"SELECT {columns} FROM {table.name}{_where(table, prefix)} ORDER BY {columns}", *prefix
+        )
+
+    def put(self, table: Table[R], record: R, *key: Part) -> None:
+        """Write a record under its whole key, in the place of what was there."""
+        if len(key) != len(table.key):
+            raise ValueError(f"{table.name} has keys of {len(table.key)} parts")
+        marks = ", ".join("?" * (len(key) + 1))
+        self._sql(
+            f"INSERT OR REPLACE INTO {table.name} VALUES ({marks})",
+            *key,
+            self._codec.encode(record),
+        )
+
+    def delete(self, table: Table[Any], *prefix: Part) -> None:
+        """Delete the records whose keys begin with these parts; one, where they are a whole key."""
+        self._sql(f"DELETE FROM {table.name}{_where(table, prefix)}", *prefix)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Write all that is written inside, or nothing where it raises; nobody else writes meanwhile."""
+        with self._lock:
+            self._depth += 1
+            try:
+                if self._depth == 1:
+                    self._database.execute("BEGIN IMMEDIATE")
+                yield
+            except BaseException:
+                if self._depth == 1 and self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise
+            else:
+                if self._depth == 1:
+                    self._database.execute("COMMIT")
+            finally:
+                self._depth -= 1
+
+    def set_aside_damaged(self) -> list[Lost]:
+        """Move records that cannot be read out of the way, into the table ``damaged``; return which."""
+        lost: list[Lost] = []
+        for table in self._tables:
+            for key in self.keys(table):
+                try:
+                    self.get(table, *key)
+                except (ValueError, TypeError, KeyError) as error:
+                    self._set_aside(table, key)
+                    lost.append(Lost(table.name, key, str(error)))
+        return lost
+
+    def _set_aside(self, table: Table[Any], key: Key) -> None:
+        where = _where(table, key)
+        name = f"{table.name} {key!r}"
+        with self.transaction():
+            self._sql(f"INSERT INTO damaged SELECT ?, record FROM {table.name}{where}", name, *key)
+            self.delete(table, *key)
+
+    # Inside
+
+    def _prepare(self, form: int) -> None:
+        self._sql("PRAGMA journal_mode = WAL")
+        self._sql("PRAGMA synchronous = FULL")
+        with self.transaction():
+            ((known,),) = self._sql("PRAGMA user_version")
+            if known == form:
+                return
+            if self._sql("SELECT 1 FROM sqlite_master LIMIT 1"):
+                raise Unusable(
+                    f"{self._path} holds records of form {known}, and this program knows form {form};"
+                    " move it away, or use another home"
+                )
+            for table in self._tables:
+                columns = (
+                    f"{c} {_TYPES[t]}" for c, t in zip(table.columns, table.key, strict=True)
+                )
+                primary = ", ".join(table.columns)
+                self._sql(
+                    f"CREATE TABLE {table.name}"
+                    f" ({', '.join(columns)}, record BLOB NOT NULL, PRIMARY KEY ({primary}))"
+                )
+            self._sql("CREATE TABLE damaged (name TEXT NOT NULL, record BLOB NOT NULL)")
+            self._sql(f"PRAGMA user_version = {form}")
+
+    def _sql(self, text: str, *values: Part) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._database.execute(text, values).fetchall()
+
+
+def _where(table: Table[Any], parts: Key) -> str:
+    columns = table.columns[: len(parts)]
+    return " WHERE " + " AND ".join(f"{column} = ?" for column in columns) if columns else ""
