@@ -15,7 +15,8 @@ from typing import Any, Generic, Protocol, TypeVar
 R = TypeVar("R")
 T = TypeVar("T")
 Part = bytes | int | str
-Key = tuple[Part, ...]
+Key = tuple[Any, ...]
+"""The parts of a record's key, of the types that its table says."""
 _TYPES = {bytes: "BLOB", int: "INTEGER", str: "TEXT"}
 _BUSY_SECONDS = 30.0
 """How long a write waits for another program's."""

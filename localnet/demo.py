@@ -24,7 +24,8 @@ from pol.job.document import Job
 from pol.job.terms import order_terms
 from pol.rules.schedule import total_work
 from pol.state.arrays import State
-from validator.store import ValidatorStore, VerdictRow
+from validator.decide.records import VerdictRow
+from validator.store import ValidatorStore
 from wire.keys import Key
 
 CHEAT_METHOD = "skip_training"

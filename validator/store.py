@@ -1,110 +1,105 @@
-"""The validator's records on disk: SQLite, written before anything is acted on."""
+"""The validator's records on disk, written before anything is acted on.
+
+The record of an attempt lies in pieces: what grows or changes by itself has rows of its own, so that a change writes
+what changed, however many leaves and places the record has. In memory it is one value again.
+"""
 
 import logging
-import sqlite3
 from collections import OrderedDict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import RLock
-from typing import Any
 
-from domain.codec import decode, encode
+from domain import codec
 from domain.errors import Expected
-from validator.decide.records import LocalOrder
+from host.records import Records, Table, Unusable
+from link.types import ShareSubmission
+from validator.decide.records import (
+    Checked,
+    LocalOrder,
+    LocalRound,
+    Opening,
+    SlotWork,
+    VerdictRow,
+)
 
 _log = logging.getLogger("assay.validator")
+FORM = 1
+"""Of the records; another number for every change after which those of before cannot be read."""
 CACHED = 64
-"""Records kept decoded: they are frozen, and read far more often than written."""
+"""Records kept whole in memory: they are frozen, and read far more often than written."""
 
+# Each record here without those that have a table of their own. A work is found by its position in its round.
+_ORDERS = Table("orders", LocalOrder, (bytes, int))
+_ROUNDS = Table("rounds", LocalRound, (bytes, int, int))
+_WORKS = Table("works", SlotWork, (bytes, int, int, int))
+_PACKETS = Table("packets", ShareSubmission, (bytes, int, int, int))
+_OPENINGS = Table("openings", Opening, (bytes, int, int, int, int))
+_CHECKED = Table("checked", Checked, (bytes, int, int, int, int))
+_OF_WORKS = (_WORKS, _PACKETS, _OPENINGS, _CHECKED)
+_OF_ATTEMPTS = (_ORDERS, _ROUNDS, *_OF_WORKS)
 
-_TABLES = """
-PRAGMA journal_mode = WAL;
-CREATE TABLE IF NOT EXISTS orders (
-    order_id BLOB, attempt INTEGER, record BLOB NOT NULL, PRIMARY KEY (order_id, attempt));
-CREATE TABLE IF NOT EXISTS verdicts (
-    order_id BLOB, attempt INTEGER, round INTEGER, slot INTEGER, issue INTEGER,
-    record BLOB NOT NULL, PRIMARY KEY (order_id, attempt, round, slot, issue));
-CREATE TABLE IF NOT EXISTS answered (
-    order_id BLOB, attempt INTEGER, round INTEGER, agreed INTEGER,
-    PRIMARY KEY (order_id, attempt, round));
-CREATE TABLE IF NOT EXISTS closed (order_id BLOB PRIMARY KEY, seen REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS chain (
-    only INTEGER PRIMARY KEY CHECK (only = 1), id TEXT NOT NULL, clock INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS damaged (order_id BLOB, attempt INTEGER, record BLOB);
-"""
+_VERDICTS = Table("verdicts", VerdictRow, (bytes, int, int, int, int))
+# Audits that were answered: whether everything was found as the chain has it.
+_ANSWERED = Table("answered", bool, (bytes, int, int))
+_CLOSED = Table("closed", int, (bytes,))
+_CHAIN = Table("chain", str, (str,))
+_CLOCK = Table("clock", int, (str,))
 
 
 class StoreError(Expected):
     """A database that cannot be used: which, and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class VerdictRow:
-    """What this validator found about one share, for people and scripts."""
-
-    order_id: bytes
-    attempt: int
-    round: int
-    slot: int
-    issue: int
-    provider: str
-    segments: int
-    checked: int
-    reason: int  # ShareReason; NONE: accepted
-    place: int  # where it failed: a segment, or n for the update; -1 where no place is concerned
-
-
 class ValidatorStore:
     """Orders and verdicts in ``validator.db``. Thread-safe; one daemon at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Open or make the database; StoreError where the file is none."""
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        """Open or make the database; StoreError where the file is none, or of another form."""
+        tables = (*_OF_ATTEMPTS, _VERDICTS, _ANSWERED, _CLOSED, _CHAIN, _CLOCK)
+        try:
+            self._records = Records(path, tables, codec, FORM)
+        except Unusable as error:
+            raise StoreError(str(error)) from None
         self._lock = RLock()
         self._cache: OrderedDict[tuple[bytes, int], LocalOrder] = OrderedDict()
-        self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        try:
-            self._database.executescript(_TABLES)
-        except sqlite3.DatabaseError as error:
-            self._database.close()
-            raise StoreError(f"{path} cannot be used ({error}); restore it from a backup") from None
 
     def close(self) -> None:
         """Close the database."""
         with self._lock:
-            self._database.close()
+            self._records.close()
 
     # The chain
 
     def chain(self, chain_id: str) -> str:
         """Return the chain that these records are about: ``chain_id``, if there was none before."""
         with self._lock:
-            self._sql("INSERT OR IGNORE INTO chain VALUES (1, ?, 0)", chain_id)
-            ((known,),) = self._sql("SELECT id FROM chain")
-        return str(known)
+            known = self._records.get(_CHAIN, "id")
+            if known is None:
+                self._records.put(_CHAIN, chain_id, "id")
+        return known or chain_id
 
     def seen_clock(self, clock: int = 0) -> int:
         """Return the latest chain clock (seconds) that was seen, after taking note of ``clock``."""
         with self._lock:
-            if clock:
-                self._sql("UPDATE chain SET clock = ? WHERE clock < ?", clock, clock)
-            rows = self._sql("SELECT clock FROM chain")
-        return int(rows[0][0]) if rows else 0
+            known = self._records.get(_CLOCK, "seen") or 0
+            if clock > known:
+                self._records.put(_CLOCK, clock, "seen")
+        return max(known, clock)
 
     # Records of attempts
 
     def set_aside_damaged(self) -> None:
         """Move records that cannot be read out of the way, so that they cost their own orders only."""
         with self._lock:
-            rows = self._sql("SELECT order_id, attempt, record FROM orders")
-            for order_id, attempt, record in rows:
-                try:
-                    decode(LocalOrder, record)
-                except (ValueError, TypeError, KeyError) as error:
-                    _log.error("lost attempt %d of order %s: %s", attempt, order_id.hex(), error)
-                    self._sql("INSERT INTO damaged VALUES (?, ?, ?)", order_id, attempt, record)
-                    self.forget(order_id, attempt)
+            lost = self._records.set_aside_damaged()
+            for damage in lost:
+                _log.error("lost a record of %s: %s", damage.table, damage.reason)
+            names = {table.name for table in _OF_ATTEMPTS}
+            for order_id, attempt in {d.key[:2] for d in lost if d.table in names}:
+                _log.error("lost attempt %d of order %s", attempt, order_id.hex())
+                self.forget(order_id, attempt)
 
     def load(self, order_id: bytes, attempt: int) -> LocalOrder | None:
         """Return the record of an attempt."""
@@ -113,13 +108,9 @@ class ValidatorStore:
             if cached is not None:
                 self._cache.move_to_end((order_id, attempt))
                 return cached
-            rows = self._sql(
-                "SELECT record FROM orders WHERE order_id = ? AND attempt = ?", order_id, attempt
-            )
-            if not rows:
-                return None
-            local = decode(LocalOrder, rows[0][0])
-            self._remember(local)
+            local = self._read(order_id, attempt)
+            if local is not None:
+                self._remember(local)
             return local
 
     def latest(self, order_id: bytes) -> LocalOrder | None:
@@ -129,80 +120,120 @@ class ValidatorStore:
 
     def attempts(self, order_id: bytes) -> list[int]:
         """Return the attempts of an order that are held, the last one first."""
-        rows = self._sql(
-            "SELECT attempt FROM orders WHERE order_id = ? ORDER BY attempt DESC", order_id
-        )
-        return [row[0] for row in rows]
+        return sorted((attempt for o, attempt in self.all_orders(order_id)), reverse=True)
 
     def save(self, local: LocalOrder) -> None:
-        """Write a record."""
+        """Write what is new or changed in a record, all or nothing."""
         with self._lock:
-            self._sql(
-                "INSERT OR REPLACE INTO orders VALUES (?, ?, ?)",
-                local.order_id,
-                local.attempt,
-                encode(local),
-            )
+            before = self.load(local.order_id, local.attempt)
+            with self._records.transaction():
+                self._write(before, local)
             self._remember(local)
 
     def forget(self, order_id: bytes, attempt: int) -> None:
         """Delete a record; verdicts stay, they are history."""
-        with self._lock:
+        with self._lock, self._records.transaction():
             self._cache.pop((order_id, attempt), None)
-            self._sql("DELETE FROM orders WHERE order_id = ? AND attempt = ?", order_id, attempt)
-            self._sql(
-                "DELETE FROM closed WHERE order_id NOT IN (SELECT order_id FROM orders)",
-            )
+            for table in _OF_ATTEMPTS:
+                self._records.delete(table, order_id, attempt)
+            if not self.attempts(order_id):
+                self._records.delete(_CLOSED, order_id)
 
-    def all_orders(self) -> list[tuple[bytes, int]]:
-        """Return what is held, as (order id, attempt)."""
-        return [(row[0], row[1]) for row in self._sql("SELECT order_id, attempt FROM orders")]
+    def all_orders(self, *order_id: bytes) -> list[tuple[bytes, int]]:
+        """Return what is held, of one order if given, as (order id, attempt)."""
+        return [(o, attempt) for o, attempt in self._records.keys(_ORDERS, *order_id)]
 
-    def closed_since(self, order_id: bytes, now: float) -> float:
+    def closed_since(self, order_id: bytes, now: int) -> int:
         """Return when (chain clock) this daemon first saw that an order is closed: ``now``, if it is new."""
         with self._lock:
-            self._sql("INSERT OR IGNORE INTO closed VALUES (?, ?)", order_id, now)
-            ((seen,),) = self._sql("SELECT seen FROM closed WHERE order_id = ?", order_id)
-        return float(seen)
+            seen = self._records.get(_CLOSED, order_id)
+            if seen is None:
+                self._records.put(_CLOSED, now, order_id)
+        return now if seen is None else seen
 
     # History
 
     def save_verdicts(self, rows: Iterable[VerdictRow]) -> None:
         """Write or replace verdicts on shares."""
-        values = [
-            (row.order_id, row.attempt, row.round, row.slot, row.issue, encode(row)) for row in rows
-        ]
-        with self._lock:
-            self._database.execute("BEGIN")
-            with self._database:  # commits, or rolls back
-                self._database.executemany(
-                    "INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?, ?, ?)", values
-                )
+        with self._records.transaction():
+            for row in rows:
+                key = (row.order_id, row.attempt, row.round, row.slot, row.issue)
+                self._records.put(_VERDICTS, row, *key)
 
-    def verdicts(self, order_id: bytes | None = None) -> list[VerdictRow]:
+    def verdicts(self, *order_id: bytes) -> list[VerdictRow]:
         """Return the verdicts, of one order if given, by round, slot and issue."""
-        where = "" if order_id is None else " WHERE order_id = ?"
-        values = () if order_id is None else (order_id,)
-        order = " ORDER BY order_id, attempt, round, slot, issue"
-        rows = self._sql(f"SELECT record FROM verdicts{where}{order}", *values)  # noqa: S608
-        return [decode(VerdictRow, row[0]) for row in rows]
+        return [row for _, row in self._records.scan(_VERDICTS, *order_id)]
 
     def save_answered(self, order_id: bytes, attempt: int, round: int, agreed: bool) -> None:
         """Remember that this validator answered an audit, and whether it found what the chain has."""
-        self._sql(
-            "INSERT OR REPLACE INTO answered VALUES (?, ?, ?, ?)",
-            order_id,
-            attempt,
-            round,
-            int(agreed),
-        )
+        self._records.put(_ANSWERED, agreed, order_id, attempt, round)
 
     def answered(self) -> list[tuple[bytes, int, int, bool]]:
         """Return the audits that this validator answered: order, attempt, round, agreed."""
-        rows = self._sql("SELECT order_id, attempt, round, agreed FROM answered")
-        return [(row[0], row[1], row[2], bool(row[3])) for row in rows]
+        return [(*key, agreed) for key, agreed in self._records.scan(_ANSWERED)]
 
-    # Inside
+    # A record and its pieces
+
+    def _read(self, order_id: bytes, attempt: int) -> LocalOrder | None:
+        local = self._records.get(_ORDERS, order_id, attempt)
+        if local is None:
+            return None
+        rounds = (
+            replace(found, works=tuple(self._works(order_id, attempt, found.number)))
+            for _, found in self._records.scan(_ROUNDS, order_id, attempt)
+        )
+        return replace(local, rounds=tuple(rounds))
+
+    def _works(self, *key: bytes | int) -> Iterator[SlotWork]:
+        for where, work in self._records.scan(_WORKS, *key):
+            yield replace(
+                work,
+                packet=self._records.get(_PACKETS, *where),
+                openings=tuple(opening for _, opening in self._records.scan(_OPENINGS, *where)),
+                checked=tuple(checked for _, checked in self._records.scan(_CHECKED, *where)),
+            )
+
+    def _write(self, before: LocalOrder | None, after: LocalOrder) -> None:
+        key = (after.order_id, after.attempt)
+        bare = replace(after, rounds=())
+        if before is None or replace(before, rounds=()) != bare:
+            self._records.put(_ORDERS, bare, *key)
+        old = {known.number: known for known in before.rounds} if before else {}
+        for current in after.rounds:
+            known = old.pop(current.number, None)
+            if current is not known:
+                self._write_round(known, current, *key)
+        for number in old:
+            for table in (_ROUNDS, *_OF_WORKS):
+                self._records.delete(table, *key, number)
+
+    def _write_round(self, before: LocalRound | None, after: LocalRound, *key: bytes | int) -> None:
+        key = (*key, after.number)
+        bare = replace(after, works=())
+        if before is None or replace(before, works=()) != bare:
+            self._records.put(_ROUNDS, bare, *key)
+        old = before.works if before else ()
+        for position, work in enumerate(after.works):
+            known = old[position] if position < len(old) else None
+            if work is not known:
+                self._write_work(known, work, *key, position)
+
+    def _write_work(self, before: SlotWork | None, after: SlotWork, *key: bytes | int) -> None:
+        bare = _bare(after)
+        if before is None or _bare(before) != bare:
+            self._records.put(_WORKS, bare, *key)
+        if after.packet is not None and (before is None or before.packet != after.packet):
+            self._records.put(_PACKETS, after.packet, *key)
+        checked = {done.place: done for done in before.checked} if before else {}
+        for done in after.checked:
+            if checked.get(done.place) != done:
+                self._records.put(_CHECKED, done, *key, done.place)
+        openings = {held.index: held for held in before.openings} if before else {}
+        for held in after.openings:
+            if openings.pop(held.index, None) != held:
+                self._records.put(_OPENINGS, held, *key, held.index)
+        for index in openings:
+            self._records.delete(_OPENINGS, *key, index)
 
     def _remember(self, local: LocalOrder) -> None:
         self._cache[local.order_id, local.attempt] = local
@@ -210,6 +241,7 @@ class ValidatorStore:
         while len(self._cache) > CACHED:
             self._cache.popitem(last=False)
 
-    def _sql(self, text: str, *values: bytes | str | float) -> list[tuple[Any, ...]]:
-        with self._lock:
-            return self._database.execute(text, values).fetchall()
+
+def _bare(work: SlotWork) -> SlotWork:
+    """Return a work without what has rows of its own."""
+    return replace(work, packet=None, openings=(), checked=())

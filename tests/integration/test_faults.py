@@ -15,7 +15,7 @@ from domain.records import Report, ReportState, Share, ShareState
 from localnet.layout import ProviderSpec
 from localnet.network import PROVIDER_BOND
 from tests.support.market_network import MarketNetwork, MarketOrder, market_network, quick_params
-from validator.store import VerdictRow
+from validator.decide.records import VerdictRow
 
 CLUSTERS = (
     ("skip_training", "wrong_trace", ""),

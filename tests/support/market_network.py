@@ -33,7 +33,8 @@ from localnet.layout import Kind, ProviderSpec
 from localnet.market import wait_for_clusters
 from localnet.network import Network
 from tests.support.waiting import wait_until
-from validator.store import ValidatorStore, VerdictRow
+from validator.decide.records import VerdictRow
+from validator.store import ValidatorStore
 
 JOB = Path(__file__).resolve().parents[1] / "fixtures" / "job_tiny"
 """2 rounds of 10 segments, 1.2 MFLOP; built by ``python -m pol.tracing examples/tiny.py DIRECTORY``."""

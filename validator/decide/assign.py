@@ -16,8 +16,6 @@ from validator.decide.records import LocalOrder, LocalRound, SlotWork
 
 OWN_PICKS = 1
 """Segments of a share that the validator replays beside its duty; nobody can tell them apart from drawn ones."""
-SEGMENTS_MAX = 65_536
-"""In a round: its leaves are in the record, which is written anew with every change."""
 PATIENCE = 8
 """Chain seconds that any share may take, however small it is: a process has to start, perhaps with torch."""
 PATIENCES = 20
@@ -26,9 +24,9 @@ DOUBLINGS_MAX = 10
 
 
 def can_be_served(order: Order) -> bool:
-    """Tell whether a round divides into as many ranges as the chain takes, and its traces fit a record."""
+    """Tell whether a round divides into as many ranges as the chain takes."""
     segments = segments_of(order.terms, order.terms.samples_per_round)
-    return segments <= min(SEGMENTS_MAX, SLOTS_MAX * _units_max(order))
+    return segments <= SLOTS_MAX * _units_max(order)
 
 
 def _units_max(order: Order) -> int:

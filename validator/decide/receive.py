@@ -160,7 +160,7 @@ def opening_received(local: LocalOrder, opening: OpeningSubmission) -> LocalOrde
     if any(held.index == opening.index for held in work.openings):
         return local
     brought = Opening(opening.index, opening.global_state, opening.local_state, verified=False)
-    return replace_work(local, key.round, replace(work, openings=(*work.openings, brought)))
+    return replace_work(local, key.round, _with_opening(work, brought))
 
 
 def opening_verified(
@@ -196,9 +196,7 @@ def state_recomputed(
     if states is None:
         broken = tuple(sorted({*work.broken, index}))
         return exclude(replace_work(local, number, replace(work, broken=broken)), work.provider)
-    others = tuple(held for held in work.openings if held.index != index)
-    opening = Opening(index, *states, verified=True)
-    return replace_work(local, number, replace(work, openings=(*others, opening)))
+    return replace_work(local, number, _with_opening(work, Opening(index, *states, verified=True)))
 
 
 def place_checked(
@@ -210,7 +208,14 @@ def place_checked(
         return local
     if checked.reason != ShareReason.OPENING_MISMATCH:
         work = _with_verified(work, checked.place)  # the opening of place i is at boundary i
-    return replace_work(local, number, replace(work, checked=(*work.checked, checked)))
+    done = sorted((*work.checked, checked), key=lambda done: done.place)
+    return replace_work(local, number, replace(work, checked=tuple(done)))
+
+
+def _with_opening(work: SlotWork, opening: Opening) -> SlotWork:
+    others = (held for held in work.openings if held.index != opening.index)
+    openings = sorted((*others, opening), key=lambda held: held.index)
+    return replace(work, openings=tuple(openings))
 
 
 def _with_verified(work: SlotWork, index: int) -> SlotWork:

@@ -46,11 +46,11 @@ class SlotWork:
     packet: ShareSubmission | None
     open_by: int  # chain clock: the openings have to be here; 0 until they were asked
     picks: tuple[int, ...]  # the validator's own further segments
+    # By their boundaries and places.
     openings: tuple[Opening, ...]
     checked: tuple[Checked, ...]
-    broken: tuple[
-        int, ...
-    ]  # boundaries that training does not lead to, found after the round was closed
+    # Boundaries that training does not lead to, found after the round was closed.
+    broken: tuple[int, ...]
     verdict: int  # ShareReason that ended it; NONE while it stands
     settled: bool  # the chain knows the verdict, or never knew the share
 
@@ -63,12 +63,10 @@ class LocalRound:
     global_in: StateRef
     works: tuple[SlotWork, ...]
     next_global: StateRef | None  # aggregated
-    suspects: tuple[
-        ShareRef, ...
-    ]  # accepted shares whose updates do not aggregate: all of them is replayed
-    audit_by: (
-        int  # chain clock: until then providers are asked for audited states; 0 before the lot
-    )
+    # Accepted shares whose updates do not aggregate: all of them is replayed.
+    suspects: tuple[ShareRef, ...]
+    # Chain clock: until then providers are asked for audited states; 0 before the lot.
+    audit_by: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +130,26 @@ class LocalOrder:
     excluded: tuple[str, ...]  # providers that failed in this order
     failures: tuple[Failures, ...]
     result: SealedResult | None
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRow:
+    """What this validator found about one share, for people and scripts.
+
+    ``reason`` is a ShareReason, NONE where the share was accepted; ``place`` is where it failed: a segment, n for the
+    update, -1 where no place is concerned.
+    """
+
+    order_id: bytes
+    attempt: int
+    round: int
+    slot: int
+    issue: int
+    provider: str
+    segments: int
+    checked: int
+    reason: int
+    place: int
 
 
 EMPTY_PAYLOAD = Payload(PayloadStage.ABSENT, (), 0, "", None, None)

@@ -1,8 +1,9 @@
-"""What is kept and for how long: records, blobs, job directories, grants, actions under way."""
+"""What is kept and for how long: records, blobs, job directories, grants."""
 
 import os
+import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
@@ -25,15 +26,24 @@ from tests.unit.validator.support import (
     works,
 )
 from validator.decide.assign import open_round
-from validator.decide.lookup import holder_of
+from validator.decide.lookup import find_round, find_work, holder_of, replace_round, replace_work
 from validator.decide.orders import decide
-from validator.decide.records import Failures, LocalOrder, Opening, new_order
+from validator.decide.receive import opening_verified, place_checked
+from validator.decide.records import (
+    Checked,
+    Failures,
+    LocalOrder,
+    Opening,
+    SlotWork,
+    VerdictRow,
+    new_order,
+)
 from validator.decide.retention import fold, needed_blobs
-from validator.decide.rounds import aggregated
+from validator.decide.rounds import aggregated, not_aggregated
 from validator.ledger import Ledger
 from validator.serve.grants import GRANT_SECONDS, Grants
 from validator.serve.presence import LIVE_SECONDS, Presence
-from validator.store import CACHED, StoreError, ValidatorStore, VerdictRow
+from validator.store import CACHED, StoreError, ValidatorStore
 from validator.work.files import is_materialised, job_directory, materialise, nests, sweep
 
 
@@ -158,19 +168,70 @@ def test_records_survive_the_process(tmp_path: Path) -> None:
     first.save_verdicts([row])
     first.save_verdicts([replace(row, reason=1)])
     first.save_answered(ORDER_ID, 1, 0, True)
-    assert first.closed_since(ORDER_ID, 5.0) == 5.0
+    assert first.closed_since(ORDER_ID, 5) == 5
     first.close()
     second = ValidatorStore(tmp_path / "v.db")
     assert second.load(ORDER_ID, 1) == two_rounds()
     assert second.verdicts(ORDER_ID) == [replace(row, reason=1)]
     assert second.answered() == [(ORDER_ID, 1, 0, True)]
-    assert second.closed_since(ORDER_ID, 9.0) == 5.0
+    assert second.closed_since(ORDER_ID, 9) == 5
     second.forget(ORDER_ID, 1)
     assert second.load(ORDER_ID, 1) is None
     assert second.all_orders() == []
-    assert second.closed_since(ORDER_ID, 11.0) == 11.0
+    assert second.closed_since(ORDER_ID, 11) == 11
     assert second.verdicts() == [replace(row, reason=1)]  # history
     second.close()
+
+
+def with_leaves(number: int) -> LocalOrder:
+    """Return a record with a round in which each share has so many leaves more than usual."""
+    local = two_rounds()
+    current = local.rounds[0]
+    works = tuple(
+        replace(work, packet=replace(work.packet, leaves=work.packet.leaves[:1] * number))
+        if work.packet
+        else work
+        for work in current.works
+    )
+    return replace_round(local, replace(current, works=works))
+
+
+CHANGES: tuple[Callable[[LocalOrder], LocalOrder], ...] = (
+    lambda now: place_checked(now, 0, 0, 1, Checked(3, 0, bytes(32))),
+    lambda now: opening_verified(now, 0, 0, 1, 2, holds=False),
+    lambda now: replace_work(now, 0, replace(work_at(now), verdict=7, settled=True)),
+    lambda now: not_aggregated(now, 0),
+    lambda now: replace(now, excluded=("p9",)),
+)
+
+
+def work_at(local: LocalOrder) -> SlotWork:
+    found = find_work(find_round(local, 0), 0, 1)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_writes_what_changed_however_many_leaves_there_are(
+    tmp_path: Path, change: Callable[[LocalOrder], LocalOrder]
+) -> None:
+    written: list[int] = []
+    for number in (10, 5_000):
+        store = ValidatorStore(tmp_path / f"{number}.db")
+        before = with_leaves(number)
+        store.save(before)
+        statements: list[str] = []
+        store._records._database.set_trace_callback(statements.append)
+        after = change(before)
+        assert after != before
+        store.save(after)
+        # What is traced has the values in it, bytes as twice as many digits.
+        written.append(sum(map(len, statements)))
+        store.close()
+        again = ValidatorStore(tmp_path / f"{number}.db")
+        assert again.load(ORDER_ID, 1) == after
+        again.close()
+    assert 0 < written[0] == written[1] < 3_000
 
 
 def test_more_records_than_are_cached_are_all_there(tmp_path: Path) -> None:
@@ -185,22 +246,26 @@ def test_more_records_than_are_cached_are_all_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("junk", [b"", b"{}", b"[1", b"\xff", b"[" * 10])
+@pytest.mark.parametrize("table", ["orders", "works", "packets", "openings"])
 def test_a_record_that_cannot_be_read_is_set_aside_and_no_other(
-    tmp_path: Path, junk: bytes, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, table: str, junk: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Who asks for all records would get none."""
     first = ValidatorStore(tmp_path / "v.db")
     first.save(two_rounds())
-    first.save(new_order(digest("other"), 2))
-    first._sql("UPDATE orders SET record = ? WHERE order_id = ?", junk, digest("other"))
+    first.save(replace(two_rounds(), attempt=2))
     first.close()
+    with sqlite3.connect(tmp_path / "v.db") as database:
+        database.execute(f"UPDATE {table} SET record = ? WHERE k1 = 2", (junk,))
     second = ValidatorStore(tmp_path / "v.db")
     second.set_aside_damaged()
     assert second.all_orders() == [(ORDER_ID, 1)]
     assert second.load(ORDER_ID, 1) == two_rounds()
-    assert second._sql("SELECT attempt, record FROM damaged") == [(2, junk)]
-    assert f"lost attempt 2 of order {digest('other').hex()}" in caplog.text
+    assert second.load(ORDER_ID, 2) is None
+    assert f"lost attempt 2 of order {ORDER_ID.hex()}" in caplog.text
     second.close()
+    with sqlite3.connect(tmp_path / "v.db") as database:
+        assert (junk,) in database.execute("SELECT record FROM damaged").fetchall()
 
 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
