@@ -156,17 +156,17 @@ def dry_run(config: ProviderConfig) -> Forecast:
         finally:
             link.close()
         bids = client.query(BidsRequest(operator, _PAGE, b"")).bids
-    best = min(bids, key=lambda bid: bid.price, default=None)
+    best = min(bids, key=lambda bid: bid.offer.price, default=None)
     income = 0
     if best is not None:
-        per_day = speed.flops * 86_400 * best.price // PFLOP
-        income = per_day * best.providers_bps // 10_000
+        per_day = speed.flops * 86_400 * best.offer.price // PFLOP
+        income = per_day * best.offer.providers_bps // 10_000
     return Forecast(
         validator.moniker,
         speed,
         bandwidth,
-        best.price if best else None,
-        best.providers_bps if best else 0,
+        best.offer.price if best else None,
+        best.offer.providers_bps if best else 0,
         income,
     )
 

@@ -45,7 +45,7 @@ class Quote:
     @property
     def price(self) -> int:
         """Price of the cheapest bid that fits (uassay per PFLOP), 0 if none does."""
-        return self.match.bids[0].price if self.match.bids else 0
+        return self.match.bids[0].offer.price if self.match.bids else 0
 
     @property
     def cost(self) -> int:

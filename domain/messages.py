@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar
 
 from domain.bounds import (
     Address,
-    Bps,
     ByteCount,
     Count,
     Duration,
@@ -22,7 +21,6 @@ from domain.bounds import (
     Segment,
     Signature,
     Size,
-    Tags,
     Visible,
     Work,
 )
@@ -39,6 +37,7 @@ from domain.records import (
     Coin,
     Conditions,
     JobTerms,
+    Offer,
     ShareClaim,
     ShareKey,
     ShareRef,
@@ -123,16 +122,8 @@ class MsgPlaceBid:
 
     SIGNER: ClassVar[str] = "validator"
     validator: Address
-    price: PositiveMoney
-    device_class: Name
-    memory: ByteCount
-    speed: PositiveWork
+    offer: Offer
     capacity: PositiveWork
-    regions: Tags
-    tiers: Tags
-    min_work: Work
-    max_work: Work
-    providers_bps: Bps
     duration: Duration
 
 

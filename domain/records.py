@@ -138,34 +138,48 @@ class Provider:
 
 
 @dataclass(frozen=True, slots=True)
+class Offer:
+    """What a bid offers, to any order that asks for no more: ``matching_engine/conditions.py`` compares the two.
+
+    ``price`` in ``uassay`` per PFLOP, ``speed`` in FLOP/s of the validator's whole cluster, ``memory`` in bytes of a
+    device, ``min_work`` and ``max_work`` in FLOPs of an order (a greatest of 0 means any), ``providers_bps`` the
+    providers' share of the earnings.
+    """
+
+    price: PositiveMoney
+    speed: PositiveWork
+    device_class: Name = "cpu"
+    memory: ByteCount = 0
+    regions: Tags = ()
+    tiers: Tags = ()
+    min_work: Work = 0
+    max_work: Work = 0
+    providers_bps: Bps = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Bid:
-    """A validator's standing offer."""
+    """A validator's standing offer, and what is left of it.
+
+    ``capacity`` is the FLOPs left to sell: a match takes its work off, the end of the assignment puts it back.
+    """
 
     id: Hash
     validator: Address
-    price: PositiveMoney
-    device_class: Name
-    memory: ByteCount
-    speed: PositiveWork  # FLOP/s of its cluster
-    # FLOPs left to sell: a match takes its work off, the end of the assignment puts it back
+    offer: Offer
     capacity: Work
-    regions: Tags
-    tiers: Tags
-    min_work: Work
-    max_work: Work
-    providers_bps: Bps  # providers' share of the earnings
     expires_at: Number
     placed_height: Number
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What an order asks of a bid; an empty string or tuple and 0 mean "any"."""
+    """What an order asks of an offer; an empty string or tuple and 0 mean "any"."""
 
-    device_class: MaybeName
-    memory: ByteCount
-    regions: Tags
-    tier: MaybeName
+    device_class: MaybeName = ""
+    memory: ByteCount = 0
+    regions: Tags = ()
+    tier: MaybeName = ""
 
 
 class OrderState(IntEnum):

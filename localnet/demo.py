@@ -131,7 +131,7 @@ class Demo:
     def _train(
         self, network: Network, client: ChainClient, key: Key, job: Job, directory: Path
     ) -> tuple[Submitted, int, int, OrderResponse]:
-        request = Request(Conditions("", 0, (), "exact"), 0, 120, 600)
+        request = Request(Conditions(tier="exact"), 0, 120, 600)
         price = quote(client, job, request).price
         if not price:
             raise NetworkError("no bid fits the demo's job")

@@ -5,6 +5,7 @@ from pathlib import Path
 from chain.client.sender import TxSender
 from domain.messages import MsgDepositBond, MsgPlaceBid
 from domain.queries import ProvidersRequest, ValidatorsRequest
+from domain.records import Offer
 from localnet.create import KEY, test_keyring
 from localnet.layout import ValidatorSpec
 from localnet.network import Network
@@ -32,16 +33,18 @@ def open_market(network: Network, seconds: float = 60.0) -> None:
                 MsgDepositBond(key.address, MARKET_BOND),
                 MsgPlaceBid(
                     validator=key.address,
-                    price=PRICE + index * PRICE_STEP,
-                    device_class="cpu",
-                    memory=1 << 30,
-                    speed=SPEED,
+                    offer=Offer(
+                        price=PRICE + index * PRICE_STEP,
+                        speed=SPEED,
+                        device_class="cpu",
+                        memory=1 << 30,
+                        regions=("local",),
+                        tiers=("exact",),
+                        min_work=1,
+                        max_work=CAPACITY,
+                        providers_bps=PROVIDERS_BPS,
+                    ),
                     capacity=CAPACITY,
-                    regions=("local",),
-                    tiers=("exact",),
-                    min_work=1,
-                    max_work=CAPACITY,
-                    providers_bps=PROVIDERS_BPS,
                     duration=DURATION,
                 ),
             )

@@ -61,7 +61,7 @@ class Book:
 
     def __init__(self, offers: Iterable[Offered]) -> None:
         """Sort the offers; ValueError for a bid twice, or a validator with two free amounts."""
-        self._offers = sorted(offers, key=lambda offer: (offer.bid.price, offer.bid.id))
+        self._offers = sorted(offers, key=lambda offer: (offer.bid.offer.price, offer.bid.id))
         self._index: dict[bytes, int] = {}
         self._of_validator: dict[str, list[int]] = {}
         shared: dict[str, tuple[int, int]] = {}
@@ -84,10 +84,10 @@ class Book:
         """Yield the offers of each price up to ``price_limit``, cheapest price first."""
         level: list[Offered] = []
         for offer in self._offers:
-            if level and offer.bid.price != level[0].bid.price:
+            if level and offer.bid.offer.price != level[0].bid.offer.price:
                 yield level
                 level = []
-            if offer.bid.price > price_limit:
+            if offer.bid.offer.price > price_limit:
                 return
             level.append(offer)
         if level:

@@ -95,8 +95,8 @@ def _bid_rank(seed: bytes, order: Asked, offer: Offered) -> bytes:
 
 
 def _fill(order: Asked, bid: Bid) -> Fill:
-    bond = job_bond(order.work, bid.price, order.job_bond_bps)
-    return Fill(order.order_id, bid.id, bid.validator, order.work, bid.price, bond)
+    bond = job_bond(order.work, bid.offer.price, order.job_bond_bps)
+    return Fill(order.order_id, bid.id, bid.validator, order.work, bid.offer.price, bond)
 
 
 def _histogram(order: Asked, offers: Sequence[Offered], clock: int) -> Histogram:

@@ -39,32 +39,32 @@ def predicates_failed(order: Asked, offer: Offered, clock: int) -> tuple[str, ..
 
 def _failures(order: Asked, offer: Offered, clock: int) -> Iterator[str]:
     """Yield what fails, in the order of ``PREDICATES``; 0 and empty in an order mean "any"."""
-    bid, wanted = offer.bid, order.conditions
+    bid, terms, wanted = offer.bid, offer.bid.offer, order.conditions
     if clock >= bid.expires_at:
         yield "expired"
     if offer.jailed:
         yield "jailed"
     if bid.validator in order.excluded:
         yield "excluded"
-    if bid.price > order.price_limit:
+    if terms.price > order.price_limit:
         yield "price"
-    if wanted.device_class not in ("", bid.device_class):
+    if wanted.device_class not in ("", terms.device_class):
         yield "device_class"
-    if bid.memory < wanted.memory:
+    if terms.memory < wanted.memory:
         yield "memory"
-    if wanted.regions and not _stays_inside(bid.regions, wanted.regions):
+    if wanted.regions and not _stays_inside(terms.regions, wanted.regions):
         yield "regions"
-    if wanted.tier and wanted.tier not in bid.tiers:
+    if wanted.tier and wanted.tier not in terms.tiers:
         yield "tier"
-    if order.work < bid.min_work:
+    if order.work < terms.min_work:
         yield "min_work"
-    if 0 < bid.max_work < order.work:  # 0: no largest order
+    if 0 < terms.max_work < order.work:  # 0: no largest order
         yield "max_work"
-    if not _ends_in_time(order, bid.speed):
+    if not _ends_in_time(order, terms.speed):
         yield "deadline"
-    if order.work > offer.free_capacity or price_ceil(order.work, bid.price) > offer.free_stake:
+    if order.work > offer.free_capacity or price_ceil(order.work, terms.price) > offer.free_stake:
         yield "capacity"
-    if job_bond(order.work, bid.price, order.job_bond_bps) > offer.free_bond:
+    if job_bond(order.work, terms.price, order.job_bond_bps) > offer.free_bond:
         yield "bond"
 
 

@@ -58,20 +58,23 @@ def place(
 ) -> None:
     """Place a bid."""
     from domain.messages import MsgPlaceBid
+    from domain.records import Offer
 
     key = context.key()
     message = MsgPlaceBid(
         validator=key.address,
-        price=amount(price, "--price"),
-        device_class=device_class,
-        memory=memory,
-        speed=speed,
+        offer=Offer(
+            price=amount(price, "--price"),
+            speed=speed,
+            device_class=device_class,
+            memory=memory,
+            regions=tags(regions),
+            tiers=tags(tiers),
+            min_work=min_work,
+            max_work=max_work or capacity,
+            providers_bps=providers_bps,
+        ),
         capacity=capacity,
-        regions=tags(regions),
-        tiers=tags(tiers),
-        min_work=min_work,
-        max_work=max_work or capacity,
-        providers_bps=providers_bps,
         duration=duration(lasts, "--duration"),
     )
     with context.client() as client:
@@ -96,11 +99,11 @@ def list_(context: Context, validator: str) -> None:
         (
             short(bid.id),
             short(bid.validator),
-            bid.price,
-            bid.device_class,
-            bid.speed,
+            bid.offer.price,
+            bid.offer.device_class,
+            bid.offer.speed,
             bid.capacity,
-            ",".join(bid.tiers),
+            ",".join(bid.offer.tiers),
             bid.expires_at,
         )
         for bid in bids
@@ -144,7 +147,7 @@ def change(context: Context, bid: str, price: str, capacity: int | None, lasts: 
         message = MsgChangeBid(
             key.address,
             known.id,
-            known.price if asked is None else asked,
+            known.offer.price if asked is None else asked,
             known.capacity if capacity is None else capacity,
             seconds,
         )

@@ -44,7 +44,10 @@ def read_request(values: dict[str, Any]) -> "Request":
     limit = amount(given["price_limit"], "--price-limit") if given["price_limit"] else 0
     return Request(
         conditions=Conditions(
-            given["device_class"], given["memory"], tags(given["regions"]), given["tier"]
+            device_class=given["device_class"],
+            memory=given["memory"],
+            regions=tags(given["regions"]),
+            tier=given["tier"],
         ),
         price_limit=limit,
         time_to_live=duration(given["time_to_live"], "--time-to-live"),

@@ -26,7 +26,9 @@ def command(context: Context, directory: Path, **values: Any) -> None:
     job = read_job(directory)
     with context.client() as client:
         found = quote(client, job, read_request(values))
-    rows = [(short(b.id), short(b.validator), b.price, b.speed) for b in found.match.bids]
+    rows = [
+        (short(b.id), short(b.validator), b.offer.price, b.offer.speed) for b in found.match.bids
+    ]
     unmatched = dict(found.match.unmatched)
     why = ", ".join(f"{name}: {count}" for name, count in unmatched.items())
     context.output.result(

@@ -5,7 +5,7 @@ from hashlib import sha256
 from random import Random
 
 from domain.amount import PFLOP
-from domain.records import Bid, Conditions
+from domain.records import Bid, Conditions, Offer
 from matching_engine.book import Asked, Offered
 
 REGIONS = ("eu", "us", "asia")
@@ -50,21 +50,22 @@ def _offer(
     bid = Bid(
         id=sha256(random.randbytes(8)).digest(),
         validator=validator,
-        price=random.choice((1, 2, 2, 3, 10)),
-        device_class=random.choice(DEVICES),
-        memory=random.choice((8, 16)),
-        speed=random.choice((PFLOP, PFLOP // 3, 1, 0)),
+        offer=Offer(
+            price=random.choice((1, 2, 2, 3, 10)),
+            device_class=random.choice(DEVICES),
+            memory=random.choice((8, 16)),
+            speed=random.choice((PFLOP, PFLOP // 3, 1, 0)),
+            regions=some(random, REGIONS, 0.5),
+            tiers=some(random, TIERS, 0.8),
+            min_work=0 if easy else random.choice((0, 2 * PFLOP)),
+            max_work=0 if easy else random.choice((0, 4 * PFLOP)),
+        ),
         capacity=0,
-        regions=some(random, REGIONS, 0.5),
-        tiers=some(random, TIERS, 0.8),
-        min_work=0 if easy else random.choice((0, 2 * PFLOP)),
-        max_work=0 if easy else random.choice((0, 4 * PFLOP)),
-        providers_bps=8_000,
         expires_at=clock + (9 if easy else random.choice((0, 1, 9))),
         placed_height=1,
     )
     if easy:
-        bid = replace(bid, speed=PFLOP, tiers=TIERS)
+        bid = replace(bid, offer=replace(bid.offer, speed=PFLOP, tiers=TIERS))
     jailed = not easy and random.random() < 0.2
     return Offered(bid, jailed, random.choice((0, 5, 9, 100)) * PFLOP, bond, stake)
 
@@ -80,7 +81,7 @@ def _order(random: Random, validators: list[str], easy: bool) -> Asked:
         order_id=sha256(random.randbytes(8)).digest(),
         work=random.choice((1, PFLOP, 3 * PFLOP, 5 * PFLOP, 5 * PFLOP + 1)),
         price_limit=random.choice((0, 2, 3, 99)),
-        conditions=Conditions("", 0, (), "") if easy and random.random() < 0.7 else conditions,
+        conditions=Conditions() if easy and random.random() < 0.7 else conditions,
         excluded=() if easy else some(random, tuple(validators), 0.2),
         seconds_left=random.choice((0, 24, 25, 1_000)),
         window_seconds=10,

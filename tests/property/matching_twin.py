@@ -26,7 +26,7 @@ def bid_hash(seed: bytes, order: Asked, offer: Offered) -> bytes:
 
 
 def bond_of(order: Asked, offer: Offered) -> int:
-    locked = ceil(Fraction(order.work * offer.bid.price, 10**15))
+    locked = ceil(Fraction(order.work * offer.bid.offer.price, 10**15))
     return ceil(Fraction(locked * order.job_bond_bps, 10_000))
 
 
@@ -36,7 +36,8 @@ def value_of(fill: Fill) -> int:
 
 def reasons(order: Asked, offer: Offered, clock: int, fills: Sequence[Fill]) -> list[str]:
     """Return why the bid cannot take the order after ``fills``; nothing means that it can."""
-    bid, wanted, failed = offer.bid, order.conditions, []
+    bid, terms, wanted = offer.bid, offer.bid.offer, order.conditions
+    failed = []
     sold = sum(fill.work for fill in fills if fill.bid_id == bid.id)
     bonded = sum(fill.job_bond for fill in fills if fill.validator == bid.validator)
     if not clock < bid.expires_at:
@@ -45,26 +46,26 @@ def reasons(order: Asked, offer: Offered, clock: int, fills: Sequence[Fill]) -> 
         failed.append("jailed")
     if bid.validator in order.excluded:
         failed.append("excluded")
-    if not bid.price <= order.price_limit:
+    if not terms.price <= order.price_limit:
         failed.append("price")
-    if wanted.device_class and bid.device_class != wanted.device_class:
+    if wanted.device_class and terms.device_class != wanted.device_class:
         failed.append("device_class")
-    if not bid.memory >= wanted.memory:
+    if not terms.memory >= wanted.memory:
         failed.append("memory")
-    if wanted.regions and (not bid.regions or not set(bid.regions) <= set(wanted.regions)):
+    if wanted.regions and (not terms.regions or not set(terms.regions) <= set(wanted.regions)):
         failed.append("regions")
-    if wanted.tier and wanted.tier not in bid.tiers:
+    if wanted.tier and wanted.tier not in terms.tiers:
         failed.append("tier")
-    if not order.work >= bid.min_work:
+    if not order.work >= terms.min_work:
         failed.append("min_work")
-    if bid.max_work and not order.work <= bid.max_work:
+    if terms.max_work and not order.work <= terms.max_work:
         failed.append("max_work")
-    if not bid.speed or (
-        ceil(Fraction(order.work, bid.speed)) + 2 * order.window_seconds > order.seconds_left
+    if not terms.speed or (
+        ceil(Fraction(order.work, terms.speed)) + 2 * order.window_seconds > order.seconds_left
     ):
         failed.append("deadline")
     backed = sum(value_of(fill) for fill in fills if fill.validator == bid.validator)
-    asked = ceil(Fraction(order.work * bid.price, 10**15))
+    asked = ceil(Fraction(order.work * terms.price, 10**15))
     if not (sold + order.work <= offer.free_capacity and backed + asked <= offer.free_stake):
         failed.append("capacity")
     if not bonded + bond_of(order, offer) <= offer.free_bond:
@@ -94,12 +95,12 @@ def twin_match(
         taken += 1
         fitting = [offer for offer in offers if not reasons(order, offer, clock, fills)]
         if fitting:
-            cheapest = min(offer.bid.price for offer in fitting)
+            cheapest = min(offer.bid.offer.price for offer in fitting)
             best, _ = min(
                 (
                     (offer, bid_hash(seed, order, offer))
                     for offer in fitting
-                    if offer.bid.price == cheapest
+                    if offer.bid.offer.price == cheapest
                 ),
                 key=lambda pair: pair[1],
             )
@@ -110,7 +111,7 @@ def twin_match(
                     bid.id,
                     bid.validator,
                     order.work,
-                    bid.price,
+                    bid.offer.price,
                     bond_of(order, best),
                 )
             )

@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from domain.amount import PFLOP, WORK_MAX
-from domain.records import Bid, Conditions
+from domain.records import Bid, Conditions, Offer
 from matching_engine.book import Asked, Fill, Offered
 from matching_engine.match import Matched, match, quote
 from matching_engine.predicates import PREDICATES, predicates_failed, satisfies
@@ -22,6 +23,11 @@ BOOKS = 6_000
 
 def run(case: Case) -> Matched:
     return match(case.orders, case.offers, case.seed, case.clock, case.orders_max)
+
+
+def change_offer(offered: Offered, **changes: Any) -> Offered:
+    bid = offered.bid
+    return replace(offered, bid=replace(bid, offer=replace(bid.offer, **changes)))
 
 
 def compare_with_twin(case: Case) -> Matched:
@@ -51,7 +57,7 @@ def test_the_twin_agrees_on_thousands_of_books() -> None:
             seen.update(name for name, _ in histogram)
         for order in case.orders:
             bids = quote(order, case.offers, case.seed, case.clock).candidates
-            seen["ties"] += len(bids) > 1 and bids[0].price == bids[1].price
+            seen["ties"] += len(bids) > 1 and bids[0].offer.price == bids[1].offer.price
     for name in (*PREDICATES, "fills", "carried", "several fills", "ties"):
         assert seen[name] > 100, name
 
@@ -65,16 +71,18 @@ def bids(validator: str) -> st.SearchStrategy[Bid]:
         Bid,
         id=IDS,
         validator=st.just(validator),
-        price=st.one_of(st.integers(0, 3), st.integers(0, 2**63 - 1)),
-        device_class=st.sampled_from(["cpu", "h100"]),
-        memory=st.integers(0, 3),
-        speed=AMOUNTS,
+        offer=st.builds(
+            Offer,
+            price=st.one_of(st.integers(0, 3), st.integers(0, 2**63 - 1)),
+            device_class=st.sampled_from(["cpu", "h100"]),
+            memory=st.integers(0, 3),
+            speed=AMOUNTS,
+            regions=st.lists(st.sampled_from(["eu", "us"]), max_size=2).map(tuple),
+            tiers=st.lists(st.sampled_from(["exact", "attested"]), max_size=2).map(tuple),
+            min_work=st.sampled_from([0, 0, 3]),
+            max_work=st.sampled_from([0, 0, 3]),
+        ),
         capacity=st.just(0),
-        regions=st.lists(st.sampled_from(["eu", "us"]), max_size=2).map(tuple),
-        tiers=st.lists(st.sampled_from(["exact", "attested"]), max_size=2).map(tuple),
-        min_work=st.sampled_from([0, 0, 3]),
-        max_work=st.sampled_from([0, 0, 3]),
-        providers_bps=st.just(0),
         expires_at=st.integers(0, 9),
         placed_height=st.just(0),
     )
@@ -167,9 +175,9 @@ def test_the_order_of_the_arguments_does_not_matter(case: Case) -> None:
 
 
 IRRELEVANT: list[Callable[[Offered], Offered]] = [
-    lambda offer: replace(offer, bid=replace(offer.bid, price=100)),
+    lambda offer: change_offer(offer, price=100),
     lambda offer: replace(offer, bid=replace(offer.bid, expires_at=0)),
-    lambda offer: replace(offer, bid=replace(offer.bid, speed=0)),
+    lambda offer: change_offer(offer, speed=0),
     lambda offer: replace(offer, free_capacity=0),
 ]
 
@@ -212,7 +220,7 @@ def test_an_order_alone_that_asks_for_less_is_not_worse_off(case: Case) -> None:
             replace(order, window_seconds=0),
             replace(order, excluded=()),
             replace(order, job_bond_bps=0),
-            replace(order, conditions=Conditions("", 0, (), "")),
+            replace(order, conditions=Conditions()),
             replace(order, conditions=replace(order.conditions, memory=0)),
         ):
             after = alone(relaxed, case)
@@ -233,7 +241,7 @@ def test_a_cheaper_bid_alone_wins(case: Case) -> None:
         loser = next((o for o in case.offers if o.bid.id != before.bid_id), None)
         if loser is None or before.price == 0:
             continue
-        cheaper = replace(loser, bid=replace(loser.bid, price=before.price - 1))
+        cheaper = change_offer(loser, price=before.price - 1)
         offers = [cheaper if offer is loser else offer for offer in case.offers]
         after = alone(order, replace(case, offers=offers))
         assert after
@@ -252,7 +260,7 @@ def test_a_quote_is_what_the_auction_does(case: Case) -> None:
         )
         by_hand = [offer for offer in case.offers if not reasons(order, offer, case.clock, [])]
         assert sorted(bid.id for bid in quoted.candidates) == sorted(o.bid.id for o in by_hand)
-        prices = [bid.price for bid in quoted.candidates]
+        prices = [bid.offer.price for bid in quoted.candidates]
         assert prices == sorted(prices)
 
 
@@ -303,11 +311,9 @@ def test_the_next_block_takes_up_what_was_carried(case: Case) -> None:
 
 def test_the_seed_decides_ties_fairly() -> None:
     """Over many seeds each of three equal bids wins about as often, whatever its place or id."""
-    order = Asked(b"order", PFLOP, 9, Conditions("", 0, (), ""), (), 1_000, 10, 0, 1)
+    order = Asked(b"order", PFLOP, 9, Conditions(), (), 1_000, 10, 0, 1)
     offers = [
-        Offered(
-            Bid(name, "v", 5, "cpu", 8, PFLOP, 0, (), (), 0, 0, 0, 99, 0), False, 9 * PFLOP, 0, 5
-        )
+        Offered(Bid(name, "v", Offer(price=5, speed=PFLOP), 0, 99, 0), False, 9 * PFLOP, 0, 5)
         for name in (b"a", b"b", b"c")
     ]
     wins = Counter(

@@ -5,7 +5,7 @@ One consumer ``carol``; validators ``v0`` ... with providers ``v0p0``, ``v0p1`` 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from typing import Any
 
@@ -37,6 +37,7 @@ from domain.records import (
     AuditKind,
     Conditions,
     JobTerms,
+    Offer,
     Order,
     Place,
     Round,
@@ -59,7 +60,8 @@ from tests.support.chain_harness import CHAIN_ID, Chain, make_genesis, pub_key, 
 CONSUMER = "carol"
 PRICE = 10**12
 BOND = 10**9
-ANY = Conditions("", 0, (), "")
+ANY = Conditions()
+OFFERED = {field.name for field in fields(Offer)}
 
 
 def digest(*parts: object) -> bytes:
@@ -107,21 +109,17 @@ def submit(consumer: str = CONSUMER, **changes: Any) -> MsgSubmitOrder:
 
 
 def bid(validator: str, **changes: Any) -> MsgPlaceBid:
-    """Return a bid that fits the default order."""
-    message = MsgPlaceBid(
-        validator=validator,
+    """Return a bid that fits the default order; ``changes`` are of the offer or of the message."""
+    offer = Offer(
         price=PRICE,
+        speed=10**9,
         device_class="cpu",
         memory=10**9,
-        speed=10**9,
-        capacity=10**12,
-        regions=(),
         tiers=("exact",),
-        min_work=0,
-        max_work=0,
         providers_bps=7_000,
-        duration=100_000,
     )
+    offered = {name: changes.pop(name) for name in OFFERED & changes.keys()}
+    message = MsgPlaceBid(validator, replace(offer, **offered), capacity=10**12, duration=100_000)
     return replace(message, **changes)
 
 

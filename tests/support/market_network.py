@@ -27,7 +27,7 @@ from domain.messages import MsgDepositBond, MsgPlaceBid
 from domain.params import Params, local_params
 from domain.queries import OrderRequest, OrderResponse, ValidatorsRequest
 from domain.reasons import CloseReason
-from domain.records import Assignment, Conditions, OrderState
+from domain.records import Assignment, Conditions, Offer, OrderState
 from localnet.create import KEY, create, test_keyring
 from localnet.layout import Kind, ProviderSpec
 from localnet.market import wait_for_clusters
@@ -140,10 +140,18 @@ class MarketNetwork:
         """Place a bid of a validator that serves only orders which name all of ``regions``; return its id."""
         key = test_keyring(Path(self.layout.validator(moniker).home)).unlock(KEY)
         capacity = 10**12
-        message = MsgPlaceBid(
-            key.address, price, "cpu", 1 << 30, SPEED, capacity, regions, ("exact",), 1, capacity,
-            7_000, 86_400,
-        )  # fmt: skip
+        offer = Offer(
+            price=price,
+            speed=SPEED,
+            device_class="cpu",
+            memory=1 << 30,
+            regions=regions,
+            tiers=("exact",),
+            min_work=1,
+            max_work=capacity,
+            providers_bps=7_000,
+        )
+        message = MsgPlaceBid(key.address, offer, capacity, 86_400)
         receipt = TxSender(self.client, key).send(message)
         placed = next(event for event in receipt.events if event.type == "bid.placed")
         return bytes.fromhex(placed.get("bid"))
@@ -157,7 +165,7 @@ class MarketNetwork:
         deliver: bool = True,
     ) -> MarketOrder:
         """Submit an order for bids inside ``regions``, and follow it."""
-        conditions = Conditions("", 0, tuple(sorted(regions)), "exact")
+        conditions = Conditions(regions=tuple(sorted(regions)), tier="exact")
         request = Request(conditions, price_limit, time_to_live, deadline)
         made = submit(self.client, self._sender, self.key, self.job, request)
         order = MarketOrder(self, made.order_id, made.deposit, deliver)

@@ -73,7 +73,7 @@ def order() -> OrderResponse:
     params = local_params().for_order()
     record = Order(
         id=ORDER_ID, consumer="c", order_key=b"", terms=terms(),
-        conditions=Conditions("", 0, (), ""), price_limit=PRICE, time_to_live=100, deadline=10_000,
+        conditions=Conditions(), price_limit=PRICE, time_to_live=100, deadline=10_000,
         rematch=True, state=OrderState.RUNNING, attempt=1, failures=0, opened_at=0,
         opened_height=1, expires_at=100, excluded=(), close_reason=0, unmatched=(),
         work_verified=0, params=params,

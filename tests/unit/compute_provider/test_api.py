@@ -22,7 +22,7 @@ from domain.queries import (
     ProvidersResponse,
     ValidatorsResponse,
 )
-from domain.records import Bid, Provider, Validator
+from domain.records import Bid, Offer, Provider, Validator
 from link.types import ProbeReply, ProbeRequest
 from tests.unit.compute_provider.support import CHAIN, PROVIDER, VALIDATOR, validator_record
 from tests.unit.link.support import running
@@ -30,10 +30,13 @@ from tests.unit.link.support import running
 
 def bid(price: int, providers_bps: int) -> Bid:
     return Bid(
-        id=bytes([price % 256]) * 32, validator=VALIDATOR, price=price, device_class="cpu",
-        memory=1, speed=1, capacity=1, regions=(), tiers=(), min_work=1, max_work=1,
-        providers_bps=providers_bps, expires_at=1, placed_height=1,
-    )  # fmt: skip
+        id=bytes([price % 256]) * 32,
+        validator=VALIDATOR,
+        offer=Offer(price=price, speed=1, providers_bps=providers_bps),
+        capacity=1,
+        expires_at=1,
+        placed_height=1,
+    )
 
 
 class Node:

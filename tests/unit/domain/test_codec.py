@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from domain import codec, events, genesis, messages, params, queries, records
-from domain.records import AuditKind, Bid, Capability, Coin, Place, Provider, Withdrawal
+from domain.records import AuditKind, Bid, Capability, Coin, Offer, Place, Provider, Withdrawal
 
 
 def declared(module: ModuleType) -> list[type]:
@@ -139,11 +139,11 @@ def test_values_inside_are_checked_too() -> None:
         codec.from_plain(Place, {"kind": 9, "slot": 0, "issue": 0, "segment": 0})
     with pytest.raises(ValueError, match="expected int, got bool"):
         codec.from_plain(Place, {"kind": True, "slot": 0, "issue": 0, "segment": 0})
-    bid = codec.to_plain(Bid(b"", "v", 1, "", 0, 1, 1, (), (), 0, 0, 0, 0, 0))
+    bid = codec.to_plain(Bid(b"", "v", Offer(1, 1), 1, 0, 0))
     with pytest.raises(ValueError, match="expected list"):
-        codec.from_plain(Bid, {**bid, "regions": "eu"})
+        codec.from_plain(Bid, {**bid, "offer": {**bid["offer"], "regions": "eu"}})
     with pytest.raises(ValueError, match="expected str"):
-        codec.from_plain(Bid, {**bid, "regions": [1]})
+        codec.from_plain(Bid, {**bid, "offer": {**bid["offer"], "regions": [1]}})
     with pytest.raises(ValueError, match="hexadecimal"):
         codec.from_plain(Bid, {**bid, "id": "zz"})
 

@@ -7,12 +7,12 @@ import pytest
 
 from domain.amount import PFLOP
 from domain.hashing import hash_fields
-from domain.records import Bid, Conditions
+from domain.records import Bid, Conditions, Offer
 from matching_engine.book import Asked, Book, Fill, Offered
 from matching_engine.match import Matched, Quote, match, quote
 
 SEED = b"previous block"
-ANY = Conditions("", 0, (), "")
+ANY = Conditions()
 
 
 def order(name: str, *, work: int = 1, limit: int = 9, height: int = 1) -> Asked:
@@ -28,7 +28,7 @@ def offer(
     bond: int = 100,
     stake: int = 1_000,
 ) -> Offered:
-    bid = Bid(name.encode(), by, price, "cpu", 0, PFLOP, 0, (), (), 0, 0, 0, 99, 0)
+    bid = Bid(name.encode(), by, Offer(price=price, speed=PFLOP), 0, 99, 0)
     return Offered(bid, False, capacity * PFLOP, bond, stake)
 
 
@@ -172,7 +172,7 @@ def test_what_comes_twice_is_a_bug() -> None:
 def test_levels_are_the_prices_up_to_the_limit() -> None:
     offers = [offer(str(number), price) for number, price in enumerate((5, 3, 5, 7, 3, 9))]
     Random(1).shuffle(offers)
-    levels = [[(o.bid.price, o.bid.id) for o in level] for level in Book(offers).levels(7)]
+    levels = [[(o.bid.offer.price, o.bid.id) for o in level] for level in Book(offers).levels(7)]
     assert levels == [[(3, b"1"), (3, b"4")], [(5, b"0"), (5, b"2")], [(7, b"3")]]
     assert list(Book(offers).levels(2)) == []
     assert list(Book([]).levels(2)) == []

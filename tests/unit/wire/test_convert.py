@@ -1,6 +1,6 @@
 """Domain types and protobuf messages agree field by field, and values that do not fit are refused by name."""
 
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import IntEnum
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -13,7 +13,7 @@ from assay.pol.v1 import tx_pb2 as pol
 from assay.registry.v1 import tx_pb2 as registry
 from domain.errors import Refusal
 from domain.messages import Message, MsgPlaceBid
-from domain.records import BondKind, Conditions, Payment
+from domain.records import BondKind, Conditions, Offer, Payment
 from wire.address import to_bech32
 from wire.convert import Mismatch, reader, writer
 from wire.kinds import Blank
@@ -146,34 +146,35 @@ def test_a_type_that_drifts_from_its_message_has_no_converter(cls: type) -> None
         reader(cls, market_types.Conditions.DESCRIPTOR, Blank.REFUSED)
 
 
+OFFERED = {field.name for field in fields(Offer)}
+
+
 def bid(**changes: Any) -> MsgPlaceBid:
     """Return a bid that has a place on the wire, with changes."""
-    values: dict[str, Any] = {
-        "validator": ADDRESS,
-        "price": 1,
-        "device_class": "cpu",
-        "memory": 1,
-        "speed": 2**100,
-        "capacity": 2**128 - 1,
-        "regions": ("eu",),
-        "tiers": (),
-        "min_work": 0,
-        "max_work": 1,
-        "providers_bps": 9_000,
-        "duration": 60,
-    }
-    return MsgPlaceBid(**(values | changes))
+    offer = Offer(
+        price=1,
+        speed=2**100,
+        device_class="cpu",
+        memory=1,
+        regions=("eu",),
+        max_work=1,
+        providers_bps=9_000,
+    )
+    offered = {name: changes.pop(name) for name in OFFERED & changes.keys()}
+    message = MsgPlaceBid(ADDRESS, replace(offer, **offered), capacity=2**128 - 1, duration=60)
+    return replace(message, **changes)
 
 
 def read_bid(**changes: Any) -> Message:
     """Change fields of a good bid on the wire, and read it."""
     message = market.MsgPlaceBid.FromString(to_proto(bid()).value)
     for name, value in changes.items():
+        holder = message.offer if name in OFFERED else message
         if isinstance(value, list):
-            del getattr(message, name)[:]
-            getattr(message, name).extend(value)
+            del getattr(holder, name)[:]
+            getattr(holder, name).extend(value)
         else:
-            setattr(message, name, value)
+            setattr(holder, name, value)
     return from_bytes("/assay.market.v1.MsgPlaceBid", message.SerializeToString(), "m")
 
 
@@ -182,16 +183,16 @@ def read_bid(**changes: Any) -> Message:
     [
         ({"validator": ""}, "m.validator", "invalid_address"),
         ({"validator": ADDRESS[:-1] + "q"}, "m.validator", "invalid_address"),
-        ({"price": ""}, "m.price", "tx_decode"),
-        ({"price": "007"}, "m.price", "tx_decode"),
-        ({"price": str(2**63)}, "m.price", "tx_decode"),
+        ({"price": ""}, "m.offer.price", "tx_decode"),
+        ({"price": "007"}, "m.offer.price", "tx_decode"),
+        ({"price": str(2**63)}, "m.offer.price", "tx_decode"),
         ({"capacity": str(2**128)}, "m.capacity", "tx_decode"),
         ({"capacity": "9" * 5_000}, "m.capacity", "tx_decode"),
-        ({"device_class": "gpu\n"}, "m.device_class", "tx_decode"),
-        ({"device_class": "gpu\x00"}, "m.device_class", "tx_decode"),
-        ({"device_class": "\u202egpu"}, "m.device_class", "tx_decode"),
-        ({"device_class": "g\u200bpu"}, "m.device_class", "tx_decode"),
-        ({"regions": ["eu", "u\x7fs"]}, "m.regions[1]", "tx_decode"),
+        ({"device_class": "gpu\n"}, "m.offer.device_class", "tx_decode"),
+        ({"device_class": "gpu\x00"}, "m.offer.device_class", "tx_decode"),
+        ({"device_class": "\u202egpu"}, "m.offer.device_class", "tx_decode"),
+        ({"device_class": "g\u200bpu"}, "m.offer.device_class", "tx_decode"),
+        ({"regions": ["eu", "u\x7fs"]}, "m.offer.regions[1]", "tx_decode"),
     ],
 )
 def test_values_of_the_wrong_form_are_refused_by_name(
@@ -206,7 +207,11 @@ def test_values_of_the_wrong_form_are_refused_by_name(
 def test_texts_of_any_script_are_values() -> None:
     read = read_bid(device_class="größe 計算 مركز", price="0", capacity=str(2**128 - 1))
     assert isinstance(read, MsgPlaceBid)
-    assert (read.device_class, read.price, read.capacity) == ("größe 計算 مركز", 0, 2**128 - 1)
+    assert (read.offer.device_class, read.offer.price, read.capacity) == (
+        "größe 計算 مركز",
+        0,
+        2**128 - 1,
+    )
 
 
 @pytest.mark.parametrize(
@@ -281,6 +286,6 @@ def test_a_wrong_field_deep_inside_is_named_with_its_path() -> None:
 def test_unknown_kinds_of_messages_are_refused_with_the_list_of_known_ones() -> None:
     with pytest.raises(Refusal, match=r"m\.type_url.*assay\.market\.v1\.MsgSubmitOrder"):
         from_bytes("/cosmos.gov.v1.MsgVote", b"", "m")
-    assert Conditions("", 0, (), "") == reader(
-        Conditions, market_types.Conditions.DESCRIPTOR, Blank.REFUSED
-    )(market_types.Conditions())
+    assert Conditions() == reader(Conditions, market_types.Conditions.DESCRIPTOR, Blank.REFUSED)(
+        market_types.Conditions()
+    )

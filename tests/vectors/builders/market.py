@@ -212,9 +212,8 @@ def _bids_and_cancel(market: Market) -> None:
         .tx_results[0]
         .responses
     )
-    order_id = market.submit(
-        submit("dave", price_limit=PRICE // 2, conditions=Conditions("cpu", 1, ("de",), "exact"))
-    )
+    wanted = Conditions(device_class="cpu", memory=1, regions=("de",), tier="exact")
+    order_id = market.submit(submit("dave", price_limit=PRICE // 2, conditions=wanted))
     chain.ok(MsgChangeBid("v2", bid_id, PRICE, 10**11, 5_000))
     chain.ok(MsgCancelOrder("dave", order_id), MsgWithdrawBid("v2", bid_id))
 

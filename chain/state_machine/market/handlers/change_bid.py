@@ -41,7 +41,7 @@ def apply(ctx: Context, message: MsgChangeBid, bid: Bid) -> None:
     cancel(ctx, bid.expires_at, Due.BID, bid.id)
     changed = replace(
         bid,
-        price=message.price,
+        offer=replace(bid.offer, price=message.price),
         capacity=message.capacity,
         expires_at=ctx.clock + message.duration,
         placed_height=ctx.height,

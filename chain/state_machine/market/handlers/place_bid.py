@@ -27,21 +27,22 @@ MEMORY_MAX = 2**63 - 1
 
 def check_stateless(message: MsgPlaceBid) -> None:
     """All fields within bounds, and only tiers that this chain runs. A greatest work of 0 means any."""
-    check_money("price", message.price)
-    check_text("device_class", message.device_class, NAME_MAX)
-    check_range("memory", message.memory, 0, MEMORY_MAX)
-    check_range("speed", message.speed, 1, WORK_MAX)
-    check_range("capacity", message.capacity, 1, WORK_MAX)
-    check_tags("regions", message.regions)
-    check_tags("tiers", message.tiers)
-    for tier in message.tiers:
+    offer = message.offer
+    check_money("offer.price", offer.price)
+    check_range("offer.speed", offer.speed, 1, WORK_MAX)
+    check_text("offer.device_class", offer.device_class, NAME_MAX)
+    check_range("offer.memory", offer.memory, 0, MEMORY_MAX)
+    check_tags("offer.regions", offer.regions)
+    check_tags("offer.tiers", offer.tiers)
+    for tier in offer.tiers:
         if tier not in TIERS:
-            raise Refusal(UNSUPPORTED, "tiers", f"{tier} is not run here", f"one of {TIERS}")
-    check_range("min_work", message.min_work, 0, WORK_MAX)
-    check_range("max_work", message.max_work, 0, WORK_MAX)
-    if 0 < message.max_work < message.min_work:
-        raise Refusal(BAD_FIELD, "max_work", "is below min_work", "swap them, or 0 for any")
-    check_range("providers_bps", message.providers_bps, 0, BPS)
+            raise Refusal(UNSUPPORTED, "offer.tiers", f"{tier} is not run here", f"one of {TIERS}")
+    check_range("offer.min_work", offer.min_work, 0, WORK_MAX)
+    check_range("offer.max_work", offer.max_work, 0, WORK_MAX)
+    if 0 < offer.max_work < offer.min_work:
+        raise Refusal(BAD_FIELD, "offer.max_work", "is below min_work", "swap them, or 0 for any")
+    check_range("offer.providers_bps", offer.providers_bps, 0, BPS)
+    check_range("capacity", message.capacity, 1, WORK_MAX)
     check_duration("duration", message.duration)
 
 
@@ -66,16 +67,8 @@ def apply(ctx: Context, message: MsgPlaceBid, _: None) -> None:
     bid = Bid(
         id=new_id(ctx, "bid"),
         validator=message.validator,
-        price=message.price,
-        device_class=message.device_class,
-        memory=message.memory,
-        speed=message.speed,
+        offer=message.offer,
         capacity=message.capacity,
-        regions=message.regions,
-        tiers=message.tiers,
-        min_work=message.min_work,
-        max_work=message.max_work,
-        providers_bps=message.providers_bps,
         expires_at=ctx.clock + message.duration,
         placed_height=ctx.height,
     )
@@ -84,4 +77,5 @@ def apply(ctx: Context, message: MsgPlaceBid, _: None) -> None:
     schedule(ctx, bid.expires_at, Due.BID, bid.id)
     mark_book_changed(ctx)
     ctx.responses.append(("bid_id", bid.id))
-    ctx.emit("bid.placed", ("bid", bid.id), ("validator", bid.validator), ("price", bid.price))
+    price = bid.offer.price
+    ctx.emit("bid.placed", ("bid", bid.id), ("validator", bid.validator), ("price", price))

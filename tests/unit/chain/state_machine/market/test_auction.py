@@ -73,7 +73,7 @@ def test_ties_are_broken_by_the_previous_blocks_hash() -> None:
 
 def test_an_unmatched_order_says_why_once_and_again_when_it_changes() -> None:
     market = Market(bidders=())
-    order_id = market.submit(submit(conditions=Conditions("gpu", 0, (), "")))
+    order_id = market.submit(submit(conditions=Conditions(device_class="gpu")))
     assert market.order(order_id).unmatched == ()
     assert len(market.chain.seen("order.unmatched")) == 1
     market.chain.ok(bid("v0"))
@@ -244,11 +244,13 @@ def test_a_cancelled_or_expired_order_is_not_matched() -> None:
 def test_a_quote_is_what_the_auction_does() -> None:
     market = Market(bidders=())
     market.chain.ok(bid("v0"), bid("v1", price=PRICE - 1), bid("v2", device_class="gpu"))
-    request = q.SimulateMatchRequest(Conditions("cpu", 0, (), "exact"), WORK, PRICE, 1_000, 2)
+    request = q.SimulateMatchRequest(
+        Conditions(device_class="cpu", tier="exact"), WORK, PRICE, 1_000, 2
+    )
     quoted = market.chain.ask(request)
     assert [found.validator for found in quoted.bids] == ["v1", "v0"]
     assert quoted.unmatched == (("device_class", 1),)
     order_id = market.submit(
-        submit(conditions=Conditions("cpu", 0, (), "exact"), terms=make_terms())
+        submit(conditions=Conditions(device_class="cpu", tier="exact"), terms=make_terms())
     )
     assert validator_of(market, order_id) == "v1"

@@ -22,7 +22,7 @@ from domain.limits import BIDS_PER_VALIDATOR_MAX
 from domain.messages import MsgChangeBid, MsgWithdrawBid
 from domain.records import Bid, OrderState
 from tests.support.chain_harness import CHAIN_ID
-from tests.support.chain_market import PRICE, Market, bid
+from tests.support.chain_market import OFFERED, PRICE, Market, bid
 
 
 @pytest.fixture
@@ -41,6 +41,11 @@ def bids(market: Market) -> tuple[Bid, ...]:
     return found
 
 
+def offered(name: str) -> str:
+    """Return a field's path in the message."""
+    return f"offer.{name}" if name in OFFERED else name
+
+
 def change(bid_id: bytes, **changes: Any) -> MsgChangeBid:
     return replace(MsgChangeBid("v0", bid_id, PRICE * 2, 77, 500), **changes)
 
@@ -51,7 +56,7 @@ def test_a_bid_stands_under_the_id_of_sender_sequence_and_index(market: Market) 
     bid_id = place(market, regions=("de", "fr"))
     assert bid_id == hash_fields("assay/bid", CHAIN_ID, "v0", u64(account.sequence), u32(0))
     (found,) = bids(market)
-    assert (found.id, found.validator, found.price, found.regions) == (
+    assert (found.id, found.validator, found.offer.price, found.offer.regions) == (
         bid_id,
         "v0",
         PRICE,
@@ -84,11 +89,11 @@ def test_a_bid_stands_under_the_id_of_sender_sequence_and_index(market: Market) 
     ],
 )
 def test_fields_are_bounded(market: Market, name: str, value: Any) -> None:
-    market.chain.refused(BAD_FIELD, bid("v0", **{name: value}), field=name)
+    market.chain.refused(BAD_FIELD, bid("v0", **{name: value}), field=offered(name))
 
 
 def test_work_bounds_are_in_order(market: Market) -> None:
-    market.chain.refused(BAD_FIELD, bid("v0", min_work=5, max_work=4), field="max_work")
+    market.chain.refused(BAD_FIELD, bid("v0", min_work=5, max_work=4), field="offer.max_work")
     market.chain.ok(bid("v0", min_work=5, max_work=0), bid("v0", min_work=5, max_work=5))
 
 
