@@ -15,12 +15,22 @@
     ├── HandoverError            a result's chunk is not what it promises             (link.handover)
     ├── JobError                 a job is refused                                     (pol.job.errors)
     │   └── TraceError                                                                (pol.replay.trace_file)
-    ├── StateError, ExecutionError, ReplayError, PoolError    numerics cannot go on   (pol)
+    ├── StateError               a state or a tensor file is not what it should be    (pol.state.errors)
+    │   └── NotFinite
+    ├── ExecutionError           a program cannot be run                              (pol.executor.errors)
+    │   └── OutOfRange
+    ├── ReplayError              training or replay cannot go on                      (pol.work.records)
+    │   └── RangeError, StepFailed, NotFiniteStep, Cancelled
+    ├── PoolError                a task of the pool has no result                     (pol.work.pool)
+    │   └── PoolFull, TaskTimeout, WorkerDied, PoolClosed
     ├── Unsupported              a model that cannot be written in primitives         (pol.tracing.rules)
-    ├── ProviderError, StoreError, NetworkError               daemons and local networks
+    ├── ProviderError, StoreError, NetworkError, CheatError   daemons and local networks
     ├── ConsumerError            what a consumer asked for cannot be done             (consumer.errors)
     │   └── StillWaiting         a deadline of the caller's passed: exit code 3
-    └── CliError                 a command ends without success                       (assay.cli.errors)
+    └── CliError                 a command cannot do what it was asked for            (assay.cli.errors)
+        ├── WrongUsage           exit code 2
+        ├── TimedOut             exit code 3
+        └── Interrupted, SystemFailed
 
 A Refusal carries a codespace and a number that are never reused. Codespace ``sdk`` has the numbers that Cosmos clients
 know (Cosmos SDK, types/errors); ``assay`` is ours.
@@ -58,6 +68,12 @@ class Expected(Exception):
         self.field = field
         super().__init__(reason, remedy, field)
 
+    @property
+    def word(self) -> str:
+        """A word for programs, which stays while texts change: by default what the class is called."""
+        name = type(self).__name__.removesuffix("Error")
+        return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).removeprefix("_")
+
     def __str__(self) -> str:
         where = f"{self.field}: " if self.field else ""
         return f"{where}{self.reason}" + (f"; {self.remedy}" if self.remedy else "")
@@ -87,6 +103,11 @@ class Refusal(Expected):
         """Keep the code beside the parts."""
         self.code = code
         super().__init__(reason, remedy, field=field)
+
+    @property
+    def word(self) -> str:
+        """The name of the code."""
+        return self.code.name
 
 
 def _sdk(number: int, name: str) -> Code:

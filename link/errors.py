@@ -33,3 +33,8 @@ class ClusterError(Expected):
         """Keep the kind beside the parts."""
         super().__init__(reason, remedy, field=field)
         self.kind = kind
+
+    @property
+    def word(self) -> str:
+        """The kind."""
+        return self.kind.value

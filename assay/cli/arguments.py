@@ -1,19 +1,28 @@
-"""Parsing of what people type: ids, amounts, durations."""
+"""What people type, read: ids of orders and bids, and the types of options and arguments.
+
+A value that is none of its type is wrong usage, in which click names the option by itself.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from assay.cli.errors import CliError
-from domain.errors import Exit
-from domain.limits import QUERY_LIMIT_MAX
+import click
+
+from assay.cli.errors import CliError, WrongUsage
+from domain.amount import MONEY_MAX, WORK_MAX
+from domain.errors import Refusal
+from domain.limits import DURATION_MAX, QUERY_LIMIT_MAX
 
 if TYPE_CHECKING:
     from chain.client.client import ChainClient
     from domain.records import Bid, Order
 
 Item = TypeVar("Item", "Order", "Bid")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DIGITS = re.compile("[0-9]{1,40}")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 def find_order(client: "ChainClient", text: str) -> bytes:
@@ -51,36 +60,131 @@ def all_pages(page: Callable[[bytes], Sequence[Item]]) -> Iterator[Item]:
 
 def _find(text: str, what: str, listed: Callable[[], Iterable["Order | Bid"]]) -> bytes:
     if not re.fullmatch(r"[0-9a-fA-F]{8,64}", text):
-        raise CliError(
-            f"{text}: not the id of a{'n' * (what == 'order')} {what}; it has 8 to 64 hex digits",
-            Exit.USAGE,
+        raise WrongUsage(
+            f"{text} is not the id of a{'n' * (what == 'order')} {what}",
+            "it has 8 to 64 hex digits",
         )
     if len(text) == 64:
         return bytes.fromhex(text)
     fitting = [item.id for item in listed() if item.id.hex().startswith(text.lower())]
     if len(fitting) != 1:
-        raise CliError(f"{len(fitting)} {what}s begin with {text}; see assay {what} list")
+        raise CliError(f"{len(fitting)} {what}s begin with {text}", f"see assay {what} list")
     return fitting[0]
 
 
-def amount(text: str, what: str) -> int:
-    """Parse an amount of uassay: digits, with an optional ``uassay`` behind them."""
-    digits = text.removesuffix("uassay")
-    if not re.fullmatch(r"[0-9]{1,19}", digits):
-        raise CliError(
-            f"{what}: {text} is not an amount; write digits, as 2500000uassay", Exit.USAGE
-        )
-    return int(digits)
+class Bounded(click.ParamType[int]):
+    """What is typed as text and means an integer in a range, which its help shows beside the option."""
+
+    low = 1
+    high: int
+
+    def read(self, text: str) -> int:
+        """Return the integer; ValueError with what to write instead."""
+        raise NotImplementedError
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the integer, or end with wrong usage."""
+        try:
+            number = self.read(value) if isinstance(value, str) else int(value)
+        except ValueError as error:
+            self.fail(f"{value} is not {error}", param, ctx)
+        if not self.low <= number <= self.high:
+            self.fail(f"{value} is out of bounds; give {self.low} to {self.high}", param, ctx)
+        return number
 
 
-def duration(text: str, what: str) -> int:
-    """Parse a duration as 90s, 15m, 2h or 7d (seconds without a unit)."""
-    match = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
-    if not match:
-        raise CliError(f"{what}: {text} is not a duration; write 90s, 15m, 2h or 7d", Exit.USAGE)
-    return int(match[1]) * _UNITS[match[2] or "s"]
+class Amount(Bounded):
+    """An amount of uassay: digits, with an optional ``uassay`` behind them."""
+
+    name = "amount"
+    high = MONEY_MAX
+
+    def read(self, text: str) -> int:
+        """Take the denomination away."""
+        digits = text.removesuffix("uassay")
+        if not _DIGITS.fullmatch(digits):
+            raise ValueError("an amount; write digits, as 2500000uassay")
+        return int(digits)
 
 
-def tags(text: str) -> tuple[str, ...]:
-    """Parse a comma-separated list."""
-    return tuple(sorted({part.strip() for part in text.split(",") if part.strip()}))
+class Duration(Bounded):
+    """A duration in seconds, written as 90s, 15m, 2h or 7d."""
+
+    name = "duration"
+    high = DURATION_MAX
+
+    def read(self, text: str) -> int:
+        """Multiply by the unit; seconds without one."""
+        digits, unit = (text[:-1], text[-1]) if text and text[-1] in _SECONDS else (text, "s")
+        if not _DIGITS.fullmatch(digits):
+            raise ValueError("a duration; write 90s, 15m, 2h or 7d")
+        return int(digits) * _SECONDS[unit]
+
+
+class Size(Bounded):
+    """A number of bytes, written as digits or as 8GiB, 512MiB; 0 where none is asked for."""
+
+    name = "size"
+    low = 0
+    high = 2**63 - 1
+
+    def read(self, text: str) -> int:
+        """Multiply by the unit; bytes without one."""
+        unit = next((unit for unit in _BYTES if text.endswith(unit)), "")
+        digits = text.removesuffix(unit)
+        if not _DIGITS.fullmatch(digits):
+            raise ValueError("a size; write bytes, or 512MiB, 8GiB")
+        return int(digits) * _BYTES.get(unit, 1)
+
+
+class Tags(click.ParamType[tuple[str, ...]]):
+    """A comma-separated list of tags."""
+
+    name = "tag,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Return the tags, each once, in order."""
+        if isinstance(value, tuple):
+            return value
+        return tuple(sorted({part.strip() for part in value.split(",") if part.strip()}))
+
+
+class Address(click.ParamType[str]):
+    """The address of an account."""
+
+    name = "address"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the address, or end with wrong usage."""
+        from wire.address import check_address
+
+        try:
+            check_address(value, "")
+        except Refusal as refusal:
+            self.fail(refusal.reason, param, ctx)
+        return str(value)
+
+
+class Host(click.ParamType[str]):
+    """An IP address to serve on."""
+
+    name = "address"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the address, or end with wrong usage."""
+        try:
+            return str(ip_address(value))
+        except ValueError:
+            self.fail(f"{value} is no IP address; 0.0.0.0 is all of them", param, ctx)
+
+
+ADDRESS = Address()
+HOST = Host()
+AMOUNT = Amount()
+DURATION = Duration()
+SIZE = Size()
+TAGS = Tags()
+FLOPS = click.IntRange(1, WORK_MAX)
+PORT = click.IntRange(1, 65_535)

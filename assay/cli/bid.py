@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import all_bids, amount, duration, find_bid, tags
+from assay.cli.arguments import AMOUNT, DURATION, FLOPS, SIZE, TAGS, all_bids, find_bid
 from assay.cli.context import Context, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import short, table
+from domain.amount import BPS
 
 if TYPE_CHECKING:
     from chain.client.client import ChainClient
@@ -24,37 +25,37 @@ def command() -> None:
     "Example: assay bid place --price 900000000000uassay --speed 2000000000 "
     "--capacity 1000000000000000 --from op"
 )
-@click.option("--price", required=True, help="uassay per PFLOP (10^15 FLOPs).")
-@click.option("--speed", type=int, required=True, help="FLOP/s of the cluster.")
-@click.option("--capacity", type=int, required=True, help="FLOPs to sell in all.")
+@click.option("--price", type=AMOUNT, required=True, help="uassay per PFLOP (10^15 FLOPs).")
+@click.option("--speed", type=FLOPS, required=True, help="FLOP/s of the cluster.")
+@click.option("--capacity", type=FLOPS, required=True, help="FLOPs to sell in all.")
 @click.option("--device-class", default="cpu", show_default=True)
-@click.option("--memory", type=int, default=1 << 30, show_default=True, help="Bytes a device.")
-@click.option("--regions", default="", help="Comma-separated region tags.")
-@click.option("--tiers", default="exact", show_default=True, help="Verification tiers.")
-@click.option("--min-work", type=int, default=1, show_default=True, help="FLOPs of an order.")
-@click.option("--max-work", type=int, default=0, help="FLOPs of an order; 0: the capacity.")
+@click.option("--memory", type=SIZE, default="1GiB", show_default=True, help="Bytes a device.")
+@click.option("--regions", type=TAGS, default="", help="Comma-separated region tags.")
+@click.option("--tiers", type=TAGS, default="exact", show_default=True, help="Verification tiers.")
+@click.option("--min-work", type=FLOPS, default=1, show_default=True, help="FLOPs of an order.")
+@click.option("--max-work", type=FLOPS, help="FLOPs of an order.  [the capacity]")
 @click.option(
     "--providers-bps",
-    type=int,
+    type=click.IntRange(0, BPS),
     default=7000,
     show_default=True,
     help="Providers' share, of 10,000.",
 )
-@click.option("--duration", "lasts", default="7d", show_default=True)
+@click.option("--duration", "lasts", type=DURATION, default="7d", show_default=True)
 @common_options
 def place(
     context: Context,
-    price: str,
+    price: int,
     speed: int,
     capacity: int,
     device_class: str,
     memory: int,
-    regions: str,
-    tiers: str,
+    regions: tuple[str, ...],
+    tiers: tuple[str, ...],
     min_work: int,
-    max_work: int,
+    max_work: int | None,
     providers_bps: int,
-    lasts: str,
+    lasts: int,
 ) -> None:
     """Place a bid."""
     from domain.messages import MsgPlaceBid
@@ -64,18 +65,18 @@ def place(
     message = MsgPlaceBid(
         validator=key.address,
         offer=Offer(
-            price=amount(price, "--price"),
+            price=price,
             speed=speed,
             device_class=device_class,
             memory=memory,
-            regions=tags(regions),
-            tiers=tags(tiers),
+            regions=regions,
+            tiers=tiers,
             min_work=min_work,
             max_work=max_work or capacity,
             providers_bps=providers_bps,
         ),
         capacity=capacity,
-        duration=duration(lasts, "--duration"),
+        duration=lasts,
     )
     with context.client() as client:
         receipt = context.sender(client, key).send(message)
@@ -131,25 +132,23 @@ def show(context: Context, bid: str) -> None:
     "Example: assay bid change 1a2b… --price 800000000000uassay --from op"
 )
 @click.argument("bid")
-@click.option("--price", default="", help="uassay per PFLOP.")
-@click.option("--capacity", type=int, help="FLOPs to sell from now on.")
-@click.option("--duration", "lasts", default="7d", show_default=True)
+@click.option("--price", type=AMOUNT, help="uassay per PFLOP.")
+@click.option("--capacity", type=FLOPS, help="FLOPs to sell from now on.")
+@click.option("--duration", "lasts", type=DURATION, default="7d", show_default=True)
 @common_options
-def change(context: Context, bid: str, price: str, capacity: int | None, lasts: str) -> None:
+def change(context: Context, bid: str, price: int | None, capacity: int | None, lasts: int) -> None:
     """Change a bid."""
     from domain.messages import MsgChangeBid
 
-    asked = amount(price, "--price") if price else None
-    seconds = duration(lasts, "--duration")
     key = context.key()
     with context.client() as client:
         known = _bid(client, bid)
         message = MsgChangeBid(
             key.address,
             known.id,
-            known.offer.price if asked is None else asked,
+            known.offer.price if price is None else price,
             known.capacity if capacity is None else capacity,
-            seconds,
+            lasts,
         )
         receipt = context.sender(client, key).send(message)
     context.output.result(receipt, f"changed at height {receipt.height}")
@@ -174,5 +173,5 @@ def _bid(client: "ChainClient", text: str) -> "Bid":
     wanted = find_bid(client, text)
     found = next((bid for bid in all_bids(client) if bid.id == wanted), None)
     if found is None:
-        raise CliError(f"no bid {text} in the book; see assay bid list")
+        raise CliError(f"no bid {text} in the book", "see assay bid list")
     return found

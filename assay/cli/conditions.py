@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from assay.cli.arguments import amount, duration, tags
+from assay.cli.arguments import AMOUNT, DURATION, SIZE, TAGS
 
 if TYPE_CHECKING:
     from consumer.submit import Request
@@ -13,13 +13,23 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
-    click.option("--price-limit", default="", help="At most so much a PFLOP, as 1000000uassay."),
+    click.option("--price-limit", type=AMOUNT, help="At most so much a PFLOP, as 1000000uassay."),
     click.option("--device-class", default="", help="Only this device class."),
-    click.option("--memory", type=int, default=0, help="At least so many bytes a device."),
-    click.option("--regions", default="", help="Comma-separated; work must stay in them."),
+    click.option("--memory", type=SIZE, default="0", help="At least so many bytes a device."),
+    click.option(
+        "--regions", type=TAGS, default="", help="Comma-separated; work must stay in them."
+    ),
     click.option("--tier", default="exact", show_default=True, help="How strictly to verify."),
-    click.option("--time-to-live", default="10m", show_default=True, help="Wait for a match."),
-    click.option("--deadline", default="1d", show_default=True, help="Everything done by then."),
+    click.option(
+        "--time-to-live", type=DURATION, default="10m", show_default=True, help="Wait for a match."
+    ),
+    click.option(
+        "--deadline",
+        type=DURATION,
+        default="1d",
+        show_default=True,
+        help="Everything done by then.",
+    ),
     click.option("--rematch/--no-rematch", default=True, show_default=True),
 )
 NAMES = (
@@ -41,16 +51,15 @@ def read_request(values: dict[str, Any]) -> "Request":
     from domain.records import Conditions
 
     given = {name: values.pop(name) for name in NAMES}
-    limit = amount(given["price_limit"], "--price-limit") if given["price_limit"] else 0
     return Request(
         conditions=Conditions(
             device_class=given["device_class"],
             memory=given["memory"],
-            regions=tags(given["regions"]),
+            regions=given["regions"],
             tier=given["tier"],
         ),
-        price_limit=limit,
-        time_to_live=duration(given["time_to_live"], "--time-to-live"),
-        deadline=duration(given["deadline"], "--deadline"),
+        price_limit=given["price_limit"] or 0,
+        time_to_live=given["time_to_live"],
+        deadline=given["deadline"],
         rematch=given["rematch"],
     )

@@ -46,7 +46,7 @@ class Context:
             try:
                 self._config = tomllib.loads(path.read_text()) if path.exists() else {}
             except tomllib.TOMLDecodeError as error:
-                raise CliError(f"{path}: {error}; correct the file") from None
+                raise CliError(f"{path}: {error}", "correct the file") from None
         return self._config
 
     @property
@@ -66,7 +66,7 @@ class Context:
 
         name = str(self.keyring_option or self.config.get("keyring", "file"))
         if name not in list(Backend):
-            raise CliError(f"--keyring {name}: choose file or test")
+            raise CliError(f"there is no keyring {name}", "choose file or test", field="--keyring")
         if name == Backend.TEST:
             self.output.note("warning: --keyring test keeps keys in the clear; local networks only")
         return Keyring(self.home / "keys", Backend(name), _passphrase)
@@ -86,9 +86,8 @@ class Context:
         if not name:
             names = [info.name for info in ring.names()]
             if len(names) != 1:
-                raise CliError(
-                    f"choose a key with --from: {', '.join(names) or 'there is none yet'}"
-                )
+                known = f"one of {', '.join(names)}" if names else "make one with assay keys add"
+                raise CliError("it names no key", known, field="--from")
             name = names[0]
         return name
 
@@ -106,7 +105,7 @@ def _passphrase(name: str) -> str:
         return given
     if not sys.stdin.isatty():
         raise CliError(
-            f"key {name} needs its passphrase: set {PASSPHRASE_VARIABLE} or use a terminal"
+            f"key {name} needs its passphrase", f"set {PASSPHRASE_VARIABLE} or use a terminal"
         )
     return getpass.getpass(f"Passphrase of key {name}: ")
 

@@ -45,7 +45,6 @@ def command(context: Context, directory: Path, down: tuple[str, ...]) -> None:
     """Run the demo and print its report."""
     from localnet.demo import Demo, report
     from localnet.layout import FILE
-    from localnet.network import NetworkError
 
     directory = directory.expanduser().resolve()
     if directory.exists():
@@ -54,14 +53,11 @@ def command(context: Context, directory: Path, down: tuple[str, ...]) -> None:
             and not (directory / FILE).exists()
             and not (directory / "job").exists()
         ):
-            raise CliError(f"{directory} is not an earlier demo's; name another with --dir")
+            raise CliError(f"{directory} is not an earlier demo's", "name another with --dir")
         shutil.rmtree(directory)
     directory.mkdir(parents=True)
-    try:
-        with _Ticker(hidden=context.output.json) as ticker:
-            finished = Demo(directory, ticker.show, down).run()
-    except NetworkError as error:
-        raise CliError(str(error)) from None
+    with _Ticker(hidden=context.output.json) as ticker:
+        finished = Demo(directory, ticker.show, down).run()
     value = report(finished, _quality(finished))
     _plot_file(finished, directory / "loss.png")
     context.output.result(value, [])

@@ -4,9 +4,24 @@ from domain.errors import Exit, Expected
 
 
 class CliError(Expected):
-    """A command that ends without success: the sentence for stderr and the exit code."""
+    """A command that cannot do what it was asked for."""
 
-    def __init__(self, reason: str, code: Exit = Exit.REFUSED) -> None:
-        """Keep both."""
-        super().__init__(reason)
-        self.exit_code = code
+
+class WrongUsage(CliError):
+    """Arguments that make no command."""
+
+    exit_code = Exit.USAGE
+
+
+class TimedOut(CliError):
+    """A deadline of the command's passed; the same command goes on."""
+
+    exit_code = Exit.TIMED_OUT
+
+
+class Interrupted(CliError):
+    """The person at the terminal ended it."""
+
+
+class SystemFailed(CliError):
+    """The operating system refuses a file, a socket or a process."""

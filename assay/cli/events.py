@@ -5,15 +5,26 @@ from threading import Event
 import click
 
 from assay.cli.context import Context, common_options
+from domain.limits import EVENTS_LIMIT_MAX
 
 
 @click.command(
     help="Show the chain's numbered events, in order and without gaps.\n\n"
     "Example: assay events --since 1 --follow"
 )
-@click.option("--since", default=1, show_default=True, help="First number to show.")
 @click.option(
-    "--limit", default=100, show_default=True, help="At most so many (not with --follow)."
+    "--since",
+    type=click.IntRange(1, 2**63 - 1),
+    default=1,
+    show_default=True,
+    help="First number to show.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, EVENTS_LIMIT_MAX),
+    default=100,
+    show_default=True,
+    help="At most so many (not with --follow).",
 )
 @click.option("--follow", is_flag=True, help="Go on as new ones come; end with Ctrl-C.")
 @common_options

@@ -3,30 +3,16 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from assay.cli.arguments import amount
-from assay.cli.errors import CliError
-from domain.errors import Exit
+import click
+
+from assay.cli.arguments import ADDRESS, AMOUNT
 
 if TYPE_CHECKING:
     from domain.genesis import GenesisValidator
 
 FOUNDER_COINS = 1_000_000_000_000
-
-
-def read_founders(given: Sequence[str]) -> tuple["GenesisValidator", ...]:
-    """Parse values of ``--validator``: MONIKER,ADDRESS,KEY,STAKE."""
-    return tuple(_founder(text) for text in given)
-
-
-def read_accounts(given: Sequence[str]) -> dict[str, int]:
-    """Parse values of ``--account``: ADDRESS=AMOUNT."""
-    coins: dict[str, int] = {}
-    for text in given:
-        address, _, value = text.partition("=")
-        coins[_address(address, "--account")] = amount(value, "--account")
-    return coins
 
 
 def found_chain(
@@ -51,35 +37,43 @@ def found_chain(
     return new_genesis(genesis, time.time_ns())
 
 
-def _founder(text: str) -> "GenesisValidator":
-    from domain.genesis import GenesisValidator
+class Founder(click.ParamType["GenesisValidator"]):
+    """A validator of a new chain, as its own `assay node init` prints it."""
 
-    parts = text.split(",")
-    if len(parts) != 4:
-        raise CliError(
-            f"--validator {text}: write MONIKER,ADDRESS,KEY,STAKE; `assay node init` prints them",
-            Exit.USAGE,
-        )
-    moniker, address, key, stake = parts
-    try:
-        cons_key = bytes.fromhex(key)
-    except ValueError:
-        cons_key = b""
-    if len(cons_key) != 32:
-        raise CliError(
-            f"--validator {moniker}: {key} is not a consensus key; it has 64 hex digits", Exit.USAGE
-        )
-    return GenesisValidator(
-        _address(address, "--validator"), moniker, cons_key, amount(stake, "--validator")
-    )
+    name = "MONIKER,ADDRESS,KEY,STAKE"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> "GenesisValidator":
+        """Return the validator, or end with wrong usage."""
+        from domain.genesis import GenesisValidator
+
+        parts = value.split(",")
+        if len(parts) != 4:
+            self.fail(f"write {self.name}; `assay node init` prints them", param, ctx)
+        moniker, address, key, stake = parts
+        try:
+            cons_key = bytes.fromhex(key)
+        except ValueError:
+            cons_key = b""
+        if len(cons_key) != 32:
+            self.fail(f"{moniker}: {key} is not a consensus key; it has 64 hex digits", param, ctx)
+        operator = ADDRESS.convert(address, param, ctx)
+        return GenesisValidator(operator, moniker, cons_key, AMOUNT.convert(stake, param, ctx))
 
 
-def _address(text: str, option: str) -> str:
-    from domain.errors import Refusal
-    from wire.address import check_address
+class Account(click.ParamType[tuple[str, int]]):
+    """An account of a new chain and its coins."""
 
-    try:
-        check_address(text, option)
-    except Refusal as refusal:
-        raise CliError(str(refusal), Exit.USAGE) from None
-    return text
+    name = "ADDRESS=AMOUNT"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        """Return address and coins, or end with wrong usage."""
+        address, _, coins = value.partition("=")
+        return ADDRESS.convert(address, param, ctx), AMOUNT.convert(coins, param, ctx)
+
+
+FOUNDER = Founder()
+ACCOUNT = Account()

@@ -11,7 +11,8 @@ import click
 from assay.cli.context import Context, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import flops, step_progress, table
-from domain.errors import Exit
+from domain.errors import Expected
+from domain.limits import ROUNDS_MAX, SLOTS_MAX
 
 if TYPE_CHECKING:
     from pol.job.document import Job
@@ -50,8 +51,8 @@ def build(context: Context, file: Path, to: Path) -> None:
     from pol.job.document import DOCUMENT
 
     if to.exists() and (not to.is_dir() or (any(to.iterdir()) and not (to / DOCUMENT).exists())):
-        raise CliError(f"{to} exists and is not a job's folder; name a new one with -o")
-    with errors_in_a_sentence(), _errors_of(file):
+        raise CliError(f"{to} exists and is not a job's folder", "name a new one with -o")
+    with _errors_of(file):
         from pol.tracing.build import build_job
 
         job = build_job(file, to, context.output.note)
@@ -67,8 +68,7 @@ def inspect(context: Context, directory: Path) -> None:
     """Load a job with all its files, as a validator does, and describe it."""
     from pol.job.load import load_job
 
-    with errors_in_a_sentence():
-        job = load_job(directory).job
+    job = load_job(directory).job
     _show(context, job, directory)
 
 
@@ -79,9 +79,13 @@ def inspect(context: Context, directory: Path) -> None:
     """
 )
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--rounds", type=click.IntRange(min=1), help="Train so many rounds only.")
+@click.option("--rounds", type=click.IntRange(1, ROUNDS_MAX), help="Train so many rounds only.")
 @click.option(
-    "--slots", type=click.IntRange(min=1), default=2, show_default=True, help="Shares of a round."
+    "--slots",
+    type=click.IntRange(1, SLOTS_MAX),
+    default=2,
+    show_default=True,
+    help="Shares of a round.",
 )
 @backend_option
 @click.option("--keep-states", is_flag=True, help="Keep all boundary states, to replay a few.")
@@ -102,7 +106,7 @@ def run(
     from pol.replay.check_trace import STATES_FOLDER, StateFolder
 
     to = to or directory / RUN_FOLDER
-    with errors_in_a_sentence(), step_progress(context.output) as bar:
+    with step_progress(context.output) as bar:
         loaded = load_job(directory)
         document = loaded.job.document
         wanted = min(rounds or document.rounds, document.rounds)
@@ -188,41 +192,18 @@ def _show(context: Context, job: "Job", directory: Path) -> None:
 
 
 @contextmanager
-def errors_in_a_sentence() -> Iterator[None]:
-    """Turn the errors of numerics, files and missing packages into one sentence and exit code 1."""
-    from pol.executor.errors import ExecutionError
-    from pol.state.errors import StateError
-    from pol.work.records import ReplayError
-
-    try:
-        yield
-    except (ExecutionError, ReplayError, StateError) as error:
-        raise CliError(str(error)) from None
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        raise CliError(f"{where}{error.strerror or error}; choose another place") from None
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "torch":
-            raise
-        message = "torch is not installed; install assay[train] (make setup in a checkout)"
-        raise CliError(message) from None
-
-
-@contextmanager
 def _errors_of(file: Path) -> Iterator[None]:
     """Tell a mistake in the consumer's own file, with its line, from everything else."""
-    from pol.job.errors import JobError
-
     try:
         yield
-    except (JobError, CliError):
+    except Expected:
         raise
     except SyntaxError as error:
-        raise CliError(f"{file}, line {error.lineno}: {error.msg}") from None
+        raise CliError(str(error.msg), field=f"{file}, line {error.lineno}") from None
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
         lines = [f.lineno for f in frames if Path(f.filename).resolve() == file.resolve()]
         if not lines:
             raise
         name = type(error).__name__
-        raise CliError(f"{file}, line {lines[-1]}: {name}: {error}", Exit.REFUSED) from None
+        raise CliError(f"{name}: {error}", field=f"{file}, line {lines[-1]}") from None

@@ -57,10 +57,8 @@ def import_(context: Context, name: str, file: Path) -> None:
     try:
         text = sys.stdin.read(256) if str(file) == "-" else file.read_text()[:256]
         key = Key(bytes.fromhex(text.strip()))
-    except OSError as error:
-        raise CliError(f"{file}: {error.strerror}; give a file that can be read") from None
     except ValueError:
-        raise CliError(f"{file}: not a secret key; it has to be 64 hex digits") from None
+        raise CliError("not a secret key", "it has to be 64 hex digits", field=str(file)) from None
     info = context.keyring().add(name, key)
     context.output.result(info, f"{info.name}  {info.address}")
 
@@ -76,7 +74,7 @@ def export(context: Context, name: str, to: Path) -> None:
     """Export a secret; it is never printed."""
     key = context.keyring().unlock(name)
     if to.exists():
-        raise CliError(f"{to} exists; name a new file")
+        raise CliError(f"{to} exists", "name a new file")
     to.touch(mode=0o600)
     to.write_text(key.secret.hex() + "\n")
     context.output.result({"file": str(to)}, f"wrote {to}; whoever has this file has the key")

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.cli.context import Context, common_options
-from assay.cli.errors import CliError
+from assay.cli.errors import CliError, TimedOut
 from assay.cli.output import table
-from domain.errors import Exit
 from host.files import write_whole
 
 if TYPE_CHECKING:
@@ -45,8 +44,14 @@ def command() -> None:
     """
 )
 @directory_option
-@click.option("--validators", default=4, show_default=True)
-@click.option("--providers", default=2, show_default=True, help="In each validator's cluster.")
+@click.option("--validators", type=click.IntRange(1, 100), default=4, show_default=True)
+@click.option(
+    "--providers",
+    type=click.IntRange(0, 100),
+    default=2,
+    show_default=True,
+    help="In each validator's cluster.",
+)
 @click.option("--solo", is_flag=True, help="One node makes all blocks: quick, for development.")
 @click.option("--reset", is_flag=True, help="Throw an existing network away.")
 @common_options
@@ -57,11 +62,13 @@ def start(
     from localnet.create import create
     from localnet.layout import FILE, Kind, load_layout
     from localnet.market import open_market
-    from localnet.network import Network, NetworkError
+    from localnet.network import Network
 
     directory = directory.expanduser().resolve()
     if _supervisor(directory):
-        raise CliError(f"the network in {directory} runs already; stop it with assay localnet stop")
+        raise CliError(
+            f"the network in {directory} runs already", "stop it with assay localnet stop"
+        )
     if reset and (directory / FILE).exists():
         shutil.rmtree(directory)
     known = (directory / FILE).exists()
@@ -70,7 +77,9 @@ def start(
         load_layout(directory) if known else create(directory, validators, providers, kind=kind)
     )
     if known and solo and layout.kind is not kind:
-        raise CliError(f"the network in {directory} is no solo network; make it anew with --reset")
+        raise CliError(
+            f"the network in {directory} is no solo network", "make it anew with --reset"
+        )
     (directory / _PID_FILE).write_text(str(os.getpid()))
     network = Network(layout)
     stopped: list[int] = []
@@ -84,8 +93,6 @@ def start(
         while not stopped:
             _serve_requests(directory, network)
             time.sleep(0.2)
-    except NetworkError as error:
-        raise CliError(str(error)) from None
     finally:
         network.stop()
         (directory / _PID_FILE).unlink(missing_ok=True)
@@ -99,12 +106,12 @@ def stop(context: Context, directory: Path) -> None:
     directory = directory.expanduser().resolve()
     pid = _supervisor(directory)
     if not pid:
-        raise CliError(f"no network runs in {directory}; start one with assay localnet start")
+        raise CliError(f"no network runs in {directory}", "start one with assay localnet start")
     os.kill(pid, signal.SIGTERM)
     ends = time.monotonic() + 60
     while _supervisor(directory):
         if time.monotonic() > ends:
-            raise CliError("it still stops; look again in a while", Exit.TIMED_OUT)
+            raise TimedOut("it still stops", "look again in a while")
         time.sleep(0.1)
     context.output.result({"stopped": str(directory)}, f"stopped the network in {directory}")
 
@@ -126,7 +133,9 @@ def status(context: Context, directory: Path) -> None:
     try:
         layout = load_layout(directory)
     except FileNotFoundError:
-        raise CliError(f"no network in {directory}; start one with assay localnet start") from None
+        raise CliError(
+            f"no network in {directory}", "start one with assay localnet start"
+        ) from None
     path = directory / STATUS_FILE
     states = json.loads(path.read_text()) if path.exists() else []
     pids = {state["name"]: state["pid"] for state in states if state["running"]}
@@ -179,7 +188,7 @@ def status(context: Context, directory: Path) -> None:
 
 @command.command(help="Show a process's log.\n\nExample: assay localnet logs val0.validator")
 @click.argument("name")
-@click.option("--lines", default=50, show_default=True)
+@click.option("--lines", type=click.IntRange(1, 100_000), default=50, show_default=True)
 @directory_option
 @common_options
 def logs(context: Context, name: str, lines: int, directory: Path) -> None:
@@ -188,7 +197,9 @@ def logs(context: Context, name: str, lines: int, directory: Path) -> None:
     path = folder / f"{name}.log"
     known = sorted(p.stem for p in folder.glob("*.log"))
     if name not in known:
-        raise CliError(f"no log of {name}; there are {', '.join(known) or 'none yet'}")
+        raise CliError(
+            f"no log of {name}", f"there are {', '.join(known) or 'none yet'}", field="NAME"
+        )
     for line in path.read_text(errors="replace").splitlines()[-lines:]:
         context.output.line({"line": line}, line)
 
@@ -207,7 +218,7 @@ def fault(context: Context, what: str, name: str, directory: Path) -> None:
     """Leave a request for the supervisor and wait until it is carried out."""
     directory = directory.expanduser().resolve()
     if not _supervisor(directory):
-        raise CliError(f"no network runs in {directory}; start one with assay localnet start")
+        raise CliError(f"no network runs in {directory}", "start one with assay localnet start")
     folder = directory / _REQUESTS
     folder.mkdir(exist_ok=True)
     request = folder / f"{time.time_ns()}.json"
@@ -216,7 +227,7 @@ def fault(context: Context, what: str, name: str, directory: Path) -> None:
     ends = time.monotonic() + 30
     while not answer.exists():
         if time.monotonic() > ends:
-            raise CliError("the supervisor does not answer", Exit.TIMED_OUT)
+            raise TimedOut("the supervisor does not answer", "see its terminal")
         time.sleep(0.05)
     text = answer.read_text()
     answer.unlink()

@@ -1,10 +1,14 @@
 """The ``assay`` command: groups are imported when they are used, so that help is quick and a node needs no torch."""
 
 import importlib
+import json
 import sys
+from collections.abc import Sequence
+from itertools import pairwise
 
 import click
 
+from assay.cli.errors import CliError, Interrupted, SystemFailed, WrongUsage
 from domain.errors import Exit, Expected
 
 GROUPS = {
@@ -61,29 +65,59 @@ def main() -> None:
     sys.exit(run(assay))
 
 
-def run(command: click.Command, arguments: list[str] | None = None) -> int:
+def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; what people caused or can mend ends in one sentence on stderr.
 
+    With ``--output json`` the sentence is an object, ``{"error": {"kind", "field", "reason", "remedy", "exit_code"}}``.
     Anything else is a bug, and is raised.
     """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--output=json" in given or ("--output", "json") in pairwise(given)
+    error: Expected
     try:
-        code = command.main(arguments, standalone_mode=False)
+        code = command.main(given, standalone_mode=False)
     except click.exceptions.Abort:
-        return fail("interrupted", Exit.REFUSED)
-    except click.ClickException as error:
-        error.show()
-        return Exit.USAGE
-    except Expected as error:
-        return fail(str(error), error.exit_code)
-    except OSError as error:
-        if not error.strerror:
+        error = Interrupted("interrupted")
+    except click.ClickException as wrong:
+        if not as_json:
+            wrong.show()
+            return Exit.USAGE
+        error = _wrong_usage(wrong)
+    except Expected as expected:
+        error = expected
+    except OSError as system:
+        if not system.strerror:
             raise
-        where = f"{error.filename}: " if error.filename else ""
-        return fail(f"{where}{error.strerror}; see to it and try again", Exit.REFUSED)
-    return code if isinstance(code, int) else Exit.DONE
+        where = str(system.filename or "")
+        error = SystemFailed(system.strerror, "see to it and try again", field=where)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] != "torch":
+            raise
+        error = CliError(
+            "torch is not installed", "install assay[train] (make setup in a checkout)"
+        )
+    else:
+        return code if isinstance(code, int) else Exit.DONE
+    click.echo(json.dumps({"error": _plain(error)}) if as_json else f"error: {error}", err=True)
+    return error.exit_code
 
 
-def fail(message: str, code: Exit) -> Exit:
-    """Say on stderr why the command failed."""
-    click.echo(f"error: {message}", err=True)
-    return code
+def _wrong_usage(error: click.ClickException) -> WrongUsage:
+    """Return what click says of arguments, taken apart."""
+    context = getattr(error, "ctx", None)
+    parameter = getattr(error, "param", None)
+    return WrongUsage(
+        error.message or error.format_message(),
+        f"see {context.command_path} --help" if context else "see assay --help",
+        field=parameter.get_error_hint(context).strip("'") if parameter else "",
+    )
+
+
+def _plain(error: Expected) -> dict[str, object]:
+    return {
+        "kind": error.word,
+        "field": error.field,
+        "reason": error.reason,
+        "remedy": error.remedy,
+        "exit_code": int(error.exit_code),
+    }

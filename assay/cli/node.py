@@ -4,15 +4,19 @@ import json
 import tomllib
 from ipaddress import ip_address
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import amount
+from assay.cli.arguments import AMOUNT, HOST, PORT
 from assay.cli.context import Context, common_options
-from assay.cli.errors import CliError
-from assay.cli.founding import found_chain, read_accounts, read_founders
-from domain.errors import Exit
+from assay.cli.errors import CliError, WrongUsage
+from assay.cli.founding import ACCOUNT, FOUNDER, found_chain
 
+if TYPE_CHECKING:
+    from domain.genesis import GenesisValidator
+
+LOCAL = "127.0.0.1"
 GENESIS_BYTES_MAX = 64 << 20
 
 
@@ -39,20 +43,24 @@ def command() -> None:
 @click.option("--new-chain", default="", metavar="CHAIN_ID", help="Start a chain.")
 @click.option("--genesis", "genesis_file", type=click.Path(path_type=Path), help="Join this chain.")
 @click.option("--peers", default="", help="ID@host:port of nodes to connect to, comma-separated.")
-@click.option("--stake", default="100000000uassay", show_default=True, help="With --new-chain.")
+@click.option(
+    "--stake", type=AMOUNT, default="100000000uassay", show_default=True, help="With --new-chain."
+)
 @click.option(
     "--validator",
-    "others",
+    "founders",
+    type=FOUNDER,
     multiple=True,
-    metavar="MONIKER,ADDRESS,KEY,STAKE",
     help="Another validator, with --new-chain.",
 )
-@click.option("--account", "accounts", multiple=True, help="ADDRESS=AMOUNT, with --new-chain.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address for peers.")
-@click.option("--p2p-port", default=26656, show_default=True)
-@click.option("--rpc-port", default=26657, show_default=True)
-@click.option("--grpc-port", default=9090, show_default=True)
-@click.option("--grpc-host", default="127.0.0.1", show_default=True, help="Address for clients.")
+@click.option("--account", "accounts", type=ACCOUNT, multiple=True, help="With --new-chain.")
+@click.option("--host", type=HOST, default=LOCAL, show_default=True, help="Address for peers.")
+@click.option("--p2p-port", type=PORT, default=26656, show_default=True)
+@click.option("--rpc-port", type=PORT, default=26657, show_default=True)
+@click.option("--grpc-port", type=PORT, default=9090, show_default=True)
+@click.option(
+    "--grpc-host", type=HOST, default=LOCAL, show_default=True, help="Address for clients."
+)
 @common_options
 def init(
     context: Context,
@@ -60,9 +68,9 @@ def init(
     new_chain: str,
     genesis_file: Path | None,
     peers: str,
-    stake: str,
-    others: tuple[str, ...],
-    accounts: tuple[str, ...],
+    stake: int,
+    founders: "tuple[GenesisValidator, ...]",
+    accounts: tuple[tuple[str, int], ...],
     host: str,
     p2p_port: int,
     rpc_port: int,
@@ -70,39 +78,30 @@ def init(
     grpc_host: str,
 ) -> None:
     """Write keys, configuration and genesis."""
-    from chain.app.comet_files import HomeError, Ports
+    from chain.app.comet_files import Ports
     from chain.app.homes import genesis_path, init_node
     from domain.genesis import GenesisValidator
 
     if new_chain and genesis_file is not None:
-        raise CliError("choose --new-chain CHAIN_ID or --genesis FILE", Exit.USAGE)
-    if (others or accounts) and not new_chain:
-        raise CliError("--validator and --account go with --new-chain", Exit.USAGE)
-    for option, given in (("--host", host), ("--grpc-host", grpc_host)):
-        if not _is_address(given):
-            raise CliError(
-                f"{option}: {given} is no IP address; 0.0.0.0 is all of them", Exit.USAGE
-            )
-    founders, coins = read_founders(others), read_accounts(accounts)
+        raise WrongUsage("choose --new-chain CHAIN_ID or --genesis FILE")
+    if (founders or accounts) and not new_chain:
+        raise WrongUsage("--validator and --account go with --new-chain")
     operator = context.address() if new_chain or context.from_option else "ADDRESS"
     data = _read_genesis(genesis_file) if genesis_file is not None else None
-    try:
-        keys = init_node(
-            context.home,
-            moniker,
-            Ports(p2p_port, rpc_port, grpc_port),
-            genesis=data,
-            persistent_peers=peers,
-            host=host,
-        )
-        _write_addresses(context.home, grpc_host, grpc_port)
-        if new_chain:
-            own = GenesisValidator(operator, moniker, keys.cons_key, amount(stake, "--stake"))
-            document = found_chain(new_chain, (own, *founders), coins)
-            genesis_path(context.home).write_bytes(document)
-        made = _identity(context)
-    except HomeError as error:
-        raise CliError(str(error)) from None
+    keys = init_node(
+        context.home,
+        moniker,
+        Ports(p2p_port, rpc_port, grpc_port),
+        genesis=data,
+        persistent_peers=peers,
+        host=host,
+    )
+    _write_addresses(context.home, grpc_host, grpc_port)
+    if new_chain:
+        own = GenesisValidator(operator, moniker, keys.cons_key, stake)
+        document = found_chain(new_chain, (own, *founders), dict(accounts))
+        genesis_path(context.home).write_bytes(document)
+    made = _identity(context)
     lines = [f"made {context.home}"]
     if not made["genesis"]:
         lines += [f"for the chain's maker: --validator {moniker},{operator},{made['key']},STAKE"]
@@ -123,12 +122,7 @@ def init(
 @common_options
 def show(context: Context) -> None:
     """Show the identity of a home's node, running or not."""
-    from chain.app.comet_files import HomeError
-
-    try:
-        found = _identity(context)
-    except HomeError as error:
-        raise CliError(str(error)) from None
+    found = _identity(context)
     lines = [f"{name.replace('_', ' '):<9} {value or '-'}" for name, value in found.items()]
     context.output.result(found, lines)
 
@@ -154,10 +148,7 @@ def show(context: Context) -> None:
 @common_options
 def start(context: Context, solo: bool, cometbft: str) -> None:
     """Run the node in the foreground."""
-    from chain.app.comet import CometError
-    from chain.app.comet_files import HomeError
     from chain.app.node import Consensus, NodeConfig, NodeReady, run_node
-    from chain.app.storage import StorageError
 
     def tell(ready: NodeReady) -> None:
         context.output.line(
@@ -165,11 +156,8 @@ def start(context: Context, solo: bool, cometbft: str) -> None:
             f"{ready.moniker} is up on {ready.chain_id}: gRPC {ready.grpc}, RPC {ready.rpc or '-'}",
         )
 
-    try:
-        consensus = Consensus.SOLO if solo else Consensus(cometbft)
-        run_node(NodeConfig.of_home(context.home, consensus), tell)
-    except (HomeError, StorageError, CometError) as error:
-        raise CliError(str(error)) from None
+    consensus = Consensus.SOLO if solo else Consensus(cometbft)
+    run_node(NodeConfig.of_home(context.home, consensus), tell)
 
 
 @command.command(
@@ -183,15 +171,9 @@ def start(context: Context, solo: bool, cometbft: str) -> None:
 def export(context: Context, to: Path) -> None:
     """Export all keys and values at the last committed height."""
     from chain.app.export import export_state
-    from chain.app.storage import StorageError
 
-    try:
-        found = export_state(context.home)
-        to.write_text(json.dumps(found, indent=1) + "\n")
-    except StorageError as error:
-        raise CliError(str(error)) from None
-    except OSError as error:
-        raise CliError(f"{to}: {error.strerror}; name a file that can be written") from None
+    found = export_state(context.home)
+    to.write_text(json.dumps(found, indent=1) + "\n")
     summary = {name: found[name] for name in ("chain_id", "height", "app_hash")}
     keys = len(found["state"])
     context.output.result(
@@ -213,22 +195,14 @@ def _write_addresses(home: Path, grpc_host: str, grpc_port: int) -> None:
 def _read_genesis(path: Path) -> bytes:
     try:
         if path.stat().st_size > GENESIS_BYTES_MAX:
-            raise CliError(f"{path}: larger than {GENESIS_BYTES_MAX} bytes; is it a genesis file?")
+            raise CliError(
+                f"larger than {GENESIS_BYTES_MAX} bytes", "is it a genesis file?", field=str(path)
+            )
         data = path.read_bytes()
         json.loads(data)["app_state"]
-    except OSError as error:
-        raise CliError(f"{path}: {error.strerror}; give the chain's genesis file") from None
     except (ValueError, KeyError, TypeError):
-        raise CliError(f"{path} is not a genesis file; get it from the chain's makers") from None
+        raise CliError(f"{path} is not a genesis file", "get it from the chain's makers") from None
     return data
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _identity(context: Context) -> dict[str, str]:
@@ -240,7 +214,7 @@ def _identity(context: Context) -> dict[str, str]:
     keys = read_keys(comet_home(context.home))
     config = tomllib.loads((comet_home(context.home) / "config" / "config.toml").read_text())
     host, _, port = config["p2p"]["laddr"].removeprefix("tcp://").rpartition(":")
-    reached = "HOST" if _is_address(host) and ip_address(host).is_unspecified else host
+    reached = "HOST" if ip_address(host).is_unspecified else host
     genesis = genesis_path(context.home)
     return {
         "moniker": str(table["moniker"]),

@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from assay.cli.arguments import find_order
+from assay.cli.arguments import DURATION, find_order
 from assay.cli.conditions import condition_options, read_request
 from assay.cli.context import Context, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import byte_progress, flops, short, table
+from domain.errors import Expected
 from domain.records import OrderState
 
 
@@ -26,7 +27,9 @@ def command() -> None:
 )
 @click.argument("directory", type=click.Path(path_type=Path))
 @condition_options
-@click.option("--wait", "seconds", default=600, show_default=True, help="Seconds to wait for it.")
+@click.option(
+    "--wait", "seconds", type=DURATION, default="10m", show_default=True, help="Wait for it."
+)
 @common_options
 def submit(context: Context, directory: Path, seconds: int, **values: Any) -> None:
     """Submit, wait for the match, deliver, and wait until the validator has accepted."""
@@ -41,7 +44,7 @@ def submit(context: Context, directory: Path, seconds: int, **values: Any) -> No
         if not request.price_limit:
             best = quote(client, job, request).price
             if not best:
-                raise CliError("no bid fits now; name what you would pay with --price-limit")
+                raise CliError("no bid fits now", "name what you would pay with --price-limit")
             request = replace(request, price_limit=best)
         made = submit_order(client, context.sender(client, key), key, job, request)
         remember(context.home, OrderNote(made.order_id, directory, key.address))
@@ -73,7 +76,7 @@ def submit(context: Context, directory: Path, seconds: int, **values: Any) -> No
         f"{made.order_id.hex()} is {summary.state.name.lower()} at {summary.validator}",
     )
     if summary.over:
-        raise CliError(f"the order closed: {summary.reason}; see assay order why")
+        raise CliError(f"the order closed: {summary.reason}", "see assay order why")
 
 
 @command.command("list", help="List orders.\n\nExample: assay order list --consumer assay1…")
@@ -161,11 +164,10 @@ def show(context: Context, order: str) -> None:
     "Example: assay order watch 1a2b… --from alice"
 )
 @click.argument("order")
-@click.option("--wait", "seconds", default=86_400, show_default=True, help="Seconds at most.")
+@click.option("--wait", "seconds", type=DURATION, default="1d", show_default=True, help="At most.")
 @common_options
 def watch(context: Context, order: str, seconds: int) -> None:
     """Print one line per change."""
-    from consumer.errors import ConsumerError
     from consumer.jobs import read_job
     from consumer.records import recall
     from consumer.watch import Delivery, follow, summarise
@@ -177,7 +179,7 @@ def watch(context: Context, order: str, seconds: int) -> None:
             note = recall(context.home, wanted)
             key, job = context.key(), read_job(note.job)
             delivery = Delivery(client, key, wanted, note.job, job, None, context.output.note)
-        except (ConsumerError, CliError) as error:
+        except Expected as error:
             context.output.note(f"watching only: {error}")
         shown = None
         for chain in follow(client, wanted, Event(), float(seconds), context.output.note):

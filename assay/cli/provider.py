@@ -3,15 +3,12 @@
 import logging
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import amount
+from assay.cli.arguments import AMOUNT
 from assay.cli.context import Context, common_options
 from assay.cli.errors import CliError
 from assay.cli.job import backend_option
@@ -32,18 +29,17 @@ def command() -> None:
 @backend_option
 @click.option(
     "--seconds",
-    type=click.FloatRange(0.1, 60.0),
-    default=2.0,
+    type=click.IntRange(1, 60),
+    default=2,
     show_default=True,
     help="How long to measure.",
 )
 @common_options
-def bench(context: Context, backend: str, seconds: float) -> None:
+def bench(context: Context, backend: str, seconds: int) -> None:
     """Measure, without a node or a key."""
     from compute_provider import api
 
-    with _in_a_sentence():
-        speed = api.bench(backend, seconds)
+    speed = api.bench(backend, seconds)
     context.output.result(
         {"backend": speed.backend, "flops_per_second": speed.flops, "memory": speed.memory},
         [
@@ -64,16 +60,15 @@ def bench(context: Context, backend: str, seconds: float) -> None:
 )
 @click.argument("validator")
 @click.option("--dry-run", is_flag=True, help="Measure, show the expected income, change nothing.")
-@click.option("--bond", default="", help="Keep so much in the bond account, as 50000000uassay.")
+@click.option("--bond", type=AMOUNT, help="Keep so much in the bond account, as 50000000uassay.")
 @backend_option
 @common_options
-def join(context: Context, validator: str, dry_run: bool, bond: str, backend: str) -> None:
+def join(context: Context, validator: str, dry_run: bool, bond: int | None, backend: str) -> None:
     """Run the provider's daemon in the foreground."""
     from compute_provider import api
     from compute_provider.config import ProviderConfig
     from wire.address import check_address
 
-    coins = amount(bond, "--bond") if bond else 0
     if validator.startswith("assay1"):
         check_address(validator, "VALIDATOR")
     config = ProviderConfig(
@@ -82,20 +77,17 @@ def join(context: Context, validator: str, dry_run: bool, bond: str, backend: st
         validator,
         context.key(),
         backend=backend,
-        bond=coins,
+        bond=bond or 0,
     )
-    with _in_a_sentence():
-        if dry_run:
-            _show(context, config, api.dry_run(config))
-            return
-        logging.basicConfig(
-            level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-        )
-        stop = Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stop.set())
-        context.output.note(f"joining {config.validator} as {config.key.address}")
-        api.run_provider(config, stop, lambda: context.output.note("joined"))
+    if dry_run:
+        _show(context, config, api.dry_run(config))
+        return
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    stop = Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    context.output.note(f"joining {config.validator} as {config.key.address}")
+    api.run_provider(config, stop, lambda: context.output.note("joined"))
 
 
 @command.command(
@@ -107,8 +99,7 @@ def status(context: Context) -> None:
     """Read what the daemon wrote last."""
     from compute_provider import api
 
-    with _in_a_sentence():
-        found = api.status(context.home / "provider")
+    found = api.status(context.home / "provider")
     if found is None:
         raise CliError(
             f"no provider has run in {context.home}; start one with assay provider join VALIDATOR"
@@ -152,12 +143,11 @@ def leave(context: Context) -> None:
     from compute_provider.config import ProviderConfig
 
     config = ProviderConfig(context.home / "provider", context.node, "", context.key())
-    with _in_a_sentence():
-        found = api.status(config.home)
-        if found is not None and _alive(found.get("pid", 0)):
-            # A daemon that is told that it is not known registers again.
-            raise CliError(f"the provider runs as process {found['pid']}; stop it first (Ctrl-C)")
-        api.leave(config)
+    found = api.status(config.home)
+    if found is not None and _alive(found.get("pid", 0)):
+        # A daemon that is told that it is not known registers again.
+        raise CliError(f"the provider runs as process {found['pid']}", "stop it first (Ctrl-C)")
+    api.leave(config)
     context.output.result(
         {"left": config.key.address},
         [
@@ -191,13 +181,3 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         return True
     return pid > 0
-
-
-@contextmanager
-def _in_a_sentence() -> Iterator[None]:
-    """Turn what the disk refuses into one sentence."""
-    try:
-        yield
-    except OSError as error:
-        where = f"{Path(error.filename)}: " if error.filename else ""
-        raise CliError(f"{where}{error.strerror or error}") from None

@@ -3,7 +3,7 @@
 import click
 
 from assay.cli.context import Context, common_options
-from assay.cli.errors import CliError
+from assay.cli.errors import CliError, WrongUsage
 from assay.cli.output import table
 
 
@@ -77,10 +77,10 @@ def tx(context: Context, hash_: str) -> None:
     try:
         digest = bytes.fromhex(hash_)
     except ValueError:
-        raise CliError(f"{hash_}: not a transaction hash; it has 64 hex digits") from None
+        raise WrongUsage(f"{hash_} is not a transaction hash", "it has 64 hex digits") from None
     with context.client() as client:
         receipt = client.tx(digest)
     if receipt is None:
-        raise CliError(f"no transaction {hash_} in a block; it may still wait, or have expired")
+        raise CliError(f"no transaction {hash_} in a block", "it may still wait, or have expired")
     outcome = "done" if receipt.code == 0 else f"refused ({receipt.codespace} {receipt.code})"
     context.output.result(receipt, f"height {receipt.height}: {outcome} {receipt.log}")

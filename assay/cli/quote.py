@@ -46,4 +46,6 @@ def command(context: Context, directory: Path, **values: Any) -> None:
         ],
     )
     if not found.match.bids:
-        raise CliError("no bid fits now; relax a condition that the table names, or order and wait")
+        raise CliError(
+            "no bid fits now", "relax a condition that the table names, or order and wait"
+        )

@@ -1,15 +1,15 @@
 """``assay trace``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from assay.cli.context import Context, common_options
 from assay.cli.errors import CliError
-from assay.cli.job import backend_option, errors_in_a_sentence
+from assay.cli.job import backend_option
 from assay.cli.output import short, step_progress, table
-from domain.errors import Exit
+from domain.limits import SEGMENTS_MAX
 
 if TYPE_CHECKING:
     from pol.replay.check_trace import Check
@@ -70,12 +70,12 @@ def show(context: Context, file: Path) -> None:
     )
 
 
-def _segments(context: click.Context, parameter: click.Parameter, value: str) -> int | None:
-    if value == "all":
-        return None
-    if value.isdecimal() and 1 <= int(value) <= 1_000_000:
-        return int(value)
-    raise click.BadParameter("give a number from 1 on, or all")
+class Segments(click.IntRange):
+    """A number of segments, or the word ``all``, which is 0."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        return 0 if value in ("all", 0) else super().convert(value, param, ctx)
 
 
 @command.command(
@@ -93,24 +93,26 @@ def _segments(context: click.Context, parameter: click.Parameter, value: str) ->
     "--job", "directory", required=True, type=click.Path(path_type=Path), help="The job directory."
 )
 @click.option(
-    "--segments", default="all", show_default=True, callback=_segments, help="all, or a number."
+    "--segments",
+    type=Segments(1, SEGMENTS_MAX),
+    default="all",
+    show_default=True,
+    help="all, or a number.",
 )
 @backend_option
 @common_options
-def verify(
-    context: Context, file: Path, directory: Path, segments: int | None, backend: str
-) -> None:
+def verify(context: Context, file: Path, directory: Path, segments: int, backend: str) -> None:
     """Replay and compare; refused where the trace does not hold."""
     from pol.replay.check_trace import STATES_FOLDER, verify_trace
     from pol.replay.trace_file import read_trace
 
-    with errors_in_a_sentence(), step_progress(context.output) as bar:
+    with step_progress(context.output) as bar:
         trace = read_trace(file)
         task = bar.add_task("replaying segments", total=None)
         checks = verify_trace(
             trace,
             directory,
-            segments=segments,
+            segments=segments or None,
             states=file.parent / STATES_FOLDER,
             backend_name=backend,
             on_progress=lambda done, total: bar.update(task, completed=done, total=total),
@@ -125,7 +127,7 @@ def verify(
         ),
     )
     if wrong:
-        raise CliError(f"the trace does not hold: {_where(wrong[0])}", Exit.REFUSED)
+        raise CliError(f"the trace does not hold: {_where(wrong[0])}")
 
 
 def _row(check: "Check") -> tuple[object, ...]:

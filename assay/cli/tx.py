@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import amount
+from assay.cli.arguments import AMOUNT
 from assay.cli.context import Context, common_options
 
 if TYPE_CHECKING:
@@ -19,15 +19,15 @@ def command() -> None:
 
 @command.command(help="Send coins.\n\nExample: assay tx send assay1… 1000000uassay --from alice")
 @click.argument("to")
-@click.argument("coins")
+@click.argument("coins", type=AMOUNT)
 @common_options
-def send(context: Context, to: str, coins: str) -> None:
+def send(context: Context, to: str, coins: int) -> None:
     """Move uassay to another account."""
     from domain.genesis import DENOM
     from domain.messages import MsgSend
     from domain.records import Coin
 
-    moved = (Coin(DENOM, amount(coins, "COINS")),)
+    moved = (Coin(DENOM, coins),)
     _send(context, lambda address: MsgSend(address, to, moved))
 
 
@@ -36,14 +36,13 @@ def send(context: Context, to: str, coins: str) -> None:
     help="Move coins into your bond account (validators: market bond; providers: share bonds)."
     "\n\nExample: assay tx deposit-bond 5000000uassay --from op",
 )
-@click.argument("coins")
+@click.argument("coins", type=AMOUNT)
 @common_options
-def deposit_bond(context: Context, coins: str) -> None:
+def deposit_bond(context: Context, coins: int) -> None:
     """Deposit a bond."""
     from domain.messages import MsgDepositBond
 
-    deposited = amount(coins, "COINS")
-    _send(context, lambda address: MsgDepositBond(address, deposited))
+    _send(context, lambda address: MsgDepositBond(address, coins))
 
 
 @command.command(
@@ -51,14 +50,13 @@ def deposit_bond(context: Context, coins: str) -> None:
     help="Ask for free bond coins back; they arrive after the chain's bond_wait."
     "\n\nExample: assay tx withdraw-bond 5000000uassay --from op",
 )
-@click.argument("coins")
+@click.argument("coins", type=AMOUNT)
 @common_options
-def withdraw_bond(context: Context, coins: str) -> None:
+def withdraw_bond(context: Context, coins: int) -> None:
     """Withdraw a bond."""
     from domain.messages import MsgWithdrawBond
 
-    withdrawn = amount(coins, "COINS")
-    _send(context, lambda address: MsgWithdrawBond(address, withdrawn))
+    _send(context, lambda address: MsgWithdrawBond(address, coins))
 
 
 def _send(context: Context, make: Callable[[str], "Message"]) -> None:

@@ -30,7 +30,13 @@ def command() -> None:
 @click.option(
     "--backend", type=click.Choice(["numpy", "torch"]), default="numpy", show_default=True
 )
-@click.option("--processes", default=1, show_default=True, help="Processes that replay.")
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Processes that replay.",
+)
 @common_options
 def run(context: Context, listen: str, endpoint: str, backend: str, processes: int) -> None:
     """Run in the foreground."""
@@ -62,7 +68,7 @@ def status(context: Context) -> None:
 
     path: Path = context.home / "validator" / "validator.db"
     if not path.exists():
-        raise CliError(f"{path} does not exist; run the daemon first: assay validator run")
+        raise CliError(f"{path} does not exist", "run the daemon first: assay validator run")
     store = ValidatorStore(path)
     try:
         verdicts, orders, audits = store.verdicts(), store.all_orders(), store.answered()

@@ -1,5 +1,4 @@
-"""What can go wrong between a client and the chain: typed, with a remedy, never a stack trace of
-gRPC.
+"""What can go wrong between a client and the chain: typed, with a remedy, never a stack trace of gRPC.
 
 ``ChainError`` is the base of all of them; ``ChainTimeout`` says that something may still happen.
 """
@@ -29,7 +28,13 @@ class ChainError(Expected):
         """Keep the kind beside the parts."""
         super().__init__(reason, remedy)
         self.kind = kind
-        self.code = code  # where the node named one
+        # Where the node named one.
+        self.code = code
+
+    @property
+    def word(self) -> str:
+        """The name of the code that the node gave, or the kind."""
+        return self.code.name if self.code else self.kind.value
 
 
 class ChainTimeout(ChainError):
@@ -43,9 +48,7 @@ class ChainTimeout(ChainError):
 
 
 class TxRefused(ChainError):
-    """A transaction that the chain refused. ``height`` is 0 where it never came into a block (and
-    cost nothing).
-    """
+    """A transaction that the chain refused; ``height`` is 0 where it never came into a block, and cost nothing."""
 
     def __init__(self, code: Code, log: str, tx_hash: bytes = b"", height: int = 0) -> None:
         """Keep code, its stable name, the chain's words, and where it happened."""

@@ -28,11 +28,18 @@ class Ran:
 
     @property
     def refusal(self) -> str:
-        """The one sentence of a command that was refused, which shows no stack trace."""
+        """The one sentence of a command that was refused, which shows no stack trace.
+
+        With ``--output json`` it is the field and the reason of the error object.
+        """
         assert self.code in (1, 3), self
         assert "Traceback" not in self.err, self
-        lines = [line for line in self.err.splitlines() if line.startswith("error: ")]
+        lines = [line for line in self.err.splitlines() if line.startswith(("error: ", "{"))]
         assert len(lines) == 1, self
+        if lines[0].startswith("{"):
+            error = json.loads(lines[0])["error"]
+            assert error["exit_code"] == self.code, self
+            return f"{error['field']}: {error['reason']}"
         return lines[0].removeprefix("error: ")
 
 

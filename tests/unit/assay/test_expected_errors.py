@@ -1,14 +1,19 @@
 import ast
 import builtins
+import json
 import pickle
+import re
 from pathlib import Path
 
 import click
 import pytest
 
+from assay.cli.errors import CliError
+from assay.cli.main import assay as root
 from assay.cli.main import run
 from chain.client.errors import ChainTimeout, TxRefused
 from consumer.errors import StillWaiting
+from domain import errors
 from domain.errors import NOT_FOUND, Code, Exit, Expected, Refusal
 from link.errors import ClusterError, Kind
 from pol.job.errors import JobError
@@ -29,11 +34,11 @@ NOT_EXPECTED = {
 }
 
 
-def command(error: Exception) -> click.Command:
-    def fail() -> None:
+def command(error: BaseException) -> click.Command:
+    def fail(output: str) -> None:
         raise error
 
-    return click.Command("fail", callback=fail)
+    return click.Command("fail", callback=fail, params=[click.Option(["--output"])])
 
 
 def test_every_error_is_expected_or_has_a_reason_not_to_be() -> None:
@@ -50,9 +55,86 @@ def test_every_error_is_expected_or_has_a_reason_not_to_be() -> None:
     assert roots == {"Expected", *NOT_EXPECTED}
 
 
+def test_the_drawing_names_every_error() -> None:
+    bases = {
+        node.name: [base.id for base in node.bases if isinstance(base, ast.Name)]
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    }
+
+    def expected(name: str) -> bool:
+        return name == "Expected" or any(map(expected, bases.get(name, [])))
+
+    drawn = set(
+        re.findall(r"[A-Z][A-Za-z]+", str(errors.__doc__).partition("A Refusal carries")[0])
+    )
+    assert {name for name in bases if expected(name)} <= drawn
+
+
 def test_a_bug_shows_itself() -> None:
     with pytest.raises(ZeroDivisionError):
         run(command(ZeroDivisionError("division by zero")), [])
+
+
+def error_object(text: str) -> dict[str, object]:
+    (line,) = text.strip().splitlines()
+    found: dict[str, dict[str, object]] = json.loads(line)
+    assert set(found) == {"error"}
+    return found["error"]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "code"),
+    [
+        (StillWaiting("it is open", "look again", field="order"), "still_waiting", 3),
+        (Refusal(NOT_FOUND, "order", "it is open", "look again"), "not_found", 1),
+        (ClusterError(Kind.BUSY, "it is open", "look again", "order"), "busy", 1),
+        (CliError("it is open", "look again", field="order"), "cli", 1),
+    ],
+)
+def test_errors_as_json(
+    capsys: pytest.CaptureFixture[str], error: Expected, kind: str, code: int
+) -> None:
+    assert run(command(error), ["--output", "json"]) == code
+    assert error_object(capsys.readouterr().err) == {
+        "kind": kind,
+        "field": "order",
+        "reason": "it is open",
+        "remedy": "look again",
+        "exit_code": code,
+    }
+
+
+def test_what_is_no_error_of_ours_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    json_ = ["--output=json"]
+    assert run(command(PermissionError(13, "Permission denied", "/x")), json_) == Exit.REFUSED
+    told = error_object(capsys.readouterr().err)
+    assert (told["kind"], told["field"]) == ("system_failed", "/x")
+    assert run(command(KeyboardInterrupt()), json_) == Exit.REFUSED
+    assert error_object(capsys.readouterr().err)["kind"] == "interrupted"
+    torch = ModuleNotFoundError("No module named 'torch'", name="torch._C")
+    assert run(command(torch), json_) == Exit.REFUSED
+    assert "assay[train]" in str(error_object(capsys.readouterr().err)["remedy"])
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        (["localnet", "start", "--validators", "0"], "--validators"),
+        (["keys", "list", "--nope"], ""),
+        (["keys", "add"], "NAME"),
+    ],
+)
+def test_wrong_usage_as_json(
+    capsys: pytest.CaptureFixture[str], words: list[str], field: str
+) -> None:
+    assert run(root, [*words, "--output", "json"]) == Exit.USAGE
+    told = error_object(capsys.readouterr().err)
+    assert (told["kind"], told["field"], told["exit_code"]) == ("wrong_usage", field, 2)
+    assert told["reason"]
+    assert str(told["remedy"]).endswith("--help")
 
 
 def test_what_still_waits_has_a_code_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,10 +1,11 @@
-"""What people name on the command line, looked up among all that there is."""
+"""What people type on the command line: numbers with units, and ids looked up among all that there is."""
 
 from dataclasses import dataclass
 
+import click
 import pytest
 
-from assay.cli.arguments import all_pages
+from assay.cli.arguments import AMOUNT, DURATION, SIZE, TAGS, Bounded, all_pages
 from domain.limits import QUERY_LIMIT_MAX
 
 
@@ -21,3 +22,48 @@ def test_what_is_on_later_pages_is_found_too(count: int) -> None:
         return [item for item in items if item.id > after][:QUERY_LIMIT_MAX]
 
     assert list(all_pages(page)) == items  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (AMOUNT, "2500000uassay", 2_500_000),
+        (AMOUNT, "1", 1),
+        (AMOUNT, str(2**63 - 1), 2**63 - 1),
+        (DURATION, "90", 90),
+        (DURATION, "90s", 90),
+        (DURATION, "15m", 900),
+        (DURATION, "2h", 7_200),
+        (DURATION, "366d", 366 * 86_400),
+        (SIZE, "0", 0),
+        (SIZE, "1073741824", 1 << 30),
+        (SIZE, "8GiB", 8 << 30),
+    ],
+)
+def test_numbers_with_units(kind: Bounded, text: str, value: int) -> None:
+    assert kind.convert(text, None, None) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "says"),
+    [
+        (AMOUNT, "1.5", "1.5 is not an amount"),
+        (AMOUNT, "1ASSAY", "is not an amount"),
+        (AMOUNT, "0", "give 1 to 9223372036854775807"),
+        (AMOUNT, str(2**63), "out of bounds"),
+        (DURATION, "7w", "write 90s, 15m, 2h or 7d"),
+        (DURATION, "s", "is not a duration"),
+        (DURATION, "367d", "out of bounds"),
+        (SIZE, "1GB", "write bytes, or 512MiB, 8GiB"),
+        (SIZE, "-1", "is not a size"),
+        (SIZE, "\u0661", "is not a size"),
+    ],
+)
+def test_what_is_no_number_with_a_unit(kind: Bounded, text: str, says: str) -> None:
+    with pytest.raises(click.BadParameter, match=says):
+        kind.convert(text, None, None)
+
+
+def test_tags_are_sorted_and_single() -> None:
+    assert TAGS.convert("eu, at,eu,", None, None) == ("at", "eu")
+    assert TAGS.convert("", None, None) == ()

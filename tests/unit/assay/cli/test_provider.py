@@ -9,7 +9,7 @@ from tests.unit.assay.support import assay
 
 
 def test_bench() -> None:
-    ran = assay("provider", "bench", "--seconds", "0.1", "--output", "json")
+    ran = assay("provider", "bench", "--seconds", "1", "--output", "json")
     assert ran.code == 0
     assert ran.json["flops_per_second"] > 0
     assert ran.json["memory"] > 0

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from assay.cli.arguments import Bounded
 from assay.cli.main import GROUPS
 from assay.cli.main import assay as root
 from tests.unit.assay.support import assay, child_cpu_seconds, in_process, modules_after
@@ -14,24 +16,28 @@ from tests.unit.assay.support import assay, child_cpu_seconds, in_process, modul
 HELP_CPU_SECONDS = 0.5
 
 
-def walk(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """Yield every command's words, and whether it does something itself."""
-    if not isinstance(command, click.Group):
-        yield path, True
-        return
-    yield path, False
-    context = click.Context(command)
-    for name in command.list_commands(context):
-        child = command.get_command(context, name)
-        assert child is not None
-        yield from walk(child, (*path, name))
+def walk(command: click.Command, words: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Yield every group and command under the words that name it."""
+    yield words, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None
+            yield from walk(child, f"{words} {name}".strip())
 
 
-TREE = sorted(walk(root, ()))
-LEAVES = [" ".join(path) for path, leaf in TREE if leaf]
+TREE = dict(walk(root))
+LEAVES = [words for words, command in TREE.items() if not isinstance(command, click.Group)]
+NUMBERS = [
+    (words, parameter.opts[0], parameter.type)
+    for words in LEAVES
+    for parameter in TREE[words].params
+    if isinstance(parameter.type, Bounded | click.types.IntParamType | click.types.FloatParamType)
+]
 
 
-@pytest.mark.parametrize("words", [" ".join(path) for path, _ in TREE])
+@pytest.mark.parametrize("words", TREE)
 def test_help(words: str) -> None:
     result = CliRunner().invoke(root, [*words.split(), "--help"])
     assert result.exit_code == 0
@@ -94,6 +100,35 @@ def test_wrong_usage_of_values() -> None:
         ran = assay(*words, home="/nonexistent/home")
         assert ran.code == 2, (words, ran)
         assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(("words", "name", "kind"), NUMBERS)
+def test_numbers_out_of_bounds(words: str, name: str, kind: click.ParamType[Any]) -> None:
+    lowest = kind.low if isinstance(kind, Bounded) else getattr(kind, "min", None)
+    assert lowest is not None, "a number has a range"
+    wrong = ["-1", "nan", "1e9999", "9" * 40, "many", "", "1 2"] + ["0"] * (lowest > 0)
+    for value in wrong:
+        option = name.startswith("--")
+        ran = assay(*words.split(), *([f"{name}={value}"] if option else ["--", value, value]))
+        assert (ran.code, "Traceback" in ran.err) == (2, False), (value, ran)
+        assert f"Invalid value for '{name if option else name.upper()}'" in ran.err, (value, ran)
+
+
+def test_every_kind_of_number_is_among_them() -> None:
+    named = {f"{words} {name}" for words, name, _ in NUMBERS}
+    assert named >= {
+        "localnet start --validators",
+        "localnet start --providers",
+        "node init --p2p-port",
+        "bid place --providers-bps",
+        "bid place --price",
+        "order submit --deadline",
+        "quote --memory",
+        "events --limit",
+        "provider bench --seconds",
+        "trace verify --segments",
+        "tx send coins",
+    }
 
 
 @pytest.mark.parametrize(
