@@ -1,9 +1,5 @@
-import ast
-import builtins
 import json
 import pickle
-import re
-from pathlib import Path
 
 import click
 import pytest
@@ -13,25 +9,10 @@ from assay.cli.main import assay as root
 from assay.cli.main import run
 from chain.client.errors import ChainTimeout, TxRefused
 from consumer.errors import StillWaiting
-from domain import errors
 from domain.errors import NOT_FOUND, Code, Exit, Expected, Refusal
 from link.errors import ClusterError, Kind
 from pol.job.errors import JobError
 from pol.work.records import StepFailed
-
-ROOT = Path(__file__).parents[3]
-PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
-
-NOT_EXPECTED = {
-    "BrokenFrame": "ends one connection of the ABCI server",
-    "InvariantBroken": "a bug of ours: the node stops",
-    "LedgerBroken": "a bug of ours: the node stops",
-    "Mismatch": "a bug of ours, found when a converter is compiled",
-    "OutOfBounds": "turned into the error of whoever reads",
-    "Refused": "a worker says it to its daemon",
-    "Stop": "the set-up runs without the packages",
-    "Unavailable": "an auditor's answer",
-}
 
 
 def command(error: BaseException) -> click.Command:
@@ -39,38 +20,6 @@ def command(error: BaseException) -> click.Command:
         raise error
 
     return click.Command("fail", callback=fail, params=[click.Option(["--output"])])
-
-
-def test_every_error_is_expected_or_has_a_reason_not_to_be() -> None:
-    roots = {
-        node.name
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef)
-        for base in node.bases
-        if isinstance(base, ast.Name) and (base.id == "Exception" or base.id.endswith("Error"))
-        if hasattr(builtins, base.id)
-    }
-    assert roots == {"Expected", *NOT_EXPECTED}
-
-
-def test_the_drawing_names_every_error() -> None:
-    bases = {
-        node.name: [base.id for base in node.bases if isinstance(base, ast.Name)]
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef)
-    }
-
-    def expected(name: str) -> bool:
-        return name == "Expected" or any(map(expected, bases.get(name, [])))
-
-    drawn = set(
-        re.findall(r"[A-Z][A-Za-z]+", str(errors.__doc__).partition("A Refusal carries")[0])
-    )
-    assert {name for name in bases if expected(name)} <= drawn
 
 
 def test_a_bug_shows_itself() -> None:
