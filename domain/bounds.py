@@ -44,10 +44,11 @@ class Mismatch(TypeError):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """An integer from ``low`` to ``high``, both included."""
+    """An integer from ``low`` to ``high``, both included. ``code`` is what a message is refused with."""
 
     low: int
     high: int
+    code: Code = BAD_FIELD
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """A tuple of ``low`` to ``high`` items. ``code`` is what a message is refused with."""
+    """A tuple of ``low`` to ``high`` items, refused with ``code``."""
 
     low: int
     high: int
@@ -108,8 +109,8 @@ ConsensusKey = Annotated[bytes, Size(32, 32)]
 ConsensusAddress = Annotated[bytes, Size(20, 20)]
 
 _BECH32 = "give an address that starts with assay1"
-# The core cannot compute a checksum; the wire refuses what is not bech32 with the prefix of this chain.
-ADDRESS = Form("an address", f"[a-z0-9]{{1,{TEXT_MAX}}}", _BECH32, INVALID_ADDRESS)
+# To the core an address is a name in ASCII; the wire refuses what is not bech32 with the prefix of this chain.
+ADDRESS = Form("an address", f"[ -~]{{1,{TEXT_MAX}}}", _BECH32, INVALID_ADDRESS)
 MAYBE_ADDRESS = Form(ADDRESS.what, ADDRESS.pattern, _BECH32, INVALID_ADDRESS, blank=True)
 Address = Annotated[str, ADDRESS]
 MaybeAddress = Annotated[str, MAYBE_ADDRESS]
@@ -310,12 +311,12 @@ def _mark_test(mark: Mark, kind: type, name: str) -> Test:
 
 
 def _range_test(mark: Range, name: str) -> Test:
-    low, high = mark.low, mark.high
+    low, high, code = mark.low, mark.high, mark.code
 
     def test(value: int) -> None:
         if not low <= value <= high or type(value) is bool:
             reason = f"{value} is not in {low}..{high}"
-            raise Refusal(BAD_FIELD, name, reason, f"give {low} to {high}")
+            raise Refusal(code, name, reason, f"give {low} to {high}")
 
     return test
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated
 
+from domain.amount import MONEY_MAX
 from domain.bounds import (
     Address,
     Bits,
@@ -40,6 +41,7 @@ from domain.bounds import (
     Text,
     Work,
 )
+from domain.errors import INVALID_COINS
 from domain.limits import (
     ANSWERS_MAX,
     CERTIFICATE_BYTES_MAX,
@@ -64,7 +66,7 @@ class Coin:
     """An amount of a denomination."""
 
     denom: Denom
-    amount: Money
+    amount: Annotated[int, Range(0, MONEY_MAX, INVALID_COINS)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,9 @@ from chain.state_machine.tables import (
 )
 from chain.state_machine.tables import get_balance as read_balance
 from domain import queries as q
-from domain.amount import MONEY_MAX, WORK_MAX
-from domain.errors import BAD_FIELD, NOT_FOUND, UNKNOWN_REQUEST, Refusal
-from domain.limits import DURATION_MAX, QUERY_LIMIT_MAX, ROUNDS_MAX
+from domain.bounds import check
+from domain.errors import NOT_FOUND, UNKNOWN_REQUEST, Refusal
+from domain.limits import QUERY_LIMIT_MAX
 from domain.records import Account, Coin, Order
 from matching_engine.book import Asked
 from matching_engine.match import quote
@@ -45,11 +45,15 @@ LIMIT_DEFAULT = 100
 
 
 def answer(reader: Reader, request: q.Query[R]) -> R:
-    """Answer a request of ``domain.queries`` (all but events, which lie beside the state)."""
+    """Answer a request of ``domain.queries`` (all but events, which lie beside the state).
+
+    A Refusal names what is not there, or the path of a field that is out of its bounds.
+    """
     found = _ANSWERS.get(type(request))
     if found is None:
         name = type(request).__name__
         raise Refusal(UNKNOWN_REQUEST, "request", f"{name} is not answered here", "ask the node")
+    check(request)
     response: R = found(Overlay(reader), request)
     return response
 
@@ -185,10 +189,6 @@ def _duties(store: Overlay, request: q.DutiesRequest) -> q.DutiesResponse:
 
 def _simulate_match(store: Overlay, request: q.SimulateMatchRequest) -> q.SimulateMatchResponse:
     """What the next auction would do with such an order: the same function with the same book."""
-    _check_range("work", request.work, 1, WORK_MAX)
-    _check_range("price_limit", request.price_limit, 0, MONEY_MAX)
-    _check_range("deadline", request.deadline, 1, DURATION_MAX)
-    _check_range("rounds", request.rounds, 0, ROUNDS_MAX)
     head, params = HEAD.must(store), PARAMS.must(store)
     asked = Asked(
         order_id=bytes(32),
@@ -203,11 +203,6 @@ def _simulate_match(store: Overlay, request: q.SimulateMatchRequest) -> q.Simula
     )
     quoted = quote(asked, get_offers(store), head.last_hash, head.clock_ns // NS)
     return q.SimulateMatchResponse(quoted.candidates, quoted.histogram)
-
-
-def _check_range(field: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise Refusal(BAD_FIELD, field, f"{value} is not in {low}..{high}", "mend it")
 
 
 def _limit(limit: int) -> int:

@@ -9,12 +9,9 @@ ranges that pass :func:`range_fits`. A step's number is the job's global batch n
 from collections.abc import Sequence
 
 from domain.amount import WORK_MAX
+from domain.bounds import check, inside
 from domain.errors import BAD_FIELD, Refusal
-from domain.hashing import HASH_SIZE
 from domain.limits import (
-    PAYLOAD_BYTES_MAX,
-    RESULT_CHUNKS_MAX,
-    ROUNDS_MAX,
     SAMPLES_MAX,
     SEGMENTS_MAX,
 )
@@ -54,24 +51,15 @@ def first_step(terms: JobTerms, round_number: int, first: int) -> int:
 def check_terms(terms: JobTerms) -> None:
     """Check an order's terms by themselves; Refusal(BAD_FIELD) names the field.
 
-    Bounds come from ``domain.limits``. All samples of the job together stay within
+    Each field is within its bounds. All samples of the job together stay within
     SAMPLES_MAX, and a round within SEGMENTS_MAX segments, because one provider may take all of it.
     Whether this chain runs the executor version, and whether auditors could keep up, is the state
     machine's to say.
     """
-    for name in ("job_id", "global_root", "local_root", "data_root"):
-        _check(len(getattr(terms, name)) == HASH_SIZE, name, f"must have {HASH_SIZE} bytes")
-    for name, high in (
-        ("payload_bytes", PAYLOAD_BYTES_MAX),
-        ("rounds", ROUNDS_MAX),
-        ("samples_per_round", SAMPLES_MAX),
-        ("batch", SAMPLES_MAX),
-        ("segment_length", SAMPLES_MAX),
-        ("work_per_step", WORK_MAX),
-        ("result_chunks", RESULT_CHUNKS_MAX),
-        ("executor_version", 2**32 - 1),
-    ):
-        _check(1 <= getattr(terms, name) <= high, name, f"must be in 1..{high}")
+    try:
+        check(terms)
+    except Refusal as refusal:
+        raise inside("terms", refusal) from None
     unit = segment_samples(terms)
     _check(
         terms.samples_per_round % unit == 0,

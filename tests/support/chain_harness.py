@@ -14,10 +14,29 @@ from chain.state_machine.context import NS
 from chain.state_machine.gas import gas_of
 from chain.state_machine.invariants import check_all
 from chain.state_machine.store import MemoryStore, Overlay
+from chain.state_machine.tables import (
+    ACCOUNTS,
+    ASSIGNMENTS,
+    AUDITS,
+    BIDS,
+    BOND_ACCOUNTS,
+    BOND_ROWS,
+    ESCROWS,
+    ORDERS,
+    PARAMS,
+    PAYMENTS,
+    PROVIDERS,
+    REPORTS,
+    ROUNDS,
+    SHARES,
+    VALIDATORS,
+    Table,
+)
 from chain.state_machine.transition import apply_block, check_tx, init_chain, simulate_tx
 from domain import queries as q
 from domain.amount import ceil_div
 from domain.block import Block, BlockResult, TxResult
+from domain.bounds import check as check_record
 from domain.errors import Code, Refusal
 from domain.events import Event
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
@@ -26,6 +45,23 @@ from domain.params import Params, local_params
 from domain.records import Account, Coin, Order
 from domain.tx import SignerInfo, Tx, sign_doc
 
+PUBLIC: tuple[Table[Any], ...] = (
+    PARAMS,
+    ACCOUNTS,
+    BOND_ACCOUNTS,
+    VALIDATORS,
+    PROVIDERS,
+    BIDS,
+    ORDERS,
+    ASSIGNMENTS,
+    SHARES,
+    ROUNDS,
+    AUDITS,
+    REPORTS,
+    ESCROWS,
+    PAYMENTS,
+    BOND_ROWS,
+)
 CHAIN_ID = "assay-test"
 GENESIS_TIME = 1_700_000_000 * NS
 COINS = 10**12
@@ -74,6 +110,14 @@ def make_genesis(
             for name in validators
         ),
     )
+
+
+def check_bounds(store: MemoryStore) -> None:
+    """Check that every record that others may read is within the bounds of its type."""
+    overlay = Overlay(store)
+    for table in PUBLIC:
+        for record in table.scan(overlay):
+            check_record(record)
 
 
 class Chain:

@@ -1,8 +1,9 @@
 """Handlers of messages, one file each, always in the same rhythm.
 
-``check_stateless`` looks at the message alone, ``check_state`` at the message and the state, and returns what it found;
-``apply`` changes the state and emits events, and cannot refuse. A stateless check also runs before a transaction enters
-the mempool; it must therefore not depend on anything that may change until the block.
+``check_stateless`` looks at the message alone: at the bounds of its fields (:mod:`domain.bounds`), and then at what the
+handler has to say about several fields together, if anything. ``check_state`` looks at the message and the state, and
+returns what it found; ``apply`` changes the state and emits events, and cannot refuse. A stateless check also runs
+before a transaction enters the mempool; it must therefore not depend on anything that may change until the block.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,6 +37,7 @@ from chain.state_machine.registry.handlers import (
     set_endpoint,
 )
 from domain import messages as m
+from domain.bounds import check
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,20 @@ class Handler:
 
 
 def _handler(action: str, module: ModuleType) -> Handler:
-    return Handler(action, module.check_stateless, module.check_state, module.apply)
+    return Handler(action, _stateless(module), module.check_state, module.apply)
+
+
+def _stateless(module: ModuleType) -> Callable[[Any], None]:
+    """Return the check of a message alone: whoever built it, it is within its bounds before a handler looks at it."""
+    check_fields: Callable[[Any], None] | None = getattr(module, "check_stateless", None)
+    if check_fields is None:
+        return check
+
+    def check_stateless(message: Any) -> None:
+        check(message)
+        check_fields(message)
+
+    return check_stateless
 
 
 HANDLERS: Mapping[type, Handler] = MappingProxyType(

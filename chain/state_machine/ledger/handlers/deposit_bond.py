@@ -1,16 +1,10 @@
 """MsgDepositBond: move coins from the account into its bond account."""
 
-from chain.state_machine.checks import check_money
 from chain.state_machine.context import Context
 from chain.state_machine.ledger import balances
 from chain.state_machine.market.book import mark_if_bidder
 from domain.messages import MsgDepositBond
 from escrow.moves import Move, Transfer
-
-
-def check_stateless(message: MsgDepositBond) -> None:
-    """A positive amount."""
-    check_money("amount", message.amount)
 
 
 def check_state(ctx: Context, message: MsgDepositBond) -> None:

@@ -1,24 +1,16 @@
 """MsgSend: move coins between accounts."""
 
-from chain.state_machine.checks import check_text
 from chain.state_machine.context import Context
 from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.pots import is_module
-from domain.amount import MONEY_MAX
-from domain.errors import INVALID_ADDRESS, INVALID_COINS, UNAUTHORIZED, Refusal
-from domain.limits import TEXT_MAX
+from domain.errors import INVALID_COINS, UNAUTHORIZED, Refusal
 from domain.messages import MsgSend
 
 
 def check_stateless(message: MsgSend) -> None:
-    """One positive amount, and a recipient that has a key."""
-    if len(message.amount) != 1:
-        raise Refusal(INVALID_COINS, "amount", "is not one amount", "send one denomination")
-    if not 0 < message.amount[0].amount <= MONEY_MAX:
+    """A positive amount, and a recipient that has a key."""
+    if not message.amount[0].amount:
         raise Refusal(INVALID_COINS, "amount", "is not a positive amount", "send at least 1")
-    if not message.to_address:
-        raise Refusal(INVALID_ADDRESS, "to_address", "is empty", "name a recipient")
-    check_text("to_address", message.to_address, TEXT_MAX)
     if is_module(message.to_address):
         reason = "is a module's and takes no plain transfers"
         raise Refusal(UNAUTHORIZED, "to_address", reason, "send to a person")

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from chain.state_machine.checks import check_money
 from chain.state_machine.context import Context
 from chain.state_machine.queue import Due, schedule
 from chain.state_machine.tables import BOND_ACCOUNTS, get_bond_account
@@ -10,11 +9,6 @@ from domain.errors import INSUFFICIENT_BOND, LIMIT_REACHED, Refusal
 from domain.limits import WITHDRAWALS_MAX
 from domain.messages import MsgWithdrawBond
 from domain.records import BondAccount, Withdrawal
-
-
-def check_stateless(message: MsgWithdrawBond) -> None:
-    """A positive amount."""
-    check_money("amount", message.amount)
 
 
 def check_state(ctx: Context, message: MsgWithdrawBond) -> BondAccount:

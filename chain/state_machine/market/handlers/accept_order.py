@@ -2,19 +2,13 @@
 
 from dataclasses import replace
 
-from chain.state_machine.checks import check_attempt, check_hash, get_assigned
+from chain.state_machine.checks import get_assigned
 from chain.state_machine.context import Context
 from chain.state_machine.market.progress import restart_progress
 from chain.state_machine.queue import Due, cancel
 from chain.state_machine.tables import ORDERS
 from domain.messages import MsgAcceptOrder
 from domain.records import Assignment, AssignmentState, Order, OrderState
-
-
-def check_stateless(message: MsgAcceptOrder) -> None:
-    """Fields within bounds."""
-    check_hash("order_id", message.order_id)
-    check_attempt("attempt", message.attempt)
 
 
 def check_state(ctx: Context, message: MsgAcceptOrder) -> tuple[Order, Assignment]:

@@ -1,6 +1,6 @@
 """MsgCancelOrder: cancel an order that is not matched."""
 
-from chain.state_machine.checks import check_before, check_hash
+from chain.state_machine.checks import check_before
 from chain.state_machine.context import Context
 from chain.state_machine.market.orders import end_order, is_ending
 from chain.state_machine.tables import ORDERS
@@ -8,11 +8,6 @@ from domain.errors import NOT_YOURS, WRONG_STATE, Refusal
 from domain.messages import MsgCancelOrder
 from domain.reasons import CloseReason
 from domain.records import Order, OrderState
-
-
-def check_stateless(message: MsgCancelOrder) -> None:
-    """An id of the right length."""
-    check_hash("order_id", message.order_id)
 
 
 def check_state(ctx: Context, message: MsgCancelOrder) -> Order:

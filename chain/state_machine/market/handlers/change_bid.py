@@ -2,23 +2,13 @@
 
 from dataclasses import replace
 
-from chain.state_machine.checks import check_duration, check_hash, check_money, check_range
 from chain.state_machine.context import Context
 from chain.state_machine.market.book import mark_book_changed
 from chain.state_machine.queue import Due, cancel, schedule
 from chain.state_machine.tables import BIDS
-from domain.amount import WORK_MAX
 from domain.errors import DEADLINE_PASSED, NOT_YOURS, Refusal
 from domain.messages import MsgChangeBid
 from domain.records import Bid
-
-
-def check_stateless(message: MsgChangeBid) -> None:
-    """All fields within bounds. A capacity of 0 sells nothing more for now."""
-    check_hash("bid_id", message.bid_id)
-    check_money("price", message.price)
-    check_range("capacity", message.capacity, 0, WORK_MAX)
-    check_duration("duration", message.duration)
 
 
 def check_state(ctx: Context, message: MsgChangeBid) -> Bid:

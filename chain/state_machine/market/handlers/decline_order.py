@@ -1,6 +1,6 @@
 """MsgDeclineOrder: decline a matched order with a reason."""
 
-from chain.state_machine.checks import check_attempt, check_hash, get_assigned
+from chain.state_machine.checks import get_assigned
 from chain.state_machine.context import Context
 from chain.state_machine.market.attempts import decline_attempt
 from domain.errors import BAD_FIELD, Refusal
@@ -17,9 +17,7 @@ REASONS = (
 
 
 def check_stateless(message: MsgDeclineOrder) -> None:
-    """Fields within bounds, and a reason that a validator may give."""
-    check_hash("order_id", message.order_id)
-    check_attempt("attempt", message.attempt)
+    """A reason that a validator may give."""
     if message.reason not in REASONS:
         known = [int(reason) for reason in REASONS]
         raise Refusal(BAD_FIELD, "reason", f"{message.reason} is none", f"one of {known}")

@@ -1,17 +1,11 @@
 """MsgStopOrder: the validator gives up a running order."""
 
-from chain.state_machine.checks import check_attempt, check_hash, get_assigned
+from chain.state_machine.checks import get_assigned
 from chain.state_machine.context import Context
 from chain.state_machine.market.attempts import fail_attempt
 from domain.messages import MsgStopOrder
 from domain.reasons import AttemptEnd
 from domain.records import Assignment, AssignmentState, Order
-
-
-def check_stateless(message: MsgStopOrder) -> None:
-    """Fields within bounds."""
-    check_hash("order_id", message.order_id)
-    check_attempt("attempt", message.attempt)
 
 
 def check_state(ctx: Context, message: MsgStopOrder) -> tuple[Order, Assignment]:

@@ -1,13 +1,6 @@
 """MsgSubmitOrder: submit an order and lock its deposit."""
 
 from chain.state_machine import keys
-from chain.state_machine.checks import (
-    check_duration,
-    check_money,
-    check_range,
-    check_tags,
-    check_text,
-)
 from chain.state_machine.context import Context
 from chain.state_machine.ids import new_id
 from chain.state_machine.internal import Tally
@@ -19,14 +12,13 @@ from chain.state_machine.queue import Due, schedule
 from chain.state_machine.tables import ESCROWS, TALLIES, mark
 from domain.amount import price_ceil
 from domain.errors import (
-    BAD_FIELD,
     BAD_PROOF,
     INSUFFICIENT_DEPOSIT,
     TOO_SLOW_TO_AUDIT,
     UNSUPPORTED,
     Refusal,
 )
-from domain.limits import NAME_MAX, SLOTS_MAX
+from domain.limits import SLOTS_MAX
 from domain.messages import MsgSubmitOrder
 from domain.params import OrderParams
 from domain.records import Order, OrderState
@@ -42,40 +34,23 @@ from pol.rules.schedule import (
 
 EXECUTOR_VERSIONS = (1,)
 """Definitions of the primitives that this chain runs; an order keeps the one it was submitted under."""
-KEY_BYTES, SIGNATURE_BYTES = 33, 64
-MEMORY_MAX = 2**63 - 1
 
 
 def check_stateless(message: MsgSubmitOrder) -> None:
-    """Terms, conditions, durations within bounds; a deposit that pays all work at the price limit."""
+    """A job that this chain runs; a deposit that pays all work at the price limit."""
     check_terms(message.terms)
     if message.terms.executor_version not in EXECUTOR_VERSIONS:
         reason = f"{message.terms.executor_version} is not run here"
         remedy = f"build the job for one of {EXECUTOR_VERSIONS}"
         raise Refusal(UNSUPPORTED, "terms.executor_version", reason, remedy)
-    _check_conditions(message)
-    if len(message.order_key) != KEY_BYTES or message.order_key[0] not in (2, 3):
-        raise Refusal(BAD_FIELD, "order_key", "is not a compressed key", f"send {KEY_BYTES} bytes")
-    if len(message.key_proof) != SIGNATURE_BYTES:
-        raise Refusal(BAD_FIELD, "key_proof", "is not a signature", f"send {SIGNATURE_BYTES} bytes")
-    check_money("price_limit", message.price_limit)
-    check_money("deposit", message.deposit)
-    check_duration("time_to_live", message.time_to_live)
-    check_duration("deadline", message.deadline)
+    tier = message.conditions.tier
+    if tier not in ("", *TIERS):
+        reason, remedy = f"{tier!r} is not run here", f"one of {TIERS}, or empty for any"
+        raise Refusal(UNSUPPORTED, "conditions.tier", reason, remedy)
     needed = price_ceil(total_work(message.terms), message.price_limit)
     if message.deposit < needed:
         reason = f"{message.deposit} does not pay the work at the price limit"
         raise Refusal(INSUFFICIENT_DEPOSIT, "deposit", reason, f"deposit at least {needed}")
-
-
-def _check_conditions(message: MsgSubmitOrder) -> None:
-    conditions = message.conditions
-    check_text("conditions.device_class", conditions.device_class, NAME_MAX, least=0)
-    check_range("conditions.memory", conditions.memory, 0, MEMORY_MAX)
-    check_tags("conditions.regions", conditions.regions)
-    if conditions.tier not in ("", *TIERS):
-        reason = f"{conditions.tier[:NAME_MAX]!r} is not run here"
-        raise Refusal(UNSUPPORTED, "conditions.tier", reason, f"one of {TIERS}, or empty for any")
 
 
 def check_state(ctx: Context, message: MsgSubmitOrder) -> OrderParams:

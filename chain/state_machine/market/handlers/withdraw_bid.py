@@ -1,16 +1,10 @@
 """MsgWithdrawBid: take a bid out of the book."""
 
-from chain.state_machine.checks import check_hash
 from chain.state_machine.context import Context
 from chain.state_machine.market.handlers.change_bid import get_own_bid
 from chain.state_machine.market.orders import close_bid
 from domain.messages import MsgWithdrawBid
 from domain.records import Bid
-
-
-def check_stateless(message: MsgWithdrawBid) -> None:
-    """An id of the right length."""
-    check_hash("bid_id", message.bid_id)
 
 
 def check_state(ctx: Context, message: MsgWithdrawBid) -> Bid:

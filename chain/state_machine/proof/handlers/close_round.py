@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from chain.state_machine import keys
-from chain.state_machine.checks import check_attempt, check_hash, check_range, get_assigned
+from chain.state_machine.checks import get_assigned
 from chain.state_machine.context import Context
 from chain.state_machine.market.progress import restart_progress
 from chain.state_machine.proof.audits import open_audit
@@ -11,8 +11,7 @@ from chain.state_machine.proof.handlers.commit_traces import check_open_round
 from chain.state_machine.proof.shares import count_share, get_live_shares, put_share
 from chain.state_machine.queue import Due, schedule
 from chain.state_machine.tables import ROUNDS
-from domain.errors import BAD_FIELD, LIMIT_REACHED, NOT_COVERED, NOT_FOUND, NOT_YET, Refusal
-from domain.limits import SLOTS_MAX
+from domain.errors import BAD_FIELD, NOT_COVERED, NOT_FOUND, NOT_YET, Refusal
 from domain.messages import MsgCloseRound
 from domain.records import (
     Assignment,
@@ -35,20 +34,10 @@ class Found:
 
 
 def check_stateless(message: MsgCloseRound) -> None:
-    """Fields within bounds, shares in slot order."""
-    check_hash("order_id", message.order_id)
-    check_attempt("attempt", message.attempt)
-    check_attempt("round", message.round)
-    check_hash("next_root", message.next_root)
-    if len(message.shares) > SLOTS_MAX:
-        reason = f"has {len(message.shares)} shares"
-        raise Refusal(LIMIT_REACHED, "shares", reason, f"send at most {SLOTS_MAX}")
+    """Shares in slot order."""
     slots = [ref.slot for ref in message.shares]
     if slots != sorted(set(slots)):
         raise Refusal(BAD_FIELD, "shares", "are not in slot order", "one share a slot, ascending")
-    for ref in message.shares:
-        check_range("shares.slot", ref.slot, 0, SLOTS_MAX - 1)
-        check_attempt("shares.issue", ref.issue)
 
 
 def check_state(ctx: Context, message: MsgCloseRound) -> Found:

@@ -1,22 +1,12 @@
 """MsgObjectReport: the provider objects to a report."""
 
-from chain.state_machine.checks import check_attempt, check_before, check_hash, check_range
+from chain.state_machine.checks import check_before
 from chain.state_machine.context import Context
 from chain.state_machine.proof.reports import decide_report
 from chain.state_machine.tables import REPORTS
 from domain.errors import NOT_YOURS, WRONG_STATE, Refusal
-from domain.limits import SLOTS_MAX
 from domain.messages import MsgObjectReport
 from domain.records import Report, ReportState
-
-
-def check_stateless(message: MsgObjectReport) -> None:
-    """Fields within bounds."""
-    check_hash("order_id", message.order_id)
-    check_attempt("attempt", message.attempt)
-    check_attempt("round", message.round)
-    check_range("ref.slot", message.ref.slot, 0, SLOTS_MAX - 1)
-    check_attempt("ref.issue", message.ref.issue)
 
 
 def check_state(ctx: Context, message: MsgObjectReport) -> Report:

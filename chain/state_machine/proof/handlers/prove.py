@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from chain.state_machine.checks import check_attempt, check_hash, get_assigned
+from chain.state_machine.checks import get_assigned
 from chain.state_machine.context import Context
 from chain.state_machine.proof.settlement import advance
 from chain.state_machine.queue import Due, cancel
@@ -10,14 +10,6 @@ from chain.state_machine.tables import ASSIGNMENTS, ORDERS
 from domain.errors import BAD_PROOF, NOT_YET, Refusal
 from domain.messages import MsgProve
 from domain.records import Assignment, AssignmentState, Order, OrderState
-
-
-def check_stateless(message: MsgProve) -> None:
-    """Fields within bounds."""
-    check_hash("order_id", message.order_id)
-    check_attempt("attempt", message.attempt)
-    check_hash("final_root", message.final_root)
-    check_hash("ciphertext_root", message.ciphertext_root)
 
 
 def check_state(ctx: Context, message: MsgProve) -> tuple[Order, Assignment]:

@@ -6,14 +6,13 @@ the validator replayed differs from what they claim. Whether the replay is right
 
 from dataclasses import dataclass, replace
 
-from chain.state_machine.checks import check_attempt, check_hash, check_range, get_assigned
+from chain.state_machine.checks import get_assigned
 from chain.state_machine.context import Context
 from chain.state_machine.proof.handlers.commit_traces import check_open_round
 from chain.state_machine.proof.shares import count_share, emit_share, put_share
 from chain.state_machine.queue import Due, schedule
 from chain.state_machine.tables import REPORTS, SHARES, TALLIES
 from domain.errors import BAD_FIELD, BAD_PROOF, WRONG_STATE, Refusal
-from domain.limits import METRICS_MAX, PATH_MAX, SEGMENTS_MAX, SLOTS_MAX
 from domain.messages import MsgReportProvider
 from domain.reasons import ShareReason
 from domain.records import (
@@ -23,7 +22,6 @@ from domain.records import (
     ReportState,
     Share,
     ShareState,
-    TraceLeaf,
 )
 from pol.rules.commitment import check_leaf, update_claim
 
@@ -35,27 +33,6 @@ class Found:
     order: Order
     share: Share
     claimed_root: bytes
-
-
-def check_stateless(message: MsgReportProvider) -> None:
-    """Fields within bounds, two leaves."""
-    check_hash("order_id", message.order_id)
-    check_attempt("attempt", message.attempt)
-    check_attempt("round", message.round)
-    check_range("ref.slot", message.ref.slot, 0, SLOTS_MAX - 1)
-    check_attempt("ref.issue", message.ref.issue)
-    check_range("segment", message.segment, 0, SEGMENTS_MAX)
-    check_hash("replayed_root", message.replayed_root)
-    if len(message.leaves) != 2:
-        raise Refusal(BAD_FIELD, "leaves", f"has {len(message.leaves)} leaves", "send two")
-    for leaf in message.leaves:
-        check_leaf_size("leaves", leaf)
-
-
-def check_leaf_size(field: str, leaf: TraceLeaf) -> None:
-    """Refuse a leaf that is larger than one can be."""
-    if len(leaf.path) > PATH_MAX or len(leaf.metrics) > METRICS_MAX:
-        raise Refusal(BAD_FIELD, field, "has a path or metrics too long", "send the trace's leaf")
 
 
 def check_state(ctx: Context, message: MsgReportProvider) -> Found:
@@ -74,7 +51,9 @@ def check_state(ctx: Context, message: MsgReportProvider) -> Found:
 def check_evidence(ctx: Context, message: MsgReportProvider, share: Share) -> bytes:
     """Check the leaves against the share, and return the root that the share claims for the place."""
     claim = share.claim
-    check_range("segment", message.segment, 0, claim.segments)
+    if message.segment > claim.segments:
+        reason = f"the share has {claim.segments} segments"
+        raise Refusal(BAD_FIELD, "segment", reason, f"name 0 to {claim.segments}")
     is_update = message.segment == claim.segments
     wanted = (0, claim.segments) if is_update else (message.segment, message.segment + 1)
     if tuple(leaf.index for leaf in message.leaves) != wanted:

@@ -8,10 +8,6 @@ from domain.messages import MsgLeaveCluster
 from domain.records import Provider
 
 
-def check_stateless(message: MsgLeaveCluster) -> None:
-    """Nothing but the signer."""
-
-
 def check_state(ctx: Context, message: MsgLeaveCluster) -> Provider:
     """The provider is in a cluster and has no share committed; returns its record."""
     provider = PROVIDERS.need(ctx.store, message.provider)

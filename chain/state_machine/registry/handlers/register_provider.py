@@ -5,15 +5,9 @@ from dataclasses import replace
 from chain.state_machine import keys
 from chain.state_machine.context import Context
 from chain.state_machine.tables import ACCOUNTS, PROVIDERS, VALIDATORS, mark
-from domain.errors import ALREADY_EXISTS, INVALID_ADDRESS, WRONG_STATE, Refusal
+from domain.errors import ALREADY_EXISTS, WRONG_STATE, Refusal
 from domain.messages import MsgRegisterProvider
 from domain.records import Provider
-
-
-def check_stateless(message: MsgRegisterProvider) -> None:
-    """A validator is named."""
-    if not message.validator:
-        raise Refusal(INVALID_ADDRESS, "validator", "is empty", "name the validator to join")
 
 
 def check_state(ctx: Context, message: MsgRegisterProvider) -> Provider:

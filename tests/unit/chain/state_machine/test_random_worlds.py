@@ -43,6 +43,7 @@ from domain.records import (
     ShareRef,
     ShareState,
 )
+from tests.support.chain_harness import check_bounds
 from tests.support.chain_market import (
     BOND,
     PRICE,
@@ -246,6 +247,7 @@ class World:
 
     def finish(self) -> None:
         """Nobody does anything any more: every order closes, and every coin is somewhere."""
+        check_bounds(self.chain.store)
         while any(
             order.state is not OrderState.CLOSED
             for order in self.chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders
@@ -253,6 +255,7 @@ class World:
             self.chain.block(seconds=2)
             assert self.chain.clock < 1_500, "an order does not end"
         self.chain.pass_time(self.params.bond_wait + 2)
+        check_bounds(self.chain.store)
         overlay = self.chain.overlay()
         assert all(tally.held == 0 for tally in TALLIES.scan(overlay))
         for pot in ("escrows", "audits"):

@@ -9,13 +9,16 @@ from chain.state_machine.store import MemoryStore
 from domain.errors import (
     BAD_FIELD,
     DEADLINE_PASSED,
+    INVALID_ADDRESS,
     LIMIT_REACHED,
     NOT_FOUND,
     NOT_YOURS,
     WRONG_STATE,
+    Code,
 )
 from domain.limits import SLOTS_MAX
 from domain.messages import (
+    MsgCommitTraces,
     MsgRegisterProvider,
     MsgStopOrder,
     MsgWithdrawBond,
@@ -82,9 +85,6 @@ def with_signature(make: Callable[[ShareClaim], SignedShare]) -> Change:
         (changed(round=1), ShareReason.MALFORMED),
         (changed(slot=SLOTS_MAX), ShareReason.MALFORMED),
         (changed(issue=0), ShareReason.MALFORMED),
-        (changed(local_out=b""), ShareReason.MALFORMED),
-        (changed(update_root=bytes(33)), ShareReason.MALFORMED),
-        (changed(provider=""), ShareReason.MALFORMED),
         (changed(executor_version=2), ShareReason.WRONG_VERSION),
         (changed(first=2), ShareReason.BAD_RANGE),
         (changed(first=12), ShareReason.BAD_RANGE),
@@ -99,7 +99,6 @@ def with_signature(make: Callable[[ShareClaim], SignedShare]) -> Change:
         (with_signature(lambda c: sign_share(c, by="v0p1")), ShareReason.BAD_SIGNATURE),
         (with_signature(lambda c: SignedShare(replace(c, update_root=bytes(32)), sign_share(c).signature)),
          ShareReason.BAD_SIGNATURE),
-        (with_signature(lambda c: SignedShare(c, b"")), ShareReason.BAD_SIGNATURE),
     ],
 )  # fmt: skip
 def test_a_bad_share_is_skipped_with_its_reason_and_the_others_stand(
@@ -110,6 +109,22 @@ def test_a_bad_share_is_skipped_with_its_reason_and_the_others_stand(
     assert market.skipped() == [reason]
     (share,) = market.shares(order_id)
     assert share.claim.slot == 1
+
+
+@pytest.mark.parametrize(
+    ("build", "code", "field"),
+    [
+        (changed(local_out=b""), BAD_FIELD, "shares[0].claim.local_out"),
+        (changed(update_root=bytes(33)), BAD_FIELD, "shares[0].claim.update_root"),
+        (changed(provider=""), INVALID_ADDRESS, "shares[0].claim.provider"),
+        (with_signature(lambda c: SignedShare(c, b"")), BAD_FIELD, "shares[0].signature"),
+    ],
+)
+def test_a_share_of_the_wrong_form_is_no_share_and_its_message_is_refused(
+    market: Market, order_id: bytes, build: Change, code: Code, field: str
+) -> None:
+    message = MsgCommitTraces("v0", order_id, 1, 0, (), (build(market, order_id),))
+    market.chain.refused(code, message, field=field)
 
 
 def test_ranges_and_slots_are_taken_once(market: Market, order_id: bytes) -> None:
