@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from chain.state_machine import keys
 from chain.state_machine.context import NS
-from chain.state_machine.market.auction import get_offers
+from chain.state_machine.market.auction import get_standing
 from chain.state_machine.market.orders import LIVE
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.tables import (
@@ -37,8 +37,9 @@ from domain.bounds import check
 from domain.errors import NOT_FOUND, UNKNOWN_REQUEST, Refusal
 from domain.limits import QUERY_LIMIT_MAX
 from domain.records import Account, Coin, Order
-from matching_engine.book import Asked
+from matching_engine.book import Book
 from matching_engine.match import quote
+from matching_engine.records import Asked
 
 R = TypeVar("R")
 LIMIT_DEFAULT = 100
@@ -201,7 +202,7 @@ def _simulate_match(store: Overlay, request: q.SimulateMatchRequest) -> q.Simula
         job_bond_bps=params.job_bond_bps,
         opened_height=head.height + 1,
     )
-    quoted = quote(asked, get_offers(store), head.last_hash, head.clock_ns // NS)
+    quoted = quote(asked, Book(get_standing(store)), head.last_hash, head.clock_ns // NS)
     return q.SimulateMatchResponse(quoted.candidates, quoted.histogram)
 
 

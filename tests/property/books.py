@@ -6,7 +6,7 @@ from random import Random
 
 from domain.amount import PFLOP
 from domain.records import Bid, Conditions, Offer
-from matching_engine.book import Asked, Offered
+from matching_engine.records import Asked, Standing
 
 REGIONS = ("eu", "us", "asia")
 DEVICES = ("cpu", "h100")
@@ -18,7 +18,7 @@ class Case:
     """The arguments of one auction."""
 
     orders: list[Asked]
-    offers: list[Offered]
+    offers: list[Standing]
     seed: bytes
     clock: int
     orders_max: int
@@ -46,7 +46,7 @@ def random_case(number: int) -> Case:
 
 def _offer(
     random: Random, validator: str, bond: int, stake: int, clock: int, easy: bool
-) -> Offered:
+) -> Standing:
     bid = Bid(
         id=sha256(random.randbytes(8)).digest(),
         validator=validator,
@@ -67,7 +67,7 @@ def _offer(
     if easy:
         bid = replace(bid, offer=replace(bid.offer, speed=PFLOP, tiers=TIERS))
     jailed = not easy and random.random() < 0.2
-    return Offered(bid, jailed, random.choice((0, 5, 9, 100)) * PFLOP, bond, stake)
+    return Standing(bid, jailed, random.choice((0, 5, 9, 100)) * PFLOP, bond, stake)
 
 
 def _order(random: Random, validators: list[str], easy: bool) -> Asked:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from hashlib import sha256
 from math import ceil
 
-from matching_engine.book import Asked, Fill, Offered
+from matching_engine.records import Asked, Fill, Standing
 
 
 def field(data: bytes) -> bytes:
@@ -20,12 +20,12 @@ def order_hash(seed: bytes, order: Asked) -> bytes:
     return sha256(field(b"assay/match/order") + field(seed) + field(order.order_id)).digest()
 
 
-def bid_hash(seed: bytes, order: Asked, offer: Offered) -> bytes:
+def bid_hash(seed: bytes, order: Asked, offer: Standing) -> bytes:
     parts = (b"assay/match/bid", seed, order.order_id, offer.bid.id)
     return sha256(b"".join(field(part) for part in parts)).digest()
 
 
-def bond_of(order: Asked, offer: Offered) -> int:
+def bond_of(order: Asked, offer: Standing) -> int:
     locked = ceil(Fraction(order.work * offer.bid.offer.price, 10**15))
     return ceil(Fraction(locked * order.job_bond_bps, 10_000))
 
@@ -34,7 +34,7 @@ def value_of(fill: Fill) -> int:
     return ceil(Fraction(fill.work * fill.price, 10**15))
 
 
-def reasons(order: Asked, offer: Offered, clock: int, fills: Sequence[Fill]) -> list[str]:
+def reasons(order: Asked, offer: Standing, clock: int, fills: Sequence[Fill]) -> list[str]:
     """Return why the bid cannot take the order after ``fills``; nothing means that it can."""
     bid, terms, wanted = offer.bid, offer.bid.offer, order.conditions
     failed = []
@@ -74,9 +74,9 @@ def reasons(order: Asked, offer: Offered, clock: int, fills: Sequence[Fill]) -> 
 
 
 def twin_match(
-    orders: Sequence[Asked], offers: Sequence[Offered], seed: bytes, clock: int, orders_max: int
+    orders: Sequence[Asked], offers: Sequence[Standing], seed: bytes, clock: int, orders_max: int
 ) -> tuple[list[Fill], dict[bytes, dict[str, int]], list[bytes]]:
-    """Return fills, counts of failed predicates by unmatched order, and carried orders."""
+    """Return fills, counts of failed conditions by unmatched order, and carried orders."""
     fills: list[Fill] = []
     unmatched: dict[bytes, dict[str, int]] = {}
     carried: list[bytes] = []

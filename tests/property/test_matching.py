@@ -12,20 +12,23 @@ from hypothesis import strategies as st
 
 from domain.amount import PFLOP, WORK_MAX
 from domain.records import Bid, Conditions, Offer
-from matching_engine.book import Asked, Fill, Offered
+from matching_engine.book import Book
+from matching_engine.conditions import CONDITIONS, fitting
 from matching_engine.match import Matched, match, quote
-from matching_engine.predicates import PREDICATES, predicates_failed, satisfies
+from matching_engine.records import Asked, Fill, Standing
 from tests.property.books import Case, random_case
 from tests.property.matching_twin import reasons, twin_match, value_of
+from tests.support.whole_book import failing
 
 BOOKS = 6_000
+NAMES = tuple(row.name for row in CONDITIONS)
 
 
 def run(case: Case) -> Matched:
-    return match(case.orders, case.offers, case.seed, case.clock, case.orders_max)
+    return match(case.orders, Book(case.offers), case.seed, case.clock, case.orders_max)
 
 
-def change_offer(offered: Offered, **changes: Any) -> Offered:
+def change_offer(offered: Standing, **changes: Any) -> Standing:
     bid = offered.bid
     return replace(offered, bid=replace(bid, offer=replace(bid.offer, **changes)))
 
@@ -56,9 +59,9 @@ def test_the_twin_agrees_on_thousands_of_books() -> None:
         for _, histogram in result.unmatched:
             seen.update(name for name, _ in histogram)
         for order in case.orders:
-            bids = quote(order, case.offers, case.seed, case.clock).candidates
+            bids = quote(order, Book(case.offers), case.seed, case.clock).candidates
             seen["ties"] += len(bids) > 1 and bids[0].offer.price == bids[1].offer.price
-    for name in (*PREDICATES, "fills", "carried", "several fills", "ties"):
+    for name in (*NAMES, "fills", "carried", "several fills", "ties"):
         assert seen[name] > 100, name
 
 
@@ -89,14 +92,14 @@ def bids(validator: str) -> st.SearchStrategy[Bid]:
 
 
 @st.composite
-def offers_of_validators(draw: st.DrawFn) -> list[Offered]:
-    offers: list[Offered] = []
+def offers_of_validators(draw: st.DrawFn) -> list[Standing]:
+    offers: list[Standing] = []
     for validator in ("a", "b", "c"):
         bond = draw(st.one_of(st.integers(0, 9), st.integers(0, 2**63 - 1)))
         stake = draw(st.one_of(st.integers(0, 9), st.integers(0, 2**63 - 1)))
         jailed = draw(st.booleans())
         placed = draw(st.lists(bids(validator), max_size=3))
-        offers += [Offered(bid, jailed, draw(AMOUNTS), bond, stake) for bid in placed]
+        offers += [Standing(bid, jailed, draw(AMOUNTS), bond, stake) for bid in placed]
     return list({offer.bid.id: offer for offer in offers}.values())
 
 
@@ -127,7 +130,7 @@ ORDERS = st.lists(
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine
 @given(ORDERS, offers_of_validators(), st.binary(max_size=4), st.integers(0, 9), st.integers(0, 7))
 def test_the_twin_agrees_on_hostile_books(
-    orders: list[Asked], offers: list[Offered], seed: bytes, clock: int, orders_max: int
+    orders: list[Asked], offers: list[Standing], seed: bytes, clock: int, orders_max: int
 ) -> None:
     compare_with_twin(Case(orders, offers, seed, clock, orders_max))
 
@@ -169,12 +172,12 @@ def test_the_order_of_the_arguments_does_not_matter(case: Case) -> None:
     shuffled = replace(case, orders=orders, offers=offers)
     assert run(shuffled) == run(case)
     for order in orders:
-        assert quote(order, offers, case.seed, case.clock) == quote(
-            order, case.offers, case.seed, case.clock
+        assert quote(order, Book(offers), case.seed, case.clock) == quote(
+            order, Book(case.offers), case.seed, case.clock
         )
 
 
-IRRELEVANT: list[Callable[[Offered], Offered]] = [
+IRRELEVANT: list[Callable[[Standing], Standing]] = [
     lambda offer: change_offer(offer, price=100),
     lambda offer: replace(offer, bid=replace(offer.bid, expires_at=0)),
     lambda offer: change_offer(offer, speed=0),
@@ -186,7 +189,7 @@ IRRELEVANT: list[Callable[[Offered], Offered]] = [
 @settings(deadline=None)
 @given(case=CASES)
 def test_a_bid_that_fits_nobody_changes_no_fill(
-    case: Case, spoil: Callable[[Offered], Offered]
+    case: Case, spoil: Callable[[Standing], Standing]
 ) -> None:
     for offer in case.offers[:2]:
         useless = spoil(replace(offer, bid=replace(offer.bid, id=b"useless")))
@@ -204,7 +207,7 @@ def test_without_the_losing_bids_the_fills_are_the_same(case: Case) -> None:
 
 
 def alone(order: Asked, case: Case) -> Fill | None:
-    fills = match([order], case.offers, case.seed, case.clock, 1).fills
+    fills = match([order], Book(case.offers), case.seed, case.clock, 1).fills
     return fills[0] if fills else None
 
 
@@ -245,7 +248,7 @@ def test_a_cheaper_bid_alone_wins(case: Case) -> None:
         offers = [cheaper if offer is loser else offer for offer in case.offers]
         after = alone(order, replace(case, offers=offers))
         assert after
-        fits = satisfies(order, cheaper, case.clock)
+        fits = fitting(order, case.clock)(cheaper)
         assert after.bid_id == (cheaper.bid.id if fits else before.bid_id)
 
 
@@ -253,7 +256,7 @@ def test_a_cheaper_bid_alone_wins(case: Case) -> None:
 @given(CASES)
 def test_a_quote_is_what_the_auction_does(case: Case) -> None:
     for order in case.orders:
-        quoted = quote(order, case.offers, case.seed, case.clock)
+        quoted = quote(order, Book(case.offers), case.seed, case.clock)
         fill = alone(order, case)
         assert (fill.bid_id if fill else None) == (
             quoted.candidates[0].id if quoted.candidates else None
@@ -269,9 +272,9 @@ def test_a_quote_is_what_the_auction_does(case: Case) -> None:
 def test_satisfying_is_failing_nothing(case: Case) -> None:
     for order in case.orders:
         for offer in case.offers:
-            failed = predicates_failed(order, offer, case.clock)
-            assert satisfies(order, offer, case.clock) == (failed == ())
-            assert list(failed) == [name for name in PREDICATES if name in failed]
+            names = failing(order, case.clock)(offer)
+            assert fitting(order, case.clock)(offer) == (names == ())
+            assert list(names) == [name for name in NAMES if name in names]
 
 
 @settings(deadline=None)
@@ -313,11 +316,11 @@ def test_the_seed_decides_ties_fairly() -> None:
     """Over many seeds each of three equal bids wins about as often, whatever its place or id."""
     order = Asked(b"order", PFLOP, 9, Conditions(), (), 1_000, 10, 0, 1)
     offers = [
-        Offered(Bid(name, "v", Offer(price=5, speed=PFLOP), 0, 99, 0), False, 9 * PFLOP, 0, 5)
+        Standing(Bid(name, "v", Offer(price=5, speed=PFLOP), 0, 99, 0), False, 9 * PFLOP, 0, 5)
         for name in (b"a", b"b", b"c")
     ]
     wins = Counter(
-        match([order], offers, number.to_bytes(4, "big"), 0, 1).fills[0].bid_id
+        match([order], Book(offers), number.to_bytes(4, "big"), 0, 1).fills[0].bid_id
         for number in range(900)
     )
     assert set(wins) == {b"a", b"b", b"c"}

@@ -39,8 +39,9 @@ from domain.records import (
     OrderState,
 )
 from escrow.account import affordable_price
-from matching_engine.book import Asked, Fill, Offered
+from matching_engine.book import Book
 from matching_engine.match import match
+from matching_engine.records import Asked, Fill, Standing
 from pol.rules.schedule import total_work
 
 
@@ -52,7 +53,7 @@ def apply_auction(ctx: Context) -> None:
     asked = [get_asked(ctx.store, order, ctx.clock) for order in orders]
     matched = match(
         asked,
-        get_offers(ctx.store),
+        Book(get_standing(ctx.store)),
         ctx.block.previous_hash,
         ctx.clock,
         ctx.block.params.matches_per_block,
@@ -120,18 +121,18 @@ def get_asked(store: Overlay, order: Order, clock: int) -> Asked:
     )
 
 
-def get_offers(store: Overlay) -> list[Offered]:
+def get_standing(store: Overlay) -> list[Standing]:
     """Return all bids with what their validators can still give."""
-    return [get_offered(store, bid) for bid in BIDS.scan(store)]
+    return [_standing(store, bid) for bid in BIDS.scan(store)]
 
 
-def get_offered(store: Overlay, bid: Bid) -> Offered:
+def _standing(store: Overlay, bid: Bid) -> Standing:
     """Return a bid as the auction sees it.
 
     What a validator's live assignments are worth never exceeds its stake, whatever capacity its bids name.
     """
     validator = VALIDATORS.must(store, bid.validator)
-    return Offered(
+    return Standing(
         bid=bid,
         jailed=not is_active(validator),
         free_capacity=bid.capacity,

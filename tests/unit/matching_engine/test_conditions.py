@@ -7,8 +7,9 @@ import pytest
 
 from domain.amount import PFLOP
 from domain.records import Bid, Conditions, Offer
-from matching_engine.book import Asked, Offered, job_bond
-from matching_engine.predicates import PREDICATES, predicates_failed, satisfies
+from matching_engine.conditions import CONDITIONS, fitting
+from matching_engine.records import Asked, Standing, job_bond
+from tests.support.whole_book import failing
 
 CLOCK = 100
 ORDER = Asked(
@@ -39,7 +40,7 @@ BID = Bid(
     expires_at=CLOCK + 1,
     placed_height=4,
 )
-STANDING = Offered(BID, jailed=False, free_capacity=10 * PFLOP, free_bond=7, free_stake=70)
+STANDING = Standing(BID, jailed=False, free_capacity=10 * PFLOP, free_bond=7, free_stake=70)
 ANY = Conditions()
 
 
@@ -51,7 +52,7 @@ def change_bid(**changes: Any) -> Bid:
 
 def test_the_names_are_stable() -> None:
     """Consumers and scripts read them; a name that goes away breaks them."""
-    assert PREDICATES == (
+    assert tuple(row.name for row in CONDITIONS) == (
         "expired",
         "jailed",
         "excluded",
@@ -69,8 +70,8 @@ def test_the_names_are_stable() -> None:
 
 
 def test_everything_exactly_at_its_limit_passes() -> None:
-    assert predicates_failed(ORDER, STANDING, CLOCK) == ()
-    assert satisfies(ORDER, STANDING, CLOCK)
+    assert failing(ORDER, CLOCK)(STANDING) == ()
+    assert fitting(ORDER, CLOCK)(STANDING)
 
 
 @pytest.mark.parametrize(
@@ -104,8 +105,8 @@ def test_one_step_beyond_fails_on_that_name_alone(
 ) -> None:
     asked = replace(ORDER, **order)
     offered = replace(STANDING, bid=change_bid(**bid), **offer)
-    assert predicates_failed(asked, offered, CLOCK) == (name,)
-    assert not satisfies(asked, offered, CLOCK)
+    assert failing(asked, CLOCK)(offered) == (name,)
+    assert not fitting(asked, CLOCK)(offered)
 
 
 @pytest.mark.parametrize(
@@ -121,12 +122,12 @@ def test_one_step_beyond_fails_on_that_name_alone(
 )
 def test_what_is_not_asked_is_not_checked(order: dict[str, Any], bid: dict[str, Any]) -> None:
     asked = replace(ORDER, **order)
-    assert predicates_failed(asked, replace(STANDING, bid=change_bid(**bid)), CLOCK) == ()
+    assert failing(asked, CLOCK)(replace(STANDING, bid=change_bid(**bid))) == ()
 
 
-def test_every_failed_predicate_is_named() -> None:
-    hopeless = Offered(change_bid(expires_at=0, price=8, memory=0), True, 0, 0, 0)
-    assert predicates_failed(ORDER, hopeless, CLOCK) == (
+def test_every_failed_condition_is_named() -> None:
+    hopeless = Standing(change_bid(expires_at=0, price=8, memory=0), True, 0, 0, 0)
+    assert failing(ORDER, CLOCK)(hopeless) == (
         "expired",
         "jailed",
         "price",

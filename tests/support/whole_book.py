@@ -1,0 +1,91 @@
+"""The auction over a list of bids, which looks at every one for every order: what the book with its indexes must equal.
+
+It reads the same table of conditions. What the table says is checked by ``tests/property/matching_twin.py``, which is
+written from the protocol alone.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from domain.amount import price_ceil
+from domain.hashing import hash_fields
+from matching_engine.book import Histogram
+from matching_engine.conditions import CONDITIONS, fitting
+from matching_engine.match import Matched, Quote
+from matching_engine.records import Asked, Fill, Standing, job_bond
+
+
+def failing(order: Asked, clock: int) -> Callable[[Standing], tuple[str, ...]]:
+    """Return the function from a bid to the names of all conditions on which it fails ``order``."""
+    tests = [(row.name, row.has, row.basis(order), row.accepts(order, clock)) for row in CONDITIONS]
+
+    def failed(standing: Standing) -> tuple[str, ...]:
+        return tuple(
+            [name for name, has, basis, accepts in tests if not accepts(has(standing, basis))]
+        )
+
+    return failed
+
+
+def match(
+    orders: Iterable[Asked], bids: Sequence[Standing], seed: bytes, clock: int, orders_max: int
+) -> Matched:
+    """Run the auction of a block as ``matching_engine.match.match`` does."""
+    rows = list(bids)
+    queue = sorted(
+        orders,
+        key=lambda order: (
+            order.opened_height,
+            hash_fields("assay/match/order", seed, order.order_id),
+        ),
+    )
+    fills: list[Fill] = []
+    unmatched: list[tuple[bytes, Histogram]] = []
+    for order in queue[:orders_max]:
+        ranked = _ranked(order, rows, seed, clock)
+        if not ranked:
+            unmatched.append((order.order_id, _histogram(order, rows, clock)))
+            continue
+        bid, price = ranked[0].bid, ranked[0].bid.offer.price
+        bond = job_bond(order.work, price, order.job_bond_bps)
+        fill = Fill(order.order_id, bid.id, bid.validator, order.work, price, bond)
+        fills.append(fill)
+        rows = [_after(fill, row) for row in rows]
+    carried = tuple(order.order_id for order in queue[orders_max:])
+    return Matched(tuple(fills), tuple(unmatched), carried)
+
+
+def quote(order: Asked, bids: Sequence[Standing], seed: bytes, clock: int) -> Quote:
+    """Return the candidates and the histogram as ``matching_engine.match.quote`` does."""
+    ranked = _ranked(order, bids, seed, clock)
+    return Quote(tuple(row.bid for row in ranked), _histogram(order, bids, clock))
+
+
+def _ranked(order: Asked, rows: Sequence[Standing], seed: bytes, clock: int) -> list[Standing]:
+    fits = fitting(order, clock)
+    return sorted(
+        filter(fits, rows),
+        key=lambda row: (
+            row.bid.offer.price,
+            hash_fields("assay/match/bid", seed, order.order_id, row.bid.id),
+        ),
+    )
+
+
+def _histogram(order: Asked, rows: Sequence[Standing], clock: int) -> Histogram:
+    failed, counts = failing(order, clock), dict.fromkeys((row.name for row in CONDITIONS), 0)
+    for row in rows:
+        for name in failed(row):
+            counts[name] += 1
+    return tuple((name, count) for name, count in counts.items() if count)
+
+
+def _after(fill: Fill, row: Standing) -> Standing:
+    if row.bid.validator != fill.validator:
+        return row
+    return replace(
+        row,
+        free_capacity=row.free_capacity - (fill.work if row.bid.id == fill.bid_id else 0),
+        free_bond=row.free_bond - fill.job_bond,
+        free_stake=row.free_stake - price_ceil(fill.work, fill.price),
+    )
