@@ -252,7 +252,7 @@ class DutiesRequest(Query[DutiesResponse]):
 
 @dataclass(frozen=True, slots=True)
 class SimulateMatchResponse:
-    """The best bid (none: empty ``bids``), the candidates in order, and how many failed on which predicate."""
+    """The best bid (none: empty ``bids``), the candidates in order, and how many failed on which condition."""
 
     bids: Annotated[tuple[Bid, ...], Many]
     unmatched: Histogram

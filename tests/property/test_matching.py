@@ -48,7 +48,7 @@ def compare_with_twin(case: Case) -> Matched:
 
 
 def test_the_twin_agrees_on_thousands_of_books() -> None:
-    """And the books are worth it: fills, ties, carried orders and each failed predicate occur."""
+    """And the books are worth it: fills, ties, carried orders and each failed condition occur."""
     seen: Counter[str] = Counter()
     for number in range(BOOKS):
         case = random_case(number)
