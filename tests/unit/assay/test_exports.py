@@ -1,6 +1,7 @@
-"""The public face: names are there, named once, and come only when they are asked for."""
+"""The public face: names are there, named once, typed, documented, and come only when they are asked for."""
 
-import ast
+import re
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -8,45 +9,50 @@ import pytest
 
 import assay
 from tests.unit.assay.support import modules_after
+from tools.exports import PACKAGE, origins, stub
 
+ROOT = PACKAGE.parent
 NEEDS_TORCH = {"build_job"}
 
 
-def typed_names() -> dict[str, str]:
-    """Return what type checkers see: public name to ``module:attribute``."""
-    names = {}
-    for node in ast.walk(ast.parse(Path(str(assay.__file__)).read_text())):
-        if isinstance(node, ast.If):
-            for statement in node.body:
-                if isinstance(statement, ast.ImportFrom):
-                    for alias in statement.names:
-                        names[alias.asname or alias.name] = f"{statement.module}:{alias.name}"
-    return names
+def test_the_stub_is_written_from_the_table() -> None:
+    written = (PACKAGE / "__init__.pyi").read_text()
+    assert written == stub(origins()), "run python -m tools.exports"
 
 
-def test_what_checkers_see_is_what_is_imported() -> None:
-    assert typed_names() == assay._ORIGINS
-    assert set(assay.__all__) == set(assay._ORIGINS)
-    assert len(assay.__all__) == len(set(assay.__all__))
-    assert dir(assay) == sorted(assay.__all__)
+def test_the_table_is_all_that_is_public() -> None:
+    assert sorted(assay.__all__) == dir(assay) == sorted(origins())
 
 
-@pytest.mark.parametrize("name", assay.__all__)
+@pytest.mark.parametrize("name", origins())
 def test_every_name_resolves(name: str) -> None:
-    module, _, attribute = assay._ORIGINS[name].partition(":")
+    module, _, attribute = origins()[name].partition(":")
     if name in NEEDS_TORCH:  # imported by the tests of tracing; here it is enough that it is there
         source = Path(str(find_spec(module).origin)).read_text()  # type: ignore[union-attr]
         assert f"def {attribute}(" in source
         return
-    assert getattr(assay, name).__name__ == attribute
+    assert getattr(assay, name) is getattr(import_module(module), attribute)
+
+
+def test_pages_and_examples_use_only_what_is_public() -> None:
+    pages = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.py")]
+    used = {name for page in pages for name in re.findall(r"\bassay\.(\w+)", page.read_text())}
+    files = {path.stem for path in PACKAGE.iterdir()} | {"db"}
+    assert used - files <= set(origins())
+
+
+@pytest.mark.parametrize("name", origins())
+def test_every_name_is_documented(name: str) -> None:
+    pages = (ROOT / "docs" / page for page in ("consumer.md", "jobs.md"))
+    assert any(re.search(rf"`(assay\.)?{name}\b", page.read_text()) for page in pages)
 
 
 def test_other_names_are_missing() -> None:
     with pytest.raises(AttributeError, match="nothing_of_that_name"):
-        _ = assay.nothing_of_that_name
+        _ = assay.nothing_of_that_name  # type: ignore[attr-defined]
 
 
 def test_the_generated_modules_load_nothing_else() -> None:
     loaded = modules_after("import assay\nimport assay.market.v1.types_pb2")
     parts = {name.partition(".")[0] for name in loaded}
-    assert not parts & {"chain", "cluster", "consumer", "numpy", "pol", "torch", "click"}
+    assert not parts & {"chain", "link", "consumer", "numpy", "pol", "torch", "click"}

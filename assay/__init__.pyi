@@ -1,0 +1,30 @@
+# Written by python -m tools.exports from the table in __init__.py.
+from pol.tracing.spec import SGD as SGD
+from pol.tracing.spec import AdamW as AdamW
+from pol.tracing.spec import Average as Average
+from chain.client.errors import ChainError as ChainError
+from chain.client.client import ChainClient as Client
+from domain.records import Conditions as Conditions
+from consumer.errors import ConsumerError as ConsumerError
+from consumer.watch import Delivery as Delivery
+from pol.job.errors import JobError as JobError
+from pol.tracing.spec import JobSpec as JobSpec
+from wire.keys import Key as Key
+from chain.client.keyring import Keyring as Keyring
+from pol.job.load import LoadedJob as LoadedJob
+from pol.tracing.spec import Nesterov as Nesterov
+from consumer.submit import Request as Request
+from chain.client.sender import TxSender as TxSender
+from pol.tracing.spec import accuracy as accuracy
+from pol.tracing.build import build_job as build_job
+from pol.tracing.spec import cross_entropy as cross_entropy
+from consumer.result import fetch_result as fetch_result
+from pol.job.load import load_job as load_job
+from pol.replay.trace_file import read_trace as load_trace
+from consumer.submit import quote as quote
+from consumer.jobs import read_job as read_job
+from pol.local.locally import run_locally as run_locally
+from consumer.submit import submit as submit
+from pol.replay.check_trace import verify_trace as verify_trace
+from consumer.watch import wait_for as wait_for
+__all__ = ["SGD", "AdamW", "Average", "ChainError", "Client", "Conditions", "ConsumerError", "Delivery", "JobError", "JobSpec", "Key", "Keyring", "LoadedJob", "Nesterov", "Request", "TxSender", "accuracy", "build_job", "cross_entropy", "fetch_result", "load_job", "load_trace", "quote", "read_job", "run_locally", "submit", "verify_trace", "wait_for"]

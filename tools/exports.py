@@ -1,0 +1,36 @@
+"""What type checkers see of the library's public names, written from the one table of them.
+
+    python -m tools.exports
+
+The names are imported when they are first used, which no type checker can follow; so the stub beside the table says the
+same in imports.
+"""
+
+import ast
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "assay"
+
+
+def origins() -> dict[str, str]:
+    """Return the table: public name to ``module:attribute``."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ORIGINS":
+            table: dict[str, str] = ast.literal_eval(node.value)
+            return table
+    raise LookupError("assay/__init__.py has no table ORIGINS")
+
+
+def stub(table: dict[str, str]) -> str:
+    """Return the stub of ``assay`` for a table."""
+    lines = ["# Written by python -m tools.exports from the table in __init__.py."]
+    for name, origin in table.items():
+        module, _, attribute = origin.partition(":")
+        lines.append(f"from {module} import {attribute} as {name}")
+    names = ", ".join(f'"{name}"' for name in table)
+    return "\n".join([*lines, f"__all__ = [{names}]"]) + "\n"
+
+
+if __name__ == "__main__":
+    (PACKAGE / "__init__.pyi").write_text(stub(origins()))
