@@ -39,9 +39,7 @@ class ShareReason(IntEnum):
     TRACE_NOT_BOUND = 10_103  # the leaves are not this provider's for this share (copied trace)
     OPENING_MISMATCH = 10_104  # an opened state does not hash to its leaf
     SEGMENT_MISMATCH = 10_105  # replay gives another boundary root (wrong trace)
-    UPDATE_MISMATCH = (
-        10_106  # update or local_out is not the function of boundaries 0 and n (wrong update)
-    )
+    UPDATE_MISMATCH = 10_106  # not the function of boundaries 0 and n (wrong update)
     NOT_FINITE = 10_107
     METRICS_MISMATCH = 10_108  # the states replay, the loss in the leaf does not
     # the chain's own checks in CommitTraces

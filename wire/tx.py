@@ -53,9 +53,8 @@ _UNSPECIFIED: int = SignMode.SIGN_MODE_UNSPECIFIED
 _MESSAGE_FIELDS = tuple(f"body.messages[{index}]" for index in range(MESSAGES_MAX))
 _MODES_MAX = 16  # sign modes in sign modes, and beside each other
 _PUB_KEY_URL = "/cosmos.crypto.secp256k1.PubKey"
-_PUB_KEY_HEAD = (
-    b"\x0a\x21"  # field 1 with 33 bytes: the only canonical encoding of a compressed key
-)
+# Field 1 with 33 bytes: the only canonical encoding of a compressed key.
+_PUB_KEY_HEAD = b"\x0a\x21"
 
 
 def decode_tx(raw: bytes) -> Tx:

@@ -36,9 +36,8 @@ class AbciQueries:
             return answer
         except Refusal as refusal:
             text = str(refusal)
-            if (
-                refusal.code == NOT_FOUND
-            ):  # the words by which CosmJS knows that something is absent
+            # The words by which CosmJS knows that something is absent.
+            if refusal.code == NOT_FOUND:
                 text = f"rpc error: code = NotFound desc = {text}"
             return self._refused(refusal.code.space, refusal.code.number, text)
         except Exception:

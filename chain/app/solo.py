@@ -98,9 +98,8 @@ class SoloEngine:
                 content = (u64(height), u64(time_ns), proposer, previous.hash, previous.app_hash)
                 hash = hash_fields("assay/solo-block", *content, *map(_digest, raws))
             done = self._app.finalize_block(height, time_ns, hash, proposer, raws)
-            with (
-                self._mempool_lock
-            ):  # as CometBFT does: nothing is checked between commit and recheck
+            # As CometBFT does: nothing is checked between commit and recheck.
+            with self._mempool_lock:
                 self._app.commit()
                 self._drop_and_recheck(raws)
         with self._committed:

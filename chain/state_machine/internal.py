@@ -24,9 +24,8 @@ class Tally:
     payments: int  # payments listed
     open_reports: int
     verified: int  # verified rounds of the current attempt
-    ending: (
-        int  # CloseReason that is decided and waits for open reports or the return of bonds, else 0
-    )
+    # CloseReason that is decided and waits for open reports or the return of bonds, else 0.
+    ending: int
 
 
 @dataclass(frozen=True, slots=True)

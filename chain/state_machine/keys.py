@@ -52,9 +52,8 @@ _BOND_ROW = 0x41
 _PAYMENT = 0x42
 _DEADLINE = 0x48
 
-REMEMBERED = (
-    65_536  # keys of the tables that every transfer touches; making one costs as much as the rest
-)
+# Keys of the tables that every transfer touches; making one costs as much as the rest.
+REMEMBERED = 65_536
 
 
 def _key(prefix: int, *parts: Part) -> bytes:

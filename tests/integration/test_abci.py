@@ -279,9 +279,8 @@ def test_results_do_not_depend_on_what_a_node_saw_before(tmp_path: Path) -> None
             if name in ("all", "proposal"):
                 consensus.call("prepare_proposal", script.prepare(one))
                 consensus.call("process_proposal", script.process(one))
-            if (
-                name == "other"
-            ):  # an earlier round proposed something else, and the mempool is another
+            # An earlier round proposed something else, and the mempool is another.
+            if name == "other":
                 another = block(one.height, transfer(3, one.height - 1, 2, 99))
                 mempool.call("check_tx", script.check_tx(another.txs[0]))
                 consensus.call("process_proposal", script.process(another))
