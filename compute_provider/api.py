@@ -7,13 +7,13 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+from chain.client.away import Node, closed_at
 from chain.client.client import ChainClient
-from chain.client.ready import closed_at, wait_for_node
 from chain.client.sender import TxSender
 from compute_provider.config import ProviderConfig, ProviderError
 from compute_provider.daemon import Daemon
 from compute_provider.interfaces import Behaviour, Honest
-from compute_provider.links import Link, find_validator
+from compute_provider.links import find_validator
 from compute_provider.status import read_status
 from compute_provider.work.bench import Speed, measure_bandwidth, measure_speed
 from domain.amount import PFLOP
@@ -27,6 +27,8 @@ from domain.queries import (
     ValidatorsRequest,
 )
 from domain.records import Provider, Validator
+from link.client import ClusterClient
+from link.connections import connect
 from link.errors import ClusterError
 
 __all__ = [
@@ -127,7 +129,7 @@ def run_provider(
         def ask() -> tuple[str, str]:
             return chain.status().chain_id, chain.operator(config.validator)
 
-        found = wait_for_node(client, ask, stop, _log.warning)
+        found = Node(config.node, stop, _log.warning).wait_for(ask)
         if found is None:
             return
         chain_id, operator = found
@@ -147,14 +149,9 @@ def dry_run(config: ProviderConfig) -> Forecast:
     with ChainClient(config.node) as client:
         chain = NodeChain(client)
         operator = chain.operator(config.validator)
-        validator = find_validator(chain.validator, operator)
-        link = Link(chain, operator, config.key, chain.status().chain_id)
-        try:
-            bandwidth = measure_bandwidth(link.client())
-        except ClusterError:
-            bandwidth = None
-        finally:
-            link.close()
+        validator = find_validator(chain, operator)
+        with connect(validator, config.key, chain.status().chain_id) as link:
+            bandwidth = _bandwidth(link)
         bids = client.query(BidsRequest(operator, _PAGE, b"")).bids
     best = min(bids, key=lambda bid: bid.offer.price, default=None)
     income = 0
@@ -169,6 +166,13 @@ def dry_run(config: ProviderConfig) -> Forecast:
         best.offer.providers_bps if best else 0,
         income,
     )
+
+
+def _bandwidth(link: ClusterClient) -> int | None:
+    try:
+        return measure_bandwidth(link)
+    except ClusterError:
+        return None
 
 
 def leave(config: ProviderConfig) -> None:

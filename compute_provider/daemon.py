@@ -259,7 +259,7 @@ class Daemon:
 
     def _renew(self) -> None:
         try:
-            self._link.client(renew=True)
+            self._link.renew()
         except (ChainError, ProviderError) as error:
             self._note = str(error)
 

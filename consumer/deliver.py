@@ -10,7 +10,7 @@ from consumer.errors import ConsumerError
 from consumer.jobs import check_ordered
 from domain.queries import OrderRequest, ValidatorsRequest
 from domain.records import OrderState, Validator
-from link.client import ClusterClient
+from link.connections import connect
 from link.types import BlobRef, PayloadFile, PayloadOffer, PayloadState, PayloadStatusRequest
 from pol.job.document import Job
 from wire.keys import Key
@@ -42,30 +42,21 @@ def payload(directory: Path, job: Job) -> dict[PayloadFile, Path]:
     return found
 
 
-def listening(client: ChainClient, operator: str) -> Validator:
-    """Return a validator that has said where it listens; ConsumerError."""
+def find_validator(client: ChainClient, operator: str) -> Validator:
+    """Return a validator that is on the chain; ConsumerError."""
     validators = client.query(ValidatorsRequest()).validators
     validator = next((v for v in validators if v.operator == operator), None)
     if validator is None:
         raise ConsumerError(f"validator {operator} is not on the chain any more", "ask it directly")
-    if not validator.endpoint or not validator.certificate:
-        raise ConsumerError(
-            f"{validator.moniker} has published no endpoint", "try again when its daemon runs"
-        )
     return validator
 
 
 def winner(client: ChainClient, order_id: bytes) -> Validator:
-    """Return the validator of the order's current attempt; ConsumerError where it has none or no endpoint."""
+    """Return the validator of the order's current attempt; ConsumerError where it has none."""
     current = client.query(OrderRequest(order_id)).current
     if current is None:
         raise ConsumerError("the order is not matched yet", "watch it: assay order watch")
-    return listening(client, current.validator)
-
-
-def connect(validator: Validator, key: Key, chain_id: str) -> ClusterClient:
-    """Return a client that trusts exactly the certificate that the validator published on chain."""
-    return ClusterClient(validator.endpoint, validator.certificate, key, chain_id)
+    return find_validator(client, current.validator)
 
 
 def deliver(

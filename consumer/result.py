@@ -8,13 +8,14 @@ from pathlib import Path
 from nacl.bindings import crypto_aead_chacha20poly1305_ietf_ABYTES as TAG_SIZE
 
 from chain.client.client import ChainClient
-from consumer.deliver import connect, listening
+from consumer.deliver import find_validator
 from consumer.errors import ConsumerError
 from consumer.jobs import check_ordered
 from consumer.submit import recover_secret
 from domain.queries import OrderRequest, OrderResponse
 from domain.records import Assignment, AssignmentState, OrderState
 from link.client import ClusterClient
+from link.connections import connect
 from link.handover import (
     HandoverError,
     HandoverId,
@@ -40,13 +41,13 @@ class Result:
     validator: str
 
 
-def proven_assignment(chain: OrderResponse) -> Assignment:
+def proven_assignment(answer: OrderResponse) -> Assignment:
     """Return the attempt whose proof is on chain; ConsumerError where there is none (yet)."""
     states = (AssignmentState.PROVEN, AssignmentState.DONE)
-    proven = [a for a in chain.assignments if a.state in states and a.ciphertext_root]
+    proven = [a for a in answer.assignments if a.state in states and a.ciphertext_root]
     if proven:
         return proven[-1]
-    closed = chain.order.state == OrderState.CLOSED
+    closed = answer.order.state == OrderState.CLOSED
     raise ConsumerError(
         "the order closed without a result" if closed else "there is no result yet",
         "see why: assay order why" if closed else "wait for it: assay order watch",
@@ -66,13 +67,13 @@ def fetch_result(
     ``scratch`` keeps what was fetched, so that a second try goes on where the first stopped. HandoverError names the
     chunk that is not what was promised; ClusterError where the link fails.
     """
-    chain = client.query(OrderRequest(order_id))
-    proof = proven_assignment(chain)
-    check_ordered(job, chain.order)
-    validator = listening(client, proof.validator)
+    answer = client.query(OrderRequest(order_id))
+    proof = proven_assignment(answer)
+    check_ordered(job, answer.order)
+    validator = find_validator(client, proof.validator)
     chain_id = client.status().chain_id
-    secret = recover_secret(client, key, chain.order)
-    count = chain.order.terms.result_chunks
+    secret = recover_secret(client, key, answer.order)
+    count = answer.order.terms.result_chunks
     with connect(validator, key, chain_id) as link:
         manifest = link.whole_result(order_id, count)
         if manifest.attempt != proof.attempt:

@@ -3,12 +3,14 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from struct import pack, unpack
 from threading import Event
 
+from chain.client.away import Node
 from chain.client.client import ChainClient
-from chain.client.errors import ChainError, ErrorKind
+from chain.client.errors import ChainError
 from consumer.deliver import Progress, deliver
 from consumer.errors import ConsumerError, StillWaiting
 from domain.queries import OrderRequest, OrderResponse
@@ -19,7 +21,6 @@ from pol.job.document import Job
 from wire.keys import Key
 
 POLL_SECONDS = 0.3
-_AWAY = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,14 @@ class Summary:
     """Where an order stands, in one look."""
 
     state: OrderState
-    reason: str  # of closing, in words; empty while it lives
+    # Of closing, in words; empty while it lives.
+    reason: str
     attempt: int
     validator: str
-    round: int  # rounds closed in the current attempt
+    # Rounds closed, of the job, and verified, in the current attempt.
+    round: int
     rounds: int
-    verified: int  # rounds verified in the current attempt
+    verified: int
     shares_committed: int
     shares_rejected: int
     paid: int
@@ -44,11 +47,11 @@ class Summary:
         return self.state == OrderState.CLOSED
 
 
-def summarise(chain: OrderResponse) -> Summary:
-    """Return the summary of what the chain holds."""
-    order = chain.order
-    current, rounds = chain.current, chain.rounds_of(order.attempt)
-    shares = [s for s in chain.shares if s.claim.attempt == order.attempt]
+def summarise(answer: OrderResponse) -> Summary:
+    """Return the summary of what the chain answers about an order."""
+    order = answer.order
+    current, rounds = answer.current, answer.rounds_of(order.attempt)
+    shares = [s for s in answer.shares if s.claim.attempt == order.attempt]
     bad = (ShareState.REJECTED, ShareState.REPORTED)
     return Summary(
         state=order.state,
@@ -60,8 +63,8 @@ def summarise(chain: OrderResponse) -> Summary:
         verified=sum(r.verified for r in rounds),
         shares_committed=len(shares),
         shares_rejected=sum(s.state in bad for s in shares),
-        paid=sum(row.paid for row in chain.escrow.depositors),
-        refunded=sum(row.refunded for row in chain.escrow.depositors),
+        paid=sum(row.paid for row in answer.escrow.depositors),
+        refunded=sum(row.refunded for row in answer.escrow.depositors),
     )
 
 
@@ -79,44 +82,24 @@ def follow(
     """
     ends = time.monotonic() + seconds
     last: OrderResponse | None = None
-    node = _Node(client, order_id, note)
+    node = Node(client.address, stop, note)
     while not stop.is_set():
-        chain = node.ask() if last else client.query(OrderRequest(order_id))
-        if chain is not None:
-            if chain != last or chain.order.state == OrderState.MATCHED:
-                yield chain
-                last = chain
-            if chain.order.state == OrderState.CLOSED:
+        request = partial(client.query, OrderRequest(order_id))
+        # A node that was never there is not waited for.
+        answer = node.ask(request) if last else request()
+        if answer is not None:
+            if answer != last or answer.order.state == OrderState.MATCHED:
+                yield answer
+                last = answer
+            if answer.order.state == OrderState.CLOSED:
                 return
         if time.monotonic() > ends:
-            raise _still(chain)
+            raise _still(answer)
         stop.wait(POLL_SECONDS)
 
 
-class _Node:
-    """Asks for an order, and takes it that the node is away for a while; says so once."""
-
-    def __init__(self, client: ChainClient, order_id: bytes, note: Callable[[str], None]) -> None:
-        self._client, self._order_id, self._note = client, order_id, note
-        self._away = False
-
-    def ask(self) -> OrderResponse | None:
-        """Return the order, or None where the node does not answer now; other ChainErrors are raised."""
-        try:
-            chain = self._client.query(OrderRequest(self._order_id))
-        except ChainError as error:
-            if error.kind not in _AWAY:
-                raise
-            if not self._away:
-                self._note(f"{error.reason}; waiting for it")
-            self._away = True
-            return None
-        self._away = False
-        return chain
-
-
-def _still(chain: OrderResponse | None) -> StillWaiting:
-    where = f"the order is still {chain.order.state.name.lower()}" if chain else "no node answers"
+def _still(answer: OrderResponse | None) -> StillWaiting:
+    where = f"the order is still {answer.order.state.name.lower()}" if answer else "no node answers"
     return StillWaiting(where, "go on: assay order watch")
 
 
@@ -131,15 +114,17 @@ class Delivery:
     job: Job
     progress: Progress | None = None
     note: Callable[[str], None] = lambda text: None
-    _delivered: int = 0  # the attempt that has everything
-    _trouble: str = ""  # said once, not at each try
+    # The attempt that has everything.
+    _delivered: int = 0
+    # Said once, not at each try.
+    _trouble: str = ""
 
-    def step(self, chain: OrderResponse) -> None:
+    def step(self, answer: OrderResponse) -> None:
         """Deliver if the order is matched and its attempt lacks the payload; what fails is tried again."""
-        order = chain.order
+        order = answer.order
         if order.state != OrderState.MATCHED or order.attempt == self._delivered:
             return
-        current = chain.current
+        current = answer.current
         if current is None or current.state != AssignmentState.MATCHED:
             return
         try:
@@ -164,24 +149,24 @@ def wait_for(
     delivery: Delivery | None,
     stop: Event,
     seconds: float,
-    seen: Callable[[OrderResponse], None] = lambda chain: None,
+    seen: Callable[[OrderResponse], None] = lambda answer: None,
 ) -> OrderResponse:
     """Deliver when asked for and wait until the order has reached ``wanted`` (or is closed).
 
     A node that goes away meanwhile is waited for.
     """
     ends = time.monotonic() + seconds
-    node = _Node(client, order_id, delivery.note if delivery else lambda text: None)
+    node = Node(client.address, stop, delivery.note if delivery else lambda text: None)
     while True:
-        chain = node.ask()
-        if chain is not None:
-            seen(chain)
+        answer = node.ask(partial(client.query, OrderRequest(order_id)))
+        if answer is not None:
+            seen(answer)
             if delivery is not None:
-                delivery.step(chain)
-            if chain.order.state >= wanted:
-                return chain
+                delivery.step(answer)
+            if answer.order.state >= wanted:
+                return answer
         if time.monotonic() > ends or stop.wait(POLL_SECONDS):
-            raise _still(chain)
+            raise _still(answer)
 
 
 def losses(metrics: tuple[int, ...]) -> tuple[float, ...]:

@@ -23,6 +23,7 @@ from domain.records import OrderState
 from host.lanes import Lanes
 from link.blobs import BlobStore
 from link.client import ClusterClient
+from link.connections import Connections
 from link.errors import ClusterError, Kind
 from link.handover import derive_scalar
 from link.server import ClusterServer
@@ -31,7 +32,6 @@ from pol.work.pool import PoolError, ReplayPool
 from validator.decide.actions import SendTx, View
 from validator.decide.orders import decide
 from validator.ledger import Ledger
-from validator.links import Links
 from validator.observer import CERTIFY_SECONDS, Observer
 from validator.serve.service import Service
 from validator.store import ValidatorStore
@@ -106,7 +106,7 @@ class ValidatorDaemon:
         self._observer = Observer(self._me, self._client, self._ledger)
         self._verdicts = VerdictBook(self._store)
         self._secret = derive_scalar(key.secret, "assay/validator-secret")
-        self._links = Links(key)
+        self._links = Connections(key)
         self._since: int | None = None  # chain clock at the first look
         self._clean_at = 0.0
         self._certifying = False  # such a transaction is under way

@@ -4,9 +4,9 @@ import logging
 from collections.abc import Callable
 from threading import Event, Thread
 
+from chain.client.away import is_away
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
-from chain.client.ready import is_away
 
 _log = logging.getLogger("assay.validator")
 PAUSE_SECONDS = 1.0

@@ -1,17 +1,15 @@
-"""Follows the chain's numbered events, without gaps, across restarts of the node and of the
-follower.
-"""
+"""Follows the chain's numbered events, without gaps, across restarts of the node and of the follower."""
 
 from collections.abc import Iterator
 from threading import Event
 from typing import Final
 
+from chain.client.away import is_away
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
 from domain.limits import EVENTS_LIMIT_MAX
 from domain.queries import EventsRequest, LoggedEvent
 
-_TRANSIENT: Final = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
 _LONGEST_PAUSE: Final = 5.0
 
 
@@ -29,7 +27,7 @@ def follow_events(
         try:
             page = client.query(EventsRequest(since, EVENTS_LIMIT_MAX))
         except ChainError as error:
-            if error.kind not in _TRANSIENT:
+            if not is_away(error):
                 raise
             pause = min(pause * 2, _LONGEST_PAUSE)
             stop.wait(pause)

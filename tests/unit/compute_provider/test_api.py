@@ -12,7 +12,7 @@ import pytest
 import compute_provider.work.bench
 from compute_provider import api
 from compute_provider.config import ProviderConfig, ProviderError
-from compute_provider.links import find_validator
+from compute_provider.links import Link
 from compute_provider.work.bench import Speed, measure_bandwidth, measure_speed
 from domain.messages import MsgLeaveCluster
 from domain.queries import (
@@ -23,6 +23,7 @@ from domain.queries import (
     ValidatorsResponse,
 )
 from domain.records import Bid, Offer, Provider, Validator
+from link.errors import ClusterError
 from link.types import ProbeReply, ProbeRequest
 from tests.unit.compute_provider.support import CHAIN, PROVIDER, VALIDATOR, validator_record
 from tests.unit.link.support import running
@@ -123,10 +124,13 @@ def test_leaving_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_validator_that_does_not_listen_is_named() -> None:
     silent = replace(validator_record("", b""), moniker="silent")
-    with pytest.raises(ProviderError, match="silent"):
-        find_validator(lambda operator: silent, VALIDATOR)
+    known: Any = SimpleNamespace(validator=lambda operator: silent)
+    link = Link(known, VALIDATOR, PROVIDER, CHAIN)
+    with pytest.raises(ClusterError, match="silent has published no endpoint"):
+        link.client()
+    empty: Any = SimpleNamespace(validator=lambda operator: None)
     with pytest.raises(ProviderError, match="no validator"):
-        find_validator(lambda operator: None, VALIDATOR)
+        Link(empty, VALIDATOR, PROVIDER, CHAIN).client()
 
 
 def test_the_machine_is_measured_in_a_process_of_its_own() -> None:

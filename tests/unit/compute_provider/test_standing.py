@@ -161,7 +161,9 @@ def test_a_provider_waits_for_its_node_and_outlives_a_restart_of_it(
         with node(tmp_path / "chain", address):
             answers.polls.get(timeout=WAIT)
         running.ends_soon()
-    assert caplog.text.count(f"waiting for a node: no node answers at {address}") == 1
+    assert (
+        caplog.text.count(f"waiting for the node at {address}: no node answers at {address}") == 1
+    )
 
 
 @pytest.mark.parametrize("silent", [False, True])

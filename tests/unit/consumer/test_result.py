@@ -4,36 +4,50 @@ The chain and the link are stand-ins that answer from memory; everything between
 """
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from errno import ENOSPC
 from hashlib import sha256
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pytest
 
 import consumer.result
+import link.connections
+from chain.client.client import ChainClient
 from consumer.errors import ConsumerError
 from consumer.jobs import read_job, write_result
 from consumer.result import Result, fetch_result, proven_assignment
-from domain.queries import AccountRequest, OrderRequest, ValidatorsRequest
-from domain.records import AssignmentState, OrderState
+from domain.queries import (
+    AccountRequest,
+    AccountResponse,
+    OrderRequest,
+    OrderResponse,
+    Query,
+    StatusRequest,
+    StatusResponse,
+    ValidatorsRequest,
+    ValidatorsResponse,
+)
+from domain.records import Account, AssignmentState, BondAccount, OrderState, Validator
 from link import handover as h
-from link.types import BlobRef
+from link.client import ClusterClient
+from link.errors import ClusterError
+from link.types import BlobRef, ResultLeaf, ResultManifest
 from pol.job.document import Job
 from pol.state.canonical import chunks_of, encode_state, state_tree
 from pol.state.tensors import load_safetensors
+from tests.unit.compute_provider import support as s
 from tests.unit.pol.mlp import initial_states, write_mlp_job
 from wire.keys import Key
 
-CHAIN, ORDER, SEQUENCE = "assay-local-1", b"\x0a" * 32, 5
+CHAIN, ORDER, SEQUENCE = "assay-local-1", s.ORDER_ID, 5
 KEY = Key(b"\x01" * 32)
 VALIDATOR_SECRET = b"\x02" * 32
-OPERATOR = "assay1operator"
+OPERATOR = Key(b"\x04" * 32).address
+R = TypeVar("R")
 
 
 @dataclass
@@ -51,50 +65,84 @@ class Market:
     ordered: bytes | None = None
     fetches: int = 0
 
-    def query(self, request: object) -> Any:
-        if isinstance(request, AccountRequest):
-            return SimpleNamespace(account=SimpleNamespace(sequence=SEQUENCE + 3))
-        if isinstance(request, ValidatorsRequest):
-            record = SimpleNamespace(
-                operator=OPERATOR, endpoint=self.endpoint, certificate=b"c", moniker="m"
-            )
-            return SimpleNamespace(validators=(record,) if self.known else ())
-        assert isinstance(request, OrderRequest)
+    def order(self) -> OrderResponse:
         secret = h.order_secret(KEY.secret, CHAIN, self.job.id, SEQUENCE)
-        terms = SimpleNamespace(job_id=self.ordered or self.job.id, result_chunks=len(self.sealed))
-        proof = SimpleNamespace(
+        terms = replace(
+            s.terms(), job_id=self.ordered or self.job.id, result_chunks=len(self.sealed)
+        )
+        proven = s.with_order(
+            s.order(), order_key=h.public_point(secret), terms=terms, state=OrderState.PROVEN
+        )
+        return s.with_assignment(
+            proven,
             state=AssignmentState.PROVEN,
             ciphertext_root=self.root,
             final_root=self.final_root,
             validator=OPERATOR,
-            attempt=1,
         )
-        order = SimpleNamespace(
-            order_key=h.public_point(secret), terms=terms, state=OrderState.PROVEN
-        )
-        return SimpleNamespace(order=order, assignments=(proof,))
 
-    def status(self) -> Any:
-        return SimpleNamespace(chain_id=CHAIN)
+    def validator(self) -> Validator:
+        return replace(s.validator_record(self.endpoint, b"c"), operator=OPERATOR)
 
     def data(self) -> bytes:
         whole = b"".join(chunk.ciphertext for chunk in self.sealed)
         return whole if self.ciphertext is None else self.ciphertext
 
-    def whole_result(self, order_id: bytes, count: int) -> Any:
-        assert (order_id, count) == (ORDER, len(self.sealed))
-        leaves = [SimpleNamespace(point=c.point, length=len(c.ciphertext)) for c in self.sealed]
-        blob = BlobRef(sha256(self.data()).digest(), len(self.data()))
-        return SimpleNamespace(
-            attempt=self.attempt, count=len(leaves), leaves=leaves, ciphertext=blob
+
+class Node(ChainClient):
+    """Answers from a market."""
+
+    def __init__(self, market: Market) -> None:
+        super().__init__("127.0.0.1:1")
+        self.market = market
+
+    def query(self, request: Query[R]) -> R:
+        asked: object = request
+        answer: object
+        match asked:
+            case AccountRequest(address):
+                account = Account(address, 1, SEQUENCE + 3, KEY.pub_key)
+                answer = AccountResponse(account, 0, BondAccount(address, 0, ()))
+            case ValidatorsRequest():
+                answer = ValidatorsResponse((self.market.validator(),) if self.market.known else ())
+            case StatusRequest():
+                answer = StatusResponse(CHAIN, 1, 0, 1_000, 1, b"", False)
+            case OrderRequest(order_id):
+                assert order_id == ORDER
+                answer = self.market.order()
+            case _:
+                raise AssertionError(request)
+        return cast(R, answer)
+
+
+class Link(ClusterClient):
+    """Serves a market's result."""
+
+    def __init__(self, market: Market) -> None:
+        super().__init__("127.0.0.1:1", b"c", KEY, CHAIN)
+        self.market = market
+
+    def whole_result(self, order_id: bytes, count: int | None = None) -> ResultManifest:
+        market = self.market
+        assert (order_id, count) == (ORDER, len(market.sealed))
+        leaves = tuple(
+            ResultLeaf(c.point, len(c.ciphertext), sha256(c.ciphertext).digest())
+            for c in market.sealed
+        )
+        blob = BlobRef(sha256(market.data()).digest(), len(market.data()))
+        return ResultManifest(
+            order_id, market.attempt, market.final_root, blob, len(leaves), leaves
         )
 
-    def get_blob(self, blob: Any, path: Path, progress: Callable[[int, int], None] | None) -> None:
-        assert sha256(self.data()).digest() == blob.sha256
-        self.fetches += 1
-        path.write_bytes(self.data())
+    def get_blob(
+        self, blob: BlobRef, path: Path, progress: Callable[[int, int], None] | None = None
+    ) -> None:
+        data = self.market.data()
+        assert sha256(data).digest() == blob.sha256
+        self.market.fetches += 1
+        path.write_bytes(data)
         if progress:
-            progress(len(self.data()), len(self.data()))
+            progress(len(data), len(data))
 
 
 @pytest.fixture(scope="session")
@@ -113,16 +161,16 @@ def market(job: Job, monkeypatch: pytest.MonkeyPatch) -> Market:
     sealed = h.seal_result(handover, chunks_of(encode_state(state)), point, VALIDATOR_SECRET)
     made = Market(job, sealed, h.ciphertext_root(handover, sealed), state_tree(state).root)
 
-    @contextmanager
-    def connect(*_: object) -> Iterator[Market]:
-        yield made
+    def connect(validator: Validator, key: Key, chain_id: str) -> ClusterClient:
+        link.connections.connect(validator, key, chain_id).close()
+        return Link(made)
 
     monkeypatch.setattr(consumer.result, "connect", connect)
     return made
 
 
 def fetch(market: Market, scratch: Path, key: Key = KEY) -> Result:
-    return fetch_result(market, key, ORDER, market.job, scratch)  # type: ignore[arg-type]
+    return fetch_result(Node(market), key, ORDER, market.job, scratch)
 
 
 def test_the_whole_way(market: Market, tmp_path: Path) -> None:
@@ -194,7 +242,7 @@ def test_another_job_than_the_ordered_one_is_said(market: Market, tmp_path: Path
 
 def test_a_validator_that_is_nowhere_is_said(market: Market, tmp_path: Path) -> None:
     market.endpoint = ""
-    with pytest.raises(ConsumerError, match="no endpoint"):
+    with pytest.raises(ClusterError, match="no endpoint"):
         fetch(market, tmp_path)
     market.known = False
     with pytest.raises(ConsumerError, match="not on the chain any more"):
@@ -258,6 +306,6 @@ def test_another_key_is_told_so(market: Market, tmp_path: Path) -> None:
     [(OrderState.RUNNING, "assay order watch"), (OrderState.CLOSED, "assay order why")],
 )
 def test_no_result_yet_or_ever(state: OrderState, reason: str) -> None:
-    chain = SimpleNamespace(order=SimpleNamespace(state=state), assignments=())
+    answer = replace(s.with_order(s.order(), state=state), assignments=())
     with pytest.raises(ConsumerError, match=reason):
-        proven_assignment(chain)  # type: ignore[arg-type]
+        proven_assignment(answer)

@@ -15,6 +15,7 @@ from consumer.deliver import deliver, payload
 from consumer.errors import ConsumerError, StillWaiting
 from consumer.jobs import read_job
 from consumer.watch import Delivery, follow, wait_for
+from domain.errors import BAD_FIELD
 from domain.queries import OrderResponse
 from domain.records import AssignmentState, OrderState
 from link.errors import ClusterError, Kind
@@ -63,7 +64,11 @@ def test_a_watch_outlives_a_restart_of_the_node() -> None:
         at(OrderState.OPEN), AWAY, slow, AWAY, at(OrderState.RUNNING), AWAY, at(OrderState.CLOSED)
     )
     assert states(node, said=said) == ["OPEN", "RUNNING", "CLOSED"]
-    assert said == ["no node answers at here; waiting for it"] * 2
+    lost, back = (
+        "waiting for the node at 127.0.0.1:1: no node answers at here",
+        "the node at 127.0.0.1:1 answers",
+    )
+    assert said == [lost, back] * 2
 
 
 def test_a_watch_of_a_node_that_was_never_there_ends_at_once() -> None:
@@ -77,9 +82,15 @@ def test_a_watch_ends_with_its_time_though_the_node_is_away() -> None:
 
 
 def test_what_the_node_refuses_ends_the_watch() -> None:
-    no = ChainError(ErrorKind.REFUSED, "no such thing", "")
+    no = ChainError(ErrorKind.REFUSED, "no such thing", "", BAD_FIELD)
     with pytest.raises(ChainError, match="no such thing"):
         states(Node(at(OrderState.OPEN), no))
+
+
+def test_a_node_that_fails_without_a_verdict_is_waited_for() -> None:
+    failing = ChainError(ErrorKind.REFUSED, "internal error", "see the node's log")
+    node = Node(at(OrderState.OPEN), failing, at(OrderState.CLOSED))
+    assert states(node) == ["OPEN", "CLOSED"]
 
 
 def deliver_with(

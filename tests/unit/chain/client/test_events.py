@@ -10,6 +10,7 @@ from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
 from chain.client.events import follow_events
 from chain.client.sender import TxSender
+from domain.errors import BAD_FIELD
 from domain.messages import MsgDepositBond
 from domain.queries import EventsRequest, EventsResponse, LoggedEvent
 from tests.support.solo_node import ALICE, SoloNode, making_blocks
@@ -82,7 +83,7 @@ def test_a_node_that_is_behind_is_waited_for() -> None:
 
 def test_other_errors_end_the_following() -> None:
     with pytest.raises(ChainError, match="no such thing"):
-        follow(Scripted(ChainError(ErrorKind.REFUSED, "no such thing", "")), 1, 1)
+        follow(Scripted(ChainError(ErrorKind.REFUSED, "no such thing", "", BAD_FIELD)), 1, 1)
 
 
 def test_stop_ends_a_wait(node: SoloNode) -> None:

@@ -9,16 +9,16 @@ import pytest
 
 from domain.records import Validator
 from link import types as t
+from link.connections import Connections
 from link.errors import ClusterError, Kind
 from tests.unit.link.support import AUDITOR, CHAIN, Running, running
-from validator.links import Links
 
 REQUEST = t.OpeningRequest(bytes(32), 1, 0, 0)
 
 
 @pytest.fixture
-def links() -> Iterator[Links]:
-    made = Links(AUDITOR)
+def connections() -> Iterator[Connections]:
+    made = Connections(AUDITOR)
     yield made
     made.close()
 
@@ -28,55 +28,57 @@ def record(up: Running, **changes: object) -> Validator:
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def test_a_validator_has_one_connection(links: Links, tmp_path: Path) -> None:
+def test_a_validator_has_one_connection(connections: Connections, tmp_path: Path) -> None:
     with running(tmp_path) as up:
         with ThreadPoolExecutor(8) as threads:
-            found = set(threads.map(lambda _: links.client(record(up), CHAIN), range(32)))
+            found = set(threads.map(lambda _: connections.client(record(up), CHAIN), range(32)))
         (client,) = found
         assert not client.get_opening(REQUEST).ready
-        assert links.client(record(up, operator="v2"), CHAIN) is not client
+        assert connections.client(record(up, operator="v2"), CHAIN) is not client
 
 
-def test_a_validator_that_moved_is_called_where_it_is(links: Links, tmp_path: Path) -> None:
+def test_a_validator_that_moved_is_called_where_it_is(
+    connections: Connections, tmp_path: Path
+) -> None:
     """With the certificate that it has now, and no other."""
     with running(tmp_path / "old") as old, running(tmp_path / "new") as new:
-        before = links.client(record(old), CHAIN)
+        before = connections.client(record(old), CHAIN)
         assert not before.get_opening(REQUEST).ready
-        after = links.client(record(new), CHAIN)
+        after = connections.client(record(new), CHAIN)
         assert not after.get_opening(REQUEST).ready
         with pytest.raises(ClusterError):  # whoever still has it asks for the new one
             before.get_opening(REQUEST)
-        wrong = links.client(record(new, certificate=old.certificate.der), CHAIN)
+        wrong = connections.client(record(new, certificate=old.certificate.der), CHAIN)
         with pytest.raises(ClusterError, check=lambda e: e.kind is Kind.UNREACHABLE):
             wrong.get_opening(REQUEST)
-        assert not links.client(record(new), CHAIN).get_opening(REQUEST).ready
+        assert not connections.client(record(new), CHAIN).get_opening(REQUEST).ready
 
 
 @pytest.mark.parametrize("missing", [{"endpoint": ""}, {"certificate": b""}])
 def test_a_validator_that_published_nothing_is_unreachable(
-    links: Links, tmp_path: Path, missing: dict[str, object]
+    connections: Connections, tmp_path: Path, missing: dict[str, object]
 ) -> None:
     with (
         running(tmp_path) as up,
         pytest.raises(ClusterError, check=lambda e: e.kind is Kind.UNREACHABLE),
     ):
-        links.client(record(up, **missing), CHAIN)
+        connections.client(record(up, **missing), CHAIN)
 
 
 @pytest.mark.parametrize("bad", [{"endpoint": "no such host:x"}, {"certificate": b"junk" * 99}])
 def test_nonsense_on_the_chain_is_unreachable(
-    links: Links, tmp_path: Path, bad: dict[str, object]
+    connections: Connections, tmp_path: Path, bad: dict[str, object]
 ) -> None:
     with (
         running(tmp_path) as up,
         pytest.raises(ClusterError, check=lambda e: e.kind is Kind.UNREACHABLE),
     ):
-        links.client(record(up, **bad), CHAIN).get_opening(REQUEST)
+        connections.client(record(up, **bad), CHAIN).get_opening(REQUEST)
 
 
-def test_everything_is_closed_at_the_end(links: Links, tmp_path: Path) -> None:
+def test_everything_is_closed_at_the_end(connections: Connections, tmp_path: Path) -> None:
     with running(tmp_path) as up:
-        client = links.client(record(up), CHAIN)
-        links.close()
+        client = connections.client(record(up), CHAIN)
+        connections.close()
         with pytest.raises(ClusterError):
             client.get_opening(REQUEST)
