@@ -1,10 +1,8 @@
-"""Strict parsing of protobuf bytes: only the one encoding that a message has, and no field that is
-not known.
+"""Strict parsing of protobuf bytes: only the one encoding that a message has, and no field that is not known.
 
-The rule is ADR-027's, applied everywhere: fields ascending, shortest varints, no defaults, no field
-twice, nothing unknown. It needs no parser of its own: parse, drop what is unknown, write again,
-compare. Two transactions that mean the same are then the same bytes, and nothing rides along that
-the application does not see.
+The rule is ADR-027's, applied everywhere: fields ascending, shortest varints, no defaults, no field twice, nothing
+unknown. It needs no parser of its own: parse, drop what is unknown, write again, compare. Two transactions that mean
+the same are then the same bytes, and nothing rides along that the application does not see.
 """
 
 from typing import Any
@@ -17,25 +15,32 @@ from domain.errors import TX_DECODE, Refusal
 _LOOKED_AT_MAX = 256  # items of a list, to name what a refusal is about
 
 
-def parse(cls: Any, raw: bytes, field: str) -> Any:
-    """Return the message that ``raw`` is the canonical encoding of; a Refusal names ``field`` or
-    what is inside it.
-    """
+def read(cls: Any, raw: bytes) -> Any | None:
+    """Return the message that ``raw`` is the canonical encoding of, or None where it is that of none."""
     try:
         message = cls.FromString(raw)
     except DecodeError:
-        raise Refusal(
-            TX_DECODE, field, f"not a {cls.DESCRIPTOR.full_name}", "encode it as protobuf"
-        ) from None
+        return None
     message.DiscardUnknownFields()
-    if message.SerializeToString() != raw:
+    return message if message.SerializeToString() == raw else None
+
+
+def parse(cls: Any, raw: bytes, field: str) -> Any:
+    """Return the message that ``raw`` is the canonical encoding of; a Refusal names ``field`` or what is inside it."""
+    message = read(cls, raw)
+    if message is None:
         raise _why_not(cls, raw, field)
     return message
 
 
 def _why_not(cls: Any, raw: bytes, field: str) -> Refusal:
-    """Say what is wrong with bytes that parse, but are not canonical."""
-    unknown = _find_unknown(cls.FromString(raw))
+    """Say what is wrong with bytes that are not canonical."""
+    try:
+        unknown = _find_unknown(cls.FromString(raw))
+    except DecodeError:
+        return Refusal(
+            TX_DECODE, field, f"not a {cls.DESCRIPTOR.full_name}", "encode it as protobuf"
+        )
     if unknown is not None:
         path, number = unknown
         where = ".".join(part for part in (field, path) if part)

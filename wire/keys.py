@@ -7,7 +7,6 @@ refused, because it would be a second signature that anybody can make from the f
 import secrets
 from functools import lru_cache
 from hashlib import sha256
-from threading import Lock
 from typing import Any, Self
 
 from coincurve import PrivateKey
@@ -15,6 +14,7 @@ from coincurve._libsecp256k1 import ffi, lib
 from coincurve.context import GLOBAL_CONTEXT
 
 from wire.address import PUB_KEY_BYTES, address_of
+from wire.memory import Memory
 
 SIGNATURE_BYTES = 64
 SECRET_BYTES = 32
@@ -86,22 +86,14 @@ def verify(pub_key: bytes, message: bytes, signature: bytes) -> bool:
 
 
 class SignatureVerifier:
-    """``verify`` that remembers what held, so that a transaction costs one verification on its way
-    into a block.
+    """``verify`` that remembers what held, so that a transaction costs one verification on its way into a block.
 
-    The memory is keyed by SHA-256 of (signature, key, message), never by transaction, and holds
-    successes only. It has two halves: when the young one is full it becomes the old one and the old
-    one is forgotten.
+    The memory is keyed by SHA-256 of (signature, key, message), never by transaction, and holds successes only.
     """
 
     def __init__(self, capacity: int = 200_000) -> None:
         """Remember at most ``capacity`` signatures (about 100 bytes each)."""
-        if capacity < 2:
-            raise ValueError("the memory needs room for two signatures at least")
-        self._half = capacity // 2
-        self._young: set[bytes] = set()
-        self._old: set[bytes] = set()
-        self._lock = Lock()
+        self._held: Memory[bytes, bool] = Memory(capacity)
         self.verified = 0  # how often the curve was really asked
 
     def __call__(self, pub_key: bytes, message: bytes, signature: bytes) -> bool:
@@ -110,19 +102,16 @@ class SignatureVerifier:
             return False
         # Both have a fixed length, so that joining them is unambiguous.
         key = sha256(signature + pub_key + message).digest()
-        if key in self._young or key in self._old:
+        if self._held.get(key):
             return True
         self.verified += 1
         if not verify(pub_key, message, signature):
             return False
-        with self._lock:
-            if len(self._young) >= self._half:
-                self._old, self._young = self._young, set()
-            self._young.add(key)
+        self._held.put(key, True)
         return True
 
     verify = __call__
 
     def __len__(self) -> int:
         """Return how many signatures are remembered."""
-        return len(self._young) + len(self._old)
+        return len(self._held)

@@ -66,11 +66,6 @@ def from_bytes(url: str, value: bytes, field: str = "value") -> Message:
         ) from None
 
 
-def to_domain(packed: AnyProto) -> Message:
-    """Return the domain message that an Any holds."""
-    return from_bytes(packed.type_url, packed.value)
-
-
 def to_proto(message: Message) -> AnyProto:
     """Return the Any of a domain message."""
     return AnyProto(

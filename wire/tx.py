@@ -42,7 +42,7 @@ from domain.messages import Message
 from domain.records import Coin
 from domain.tx import SignerInfo as Signer
 from domain.tx import Tx, sign_doc
-from wire import scalars, shapes
+from wire import scalars
 from wire.address import PUB_KEY_BYTES, address_of, check_address
 from wire.canonical import parse
 from wire.keys import SIGNATURE_BYTES, Key
@@ -59,13 +59,6 @@ _PUB_KEY_HEAD = b"\x0a\x21"
 
 def decode_tx(raw: bytes) -> Tx:
     """Return the transaction in ``raw``, or raise a Refusal that names the field and the remedy."""
-    if len(raw) <= TX_BYTES_MAX and (tx := shapes.read(raw)) is not None:
-        return tx
-    return decode_fully(raw)
-
-
-def decode_fully(raw: bytes) -> Tx:
-    """Do what :func:`decode_tx` does, the complete way for every transaction."""
     return _decode(raw, simulated=False)
 
 
@@ -159,6 +152,8 @@ def _check_nesting(infos: Any) -> None:
     """Refuse sign modes that lie deep in each other, or are many, as what cannot be decoded. Protobuf libraries refuse
     them from different depths on (100 messages and more), and nodes must agree on the code.
     """
+    if len(infos) == 1 and not infos[0].mode_info.HasField("multi"):
+        return
     modes = [info.mode_info for info in infos[: _MODES_MAX + 1]]
     for _ in range(_MODES_MAX):
         if len(modes) > _MODES_MAX:

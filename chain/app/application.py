@@ -28,8 +28,8 @@ from domain.genesis import Genesis
 from domain.limits import EVENTS_LIMIT_MAX
 from domain.queries import EventsResponse
 from domain.tx import Tx
+from wire.decoder import TxDecoder
 from wire.keys import SignatureVerifier
-from wire.tx import decode_tx
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +92,7 @@ class Application:
         """Continue from where ``storage`` stands."""
         self._storage = storage
         self._config = config
+        self._decode = TxDecoder()
         self._verify = verifier or SignatureVerifier()
         self._consensus = RLock()
         self._mempool_lock = Lock()
@@ -100,7 +101,7 @@ class Application:
         snapshot = storage.snapshot()
         self._base = _Base(snapshot.head, Overlay(snapshot), snapshot, None)
         self._mempool = Overlay(self._base.reader)
-        self._ahead = Ahead(self._verify)
+        self._ahead = Ahead(self._decode, self._verify)
         if snapshot.head.block.height:
             self.started.set()
 
@@ -136,7 +137,7 @@ class Application:
         chosen: dict[bytes, None] = {}
         left = max_bytes
         for raw in raws[:BLOCK_TXS_MAX]:
-            if raw in chosen or isinstance(_decode(raw), Refusal):
+            if raw in chosen or isinstance(self._decode(raw), Refusal):
                 continue
             left -= _encoded_size(raw)
             if left < 0:
@@ -149,15 +150,13 @@ class Application:
         if len(raws) > BLOCK_TXS_MAX:
             log.warning("proposal refused: %d transactions", len(raws))
             return False
-        txs: list[Tx] = []
         for index, raw in enumerate(raws):
-            tx = _decode(raw)
+            tx = self._decode(raw)
             if isinstance(tx, Refusal):
                 log.warning("proposal refused: transaction %d: %s", index, tx)
                 return False
-            txs.append(tx)
         base = self._base
-        self._ahead.verify_all(base.reader, base.head.chain_id, txs)
+        self._ahead.verify_all(base.reader, base.head.chain_id, raws)
         return True
 
     def finalize_block(
@@ -169,7 +168,7 @@ class Application:
             if height != base.head.block.height + 1:
                 raise RuntimeError(f"block {height} cannot follow {base.head.block.height}")
             overlay = Overlay(base.reader)
-            block = Block(height, time_ns, block_hash, proposer, tuple(map(_decode, raws)))
+            block = Block(height, time_ns, block_hash, proposer, tuple(map(self._decode, raws)))
             result = apply_block(overlay, block, self._verify)
             if len(result.tx_results) != len(raws):
                 raise RuntimeError(f"{len(result.tx_results)} results for {len(raws)} transactions")
@@ -219,7 +218,8 @@ class Application:
     def check_tx(self, raw: bytes, recheck: bool = False) -> TxResult:
         """Tell whether the mempool may keep ``raw``; a bug is an answer, too."""
         try:
-            tx, signature_holds = self._ahead.take(raw) or (_decode(raw), False)
+            signature_holds = self._ahead.take(raw)
+            tx = self._decode(raw)
             if isinstance(tx, Refusal):
                 return _refused(tx)
             with self._mempool_lock:
@@ -272,13 +272,6 @@ class Application:
     def simulate(self, tx: Tx) -> TxResult:
         """Run ``tx`` on a throw-away overlay of the committed state."""
         return simulate_tx(Overlay(self._base.reader), tx)
-
-
-def _decode(raw: bytes) -> Tx | Refusal:
-    try:
-        return decode_tx(raw)
-    except Refusal as refusal:
-        return refusal
 
 
 def _refused(refusal: Refusal) -> TxResult:
