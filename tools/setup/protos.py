@@ -7,7 +7,7 @@ from pathlib import Path
 from tools.setup.steps import BIN, ROOT, run
 
 PROTO = ROOT / "proto"
-SUFFIXES = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py", "_pb2_grpc.pyi")
+SUFFIXES = ("_pb2.py", "_pb2.pyi")
 
 
 def sources() -> list[Path]:
@@ -37,8 +37,7 @@ def generate() -> None:
                 "grpc_tools.protoc",
                 f"--proto_path={PROTO}",
                 f"--plugin=protoc-gen-mypy={BIN / 'protoc-gen-mypy'}",
-                f"--plugin=protoc-gen-mypy_grpc={BIN / 'protoc-gen-mypy_grpc'}",
-                *(f"--{kind}_out={out}" for kind in ("python", "grpc_python", "mypy", "mypy_grpc")),
+                *(f"--{kind}_out={out}" for kind in ("python", "mypy")),
                 *sources(),
             ],
             "generating the protobuf modules",

@@ -1,6 +1,7 @@
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -77,3 +78,19 @@ def test_no_python_is_one_sentence() -> None:
     assert result.returncode != 0
     assert "assay setup: there is no no-such-python: install Python" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_it_needs_nothing_but_python() -> None:
+    found = subprocess.run(
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            f"import sys; sys.path.insert(0, {str(ROOT)!r}); import tools.setup.environment",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (found.returncode, found.stderr) == (0, "")
