@@ -7,7 +7,7 @@ from chain.client.client import ChainClient as Client
 from domain.records import Conditions as Conditions
 from consumer.errors import ConsumerError as ConsumerError
 from consumer.watch import Delivery as Delivery
-from pol.job.errors import JobError as JobError
+from pol.errors import JobError as JobError
 from pol.tracing.spec import JobSpec as JobSpec
 from wire.keys import Key as Key
 from chain.client.keyring import Keyring as Keyring
@@ -23,7 +23,7 @@ from pol.job.load import load_job as load_job
 from pol.replay.trace_file import read_trace as load_trace
 from consumer.submit import quote as quote
 from consumer.jobs import read_job as read_job
-from pol.local.locally import run_locally as run_locally
+from pol.local.run import run_locally as run_locally
 from consumer.submit import submit as submit
 from pol.replay.check_trace import verify_trace as verify_trace
 from consumer.watch import wait_for as wait_for

@@ -15,7 +15,7 @@ from pol.job.load import LoadedJob, load_job
 from pol.state.canonical import state_tree
 from pol.tracing.build import build, load_into
 from pol.tracing.spec import JobSpec
-from pol.work.segments import Place, advance, opening_place
+from pol.work.segments import Place, advance, slot_state
 
 NAME = "exact_step"
 STEPS = 60
@@ -62,7 +62,7 @@ def _milliseconds(step: Callable[[], object]) -> float:
 
 def _exact_step(loaded: LoadedJob, name: str) -> Callable[[], object]:
     runner = backend(name)
-    place: list[Place] = [opening_place(loaded, loaded.global_state, loaded.local_state)]
+    place: list[Place] = [slot_state(loaded, loaded.global_state, loaded.local_state)]
     position = [0]
 
     def step() -> None:

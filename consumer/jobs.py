@@ -9,8 +9,8 @@ from consumer.errors import ConsumerError
 from domain.records import Order
 from host.files import write_durably
 from pol.job.document import DOCUMENT, Job, parse_job
-from pol.job.limits import LIMITS
 from pol.job.load import read_file
+from pol.limits import LIMITS
 from pol.state.arrays import State
 from pol.state.tensors import dump_safetensors
 

@@ -13,13 +13,13 @@
     ├── HomeError, StorageError, CometError      a node's home, database, CometBFT    (chain.app)
     ├── ClusterError             a call between owners failed                         (link.errors)
     ├── HandoverError            a result's chunk is not what it promises             (link.handover)
-    ├── JobError                 a job is refused                                     (pol.job.errors)
-    │   └── TraceError                                                                (pol.replay.trace_file)
-    ├── StateError               a state or a tensor file is not what it should be    (pol.state.errors)
+    ├── JobError                 a job is refused                                     (pol.errors)
+    │   └── TraceError                                                                (pol.errors)
+    ├── StateError               a state or a tensor file is not what it should be    (pol.errors)
     │   └── NotFinite
-    ├── ExecutionError           a program cannot be run                              (pol.executor.errors)
+    ├── ExecutionError           a program cannot be run                              (pol.errors)
     │   └── OutOfRange
-    ├── ReplayError              training or replay cannot go on                      (pol.work.records)
+    ├── ReplayError              training or replay cannot go on                      (pol.errors)
     │   └── RangeError, StepFailed, NotFiniteStep, Cancelled
     ├── PoolError                a task of the pool has no result                     (pol.work.pool)
     │   └── PoolFull, TaskTimeout, WorkerDied, PoolClosed

@@ -132,9 +132,9 @@ def _wrong_trace(task: "Task") -> "Produced":
 def _skip_training(task: "Task") -> "Produced":
     """Train the first and the last segment, make up all between: a plausible trace, little work."""
     from compute_provider.work.worker import honest
-    from pol.replay.replay import replay_update
     from pol.state.canonical import encode_state
     from pol.work.records import Range
+    from pol.work.train import share_update
 
     count = task.segments
     if count < 3:  # nothing lies between
@@ -166,7 +166,7 @@ def _skip_training(task: "Task") -> "Produced":
     task.train(last, state, local, keep)
     closing, state, local = ends[-1]
     task.emit(replace(closing, index=count), state, local)
-    result = replay_update(task.loaded, task.opening, state, local)
+    result = share_update(task.loaded, task.opening, state, local)
     return (
         encode_state(result.update),
         result.update_root,

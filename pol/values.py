@@ -1,5 +1,7 @@
-"""Types of values: three dtypes and fixed shapes (plain Python integers, nothing is allocated)."""
+"""Types of values, and the bits of numbers: what everything else in ``pol`` is said in (nothing is allocated)."""
 
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -32,9 +34,7 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """A named tensor of a state, or a column of the data (whose shape leaves the row dimension
-    out).
-    """
+    """A named tensor of a state, or a column of the data (whose shape leaves the row dimension out)."""
 
     name: str
     dtype: str
@@ -44,3 +44,20 @@ class TensorSpec:
     def type(self) -> TensorType:
         """Dtype and shape without the name."""
         return TensorType(self.dtype, self.shape)
+
+
+def f32_bits(number: float) -> int:
+    """Return the bit pattern of a number, rounded to FP32; OverflowError where FP32 has no finite number for it."""
+    (bits,) = struct.unpack("<I", struct.pack("<f", number))
+    return int(bits)
+
+
+def f32_number(bits: int) -> float:
+    """Return the number that an FP32 bit pattern means."""
+    (number,) = struct.unpack("<f", struct.pack("<I", bits))
+    return float(number)
+
+
+def metric_values(bits: Sequence[int]) -> tuple[float, ...]:
+    """Return the metrics of a boundary as numbers."""
+    return tuple(f32_number(pattern) for pattern in bits)

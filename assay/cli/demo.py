@@ -102,7 +102,7 @@ class _Ticker:
 
 def _quality(finished: "Finished") -> dict[str, object]:
     """Evaluate initial and trained state on the consumer's own test set."""
-    from pol.local.locally import quality_of
+    from pol.local.evaluate import quality_of
 
     return quality_of(finished.job_directory, finished.state)
 

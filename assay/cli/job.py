@@ -16,7 +16,7 @@ from domain.limits import ROUNDS_MAX, SLOTS_MAX
 
 if TYPE_CHECKING:
     from pol.job.document import Job
-    from pol.local.locally import LocalRun
+    from pol.local.run import LocalRun
 
 RUN_FOLDER = "run"
 
@@ -102,7 +102,7 @@ def run(
 ) -> None:
     """Train here, with a progress bar."""
     from pol.job.load import load_job
-    from pol.local.locally import run_locally
+    from pol.local.run import run_locally
     from pol.replay.check_trace import STATES_FOLDER, StateFolder
 
     to = to or directory / RUN_FOLDER
@@ -158,7 +158,7 @@ def _tell(context: Context, job: "Job", done: "LocalRun", to: Path) -> None:
 
 
 def _show(context: Context, job: "Job", directory: Path) -> None:
-    from pol.local.locally import inspect_job
+    from pol.local.inspect import inspect_job
 
     about = inspect_job(job)
     rows = [

@@ -28,7 +28,7 @@ def command() -> None:
 def show(context: Context, file: Path) -> None:
     """Print one row for each share; hashes are recomputed, nothing is replayed."""
     from pol.replay.trace_file import broken_link, read_trace
-    from pol.work.segments import metric_values
+    from pol.values import metric_values
 
     trace = read_trace(file)
     faults = [broken_link(trace.job_id, share) for share in trace.shares]

@@ -82,11 +82,8 @@ def main(parent: int, produce: "Producer | None" = None) -> None:
 def _work(
     order: WorkOrder, folder: Path, open_ends: Sequence[str], out: TextIO, produce: "Producer"
 ) -> None:
-    from pol.executor.errors import ExecutionError
-    from pol.job.errors import JobError
+    from pol.errors import ExecutionError, JobError, ReplayError, StateError
     from pol.job.load import load_job
-    from pol.state.errors import StateError
-    from pol.work.records import ReplayError
 
     try:
         loaded = load_job(Path(order.job))
@@ -180,9 +177,9 @@ def honest(task: Task) -> Produced:
     """Train what is left of the share, from the last boundary on disk."""
     from dataclasses import replace
 
-    from pol.replay.replay import replay_update
     from pol.state.canonical import encode_state
     from pol.work.records import Range
+    from pol.work.train import share_update
 
     start, state, local = _resume(task)
     done = start * task.unit
@@ -195,7 +192,7 @@ def honest(task: Task) -> Produced:
     if left.count:
         trained = task.train(left, state, local, emit)
         state, local = trained.global_out, trained.local_out
-    result = replay_update(task.loaded, task.opening, state, local)
+    result = share_update(task.loaded, task.opening, state, local)
     update = encode_state(result.update)
     return update, result.update_root, encode_state(local), result.local_out_root
 
@@ -225,8 +222,8 @@ def read_boundary(loaded: "LoadedJob", folder: Path, boundary: Boundary) -> tupl
 
 def read_state(path: Path, specs: Any, root: bytes) -> "State":
     """Read a canonical state and check its root; Refused, OSError."""
+    from pol.errors import StateError
     from pol.state.canonical import decode_state, state_tree
-    from pol.state.errors import StateError
 
     try:
         state = decode_state(path.read_bytes(), specs)
@@ -248,15 +245,16 @@ def _opening_states(order: WorkOrder, loaded: "LoadedJob") -> tuple["State", "St
 def _replay_holds(order: WorkOrder, folder: Path, loaded: "LoadedJob", opening: "State") -> bool:
     """Tell whether the stored trace is right at the segment that was reported."""
     from pol.executor.backend import backend
-    from pol.replay.replay import replay_segment, replay_update
+    from pol.replay.replay import replay_segment
     from pol.work.records import Range
+    from pol.work.train import share_update
 
     last = order.boundaries[-1]
     part = Range(order.round, order.first, order.count)
     try:
         if order.replay == last.index:
             closing, local_out = read_boundary(loaded, folder, last)
-            result = replay_update(loaded, opening, closing, local_out)
+            result = share_update(loaded, opening, closing, local_out)
             specs = loaded.job.updated
             read_state(folder / UPDATE, specs, result.update_root)
             return True

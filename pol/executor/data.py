@@ -7,9 +7,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from pol.executor.philox import permutation
 from pol.job.dataset import Dataset
 from pol.job.document import Job
+from pol.ops.philox import permutation
 from pol.state.arrays import Array
 
 

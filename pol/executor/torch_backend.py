@@ -1,14 +1,15 @@
 """The second executor: the same primitives in torch, eager, one operation for each kernel, on a CPU
 or a GPU.
 
-Written apart from the reference, so that one checks the other; ``numpy_backend.py`` says what each
+Written apart from the reference, so that one checks the other; ``pol/ops`` says what each
 primitive means. Traps that this file goes around: torch's sqrt is not IEEE on CPUs, division by a
 Python number may become a product with the reciprocal, ``alpha`` arguments fuse, reductions over an
 empty list of dimensions reduce everything.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -16,14 +17,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pol.executor import functions, philox
-from pol.executor.backend import Function
-from pol.executor.errors import ExecutionError, OutOfRange
-from pol.job.program import Node
+from pol.errors import ExecutionError
+from pol.executor.loop import LoopBackend
+from pol.ops import functions, philox
+from pol.ops.primitive import Function, Site
+from pol.ops.shape import outside
 from pol.state.arrays import NUMPY_DTYPES, Array
-from pol.values import TensorType
 
-Maker = Callable[[Mapping[str, Any], Sequence[TensorType], TensorType, int, torch.device], Function]
+
+@dataclass(frozen=True, slots=True)
+class _Site(Site):
+    device: torch.device
+
+
+Maker = Callable[[_Site], Function]
 
 LARGEST_DIGIT = 16_256
 _DTYPES = {"f32": torch.float32, "i64": torch.int64, "bool": torch.bool}
@@ -79,9 +86,7 @@ def scale_rows(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     return torch.round(wide * _power_of_two(shift)), inverse
 
 
-def _matmul(
-    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
-) -> Function:
+def _matmul(site: _Site) -> Function:
     def run(a: Tensor, b: Tensor) -> Tensor:
         left, left_inverse = scale_rows(a, -1)
         right, right_inverse = scale_rows(b, -2)
@@ -107,11 +112,9 @@ def _sum_dim(x: Tensor, dim: int) -> Tensor:
     return x
 
 
-def _sum(
-    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
-) -> Function:
-    dims, shape = attrs["dims"], result.shape
-    if operands[0].dtype != "f32":
+def _sum(site: _Site) -> Function:
+    dims, shape = site.attrs["dims"], site.result.shape
+    if site.operands[0].dtype != "f32":
         if not dims:
             return lambda x: x.to(torch.int64)
         return lambda x: torch.sum(x, dims, dtype=torch.int64).reshape(shape)
@@ -124,27 +127,23 @@ def _sum(
     return run
 
 
-def _amax(
-    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
-) -> Function:
-    dims, keepdim = attrs["dims"], attrs["keepdim"]
+def _amax(site: _Site) -> Function:
+    dims, keepdim = site.attrs["dims"], site.attrs["keepdim"]
     if not dims:
-        return (lambda x: x + 0.0) if result.dtype == "f32" else (lambda x: x)
-    if result.dtype == "f32":
+        return (lambda x: x + 0.0) if site.result.dtype == "f32" else (lambda x: x)
+    if site.result.dtype == "f32":
         return lambda x: torch.amax(x, dims, keepdim) + 0.0
     return lambda x: torch.amax(x, dims, keepdim)
 
 
-def _argmax(
-    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
-) -> Function:
-    dim, keepdim = attrs["dim"], attrs["keepdim"]
-    size = operands[0].shape[dim]
-    rest = len(operands[0].shape) - dim - 1
+def _argmax(site: _Site) -> Function:
+    dim, keepdim = site.attrs["dim"], site.attrs["keepdim"]
+    size = site.operands[0].shape[dim]
+    rest = len(site.operands[0].shape) - dim - 1
 
     def run(x: Tensor) -> Tensor:
-        places = torch.arange(size, device=x.device).reshape(size, *(1,) * rest)
-        found = torch.where(x == torch.amax(x, dim, keepdim=True), places, size)
+        positions = torch.arange(size, device=x.device).reshape(size, *(1,) * rest)
+        found = torch.where(x == torch.amax(x, dim, keepdim=True), positions, size)
         first = torch.amin(found, dim, keepdim)
         return torch.where(first == size, 0, first)
 
@@ -152,10 +151,8 @@ def _argmax(
 
 
 def _extreme(function: Function) -> Maker:
-    def make(
-        attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
-    ) -> Function:
-        if result.dtype == "f32":
+    def make(site: _Site) -> Function:
+        if site.result.dtype == "f32":
             return lambda a, b: function(a, b) + 0.0
         return function
 
@@ -163,7 +160,7 @@ def _extreme(function: Function) -> Maker:
 
 
 def _plain(function: Function) -> Maker:
-    return lambda attrs, operands, result, seed, device: function
+    return lambda site: function
 
 
 def _sqrt(x: Tensor) -> Tensor:
@@ -178,10 +175,8 @@ def _composed(function: Callable[[functions.Namespace, Any], Any]) -> Maker:
     return _plain(run)
 
 
-def _cast(
-    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
-) -> Function:
-    source, target = operands[0].dtype, result.dtype
+def _cast(site: _Site) -> Function:
+    source, target = site.operands[0].dtype, site.result.dtype
     if target == "bool":
         return lambda x: x != 0
     if (source, target) == ("f32", "i64"):
@@ -189,54 +184,42 @@ def _cast(
     return lambda x: x.to(_DTYPES[target])
 
 
-def _reshape(
-    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
-) -> Function:
-    shape = result.shape
+def _reshape(site: _Site) -> Function:
+    shape = site.result.shape
     return lambda x: x.reshape(shape)
 
 
-def _permute(
-    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
-) -> Function:
-    dims = attrs["dims"]
+def _permute(site: _Site) -> Function:
+    dims = site.attrs["dims"]
     return lambda x: x.permute(dims)
 
 
-def _broadcast(
-    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
-) -> Function:
-    shape = result.shape
+def _broadcast(site: _Site) -> Function:
+    shape = site.result.shape
     return lambda x: x.expand(shape)
 
 
-def _slice(
-    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
-) -> Function:
-    bounds = zip(attrs["starts"], attrs["stops"], attrs["steps"], strict=True)
+def _slice(site: _Site) -> Function:
+    bounds = zip(site.attrs["starts"], site.attrs["stops"], site.attrs["steps"], strict=True)
     index = tuple(slice(start, stop, step) for start, stop, step in bounds)
     return lambda x: x[index]
 
 
-def _concat(
-    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
-) -> Function:
-    dim = attrs["dim"]
+def _concat(site: _Site) -> Function:
+    dim = site.attrs["dim"]
     return lambda *parts: torch.cat(parts, dim)
 
 
-def _element(attrs: Any, dtype: str, device: torch.device) -> Tensor:
-    data = np.frombuffer(bytes.fromhex(attrs["value"]), NUMPY_DTYPES[dtype]).reshape(())
-    return torch.from_numpy(data.copy()).to(device)
+def _element(site: _Site) -> Tensor:
+    data = bytes.fromhex(site.attrs["value"])
+    array = np.frombuffer(data, NUMPY_DTYPES[site.result.dtype]).reshape(())
+    return torch.from_numpy(array.copy()).to(site.device)
 
 
-def _pad(
-    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
-) -> Function:
-    fill, shape = _element(attrs, result.dtype, device), result.shape
-    index = tuple(
-        slice(low, low + size) for low, size in zip(attrs["low"], operands[0].shape, strict=True)
-    )
+def _pad(site: _Site) -> Function:
+    fill, shape = _element(site), site.result.shape
+    pairs = zip(site.attrs["low"], site.operands[0].shape, strict=True)
+    index = tuple(slice(low, low + size) for low, size in pairs)
 
     def run(x: Tensor) -> Tensor:
         padded = fill.expand(shape).clone()
@@ -246,30 +229,24 @@ def _pad(
     return run
 
 
-def _take(
-    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
-) -> Function:
-    rows = operands[0].shape[0]
+def _take(site: _Site) -> Function:
+    rows = site.operands[0].shape[0]
 
     def run(table: Tensor, index: Tensor) -> Tensor:
         if index.numel() and bool(((index < 0) | (index >= rows)).any()):
-            raise OutOfRange("take", f"A row outside 0..{rows - 1} was asked for.")
+            raise outside(rows)
         return table[index]
 
     return run
 
 
-def _iota(
-    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
-) -> Function:
-    size = attrs["size"]
-    return lambda: torch.arange(size, dtype=torch.int64, device=device)
+def _iota(site: _Site) -> Function:
+    size = site.attrs["size"]
+    return lambda: torch.arange(size, dtype=torch.int64, device=site.device)
 
 
-def _full(
-    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
-) -> Function:
-    filled = _element(attrs, result.dtype, device).expand(result.shape)
+def _full(site: _Site) -> Function:
+    filled = _element(site).expand(site.result.shape)
     return lambda: filled
 
 
@@ -282,15 +259,14 @@ def _multiply_words(multiplier: int, word: Tensor) -> tuple[Tensor, Tensor]:
     return upper >> 16, ((upper & 0xFFFF) << 16) | (lower & 0xFFFF)
 
 
-def _uniform(
-    attrs: Any, operands: Any, result: TensorType, seed: int, device: torch.device
-) -> Function:
-    site, shape, count = attrs["site"], result.shape, result.elements
+def _uniform(site: _Site) -> Function:
+    seed, stream = site.seed, site.attrs["site"]
+    shape, count, device = site.result.shape, site.result.elements, site.device
     keys = philox.round_keys(seed)
 
     def run(step: Tensor) -> Tensor:
         c0 = torch.arange(-(-count // 4), dtype=torch.int64, device=device)
-        c1 = torch.full_like(c0, site)
+        c1 = torch.full_like(c0, stream)
         c2 = (step & _MASK).expand(c0.shape)
         c3 = ((step >> 32) & _MASK).expand(c0.shape)
         for low, high in keys:
@@ -305,7 +281,7 @@ def _uniform(
     return run
 
 
-_MAKERS: Mapping[str, Maker] = MappingProxyType(
+MAKERS: Mapping[str, Maker] = MappingProxyType(
     {
         "add": _plain(torch.add),
         "sub": _plain(torch.sub),
@@ -349,28 +325,22 @@ _MAKERS: Mapping[str, Maker] = MappingProxyType(
 )
 
 
-class TorchBackend:
-    """Torch on one device.
-
-    Args:
-        device: ``cpu`` or ``cuda``.
-    """
+class TorchBackend(LoopBackend):
+    """Torch on one device: ``cpu`` or ``cuda``."""
 
     name = "torch"
 
     def __init__(self, device: str = "cpu") -> None:
+        super().__init__()
         self._device = torch.device(device)
         smallest = torch.full((8,), 2.0**-140, device=self._device)
         if not bool((smallest * torch.full_like(smallest, 0.5)).all()):
-            raise ExecutionError(
-                "backend", f"This process flushes subnormal numbers to zero on {device}."
-            )
+            reason = f"this process flushes subnormal numbers to zero on {device}"
+            raise ExecutionError("backend", reason)
 
-    def compile(
-        self, node: Node, operands: Sequence[TensorType], result: TensorType, seed: int
-    ) -> Function:
+    def function(self, op: str, site: Site) -> Function:
         """Return the function of one node."""
-        return _MAKERS[node.op](node.attrs, operands, result, seed, self._device)
+        return MAKERS[op](_Site(site.attrs, site.operands, site.result, site.seed, self._device))
 
     def upload(self, array: Array) -> Tensor:
         """Return a copy of the array on the device (torch warns about read-only arrays)."""

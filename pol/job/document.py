@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 
-from pol.job.errors import JobError
-from pol.job.limits import LIMITS, MAX_INTEGER, Limits
+from pol.errors import JobError, StateError
 from pol.job.program import Program, parse_program, program_json, spec_json, take_spec
 from pol.job.strict_json import (
     dump_json,
@@ -23,7 +22,8 @@ from pol.job.strict_json import (
     take_object,
     take_str,
 )
-from pol.state.errors import StateError
+from pol.limits import LIMITS, MAX_INTEGER, Limits
+from pol.ops.table import PRIMITIVES
 from pol.state.layout import chunk_count, encoded_size, header_chunk
 from pol.values import TensorSpec, TensorType
 
@@ -83,6 +83,11 @@ class JobDocument:
     metrics: tuple[str, ...]
     step_flops: int
     outer_flops: int
+
+    @property
+    def segment_samples(self) -> int:
+        """Samples of one segment."""
+        return self.batch * self.segment_length
 
 
 FIELDS = tuple(JobDocument.__dataclass_fields__)
@@ -193,7 +198,7 @@ def dump_job(document: JobDocument) -> bytes:
 
 
 def _refuse(
-    field: str, reason: str, remedy: str = "Build the job again with assay job build."
+    field: str, reason: str, remedy: str = "build the job again with assay job build"
 ) -> JobError:
     return JobError(field, reason, remedy)
 
@@ -205,7 +210,7 @@ def _take_tensors(value: object, limit: int, limits: Limits, field: str) -> tupl
     )
     for index, spec in enumerate(specs):
         if index and not specs[index - 1].name < spec.name:
-            raise _refuse(f"{field}[{index}].name", "The names are not in ascending order.")
+            raise _refuse(f"{field}[{index}].name", "the names are not in ascending order")
     return specs
 
 
@@ -213,7 +218,7 @@ def _take_state(value: object, limits: Limits, field: str) -> tuple[TensorSpec, 
     specs = _take_tensors(value, limits.tensors, limits, field)
     size = sum(spec.type.size for spec in specs)
     if size > limits.state_size:
-        raise _refuse(field, f"They have {size} bytes together, more than {limits.state_size}.")
+        raise _refuse(field, f"have {size} bytes together, more than {limits.state_size}")
     try:
         header_chunk(specs)
     except StateError as error:
@@ -225,7 +230,7 @@ def _take_shard(value: object, limits: Limits, field: str) -> Shard:
     fields = take_object(value, ("name", "sha256", "size", "rows"), field)
     name = take_str(fields["name"], 64, f"{field}.name")
     if _SHARD_NAME.fullmatch(name) is None:
-        raise _refuse(f"{field}.name", f"{name!r} is not five digits and .safetensors.")
+        raise _refuse(f"{field}.name", f"{name!r} is not five digits and .safetensors")
     return Shard(
         name,
         take_hex(fields["sha256"], _HASH_SIZE, f"{field}.sha256"),
@@ -242,11 +247,11 @@ def _take_shards(value: object, limits: Limits) -> tuple[Shard, ...]:
     for index, shard in enumerate(shards):
         if shard.name != f"{index:05d}.safetensors":
             raise _refuse(
-                f"shards[{index}].name", f"Shard {index} is not called {index:05d}.safetensors."
+                f"shards[{index}].name", f"shard {index} is not called {index:05d}.safetensors"
             )
     size = sum(shard.size for shard in shards)
     if size > limits.data_size:
-        raise _refuse("shards", f"They have {size} bytes together, more than {limits.data_size}.")
+        raise _refuse("shards", f"have {size} bytes together, more than {limits.data_size}")
     return shards
 
 
@@ -254,16 +259,16 @@ def _take_metrics(value: object, limits: Limits) -> tuple[str, ...]:
     entries = take_list(value, limits.metrics, "metrics")
     names = tuple(take_str(entry, 64, f"metrics[{index}]") for index, entry in enumerate(entries))
     if list(names) != sorted(set(names)):
-        raise _refuse("metrics", "The names are not in ascending order.")
+        raise _refuse("metrics", "the names are not in ascending order")
     return names
 
 
 def _take_flops(value: object, program: Program, field: str) -> int:
     text = take_str(value, 39, field)
     if _FLOPS.fullmatch(text) is None:
-        raise _refuse(field, "This is not a number in decimal digits.")
+        raise _refuse(field, "is not a number in decimal digits")
     if int(text) != program.work.flops:
-        raise _refuse(field, f"The program's work is {program.work.flops}, not {text}.")
+        raise _refuse(field, f"the program's work is {program.work.flops}, not {text}")
     return int(text)
 
 
@@ -271,8 +276,8 @@ def _take_exactly(value: object, expected: int | str, field: str) -> None:
     if type(value) is not type(expected) or value != expected:
         raise _refuse(
             field,
-            f"This version of Assay reads {expected!r} only.",
-            "Use the version that built the job.",
+            f"this version of Assay reads {expected!r} only",
+            "use the version that built the job",
         )
 
 
@@ -280,28 +285,28 @@ def _check_rounds(document: JobDocument, limits: Limits) -> None:
     unit = document.batch * document.segment_length
     if document.samples_per_round % unit:
         reason = (
-            f"{document.samples_per_round} is not a multiple of batch x segment_length = {unit}."
+            f"{document.samples_per_round} is not a multiple of batch x segment_length = {unit}"
         )
         raise _refuse("samples_per_round", reason)
     if document.rounds * document.samples_per_round > MAX_INTEGER:
-        raise _refuse("rounds", "The stream of samples has more than 2^63 positions.")
+        raise _refuse("rounds", "the stream of samples has more than 2^63 positions")
     if sum(shard.rows for shard in document.shards) != document.rows:
-        raise _refuse("rows", "This is not the sum of the shards' rows.")
+        raise _refuse("rows", "is not the sum of the shards' rows")
     if not document.columns:
-        raise _refuse("columns", "There is no column.")
+        raise _refuse("columns", "there is no column")
     row_size = sum(column.type.size for column in document.columns)
     if not row_size:  # else the caps on files would not cap the rows
-        raise _refuse("columns", "A row has no bytes.")
+        raise _refuse("columns", "a row has no bytes")
     if document.batch > limits.epochs_per_batch * document.rows:
-        reason = f"A batch of {document.batch} goes through {document.rows} rows too often."
-        raise _refuse("batch", reason, f"Use at most {limits.epochs_per_batch * document.rows}.")
+        reason = f"a batch of {document.batch} goes through {document.rows} rows too often"
+        raise _refuse("batch", reason, f"use at most {limits.epochs_per_batch * document.rows}")
     for index, shard in enumerate(document.shards):
         if shard.rows * row_size > shard.size:  # so the caps on files cap what is allocated
-            reason = f"{shard.rows} rows of {row_size} bytes do not fit {shard.size} bytes."
+            reason = f"{shard.rows} rows of {row_size} bytes do not fit {shard.size} bytes"
             raise _refuse(f"shards[{index}].rows", reason)
     for index, column in enumerate(document.columns):
         if "." in column.name:
-            raise _refuse(f"columns[{index}].name", "The name of a column has no dot.")
+            raise _refuse(f"columns[{index}].name", "the name of a column has no dot")
 
 
 def _check_batch(document: JobDocument, limits: Limits) -> None:
@@ -310,15 +315,15 @@ def _check_batch(document: JobDocument, limits: Limits) -> None:
     for name, column in _batch_types(document.columns, document.batch).items():
         if column.elements > limits.value_elements:
             reason = (
-                f"{name} would have {column.elements} elements, more than {limits.value_elements}."
+                f"{name} would have {column.elements} elements, more than {limits.value_elements}"
             )
-            raise _refuse("batch", reason, "Use a smaller batch.")
+            raise _refuse("batch", reason, "use a smaller batch")
         size += column.size
     if size > limits.live_size:
         raise _refuse(
             "batch",
-            f"A batch has {size} bytes, more than {limits.live_size}.",
-            "Use a smaller batch.",
+            f"a batch has {size} bytes, more than {limits.live_size}",
+            "use a smaller batch",
         )
 
 
@@ -331,21 +336,19 @@ def _check_inputs(program: Program, known: Mapping[str, TensorType], field: str)
         expected = known.get(spec.name)
         if expected is None:
             raise _refuse(
-                f"{field}.inputs[{index}].name", f"{spec.name!r} is not something that it may read."
+                f"{field}.inputs[{index}].name", f"{spec.name!r} is not something that it may read"
             )
         if spec.type != expected:
-            raise _refuse(
-                f"{field}.inputs[{index}]", f"{spec.name} is {spec.type}, not {expected}."
-            )
+            raise _refuse(f"{field}.inputs[{index}]", f"{spec.name} is {spec.type}, not {expected}")
 
 
 def _check_outputs(program: Program, known: Mapping[str, TensorType], field: str) -> None:
     for name, found in program.output_types().items():
         expected = known.get(name)
         if expected is None:
-            raise _refuse(f"{field}.outputs.{name}", "This is not something that it may write.")
+            raise _refuse(f"{field}.outputs.{name}", "is not something that it may write")
         if found != expected:
-            raise _refuse(f"{field}.outputs.{name}", f"It is {found}, not {expected}.")
+            raise _refuse(f"{field}.outputs.{name}", f"is {found}, not {expected}")
 
 
 def _batch_types(columns: Sequence[TensorSpec], batch: int) -> dict[str, TensorType]:
@@ -362,28 +365,28 @@ def _check_step(document: JobDocument) -> None:
     _check_outputs(step, {**state, **metrics}, "step")
     for name in metrics:
         if name not in step.outputs:
-            raise _refuse(f"step.outputs.{name}", "The metric is missing.")
+            raise _refuse(f"step.outputs.{name}", "the metric is missing")
     updated = updated_tensors(step, document.global_tensors)
     if not updated:
-        raise _refuse("step.outputs", "The step changes no global tensor.")
+        raise _refuse("step.outputs", "the step changes no global tensor")
     written = sum(found.elements for found in changed_outputs(step).values())
     flops = step.work.flops
     if flops < written:  # each is hashed after the step, so moving them about is not free
-        reason = f"Its work of {flops} FLOPs is less than the {written} elements it changes."
+        reason = f"its work of {flops} FLOPs is less than the {written} elements it changes"
         raise _refuse("step.outputs", reason)
     for spec in updated:
         if spec.dtype != "f32":
-            reason = f"An update is a difference of f32, and this is {spec.dtype}."
+            reason = f"an update is a difference of f32, and this is {spec.dtype}"
             raise _refuse(
-                f"step.outputs.global.{spec.name}", reason, "Keep counters in the local state."
+                f"step.outputs.global.{spec.name}", reason, "keep counters in the local state"
             )
 
 
 def _check_outer(document: JobDocument) -> None:
     """Check ``outer``. It may not fail but by a state that is not finite, else no round could be closed."""
     for index, node in enumerate(document.outer.nodes):
-        if node.op == "take":
-            reason = "The end of a round does not take rows."
+        if PRIMITIVES[node.op].may_fail:
+            reason = f"the end of a round does not {node.op}, which may fail"
             raise _refuse(f"outer.nodes[{index}].op", reason)
     state = _named("global", document.global_tensors)
     updates = _named("aggregate", updated_tensors(document.step, document.global_tensors))
@@ -398,11 +401,11 @@ def _check_eval(document: JobDocument, limits: Limits) -> None:
     )
     batch = first.shape[0] if first else 1
     if batch < 1:
-        raise _refuse("eval.inputs", "A batch has no rows.")
+        raise _refuse("eval.inputs", "a batch has no rows")
     known = {**_named("global", document.global_tensors), **_batch_types(document.columns, batch)}
     _check_inputs(program, known, "eval")
     if len(program.outputs) > limits.metrics:
-        raise _refuse("eval.outputs", f"It has more than {limits.metrics} metrics.")
+        raise _refuse("eval.outputs", f"has more than {limits.metrics} metrics")
     _check_outputs(
         program, {name: _METRIC for name in program.outputs if name.startswith("metric.")}, "eval"
     )
@@ -415,7 +418,7 @@ def _document(fields: Mapping[str, object], limits: Limits) -> JobDocument:
     _take_exactly(fields["arithmetic"], ARITHMETIC, "arithmetic")
     name = take_str(fields["name"], 64, "name")
     if _JOB_NAME.fullmatch(name) is None:
-        raise _refuse("name", "Use letters, digits, spaces, dots, dashes and underscores.")
+        raise _refuse("name", "use letters, digits, spaces, dots, dashes and underscores")
     programs = {
         kind: parse_program(fields[kind], limits, kind) for kind in ("step", "outer", "eval")
     }
@@ -461,7 +464,7 @@ def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
     _check_batch(document, limits)
     chunks = chunk_count(document.global_tensors)
     if document.global_chunks != chunks:
-        raise _refuse("global_chunks", f"The global state has {chunks} chunks.")
+        raise _refuse("global_chunks", f"the global state has {chunks} chunks")
     _check_step(document)
     _check_outer(document)
     _check_eval(document, limits)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pol.errors import JobError, StateError
 from pol.job.dataset import Dataset
 from pol.job.document import (
     DATA_FOLDER,
@@ -20,16 +21,14 @@ from pol.job.document import (
     Shard,
     parse_job,
 )
-from pol.job.errors import JobError
-from pol.job.limits import LIMITS, Limits
+from pol.limits import LIMITS, Limits
 from pol.state.arrays import NUMPY_DTYPES, Array, State
 from pol.state.canonical import decode_state, state_tree
-from pol.state.errors import StateError
 from pol.state.layout import encoded_size
 from pol.state.tensors import load_safetensors
 from pol.values import TensorSpec
 
-_REMEDY = "Fetch the job again, or build it again with assay job build."
+_REMEDY = "fetch the job again, or build it again with assay job build"
 
 
 @dataclass
@@ -57,21 +56,19 @@ def read_file(path: Path, field: str, size_limit: int, size: int | None = None) 
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
-        raise JobError(field, f"The file cannot be opened ({error.strerror}).", _REMEDY) from None
+        raise JobError(field, f"the file cannot be opened ({error.strerror})", _REMEDY) from None
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
-        raise JobError(field, "This is not a plain file.", _REMEDY)
+        raise JobError(field, "is not a plain file", _REMEDY)
     with os.fdopen(descriptor, "rb") as file:
         if status.st_size > size_limit:
-            raise JobError(
-                field, f"It has {status.st_size} bytes, more than {size_limit}.", _REMEDY
-            )
+            raise JobError(field, f"has {status.st_size} bytes, more than {size_limit}", _REMEDY)
         if size is not None and status.st_size != size:
-            raise JobError(field, f"It has {status.st_size} bytes, not {size}.", _REMEDY)
+            raise JobError(field, f"has {status.st_size} bytes, not {size}", _REMEDY)
         data = file.read(status.st_size + 1)
     if len(data) != status.st_size:
-        raise JobError(field, "It changed while it was read.", _REMEDY)
+        raise JobError(field, "changed while it was read", _REMEDY)
     return data
 
 
@@ -83,9 +80,9 @@ def _load_state(
     try:
         state = decode_state(data, specs)
     except StateError as error:
-        raise JobError(f"{name}:{error.where}", error.reason, _REMEDY) from None
+        raise JobError(f"{name}:{error.field}", error.reason, _REMEDY) from None
     if state_tree(state).root != root:
-        raise JobError(field, f"It is not the root of {name}.", _REMEDY)
+        raise JobError(field, f"is not the root of {name}", _REMEDY)
     return state
 
 
@@ -95,14 +92,14 @@ def _load_shard(
     name = f"{DATA_FOLDER}/{shard.name}"
     data = read_file(directory / DATA_FOLDER / shard.name, name, limits.shard_size, shard.size)
     if sha256(data).digest() != shard.sha256:
-        raise JobError(name, "Its SHA-256 is not the one in the document.", _REMEDY)
+        raise JobError(name, "its SHA-256 is not the one in the document", _REMEDY)
     specs = [
         TensorSpec(column.name, column.dtype, (shard.rows, *column.shape)) for column in columns
     ]
     try:
         return load_safetensors(data, specs, limits)
     except StateError as error:
-        raise JobError(f"{name}:{error.where}", error.reason, _REMEDY) from None
+        raise JobError(f"{name}:{error.field}", error.reason, _REMEDY) from None
 
 
 def load_data(directory: Path, document: JobDocument, limits: Limits = LIMITS) -> Dataset:
@@ -113,7 +110,7 @@ def load_data(directory: Path, document: JobDocument, limits: Limits = LIMITS) -
     """
     folder = directory / DATA_FOLDER
     if folder.is_symlink():
-        raise JobError(DATA_FOLDER, "This is a link.", _REMEDY)
+        raise JobError(DATA_FOLDER, "is a link", _REMEDY)
     shape = {column.name: (document.rows, *column.shape) for column in document.columns}
     columns = {
         spec.name: np.empty(shape[spec.name], NUMPY_DTYPES[spec.dtype]) for spec in document.columns
@@ -126,7 +123,7 @@ def load_data(directory: Path, document: JobDocument, limits: Limits = LIMITS) -
     for array in columns.values():
         array.flags.writeable = False
     if state_tree(columns).root != document.data_root:
-        raise JobError("data_root", "It is not the root of the data.", _REMEDY)
+        raise JobError("data_root", "is not the root of the data", _REMEDY)
     return Dataset(columns, document.rows)
 
 

@@ -7,18 +7,18 @@ run it.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pol.job.errors import JobError
-from pol.job.limits import LIMITS, MAX_DIMENSION, MAX_OPERANDS, MAX_RANK, Limits
-from pol.job.primitives import PRIMITIVES, AttributeValue, Work, infer
+from pol.errors import JobError
 from pol.job.strict_json import take_int, take_list, take_object, take_str
+from pol.limits import LIMITS, MAX_DIMENSION, MAX_OPERANDS, MAX_RANK, Limits
+from pol.ops.primitive import AttributeValue, Traffic, Work
+from pol.ops.table import PRIMITIVES, infer
 from pol.values import ITEM_SIZE, TensorSpec, TensorType
 
-_REMEDY = "Make the job smaller or ask the validator for larger limits."
+_REMEDY = "make the job smaller or ask the validator for larger limits"
 _NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
-_STRIDED = ("permute", "broadcast", "slice")
 MAX_NAME = 160
 """Characters of the name of an input or output."""
 
@@ -69,21 +69,22 @@ class Program:
 
     @cached_property
     def works(self) -> tuple[Work, ...]:
-        """Work of each node, from the table of primitives; a reshape that copies moves its elements."""
+        """Work of each node, from the table of primitives; a view of a strided view moves its elements."""
         result = []
         for offset, node in enumerate(self.nodes):
             number = self.first_node + offset
             operands = [self.types[arg] for arg in node.args]
-            work = PRIMITIVES[node.op].work(operands, node.attrs, self.types[number])
-            if node.op == "reshape" and self._is_strided(node.args[0]):
-                work = Work(work.products, work.elements, 2 * self.types[number].size)
+            primitive = PRIMITIVES[node.op]
+            work = primitive.work(operands, self.types[number])
+            if primitive.traffic is Traffic.VIEW and self._is_strided(node.args[0]):
+                work = replace(work, moved=2 * self.types[number].size)
             result.append(work)
         return tuple(result)
 
     def _is_strided(self, number: int) -> bool:
         """Tell whether a value is a view whose elements do not lie one after another."""
         offset = number - self.first_node
-        return offset >= 0 and self.nodes[offset].op in _STRIDED
+        return offset >= 0 and PRIMITIVES[self.nodes[offset].op].strided
 
     @cached_property
     def work(self) -> Work:
@@ -131,14 +132,14 @@ class Program:
 
 def _check_name(name: str, field: str) -> str:
     if len(name) > MAX_NAME or _NAME.fullmatch(name) is None:
-        remedy = "Use words of letters, digits and underscores with dots between them."
-        raise JobError(field, f"{name[:40]!r} is not a name.", remedy)
+        remedy = "use words of letters, digits and underscores with dots between them"
+        raise JobError(field, f"{name[:40]!r} is not a name", remedy)
     return name
 
 
 def _check_value(value: TensorType, limits: Limits, field: str) -> None:
     if value.elements > limits.value_elements:
-        reason = f"The value has {value.elements} elements, more than {limits.value_elements}."
+        reason = f"the value has {value.elements} elements, more than {limits.value_elements}"
         raise JobError(field, reason, _REMEDY)
 
 
@@ -146,22 +147,22 @@ def _check_leaves(
     inputs: Sequence[TensorSpec], constants: Sequence[Constant], limits: Limits
 ) -> None:
     if len({spec.name for spec in inputs}) != len(inputs):
-        raise JobError("inputs", "A name occurs twice.", "Give every input a name of its own.")
+        raise JobError("inputs", "a name occurs twice", "give every input a name of its own")
     for index, spec in enumerate(inputs):
         _check_name(spec.name, f"inputs[{index}].name")
         _check_value(spec.type, limits, f"inputs[{index}].shape")
     for index, constant in enumerate(constants):
         if constant.type.size != len(constant.data):
-            reason = f"{constant.type} takes {constant.type.size} bytes, not {len(constant.data)}."
-            raise JobError(f"constants[{index}].data", reason, "Write all elements.")
+            reason = f"{constant.type} takes {constant.type.size} bytes, not {len(constant.data)}"
+            raise JobError(f"constants[{index}].data", reason, "write all elements")
         if constant.type.dtype == "bool" and constant.data.strip(b"\x00\x01"):
             raise JobError(
-                f"constants[{index}].data", "An element of bool is 00 or 01.", "Write 00 or 01."
+                f"constants[{index}].data", "an element of bool is 00 or 01", "write 00 or 01"
             )
     size = sum(len(constant.data) for constant in constants)
     if size > limits.constants_size:
-        reason = f"They have {size} bytes together, more than {limits.constants_size}."
-        raise JobError("constants", reason, "Move large constants into the global state.")
+        reason = f"have {size} bytes together, more than {limits.constants_size}"
+        raise JobError("constants", reason, "move large constants into the global state")
 
 
 def _infer_nodes(
@@ -171,17 +172,17 @@ def _infer_nodes(
     checked form.
     """
     if len(nodes) > limits.nodes:
-        raise JobError("nodes", f"There are {len(nodes)} nodes, more than {limits.nodes}.", _REMEDY)
+        raise JobError("nodes", f"there are {len(nodes)} nodes, more than {limits.nodes}", _REMEDY)
     checked: list[Node] = []
     for index, node in enumerate(nodes):
         field = f"nodes[{index}]"
         for position, number in enumerate(node.args):
             if not 0 <= number < len(types):
-                reason = f"Value {number} does not exist before this node."
+                reason = f"value {number} does not exist before this node"
                 raise JobError(
                     f"{field}.args[{position}]",
                     reason,
-                    "Order the nodes so that operands come first.",
+                    "order the nodes so that operands come first",
                 )
         try:
             attributes, result = infer(node.op, [types[number] for number in node.args], node.attrs)
@@ -210,18 +211,18 @@ def make_program(
     checked = _infer_nodes(types, nodes, limits)
     if len(outputs) > limits.inputs:
         raise JobError(
-            "outputs", f"There are {len(outputs)} outputs, more than {limits.inputs}.", _REMEDY
+            "outputs", f"there are {len(outputs)} outputs, more than {limits.inputs}", _REMEDY
         )
     for name, number in outputs.items():
         _check_name(name, f"outputs.{name[:40]}")
         if not 0 <= number < len(types):
             raise JobError(
-                f"outputs.{name}", f"Value {number} does not exist.", "Name a value of the program."
+                f"outputs.{name}", f"value {number} does not exist", "name a value of the program"
             )
     ordered = {name: outputs[name] for name in sorted(outputs)}
     program = Program(tuple(inputs), tuple(constants), checked, ordered, tuple(types))
     if program.peak_size > limits.live_size:
-        reason = f"It needs {program.peak_size} bytes at once, more than {limits.live_size}."
+        reason = f"needs {program.peak_size} bytes at once, more than {limits.live_size}"
         raise JobError("nodes", reason, _REMEDY)
     return program
 
@@ -304,7 +305,7 @@ def take_type(fields: Mapping[str, object], limits: Limits, field: str) -> Tenso
     dtype = take_str(fields["dtype"], 8, f"{field}.dtype")
     if dtype not in ITEM_SIZE:
         raise JobError(
-            f"{field}.dtype", f"{dtype!r} is not a dtype.", f"Use one of {', '.join(ITEM_SIZE)}."
+            f"{field}.dtype", f"{dtype!r} is not a dtype", f"use one of {', '.join(ITEM_SIZE)}"
         )
     shape = take_list(fields["shape"], MAX_RANK, f"{field}.shape")
     sizes = (
@@ -328,9 +329,7 @@ def _take_constant(value: object, limits: Limits, field: str) -> Constant:
     fields = take_object(value, ("dtype", "shape", "data"), field)
     text = take_str(fields["data"], 2 * limits.constants_size, f"{field}.data")
     if len(text) % 2 or set(text) - set("0123456789abcdef"):
-        raise JobError(
-            f"{field}.data", "This is not lower-case hex.", "Write little-endian bytes as hex."
-        )
+        raise JobError(f"{field}.data", "is not lower-case hex", "write little-endian bytes as hex")
     return Constant(take_type(fields, limits, field), bytes.fromhex(text))
 
 
@@ -340,7 +339,7 @@ def _take_node(value: object, field: str) -> Node:
     numbers = [take_int(arg, 0, 2**31, f"{field}.args[{index}]") for index, arg in enumerate(args)]
     attrs = fields["attrs"]
     if not isinstance(attrs, dict):
-        raise JobError(f"{field}.attrs", "This is not an object.", "Write the attributes by name.")
+        raise JobError(f"{field}.attrs", "is not an object", "write the attributes by name")
     return Node(take_str(fields["op"], 64, f"{field}.op"), tuple(numbers), attrs)
 
 
@@ -356,7 +355,7 @@ def parse_program(value: object, limits: Limits = LIMITS, field: str = "program"
     nodes = take_list(fields["nodes"], limits.nodes, f"{field}.nodes")
     outputs = fields["outputs"]
     if not isinstance(outputs, dict):
-        raise JobError(f"{field}.outputs", "This is not an object.", "Name the outputs.")
+        raise JobError(f"{field}.outputs", "is not an object", "name the outputs")
     specs = [
         take_spec(entry, limits, f"{field}.inputs[{index}]") for index, entry in enumerate(inputs)
     ]

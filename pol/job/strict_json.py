@@ -8,10 +8,10 @@ import json
 import re
 from collections import Counter
 
-from pol.job.errors import JobError
-from pol.job.limits import MAX_INTEGER
+from pol.errors import JobError
+from pol.limits import MAX_INTEGER
 
-_REMEDY = "Write the document with assay job build."
+_REMEDY = "write the document with assay job build"
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 """A string (to the end, if nothing closes it) or a bracket; possessive, so that the time is linear."""
 
@@ -35,7 +35,7 @@ def _check_depth(data: bytes, limit: int, field: str) -> None:
         if first in b"[{":
             depth += 1
             if depth > limit:
-                raise _refuse(field, f"It is nested deeper than {limit} levels.")
+                raise _refuse(field, f"is nested deeper than {limit} levels")
         elif first in b"]}":
             depth -= 1
 
@@ -53,22 +53,22 @@ def parse_json(data: bytes, size_limit: int, depth_limit: int, field: str) -> ob
             duplicate key, or is not in canonical form.
     """
     if len(data) > size_limit:
-        raise _refuse(field, f"It has {len(data)} bytes, more than {size_limit}.")
+        raise _refuse(field, f"has {len(data)} bytes, more than {size_limit}")
     _check_depth(data, depth_limit, field)
 
     def no_float(text: str) -> object:
-        raise _refuse(field, f"It holds the float {text[:40]}; numbers are integers or hex bits.")
+        raise _refuse(field, f"holds the float {text[:40]}; numbers are integers or hex bits")
 
     def integer(text: str) -> int:
         if len(text) > 20 or abs(int(text)) > MAX_INTEGER:
-            raise _refuse(field, f"The integer {text[:40]} is too large.")
+            raise _refuse(field, f"the integer {text[:40]} is too large")
         return int(text)
 
     def pairs(items: list[tuple[str, object]]) -> dict[str, object]:
         result = dict(items)
         if len(result) != len(items):
             (twice, _), *_rest = Counter(name for name, _ in items).most_common(1)
-            raise _refuse(field, f"The key {twice[:40]!r} occurs twice.")
+            raise _refuse(field, f"the key {twice[:40]!r} occurs twice")
         return result
 
     try:
@@ -80,9 +80,9 @@ def parse_json(data: bytes, size_limit: int, depth_limit: int, field: str) -> ob
             object_pairs_hook=pairs,
         )
     except (ValueError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
-        raise _refuse(field, "It is not JSON in ASCII.") from None
+        raise _refuse(field, "is not JSON in ASCII") from None
     if dump_json(value) != data:
-        raise _refuse(field, "It is not in canonical form (sorted keys, no spaces, ASCII).")
+        raise _refuse(field, "is not in canonical form (sorted keys, no spaces, ASCII)")
     return value
 
 
@@ -91,40 +91,40 @@ def take_object(value: object, keys: tuple[str, ...], field: str) -> dict[str, o
     otherwise.
     """
     if not isinstance(value, dict):
-        raise _refuse(field, "This is not an object.")
+        raise _refuse(field, "is not an object")
     for key in value:
         if key not in keys:
-            raise _refuse(f"{field}.{key[:40]}".lstrip("."), "There is no such field.")
+            raise _refuse(f"{field}.{key[:40]}".lstrip("."), "there is no such field")
     for key in keys:
         if key not in value:
-            raise _refuse(f"{field}.{key}".lstrip("."), "The field is missing.")
+            raise _refuse(f"{field}.{key}".lstrip("."), "the field is missing")
     return value
 
 
 def take_list(value: object, limit: int, field: str) -> list[object]:
     """Return ``value`` if it is a list of at most ``limit`` entries."""
     if not isinstance(value, list):
-        raise _refuse(field, "This is not a list.")
+        raise _refuse(field, "is not a list")
     if len(value) > limit:
-        raise _refuse(field, f"It has {len(value)} entries, more than {limit}.")
+        raise _refuse(field, f"has {len(value)} entries, more than {limit}")
     return value
 
 
 def take_int(value: object, low: int, high: int, field: str) -> int:
     """Return ``value`` if it is an integer in ``low..high`` (a boolean is not)."""
     if type(value) is not int:
-        raise _refuse(field, "This is not an integer.")
+        raise _refuse(field, "is not an integer")
     if not low <= value <= high:
-        raise _refuse(field, f"{value} is outside {low}..{high}.")
+        raise _refuse(field, f"{value} is outside {low}..{high}")
     return value
 
 
 def take_str(value: object, limit: int, field: str) -> str:
     """Return ``value`` if it is a string of at most ``limit`` characters."""
     if not isinstance(value, str):
-        raise _refuse(field, "This is not a string.")
+        raise _refuse(field, "is not a string")
     if len(value) > limit:
-        raise _refuse(field, f"It has {len(value)} characters, more than {limit}.")
+        raise _refuse(field, f"has {len(value)} characters, more than {limit}")
     return value
 
 
@@ -132,5 +132,5 @@ def take_hex(value: object, size: int, field: str) -> bytes:
     """Return the bytes of ``value`` if it is ``size`` bytes in lower-case hex."""
     text = take_str(value, 2 * size, field)
     if len(text) != 2 * size or re.fullmatch("[0-9a-f]*", text) is None:
-        raise _refuse(field, f"This is not {size} bytes in lower-case hex.")
+        raise _refuse(field, f"is not {size} bytes in lower-case hex")
     return bytes.fromhex(text)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
+from pol.errors import JobError, StateError
 from pol.job.document import (
     ARITHMETIC,
     DATA_FOLDER,
@@ -19,12 +20,10 @@ from pol.job.document import (
     dump_job,
     parse_job,
 )
-from pol.job.errors import JobError
-from pol.job.limits import LIMITS, Limits
 from pol.job.program import Program
+from pol.limits import LIMITS, Limits
 from pol.state.arrays import Array, State, canonical_array, dtype_name
 from pol.state.canonical import encode_state, state_specs, state_tree
-from pol.state.errors import StateError
 from pol.state.tensors import dump_safetensors
 from pol.values import TensorSpec
 
@@ -67,7 +66,7 @@ def _checked_columns(source: JobSource) -> tuple[dict[str, Array], int]:
     rows = {array.shape[0] if array.ndim else 0 for array in columns.values()}
     if len(rows) != 1 or not min(rows):
         raise JobError(
-            "columns", "The columns do not have one and the same number of rows.", "Check the data."
+            "columns", "the columns do not have one and the same number of rows", "check the data"
         )
     return columns, rows.pop()
 
@@ -146,7 +145,7 @@ def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Jo
             dump_safetensors(dict(source.holdout)),
         )
     except StateError as error:
-        raise JobError(error.where, error.reason, "Check the model and the data.") from None
+        raise JobError(error.field, error.reason, "check the model and the data") from None
     data = dump_job(document)
     job = parse_job(data, limits)
     files = {

@@ -10,26 +10,27 @@ from pathlib import Path
 from secrets import SystemRandom
 from typing import Protocol
 
-from pol.executor.backend import Backend, backend
-from pol.job.errors import JobError
+from pol.errors import JobError, ReplayError, StateError, TraceError
+from pol.executor.backend import backend
+from pol.executor.interface import Backend
 from pol.job.load import LoadedJob, load_job, read_file
-from pol.replay.replay import replay_segment, replay_update
-from pol.replay.trace_file import ShareRecord, Trace, TraceError, broken_link
+from pol.replay.replay import replay_segment
+from pol.replay.trace_file import ShareRecord, Trace, broken_link
 from pol.state.arrays import State
 from pol.state.canonical import decode_state, encode_state, state_tree
-from pol.state.errors import StateError
 from pol.state.layout import encoded_size
 from pol.values import TensorSpec
 from pol.work.aggregate import aggregate
-from pol.work.records import Boundary, Range, ReplayError
+from pol.work.records import Boundary, Range
+from pol.work.train import share_update
 
 STATES_FOLDER = "states"
-_REMEDY = "Give the job directory that the run was made from."
+_REMEDY = "give the job directory that the run was made from"
 _OTHER_START = "it does not start from the state of the round before"
 _OTHER_LOCAL_START = (
     "it does not start from the local state that the slot ended the round before in"
 )
-_KEEP = "Run the job again with --keep-states, or check all segments."
+_KEEP = "run the job again with --keep-states, or check all segments"
 
 
 @dataclass(frozen=True)
@@ -115,12 +116,12 @@ class StateFolder:
             size = encoded_size(specs)
             state = decode_state(read_file(path, str(path), size, size), specs)
         except JobError as error:
-            reason = error.reason if path.exists() else "This state was not kept."
+            reason = error.reason if path.exists() else "this state was not kept"
             raise TraceError(str(path), reason, _KEEP) from None
         except StateError as error:
             raise TraceError(str(path), str(error), _KEEP) from None
         if state_tree(state).root != root:
-            raise TraceError(str(path), "Its root is not its name.", _KEEP)
+            raise TraceError(str(path), "its root is not its name", _KEEP)
         return state
 
     def _path(self, root: bytes) -> Path:
@@ -156,7 +157,7 @@ def verify_trace(
     """
     loaded = load_job(directory)
     if trace.job_id != loaded.job.id:
-        raise TraceError("job", "The trace is of another job.", _REMEDY)
+        raise TraceError("job", "the trace is of another job", _REMEDY)
     _check_shape(trace, loaded)
     checker = _Checker(trace, loaded, backend(backend_name), on_progress, segments)
     if segments is None:
@@ -168,21 +169,21 @@ def _check_shape(trace: Trace, loaded: LoadedJob) -> None:
     """Refuse a trace that lacks a share: what is not there cannot be wrong."""
     document = loaded.job.document
     if not 1 <= len(trace.round_roots) <= document.rounds:
-        raise TraceError("rounds", f"The job has {document.rounds} rounds.", _REMEDY)
+        raise TraceError("rounds", f"the job has {document.rounds} rounds", _REMEDY)
     whole = len(trace.shares) == len(trace.round_roots) * trace.slots
     if not whole or any(
         (share.range.round, share.slot) != divmod(index, trace.slots)
         for index, share in enumerate(trace.shares)
     ):
-        raise TraceError("shares", "There is not one of each slot in each round.", _REMEDY)
+        raise TraceError("shares", "there is not one of each slot in each round", _REMEDY)
     for number in range(len(trace.round_roots)):
         covered = 0
         for share in _of_round(trace, number):
             if share.range.first != covered:
-                raise TraceError("shares", f"Round {number} has a gap or an overlap.", _REMEDY)
+                raise TraceError("shares", f"round {number} has a gap or an overlap", _REMEDY)
             covered += share.range.count
         if covered != document.samples_per_round:
-            raise TraceError("shares", f"Round {number} is not covered.", _REMEDY)
+            raise TraceError("shares", f"round {number} is not covered", _REMEDY)
 
 
 def _of_round(trace: Trace, number: int) -> tuple[ShareRecord, ...]:
@@ -278,7 +279,7 @@ class _Checker:
             checked += 1
         closing, local_out = states.at(share.boundaries[-1])
         try:
-            result = replay_update(self._loaded, opening[0], closing, local_out)
+            result = share_update(self._loaded, opening[0], closing, local_out)
         except StateError as error:
             return failed(f"the update: {error}")
         if result.update_root != share.update_root:

@@ -12,7 +12,7 @@ from typing import Any
 
 from domain.hashing import merkle_root
 from domain.records import ShareClaim
-from pol.job.errors import JobError
+from pol.errors import JobError, TraceError
 from pol.job.load import read_file
 from pol.job.strict_json import take_hex, take_int, take_list
 from pol.rules.commitment import boundary_root, trace_leaf
@@ -24,11 +24,7 @@ _NO_CHAIN, _NO_PROVIDER = "", ""
 _ATTEMPT = _ISSUE = 1
 _LIST_MAX = 1 << 20
 _U32_MAX, _I64_MAX = 2**32 - 1, 2**63 - 1
-_REMEDY = "Write it again with assay job run."
-
-
-class TraceError(JobError):
-    """A file is not a trace, or not one of this job."""
+_REMEDY = "write it again with assay job run"
 
 
 @dataclass(frozen=True)
@@ -139,9 +135,9 @@ def read_trace(path: Path) -> Trace:
     try:
         value: object = json.loads(read_file(path.resolve(), str(path), FILE_SIZE_MAX))
     except JobError as error:
-        raise TraceError(error.field, error.reason, "Give the trace.json of a run.") from None
+        raise TraceError(error.field, error.reason, "give the trace.json of a run") from None
     except (ValueError, RecursionError):
-        raise TraceError(str(path), "It is not JSON.", _REMEDY) from None
+        raise TraceError(str(path), "is not JSON", _REMEDY) from None
     try:
         return _trace(value)
     except JobError as error:
@@ -151,7 +147,7 @@ def read_trace(path: Path) -> Trace:
 def _trace(value: object) -> Trace:
     fields = _object(value, "trace")
     if fields.get("version") != VERSION:
-        raise TraceError("version", f"It is not {VERSION}.", _REMEDY)
+        raise TraceError("version", f"is not {VERSION}", _REMEDY)
     rounds = take_list(fields.get("rounds"), _LIST_MAX, "rounds")
     shares = take_list(fields.get("shares"), _LIST_MAX, "shares")
     return Trace(
@@ -173,7 +169,7 @@ def _share(value: object, where: str) -> ShareRecord:
     }
     boundaries = take_list(fields.get("boundaries"), _LIST_MAX, f"{where}.boundaries")
     if len(boundaries) < 2:
-        raise TraceError(f"{where}.boundaries", "There are fewer than two.", _REMEDY)
+        raise TraceError(f"{where}.boundaries", "there are fewer than two", _REMEDY)
     return ShareRecord(
         number["slot"],
         Range(number["round"], number["first"], number["count"]),
@@ -201,7 +197,7 @@ def _boundary(value: object, where: str) -> Boundary:
 
 def _object(value: object, where: str) -> Mapping[str, object]:
     if not isinstance(value, dict):
-        raise TraceError(where, "This is not an object.", _REMEDY)
+        raise TraceError(where, "is not an object", _REMEDY)
     return value
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pol.state.errors import NotFinite, StateError
+from pol.errors import NotFinite, StateError
 from pol.values import Shape
 
 Array = NDArray[Any]
@@ -25,9 +25,7 @@ def dtype_name(array: Array, where: str) -> str:
     """Return ``f32``, ``i64`` or ``bool``; StateError for any other dtype."""
     name = _NAMES.get(array.dtype.newbyteorder("<"))
     if name is None:
-        raise StateError(
-            where, f"Its dtype is {array.dtype}, not one of {', '.join(NUMPY_DTYPES)}."
-        )
+        raise StateError(where, f"its dtype is {array.dtype}, not one of {', '.join(NUMPY_DTYPES)}")
     return name
 
 
@@ -54,7 +52,7 @@ def array_from_bytes(data: bytes | memoryview, dtype: str, shape: Shape, where: 
     or 1.
     """
     if dtype == "bool" and data and np.frombuffer(data, np.uint8).max() > 1:
-        raise StateError(where, "An element of bool is neither 0 nor 1.")
+        raise StateError(where, "an element of bool is neither 0 nor 1")
     return np.frombuffer(data, NUMPY_DTYPES[dtype]).reshape(shape)
 
 

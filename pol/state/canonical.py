@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from domain.hashing import merkle_leaf, merkle_path, merkle_root
+from pol.errors import NotFinite, StateError
 from pol.state.arrays import (
     NUMPY_DTYPES,
     Array,
@@ -22,7 +23,6 @@ from pol.state.arrays import (
     dtype_name,
     raw_bytes,
 )
-from pol.state.errors import NotFinite, StateError
 from pol.state.layout import (
     CHUNK_SIZE,
     chunk_count,
@@ -70,9 +70,9 @@ def decode_state(data: bytes, specs: Sequence[TensorSpec]) -> dict[str, Array]:
     expected = header_chunk(specs)
     if data[: len(expected)] != expected:
         parse_header(data)  # a better reason, where the header itself is at fault
-        raise StateError("header", "The tensors are not the ones that the job names.")
+        raise StateError("header", "the tensors are not the ones that the job names")
     if len(data) != encoded_size(specs):
-        raise StateError("state", f"It has {len(data)} bytes, not {encoded_size(specs)}.")
+        raise StateError("state", f"has {len(data)} bytes, not {encoded_size(specs)}")
     view, position = memoryview(data), len(expected)
     result: dict[str, Array] = {}
     for spec in sorted(specs, key=lambda spec: spec.name.encode()):
@@ -83,7 +83,7 @@ def decode_state(data: bytes, specs: Sequence[TensorSpec]) -> dict[str, Array]:
             if not np.isfinite(array).all():
                 raise NotFinite(spec.name)
             if (array.view(np.uint32) == 0x80000000).any():
-                raise StateError(spec.name, "It holds -0.0, which has no place in canonical bytes.")
+                raise StateError(spec.name, "holds -0.0, which has no place in canonical bytes")
         result[spec.name] = array
     return result
 
@@ -94,7 +94,7 @@ def chunks_of(data: bytes) -> list[bytes]:
     """
     position, specs = parse_header(data)
     if len(data) != encoded_size(specs):
-        raise StateError("state", f"It has {len(data)} bytes, not {encoded_size(specs)}.")
+        raise StateError("state", f"has {len(data)} bytes, not {encoded_size(specs)}")
     chunks = [data[:position]]
     for size in chunk_sizes(specs):
         chunks.append(data[position : position + size])

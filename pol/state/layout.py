@@ -8,8 +8,8 @@ each starting a new chunk of 64 KiB.
 import json
 from collections.abc import Iterator, Sequence
 
-from pol.job.limits import MAX_DIMENSION, MAX_RANK
-from pol.state.errors import StateError
+from pol.errors import StateError
+from pol.limits import MAX_DIMENSION, MAX_RANK
 from pol.values import ITEM_SIZE, TensorSpec
 
 CHUNK_SIZE = 65_536
@@ -27,7 +27,7 @@ def header_chunk(specs: Sequence[TensorSpec]) -> bytes:
     entries = [[spec.name, spec.dtype, list(spec.shape)] for spec in _sorted(specs)]
     text = json.dumps(entries, separators=(",", ":"), ensure_ascii=True).encode("ascii")
     if len(text) > MAX_HEADER:
-        raise StateError("header", f"It has {len(text)} bytes, more than {MAX_HEADER}.")
+        raise StateError("header", f"has {len(text)} bytes, more than {MAX_HEADER}")
     return len(text).to_bytes(4, "big") + text
 
 
@@ -58,7 +58,7 @@ def _parse_entry(entry: object) -> TensorSpec:
         case [str(name), str(dtype), list(shape)] if dtype in ITEM_SIZE and len(shape) <= MAX_RANK:
             if all(type(size) is int and 0 <= size <= MAX_DIMENSION for size in shape):
                 return TensorSpec(name, dtype, tuple(shape))
-    raise StateError("header", "An entry is not a name, a dtype and a shape.")
+    raise StateError("header", "an entry is not a name, a dtype and a shape")
 
 
 def parse_header(data: bytes) -> tuple[int, tuple[TensorSpec, ...]]:
@@ -69,19 +69,19 @@ def parse_header(data: bytes) -> tuple[int, tuple[TensorSpec, ...]]:
     """
     length = int.from_bytes(data[:4], "big")
     if len(data) < 4 or length > MAX_HEADER or len(data) < 4 + length:
-        raise StateError("header", "It is cut off or too long.")
+        raise StateError("header", "is cut off or too long")
     chunk = bytes(data[: 4 + length])
     try:
         entries = json.loads(chunk[4:].decode("ascii"))
     except (ValueError, RecursionError):
-        raise StateError("header", "It is not JSON in ASCII.") from None
+        raise StateError("header", "is not JSON in ASCII") from None
     if not isinstance(entries, list):
-        raise StateError("header", "It is not a list.")
+        raise StateError("header", "is not a list")
     specs = tuple(_parse_entry(entry) for entry in entries)
     if len({spec.name for spec in specs}) != len(specs):
-        raise StateError("header", "A name occurs twice.")
+        raise StateError("header", "a name occurs twice")
     if any("\ud800" <= character <= "\udfff" for spec in specs for character in spec.name):
-        raise StateError("header", "A name is not text.")
+        raise StateError("header", "a name is not text")
     if header_chunk(specs) != chunk:  # an order that does not ascend ends here too
-        raise StateError("header", "It is not in canonical form.")
+        raise StateError("header", "is not in canonical form")
     return len(chunk), specs

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pol.job.limits import LIMITS, MAX_DIMENSION, MAX_RANK, Limits
+from pol.errors import NotFinite, StateError
+from pol.limits import LIMITS, MAX_DIMENSION, MAX_RANK, Limits
 from pol.state.arrays import Array, State, array_from_bytes, canonical_array, dtype_name, raw_bytes
-from pol.state.errors import NotFinite, StateError
 from pol.values import TensorSpec, TensorType
 
 _FILE_DTYPES = {"F32": "f32", "I64": "i64", "BOOL": "bool"}
@@ -37,52 +37,50 @@ class _Entry:
 def _no_duplicates(items: list[tuple[str, object]]) -> dict[str, object]:
     result = dict(items)
     if len(result) != len(items):
-        raise StateError("header", "A key occurs twice.")
+        raise StateError("header", "a key occurs twice")
     return result
 
 
 def _parse_json(data: bytes) -> dict[str, object]:
     if data[:1] != b"{":
-        raise StateError("header", "It is not a safetensors header.")
+        raise StateError("header", "is not a safetensors header")
     try:
         header = json.loads(data.decode("utf-8"), object_pairs_hook=_no_duplicates)
     except (ValueError, RecursionError):
-        raise StateError("header", "It is not JSON.") from None
+        raise StateError("header", "is not JSON") from None
     if not isinstance(header, dict):
-        raise StateError("header", "It is not an object.")
+        raise StateError("header", "is not an object")
     return header
 
 
 def _check_metadata(value: object) -> None:
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise StateError("header", "Its __metadata__ is not a map of strings.")
+        raise StateError("header", "its __metadata__ is not a map of strings")
 
 
 def _parse_entry(name: str, value: object, limits: Limits) -> _Entry:
     if len(name) > 256:
-        raise StateError("header", "A name has more than 256 characters.")
+        raise StateError("header", "a name has more than 256 characters")
     if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
-        raise StateError(name, "Its entry is not dtype, shape and data_offsets.")
+        raise StateError(name, "its entry is not dtype, shape and data_offsets")
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
     if not isinstance(dtype, str) or dtype not in _FILE_DTYPES:
-        raise StateError(name, f"Its dtype is not one of {', '.join(_FILE_DTYPES)}.")
+        raise StateError(name, f"its dtype is not one of {', '.join(_FILE_DTYPES)}")
     if not isinstance(shape, list) or len(shape) > MAX_RANK:
-        raise StateError(name, f"Its shape is not a list of at most {MAX_RANK} sizes.")
+        raise StateError(name, f"its shape is not a list of at most {MAX_RANK} sizes")
     if not all(type(size) is int and 0 <= size <= MAX_DIMENSION for size in shape):
-        raise StateError(name, f"A size of its shape is outside 0..{MAX_DIMENSION}.")
+        raise StateError(name, f"a size of its shape is outside 0..{MAX_DIMENSION}")
     found = TensorType(_FILE_DTYPES[dtype], tuple(shape))
     if found.elements > limits.value_elements:
-        raise StateError(
-            name, f"It has {found.elements} elements, more than {limits.value_elements}."
-        )
+        raise StateError(name, f"has {found.elements} elements, more than {limits.value_elements}")
     if (
         not isinstance(offsets, list)
         or len(offsets) != 2
         or not all(type(offset) is int for offset in offsets)
     ):
-        raise StateError(name, "Its data_offsets are not two integers.")
+        raise StateError(name, "its data_offsets are not two integers")
     if offsets[0] < 0 or offsets[1] - offsets[0] != found.size:
-        raise StateError(name, f"Its data_offsets do not hold {found}.")
+        raise StateError(name, f"its data_offsets do not hold {found}")
     return _Entry(name, found, offsets[0], offsets[1])
 
 
@@ -91,27 +89,25 @@ def _parse_header(prefix: bytes, header: bytes, data_size: int, limits: Limits) 
     if "__metadata__" in fields:
         _check_metadata(fields.pop("__metadata__"))
     if len(fields) > limits.tensors:
-        raise StateError("header", f"It names {len(fields)} tensors, more than {limits.tensors}.")
+        raise StateError("header", f"names {len(fields)} tensors, more than {limits.tensors}")
     entries = [_parse_entry(name, value, limits) for name, value in fields.items()]
     entries.sort(key=lambda entry: (entry.start, entry.stop))
     position = 0
     for entry in entries:
         if entry.start != position:
-            raise StateError(entry.name, "Its data overlap others or leave a hole.")
+            raise StateError(entry.name, "its data overlap others or leave a hole")
         position = entry.stop
     if position != data_size:
-        raise StateError(
-            "data", f"The header describes {position} bytes, the file has {data_size}."
-        )
+        raise StateError("data", f"the header describes {position} bytes, the file has {data_size}")
     return entries
 
 
 def _header_size(prefix: bytes, limits: Limits) -> int:
     size = int.from_bytes(prefix, "little")
     if len(prefix) != _PREFIX:
-        raise StateError("header", "The file is too short.")
+        raise StateError("header", "the file is too short")
     if size > limits.header_size:
-        raise StateError("header", f"It has {size} bytes, more than {limits.header_size}.")
+        raise StateError("header", f"has {size} bytes, more than {limits.header_size}")
     return size
 
 
@@ -123,7 +119,7 @@ def _read(source: bytes | Path, limits: Limits) -> tuple[list[_Entry], bytes]:
         size = _header_size(source[:_PREFIX], limits)
         header, data = source[_PREFIX : _PREFIX + size], source[_PREFIX + size :]
         if len(header) != size:
-            raise StateError("header", "The file is too short.")
+            raise StateError("header", "the file is too short")
         return _parse_header(source[:_PREFIX], header, len(data), limits), data
     with source.open("rb") as file:
         total = file.seek(0, 2)
@@ -132,7 +128,7 @@ def _read(source: bytes | Path, limits: Limits) -> tuple[list[_Entry], bytes]:
         size = _header_size(prefix, limits)
         header = file.read(size)
         if len(header) != size:
-            raise StateError("header", "The file is too short.")
+            raise StateError("header", "the file is too short")
         entries = _parse_header(prefix, header, total - _PREFIX - size, limits)
         return entries, file.read(total - _PREFIX - size)
 
@@ -141,10 +137,10 @@ def _check_specs(entries: Sequence[_Entry], specs: Sequence[TensorSpec]) -> None
     found = {entry.name: entry.type for entry in entries}
     expected = {spec.name: spec.type for spec in specs}
     for name in sorted(found.keys() ^ expected.keys()):
-        raise StateError(name, "It is missing." if name in expected else "It is not expected.")
+        raise StateError(name, "is missing" if name in expected else "is not expected")
     for name, value in expected.items():
         if found[name] != value:
-            raise StateError(name, f"It is {found[name]}, not {value}.")
+            raise StateError(name, f"is {found[name]}, not {value}")
 
 
 def load_safetensors(

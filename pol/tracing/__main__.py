@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from pol.job.errors import JobError
+from pol.errors import JobError
 from pol.tracing.build import build_job
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from pol.errors import JobError
 from pol.job.document import Job, updated_tensors
-from pol.job.errors import JobError
 from pol.job.program import Program
 from pol.job.write import JobSource, write_job
 from pol.state.arrays import Array
@@ -38,15 +38,15 @@ def build_job(file: Path, out: Path, on_progress: Progress | None = None) -> Job
     """
     tell = on_progress or (lambda _text: None)
     if not file.is_file():
-        raise JobError(str(file), "There is no such file.", "Give the path of a Python file.")
+        raise JobError(str(file), "there is no such file", "give the path of a Python file")
     tell(f"running {file.name}")
     maker = runpy.run_path(str(file), run_name="assay_job").get("job")
     if not callable(maker):
-        raise JobError(file.name, "It defines no function job().", "See examples/ in the checkout.")
+        raise JobError(file.name, "defines no function job()", "see examples/ in the checkout")
     spec = maker()
     if not isinstance(spec, JobSpec):
-        reason = f"job() returned {type(spec).__name__}."
-        raise JobError(file.name, reason, "Return a JobSpec.")
+        reason = f"job() returned {type(spec).__name__}"
+        raise JobError(file.name, reason, "return a JobSpec")
     return build(spec, out, tell)
 
 
@@ -55,8 +55,8 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
     tell = on_progress or (lambda _text: None)
     model: object = spec.model
     if not isinstance(model, nn.Module):
-        reason = f"It is a {type(model).__name__}."
-        raise JobError("model", reason, "Give a torch.nn.Module.")
+        reason = f"is a {type(model).__name__}"
+        raise JobError("model", reason, "give a torch.nn.Module")
     data, holdout = _columns(spec.train, "train"), _columns(spec.holdout, "holdout")
     _check_columns(data, holdout)
     holdout, eval_batch = _eval_rows(holdout, tell)
@@ -121,11 +121,11 @@ def _columns(data: Mapping[str, Any], field: str) -> dict[str, Array]:
                 else np.asarray(value)
             )
         except (TypeError, ValueError):  # bfloat16, rows of different lengths
-            reason = "NumPy cannot hold it as one array."
-            raise JobError(f"{field}.{name}", reason, "Give rows of one shape.") from None
+            reason = "NumPy cannot hold it as one array"
+            raise JobError(f"{field}.{name}", reason, "give rows of one shape") from None
         if array.ndim < 1 or array.dtype.kind not in "fiub":
-            reason = f"It is {array.dtype} with {array.ndim} dimensions."
-            raise JobError(f"{field}.{name}", reason, "Give numbers with one row per sample.")
+            reason = f"is {array.dtype} with {array.ndim} dimensions"
+            raise JobError(f"{field}.{name}", reason, "give numbers with one row per sample")
         target = {"f": np.float32, "i": np.int64, "u": np.int64, "b": np.bool_}[array.dtype.kind]
         columns[name] = np.ascontiguousarray(array.astype(target))
     return columns
@@ -133,20 +133,20 @@ def _columns(data: Mapping[str, Any], field: str) -> dict[str, Array]:
 
 def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array]) -> None:
     if not data:
-        raise JobError("train", "There is no column.", "Give at least one.")
+        raise JobError("train", "there is no column", "give at least one")
     for field, columns in (("train", data), ("holdout", holdout)):
         if len({len(column) for column in columns.values()}) > 1 or not len(
             next(iter(columns.values()), ())
         ):
             raise JobError(
-                field, "Its columns do not have the same number of rows.", "Check the data."
+                field, "its columns do not have the same number of rows", "check the data"
             )
     kinds = [
         {name: (column.dtype, column.shape[1:]) for name, column in columns.items()}
         for columns in (data, holdout)
     ]
     if kinds[0] != kinds[1]:
-        raise JobError("holdout", "Its columns are not those of train.", "Give the same columns.")
+        raise JobError("holdout", "its columns are not those of train", "give the same columns")
 
 
 def _eval_rows(holdout: dict[str, Array], tell: Progress) -> tuple[dict[str, Array], int]:
@@ -167,8 +167,8 @@ def _refuse_batch_norm(model: nn.Module) -> None:
     """Batch norm counts batches in an integer that every step changes, and integers cannot be averaged over slots."""
     for name, module in model.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            reason = f"{type(module).__name__} keeps a counter that cannot be averaged over slots."
-            raise JobError(f"model.{name}", reason, "Use LayerNorm or GroupNorm in its place.")
+            reason = f"{type(module).__name__} keeps a counter that cannot be averaged over slots"
+            raise JobError(f"model.{name}", reason, "use LayerNorm or GroupNorm in its place")
 
 
 def _initial_state(spec: JobSpec, functions: JobFunctions) -> dict[str, torch.Tensor]:
@@ -177,14 +177,14 @@ def _initial_state(spec: JobSpec, functions: JobFunctions) -> dict[str, torch.Te
     _refuse_batch_norm(model)
     for name, parameter in model.named_parameters():
         if parameter.dtype != torch.float32:
-            raise JobError(f"model.{name}", f"It is {parameter.dtype}.", "Call model.float().")
+            raise JobError(f"model.{name}", f"is {parameter.dtype}", "call model.float()")
     parameters = {name: p.detach().clone() for name, p in sorted(model.named_parameters())}
     buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
     trained = {name: parameters[name] for name in functions.trained}
     state = {**parameters, **buffers}
     for name in state:
         if name.startswith(VELOCITY):
-            raise JobError(f"model.{name}", f"{VELOCITY}… is reserved.", "Rename the attribute.")
+            raise JobError(f"model.{name}", f"{VELOCITY}… is reserved", "rename the attribute")
     return {**state, **outer_initial(spec.outer, trained)}
 
 
@@ -196,8 +196,8 @@ def _updated(step: Program, state: Mapping[str, torch.Tensor]) -> list[str]:
     updated = updated_tensors(step, specs)
     for spec in updated:
         if spec.dtype != "f32":
-            reason = "Every step changes this counter, and integers cannot be averaged over slots."
-            raise JobError(f"model.{spec.name}", reason, "Make it a float32 buffer.")
+            reason = "every step changes this counter, and integers cannot be averaged over slots"
+            raise JobError(f"model.{spec.name}", reason, "make it a float32 buffer")
     return [spec.name for spec in updated]
 
 

@@ -9,18 +9,15 @@ from math import prod
 
 import numpy as np
 
-from pol.job.limits import LIMITS, Limits
-from pol.job.primitives import broadcast_shapes
 from pol.job.program import Program, ProgramBuilder
+from pol.limits import LIMITS, Limits
+from pol.ops.elementwise import ELEMENTWISE, broadcast_shapes
 from pol.state.arrays import NUMPY_DTYPES
 from pol.values import TensorType
 
 Scalar = bool | int | float
 
-_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-_ARITHMETIC = ("add", "sub", "mul", "div", "maximum", "minimum")
-ELEMENTWISE = frozenset((*_ARITHMETIC, *_COMPARISONS, "logical_and", "logical_or", "where"))
-"""Operations whose operands broadcast."""
+_BROADCASTING = frozenset(row.name for row in ELEMENTWISE if row.arity != (1, 1))
 
 
 class Emitter:
@@ -80,7 +77,7 @@ class Emitter:
 
     def emit(self, op: str, *args: int, **attrs: object) -> int:
         """Add a node, or return the value of an equal one."""
-        if op in ELEMENTWISE:
+        if op in _BROADCASTING:
             args = self._without_broadcasts(args)
         key = (op, args, tuple(sorted(attrs.items())))
         if key not in self._known:

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from pol.job.errors import JobError
-from pol.job.limits import LIMITS
+from pol.errors import JobError
+from pol.limits import LIMITS
 from pol.tracing.dropout import SeededDropout
 from pol.tracing.optimizers import clip, inner_optimizer, outer_update
 from pol.tracing.origin import called_forward
@@ -42,10 +42,10 @@ class _Measured(nn.Module):
         value: object = self._measure(self.model, batch)
         if not isinstance(value, torch.Tensor) or value.numel() != 1:
             raise JobError(
-                self._field, "It does not return one number.", "Return a tensor of one element."
+                self._field, "does not return one number", "return a tensor of one element"
             )
         if value.dtype != torch.float32:
-            raise JobError(self._field, f"It returns {value.dtype}.", "Return float32.")
+            raise JobError(self._field, f"returns {value.dtype}", "return float32")
         return value.reshape(())
 
 
@@ -86,14 +86,14 @@ class JobFunctions:
         self._rates = torch.tensor([spec.learning_rate(step) for step in range(spec.steps)])
         self._constant_rate = bool((self._rates == self._rates[0]).all())
         if not self._constant_rate and self._rates.nbytes > LIMITS.constants_size:
-            reason = f"Its table would have {spec.steps} entries."
+            reason = f"its table would have {spec.steps} entries"
             most = LIMITS.constants_size // self._rates.itemsize
-            remedy = f"Give one number, or a job of fewer than {most} steps."
+            remedy = f"give one number, or a job of fewer than {most} steps"
             raise JobError("schedule", reason, remedy)
         if not self._trained:
-            raise JobError("model", "It has no parameter to train.", "Set requires_grad.")
+            raise JobError("model", "has no parameter to train", "set requires_grad")
         if not bool(torch.isfinite(self._rates).all()):
-            raise JobError("schedule", "A learning rate is NaN or infinite.", "Check the schedule.")
+            raise JobError("schedule", "a learning rate is NaN or infinite", "check the schedule")
 
     @property
     def trained(self) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import torch
 
-from pol.job.errors import JobError
+from pol.errors import JobError
 from pol.tracing.spec import SGD, AdamW, Average, Nesterov
 
 Tensors = Mapping[str, torch.Tensor]
@@ -29,7 +29,7 @@ class _SGD:
     def __init__(self, settings: SGD) -> None:
         self._settings = settings
         if settings.nesterov and not settings.momentum:
-            raise JobError("optimizer", "Nesterov needs a momentum.", "Give one, such as 0.9.")
+            raise JobError("optimizer", "Nesterov needs a momentum", "give one, such as 0.9")
 
     def initial(self, parameters: Tensors) -> dict[str, torch.Tensor]:
         if not self._settings.momentum:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pol.job.limits import MAX_OPERANDS
+from pol.limits import MAX_OPERANDS
 from pol.tracing.emitter import kept
 from pol.tracing.rules import Ref, Site, Unsupported, rule
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
-from pol.job.errors import JobError
-from pol.job.limits import MAX_INTEGER
+from pol.errors import JobError
+from pol.limits import MAX_INTEGER
 
 if TYPE_CHECKING:
     import torch
@@ -26,10 +26,9 @@ def _number(value: object) -> float:
 def _check_range(field: str, value: object, low: float = 0.0, high: float = float("inf")) -> None:
     """Refuse what is not a finite number in ``low`` (inclusive) to ``high`` (exclusive)."""
     if not low <= _number(value) < high:
-        remedy = f"Give a number of at least {low:g}" + (
-            f" and below {high:g}." if isfinite(high) else "."
-        )
-        raise JobError(field, f"{value!r} does not fit.", remedy)
+        below = f" and below {high:g}" if isfinite(high) else ""
+        remedy = f"give a number of at least {low:g}{below}"
+        raise JobError(field, f"{value!r} does not fit", remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class AdamW:
     def __post_init__(self) -> None:
         betas: object = self.betas
         if not isinstance(betas, tuple | list) or len(betas) != 2:
-            raise JobError("optimizer.betas", f"{betas!r} is not a pair.", "Give two numbers.")
+            raise JobError("optimizer.betas", f"{betas!r} is not a pair", "give two numbers")
         for beta in self.betas:
             _check_range("optimizer.betas", beta, high=1.0)
         _check_range("optimizer.eps", self.eps)
@@ -125,38 +124,36 @@ class JobSpec:
             value = getattr(self, name)
             if type(value) is not int or value < 1:
                 raise JobError(
-                    name, f"{value!r} is not a positive integer.", "Give a positive integer."
+                    name, f"{value!r} is not a positive integer", "give a positive integer"
                 )
         if self.samples_per_round % (self.batch * self.segment_length):
-            reason = f"{self.samples_per_round} is not a multiple of batch x segment_length."
+            reason = f"{self.samples_per_round} is not a multiple of batch x segment_length"
             raise JobError(
                 "samples_per_round",
                 reason,
-                f"Use a multiple of {self.batch * self.segment_length}.",
+                f"use a multiple of {self.batch * self.segment_length}",
             )
         if "loss" in self.metrics:
-            raise JobError("metrics", "`loss` is always measured.", "Leave it out.")
+            raise JobError("metrics", "`loss` is always measured", "leave it out")
         self._check_choices()
         if type(self.seed) is not int or not 0 <= self.seed <= MAX_INTEGER:
-            raise JobError(
-                "seed", f"{self.seed!r} is not an integer in 0..2^63-1.", "Give another."
-            )
+            raise JobError("seed", f"{self.seed!r} is not an integer in 0..2^63-1", "give another")
         if self.clip_norm is not None and not 0.0 < _number(self.clip_norm) < float("inf"):
             raise JobError(
-                "clip_norm", f"{self.clip_norm!r} is not a positive number.", "Give one, or None."
+                "clip_norm", f"{self.clip_norm!r} is not a positive number", "give one, or None"
             )
 
     def _check_choices(self) -> None:
         optimizer: object = self.optimizer  # what the file gave, whatever the annotations say
         outer: object = self.outer
         if not isinstance(optimizer, SGD | AdamW):
-            reason = f"{type(optimizer).__module__}.{type(optimizer).__name__} is not known."
-            raise JobError("optimizer", reason, "Give assay.SGD(…) or assay.AdamW(…).")
+            reason = f"{type(optimizer).__module__}.{type(optimizer).__name__} is not known"
+            raise JobError("optimizer", reason, "give assay.SGD(…) or assay.AdamW(…)")
         if not isinstance(outer, Average | Nesterov):
-            reason = f"{type(outer).__name__} is not known."
-            raise JobError("outer", reason, "Give assay.Average() or assay.Nesterov(…).")
+            reason = f"{type(outer).__name__} is not known"
+            raise JobError("outer", reason, "give assay.Average() or assay.Nesterov(…)")
         if self.weights not in ("seed", "keep"):
-            raise JobError("weights", f"{self.weights!r} is not known.", 'Give "seed" or "keep".')
+            raise JobError("weights", f"{self.weights!r} is not known", 'Give "seed" or "keep".')
 
     @property
     def steps(self) -> int:
@@ -169,9 +166,9 @@ class JobSpec:
         try:
             return float(rate)  # type: ignore[arg-type]
         except (TypeError, ValueError):
-            reason = f"The learning rate of step {step} is {rate!r}."
+            reason = f"the learning rate of step {step} is {rate!r}"
             raise JobError(
-                "schedule", reason, "Give a number, or a function that returns one."
+                "schedule", reason, "give a number, or a function that returns one"
             ) from None
 
 

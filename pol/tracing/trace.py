@@ -16,9 +16,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from pol.job.errors import JobError
-from pol.job.limits import LIMITS, Limits
+from pol.errors import JobError
 from pol.job.program import Program
+from pol.limits import LIMITS, Limits
 from pol.tracing import rules_elementwise, rules_reduce, rules_shape
 from pol.tracing.emitter import Emitter
 from pol.tracing.origin import line_of_error, line_of_node
@@ -134,12 +134,12 @@ def _graph(function: Function, inputs: Tensors) -> tuple[GraphModule, list[str]]
         raise
     except Exception as error:
         reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
-        remedy = "Write it in another way there (docs/jobs.md lists what works)."
+        remedy = "write it in another way there (docs/jobs.md lists what works)"
         if isinstance(error, _CONTROL_FLOW):
             remedy = (
-                "A step has fixed shapes and no control flow that depends on the values of tensors."
+                "a step has fixed shapes and no control flow that depends on the values of tensors"
             )
-        raise JobError(line_of_error(error), f"It cannot be traced: {reason}.", remedy) from error
+        raise JobError(line_of_error(error), f"cannot be traced: {reason}", remedy) from error
     graph.graph.eliminate_dead_code()
     return graph, names
 
@@ -235,8 +235,7 @@ class _Located:
             return
         why = error.reason if isinstance(error, JobError) else str(error) or type(error).__name__
         remedy = error.remedy if isinstance(error, JobError) else ""
-        reason = f"The operation {self._node.target} cannot be part of a job: {why.rstrip('.')}."
-        remedy = "Use another layer or function there (docs/jobs.md lists what works)." + (
-            f" {remedy}" if remedy else ""
-        )
+        reason = f"the operation {self._node.target} cannot be part of a job: {why.rstrip('.')}"
+        other = "use another layer or function there (docs/jobs.md lists what works)"
+        remedy = "; ".join(part for part in (other, remedy) if part)
         raise JobError(line_of_node(self._node), reason, remedy) from error

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import torch
 
-from pol.job.errors import JobError
+from pol.errors import JobError
 from pol.state.arrays import Array
 from pol.tracing.functions import measured, training_mode
 from pol.tracing.origin import line_of_error
@@ -34,8 +34,8 @@ def try_loss(spec: JobSpec, state: Mapping[str, torch.Tensor], data: Mapping[str
                 reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
                 raise JobError(
                     line_of_error(error),
-                    f"The loss of a batch that holds row {rows[0]} fails: {reason}.",
-                    "Check the model, the loss and the values of the data.",
+                    f"the loss of a batch that holds row {rows[0]} fails: {reason}",
+                    "check the model, the loss and the values of the data",
                 ) from error
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from pol.executor.philox import SITE_WEIGHTS, uniform
-from pol.job.errors import JobError
+from pol.errors import JobError
+from pol.ops.philox import SITE_WEIGHTS, uniform
 
 _Bound = Callable[[nn.Module, torch.Tensor], float]
 
@@ -70,5 +70,5 @@ def _bound(module: nn.Module, own_name: str, parameter: torch.Tensor, name: str)
     for (kind, attribute), law in LAWS.items():
         if isinstance(module, kind) and attribute == own_name:
             return law(module, parameter)
-    reason = f"{type(module).__name__} has no known law for the initial weights of {own_name!r}."
+    reason = f"{type(module).__name__} has no known law for the initial weights of {own_name!r}"
     raise JobError(f"model.{name}", reason, 'Give weights="keep" to take the weights as they are.')

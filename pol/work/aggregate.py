@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from domain.hashing import merkle_root
-from pol.executor.backend import Backend
+from pol.errors import ReplayError
+from pol.executor.interface import Backend
 from pol.executor.run import run
 from pol.job.load import LoadedJob
 from pol.state.arrays import Array, State
 from pol.state.canonical import StateTree, state_specs, state_tree
 from pol.state.layout import tensor_chunks
-from pol.work.records import AggregateResult, ReplayError
+from pol.work.records import AggregateResult
 from pol.work.segments import check_state, merged
 
 
@@ -27,7 +28,8 @@ def weighted_mean(updates: Sequence[tuple[int, State]], name: str) -> Array:
 
 def tensor_roots(state: State, tree: StateTree) -> tuple[tuple[str, bytes], ...]:
     """Return name and Merkle root of the chunks of each tensor that has elements."""
-    result, at = [], 1  # chunk 0 is the header
+    # chunk 0 is the header
+    result, at = [], 1
     for spec in sorted(state_specs(state), key=lambda spec: spec.name.encode()):
         count = tensor_chunks(spec)
         if count:
@@ -39,28 +41,24 @@ def tensor_roots(state: State, tree: StateTree) -> tuple[tuple[str, bytes], ...]
 def aggregate(
     loaded: LoadedJob, opening: State, updates: Sequence[tuple[int, State]], backend: Backend
 ) -> AggregateResult:
-    """Return the next global state of a round.
+    """Return the global state that a round ends in, from the one that it began with.
 
-    Args:
-        loaded: the job.
-        opening: global state at the beginning of the round.
-        updates: (number of samples, update) of every accepted share, in slot order; the order is part of the rule.
-        backend: where the job's ``outer`` runs.
+    ``updates`` are (number of samples, update) of every accepted share, in slot order; the order is part of the rule.
+    The job's ``outer`` runs on ``backend``.
 
-    Raises:
-        ReplayError: there is no update, or a count is not positive.
-        StateError: a state does not have the job's tensors.
-        NotFinite: the next state holds NaN or infinity.
+    Raises ReplayError when there is no update or a count is not positive, StateError when a state does not have the
+    job's tensors, and NotFinite when the next state holds NaN or infinity.
     """
     document = loaded.job.document
     if not updates or any(count < 1 for count, _ in updates):
-        raise ReplayError("A round needs updates of at least one sample each.")
+        raise ReplayError("a round needs updates of at least one sample each")
     start = check_state(opening, document.global_tensors, "opening state")
     checked = [
         (count, check_state(update, loaded.job.updated, "update")) for count, update in updates
     ]
     inputs: dict[str, Array] = {f"global.{name}": array for name, array in start.items()}
-    with np.errstate(over="ignore"):  # an infinite mean ends in NotFinite below
+    # an infinite mean ends in NotFinite below
+    with np.errstate(over="ignore"):
         for spec in loaded.job.updated:
             inputs[f"aggregate.{spec.name}"] = weighted_mean(checked, spec.name)
     outputs = run(document.outer, inputs, document.seed, backend)

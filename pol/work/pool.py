@@ -22,11 +22,7 @@ _POLL_SECONDS = 0.1
 
 
 class PoolError(Expected):
-    """A task has no result for a reason that is not its own.
-
-    Args:
-        reason: one sentence.
-    """
+    """A task has no result for a reason that is not its own."""
 
 
 class PoolFull(PoolError):
@@ -50,7 +46,6 @@ class _Task:
     data: bytes
     future: "Future[Any]"
     deadline: float | None
-    on_progress: Callable[[Any], None] | None
 
 
 class _Worker:
@@ -81,11 +76,7 @@ class ReplayPool:
     """Runs tasks in child processes, which start when they are first needed.
 
     A task is a function of an importable module with arguments that pickle; big arrays travel as canonical bytes or
-    as paths (``pol.work.tasks``).
-
-    Args:
-        workers: processes at most.
-        queued: tasks that may wait beside those that run.
+    as paths. There are ``workers`` processes at most, and ``queued`` tasks may wait beside those that run.
     """
 
     def __init__(self, workers: int | None = None, queued: int = 64) -> None:
@@ -105,29 +96,21 @@ class ReplayPool:
         function: Callable[..., T],
         *args: Any,
         timeout: float | None = None,
-        on_progress: Callable[[Any], None] | None = None,
     ) -> "Future[T]":
-        """Queue ``function(*args)`` and return its future.
+        """Queue ``function(*args)``, a function that is importable by name, and return its future.
 
-        Args:
-            function: importable by name.
-            args: its arguments.
-            timeout: seconds from now until the task ends in :class:`TaskTimeout`.
-            on_progress: gets what the task passes to ``pol.work.worker.report``, in a thread of the pool.
-
-        Raises:
-            PoolFull: as many tasks as the pool was made for are waiting.
-            PoolClosed: the pool is closed.
+        It ends in TaskTimeout ``timeout`` seconds from now. Raises PoolFull when as many tasks as the pool was made
+        for are waiting, and PoolClosed when the pool is closed.
         """
         if self._closed.is_set():
-            raise PoolClosed("The pool is closed.")
+            raise PoolClosed("the pool is closed")
         deadline = None if timeout is None else time.monotonic() + timeout
         future: Future[T] = Future()
         try:
-            task = _Task(pickle.dumps((function, args)), future, deadline, on_progress)
+            task = _Task(pickle.dumps((function, args)), future, deadline)
             self._tasks.put_nowait(task)
         except queue.Full:
-            raise PoolFull(f"{self._tasks.maxsize} tasks are waiting already.") from None
+            raise PoolFull(f"{self._tasks.maxsize} tasks are waiting already") from None
         return future
 
     def close(self) -> None:
@@ -137,7 +120,7 @@ class ReplayPool:
             thread.join()
         while True:
             try:
-                _fail(self._tasks.get_nowait().future, PoolClosed("The pool was closed."))
+                _fail(self._tasks.get_nowait().future, PoolClosed("the pool was closed"))
             except queue.Empty:
                 return
 
@@ -166,7 +149,7 @@ class ReplayPool:
                 known = (
                     error
                     if isinstance(error, PoolError)
-                    else WorkerDied(f"The worker died ({error!r}).")
+                    else WorkerDied(f"the worker died ({error!r})")
                 )
                 _fail(task.future, known)
         if worker is not None:
@@ -175,25 +158,19 @@ class ReplayPool:
     def _run(self, worker: _Worker, task: _Task) -> None:
         """Give a task to a worker and wait for its end; raises PoolError where the worker has to go."""
         if task.deadline is not None and time.monotonic() >= task.deadline:
-            _fail(task.future, TaskTimeout("The deadline passed while the task was waiting."))
+            _fail(task.future, TaskTimeout("the deadline passed while the task was waiting"))
             return
         worker.connection.send_bytes(task.data)
-        while True:
-            while not worker.connection.poll(_POLL_SECONDS):
-                if self._closed.is_set():
-                    raise PoolClosed("The pool was closed.")
-                if task.deadline is not None and time.monotonic() >= task.deadline:
-                    raise TaskTimeout("The deadline passed while the task was running.")
-            kind, value = pickle.loads(worker.connection.recv_bytes())  # noqa: S301  (from our own child)
-            if kind == "progress":
-                if task.on_progress is not None:
-                    task.on_progress(value)
-            elif kind == "done":
-                task.future.set_result(value)
-                return
-            else:
-                task.future.set_exception(value)
-                return
+        while not worker.connection.poll(_POLL_SECONDS):
+            if self._closed.is_set():
+                raise PoolClosed("the pool was closed")
+            if task.deadline is not None and time.monotonic() >= task.deadline:
+                raise TaskTimeout("the deadline passed while the task was running")
+        done, value = pickle.loads(worker.connection.recv_bytes())  # noqa: S301  (from our own child)
+        if done:
+            task.future.set_result(value)
+        else:
+            task.future.set_exception(value)
 
 
 def _fail(future: "Future[Any]", error: Exception) -> None:

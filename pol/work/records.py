@@ -1,9 +1,7 @@
-"""What training and replay return, and how they fail."""
+"""What training and replay take and return."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from domain.errors import Expected
 
 # A daemon reads these records, and does without NumPy.
 if TYPE_CHECKING:
@@ -23,12 +21,9 @@ class Range:
 class Boundary:
     """A boundary state of a trace, by its roots.
 
-    Args:
-        index: 0 for the opening state, n for the closing one.
-        step: the job's global batch number of the first step after it.
-        global_root, local_root: roots of the two states.
-        root: ``pol.rules.commitment.boundary_root`` of them.
-        metrics: FP32 bit patterns of each metric's mean over the segment before it, in name order; none at 0.
+    ``index`` is 0 for the opening state and n for the closing one; ``step`` is the job's global batch number of the
+    first step after it; ``root`` is ``pol.rules.commitment.boundary_root`` of the two states' roots. ``metrics`` are
+    FP32 bit patterns of each metric's mean over the segment before it, in name order; none at 0.
     """
 
     index: int
@@ -41,7 +36,7 @@ class Boundary:
 
 @dataclass(frozen=True)
 class UpdateResult:
-    """The last place of a trace: the update (opening less closing) and the root of the slot's next local state."""
+    """What follows from a share's first and last boundary: the update (opening less closing), and both roots."""
 
     update: "State"
     update_root: bytes
@@ -62,12 +57,9 @@ class TrainedShare:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A replayed segment.
+    """A replayed segment: the boundary that it ends in, and the states there.
 
-    Args:
-        boundary: the boundary that the segment ends in.
-        step_roots: boundary root after each of its steps (the last one is ``boundary.root``).
-        global_state, local_state: the states there.
+    ``step_roots`` has the boundary root after each of its steps; the last one is ``boundary.root``.
     """
 
     boundary: Boundary
@@ -78,52 +70,12 @@ class Replayed:
 
 @dataclass(frozen=True)
 class AggregateResult:
-    """The end of a round.
+    """The end of a round: the next global state, its root and its number of chunks.
 
-    Args:
-        state: the next global state.
-        root, count: its root and number of chunks.
-        tensor_roots: name and Merkle root of the chunks of each tensor that has elements, in name order.
+    ``tensor_roots`` has name and Merkle root of the chunks of each tensor that has elements, in name order.
     """
 
     state: "State"
     root: bytes
     count: int
     tensor_roots: tuple[tuple[str, bytes], ...]
-
-
-class ReplayError(Expected):
-    """Training or replay cannot go on; the same on every machine.
-
-    Args:
-        reason: one sentence.
-    """
-
-
-class RangeError(ReplayError):
-    """A range or a segment's index is not one of the job's."""
-
-
-class StepFailed(ReplayError):
-    """A step has no result.
-
-    Args:
-        reason: one sentence.
-        step: its global batch number.
-        where: the tensor or node.
-    """
-
-    def __init__(self, reason: str, step: int, where: str) -> None:
-        super().__init__(reason, field=f"step {step}, {where}")
-        self.step, self.where = step, where
-
-
-class NotFiniteStep(StepFailed):
-    """A step's result holds NaN or infinity."""
-
-
-class Cancelled(ReplayError):
-    """The caller asked for an end."""
-
-    def __init__(self, reason: str = "Training was cancelled.") -> None:
-        super().__init__(reason)

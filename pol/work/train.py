@@ -1,18 +1,20 @@
-"""Training a share: the steps of a range, with a boundary after each segment."""
+"""Training a share: the steps of a range, with a boundary after each segment, and the update that they make."""
 
 from collections.abc import Callable
 
-from pol.executor.backend import Backend
+import numpy as np
+
+from pol.executor.interface import Backend
 from pol.job.load import LoadedJob
-from pol.replay.replay import replay_update
-from pol.state.arrays import State
-from pol.work.records import Boundary, Range, TrainedShare
-from pol.work.segments import Place, check_range, opening_place, run_segment
+from pol.state.arrays import State, canonical_array
+from pol.state.canonical import state_tree
+from pol.work.records import Boundary, Range, TrainedShare, UpdateResult
+from pol.work.segments import SlotState, check_range, check_state, run_segment, slot_state
 
 
 def train_share(
     loaded: LoadedJob,
-    range: Range,
+    part: Range,
     opening: State,
     local: State,
     *,
@@ -21,49 +23,61 @@ def train_share(
     on_step: Callable[[int, float], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> TrainedShare:
-    """Train a range from two opening states.
+    """Train a range from the global state of the last round and the slot's local state.
 
-    Args:
-        loaded: the job.
-        range: samples of the share.
-        opening: global state of the last round.
-        local: the slot's local state.
-        backend: where to run.
-        on_boundary: gets every boundary as it is reached, with the global and local state there (read-only).
-        on_step: gets the number of each step and its loss.
-        cancelled: asked before each step; True ends in :class:`Cancelled`.
+    ``on_boundary`` gets every boundary as it is reached, with the global and local state there (read-only);
+    ``on_step`` the number of each step and its loss; ``cancelled`` is asked before each step, and True ends in
+    Cancelled.
 
-    Raises:
-        RangeError: the range is not one of the job's.
-        StateError: an opening state does not have the job's tensors.
-        NotFiniteStep, StepFailed: a step has no result.
+    Raises RangeError when the range is not one of the job's, StateError when an opening state does not have the job's
+    tensors, and NotFiniteStep or StepFailed when a step has no result.
     """
-    count = check_range(loaded.job.document, range)
-    start = opening_place(loaded, opening, local)
-    first = range.round * loaded.job.document.samples_per_round + range.first
-    boundaries = [start.boundary(0, first // loaded.job.document.batch, ())]
-    if on_boundary is not None:
-        on_boundary(boundaries[0], start.global_state, start.local_state)
+    document = loaded.job.document
+    count = check_range(document, part)
+    state = start = slot_state(loaded, opening, local)
+    first = part.round * document.samples_per_round + part.first
+    boundaries: list[Boundary] = []
 
-    def observe(step: int, loss: float, _place: Place) -> None:
+    def reached(boundary: Boundary) -> None:
+        boundaries.append(boundary)
+        if on_boundary is not None:
+            on_boundary(boundary, state.global_state, state.local_state)
+
+    def observe(step: int, loss: float, _state: SlotState) -> None:
         if on_step is not None:
             on_step(step, loss)
 
-    place = start
-    for index in _indices(count):
-        place, boundary = run_segment(loaded, range, index, place, backend, observe, cancelled)
-        boundaries.append(boundary)
-        if on_boundary is not None:
-            on_boundary(boundary, place.global_state, place.local_state)
-    result = replay_update(loaded, start.global_state, place.global_state, place.local_state)
+    reached(start.boundary(0, first // document.batch, ()))
+    for index in range(count):
+        state, boundary = run_segment(loaded, part, index, state, backend, observe, cancelled)
+        reached(boundary)
+    result = share_update(loaded, start.global_state, state.global_state, state.local_state)
     return TrainedShare(
         tuple(boundaries),
         result.update,
         result.update_root,
-        place.global_state,
-        place.local_state,
+        state.global_state,
+        state.local_state,
         result.local_out_root,
     )
 
 
-_indices = range  # the parameter of train_share has the same name
+def share_update(
+    loaded: LoadedJob, opening: State, closing: State, local_out: State
+) -> UpdateResult:
+    """Return what follows from the first and the last boundary of a share: its update and its next local state.
+
+    Raises StateError when a state does not have the job's tensors, and NotFinite when a difference overflows.
+    """
+    document = loaded.job.document
+    first = check_state(opening, document.global_tensors, "opening state")
+    last = check_state(closing, document.global_tensors, "closing state")
+    local = check_state(local_out, document.local_tensors, "local state")
+    update = {}
+    for spec in loaded.job.updated:
+        # an infinite difference ends in NotFinite
+        with np.errstate(over="ignore"):
+            difference = first[spec.name] - last[spec.name]
+        update[spec.name] = canonical_array(difference, spec.name)
+        update[spec.name].flags.writeable = False
+    return UpdateResult(update, state_tree(update).root, state_tree(local).root)

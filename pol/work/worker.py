@@ -9,19 +9,10 @@ import pickle
 import queue
 import signal
 import threading
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
 from host.process import die_with_parent
-
-_reporter: list[Callable[[Any], None]] = []
-
-
-def report(value: Any) -> None:
-    """Send ``value`` to the ``on_progress`` of the running task; outside a worker it does nothing."""
-    for send in _reporter:
-        send(value)
 
 
 def _read(connection: "Connection[Any, Any]", tasks: "queue.SimpleQueue[bytes]") -> None:
@@ -33,20 +24,21 @@ def _read(connection: "Connection[Any, Any]", tasks: "queue.SimpleQueue[bytes]")
             os._exit(0)
 
 
-def _run(data: bytes) -> tuple[str, Any]:
+def _run(data: bytes) -> tuple[bool, Any]:
+    """Run a task and return whether it succeeded, with its result or its error."""
     try:
         function, args = pickle.loads(data)  # noqa: S301  (from our own parent)
-        return "done", function(*args)
+        return True, function(*args)
     except Exception as error:  # noqa: BLE001  (whatever it is, it belongs to the task)
-        return "failed", error
+        return False, error
 
 
-def _pack(kind: str, value: Any) -> bytes:
+def _pack(done: bool, value: Any) -> bytes:
     try:
-        data = pickle.dumps((kind, value))
+        data = pickle.dumps((done, value))
         pickle.loads(data)  # noqa: S301  (an error that cannot be read must not reach the parent)
     except Exception as error:  # noqa: BLE001
-        return pickle.dumps(("failed", RuntimeError(f"{value!r} cannot travel: {error}")))
+        return pickle.dumps((False, RuntimeError(f"{value!r} cannot travel: {error}")))
     return data
 
 
@@ -57,6 +49,5 @@ def main(descriptor: int, parent: int) -> None:
     connection: Connection[Any, Any] = Connection(descriptor)
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(connection, tasks), daemon=True).start()
-    _reporter.append(lambda value: connection.send_bytes(pickle.dumps(("progress", value))))
     while True:
         connection.send_bytes(_pack(*_run(tasks.get())))

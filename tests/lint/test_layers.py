@@ -18,6 +18,8 @@ FORBIDDEN = {
         ("domain/bad.py", "import chain.state_machine"),
         ("wire/bad.py", "import chain.app"),
         ("pol/executor/bad.py", "import validator"),
+        ("pol/state/bad.py", "import pol.job"),
+        ("pol/work/bad.py", "def f():\n    import pol.replay"),
     ],
     "core": [
         ("domain/bad.py", "import time"),
@@ -37,6 +39,7 @@ FORBIDDEN = {
     "torch": [
         ("validator/bad.py", "def f():\n    import torch"),
         ("pol/executor/bad.py", "import torch"),
+        ("localnet/bad.py", "def f():\n    import torch.nn"),
     ],
 }
 CASES = [(contract, *case) for contract, cases in FORBIDDEN.items() for case in cases]
@@ -53,12 +56,12 @@ def lint_imports(checkout: Path, *arguments: str) -> subprocess.CompletedProcess
 
 @pytest.fixture(scope="module")
 def skeleton(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every package of the project, empty, and its configuration."""
+    """Every module of the project, empty, and its configuration."""
     checkout = tmp_path_factory.mktemp("skeleton")
     shutil.copy(ROOT / "pyproject.toml", checkout)
     roots = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     for root in roots["root_packages"]:
-        for package in (ROOT / root).rglob("__init__.py"):
+        for package in (ROOT / root).rglob("*.py"):
             target = checkout / package.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text("")

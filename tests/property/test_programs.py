@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pol.executor.errors import NotFinite, OutOfRange
+from pol.errors import JobError, NotFinite, OutOfRange
 from pol.executor.run import run
-from pol.job.errors import JobError
-from pol.job.primitives import PRIMITIVES, Attribute
 from pol.job.program import Program, ProgramBuilder
+from pol.ops.primitive import Attribute
+from pol.ops.table import PRIMITIVES
 from pol.state.arrays import Array
 from pol.values import TensorType
 from tests.unit.pol.executor.ops import HOSTILE, NOT_FINITE, bits, get
@@ -107,7 +107,8 @@ def every_value(name: str, program: Program, inputs: dict[str, Array]) -> tuple[
     """The bits of every node, and how the run ended."""
     seen: list[bytes] = []
     try:
-        run(program, inputs, 7, get(name), watch=lambda _number, value: seen.append(bits(value)))
+        get(name).compile(program, 7).run(inputs, lambda _number, value: seen.append(bits(value)))
+        run(program, inputs, 7, get(name))
     except (NotFinite, OutOfRange) as error:
         return seen, str(error)
     return seen, ""

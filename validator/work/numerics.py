@@ -11,18 +11,19 @@ from pathlib import Path
 
 from domain.reasons import ShareReason
 from domain.records import JobTerms
-from pol.executor.backend import Backend, backend
-from pol.job.errors import JobError
+from pol.errors import JobError, NotFinite, ReplayError, StateError, StepFailed
+from pol.executor.backend import backend
+from pol.executor.interface import Backend
 from pol.job.load import LoadedJob, load_job
 from pol.job.terms import order_terms
-from pol.replay.replay import replay_segment, replay_update
+from pol.replay.replay import replay_segment
 from pol.rules.commitment import boundary_root, update_claim
 from pol.state.arrays import State
 from pol.state.canonical import chunks_of, decode_state, encode_state, state_tree
-from pol.state.errors import NotFinite, StateError
 from pol.state.layout import encoded_size
 from pol.work.aggregate import aggregate
-from pol.work.records import Range, ReplayError, StepFailed
+from pol.work.records import Range
+from pol.work.train import share_update
 
 _job = lru_cache(maxsize=4)(load_job)
 """Loaded jobs of this process; a job directory is named by its content and never changes."""
@@ -112,7 +113,7 @@ def check_update(
         return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
     start = decode_state(round_opening.read_bytes(), job.job.document.global_tensors)
     try:
-        result = replay_update(job, start, *opened)
+        result = share_update(job, start, *opened)
     except NotFinite:
         return ReplayOutcome(ShareReason.NOT_FINITE, b"", ())
     root = update_claim(result.update_root, result.local_out_root)
@@ -198,7 +199,7 @@ def audit_update(
     if state_tree(start).root != round_opening[1]:
         return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
     try:
-        result = replay_update(job, start, *opened)
+        result = share_update(job, start, *opened)
     except NotFinite:
         return ReplayOutcome(ShareReason.NOT_FINITE, b"", ())
     root = update_claim(result.update_root, result.local_out_root)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pol.job.load import load_job
-from pol.local.locally import run_locally
+from pol.local.run import run_locally
 from pol.replay.check_trace import STATES_FOLDER, StateFolder
 from tests.unit.pol.mlp import write_mlp_job
 

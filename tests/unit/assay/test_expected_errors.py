@@ -11,8 +11,7 @@ from chain.client.errors import ChainTimeout, TxRefused
 from consumer.errors import StillWaiting
 from domain.errors import NOT_FOUND, Code, Exit, Expected, Refusal
 from link.errors import ClusterError, Kind
-from pol.job.errors import JobError
-from pol.work.records import StepFailed
+from pol.errors import JobError, StepFailed
 
 
 def command(error: BaseException) -> click.Command:

@@ -9,12 +9,13 @@ import pytest
 from compute_provider.work.worker import UPDATE
 from localnet import cheats
 from localnet.cheats import CheatError
+from pol.errors import StateError
 from pol.executor.backend import backend
 from pol.job.load import LoadedJob, load_job
-from pol.replay.replay import replay_segment, replay_update
+from pol.replay.replay import replay_segment
 from pol.state.canonical import decode_state, state_tree
-from pol.state.errors import StateError
 from pol.work.records import Boundary
+from pol.work.train import share_update
 from tests.unit.compute_provider.support import CHAIN, TINY, task
 from tests.unit.compute_provider.work.training import KEY, SEGMENTS, WHOLE, Listener, order
 
@@ -70,7 +71,7 @@ def faults(loaded: LoadedJob, folder: Path, trace: tuple[Boundary, ...]) -> tupl
         if replayed.boundary.root != trace[index + 1].root:
             wrong.add(index)
     closing, local_out = states(len(trace) - 1)
-    result = replay_update(loaded, loaded.global_state, closing, local_out)
+    result = share_update(loaded, loaded.global_state, closing, local_out)
     try:
         update = decode_state((folder / UPDATE).read_bytes(), loaded.job.updated)
     except StateError:

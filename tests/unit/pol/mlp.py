@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from pol.executor.philox import SITE_WEIGHTS, uniform
 from pol.job.document import Job
-from pol.job.limits import LIMITS, Limits
 from pol.job.program import Program, ProgramBuilder
 from pol.job.write import JobSource, write_job
+from pol.limits import LIMITS, Limits
+from pol.ops.philox import SITE_WEIGHTS, uniform
 from pol.state.arrays import Array
 
 INPUTS, HIDDEN, CLASSES, BATCH = 64, 128, 10, 32

@@ -62,7 +62,7 @@ def test_run_keeps_states_when_asked(made: Path, tmp_path: Path) -> None:
 
 def test_more_slots_than_segments(made: Path, tmp_path: Path) -> None:
     ran = assay("job", "run", made, "--slots", "99", "-o", tmp_path / "out")
-    assert "Use 1 to 4 slots" in ran.refusal
+    assert "use 1 to 4 slots" in ran.refusal
 
 
 def test_a_place_that_cannot_be_written(made: Path, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_folder_of_something_else_is_not_written_to(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("x = 1\n", "It defines no function job()"),
+        ("x = 1\n", "defines no function job()"),
         ("def job():\n    return 3\n", "job() returned int"),
         ("def job(:\n", "line 1"),
         ("def job():\n    x = 1\n    return x.shape\n", "line 3: AttributeError"),

@@ -85,7 +85,7 @@ def test_a_changed_state_is_noticed(job: Path) -> None:
         data = bytearray(path.read_bytes())
         data[-1] ^= 1
         path.write_bytes(data)
-    assert "Its root is not its name" in verify(job, "--segments", "1").refusal
+    assert "its root is not its name" in verify(job, "--segments", "1").refusal
 
 
 def first(value: dict[str, Any]) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def test_hashes_that_do_not_fit_are_noticed_without_replay(
 
 def test_a_share_that_is_left_out(job: Path) -> None:
     rewrite(job, lambda value: value["shares"].pop())
-    assert "There is not one of each slot in each round" in verify(job).refusal
+    assert "there is not one of each slot in each round" in verify(job).refusal
 
 
 def test_another_job(job: Path) -> None:

@@ -5,8 +5,8 @@ from functools import cache
 
 import numpy as np
 
-from pol.executor.backend import Backend, backend
-from pol.executor.run import run
+from pol.executor.backend import backend
+from pol.executor.loop import LoopBackend
 from pol.job.program import ProgramBuilder
 from pol.state.arrays import Array, dtype_name
 
@@ -21,8 +21,10 @@ NOT_FINITE = np.array([np.inf, -np.inf, np.nan], np.float32)
 
 
 @cache
-def get(name: str) -> Backend:
-    return backend(name)
+def get(name: str) -> LoopBackend:
+    made = backend(name)
+    assert isinstance(made, LoopBackend)
+    return made
 
 
 def apply(name: str, op: str, arrays: Sequence[Array], **attrs: object) -> Array:
@@ -38,7 +40,7 @@ def apply(name: str, op: str, arrays: Sequence[Array], **attrs: object) -> Array
     program = builder.build()
     seen: list[Array] = []
     inputs = {f"global.t{i}": array for i, array in enumerate(arrays)}
-    run(program, inputs, SEED, get(name), watch=lambda number, array: seen.append(array))
+    get(name).compile(program, SEED).run(inputs, lambda number, array: seen.append(array))
     assert seen[0].shape == program.types[program.first_node].shape
     assert dtype_name(seen[0], op) == program.types[program.first_node].dtype
     return seen[0]

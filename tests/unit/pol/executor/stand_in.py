@@ -9,7 +9,8 @@ from hashlib import sha256
 
 import numpy as np
 
-from pol.executor.backend import Backend, backend
+from pol.executor.backend import backend
+from pol.executor.interface import Backend
 from pol.executor.run import run
 from pol.job.program import Program, ProgramBuilder
 from pol.state.arrays import Array

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pol.executor.data import Dataset, batch_at, sample_rows
-from pol.executor.philox import permutation
+from pol.ops.philox import permutation
 from tests.unit.pol.mlp import BATCH, rows, write_mlp_job
 
 

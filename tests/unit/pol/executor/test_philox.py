@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pol.executor import philox
+from pol.ops import philox
 from tests.unit.pol.executor.ops import SEED, both
 
 VECTORS = Path(__file__).parents[3] / "vectors" / "philox" / "kat_vectors"

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pol.executor.numpy_backend import LARGEST_DIGIT, scale_rows
-from pol.job.limits import MAX_SUMMED
+from pol.limits import MAX_SUMMED
+from pol.ops.product import LARGEST_DIGIT, scale_rows
 from pol.state.arrays import Array
 from tests.unit.pol.executor.ops import HOSTILE, NOT_FINITE, apply, bits, both, floats
 

@@ -7,9 +7,8 @@ import weakref
 import numpy as np
 import pytest
 
-from pol.executor import run as run_module
+from pol.errors import ExecutionError, NotFinite
 from pol.executor.backend import backend
-from pol.executor.errors import ExecutionError, NotFinite
 from pol.executor.run import run
 from pol.job.program import Program, ProgramBuilder
 from pol.state.arrays import Array, State
@@ -45,7 +44,7 @@ def test_not_finite_is_an_error_that_names_the_output(name: str, value: float) -
     x = np.array([1.0, value, 3.0], np.float32)
     with pytest.raises(NotFinite) as caught:
         run(halves(), {"global.x": x}, 0, get(name))
-    assert caught.value.where == "global.x"
+    assert caught.value.field == "global.x"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +54,7 @@ def test_inputs_of_another_type(wrong: Array | None) -> None:
     inputs = {} if wrong is None else {"global.x": wrong}
     with pytest.raises(ExecutionError) as caught:
         run(halves(), inputs, 0, get("numpy"))
-    assert caught.value.where == "global.x"
+    assert caught.value.field == "global.x"
 
 
 def test_unknown_back_end() -> None:
@@ -67,9 +66,10 @@ def test_programs_are_compiled_once_and_forgotten_with_them() -> None:
     program, numpy = halves(), get("numpy")
     inputs = {"global.x": np.ones(3, np.float32)}
     run(program, inputs, 1, numpy)
-    first = run_module._compiled(program, 1, numpy)
-    assert run_module._compiled(program, 1, numpy) is first
-    assert run_module._compiled(program, 2, numpy) is not first
+    first = numpy.compile(program, 1)
+    assert numpy.compile(program, 1) is first
+    assert numpy.compile(program, 2) is not first
+    assert backend("numpy").compile(program, 1) is not first
     watched = weakref.ref(program)
     del program
     gc.collect()

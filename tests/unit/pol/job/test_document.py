@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from pol.errors import JobError
 from pol.job.document import FIELDS, Job, dump_job, parse_job
-from pol.job.errors import JobError
-from pol.job.limits import Limits
 from pol.job.program import ProgramBuilder, program_json
 from pol.job.strict_json import dump_json
+from pol.limits import Limits
 from tests.unit.pol.mlp import SHAPES, write_mlp_job
 
 Change = Callable[[dict[str, Any]], object]
@@ -212,7 +212,7 @@ def test_errors_survive_a_process_pool(data: bytes) -> None:
     error = refused(data, lambda fields: fields.update(rounds=0))
     again = pickle.loads(pickle.dumps(error))
     assert (again.field, again.reason, again.remedy) == (error.field, error.reason, error.remedy)
-    assert str(again) == f"{error.field}: {error.reason} {error.remedy}"
+    assert str(again) == f"{error.field}: {error.reason}; {error.remedy}"
 
 
 def test_job_survives_a_process_pool(data: bytes) -> None:

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from pol.errors import JobError
 from pol.job.document import FIELDS
-from pol.job.errors import JobError
-from pol.job.limits import Limits
 from pol.job.load import load_job
 from pol.job.strict_json import dump_json
+from pol.limits import Limits
 from pol.state.canonical import encode_state, state_tree
 from pol.state.tensors import dump_safetensors
 from pol.values import TensorSpec

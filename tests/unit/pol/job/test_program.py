@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pol.job.errors import JobError
-from pol.job.limits import LIMITS, Limits
+from pol.errors import JobError
 from pol.job.program import Node, Program, ProgramBuilder, make_program, parse_program, program_json
+from pol.limits import LIMITS, Limits
 from pol.values import TensorSpec
 from tests.unit.pol.mlp import step_program
 

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pol.job.errors import JobError
+from pol.errors import JobError, StateError
 from pol.job.strict_json import dump_json, parse_json, take_hex, take_int, take_list, take_object
-from pol.state.errors import StateError
 
 VALUES = st.recursive(
     st.one_of(st.integers(-(2**63) + 1, 2**63 - 1), st.booleans(), st.text(max_size=8)),

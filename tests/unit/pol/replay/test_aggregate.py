@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from domain.hashing import merkle_root
+from pol.errors import NotFinite, ReplayError, StateError
 from pol.executor.backend import backend
 from pol.job.load import LoadedJob
 from pol.state.arrays import State
 from pol.state.canonical import state_tree
-from pol.state.errors import NotFinite, StateError
 from pol.work.aggregate import aggregate, weighted_mean
-from pol.work.records import ReplayError
 
 NUMPY = backend("numpy")
 

@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pol.errors import TraceError
 from pol.executor.backend import backend
-from pol.job.errors import JobError
 from pol.job.load import load_job
 from pol.job.program import ProgramBuilder
 from pol.job.write import JobSource, write_job
-from pol.local.locally import run_locally, slot_ranges
+from pol.local.run import run_locally, slot_ranges
 from pol.replay.check_trace import STATES_FOLDER, StateFolder, verify_trace
-from pol.replay.trace_file import ShareRecord, TraceError, broken_link, read_trace, share_record
+from pol.replay.trace_file import ShareRecord, broken_link, read_trace, share_record
 from pol.work.aggregate import aggregate
-from pol.work.tasks import segment_task
 from pol.work.train import train_share
 from tests.unit.pol.replay.conftest import FIXTURE
 
@@ -169,11 +168,3 @@ def _source() -> JobSource:
         step=step.build(), outer=outer.build(), eval=evaluate.build(), metrics=("loss",),
         global_state={"w": one}, local_state={}, data={"x": one},
     )  # fmt: skip
-
-
-def test_a_task_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "opening")
-    job = load_job(FIXTURE).job
-    paths = (str(tmp_path / "opening"), str(FIXTURE / "local.state"))
-    with pytest.raises(JobError, match="plain file"):
-        segment_task(str(FIXTURE), job.id, slot_ranges(job, 0, 1)[0], 0, *paths)

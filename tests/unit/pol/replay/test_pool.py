@@ -13,14 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pol.errors import JobError, NotFiniteStep
 from pol.executor.backend import backend
-from pol.job.errors import JobError
 from pol.job.load import LoadedJob
 from pol.state.canonical import encode_state
-from pol.work import tasks
 from pol.work.aggregate import aggregate
 from pol.work.pool import PoolClosed, PoolFull, ReplayPool, TaskTimeout, WorkerDied
-from pol.work.records import NotFiniteStep, Range, TrainedShare
+from pol.work.records import TrainedShare
+from tests.unit.pol.replay import tasks
 from tests.unit.pol.replay.conftest import FIXTURE, SHARE, States
 
 
@@ -121,47 +121,24 @@ def test_a_share_is_trained_and_replayed_through_the_pool(
     pool: ReplayPool, loaded: LoadedJob, trained: tuple[TrainedShare, States], tmp_path: Path
 ) -> None:
     share, _ = trained
-    job_id = loaded.job.id
-    steps: list[tuple[int, float]] = []
-    opening, local = encode_state(loaded.global_state), encode_state(loaded.local_state)
-    outcome = pool.submit(
-        tasks.train_task, str(FIXTURE), job_id, SHARE, opening, local, str(tmp_path),
-        on_progress=steps.append,
-    ).result(60)  # fmt: skip
-    assert outcome.boundaries == share.boundaries
-    assert outcome.update_root == share.update_root
-    assert outcome.local_out == encode_state(share.local_out)
-    assert [step for step, _ in steps] == list(range(24, 36))
-    assert len(list(tmp_path.iterdir())) == 2 * len(share.boundaries)
-    first, second = tasks.boundary_paths(tmp_path, 4)
-    replayed = pool.submit(
-        tasks.segment_task, str(FIXTURE), job_id, SHARE, 4, str(first), str(second)
-    ).result(20)
-    assert replayed.boundary == share.boundaries[5]
-    closing = tasks.boundary_paths(tmp_path, 6)
-    update = pool.submit(
-        tasks.update_task, str(FIXTURE), job_id, opening, str(closing[0]), str(closing[1])
-    ).result(20)
-    assert (update.update_root, update.local_out_root) == (share.update_root, share.local_out_root)
-    given = ((64, outcome.update), (32, outcome.update))
-    merged = pool.submit(tasks.aggregate_task, str(FIXTURE), job_id, opening, given).result(20)
-    expected = aggregate(
-        loaded, loaded.global_state, [(64, share.update), (32, share.update)], backend("numpy")
-    )
-    assert merged.root == expected.root
-    assert merged.state == encode_state(expected.state)
-    assert merged.tensor_roots == expected.tensor_roots
+    root = pool.submit(tasks.train, str(FIXTURE), SHARE, str(tmp_path)).result(60)
+    assert root == share.update_root
+    replayed = pool.submit(tasks.replay, str(FIXTURE), SHARE, 4, str(tmp_path)).result(20)
+    assert replayed == share.boundaries[5]
+    given = (64, tmp_path / "update"), (32, tmp_path / "update")
+    state = pool.submit(tasks.merge, str(FIXTURE), given).result(20)
+    updates = [(64, share.update), (32, share.update)]
+    expected = aggregate(loaded, loaded.global_state, updates, backend("numpy"))
+    assert state == encode_state(expected.state)
 
 
-def test_errors_of_a_task_keep_their_type_and_fields(pool: ReplayPool, loaded: LoadedJob) -> None:
-    opening = encode_state(loaded.global_state)
-    huge = {name: array + 3e38 for name, array in loaded.local_state.items()}
-    arguments = (str(FIXTURE), loaded.job.id, Range(0, 0, 32), opening, encode_state(huge))
+def test_errors_of_a_task_keep_their_type_and_fields(pool: ReplayPool) -> None:
     with pytest.raises(NotFiniteStep) as caught:
-        pool.submit(tasks.train_task, *arguments).result(20)
+        pool.submit(tasks.overflow, str(FIXTURE)).result(20)
     assert caught.value.step in (0, 1)
-    with pytest.raises(JobError, match="another job"):
-        pool.submit(tasks.train_task, str(FIXTURE), b"\0" * 32, *arguments[2:]).result(20)
+    with pytest.raises(JobError, match="no such job") as refused:
+        pool.submit(tasks.refuse).result(20)
+    assert refused.value.field == "job"
 
 
 def test_an_idle_pool_has_no_process() -> None:

@@ -7,24 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pol.errors import Cancelled, NotFiniteStep, RangeError, StateError, StepFailed
 from pol.executor.backend import backend
 from pol.executor.data import batch_at
 from pol.job.load import LoadedJob
-from pol.replay.replay import replay_segment, replay_update
+from pol.replay.replay import replay_segment
 from pol.rules.commitment import boundary_root
 from pol.state.canonical import encode_state, state_tree
-from pol.state.errors import StateError
-from pol.work.records import (
-    Cancelled,
-    NotFiniteStep,
-    Range,
-    RangeError,
-    Replayed,
-    StepFailed,
-    TrainedShare,
-)
-from pol.work.segments import advance, metric_values, opening_place
-from pol.work.train import train_share
+from pol.values import metric_values
+from pol.work.records import Range, Replayed, TrainedShare
+from pol.work.segments import advance, slot_state
+from pol.work.train import share_update, train_share
 from tests.unit.pol.replay.conftest import SHARE, States
 
 NUMPY = backend("numpy")
@@ -90,7 +83,7 @@ def test_metrics_are_the_means_of_their_segment(
     loaded: LoadedJob, trained: tuple[TrainedShare, States]
 ) -> None:
     share, states = trained
-    place = opening_place(loaded, *states[2][1:])
+    place = slot_state(loaded, *states[2][1:])
     losses = []
     for step in range(2):
         place, metrics = advance(loaded, place, 320 + 64 + (4 + step) * 16, NUMPY)
@@ -125,7 +118,7 @@ def test_the_update_is_opening_less_closing(
     loaded: LoadedJob, trained: tuple[TrainedShare, States]
 ) -> None:
     share, states = trained
-    result = replay_update(loaded, states[0][1], states[-1][1], states[-1][2])
+    result = share_update(loaded, states[0][1], states[-1][1], states[-1][2])
     assert result.update_root == share.update_root == state_tree(result.update).root
     assert result.local_out_root == share.local_out_root == share.boundaries[-1].local_root
     assert set(result.update) == {spec.name for spec in loaded.job.updated}
@@ -142,7 +135,7 @@ def test_any_changed_bit_changes_the_update_place(
     given = [states[0][1], states[-1][1], states[-1][2]]
     name = "0.bias" if part < 2 else "momentum.0.bias"
     given[part] = _changed(given[part], name, lambda array: array + np.float32(0.25))
-    result = replay_update(loaded, *given)
+    result = share_update(loaded, *given)
     changed = (
         result.update_root != share.update_root,
         result.local_out_root != share.local_out_root,
@@ -204,7 +197,7 @@ def test_a_state_that_is_not_the_jobs_is_refused(loaded: LoadedJob) -> None:
         with pytest.raises(StateError):
             train_share(loaded, SHARE, wrong, local, backend=NUMPY)
         with pytest.raises(StateError):
-            replay_update(loaded, state, wrong, local)
+            share_update(loaded, state, wrong, local)
 
 
 def test_a_step_that_is_not_finite_says_which(loaded: LoadedJob) -> None:

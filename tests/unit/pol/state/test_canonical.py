@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from domain.hashing import merkle_leaf, verify_path
+from pol.errors import NotFinite, StateError
 from pol.state import canonical
 from pol.state.arrays import Array
 from pol.state.canonical import (
@@ -23,7 +24,6 @@ from pol.state.canonical import (
     state_specs,
     state_tree,
 )
-from pol.state.errors import NotFinite, StateError
 from pol.values import TensorSpec
 
 
@@ -116,7 +116,7 @@ def test_not_finite_is_refused(value: float) -> None:
     for function in (encode_state, state_tree):
         with pytest.raises(NotFinite) as caught:
             function(state)
-        assert caught.value.where == "b"
+        assert caught.value.field == "b"
     data = bytearray(encode_state({**state, "b": np.ones(2, np.float32)}))
     data[-4:] = np.array(value, "<f4").tobytes()
     with pytest.raises(NotFinite):
@@ -224,7 +224,7 @@ def test_random_bytes_are_refused(raw: bytes) -> None:
 def test_headers_that_are_not_canonical(text: bytes) -> None:
     with pytest.raises(StateError) as caught:
         chunks_of(len(text).to_bytes(4, "big") + text + b"\x00" * 4)
-    assert caught.value.where == "header"
+    assert caught.value.field == "header"
 
 
 def test_other_tensors_than_asked_for() -> None:

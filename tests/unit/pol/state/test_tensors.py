@@ -13,9 +13,9 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pol.job.limits import Limits
+from pol.errors import NotFinite, StateError
+from pol.limits import Limits
 from pol.state.arrays import Array
-from pol.state.errors import NotFinite, StateError
 from pol.state.tensors import dump_safetensors, load_safetensors
 from pol.values import TensorSpec
 
@@ -110,7 +110,7 @@ def test_refusals(data: bytes, where: str, reason: str, tmp_path: Path) -> None:
     for source in (data, path):
         with pytest.raises(StateError) as caught:
             load_safetensors(source)
-        assert caught.value.where == where
+        assert caught.value.field == where
         assert reason in caught.value.reason
 
 
@@ -126,7 +126,7 @@ def test_100_000_tensors_are_refused() -> None:
     names = {f"{index}": entry("BOOL", (), (index, index + 1)) for index in range(100_000)}
     with pytest.raises(StateError, match="bytes, more than") as caught:
         load_safetensors(file(names, bytes(100_000)))
-    assert caught.value.where == "header"
+    assert caught.value.field == "header"
     with pytest.raises(StateError, match="100000 tensors, more than 10000"):
         load_safetensors(file(names, bytes(100_000)), limits=Limits(header_size=2**30))
 
@@ -148,7 +148,7 @@ def test_a_large_header_on_disk_is_refused_unread(tmp_path: Path) -> None:
 def test_not_finite(value: float) -> None:
     with pytest.raises(NotFinite) as caught:
         load_safetensors(file({"a": entry()}, np.array(value, "<f4").tobytes()))
-    assert caught.value.where == "a"
+    assert caught.value.field == "a"
     with pytest.raises(NotFinite):
         dump_safetensors({"a": np.array([value], np.float32)})
 
@@ -165,7 +165,7 @@ def test_not_finite(value: float) -> None:
 def test_other_tensors_than_asked_for(specs: list[TensorSpec], where: str) -> None:
     with pytest.raises(StateError) as caught:
         load_safetensors(file({"a": entry()}, bytes(4)), specs)
-    assert caught.value.where == where
+    assert caught.value.field == where
 
 
 @settings(max_examples=300, deadline=None)

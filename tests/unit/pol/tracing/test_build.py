@@ -11,13 +11,15 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
+from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.executor.data import batch_at
 from pol.executor.run import run
 from pol.job.document import Job
-from pol.job.errors import JobError
 from pol.job.load import load_job
-from pol.local.locally import evaluate, inspect_job, load_holdout, run_locally
+from pol.local.evaluate import evaluate, load_holdout
+from pol.local.inspect import inspect_job
+from pol.local.run import run_locally
 from pol.tracing.build import build, build_job, load_into
 from pol.tracing.optimizers import VELOCITY
 from pol.tracing.spec import SGD, AdamW, Batch, JobSpec, Nesterov, accuracy, cross_entropy

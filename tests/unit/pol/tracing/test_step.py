@@ -15,7 +15,7 @@ from pol.executor.data import batch_at
 from pol.job.load import LoadedJob, load_job
 from pol.tracing.build import build, load_into
 from pol.tracing.spec import SGD, AdamW, JobSpec, cross_entropy
-from pol.work.segments import advance, opening_place
+from pol.work.segments import advance, slot_state
 
 NUMPY = backend("numpy")
 STEPS = 8
@@ -107,7 +107,7 @@ def test_several_steps_agree_with_eager_torch(
     build(spec, tmp_path)
     loaded = load_job(tmp_path)
     losses, weights = _eager(loaded, spec, model)
-    place = opening_place(loaded, loaded.global_state, loaded.local_state)
+    place = slot_state(loaded, loaded.global_state, loaded.local_state)
     found = []
     for step in range(STEPS):
         place, metrics = advance(loaded, place, step * spec.batch, NUMPY)
@@ -125,7 +125,7 @@ def test_powers_of_beta_live_in_the_local_state(tmp_path: Path) -> None:
     build(spec, tmp_path)
     loaded = load_job(tmp_path)
     assert loaded.local_state["beta1_power"] == 1.0
-    place = opening_place(loaded, loaded.global_state, loaded.local_state)
+    place = slot_state(loaded, loaded.global_state, loaded.local_state)
     for step in range(3):
         place, _ = advance(loaded, place, step * spec.batch, NUMPY)
     assert place.local_state["beta1_power"] == np.float32(0.125)

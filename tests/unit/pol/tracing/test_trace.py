@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
+from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.executor.run import run
-from pol.job.errors import JobError
 from pol.tracing.dropout import SeededDropout
 from pol.tracing.rules import RULES
 from pol.tracing.trace import Tensors, trace_program

@@ -1,0 +1,102 @@
+"""How jobs, states, programs and traces fail.
+
+::
+
+    Expected                                                        (domain.errors)
+    ├── JobError             a job is refused
+    │   └── TraceError       so is a trace file
+    ├── StateError           bytes are not a state, or not the one asked for
+    │   └── NotFinite        a tensor holds NaN or infinity
+    ├── ExecutionError       a program cannot be run here, or with these inputs
+    │   └── OutOfRange       the job asked a table for a row that it does not have
+    └── ReplayError          training or replay cannot go on
+        ├── RangeError       the range or segment is not one of the job's
+        ├── StepFailed       a step has no result
+        │   └── NotFiniteStep
+        └── Cancelled        the caller asked for an end
+
+All but the machine's part of ExecutionError are the same on every machine.
+"""
+
+from domain.errors import Expected
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with escapes for what a terminal or a log should not get from a stranger."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+class JobError(Expected):
+    """A job is refused: which field is wrong, why, and what whoever wrote the job can do.
+
+    ``field`` is a path in the job document, such as ``step.nodes[17].attrs.dims``, or the name of a file.
+    """
+
+    def __init__(self, field: str, reason: str, remedy: str) -> None:
+        super().__init__(printable(reason), remedy, field=printable(field))
+
+    def under(self, prefix: str) -> "JobError":
+        """Return the same error with ``prefix`` put before the field (``a.b`` or ``a[3]``)."""
+        joint = "." if self.field and not self.field.startswith("[") else ""
+        return JobError(f"{prefix}{joint}{self.field}", self.reason, self.remedy)
+
+
+class TraceError(JobError):
+    """A file is not a trace, or not one of this job."""
+
+
+class StateError(Expected):
+    """Bytes are not a state, or not the one asked for; ``field`` is the tensor or the part of the file."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(printable(reason), field=printable(field))
+
+
+class NotFinite(StateError):
+    """A tensor holds NaN or infinity."""
+
+    def __init__(self, field: str, reason: str = "holds NaN or infinity") -> None:
+        super().__init__(field, reason)
+
+
+class ExecutionError(Expected):
+    """A program cannot be run here, or with these inputs; ``field`` is the input or the node."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(reason, field=field)
+
+
+class OutOfRange(ExecutionError):
+    """A ``take`` asked for a row that its table does not have."""
+
+
+class ReplayError(Expected):
+    """Training or replay cannot go on."""
+
+
+class RangeError(ReplayError):
+    """A range or a segment's index is not one of the job's."""
+
+
+class StepFailed(ReplayError):
+    """The step with the global batch number ``step`` has no result, because of ``where``: a tensor or node."""
+
+    def __init__(self, reason: str, step: int, where: str) -> None:
+        super().__init__(reason, field=f"step {step}, {where}")
+        self.step, self.where = step, where
+
+
+class NotFiniteStep(StepFailed):
+    """A step's result holds NaN or infinity."""
+
+
+class Cancelled(ReplayError):
+    """The caller asked for an end."""
+
+    def __init__(self, reason: str = "training was cancelled") -> None:
+        super().__init__(reason)

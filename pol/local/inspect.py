@@ -1,0 +1,70 @@
+"""A job in numbers, for the person who is to pay for it or to train it."""
+
+from dataclasses import dataclass
+
+from pol.job.document import Job
+from pol.job.program import Program
+
+
+@dataclass(frozen=True)
+class JobSummary:
+    """A job in numbers.
+
+    ``parameters`` are the elements of the global tensors that training changes; ``flops_by_operation`` is the work of
+    one step by primitive, largest first; ``nodes`` are the operations of each of the three programs;
+    ``segments_per_round`` are those of all slots together.
+    """
+
+    name: str
+    id: str
+    parameters: int
+    rounds: int
+    samples_per_round: int
+    batch: int
+    segment_length: int
+    segments_per_round: int
+    rows: int
+    step_flops: int
+    total_flops: int
+    flops_by_operation: dict[str, int]
+    nodes: dict[str, int]
+    payload_bytes: int
+    state_bytes: int
+    local_state_bytes: int
+    global_root: str
+    local_root: str
+    data_root: str
+
+
+def inspect_job(job: Job) -> JobSummary:
+    """Return what a person wants to know of a job."""
+    document = job.document
+    return JobSummary(
+        name=document.name,
+        id=job.id.hex(),
+        parameters=sum(spec.type.elements for spec in job.updated),
+        rounds=document.rounds,
+        samples_per_round=document.samples_per_round,
+        batch=document.batch,
+        segment_length=document.segment_length,
+        segments_per_round=document.samples_per_round // document.segment_samples,
+        rows=document.rows,
+        step_flops=document.step_flops,
+        total_flops=job.total_flops,
+        flops_by_operation=flops_by_operation(document.step),
+        nodes={kind: len(getattr(document, kind).nodes) for kind in ("step", "outer", "eval")},
+        payload_bytes=job.payload_size,
+        state_bytes=sum(spec.type.size for spec in document.global_tensors),
+        local_state_bytes=sum(spec.type.size for spec in document.local_tensors),
+        global_root=document.global_root.hex(),
+        local_root=document.local_root.hex(),
+        data_root=document.data_root.hex(),
+    )
+
+
+def flops_by_operation(program: Program) -> dict[str, int]:
+    """Return the work of one run by primitive, largest first (each node's bytes are rounded down on their own)."""
+    totals: dict[str, int] = {}
+    for node, work in zip(program.nodes, program.works, strict=True):
+        totals[node.op] = totals.get(node.op, 0) + work.flops
+    return dict(sorted(totals.items(), key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,62 @@
+"""Values that come from attributes alone, or from the seed and the number of the step."""
+
+import numpy as np
+
+from pol.limits import MAX_SITE
+from pol.ops import philox
+from pol.ops.primitive import (
+    Attribute,
+    Attributes,
+    Function,
+    Operands,
+    Primitive,
+    Site,
+    check_element,
+    refuse,
+)
+from pol.ops.shape import element
+from pol.values import TensorType
+
+
+def _counted(operands: Operands, attributes: Attributes) -> TensorType:
+    return TensorType("i64", (attributes["size"],))
+
+
+def _iota(site: Site) -> Function:
+    size = site.attrs["size"]
+    return lambda: np.arange(size, dtype=np.int64)
+
+
+def _filled(operands: Operands, attributes: Attributes) -> TensorType:
+    check_element(attributes, attributes["dtype"])
+    return TensorType(attributes["dtype"], attributes["shape"])
+
+
+def _full(site: Site) -> Function:
+    # one element of memory will do, for nobody writes to a value
+    fill, shape = element(site.attrs["value"], site.result.dtype), site.result.shape
+    return lambda: np.broadcast_to(fill, shape)
+
+
+def _drawn(operands: Operands, attributes: Attributes) -> TensorType:
+    if operands[0] != TensorType("i64", ()):
+        raise refuse("args[0]", f"{operands[0]} is not the step number, an i64 scalar")
+    return TensorType("f32", attributes["shape"])
+
+
+def _uniform(site: Site) -> Function:
+    seed, stream = site.seed, site.attrs["site"]
+    shape, count = site.result.shape, site.result.elements
+    return lambda step: philox.uniform(seed, stream, int(step), count).reshape(shape)
+
+
+_SHAPE = {"shape": Attribute("ints")}
+_FULL = {**_SHAPE, "dtype": Attribute("dtype"), "value": Attribute("element")}
+_UNIFORM = {**_SHAPE, "site": Attribute("int", 0, MAX_SITE)}
+
+CREATE = (
+    Primitive("iota", (0, 0), _counted, _iota, {"size": Attribute("int")}),
+    Primitive("full", (0, 0), _filled, _full, _FULL),
+    Primitive("uniform", (1, 1), _drawn, _uniform, _UNIFORM, cost=40),
+)
+"""Rows of the table."""

@@ -1,0 +1,198 @@
+"""Arithmetic, comparisons, logic, choice, casts and functions of single elements.
+
+Operands broadcast as NumPy does: shapes are aligned at the last dimension, and a dimension of 1 repeats. FP32
+arithmetic is one IEEE operation for each element. Functions are the FP64 sequences of ``functions.py``, rounded once.
+Maximum and minimum give +0.0 for zeros of either sign, because libraries differ in which one they return.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pol.ops import functions
+from pol.ops.primitive import (
+    BOOLS,
+    FLOATS,
+    NUMBERS,
+    Attribute,
+    Attributes,
+    Function,
+    Maker,
+    Operands,
+    Primitive,
+    ShapeRule,
+    Site,
+    check_dtype,
+    check_equal_dtype,
+    plain,
+    refuse,
+)
+from pol.state.arrays import NUMPY_DTYPES, Array
+from pol.values import Shape, TensorType
+
+_BIAS, _MANTISSA_BITS = 1023, 52
+_BLOCK = 2**14
+"""Elements that a function of FP64 sequences takes at once: its dozen temporaries stay in the cache."""
+_ZERO = np.float32(0.0)
+
+
+def broadcast_shapes(shapes: Sequence[Shape]) -> Shape | None:
+    """Return the common shape under NumPy's broadcasting rule, or None if there is none."""
+    rank = max(len(shape) for shape in shapes)
+    result: list[int] = []
+    for padded in zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True):
+        sizes = {size for size in padded if size != 1}
+        if len(sizes) > 1:
+            return None
+        result.append(sizes.pop() if sizes else 1)
+    return tuple(result)
+
+
+def _common_shape(operands: Operands) -> Shape:
+    shape = broadcast_shapes([operand.shape for operand in operands])
+    if shape is None:
+        shapes = ", ".join(map(str, operands))
+        raise refuse("args", f"the shapes of {shapes} do not broadcast", "reshape the operands")
+    return shape
+
+
+def _same_dtype(allowed: Sequence[str]) -> ShapeRule:
+    def rule(operands: Operands, attributes: Attributes) -> TensorType:
+        check_dtype(operands, allowed)
+        check_equal_dtype(operands)
+        return TensorType(operands[0].dtype, _common_shape(operands))
+
+    return rule
+
+
+def _compared(operands: Operands, attributes: Attributes) -> TensorType:
+    check_equal_dtype(operands)
+    return TensorType("bool", _common_shape(operands))
+
+
+def _chosen(operands: Operands, attributes: Attributes) -> TensorType:
+    check_dtype(operands[:1], BOOLS)
+    check_equal_dtype(operands, 1)
+    return TensorType(operands[1].dtype, _common_shape(operands))
+
+
+def _cast_type(operands: Operands, attributes: Attributes) -> TensorType:
+    return TensorType(attributes["dtype"], operands[0].shape)
+
+
+def power_of_two(exponent: Array) -> Array:
+    """Return 2^exponent in FP64 for -1022..1023, made of bits."""
+    return ((exponent + _BIAS) << _MANTISSA_BITS).view(np.float64)
+
+
+def exponent_of(x: Array) -> Array:
+    """Return floor(log2 x) of normal positive FP64 numbers, from the bits."""
+    return (x.view(np.int64) >> _MANTISSA_BITS) - _BIAS
+
+
+class Namespace:
+    """The FP64 operations of ``functions.py`` in NumPy."""
+
+    def round_even(self, x: Any) -> Any:
+        """Round to the nearest integer, ties to even."""
+        return np.rint(x)
+
+    def where(self, condition: Any, x: Any, y: Any) -> Any:
+        """Choose element by element."""
+        return np.where(condition, x, y)
+
+    def clamp(self, x: Any, low: float, high: float) -> Any:
+        """Limit to [low, high]; NaN stays NaN."""
+        return np.minimum(np.maximum(x, low), high)
+
+    def absolute(self, x: Any) -> Any:
+        """Clear the sign."""
+        return np.abs(x)
+
+    def power_of_two(self, k: Any) -> Any:
+        """Return 2^k for integers in FP64."""
+        return power_of_two(np.asarray(k).astype(np.int64))
+
+    def split(self, x: Any) -> tuple[Any, Any]:
+        """Return exponent and mantissa."""
+        wide = np.asarray(x)
+        bits = (wide.view(np.int64) & (2**_MANTISSA_BITS - 1)) | (_BIAS << _MANTISSA_BITS)
+        return exponent_of(wide).astype(np.float64), bits.view(np.float64)
+
+
+NAMESPACE = Namespace()
+
+
+def _composed(function: Callable[[functions.Namespace, Any], Any]) -> Maker:
+    def run(x: Array) -> Array:
+        flat = np.asarray(x).reshape(-1)
+        done = np.empty(flat.shape, np.float32)
+        for start in range(0, flat.size, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            # the one rounding to FP32 is in this assignment
+            done[part] = function(NAMESPACE, flat[part].astype(np.float64))
+        return done.reshape(np.shape(x))
+
+    return plain(run)
+
+
+def _extreme(function: Function) -> Maker:
+    def make(site: Site) -> Function:
+        if site.result.dtype == "f32":
+            return lambda a, b: function(a, b) + _ZERO
+        return function
+
+    return make
+
+
+def _sqrt(x: Array) -> Array:
+    root: Array = np.sqrt(x.astype(np.float64)).astype(np.float32)
+    return root
+
+
+def _cast(site: Site) -> Function:
+    source, target = site.operands[0].dtype, site.result.dtype
+    if target == "bool":
+        return lambda x: x != 0
+    if (source, target) == ("f32", "i64"):
+        return _float_to_integer
+    dtype = NUMPY_DTYPES[target]
+    return lambda x: x.astype(dtype)
+
+
+def _float_to_integer(x: Array) -> Array:
+    """Truncate; NaN and what an i64 does not hold become 0, because processors differ there."""
+    fits = np.abs(x) < np.float32(2.0**63)
+    return np.where(fits, x, _ZERO).astype(np.int64)
+
+
+_NUMBERS, _FLOATS, _BOOLS = (_same_dtype(allowed) for allowed in (NUMBERS, FLOATS, BOOLS))
+
+ELEMENTWISE = (
+    Primitive("add", (2, 2), _NUMBERS, plain(np.add)),
+    Primitive("sub", (2, 2), _NUMBERS, plain(np.subtract)),
+    Primitive("mul", (2, 2), _NUMBERS, plain(np.multiply)),
+    Primitive("div", (2, 2), _FLOATS, plain(np.divide), cost=4),
+    Primitive("maximum", (2, 2), _NUMBERS, _extreme(np.maximum)),
+    Primitive("minimum", (2, 2), _NUMBERS, _extreme(np.minimum)),
+    Primitive("neg", (1, 1), _NUMBERS, plain(np.negative)),
+    Primitive("abs", (1, 1), _NUMBERS, plain(np.abs)),
+    Primitive("sqrt", (1, 1), _FLOATS, plain(_sqrt), cost=4, scratch=16),
+    Primitive("exp", (1, 1), _FLOATS, _composed(functions.exp), cost=20),
+    Primitive("log", (1, 1), _FLOATS, _composed(functions.log), cost=30),
+    Primitive("tanh", (1, 1), _FLOATS, _composed(functions.tanh), cost=30),
+    Primitive("erf", (1, 1), _FLOATS, _composed(functions.erf), cost=60),
+    Primitive("eq", (2, 2), _compared, plain(np.equal)),
+    Primitive("ne", (2, 2), _compared, plain(np.not_equal)),
+    Primitive("lt", (2, 2), _compared, plain(np.less)),
+    Primitive("le", (2, 2), _compared, plain(np.less_equal)),
+    Primitive("gt", (2, 2), _compared, plain(np.greater)),
+    Primitive("ge", (2, 2), _compared, plain(np.greater_equal)),
+    Primitive("logical_and", (2, 2), _BOOLS, plain(np.logical_and)),
+    Primitive("logical_or", (2, 2), _BOOLS, plain(np.logical_or)),
+    Primitive("logical_not", (1, 1), _BOOLS, plain(np.logical_not)),
+    Primitive("where", (3, 3), _chosen, plain(np.where)),
+    Primitive("cast", (1, 1), _cast_type, _cast, {"dtype": Attribute("dtype")}, scratch=8),
+)
+"""Rows of the table."""

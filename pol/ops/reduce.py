@@ -1,0 +1,140 @@
+"""Sums, largest elements and where they are.
+
+An FP32 sum is a halving tree along one dimension after another, in ascending order, so that its bits do not depend on
+who sums; sums of integers are exact (a bool sum counts).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pol.limits import MAX_RANK
+from pol.ops.primitive import (
+    NUMBERS,
+    Attribute,
+    Attributes,
+    Function,
+    Operands,
+    Primitive,
+    Site,
+    check_dtype,
+    checked_dim,
+    refuse,
+)
+from pol.state.arrays import Array
+from pol.values import Shape, TensorType
+
+_ZERO = np.float32(0.0)
+
+
+def _reduced(shape: Shape, dims: Sequence[int], keepdim: bool) -> Shape:
+    if keepdim:
+        return tuple(1 if dim in dims else size for dim, size in enumerate(shape))
+    return tuple(size for dim, size in enumerate(shape) if dim not in dims)
+
+
+def _checked_dims(operands: Operands, attributes: Attributes) -> tuple[int, ...]:
+    dims: tuple[int, ...] = attributes["dims"]
+    if list(dims) != sorted(set(dims)) or (dims and dims[-1] >= len(operands[0].shape)):
+        raise refuse("attrs.dims", f"{list(dims)} are not ascending dimensions of {operands[0]}")
+    return dims
+
+
+def _summed(operands: Operands, attributes: Attributes) -> TensorType:
+    dims = _checked_dims(operands, attributes)
+    dtype = "f32" if operands[0].dtype == "f32" else "i64"
+    return TensorType(dtype, _reduced(operands[0].shape, dims, attributes["keepdim"]))
+
+
+def _halve(x: Array) -> Array:
+    """Sum FP32 over the first axis: pad with zeros to a power of two and add the upper half to the lower."""
+    count = x.shape[0]
+    while count > 1:
+        half = 1 << ((count - 1).bit_length() - 1)
+        paired = count - half
+        if paired == half:
+            x = x[:half] + x[half:]
+        else:
+            shorter = np.empty((half, *x.shape[1:]), np.float32)
+            np.add(x[:paired], x[half:], out=shorter[:paired])
+            # what has no partner is added to a zero of the padding
+            np.add(x[paired:half], _ZERO, out=shorter[paired:])
+            x = shorter
+        count = half
+    return x
+
+
+def _sum_tree(dims: Sequence[int], shape: Shape) -> Function:
+    """Return the FP32 sum over ``dims``, one after another in ascending order."""
+    orders: list[tuple[int, ...]] = []
+    rank = len(shape)
+    for done, dim in enumerate(dims):
+        axis = dim - done
+        orders.append((axis, *(other for other in range(rank - done) if other != axis)))
+    target = tuple(size for dim, size in enumerate(shape) if dim not in dims)
+    if any(shape[dim] == 0 for dim in dims):
+        return lambda x: np.zeros(target, np.float32)
+
+    def run(x: Array) -> Array:
+        for order in orders:
+            halved = _halve(np.transpose(x, order))
+            x = halved.reshape(halved.shape[1:])
+        return x
+
+    return run
+
+
+def _sum(site: Site) -> Function:
+    dims, shape = site.attrs["dims"], site.result.shape
+    if site.operands[0].dtype == "f32":
+        tree = _sum_tree(dims, site.operands[0].shape)
+        return lambda x: tree(x).reshape(shape)
+    # named, because a sum of bool would else be an OR
+    return lambda x: np.sum(x, axis=dims, dtype=np.int64).reshape(shape)
+
+
+def _largest(operands: Operands, attributes: Attributes) -> TensorType:
+    check_dtype(operands, NUMBERS)
+    dims = _checked_dims(operands, attributes)
+    if any(operands[0].shape[dim] == 0 for dim in dims):
+        raise refuse("attrs.dims", f"{operands[0]} has no largest element along {list(dims)}")
+    shape = _reduced(operands[0].shape, dims, attributes["keepdim"])
+    return TensorType(operands[0].dtype, shape)
+
+
+def _amax(site: Site) -> Function:
+    dims, keepdim = site.attrs["dims"], site.attrs["keepdim"]
+    if site.result.dtype == "f32":
+        return lambda x: np.max(x, axis=dims, keepdims=keepdim) + _ZERO
+    return lambda x: np.max(x, axis=dims, keepdims=keepdim)
+
+
+def _largest_index(operands: Operands, attributes: Attributes) -> TensorType:
+    check_dtype(operands, NUMBERS)
+    dim = checked_dim(attributes, len(operands[0].shape))
+    if operands[0].shape[dim] == 0:
+        raise refuse("attrs.dim", f"{operands[0]} has no largest element along {dim}")
+    return TensorType("i64", _reduced(operands[0].shape, (dim,), attributes["keepdim"]))
+
+
+def _argmax(site: Site) -> Function:
+    """The first of equal ones; 0 where NaN leaves no largest."""
+    dim, keepdim = site.attrs["dim"], site.attrs["keepdim"]
+
+    def run(x: Array) -> Array:
+        is_largest = x == np.max(x, axis=dim, keepdims=True)
+        return np.asarray(np.argmax(is_largest, axis=dim, keepdims=keepdim)).astype(np.int64)
+
+    return run
+
+
+_KEEPDIM = {"keepdim": Attribute("bool")}
+_DIMS = {"dims": Attribute("ints", 0, MAX_RANK - 1), **_KEEPDIM}
+_DIM = {"dim": Attribute("int", 0, MAX_RANK - 1), **_KEEPDIM}
+
+REDUCE = (
+    Primitive("sum", (1, 1), _summed, _sum, _DIMS, counts_operand=True, scratch=4),
+    Primitive("amax", (1, 1), _largest, _amax, _DIMS, counts_operand=True),
+    Primitive("argmax", (1, 1), _largest_index, _argmax, _DIM, counts_operand=True),
+)
+"""Rows of the table."""

@@ -1,0 +1,183 @@
+"""Views and copies: the same elements in another shape, order or company."""
+
+from math import prod
+
+import numpy as np
+
+from pol.errors import OutOfRange
+from pol.limits import MAX_OPERANDS, MAX_RANK
+from pol.ops.elementwise import broadcast_shapes
+from pol.ops.primitive import (
+    Attribute,
+    Attributes,
+    Function,
+    Operands,
+    Primitive,
+    Site,
+    Traffic,
+    check_element,
+    check_equal_dtype,
+    check_length,
+    checked_dim,
+    refuse,
+)
+from pol.state.arrays import NUMPY_DTYPES, Array
+from pol.values import TensorType
+
+
+def element(value: str, dtype: str) -> Array:
+    """Return the scalar that an ``element`` attribute names."""
+    return np.frombuffer(bytes.fromhex(value), NUMPY_DTYPES[dtype]).reshape(())
+
+
+def _reshaped(operands: Operands, attributes: Attributes) -> TensorType:
+    shape, (operand,) = attributes["shape"], operands
+    if prod(shape) != operand.elements:
+        reason = f"{operand} has {operand.elements} elements, not {prod(shape)}"
+        raise refuse("attrs.shape", reason, "give a shape of the same size")
+    return TensorType(operand.dtype, shape)
+
+
+def _reshape(site: Site) -> Function:
+    shape = site.result.shape
+    return lambda x: x.reshape(shape)
+
+
+def _permuted(operands: Operands, attributes: Attributes) -> TensorType:
+    dims, shape = attributes["dims"], operands[0].shape
+    if sorted(dims) != list(range(len(shape))):
+        reason = f"{list(dims)} is not a permutation of the dimensions of {operands[0]}"
+        raise refuse("attrs.dims", reason)
+    return TensorType(operands[0].dtype, tuple(shape[dim] for dim in dims))
+
+
+def _permute(site: Site) -> Function:
+    dims = site.attrs["dims"]
+    return lambda x: x.transpose(dims)
+
+
+def _repeated(operands: Operands, attributes: Attributes) -> TensorType:
+    shape = attributes["shape"]
+    if broadcast_shapes([operands[0].shape, shape]) != shape:
+        raise refuse("attrs.shape", f"{operands[0]} does not broadcast to {list(shape)}")
+    return TensorType(operands[0].dtype, shape)
+
+
+def _broadcast(site: Site) -> Function:
+    shape = site.result.shape
+    return lambda x: np.broadcast_to(x, shape)
+
+
+def _sliced(operands: Operands, attributes: Attributes) -> TensorType:
+    shape = operands[0].shape
+    lists = [attributes[name] for name in _SLICE]
+    for name, values in zip(_SLICE, lists, strict=True):
+        check_length(values, shape, name)
+    result = []
+    for dim, (size, start, stop, step) in enumerate(zip(shape, *lists, strict=True)):
+        if not start <= stop <= size:
+            reason = f"{start}:{stop} is outside a dimension of {size}"
+            raise refuse(f"attrs.stops[{dim}]", reason)
+        result.append((stop - start + step - 1) // step)
+    return TensorType(operands[0].dtype, tuple(result))
+
+
+def slices(attributes: Attributes) -> tuple[slice, ...]:
+    """Return the index of a ``slice`` node."""
+    bounds = zip(*(attributes[name] for name in _SLICE), strict=True)
+    return tuple(slice(start, stop, step) for start, stop, step in bounds)
+
+
+def _slice(site: Site) -> Function:
+    index = slices(site.attrs)
+    return lambda x: x[index]
+
+
+def _joined(operands: Operands, attributes: Attributes) -> TensorType:
+    check_equal_dtype(operands)
+    shape = operands[0].shape
+    dim = checked_dim(attributes, len(shape))
+    for index, operand in enumerate(operands):
+        rest = operand.shape[:dim] + operand.shape[dim + 1 :]
+        if len(operand.shape) != len(shape) or rest != shape[:dim] + shape[dim + 1 :]:
+            reason = f"{operand} does not fit {operands[0]} beside dimension {dim}"
+            raise refuse(f"args[{index}]", reason)
+    size = sum(operand.shape[dim] for operand in operands)
+    return TensorType(operands[0].dtype, (*shape[:dim], size, *shape[dim + 1 :]))
+
+
+def _concat(site: Site) -> Function:
+    dim = site.attrs["dim"]
+    return lambda *parts: np.concatenate(parts, axis=dim)
+
+
+def _padded(operands: Operands, attributes: Attributes) -> TensorType:
+    shape, low, high = operands[0].shape, attributes["low"], attributes["high"]
+    check_length(low, shape, "low")
+    check_length(high, shape, "high")
+    check_element(attributes, operands[0].dtype)
+    sizes = (a + size + b for a, size, b in zip(low, shape, high, strict=True))
+    return TensorType(operands[0].dtype, tuple(sizes))
+
+
+def inner(site: Site) -> tuple[slice, ...]:
+    """Return where the operand of a ``pad`` node lies in its result."""
+    pairs = zip(site.attrs["low"], site.operands[0].shape, strict=True)
+    return tuple(slice(low, low + size) for low, size in pairs)
+
+
+def _pad(site: Site) -> Function:
+    fill, shape = element(site.attrs["value"], site.result.dtype), site.result.shape
+    index = inner(site)
+
+    def run(x: Array) -> Array:
+        padded = np.full(shape, fill)
+        padded[index] = x
+        return padded
+
+    return run
+
+
+def _taken(operands: Operands, attributes: Attributes) -> TensorType:
+    table, index = operands
+    if index.dtype != "i64":
+        raise refuse("args[1]", f"{index} is not of dtype i64", "add a cast")
+    if not table.shape or not table.shape[0]:
+        raise refuse("args[0]", f"{table} has no rows", "take from a table of at least one row")
+    return TensorType(table.dtype, index.shape + table.shape[1:])
+
+
+def outside(rows: int) -> OutOfRange:
+    """Return the error of a ``take`` that asks a table of so many rows for another one."""
+    return OutOfRange("take", f"a row outside 0..{rows - 1} was asked for")
+
+
+def _take(site: Site) -> Function:
+    rows = site.operands[0].shape[0]
+
+    def run(table: Array, index: Array) -> Array:
+        if index.size and (index.min() < 0 or index.max() >= rows):
+            raise outside(rows)
+        return np.asarray(table[index])
+
+    return run
+
+
+_SLICE = {"starts": Attribute("ints"), "stops": Attribute("ints"), "steps": Attribute("ints", 1)}
+_SHAPE = {"shape": Attribute("ints")}
+_DIMS = {"dims": Attribute("ints", 0, MAX_RANK - 1)}
+_DIM = {"dim": Attribute("int", 0, MAX_RANK - 1)}
+_PAD = {"low": Attribute("ints"), "high": Attribute("ints"), "value": Attribute("element")}
+
+SHAPE = (
+    Primitive("reshape", (1, 1), _reshaped, _reshape, _SHAPE, cost=0, traffic=Traffic.VIEW),
+    Primitive("permute", (1, 1), _permuted, _permute, _DIMS, cost=0, strided=True),
+    Primitive("broadcast", (1, 1), _repeated, _broadcast, _SHAPE, cost=0, strided=True),
+    Primitive(
+        "slice", (1, 1), _sliced, _slice, _SLICE, cost=0, traffic=Traffic.RESULT, strided=True
+    ),
+    Primitive("concat", (1, MAX_OPERANDS), _joined, _concat, _DIM, cost=0),
+    Primitive("pad", (1, 1), _padded, _pad, _PAD, cost=0),
+    Primitive("take", (2, 2), _taken, _take, traffic=Traffic.ROWS, may_fail=True),
+)
+"""Rows of the table."""

@@ -1,0 +1,40 @@
+"""The table of primitives: the only operations that a program may hold."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from pol.limits import MAX_DIMENSION, MAX_RANK
+from pol.ops.create import CREATE
+from pol.ops.elementwise import ELEMENTWISE
+from pol.ops.primitive import AttributeValue, Operands, Primitive, check_attributes, refuse
+from pol.ops.product import PRODUCT
+from pol.ops.reduce import REDUCE
+from pol.ops.shape import SHAPE
+from pol.values import TensorType
+
+PRIMITIVES: Mapping[str, Primitive] = MappingProxyType(
+    {row.name: row for family in (ELEMENTWISE, SHAPE, REDUCE, PRODUCT, CREATE) for row in family}
+)
+"""Name of the operation to its row."""
+
+
+def infer(
+    op: str, operands: Operands, values: Mapping[str, object]
+) -> tuple[dict[str, AttributeValue], TensorType]:
+    """Check one node and return its attributes in checked form and the type of its result.
+
+    Raises JobError with a field relative to the node (``op``, ``args[1]``, ``attrs.dims``).
+    """
+    primitive = PRIMITIVES.get(op)
+    if primitive is None:
+        raise refuse("op", f"{op[:40]!r} is not on the list of operations")
+    if not primitive.arity[0] <= len(operands) <= primitive.arity[1]:
+        raise refuse("args", f"{op} does not take {len(operands)} operands")
+    checked = check_attributes(primitive, values)
+    result = primitive.rule(operands, checked)
+    if len(result.shape) > MAX_RANK:
+        raise refuse("", f"the result has {len(result.shape)} dimensions, more than {MAX_RANK}")
+    for size in result.shape:
+        if size > MAX_DIMENSION:
+            raise refuse("", f"the result has a dimension of {size}, more than {MAX_DIMENSION}")
+    return checked, result
