@@ -76,6 +76,8 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
     if origin is UnionType and len(args) == 2 and NoneType in args:
         inner = _reader(args[0] if args[1] is NoneType else args[1])
         return lambda value: None if value is None else inner(value)
+    if origin is UnionType and all(is_dataclass(arg) for arg in args):
+        return _union_reader(args)
     if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
         item = _reader(args[0])
         return lambda value: tuple([item(part) for part in _expect(list, value)])
@@ -106,6 +108,21 @@ def _record_reader(cls: Any) -> Callable[[Any], Any]:
             odd = sorted(record.keys() ^ names)
             raise ValueError(f"{cls.__name__}: unknown or missing fields {odd}")
         return cls(*[reader(record[name]) for name, reader in readers])
+
+    return read
+
+
+def _union_reader(classes: tuple[Any, ...]) -> Callable[[Any], Any]:
+    """Return the reader of one of several records, which are told apart by the names of their fields."""
+    readers = {frozenset(field.name for field in fields(cls)): _reader(cls) for cls in classes}
+    if len(readers) != len(classes):
+        raise TypeError(f"{classes} cannot be told apart by their fields")
+
+    def read(value: Any) -> Any:
+        names = frozenset(_expect(dict, value))
+        if names not in readers:
+            raise ValueError(f"no record has the fields {sorted(names)}")
+        return readers[names](value)
 
     return read
 

@@ -1,45 +1,26 @@
-"""Typed events: one per change of state, numbered without gaps by the state machine.
+"""Events: one record per change of state, numbered without gaps by the state machine.
 
-``Event.number`` is the next number of the gap-free sequence (0 for Cosmos-style events such as ``transfer``, which
-clients expect and which are not part of it). Attributes are strings: hex for bytes, decimal for integers.
-The event log lies outside the Merkle tree. Types and their attributes:
-
-=====================  ==================================================================
-``validator.endpoint``  operator, endpoint
-``provider.registered`` provider, validator
-``provider.left``       provider, validator
-``provider.certified``  provider, validator, speed
-``bond.deposited``      owner, amount            (also ``bond.withdrawing``, ``bond.released``)
-``bid.placed``          bid, validator, price    (also ``bid.changed``, ``bid.closed`` with reason)
-``order.opened``        order, consumer, work, price_limit, deposit, attempt
-``order.matched``       order, attempt, validator, bid, price, job_bond
-``order.unmatched``     order, and one attribute per failed predicate
-``order.accepted``      order, attempt, validator
-``order.declined``      order, attempt, validator, reason
-``order.failed``        order, attempt, validator, reason   (the attempt failed)
-``order.proven``        order, attempt, ciphertext_root
-``order.closed``        order, reason, refunded, and one attribute per predicate that the last auction failed on
-``share.committed``     order, attempt, round, slot, issue, provider, segments
-``share.skipped``       order, attempt, round, slot, issue, provider, reason
-``share.rejected``      order, attempt, round, slot, issue, provider, reason
-``share.drawn``         order, attempt, round, slot, issue, segments
-``report.opened``       order, attempt, round, slot, issue, provider, segment   (also ``.objected``, ``.decided``)
-``round.closed``        order, attempt, round, next_root, window_ends
-``round.verified``      order, attempt, round, paid
-``round.void``          order, attempt, round
-``audit.drawn``         order, attempt, round, draw, seats
-``audit.answered``      order, attempt, round, auditor, agrees
-``audit.missed``        order, attempt, round, auditor, cut
-``payment``             order, to, kind, amount, round
-=====================  ==================================================================
+The state machine emits the records below; on the wire and in the event log, which lies outside the Merkle tree, an
+event is its kind with attributes that are texts: hex for bytes, decimal for integers, a comma between the items of a
+list. Keys of rounds and shares become one attribute for each of their parts. :func:`to_event` and :func:`read_event`
+are the two ways between.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from types import MappingProxyType
+from typing import Any, ClassVar, Protocol, get_args, get_origin, get_type_hints
+
+from domain.records import RoundKey, ShareKey
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event with its place in the gap-free sequence (0: outside it)."""
+    """An event on the wire. ``number`` is its place in the gap-free sequence, 0 outside it.
+
+    Outside it are events as Cosmos clients expect them, for example ``transfer``.
+    """
 
     type: str
     attributes: tuple[tuple[str, str], ...]
@@ -51,3 +32,470 @@ class Event:
             if name == key:
                 return value
         return ""
+
+
+Counts = tuple[tuple[str, int], ...]
+"""Names with numbers: each pair is an attribute of its own, behind all others."""
+
+
+class Change:
+    """A change of the state that people and daemons follow; ``KIND`` is its name on the wire."""
+
+    __slots__ = ()
+    KIND: ClassVar[str]
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSet(Change):
+    """A validator published where its cluster service listens."""
+
+    KIND: ClassVar[str] = "validator.endpoint"
+    operator: str
+    endpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRegistered(Change):
+    """A provider joined a cluster."""
+
+    KIND: ClassVar[str] = "provider.registered"
+    provider: str
+    validator: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderLeft(Change):
+    """A provider left its cluster."""
+
+    KIND: ClassVar[str] = "provider.left"
+    provider: str
+    validator: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCertified(Change):
+    """A validator measured a provider of its cluster, FLOP/s among the rest."""
+
+    KIND: ClassVar[str] = "provider.certified"
+    provider: str
+    validator: str
+    speed: int
+
+
+@dataclass(frozen=True, slots=True)
+class BondDeposited(Change):
+    """Coins came into a bond account."""
+
+    KIND: ClassVar[str] = "bond.deposited"
+    owner: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class BondWithdrawing(Change):
+    """Coins of a bond account wait for their release."""
+
+    KIND: ClassVar[str] = "bond.withdrawing"
+    owner: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class BondReleased(Change):
+    """Coins of a bond account came back to the account."""
+
+    KIND: ClassVar[str] = "bond.released"
+    owner: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class BidPlaced(Change):
+    """A bid is in the book."""
+
+    KIND: ClassVar[str] = "bid.placed"
+    bid: bytes
+    validator: str
+    price: int
+
+
+@dataclass(frozen=True, slots=True)
+class BidChanged(Change):
+    """A bid has a new price, capacity and expiry."""
+
+    KIND: ClassVar[str] = "bid.changed"
+    bid: bytes
+    validator: str
+    price: int
+
+
+@dataclass(frozen=True, slots=True)
+class BidClosed(Change):
+    """A bid left the book: expired, withdrawn, declined or not accepted."""
+
+    KIND: ClassVar[str] = "bid.closed"
+    bid: bytes
+    validator: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OrderOpened(Change):
+    """An order is in the book, for the first time or again."""
+
+    KIND: ClassVar[str] = "order.opened"
+    order: bytes
+    consumer: str
+    work: int
+    price_limit: int
+    deposit: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrderMatched(Change):
+    """The auction found a bid for an order."""
+
+    KIND: ClassVar[str] = "order.matched"
+    order: bytes
+    attempt: int
+    validator: str
+    bid: bytes
+    price: int
+    job_bond: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrderUnmatched(Change):
+    """The auction found none, with one attribute for each condition that bids failed on."""
+
+    KIND: ClassVar[str] = "order.unmatched"
+    order: bytes
+    failed: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class OrderAccepted(Change):
+    """A validator accepted a match."""
+
+    KIND: ClassVar[str] = "order.accepted"
+    order: bytes
+    attempt: int
+    validator: str
+
+
+@dataclass(frozen=True, slots=True)
+class OrderDeclined(Change):
+    """A validator declined a match, with an ``AttemptEnd``."""
+
+    KIND: ClassVar[str] = "order.declined"
+    order: bytes
+    attempt: int
+    validator: str
+    reason: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFailed(Change):
+    """An attempt failed, with an ``AttemptEnd``."""
+
+    KIND: ClassVar[str] = "order.failed"
+    order: bytes
+    attempt: int
+    validator: str
+    reason: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrderProven(Change):
+    """The proof of execution is on chain."""
+
+    KIND: ClassVar[str] = "order.proven"
+    order: bytes
+    attempt: int
+    ciphertext_root: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class OrderClosed(Change):
+    """An order ended with a ``CloseReason``; ``failed`` is what its last auction failed on."""
+
+    KIND: ClassVar[str] = "order.closed"
+    order: bytes
+    reason: int
+    refunded: int
+    failed: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class ShareCommitted(Change):
+    """A share is on chain."""
+
+    KIND: ClassVar[str] = "share.committed"
+    share: ShareKey
+    provider: str
+    segments: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareSkipped(Change):
+    """A share could not be committed, with a ``ShareReason``."""
+
+    KIND: ClassVar[str] = "share.skipped"
+    share: ShareKey
+    provider: str
+    reason: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRejected(Change):
+    """A share does not stand any more, with a ``ShareReason``."""
+
+    KIND: ClassVar[str] = "share.rejected"
+    share: ShareKey
+    provider: str
+    reason: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareDrawn(Change):
+    """The public lot drew segments of a share."""
+
+    KIND: ClassVar[str] = "share.drawn"
+    share: ShareKey
+    segments: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOpened(Change):
+    """A share was reported with evidence; the segment is that of the evidence."""
+
+    KIND: ClassVar[str] = "report.opened"
+    share: ShareKey
+    provider: str
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportObjected(Change):
+    """The provider objected: its bond stays locked until the order closes."""
+
+    KIND: ClassVar[str] = "report.objected"
+    share: ShareKey
+    provider: str
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportDecided(Change):
+    """Nobody objected in time: the bond was cut."""
+
+    KIND: ClassVar[str] = "report.decided"
+    share: ShareKey
+    provider: str
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundClosed(Change):
+    """A round was closed; its window runs until ``window_ends`` on the chain clock."""
+
+    KIND: ClassVar[str] = "round.closed"
+    round: RoundKey
+    next_root: bytes
+    window_ends: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundVerified(Change):
+    """A round was verified and paid."""
+
+    KIND: ClassVar[str] = "round.verified"
+    round: RoundKey
+    paid: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundVoid(Change):
+    """A round will never be verified."""
+
+    KIND: ClassVar[str] = "round.void"
+    round: RoundKey
+
+
+@dataclass(frozen=True, slots=True)
+class AuditDrawn(Change):
+    """Validators were drawn to audit a round."""
+
+    KIND: ClassVar[str] = "audit.drawn"
+    round: RoundKey
+    draw: int
+    seats: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditAnswered(Change):
+    """An auditor answered, and agrees with the chain or not."""
+
+    KIND: ClassVar[str] = "audit.answered"
+    round: RoundKey
+    auditor: str
+    agrees: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AuditMissed(Change):
+    """An auditor was silent, and lost ``cut`` of its stake."""
+
+    KIND: ClassVar[str] = "audit.missed"
+    round: RoundKey
+    auditor: str
+    cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentMade(Change):
+    """Coins left an order's escrow; ``round`` is -1 where none is concerned."""
+
+    KIND: ClassVar[str] = "payment"
+    order: bytes
+    to: str
+    kind: str
+    amount: int
+    round: int
+
+
+KINDS: Mapping[str, type[Change]] = MappingProxyType(
+    {
+        cls.KIND: cls
+        for cls in (
+            EndpointSet,
+            ProviderRegistered,
+            ProviderLeft,
+            ProviderCertified,
+            BondDeposited,
+            BondWithdrawing,
+            BondReleased,
+            BidPlaced,
+            BidChanged,
+            BidClosed,
+            OrderOpened,
+            OrderMatched,
+            OrderUnmatched,
+            OrderAccepted,
+            OrderDeclined,
+            AttemptFailed,
+            OrderProven,
+            OrderClosed,
+            ShareCommitted,
+            ShareSkipped,
+            ShareRejected,
+            ShareDrawn,
+            ReportOpened,
+            ReportObjected,
+            ReportDecided,
+            RoundClosed,
+            RoundVerified,
+            RoundVoid,
+            AuditDrawn,
+            AuditAnswered,
+            AuditMissed,
+            PaymentMade,
+        )
+    }
+)
+"""Every kind of change by its name on the wire."""
+
+_PARTS = ("order", "attempt", "round", "slot", "issue")
+_SIZES: Mapping[Any, int] = MappingProxyType({RoundKey: 3, ShareKey: 5})
+
+
+class Attributed(Protocol):
+    """An event as any of the ways from the node brings it."""
+
+    @property
+    def type(self) -> str:
+        """The kind."""
+        ...
+
+    @property
+    def attributes(self) -> tuple[tuple[str, str], ...]:
+        """Names and texts."""
+        ...
+
+
+def to_event(change: Change, number: int) -> Event:
+    """Return a change as it is on the wire, with its number."""
+    attributes: list[tuple[str, str]] = []
+    cls: Any = type(change)
+    for name, hint in _hints(cls):
+        attributes += _write(name, hint, getattr(change, name))
+    return Event(change.KIND, tuple(attributes), number)
+
+
+def read_event(event: Attributed) -> Change | None:
+    """Return the change that an event tells of, or None for one of another kind (``transfer``).
+
+    Raises ValueError for attributes that :func:`to_event` does not write.
+    """
+    cls: Any = KINDS.get(event.type)
+    if cls is None:
+        return None
+    rest, values = event.attributes, []
+    for name, hint in _hints(cls):
+        size = len(rest) if hint == Counts else _SIZES.get(hint, 1)
+        values.append(_read(name, hint, rest[:size]))
+        rest = rest[size:]
+    if rest:
+        raise ValueError(f"{event.type}: unknown attributes {rest}")
+    change: Change = cls(*values)
+    return change
+
+
+@cache
+def _hints(cls: Any) -> tuple[tuple[str, Any], ...]:
+    hints = get_type_hints(cls)
+    return tuple((field.name, hints[field.name]) for field in fields(cls))
+
+
+def _write(name: str, hint: Any, value: Any) -> Iterator[tuple[str, str]]:
+    if hint in _SIZES:
+        yield from ((part, _text(item)) for part, item in zip(_PARTS, value, strict=False))
+    elif hint == Counts:
+        yield from ((word, str(count)) for word, count in value)
+    elif get_origin(hint) is tuple:
+        yield name, ",".join(_text(item) for item in value)
+    else:
+        yield name, _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        return value.hex()
+    return value if isinstance(value, str) else str(int(value))
+
+
+def _read(name: str, hint: Any, pairs: tuple[tuple[str, str], ...]) -> Any:
+    if hint == Counts:
+        return tuple((word, int(count)) for word, count in pairs)
+    names = _PARTS[: _SIZES[hint]] if hint in _SIZES else (name,)
+    if tuple(word for word, _ in pairs) != names:
+        raise ValueError(f"the attributes {pairs} are not {names}")
+    if hint in _SIZES:
+        return hint(
+            *[_value(kind, text) for (_, kind), (_, text) in zip(_hints(hint), pairs, strict=True)]
+        )
+    ((_, text),) = pairs
+    if get_origin(hint) is tuple:
+        return tuple(_value(get_args(hint)[0], item) for item in text.split(",") if text)
+    return _value(hint, text)
+
+
+def _value(hint: Any, text: str) -> Any:
+    if hint is bool:
+        if text not in ("true", "false"):
+            raise ValueError(f"{text!r} is neither true nor false")
+        return text == "true"
+    return bytes.fromhex(text) if hint is bytes else hint(text)

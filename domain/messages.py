@@ -3,7 +3,9 @@
 ``SIGNER`` names the field whose account must sign: the account whose money or duty the message touches.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, ClassVar
 
 from domain.bounds import (
@@ -47,10 +49,26 @@ from domain.records import TraceLeaf as TraceLeaf  # noqa: PLC0414 -- where many
 _AT_ONCE = Length(0, SHARES_PER_MESSAGE_MAX, LIMIT_REACHED)
 
 
+class MessageBase:
+    """What all messages say of themselves.
+
+    ``URL`` is the type url on the wire, ``SIGNER`` the field whose account must sign. Gas is counted in items: what
+    costs about as much as another signature. A message has ``GAS_EXTRA`` of them, and for each entry of a field in
+    ``GAS_ITEMS`` as many as stand there.
+    """
+
+    __slots__ = ()
+    URL: ClassVar[str]
+    SIGNER: ClassVar[str]
+    GAS_EXTRA: ClassVar[int] = 0
+    GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
-class MsgSend:
+class MsgSend(MessageBase):
     """Move coins between accounts (``cosmos.bank.v1beta1.MsgSend``)."""
 
+    URL: ClassVar[str] = "/cosmos.bank.v1beta1.MsgSend"
     SIGNER: ClassVar[str] = "from_address"
     from_address: Address
     to_address: Address
@@ -58,9 +76,10 @@ class MsgSend:
 
 
 @dataclass(frozen=True, slots=True)
-class MsgSetEndpoint:
+class MsgSetEndpoint(MessageBase):
     """Publish where a validator's cluster service listens and the certificate it presents."""
 
+    URL: ClassVar[str] = "/assay.registry.v1.MsgSetEndpoint"
     SIGNER: ClassVar[str] = "operator"
     operator: Address
     endpoint: Annotated[str, Visible(), Size(1, TEXT_MAX)]
@@ -68,26 +87,29 @@ class MsgSetEndpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class MsgRegisterProvider:
+class MsgRegisterProvider(MessageBase):
     """Join the cluster of a validator (again: move to another one, when no share is committed)."""
 
+    URL: ClassVar[str] = "/assay.registry.v1.MsgRegisterProvider"
     SIGNER: ClassVar[str] = "provider"
     provider: Address
     validator: Address
 
 
 @dataclass(frozen=True, slots=True)
-class MsgLeaveCluster:
+class MsgLeaveCluster(MessageBase):
     """Leave the cluster."""
 
+    URL: ClassVar[str] = "/assay.registry.v1.MsgLeaveCluster"
     SIGNER: ClassVar[str] = "provider"
     provider: Address
 
 
 @dataclass(frozen=True, slots=True)
-class MsgCertifyProvider:
+class MsgCertifyProvider(MessageBase):
     """State what the validator measured of a provider in its cluster."""
 
+    URL: ClassVar[str] = "/assay.registry.v1.MsgCertifyProvider"
     SIGNER: ClassVar[str] = "validator"
     validator: Address
     provider: Address
@@ -99,27 +121,30 @@ class MsgCertifyProvider:
 
 
 @dataclass(frozen=True, slots=True)
-class MsgDepositBond:
+class MsgDepositBond(MessageBase):
     """Move coins from the account into its bond account (validators: the market bond; providers: share bonds)."""
 
+    URL: ClassVar[str] = "/assay.registry.v1.MsgDepositBond"
     SIGNER: ClassVar[str] = "owner"
     owner: Address
     amount: PositiveMoney
 
 
 @dataclass(frozen=True, slots=True)
-class MsgWithdrawBond:
+class MsgWithdrawBond(MessageBase):
     """Ask for free bond coins back; they arrive after ``bond_wait``."""
 
+    URL: ClassVar[str] = "/assay.registry.v1.MsgWithdrawBond"
     SIGNER: ClassVar[str] = "owner"
     owner: Address
     amount: PositiveMoney
 
 
 @dataclass(frozen=True, slots=True)
-class MsgPlaceBid:
+class MsgPlaceBid(MessageBase):
     """Place a standing bid; its id is the hash of chain, sender, sequence and message index."""
 
+    URL: ClassVar[str] = "/assay.market.v1.MsgPlaceBid"
     SIGNER: ClassVar[str] = "validator"
     validator: Address
     offer: Offer
@@ -128,9 +153,10 @@ class MsgPlaceBid:
 
 
 @dataclass(frozen=True, slots=True)
-class MsgChangeBid:
+class MsgChangeBid(MessageBase):
     """Change price and capacity of a bid, and prolong it; the book sees it as new."""
 
+    URL: ClassVar[str] = "/assay.market.v1.MsgChangeBid"
     SIGNER: ClassVar[str] = "validator"
     validator: Address
     bid_id: Hash
@@ -140,19 +166,22 @@ class MsgChangeBid:
 
 
 @dataclass(frozen=True, slots=True)
-class MsgWithdrawBid:
+class MsgWithdrawBid(MessageBase):
     """Take a bid out of the book; running assignments go on."""
 
+    URL: ClassVar[str] = "/assay.market.v1.MsgWithdrawBid"
     SIGNER: ClassVar[str] = "validator"
     validator: Address
     bid_id: Hash
 
 
 @dataclass(frozen=True, slots=True)
-class MsgSubmitOrder:
+class MsgSubmitOrder(MessageBase):
     """Submit an order and lock its deposit. ``key_proof`` is a signature by the per-order key (proof of possession)."""
 
+    URL: ClassVar[str] = "/assay.market.v1.MsgSubmitOrder"
     SIGNER: ClassVar[str] = "consumer"
+    GAS_EXTRA: ClassVar[int] = 4
     consumer: Address
     order_key: PublicKey
     key_proof: Signature
@@ -166,18 +195,20 @@ class MsgSubmitOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class MsgCancelOrder:
+class MsgCancelOrder(MessageBase):
     """Cancel an order that is not matched."""
 
+    URL: ClassVar[str] = "/assay.market.v1.MsgCancelOrder"
     SIGNER: ClassVar[str] = "consumer"
     consumer: Address
     order_id: Hash
 
 
 @dataclass(frozen=True, slots=True)
-class MsgAcceptOrder:
+class MsgAcceptOrder(MessageBase):
     """Accept a matched order: payload and data are held, the job loads, the work agrees."""
 
+    URL: ClassVar[str] = "/assay.market.v1.MsgAcceptOrder"
     SIGNER: ClassVar[str] = "validator"
     validator: Address
     order_id: Hash
@@ -185,9 +216,10 @@ class MsgAcceptOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class MsgDeclineOrder:
+class MsgDeclineOrder(MessageBase):
     """Decline a matched order with an ``AttemptEnd`` reason (1, 2, 3 or 10,010)."""
 
+    URL: ClassVar[str] = "/assay.market.v1.MsgDeclineOrder"
     SIGNER: ClassVar[str] = "validator"
     validator: Address
     order_id: Hash
@@ -196,9 +228,10 @@ class MsgDeclineOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class MsgStopOrder:
+class MsgStopOrder(MessageBase):
     """Give up a running order: the attempt fails."""
 
+    URL: ClassVar[str] = "/assay.market.v1.MsgStopOrder"
     SIGNER: ClassVar[str] = "validator"
     validator: Address
     order_id: Hash
@@ -222,10 +255,12 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
-class MsgCommitTraces:
+class MsgCommitTraces(MessageBase):
     """Put shares of the open round on chain (at most 128); rejections are applied first."""
 
+    URL: ClassVar[str] = "/assay.pol.v1.MsgCommitTraces"
     SIGNER: ClassVar[str] = "validator"
+    GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"shares": 2, "rejections": 1})
     validator: Address
     order_id: Hash
     attempt: Count
@@ -235,14 +270,16 @@ class MsgCommitTraces:
 
 
 @dataclass(frozen=True, slots=True)
-class MsgReportProvider:
+class MsgReportProvider(MessageBase):
     """Report a share that is provably wrong: the leaves of the segment and the replayed root.
 
     For segment i < n: leaves i and i+1, ``replayed_root`` is the boundary root that replay gives for i+1. For the
     update (segment = n): leaves 0 and n, ``replayed_root`` = hash of update root and local_out.
     """
 
+    URL: ClassVar[str] = "/assay.pol.v1.MsgReportProvider"
     SIGNER: ClassVar[str] = "validator"
+    GAS_EXTRA: ClassVar[int] = 2
     validator: Address
     order_id: Hash
     attempt: Count
@@ -259,9 +296,10 @@ class MsgReportProvider:
 
 
 @dataclass(frozen=True, slots=True)
-class MsgObjectReport:
+class MsgObjectReport(MessageBase):
     """Object to a report within ``report_window``."""
 
+    URL: ClassVar[str] = "/assay.pol.v1.MsgObjectReport"
     SIGNER: ClassVar[str] = "provider"
     provider: Address
     order_id: Hash
@@ -276,10 +314,12 @@ class MsgObjectReport:
 
 
 @dataclass(frozen=True, slots=True)
-class MsgCloseRound:
+class MsgCloseRound(MessageBase):
     """Close the open round: accepted shares in slot order, and the next global state root."""
 
+    URL: ClassVar[str] = "/assay.pol.v1.MsgCloseRound"
     SIGNER: ClassVar[str] = "validator"
+    GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"shares": 1})
     validator: Address
     order_id: Hash
     attempt: Count
@@ -289,9 +329,10 @@ class MsgCloseRound:
 
 
 @dataclass(frozen=True, slots=True)
-class MsgProve:
+class MsgProve(MessageBase):
     """Proof of execution: the ciphertext root over the result's chunks, when the last round is closed."""
 
+    URL: ClassVar[str] = "/assay.pol.v1.MsgProve"
     SIGNER: ClassVar[str] = "validator"
     validator: Address
     order_id: Hash
@@ -302,10 +343,12 @@ class MsgProve:
 
 
 @dataclass(frozen=True, slots=True)
-class MsgAnswerAudit:
+class MsgAnswerAudit(MessageBase):
     """Answer all places of a round's audit, in their order."""
 
+    URL: ClassVar[str] = "/assay.pol.v1.MsgAnswerAudit"
     SIGNER: ClassVar[str] = "auditor"
+    GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"answers": 1})
     auditor: Address
     order_id: Hash
     attempt: Count

@@ -271,6 +271,11 @@ class Assignment:
     ciphertext_root: MaybeHash
     final_root: MaybeHash
 
+    @property
+    def open_round(self) -> "RoundKey":
+        """The round that is open."""
+        return RoundKey(self.order_id, self.attempt, self.round)
+
 
 class ShareState(IntEnum):
     """What became of a share."""
@@ -467,23 +472,6 @@ class Audit:
         return RoundKey(self.order_id, self.attempt, self.round)
 
 
-@dataclass(frozen=True, slots=True)
-class Lot:
-    """Randomness being collected for a commitment: hashes of later blocks by different proposers who are no party."""
-
-    purpose: str
-    id: bytes
-    parties: tuple[str, ...]  # operator addresses
-    height: int  # of the commitment
-    deadline: int
-    wanted: int  # how many different proposers there are to wait for: 2, or fewer in a small set
-    proposers: tuple[bytes, ...]
-    hashes: tuple[bytes, ...]
-    any_hashes: tuple[
-        bytes, ...
-    ]  # of the first two later blocks, whoever proposed them: for ``lot_wait``
-
-
 class ReportState(IntEnum):
     """What became of a report of a provider."""
 
@@ -544,6 +532,10 @@ class BondRow:
     slot: Count
     issue: Count
     amount: Money
+
+    def share(self, order_id: bytes) -> ShareKey:
+        """Return the share that the bond stands for, where it is one of a share."""
+        return ShareKey(order_id, self.attempt, self.round, self.slot, self.issue)
 
 
 @dataclass(frozen=True, slots=True)

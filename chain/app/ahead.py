@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from threading import Event
 
-from chain.state_machine.queries import get_account
+from chain.state_machine.ledger.queries import get_account
 from chain.state_machine.store import Reader
 from domain.errors import Refusal
 from domain.messages import signer_of

@@ -8,7 +8,7 @@ Cosmos clients look for.
 from chain.state_machine.context import Context, Sender
 from chain.state_machine.gas import gas_of
 from chain.state_machine.ledger import balances
-from chain.state_machine.tables import ACCOUNTS, get_balance
+from chain.state_machine.ledger.tables import ACCOUNTS, BALANCES
 from domain.amount import ceil_div
 from domain.errors import (
     BAD_FIELD,
@@ -53,7 +53,7 @@ def apply_ante(
     signer = check_signer(tx)
     fee = 0 if simulate else check_fee(ctx, tx, min_gas_price_millionths)
     account = check_account(ctx, tx, signer, simulate)
-    balance = get_balance(ctx.store, account.address, ctx.block.denom) if fee else 0
+    balance = BALANCES.get(ctx.store, account.address, ctx.block.denom) if fee else 0
     if balance < fee:
         reason = f"the account has less than {fee}{ctx.block.denom}: insufficient funds"
         raise Refusal(INSUFFICIENT_FUNDS, "fee", reason, "add coins first")

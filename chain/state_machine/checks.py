@@ -2,13 +2,8 @@
 
 from chain.state_machine.context import Context
 from chain.state_machine.market.orders import is_ending
-from chain.state_machine.tables import ASSIGNMENTS, ORDERS
-from domain.errors import (
-    DEADLINE_PASSED,
-    NOT_YOURS,
-    WRONG_STATE,
-    Refusal,
-)
+from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
+from domain.errors import DEADLINE_PASSED, NOT_YOURS, WRONG_STATE, Refusal
 from domain.records import Assignment, AssignmentState, Order
 
 

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from chain.state_machine import keys
 from chain.state_machine.store import Overlay
-from domain.events import Event
+from chain.state_machine.tables import Numbers, Table
+from domain.events import Change, Event, to_event
+from domain.hashing import hash_fields, u32, u64
 from domain.params import Params
 from domain.tx import VerifySignature
 
@@ -12,15 +13,34 @@ NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class BlockInfo:
-    """The block that is being applied."""
+class Head:
+    """Where the chain stands after a block: ``time_ns`` is the latest header time, ``clock_ns`` the chain clock."""
 
     chain_id: str
     denom: str
     height: int
-    clock: int  # seconds of the chain clock
+    time_ns: int
+    clock_ns: int
+    # Of the last block: the seed of the next block's auction.
+    last_hash: bytes
+
+
+HEAD = Table(0x01, "head", Head, lambda _: (), remembered=True)
+PARAMS = Table(0x02, "params", Params, lambda _: (), remembered=True)
+NEXT_EVENT = Numbers(0x03, "number of the next event", remembered=True)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockInfo:
+    """The block that is being applied; ``clock`` is in seconds of the chain clock."""
+
+    chain_id: str
+    denom: str
+    height: int
+    clock: int
     params: Params
-    previous_hash: bytes  # of the block before: it does not depend on this block's transactions
+    # Of the block before: it does not depend on this block's transactions.
+    previous_hash: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +63,8 @@ class Context:
     events: list[Event] = field(default_factory=list)
     sender: Sender | None = None
     message_index: int = -1
-    is_check: bool = False  # for the mempool: nobody reads events, and nothing is committed
+    # For the mempool: nobody reads events, and nothing is committed.
+    is_check: bool = False
     responses: list[tuple[str, bytes]] = field(default_factory=list)
 
     @property
@@ -56,10 +77,9 @@ class Context:
         """Height of the block."""
         return self.block.height
 
-    def emit(self, kind: str, *attributes: tuple[str, str | int | bytes]) -> None:
+    def emit(self, change: Change) -> None:
         """Add a numbered event: one change of the state."""
-        texts = tuple([(name, _text(value)) for name, value in attributes])
-        self.events.append(Event(kind, texts, self.next_event))
+        self.events.append(to_event(change, self.next_event))
         self.next_event += 1
 
     def note(self, kind: str, *attributes: tuple[str, str]) -> None:
@@ -70,10 +90,19 @@ class Context:
 
     def write_event_number(self) -> None:
         """Store the number of the next event."""
-        self.store.put(keys.next_event(), self.next_event)
+        NEXT_EVENT.set(self.store, self.next_event)
 
+    def new_id(self, kind: str) -> bytes:
+        """Return the id of the order or bid that the current message creates.
 
-def _text(value: str | int | bytes) -> str:
-    if isinstance(value, bytes):
-        return value.hex()
-    return value if isinstance(value, str) else str(int(value))
+        It comes from the sender's sequence, never from a counter in the order of transactions.
+        """
+        if self.sender is None:
+            raise LookupError("ids come from transactions")
+        return hash_fields(
+            f"assay/{kind}",
+            self.block.chain_id,
+            self.sender.address,
+            u64(self.sender.sequence),
+            u32(self.message_index),
+        )

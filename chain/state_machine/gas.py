@@ -1,20 +1,14 @@
 """Gas: a fixed price list, so that the gas of a transaction is known before it runs and is the same on every node."""
 
-from domain.messages import (
-    Message,
-    MsgAnswerAudit,
-    MsgCloseRound,
-    MsgCommitTraces,
-    MsgReportProvider,
-    MsgSubmitOrder,
-)
+from domain.messages import Message
 from domain.tx import Tx
 
-TX_GAS = 30_000  # decoding, the signature, account and fee
+# Decoding, the signature, account and fee.
+TX_GAS = 30_000
 BYTE_GAS = 10
 MESSAGE_GAS = 20_000
-ITEM_GAS = 10_000  # a share (one more signature), a rejection, an answer, an accepted share
-SUBMIT_GAS = 60_000  # one more signature, and a place in the book
+# A share (one more signature), a rejection, an answer, an accepted share; what a message says of itself.
+ITEM_GAS = 10_000
 
 
 def gas_of(tx: Tx) -> int:
@@ -24,16 +18,7 @@ def gas_of(tx: Tx) -> int:
 
 def message_gas(message: Message) -> int:
     """Return the gas of one message."""
-    match message:
-        case MsgCommitTraces(shares=shares, rejections=rejections):
-            return MESSAGE_GAS + (2 * len(shares) + len(rejections)) * ITEM_GAS
-        case MsgCloseRound(shares=refs):
-            return MESSAGE_GAS + len(refs) * ITEM_GAS
-        case MsgAnswerAudit(answers=answers):
-            return MESSAGE_GAS + len(answers) * ITEM_GAS
-        case MsgReportProvider():
-            return MESSAGE_GAS + 2 * ITEM_GAS
-        case MsgSubmitOrder():
-            return SUBMIT_GAS
-        case _:
-            return MESSAGE_GAS
+    items = message.GAS_EXTRA
+    for name, weight in message.GAS_ITEMS.items():
+        items += weight * len(getattr(message, name))
+    return MESSAGE_GAS + items * ITEM_GAS

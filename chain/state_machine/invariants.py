@@ -3,39 +3,45 @@
 from collections.abc import Callable
 from itertools import groupby, pairwise
 
-from chain.state_machine import keys
-from chain.state_machine.context import NS
-from chain.state_machine.internal import Tally
-from chain.state_machine.market.orders import LIVE
-from chain.state_machine.store import Overlay, Reader
-from chain.state_machine.tables import (
-    ASSIGNMENTS,
-    AUDITS,
-    BIDS,
+from chain.state_machine.context import HEAD, NS
+from chain.state_machine.ledger.tables import (
+    BALANCES,
     BOND_ACCOUNTS,
     BOND_ROWS,
     ESCROWS,
-    HEAD,
-    LOADS,
-    LOTS,
-    ORDERS,
     PAYMENTS,
+    POTS,
+    SUPPLY,
+    TALLIES,
+    Tally,
+)
+from chain.state_machine.market.orders import LIVE
+from chain.state_machine.market.tables import (
+    ASSIGNMENTS,
+    BIDS,
+    BIDS_OF,
+    LIVE_ASSIGNMENTS,
+    LOADS,
+    OPEN_ORDERS,
+    ORDERS,
+)
+from chain.state_machine.proof.tables import (
+    AUDIT_POTS,
+    AUDITS,
+    DUTIES,
+    LOTS,
     REPORTS,
     ROUNDS,
     SHARES,
-    TALLIES,
-    VALIDATORS,
-    get_number,
-    number_of,
+    STANDING_ISSUES,
+    lot_key,
 )
+from chain.state_machine.queue import OF_ORDERS, Due, get_entries
+from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.store import Overlay, Reader
+from chain.state_machine.tables import Numbers, number_of
 from domain.amount import MONEY_MAX, price_ceil
-from domain.records import (
-    Assignment,
-    Order,
-    OrderState,
-    ReportState,
-    ShareState,
-)
+from domain.records import Order, OrderState, ReportState, ShareState
 from escrow.account import locked
 from escrow.moves import FROM_DEPOSITS, Pot
 from pol.rules.schedule import disjoint, total_work
@@ -47,8 +53,8 @@ class InvariantBroken(Exception):
 
 def check_conservation(store: Overlay) -> None:
     """Check that the counts of all pots add up to the supply."""
-    counts = {pot: get_number(store, keys.component(pot)) for pot in Pot}
-    supply = get_number(store, keys.supply())
+    counts = {pot: POTS.get(store, pot) for pot in Pot}
+    supply = SUPPLY.get(store)
     _check(all(count >= 0 for count in counts.values()), "a pot has less than nothing")
     total = sum(counts.values())
     _check(total == supply, f"pots hold {total}, but the supply is {supply}")
@@ -70,24 +76,24 @@ def _check(holds: bool, what: str) -> None:
 def check_pots(store: Overlay) -> None:
     """Each pot's count is the sum of its records: the second count of every coin."""
     sums = {
-        Pot.ACCOUNTS: _sum_numbers(store, keys.balance()),
+        Pot.ACCOUNTS: _sum_numbers(store, BALANCES),
         Pot.BONDS: sum(
             account.free + sum(withdrawal.amount for withdrawal in account.withdrawals)
             for account in BOND_ACCOUNTS.scan(store)
         ),
         Pot.ESCROWS: sum(tally.held for tally in TALLIES.scan(store)),
         Pot.STAKES: sum(validator.stake for validator in VALIDATORS.scan(store)),
-        Pot.AUDITS: _sum_numbers(store, keys.audit_pot()),
+        Pot.AUDITS: _sum_numbers(store, AUDIT_POTS),
     }
     for pot, total in sums.items():
-        count = get_number(store, keys.component(pot))
+        count = POTS.get(store, pot)
         _check(total == count, f"{pot} hold {total}, but {count} were counted")
-    supply = get_number(store, keys.supply())
+    supply = SUPPLY.get(store)
     _check(0 < supply <= MONEY_MAX, f"the supply {supply} is no amount of money")
 
 
-def _sum_numbers(store: Overlay, prefix: bytes) -> int:
-    return sum(number for _, number in store.scan_records(int, prefix))
+def _sum_numbers(store: Overlay, numbers: Numbers) -> int:
+    return sum(number for _, number in numbers.scan(store))
 
 
 def check_bond_accounts(store: Overlay) -> None:
@@ -180,11 +186,14 @@ def check_states(store: Overlay) -> None:
 
 def check_queue(store: Overlay) -> None:
     """No order outlives its last deadline: every order that lives has an entry of the queue that is still to come."""
-    waiting: set[bytes] = set()
-    for key in store.scan_keys(keys.deadline()):
-        waiting.update(part[:32] for part in keys.parts_of(key)[3:] if len(part) >= 32)
+    entries = list(get_entries(store))
+    lots = {entry.parts for entry in entries if entry.kind is Due.LOT}
     for lot in LOTS.scan(store):
-        _check(lot.id[:32] in waiting, "a lot waits without a deadline")
+        purpose, subject_id = lot_key(lot.subject)
+        _check((purpose.encode(), subject_id) in lots, "a lot waits without a deadline")
+    # An order that waits for a lot ends when what the lot draws is done.
+    waiting = {lot.subject.round.order_id for lot in LOTS.scan(store)}
+    waiting |= {entry.parts[0] for entry in entries if entry.kind in OF_ORDERS}
     for order in ORDERS.scan(store):
         alive = order.state is not OrderState.CLOSED
         _check(not alive or order.id in waiting, f"nothing will ever end order {order.id.hex()}")
@@ -203,8 +212,7 @@ def check_deadlines(store: Overlay) -> None:
 
 
 def _has_overdue(store: Overlay, clock: int) -> bool:
-    times = (number_of(keys.parts_of(key)[1]) for key in store.scan_keys(keys.deadline()))
-    return any(time <= clock for time in times)
+    return any(entry.time <= clock for entry in get_entries(store))
 
 
 def check_shares(store: Overlay) -> None:
@@ -218,11 +226,11 @@ def check_shares(store: Overlay) -> None:
         _check(len(set(slots)) == len(slots), "a slot has two shares in a round")
         ranges = [(share.claim.first, share.claim.count) for share in standing]
         _check(disjoint(ranges), "two shares of a round overlap")
-    indexed = dict(store.scan_records(int, keys.standing_share()))
-    marked = {
-        keys.standing_share(c.order_id, c.attempt, c.round, c.slot): c.issue
-        for c in (share.claim for share in shares if share.state is ShareState.COMMITTED)
+    indexed = {
+        (key[0], *map(number_of, key[1:]), issue) for key, issue in STANDING_ISSUES.scan(store)
     }
+    committed = (share for share in shares if share.state is ShareState.COMMITTED)
+    marked = {tuple(share.claim.key) for share in committed}
     _check(indexed == marked, "the index of standing shares is wrong")
     for share in shares:
         inside = all(0 <= place < share.claim.segments for place in share.drawn)
@@ -245,9 +253,8 @@ def check_audits(store: Overlay) -> None:
 
 def check_duties(store: Overlay) -> None:
     """Nobody owes an answer, and no cut waits for one, where nothing can be verified any more."""
-    for key in (*store.scan_keys(keys.duty()), *store.scan_keys(keys.audit_pot())):
-        order_id, attempt, number = keys.parts_of(key)[-3:]
-        closed = ROUNDS.must(store, order_id, number_of(attempt), number_of(number))
+    for *_, order_id, attempt, round in (*DUTIES.keys(store), *AUDIT_POTS.keys(store)):
+        closed = ROUNDS.must(store, order_id, number_of(attempt), number_of(round))
         ended = ORDERS.must(store, order_id).state is OrderState.CLOSED
         _check(not (ended or closed.void), f"order {order_id.hex()} audits what has ended")
 
@@ -275,23 +282,19 @@ def _check_ended(store: Overlay, tally: Tally) -> None:
 
 def check_book(store: Overlay) -> None:
     """The index of open orders is the set of open orders, and the indices of bids and live assignments are right."""
-    indexed = {keys.parts_of(key)[1] for key in store.scan_keys(keys.open_order())}
+    indexed = {order_id for _, order_id in OPEN_ORDERS.keys(store)}
     orders = {o.id for o in ORDERS.scan(store) if _in_book(store, o)}
     _check(indexed == orders, "the book has not exactly the open orders")
-    bids = {keys.parts_of(key)[1] for key in store.scan_keys(keys.bid_of())}
+    bids = {bid_id for _, bid_id in BIDS_OF.keys(store)}
     _check(bids == {bid.id for bid in BIDS.scan(store)}, "the index of bids is wrong")
-    live = {keys.parts_of(key)[1:] for key in store.scan_keys(keys.live_assignment())}
-    found = {_name(a) for a in ASSIGNMENTS.scan(store) if a.state in LIVE}
+    live = {(order_id, number_of(n)) for _, order_id, n in LIVE_ASSIGNMENTS.keys(store)}
+    found = {(a.order_id, a.attempt) for a in ASSIGNMENTS.scan(store) if a.state in LIVE}
     _check(live == found, "the index of live assignments is wrong")
 
 
 def _in_book(store: Overlay, order: Order) -> bool:
     ending = TALLIES.must(store, order.id).ending != 0
     return order.state is OrderState.OPEN and not ending
-
-
-def _name(assignment: Assignment) -> tuple[bytes, bytes]:
-    return assignment.order_id, assignment.attempt.to_bytes(8, "big")
 
 
 CHECKS: tuple[Callable[[Overlay], None], ...] = (

@@ -1,157 +1,211 @@
-"""Typed views of the state: a table for each kind of record, with the key that belongs to it."""
+"""The state as tables: a record, a number or a mark under a prefix byte and parts that each carry their length.
 
-from collections.abc import Callable, Iterable
+Integers are eight bytes big-endian, so that keys sort as the numbers do. A part has at most 255 bytes. No key is a
+prefix of another one of its kind with the same number of parts, and a shorter list of parts is a prefix to scan.
+Every component declares its tables with their prefixes beside the records that only it reads.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache, partial
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from chain.state_machine import keys
-from chain.state_machine.internal import Head, Load, Sweep, Tally
-from chain.state_machine.keys import Part
 from chain.state_machine.store import Overlay
 from domain.errors import NOT_FOUND, Refusal
-from domain.params import Params
-from domain.records import (
-    Account,
-    Assignment,
-    Audit,
-    Bid,
-    BondAccount,
-    BondRow,
-    Escrow,
-    Lot,
-    Order,
-    Payment,
-    Provider,
-    Report,
-    Round,
-    Share,
-    Validator,
-)
+from domain.hashing import u64
+from domain.limits import QUERY_LIMIT_MAX
 
 R = TypeVar("R")
+Part = bytes | str | int
 
-PRESENT = b"1"  # the value of a key that only marks something
+PRESENT = b"1"
+"""The value of a key that only marks something."""
+
+LIMIT_DEFAULT = 100
+"""Entries that a query lists where it asks for no number."""
+
+REMEMBERED = 65_536
+"""Keys that are remembered of a table that every transfer touches; making one costs as much as the rest."""
 
 
-class Table(Generic[R]):
+def make_key(prefix: int, *parts: Part) -> bytes:
+    """Return the key of ``parts``; ValueError for one above 255 bytes, which is a bug."""
+    out = bytearray([prefix])
+    for part in parts:
+        if isinstance(part, int):
+            out += b"\x08" + u64(part)
+        else:
+            data = part.encode() if isinstance(part, str) else part
+            out.append(len(data))
+            out += data
+    return bytes(out)
+
+
+def parts_of(key: bytes) -> tuple[bytes, ...]:
+    """Return the parts of a key, without its prefix byte."""
+    parts: list[bytes] = []
+    at = 1
+    while at < len(key):
+        end = at + 1 + key[at]
+        parts.append(key[at + 1 : end])
+        at = end
+    return tuple(parts)
+
+
+def number_of(part: bytes) -> int:
+    """Return the integer of a key's part."""
+    return int.from_bytes(part, "big")
+
+
+def get_limit(limit: int) -> int:
+    """Return how many entries a query lists that asks for ``limit`` (0: the default)."""
+    return min(limit or LIMIT_DEFAULT, QUERY_LIMIT_MAX)
+
+
+def take(found: Iterable[R], limit: int) -> tuple[R, ...]:
+    """Return the first ``limit`` of what was found."""
+    return tuple(islice(found, limit))
+
+
+class Space:
+    """All keys of one prefix byte, which never changes."""
+
+    def __init__(self, prefix: int, name: str, *, remembered: bool = False) -> None:
+        """``name`` is what one entry is called in texts; ``remembered`` is for what every transfer touches."""
+        self.prefix = prefix
+        self.name = name
+        made = partial(make_key, prefix)
+        self.key: Callable[..., bytes] = lru_cache(REMEMBERED)(made) if remembered else made
+
+    def has(self, store: Overlay, *parts: Part) -> bool:
+        """Tell whether there is an entry."""
+        return store.get(self.key(*parts)) is not None
+
+    def delete(self, store: Overlay, *parts: Part) -> None:
+        """Remove an entry; one that is not there stays away."""
+        store.delete(self.key(*parts))
+
+    def keys(
+        self, store: Overlay, *parts: Part, after: Iterable[Part] = ()
+    ) -> Iterator[tuple[bytes, ...]]:
+        """Yield the parts of the keys that start with ``parts``, ascending, behind the key of ``after``."""
+        for key in store.scan_keys(self.key(*parts), self._behind(after)):
+            yield parts_of(key)
+
+    def _behind(self, after: Iterable[Part]) -> bytes:
+        parts = tuple(after)
+        return self.key(*parts) if parts else b""
+
+
+class Table(Space, Generic[R]):
     """All records of one kind."""
 
     def __init__(
         self,
+        prefix: int,
         name: str,
         cls: type[R],
-        key: Callable[..., bytes],
-        parts: Callable[[R], Iterable[Part]],
+        parts: Callable[[R], Iterable[Part]] | None = None,
+        *,
+        remembered: bool = False,
     ) -> None:
-        """``key`` makes a key from parts, ``parts`` takes them from a record."""
-        self.name = name
+        """``parts`` takes the key from a record; without it the record does not say where it lies."""
+        super().__init__(prefix, name, remembered=remembered)
         self._cls = cls
-        self._key = key
         self._parts = parts
 
     def get(self, store: Overlay, *parts: Part) -> R | None:
         """Return the record, or None."""
-        return store.record(self._cls, self._key(*parts))
+        return store.record(self._cls, self.key(*parts))
 
     def need(self, store: Overlay, *parts: Part) -> R:
         """Return the record that a message names; Refusal(NOT_FOUND) where there is none."""
-        record = store.record(self._cls, self._key(*parts))
+        record = store.record(self._cls, self.key(*parts))
         if record is None:
             raise Refusal(NOT_FOUND, self.name, f"there is no such {self.name}", "check its name")
         return record
 
     def must(self, store: Overlay, *parts: Part) -> R:
         """Return the record that the state itself names; its absence is a bug."""
-        record = store.record(self._cls, self._key(*parts))
+        record = store.record(self._cls, self.key(*parts))
         if record is None:
             raise LookupError(f"the state names a {self.name} that is not there: {parts}")
         return record
 
     def put(self, store: Overlay, record: R) -> None:
-        """Store the record under its key."""
-        store.put(self._key(*self._parts(record)), record)
+        """Store the record under the key that it says."""
+        store.put(self.key(*self._parts_of(record)), record)
 
-    def delete(self, store: Overlay, *parts: Part) -> None:
-        """Remove the record."""
-        store.delete(self._key(*parts))
+    def put_at(self, store: Overlay, record: R, *parts: Part) -> None:
+        """Store a record that does not say where it lies."""
+        if self._parts is not None:
+            raise LookupError(f"a {self.name} says itself where it lies")
+        store.put(self.key(*parts), record)
+
+    def update(self, store: Overlay, *parts: Part, **changes: Any) -> R:
+        """Change fields of the record as it is now, and return it; it must be there, and its key stays."""
+        record: Any = self.must(store, *parts)
+        changed: R = replace(record, **changes)
+        if tuple(self._parts_of(changed)) != parts:
+            raise LookupError(f"a change would move the {self.name} {parts}")
+        store.put(self.key(*parts), changed)
+        return changed
 
     def scan(
-        self, store: Overlay, *parts: Part, after: bytes = b"", limit: int | None = None
+        self,
+        store: Overlay,
+        *parts: Part,
+        after: Iterable[Part] = (),
+        limit: int | None = None,
     ) -> list[R]:
-        """Return the records whose keys start with ``parts``, in key order, behind the key ``after``."""
-        found = store.scan_records(self._cls, self._key(*parts), after)
+        """Return the records whose keys start with ``parts``, in key order, behind the key of ``after``."""
+        found = store.scan_records(self._cls, self.key(*parts), self._behind(after))
         return [record for _, record in islice(found, limit)]
 
-    def key(self, *parts: Part) -> bytes:
-        """Return the key of a record, to scan behind it."""
-        return self._key(*parts)
+    def iterate(self, store: Overlay, *parts: Part) -> Iterator[R]:
+        """Yield the records whose keys start with ``parts``, in key order."""
+        for _, record in store.scan_records(self._cls, self.key(*parts)):
+            yield record
+
+    def _parts_of(self, record: R) -> Iterable[Part]:
+        if self._parts is None:
+            raise LookupError(f"a {self.name} does not say where it lies")
+        return self._parts(record)
 
 
-HEAD = Table("head", Head, keys.head, lambda _: ())
-PARAMS = Table("params", Params, keys.params, lambda _: ())
-SWEEP = Table("sweep", Sweep, keys.sweep, lambda _: ())
-ACCOUNTS = Table("account", Account, keys.account, lambda r: (r.address,))
-BOND_ACCOUNTS = Table("bond account", BondAccount, keys.bond_account, lambda r: (r.owner,))
-VALIDATORS = Table("validator", Validator, keys.validator, lambda r: (r.operator,))
-LOADS = Table("load", Load, keys.load, lambda r: (r.validator,))
-PROVIDERS = Table("provider", Provider, keys.provider, lambda r: (r.address,))
-BIDS = Table("bid", Bid, keys.bid, lambda r: (r.id,))
-ORDERS = Table("order", Order, keys.order, lambda r: (r.id,))
-TALLIES = Table("tally", Tally, keys.tally, lambda r: (r.order_id,))
-ASSIGNMENTS = Table("assignment", Assignment, keys.assignment, lambda r: (r.order_id, r.attempt))
-SHARES = Table("share", Share, keys.share, lambda r: r.claim.key)
-ROUNDS = Table("round", Round, keys.round_, lambda r: r.key)
-AUDITS = Table("audit", Audit, keys.audit, lambda r: r.key)
-LOTS = Table("lot", Lot, keys.lot, lambda r: (r.purpose, r.id))
-REPORTS = Table("report", Report, keys.report, lambda r: r.key)
-ESCROWS = Table("escrow", Escrow, keys.escrow, lambda r: (r.order_id,))
-PAYMENTS = Table("payment", Payment, keys.payment, lambda _: ())  # numbered: see money.py
-BOND_ROWS = Table(
-    "bond", BondRow, keys.bond_row, lambda _: ()
-)  # the order is not in the row: see money.py
+class Numbers(Space):
+    """Integers; one that is not there is 0."""
+
+    def get(self, store: Overlay, *parts: Part) -> int:
+        """Return the number."""
+        return store.record(int, self.key(*parts)) or 0
+
+    def set(self, store: Overlay, value: int, *parts: Part) -> None:
+        """Store the number."""
+        store.put(self.key(*parts), value)
+
+    def scan(self, store: Overlay, *parts: Part) -> Iterator[tuple[tuple[bytes, ...], int]]:
+        """Yield the parts of the keys that start with ``parts``, ascending, with their numbers."""
+        for key, value in store.scan_records(int, self.key(*parts)):
+            yield parts_of(key), value
 
 
-def get_number(store: Overlay, key: bytes) -> int:
-    """Return the integer at ``key``, 0 where there is none."""
-    return store.record(int, key) or 0
+class Values(Space):
+    """Plain bytes."""
+
+    def get(self, store: Overlay, *parts: Part) -> bytes | None:
+        """Return the bytes, or None."""
+        return store.get(self.key(*parts))
+
+    def set(self, store: Overlay, value: bytes, *parts: Part) -> None:
+        """Store the bytes."""
+        store.put(self.key(*parts), value)
 
 
-def get_balance(store: Overlay, address: str, denom: str) -> int:
-    """Return a balance."""
-    return store.record(int, keys.balance(address, denom)) or 0
+class Index(Space):
+    """Keys that only mark something."""
 
-
-def get_bond_account(store: Overlay, owner: str) -> BondAccount:
-    """Return a bond account; whoever never deposited has an empty one."""
-    return BOND_ACCOUNTS.get(store, owner) or BondAccount(owner, 0, ())
-
-
-def get_load(store: Overlay, validator: str) -> Load:
-    """Return what a validator's live assignments take."""
-    return LOADS.get(store, validator) or Load(validator, 0, 0)
-
-
-def get_validators(store: Overlay) -> list[Validator]:
-    """Return all validators by operator address."""
-    return VALIDATORS.scan(store)
-
-
-def get_operator(store: Overlay, cons_address: bytes) -> str:
-    """Return the operator of a consensus address, or an empty string."""
-    found = store.get(keys.consensus(cons_address))
-    return "" if found is None else found.decode()
-
-
-def in_cluster(store: Overlay, provider: str, validator: str) -> bool:
-    """Tell whether ``provider`` is in the cluster of ``validator``."""
-    return store.get(keys.cluster(validator, provider)) is not None
-
-
-def mark(store: Overlay, key: bytes) -> None:
-    """Set a key that only marks something."""
-    store.put(key, PRESENT)
-
-
-def number_of(part: bytes) -> int:
-    """Return the integer of a key's part."""
-    return int.from_bytes(part, "big")
+    def mark(self, store: Overlay, *parts: Part) -> None:
+        """Set the mark."""
+        store.put(self.key(*parts), PRESENT)

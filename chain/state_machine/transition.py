@@ -5,27 +5,47 @@ raised is a bug and stops the block. What happens at the beginning and the end o
 is stored: the changes stay in the overlay until the caller commits them.
 """
 
-from chain.state_machine import keys
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 from chain.state_machine.ante import apply_ante
-from chain.state_machine.context import NS, BlockInfo, Context, Sender
-from chain.state_machine.due import apply_due
+from chain.state_machine.context import (
+    HEAD,
+    NEXT_EVENT,
+    NS,
+    PARAMS,
+    BlockInfo,
+    Context,
+    Head,
+    Sender,
+)
+from chain.state_machine.due import apply_due, apply_lots
 from chain.state_machine.gas import gas_of
 from chain.state_machine.genesis import write_genesis
-from chain.state_machine.handlers import HANDLERS
-from chain.state_machine.internal import Head
+from chain.state_machine.handler import Handler
 from chain.state_machine.invariants import check_conservation
+from chain.state_machine.ledger import handlers as ledger
+from chain.state_machine.market import handlers as market
 from chain.state_machine.market.auction import apply_auction
-from chain.state_machine.proof.draws import apply_lot
-from chain.state_machine.proof.lots import observe_block
+from chain.state_machine.proof import handlers as proof
+from chain.state_machine.registry import handlers as registry
 from chain.state_machine.registry.powers import take_updates
 from chain.state_machine.store import Overlay
-from chain.state_machine.tables import HEAD, PARAMS, get_number
 from domain.block import Block, BlockResult, TxResult, ValidatorUpdate
 from domain.errors import Refusal
 from domain.events import Event
 from domain.genesis import Genesis
 from domain.messages import signer_of
 from domain.tx import Tx, VerifySignature
+
+HANDLERS: Mapping[type, Handler[Any, Any]] = MappingProxyType(
+    {
+        handler.message: handler
+        for component in (ledger, registry, market, proof)
+        for handler in component.HANDLERS
+    }
+)
 
 
 def init_chain(overlay: Overlay, genesis: Genesis, time_ns: int) -> tuple[ValidatorUpdate, ...]:
@@ -47,8 +67,7 @@ def apply_block(overlay: Overlay, block: Block, verify: VerifySignature) -> Bloc
 def begin_block(overlay: Overlay, block: Block, verify: VerifySignature) -> Context:
     """Advance the chain clock, let the lots see the block, and do what is due."""
     ctx = advance_clock(overlay, block, verify)
-    for lot in observe_block(ctx, block):
-        apply_lot(ctx, lot)
+    apply_lots(ctx, block)
     apply_due(ctx)
     return ctx
 
@@ -72,7 +91,7 @@ def advance_clock(overlay: Overlay, block: Block, verify: VerifySignature) -> Co
         params=params,
         previous_hash=head.last_hash,
     )
-    return Context(overlay, info, verify, get_number(overlay, keys.next_event()))
+    return Context(overlay, info, verify, NEXT_EVENT.get(overlay))
 
 
 # --- each transaction ----------------------------------------------------------------------------
@@ -111,7 +130,7 @@ def apply_messages(ctx: Context, tx: Tx, sender: Sender) -> None:
         handler = HANDLERS[type(message)]
         handler.check_stateless(message)
         found = handler.check_state(ctx, message)
-        ctx.note("message", ("action", handler.action), ("sender", signer_of(message)))
+        ctx.note("message", ("action", message.URL), ("sender", signer_of(message)))
         handler.apply(ctx, message, found)
 
 
@@ -168,7 +187,7 @@ def check_tx(
 def simulate_tx(overlay: Overlay, tx: Tx) -> TxResult:
     """Try a transaction without signature, fee and sequence on an overlay that is thrown away."""
     ctx = _next_block(Overlay(overlay), lambda _key, _message, _signature: True)
-    ctx.next_event = get_number(overlay, keys.next_event())
+    ctx.next_event = NEXT_EVENT.get(overlay)
     try:
         sender = apply_ante(ctx, tx, min_gas_price_millionths=0, simulate=True)
         apply_messages(ctx, tx, sender)

@@ -12,7 +12,8 @@ from chain.app import application
 from chain.app.application import AppConfig, Application
 from chain.app.solo import SoloEngine
 from chain.app.storage import Storage
-from chain.state_machine.queries import get_balance
+from chain.state_machine.ledger.queries import get_balance
+from domain.records import Coin
 from tests.support.small_chain import (
     COINS,
     GENESIS_TIME_NS,
@@ -193,7 +194,6 @@ def test_a_bug_in_a_block_ends_the_chain_loudly(
 
 def test_events_are_read_without_gaps_and_cut_at_the_limit(solo: Solo) -> None:
     from domain.messages import MsgDepositBond
-    from domain.records import Coin
     from tests.support.small_chain import CHAIN_ID, FEE, GAS
     from wire.tx import build_tx
 

@@ -32,9 +32,9 @@ MUTANTS = (
     Mutant(
         "share-key",
         "shares lie under another key of the state",
-        "chain/state_machine/keys.py",
-        "_SHARE = 0x32",
-        "_SHARE = 0x4B",
+        "chain/state_machine/proof/tables.py",
+        'SHARES = Table(0x32, "share"',
+        'SHARES = Table(0x4B, "share"',
         (MARKET,),
     ),
     Mutant(
@@ -48,17 +48,17 @@ MUTANTS = (
     Mutant(
         "submit-gas",
         "an order costs the gas of any message",
-        "chain/state_machine/gas.py",
-        "return SUBMIT_GAS",
-        "return MESSAGE_GAS",
+        "domain/messages.py",
+        "GAS_EXTRA: ClassVar[int] = 4",
+        "GAS_EXTRA: ClassVar[int] = 0",
         (TRANSACTIONS, MARKET),
     ),
     Mutant(
         "share-gas",
         "the second signature of a share costs nothing",
-        "chain/state_machine/gas.py",
-        "(2 * len(shares) + len(rejections))",
-        "(len(shares) + len(rejections))",
+        "domain/messages.py",
+        '{"shares": 2, "rejections": 1}',
+        '{"shares": 1, "rejections": 1}',
         (TRANSACTIONS, MARKET),
     ),
     # --- the market ---
@@ -97,7 +97,7 @@ MUTANTS = (
     Mutant(
         "bond-wait",
         "a bond that is asked back arrives a second early",
-        "chain/state_machine/due.py",
+        "chain/state_machine/ledger/balances.py",
         "if w.release_at <= ctx.clock)",
         "if w.release_at <= ctx.clock + 1)",
         (MARKET,),

@@ -11,8 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from chain.state_machine import keys
-from chain.state_machine.tables import TALLIES, get_number
+from chain.state_machine.ledger.tables import POTS, SUPPLY, TALLIES
 from domain import queries as q
 from domain.messages import (
     Message,
@@ -58,7 +57,7 @@ class MoneyMachine(RuleBasedStateMachine):
         )
         self.market = Market(params, consumers=("carol", "dave"), bidders=("v0", "v1"))
         self.chain = self.market.chain
-        self.supply = get_number(self.chain.overlay(), keys.supply())
+        self.supply = SUPPLY.get(self.chain.overlay())
         self.queue: list[Message] = []
         self.chain.block(submit("carol"), submit("dave", terms=make_terms(rounds=1), deadline=90))
 
@@ -293,9 +292,9 @@ class MoneyMachine(RuleBasedStateMachine):
         self.chain.pass_time(120)
         overlay = self.chain.overlay()
         assert all(tally.held == 0 for tally in TALLIES.scan(overlay))
-        assert get_number(overlay, keys.component("escrows")) == 0
-        assert get_number(overlay, keys.component("audits")) == 0
-        assert get_number(overlay, keys.supply()) == self.supply
+        assert POTS.get(overlay, "escrows") == 0
+        assert POTS.get(overlay, "audits") == 0
+        assert SUPPLY.get(overlay) == self.supply
         numbers = [event.number for event in self.chain.events]
         assert numbers == list(range(1, len(numbers) + 1))
 

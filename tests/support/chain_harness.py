@@ -9,29 +9,18 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from chain.state_machine import keys, queries
-from chain.state_machine.context import NS
+from chain.state_machine import queries
+from chain.state_machine.context import NS, PARAMS
 from chain.state_machine.gas import gas_of
 from chain.state_machine.invariants import check_all
+from chain.state_machine.ledger import queries as accounts
+from chain.state_machine.ledger.tables import ACCOUNTS, BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS
+from chain.state_machine.market.tables import ASSIGNMENTS, BIDS, ORDERS
+from chain.state_machine.proof.tables import AUDITS, REPORTS, ROUNDS, SHARES
+from chain.state_machine.queue import DEADLINES
+from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import MemoryStore, Overlay
-from chain.state_machine.tables import (
-    ACCOUNTS,
-    ASSIGNMENTS,
-    AUDITS,
-    BIDS,
-    BOND_ACCOUNTS,
-    BOND_ROWS,
-    ESCROWS,
-    ORDERS,
-    PARAMS,
-    PAYMENTS,
-    PROVIDERS,
-    REPORTS,
-    ROUNDS,
-    SHARES,
-    VALIDATORS,
-    Table,
-)
+from chain.state_machine.tables import Table
 from chain.state_machine.transition import apply_block, check_tx, init_chain, simulate_tx
 from domain import queries as q
 from domain.amount import ceil_div
@@ -292,16 +281,16 @@ class Chain:
         self.checked = False
 
         def drop(overlay: Overlay) -> None:
-            for key in list(overlay.scan_keys(keys.deadline())):
+            for key in list(overlay.scan_keys(DEADLINES.key())):
                 overlay.delete(key)
 
         self.change(drop)
 
     def account(self, address: str) -> Account | None:
-        return queries.get_account(self.store, address)
+        return accounts.get_account(self.store, address)
 
     def balance(self, address: str) -> int:
-        return queries.get_balance(self.store, address, DENOM)
+        return accounts.get_balance(self.store, address, DENOM)
 
     def bond(self, address: str) -> int:
         """Return the free coins of a bond account."""

@@ -12,7 +12,7 @@ from google.protobuf.any_pb2 import Any as AnyProto
 
 from chain.app.interfaces import QueryPort
 from chain.app.services.call import Handler, typed
-from chain.state_machine.queries import get_account, get_balance, get_balances
+from chain.state_machine.ledger.queries import get_account, get_balance, get_balances
 from domain.errors import NOT_FOUND, Refusal
 from wire import scalars
 from wire.address import check_address

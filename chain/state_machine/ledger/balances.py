@@ -6,19 +6,23 @@ the counts must add up to the supply after every block: a second, independent co
 
 from dataclasses import replace
 
-from chain.state_machine import keys
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.pots import MODULE_ADDRESSES
-from chain.state_machine.store import Overlay
-from chain.state_machine.tables import (
+from chain.state_machine.ledger.tables import (
     ACCOUNTS,
+    BALANCES,
     BOND_ACCOUNTS,
-    VALIDATORS,
-    get_balance,
+    NEXT_ACCOUNT,
+    POTS,
+    SUPPLY,
     get_bond_account,
-    get_number,
 )
+from chain.state_machine.queue import Entry
+from chain.state_machine.registry.tables import STAKES_BEFORE, VALIDATORS
+from chain.state_machine.store import Overlay
+from chain.state_machine.tables import Numbers
 from domain.errors import INSUFFICIENT_FUNDS, Refusal
+from domain.events import BondReleased
 from domain.records import Account
 from escrow.moves import MOVES, Move, Pot, Transfer
 
@@ -31,8 +35,8 @@ def ensure_account(store: Overlay, address: str) -> Account:
     """Return the account of ``address``, which is made with the next number where there is none."""
     account = ACCOUNTS.get(store, address)
     if account is None:
-        number = get_number(store, keys.next_account())
-        store.put(keys.next_account(), number + 1)
+        number = NEXT_ACCOUNT.get(store)
+        NEXT_ACCOUNT.set(store, number + 1)
         account = Account(address, number, 0, b"")
         ACCOUNTS.put(store, account)
     return account
@@ -41,7 +45,7 @@ def ensure_account(store: Overlay, address: str) -> Account:
 def check_funds(ctx: Context, address: str, amount: int) -> None:
     """Refuse where ``address`` has less than ``amount``; the text is the one that Cosmos clients know."""
     denom = ctx.block.denom
-    balance = get_balance(ctx.store, address, denom)
+    balance = BALANCES.get(ctx.store, address, denom)
     if balance < amount:
         raise Refusal(
             INSUFFICIENT_FUNDS,
@@ -55,8 +59,8 @@ def transfer(ctx: Context, sender: str, recipient: str, amount: int) -> None:
     """Move coins between accounts. Both counts are the same pot, so nothing else changes."""
     store, denom = ctx.store, ctx.block.denom
     ensure_account(store, recipient)
-    _add(store, keys.balance(sender, denom), -amount)
-    _add(store, keys.balance(recipient, denom), amount)
+    _add(store, BALANCES, -amount, sender, denom)
+    _add(store, BALANCES, amount, recipient, denom)
     _note_coins(ctx, sender, recipient, amount)
 
 
@@ -70,8 +74,8 @@ def apply_transfer(ctx: Context, transfer: Transfer) -> None:
     source, target = MOVES[transfer.move]
     _change(ctx, source, transfer.source, -amount)
     _change(ctx, target, transfer.target, amount)
-    _add(ctx.store, keys.component(source), -amount)
-    _add(ctx.store, keys.component(target), amount)
+    _add(ctx.store, POTS, -amount, source)
+    _add(ctx.store, POTS, amount, target)
     if source is Pot.ACCOUNTS or target is Pot.ACCOUNTS:
         _note_coins(
             ctx,
@@ -83,16 +87,30 @@ def apply_transfer(ctx: Context, transfer: Transfer) -> None:
 
 def charge_fee(ctx: Context, address: str, balance: int, fee: int) -> None:
     """Move a fee out of an account that has ``balance``, which is enough."""
-    if ctx.is_check:  # the counts of a mempool's overlay are never read
-        ctx.store.put(keys.balance(address, ctx.block.denom), balance - fee)
+    # The counts of a mempool's overlay are never read.
+    if ctx.is_check:
+        BALANCES.set(ctx.store, balance - fee, address, ctx.block.denom)
     else:
         apply_transfer(ctx, Transfer(Move.FEE, address, "", fee))
 
 
+def on_withdrawal(ctx: Context, entry: Entry) -> None:
+    """Pay out what waited long enough of a bond account's withdrawals."""
+    owner = entry.text(0)
+    account = get_bond_account(ctx.store, owner)
+    ready = sum(w.amount for w in account.withdrawals if w.release_at <= ctx.clock)
+    waiting = tuple(w for w in account.withdrawals if w.release_at > ctx.clock)
+    if ready == 0:
+        return
+    BOND_ACCOUNTS.update(ctx.store, owner, free=account.free + ready, withdrawals=waiting)
+    apply_transfer(ctx, Transfer(Move.BOND_RELEASE, owner, owner, ready))
+    ctx.emit(BondReleased(owner, ready))
+
+
 def mint_genesis(store: Overlay, pot: Pot, amount: int) -> None:
     """Count coins of the genesis in their pot and in the supply."""
-    _add(store, keys.component(pot), amount)
-    _add(store, keys.supply(), amount)
+    _add(store, POTS, amount, pot)
+    _add(store, SUPPLY, amount)
 
 
 def _change(ctx: Context, pot: Pot, owner: str, amount: int) -> None:
@@ -101,7 +119,7 @@ def _change(ctx: Context, pot: Pot, owner: str, amount: int) -> None:
     if pot is Pot.ACCOUNTS:
         if amount > 0:
             ensure_account(store, owner)
-        _add(store, keys.balance(owner, ctx.block.denom), amount)
+        _add(store, BALANCES, amount, owner, ctx.block.denom)
     elif pot is Pot.BONDS:
         account = get_bond_account(store, owner)
         if account.free + amount < 0:
@@ -111,16 +129,16 @@ def _change(ctx: Context, pot: Pot, owner: str, amount: int) -> None:
         validator = VALIDATORS.must(store, owner)
         if validator.stake + amount < 0:
             raise LedgerBroken(f"the stake of {owner} lacks {-validator.stake - amount}")
-        VALIDATORS.put(store, replace(validator, stake=validator.stake + amount))
-        changed = keys.power_changed(owner)
-        if store.get(changed) is None:  # the stake before the block's first change
-            store.put(changed, validator.stake)
+        VALIDATORS.update(store, owner, stake=validator.stake + amount)
+        if not STAKES_BEFORE.has(store, owner):
+            STAKES_BEFORE.set(store, validator.stake, owner)
 
 
-def _add(store: Overlay, key: bytes, amount: int) -> None:
+def _add(store: Overlay, numbers: Numbers, amount: int, *parts: str) -> None:
+    key = numbers.key(*parts)
     value = (store.record(int, key) or 0) + amount
     if value < 0:
-        raise LedgerBroken(f"a count at {key.hex()} went to {value}")
+        raise LedgerBroken(f"the {numbers.name} of {parts} went to {value}")
     store.put(key, value)
 
 

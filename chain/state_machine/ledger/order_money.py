@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from chain.state_machine import keys
 from chain.state_machine.context import Context
 from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.pots import MODULE_ADDRESSES
+from chain.state_machine.ledger.tables import BOND_ROWS, BONDED_SHARES, ESCROWS, PAYMENTS, TALLIES
 from chain.state_machine.market.book import mark_if_bidder
-from chain.state_machine.tables import BOND_ROWS, ESCROWS, TALLIES, mark
+from chain.state_machine.tables import Part
+from domain.events import PaymentMade
 from domain.records import BondKind, BondRow, Payment, ShareKey
 from escrow.account import use
 from escrow.moves import FROM_DEPOSITS, MOVES, Move, Transfer
@@ -18,8 +19,8 @@ NO_ROUND = -1
 
 def apply_inflow(ctx: Context, order_id: bytes, transfer: Transfer) -> None:
     """Move a deposit or a bond into the order's escrow."""
-    tally = TALLIES.must(ctx.store, order_id)
-    TALLIES.put(ctx.store, replace(tally, held=tally.held + transfer.amount))
+    held = TALLIES.must(ctx.store, order_id).held
+    TALLIES.update(ctx.store, order_id, held=held + transfer.amount)
     balances.apply_transfer(ctx, transfer)
 
 
@@ -37,25 +38,17 @@ def apply_payments(
             continue
         balances.apply_transfer(ctx, transfer)
         to = MODULE_ADDRESSES.get(MOVES[transfer.move][1], transfer.target)
+        # Into its owner's bond account.
         if transfer.move is Move.BOND_RETURN:
-            to = transfer.target  # into its owner's bond account
-        ctx.store.put(
-            keys.payment(order_id, number), Payment(to, transfer.move.value, transfer.amount, round)
-        )
-        ctx.emit(
-            "payment",
-            ("order", order_id),
-            ("to", to),
-            ("kind", transfer.move.value),
-            ("amount", transfer.amount),
-            ("round", round),
-        )
+            to = transfer.target
+        payment = Payment(to, transfer.move.value, transfer.amount, round)
+        PAYMENTS.put_at(ctx.store, payment, order_id, number)
+        ctx.emit(PaymentMade(order_id, payment.to, payment.kind, payment.amount, payment.round))
         number += 1
         paid += transfer.amount
-    tally = replace(tally, held=tally.held - paid, payments=number)
-    if tally.held < 0:
+    if tally.held < paid:
         raise balances.LedgerBroken(f"order {order_id.hex()} paid more than it held")
-    TALLIES.put(ctx.store, tally)
+    TALLIES.update(ctx.store, order_id, held=tally.held - paid, payments=number)
     return paid
 
 
@@ -77,9 +70,7 @@ def lock_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
         return
     move = Move.JOB_BOND if row.kind is BondKind.JOB else Move.SHARE_BOND
     apply_inflow(ctx, order_id, Transfer(move, row.owner, order_id.hex(), row.amount))
-    ctx.store.put(_row_key(order_id, row), row)
-    if row.kind is BondKind.SHARE:
-        mark(ctx.store, _provider_key(order_id, row))
+    _put_bond(ctx, order_id, row)
 
 
 def return_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
@@ -99,19 +90,22 @@ def cut_bond(ctx: Context, order_id: bytes, row: BondRow, transfers: Iterable[Tr
         raise balances.LedgerBroken(f"a bond of {row.amount} cannot pay {row.amount - left}")
     remove_bond(ctx, order_id, row)
     if left:
-        rest = replace(row, amount=left)
-        ctx.store.put(_row_key(order_id, rest), rest)
-        if row.kind is BondKind.SHARE:
-            mark(ctx.store, _provider_key(order_id, rest))
+        _put_bond(ctx, order_id, replace(row, amount=left))
     round = row.round if row.kind is BondKind.SHARE else NO_ROUND
     apply_payments(ctx, order_id, moves, round)
 
 
 def remove_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
     """Remove a bond's row; its coins are moved by the caller."""
-    ctx.store.delete(_row_key(order_id, row))
+    BOND_ROWS.delete(ctx.store, *_row_key(order_id, row))
     if row.kind is BondKind.SHARE:
-        ctx.store.delete(_provider_key(order_id, row))
+        BONDED_SHARES.delete(ctx.store, row.owner, *row.share(order_id))
+
+
+def _put_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
+    BOND_ROWS.put_at(ctx.store, row, *_row_key(order_id, row))
+    if row.kind is BondKind.SHARE:
+        BONDED_SHARES.mark(ctx.store, row.owner, *row.share(order_id))
 
 
 def get_job_bond(ctx: Context, order_id: bytes, attempt: int) -> BondRow | None:
@@ -125,9 +119,5 @@ def get_share_bond(ctx: Context, key: ShareKey) -> BondRow | None:
     return BOND_ROWS.get(ctx.store, order_id, attempt, int(BondKind.SHARE), *share)
 
 
-def _row_key(order_id: bytes, row: BondRow) -> bytes:
-    return keys.bond_row(order_id, row.attempt, int(row.kind), row.round, row.slot, row.issue)
-
-
-def _provider_key(order_id: bytes, row: BondRow) -> bytes:
-    return keys.provider_share(row.owner, order_id, row.attempt, row.round, row.slot, row.issue)
+def _row_key(order_id: bytes, row: BondRow) -> tuple[Part, ...]:
+    return order_id, row.attempt, int(row.kind), row.round, row.slot, row.issue

@@ -4,31 +4,30 @@ Tried are orders that just opened, and all open orders after the book changed, o
 number; the rest waits in the state for the next blocks.
 """
 
-from dataclasses import replace
 from itertools import islice
 
-from chain.state_machine import keys
 from chain.state_machine.context import Context
-from chain.state_machine.internal import Sweep
 from chain.state_machine.ledger.order_money import lock_bond
+from chain.state_machine.ledger.tables import ESCROWS, TALLIES, get_bond_account
 from chain.state_machine.market.orders import leave_book, take_capacity
-from chain.state_machine.queue import Due, schedule
-from chain.state_machine.registry.powers import is_active
-from chain.state_machine.store import Overlay
-from chain.state_machine.tables import (
+from chain.state_machine.market.tables import (
     ASSIGNMENTS,
     BIDS,
-    ESCROWS,
+    DIRTY_ORDERS,
+    OPEN_ORDERS,
     ORDERS,
+    ORDERS_OF_VALIDATOR,
     SWEEP,
-    TALLIES,
-    VALIDATORS,
-    get_bond_account,
+    Sweep,
     get_load,
-    mark,
-    number_of,
 )
+from chain.state_machine.queue import Due, schedule
+from chain.state_machine.registry.powers import is_active
+from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.store import Overlay
+from chain.state_machine.tables import number_of
 from domain.amount import ceil_div
+from domain.events import OrderMatched, OrderUnmatched
 from domain.records import (
     Assignment,
     AssignmentState,
@@ -63,8 +62,8 @@ def apply_auction(ctx: Context) -> None:
     for order_id, histogram in matched.unmatched:
         order = ORDERS.must(ctx.store, order_id)
         if histogram != order.unmatched or order.opened_height == ctx.height:
-            ORDERS.put(ctx.store, replace(order, unmatched=histogram))
-            ctx.emit("order.unmatched", ("order", order_id), *histogram)
+            ORDERS.update(ctx.store, order_id, unmatched=histogram)
+            ctx.emit(OrderUnmatched(order_id, histogram))
 
 
 def take_orders(ctx: Context) -> list[Order]:
@@ -73,11 +72,11 @@ def take_orders(ctx: Context) -> list[Order]:
     Half of the places are kept for new ones: a book full of old orders that nobody wants cannot hold up the others.
     """
     limit = ctx.block.params.matches_per_block
-    fresh = sum(1 for _ in islice(ctx.store.scan_keys(keys.dirty_order()), limit // 2))
+    fresh = sum(1 for _ in islice(DIRTY_ORDERS.keys(ctx.store), limit // 2))
     found = _take_swept(ctx, limit - fresh)
-    for key in list(islice(ctx.store.scan_keys(keys.dirty_order()), limit - len(found))):
-        found.append(keys.parts_of(key)[1])
-        ctx.store.delete(key)
+    for opened, order_id in list(islice(DIRTY_ORDERS.keys(ctx.store), limit - len(found))):
+        found.append(order_id)
+        DIRTY_ORDERS.delete(ctx.store, opened, order_id)
     orders = []
     for order_id in sorted(set(found)):
         order = ORDERS.must(ctx.store, order_id)
@@ -91,18 +90,19 @@ def _take_swept(ctx: Context, limit: int) -> list[bytes]:
     sweep = SWEEP.get(ctx.store)
     if sweep is None:
         return []
-    after = keys.open_order(sweep.height, sweep.order_id) if sweep.order_id else b""
-    found = list(islice(ctx.store.scan_keys(keys.open_order(), after), limit))
+    after = (sweep.height, sweep.order_id) if sweep.order_id else ()
+    found = list(islice(OPEN_ORDERS.keys(ctx.store, after=after), limit))
     if len(found) == limit:
-        height, order_id = keys.parts_of(found[-1])
-        SWEEP.put(ctx.store, replace(sweep, height=number_of(height), order_id=order_id))
+        opened, order_id = found[-1]
+        SWEEP.update(ctx.store, height=number_of(opened), order_id=order_id)
     elif sweep.again:
         SWEEP.put(ctx.store, Sweep(0, b"", again=False))
     else:
         SWEEP.delete(ctx.store)
-    for key in found:  # tried now, so not again as a new one
-        ctx.store.delete(keys.dirty_order(number_of(keys.parts_of(key)[0]), keys.parts_of(key)[1]))
-    return [keys.parts_of(key)[1] for key in found]
+    # Tried now, so not again as a new one.
+    for opened, order_id in found:
+        DIRTY_ORDERS.delete(ctx.store, opened, order_id)
+    return [order_id for _, order_id in found]
 
 
 def get_asked(store: Overlay, order: Order, clock: int) -> Asked:
@@ -147,10 +147,10 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
     order, bid = ORDERS.must(ctx.store, fill.order_id), BIDS.must(ctx.store, fill.bid_id)
     leave_book(ctx, order)
     attempt = order.attempt + 1
-    order = replace(order, state=OrderState.MATCHED, attempt=attempt, unmatched=())
-    ORDERS.put(ctx.store, order)
-    tally = TALLIES.must(ctx.store, order.id)
-    TALLIES.put(ctx.store, replace(tally, verified=0))
+    order = ORDERS.update(
+        ctx.store, order.id, state=OrderState.MATCHED, attempt=attempt, unmatched=()
+    )
+    TALLIES.update(ctx.store, order.id, verified=0)
     terms = order.terms
     wait = order.params.accept_base + ceil_div(terms.payload_bytes, order.params.accept_rate)
     assignment = Assignment(
@@ -175,16 +175,8 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
     )
     ASSIGNMENTS.put(ctx.store, assignment)
     take_capacity(ctx, assignment)
-    mark(ctx.store, keys.order_of_validator(bid.validator, order.id))
+    ORDERS_OF_VALIDATOR.mark(ctx.store, bid.validator, order.id)
     schedule(ctx, assignment.accept_deadline, Due.ACCEPT, order.id, attempt)
-    ctx.emit(
-        "order.matched",
-        ("order", order.id),
-        ("attempt", attempt),
-        ("validator", bid.validator),
-        ("bid", bid.id),
-        ("price", fill.price),
-        ("job_bond", fill.job_bond),
-    )
+    ctx.emit(OrderMatched(order.id, attempt, bid.validator, bid.id, fill.price, fill.job_bond))
     row = BondRow(BondKind.JOB, bid.validator, attempt, 0, 0, 0, fill.job_bond)
     lock_bond(ctx, order.id, row)

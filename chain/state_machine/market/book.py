@@ -1,11 +1,8 @@
 """What makes the auction look at the whole book again."""
 
-from dataclasses import replace
-
-from chain.state_machine import keys
 from chain.state_machine.context import Context
-from chain.state_machine.internal import Sweep
-from chain.state_machine.tables import SWEEP, VALIDATORS
+from chain.state_machine.market.tables import BIDS_OF, SWEEP, Sweep
+from chain.state_machine.registry.tables import VALIDATORS
 
 
 def mark_book_changed(ctx: Context) -> None:
@@ -13,13 +10,15 @@ def mark_book_changed(ctx: Context) -> None:
     sweep = SWEEP.get(ctx.store)
     if sweep is None:
         SWEEP.put(ctx.store, Sweep(0, b"", again=False))
-    elif sweep.order_id:  # it is under way; one that has not begun will see this change too
-        SWEEP.put(ctx.store, replace(sweep, again=True))
+    elif sweep.order_id:
+        # It is under way; one that has not begun will see this change too.
+        SWEEP.update(ctx.store, again=True)
 
 
 def mark_if_bidder(ctx: Context, owner: str) -> None:
     """Let the auction try again where the bond account of a bidding validator grew."""
-    if VALIDATORS.get(ctx.store, owner) is None:  # nearly everybody, and without a scan
+    # Nearly everybody is none, and is told apart without a scan.
+    if VALIDATORS.get(ctx.store, owner) is None:
         return
-    if next(ctx.store.scan_keys(keys.bid_of(owner)), None) is not None:
+    if next(BIDS_OF.keys(ctx.store, owner), None) is not None:
         mark_book_changed(ctx)

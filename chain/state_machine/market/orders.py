@@ -4,27 +4,28 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
 
-from chain.state_machine import keys
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import apply_payments, get_job_bond, return_bond
+from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, TALLIES
 from chain.state_machine.market.book import mark_book_changed
-from chain.state_machine.proof.audit_seats import get_auditors, stop_audit
-from chain.state_machine.proof.shares import drop_open_round
-from chain.state_machine.queue import Due, cancel, schedule
-from chain.state_machine.tables import (
+from chain.state_machine.market.tables import (
     ASSIGNMENTS,
-    AUDITS,
     BIDS,
-    ESCROWS,
+    BIDS_OF,
+    DIRTY_ORDERS,
+    LIVE_ASSIGNMENTS,
     LOADS,
+    OPEN_ORDERS,
     ORDERS,
-    ROUNDS,
-    SHARES,
-    TALLIES,
     get_load,
-    mark,
 )
+from chain.state_machine.proof.rounds import stop_audits
+from chain.state_machine.proof.shares import drop_open_round
+from chain.state_machine.proof.tables import SHARES
+from chain.state_machine.queue import Due, Entry, cancel, schedule
 from domain.amount import WORK_MAX, price_ceil
+from domain.errors import DEADLINE_PASSED, NOT_YOURS, Refusal
+from domain.events import BidClosed, OrderClosed, OrderOpened
 from domain.reasons import AttemptEnd, CloseReason
 from domain.records import (
     Assignment,
@@ -49,7 +50,7 @@ LIVE = (AssignmentState.MATCHED, AssignmentState.RUNNING, AssignmentState.PROVEN
 def open_order(ctx: Context, order: Order) -> None:
     """Put an order into the book, for the first time or again; its time to live starts here."""
     expires = min(ctx.clock + order.time_to_live, order.deadline)
-    order = replace(
+    opened = replace(
         order,
         state=OrderState.OPEN,
         opened_at=ctx.clock,
@@ -57,43 +58,46 @@ def open_order(ctx: Context, order: Order) -> None:
         expires_at=expires,
         unmatched=(),
     )
-    ORDERS.put(ctx.store, order)
-    mark(ctx.store, keys.open_order(ctx.height, order.id))
-    mark(ctx.store, keys.dirty_order(ctx.height, order.id))
+    ORDERS.put(ctx.store, opened)
+    OPEN_ORDERS.mark(ctx.store, ctx.height, order.id)
+    DIRTY_ORDERS.mark(ctx.store, ctx.height, order.id)
     schedule(ctx, expires, Due.TIME_TO_LIVE, order.id)
-    ctx.emit(
-        "order.opened",
-        ("order", order.id),
-        ("consumer", order.consumer),
-        ("work", total_work(order.terms)),
-        ("price_limit", order.price_limit),
-        ("deposit", locked(ESCROWS.must(ctx.store, order.id))),
-        ("attempt", order.attempt),
-    )
+    work, deposit = total_work(order.terms), locked(ESCROWS.must(ctx.store, order.id))
+    ctx.emit(OrderOpened(order.id, order.consumer, work, order.price_limit, deposit, order.attempt))
 
 
 def leave_book(ctx: Context, order: Order) -> None:
     """Take an order out of the book, because it is matched or ends."""
-    ctx.store.delete(keys.open_order(order.opened_height, order.id))
-    ctx.store.delete(keys.dirty_order(order.opened_height, order.id))
+    OPEN_ORDERS.delete(ctx.store, order.opened_height, order.id)
+    DIRTY_ORDERS.delete(ctx.store, order.opened_height, order.id)
     cancel(ctx, order.expires_at, Due.TIME_TO_LIVE, order.id)
 
 
 def close_bid(ctx: Context, bid: Bid, reason: str) -> None:
     """Take a bid out of the book; running assignments go on."""
     BIDS.delete(ctx.store, bid.id)
-    ctx.store.delete(keys.bid_of(bid.validator, bid.id))
+    BIDS_OF.delete(ctx.store, bid.validator, bid.id)
     cancel(ctx, bid.expires_at, Due.BID, bid.id)
     mark_book_changed(ctx)
-    ctx.emit("bid.closed", ("bid", bid.id), ("validator", bid.validator), ("reason", reason))
+    ctx.emit(BidClosed(bid.id, bid.validator, reason))
+
+
+def get_own_bid(ctx: Context, bid_id: bytes, validator: str) -> Bid:
+    """Return a standing bid of the validator's."""
+    bid = BIDS.need(ctx.store, bid_id)
+    if bid.validator != validator:
+        raise Refusal(NOT_YOURS, "bid_id", "is somebody else's bid", "name one of yours")
+    if ctx.clock >= bid.expires_at:
+        raise Refusal(DEADLINE_PASSED, "bid_id", "the bid has expired", "place a new one")
+    return bid
 
 
 def take_capacity(ctx: Context, assignment: Assignment) -> None:
     """Reserve what an assignment takes of its bid and its validator."""
-    bid = BIDS.must(ctx.store, assignment.bid_id)
-    BIDS.put(ctx.store, replace(bid, capacity=bid.capacity - assignment.work))
+    capacity = BIDS.must(ctx.store, assignment.bid_id).capacity
+    BIDS.update(ctx.store, assignment.bid_id, capacity=capacity - assignment.work)
     _change_load(ctx, assignment, 1)
-    mark(ctx.store, _live_key(assignment))
+    LIVE_ASSIGNMENTS.mark(ctx.store, assignment.validator, assignment.order_id, assignment.attempt)
 
 
 def end_assignment(
@@ -104,14 +108,15 @@ def end_assignment(
         return assignment
     cancel(ctx, assignment.accept_deadline, Due.ACCEPT, assignment.order_id, assignment.attempt)
     cancel(ctx, assignment.progress_deadline, Due.PROGRESS, assignment.order_id, assignment.attempt)
-    ended = replace(assignment, state=state, end_reason=reason)
-    ASSIGNMENTS.put(ctx.store, ended)
-    ctx.store.delete(_live_key(assignment))
+    key = (assignment.order_id, assignment.attempt)
+    ended = ASSIGNMENTS.update(ctx.store, *key, state=state, end_reason=reason)
+    LIVE_ASSIGNMENTS.delete(ctx.store, assignment.validator, *key)
     _change_load(ctx, assignment, -1)
+    # The bid may have left the book meanwhile.
     bid = BIDS.get(ctx.store, assignment.bid_id)
-    if bid is not None:  # the bid may have left the book meanwhile
+    if bid is not None:
         capacity = min(bid.capacity + assignment.work, WORK_MAX)
-        BIDS.put(ctx.store, replace(bid, capacity=capacity))
+        BIDS.update(ctx.store, bid.id, capacity=capacity)
     mark_book_changed(ctx)
     return ended
 
@@ -129,7 +134,7 @@ def end_order(ctx: Context, order: Order, reason: CloseReason) -> None:
     if order.attempt:
         _stop_attempt(ctx, order, reason, tally.verified)
     if tally.open_reports:
-        TALLIES.put(ctx.store, replace(tally, ending=int(reason)))
+        TALLIES.update(ctx.store, order.id, ending=int(reason))
     else:
         close_order(ctx, order.id, reason)
 
@@ -142,21 +147,13 @@ def close_order(ctx: Context, order_id: bytes, reason: CloseReason) -> None:
     escrow, moves = refund(ESCROWS.must(ctx.store, order_id))
     ESCROWS.put(ctx.store, escrow)
     apply_payments(ctx, order_id, moves)
-    rows = ctx.store.scan_records(BondRow, keys.bond_row(order_id))
-    if not _return_some(ctx, order_id, (row for _, row in rows)):
-        tally = TALLIES.must(ctx.store, order_id)
-        TALLIES.put(ctx.store, replace(tally, ending=int(reason)))
+    if not _return_some(ctx, order_id, BOND_ROWS.iterate(ctx.store, order_id)):
+        TALLIES.update(ctx.store, order_id, ending=int(reason))
         schedule(ctx, ctx.clock, Due.CLOSE, order_id)
         return
-    order = ORDERS.must(ctx.store, order_id)
-    ORDERS.put(ctx.store, replace(order, state=OrderState.CLOSED, close_reason=int(reason)))
-    ctx.emit(
-        "order.closed",
-        ("order", order_id),
-        ("reason", int(reason)),
-        ("refunded", sum(row.refunded for row in escrow.depositors)),
-        *((name, count) for name, count in order.unmatched),
-    )
+    order = ORDERS.update(ctx.store, order_id, state=OrderState.CLOSED, close_reason=int(reason))
+    refunded = sum(row.refunded for row in escrow.depositors)
+    ctx.emit(OrderClosed(order_id, int(reason), refunded, order.unmatched))
 
 
 def _return_some(ctx: Context, order_id: bytes, rows: Iterable[BondRow]) -> bool:
@@ -180,33 +177,47 @@ def clear_attempt(ctx: Context, order: Order, assignment: Assignment) -> bool:
     bond = get_job_bond(ctx, order.id, assignment.attempt)
     if bond is not None:
         return_bond(ctx, order.id, bond)
-    prefix = keys.bond_row(order.id, assignment.attempt, int(BondKind.SHARE))
-    rows = (row for _, row in ctx.store.scan_records(BondRow, prefix))
+    rows = BOND_ROWS.iterate(ctx.store, order.id, assignment.attempt, int(BondKind.SHARE))
     return _return_some(ctx, order.id, (r for r in rows if not _is_reported(ctx, order.id, r)))
 
 
 def _is_reported(ctx: Context, order_id: bytes, row: BondRow) -> bool:
-    share = SHARES.must(ctx.store, order_id, row.attempt, row.round, row.slot, row.issue)
-    return share.state is ShareState.REPORTED
+    return SHARES.must(ctx.store, *row.share(order_id)).state is ShareState.REPORTED
 
 
-def stop_audits(ctx: Context, order: Order, assignment: Assignment, first: int) -> None:
-    """Stop the audits of all closed rounds from ``first`` on; those of void rounds have ended."""
-    for number in range(first, assignment.round):
-        if ROUNDS.must(ctx.store, order.id, assignment.attempt, number).void:
-            return
-        audit = AUDITS.get(ctx.store, order.id, assignment.attempt, number)
-        stop_audit(ctx, order.id, assignment.attempt, number, right=get_auditors(audit))
+def on_time_to_live(ctx: Context, entry: Entry) -> None:
+    """End an order that found no match in time."""
+    order = ORDERS.must(ctx.store, entry.parts[0])
+    if order.state is not OrderState.OPEN or ctx.clock < order.expires_at or is_ending(ctx, order):
+        return
+    late = ctx.clock >= order.deadline
+    end_order(ctx, order, CloseReason.DEADLINE if late else CloseReason.EXPIRED)
+
+
+def on_close(ctx: Context, entry: Entry) -> None:
+    """Go on with the return of bonds, and close the order when the last has returned."""
+    order = ORDERS.must(ctx.store, entry.parts[0])
+    tally = TALLIES.must(ctx.store, order.id)
+    if order.state is not OrderState.CLOSED and tally.ending and not tally.open_reports:
+        close_order(ctx, order.id, CloseReason(tally.ending))
+
+
+def on_bid(ctx: Context, entry: Entry) -> None:
+    """Take an expired bid out of the book."""
+    bid = BIDS.get(ctx.store, entry.parts[0])
+    if bid is not None and ctx.clock >= bid.expires_at:
+        close_bid(ctx, bid, "expired")
 
 
 def _stop_attempt(ctx: Context, order: Order, reason: CloseReason, verified: int) -> None:
     assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
     if assignment.state in (AssignmentState.RUNNING, AssignmentState.PROVEN):
-        drop_open_round(ctx, order.id, assignment.attempt, assignment.round)
-    stop_audits(ctx, order, assignment, verified)
+        drop_open_round(ctx, assignment.open_round)
+    stop_audits(ctx, assignment, verified)
     if reason is CloseReason.SETTLED:
         end_assignment(ctx, assignment, AssignmentState.DONE, 0)
-    else:  # what failed by itself has ended with its own reason
+    else:
+        # What failed by itself has ended with its own reason.
         end_assignment(ctx, assignment, AssignmentState.FAILED, int(AttemptEnd.ORDER_DEADLINE))
 
 
@@ -217,7 +228,3 @@ def _change_load(ctx: Context, assignment: Assignment, sign: int) -> None:
         ctx.store,
         replace(load, work=load.work + sign * assignment.work, value=load.value + sign * value),
     )
-
-
-def _live_key(assignment: Assignment) -> bytes:
-    return keys.live_assignment(assignment.validator, assignment.order_id, assignment.attempt)

@@ -8,33 +8,25 @@ ends without any answer from anybody is void: never verified and never paid.
 
 from dataclasses import replace
 
-from chain.state_machine import keys
 from chain.state_machine.context import Context
-from chain.state_machine.ledger import balances
-from chain.state_machine.proof import settlement
-from chain.state_machine.proof.audit_seats import (
-    AUDIT_LOT,
-    audit_lot_id,
-    get_active_seats,
-    get_auditors,
-    stop_audit,
-)
-from chain.state_machine.proof.lots import get_hashes, get_parties, open_lot
-from chain.state_machine.queue import Due, schedule
-from chain.state_machine.registry.powers import is_active
-from chain.state_machine.tables import (
-    ASSIGNMENTS,
+from chain.state_machine.ledger.balances import apply_transfer
+from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
+from chain.state_machine.proof.lots import get_parties, open_lot
+from chain.state_machine.proof.rounds import get_active_seats, get_auditors, mark_void, stop_audit
+from chain.state_machine.proof.settlement import advance
+from chain.state_machine.proof.tables import (
+    AUDIT_POTS,
     AUDITS,
-    ORDERS,
+    DUTIES,
     ROUNDS,
     SHARES,
-    VALIDATORS,
-    get_number,
-    get_validators,
-    mark,
-    number_of,
+    AuditSubject,
 )
-from domain.records import Assignment, Audit, Lot, Order, Place, Round, Seat, Share, Validator
+from chain.state_machine.queue import Due, Entry, schedule
+from chain.state_machine.registry.powers import is_active
+from chain.state_machine.registry.tables import VALIDATORS
+from domain.events import AuditDrawn, AuditMissed
+from domain.records import Assignment, Audit, Order, Place, Round, RoundKey, Seat, Share, Validator
 from escrow.moves import Move, Transfer
 from escrow.settle import audit_fee
 from pol.rules.lots import audit_place_count, audit_places, draw_weighted, seed
@@ -50,81 +42,69 @@ def open_audit(ctx: Context, order: Order, assignment: Assignment, closed: Round
     """
     if order.params.auditors == 0:
         return
-    before = closed.number - 1
-    if before >= 0 and ROUNDS.must(ctx.store, order.id, closed.attempt, before).void:
+    key = closed.key
+    before = replace(key, round=key.round - 1)
+    if key.round > 0 and ROUNDS.must(ctx.store, *before).void:
         mark_void(ctx, closed)
         return
-    AUDITS.put(
-        ctx.store, Audit(order.id, closed.attempt, closed.number, 0, (), (), 0, agreed=False)
-    )
-    _open_draw(ctx, order, assignment, closed.number)
+    AUDITS.put(ctx.store, Audit(key.order_id, key.attempt, key.round, 0, (), (), 0, agreed=False))
+    _open_draw(ctx, order, assignment, key)
 
 
-def draw_seats(ctx: Context, lot: Lot) -> None:
+def draw_seats(ctx: Context, subject: AuditSubject, hashes: tuple[bytes, ...]) -> None:
     """Draw the seats of the next draw, and at the first one the places."""
-    order_id = lot.id[:-16]
-    attempt, number = number_of(lot.id[-16:-8]), number_of(lot.id[-8:])
-    audit = AUDITS.must(ctx.store, order_id, attempt, number)
-    order = ORDERS.must(ctx.store, order_id)
-    assignment = ASSIGNMENTS.must(ctx.store, order_id, attempt)
+    key = subject.round
+    audit = AUDITS.must(ctx.store, *key)
+    order = ORDERS.must(ctx.store, key.order_id)
+    assignment = ASSIGNMENTS.must(ctx.store, key.order_id, key.attempt)
     able = _get_able(ctx, order, assignment)
+    places = audit.places
     if audit.draw == 0:
-        audit = replace(audit, places=_draw_places(ctx, lot, order, assignment, number))
+        places = _draw_places(ctx, subject, hashes, order, assignment)
     draw = audit.draw + 1
-    seats = _draw(lot, audit, able, draw, order.params.auditors)
-    if not seats and draw < ALL:  # a set this small has nobody else: everybody at once
+    seats = _draw(subject, hashes, audit, able, draw, order.params.auditors)
+    # A set this small has nobody else: everybody at once.
+    if not seats and draw < ALL:
         draw = ALL
-        seats = _draw(lot, audit, able, draw, order.params.auditors)
+        seats = _draw(subject, hashes, audit, able, draw, order.params.auditors)
     ends = ctx.clock + max(1, order.params.round_window // 2)
-    audit = replace(
-        audit,
+    audit = AUDITS.update(
+        ctx.store,
+        *key,
+        places=places,
         draw=draw,
         seats=(*audit.seats, *(Seat(name, (), 0, missed=False) for name in seats)),
         draw_ends=ends,
     )
-    AUDITS.put(ctx.store, audit)
-    ctx.emit(
-        "audit.drawn",
-        ("order", order_id),
-        ("attempt", attempt),
-        ("round", number),
-        ("draw", draw),
-        ("seats", ",".join(seats)),
-    )
+    ctx.emit(AuditDrawn(key, draw, seats))
     for name in seats:
-        mark(ctx.store, keys.duty(name, order_id, attempt, number))
+        DUTIES.mark(ctx.store, name, *key)
     if seats:
-        schedule(ctx, ends, Due.AUDIT_DRAW, order_id, attempt, number)
-    else:  # nobody is left to ask
-        _end_last_draw(ctx, order, audit)
+        schedule(ctx, ends, Due.AUDIT_DRAW, *key)
+    else:
+        # Nobody is left to ask.
+        _end_last_draw(ctx, audit)
 
 
-def apply_draw_end(ctx: Context, order_id: bytes, attempt: int, number: int) -> None:
+def on_audit_draw(ctx: Context, entry: Entry) -> None:
     """End a draw: silent seats are cut, and the next draw begins."""
-    audit = AUDITS.must(ctx.store, order_id, attempt, number)
+    key = entry.round_key
+    audit = AUDITS.must(ctx.store, *key)
     silent = get_active_seats(audit)
     if audit.agreed or not silent or ctx.clock < audit.draw_ends:
         return
-    order = ORDERS.must(ctx.store, order_id)
-    assignment = ASSIGNMENTS.must(ctx.store, order_id, attempt)
+    order = ORDERS.must(ctx.store, key.order_id)
+    assignment = ASSIGNMENTS.must(ctx.store, key.order_id, key.attempt)
     for seat in silent:
         cut = 0 if audit.draw == ALL else _cut_silent(ctx, order, assignment, audit, seat)
-        ctx.store.delete(keys.duty(seat.validator, order_id, attempt, number))
-        ctx.emit(
-            "audit.missed",
-            ("order", order_id),
-            ("attempt", attempt),
-            ("round", number),
-            ("auditor", seat.validator),
-            ("cut", cut),
-        )
+        DUTIES.delete(ctx.store, seat.validator, *key)
+        ctx.emit(AuditMissed(key, seat.validator, cut))
     seats = tuple(replace(seat, missed=True) if seat in silent else seat for seat in audit.seats)
-    audit = replace(audit, seats=seats)
-    AUDITS.put(ctx.store, audit)
+    audit = AUDITS.update(ctx.store, *key, seats=seats)
     if audit.draw == ALL:
-        _end_last_draw(ctx, order, audit)
+        _end_last_draw(ctx, audit)
     else:
-        _open_draw(ctx, order, assignment, number)
+        _open_draw(ctx, order, assignment, key)
 
 
 def is_done(audit: Audit) -> bool:
@@ -132,41 +112,29 @@ def is_done(audit: Audit) -> bool:
     return audit.draw == ALL or not get_active_seats(audit)
 
 
-def finish_audit(ctx: Context, order: Order, audit: Audit) -> None:
+def finish_audit(ctx: Context, audit: Audit) -> None:
     """Close an audit that agrees with the chain, and settle what can be settled."""
-    AUDITS.put(ctx.store, replace(audit, agreed=True))
-    stop_audit(ctx, order.id, audit.attempt, audit.round, right=get_auditors(audit))
-    settlement.advance(ctx, order.id)
+    AUDITS.update(ctx.store, *audit.key, agreed=True)
+    stop_audit(ctx, audit.key, right=get_auditors(audit))
+    advance(ctx, audit.order_id)
 
 
-def void_round(ctx: Context, order: Order, attempt: int, number: int) -> None:
+def void_round(ctx: Context, key: RoundKey) -> None:
     """Mark a round that will never be verified, and every round after it with it.
 
     Nobody has to audit what can never be paid.
     """
-    closed = ROUNDS.get(ctx.store, order.id, attempt, number)
+    closed = ROUNDS.get(ctx.store, *key)
     while closed is not None and not closed.void:
         mark_void(ctx, closed)
-        closed = ROUNDS.get(ctx.store, order.id, attempt, closed.number + 1)
-    settlement.advance(ctx, order.id)
+        key = replace(key, round=key.round + 1)
+        closed = ROUNDS.get(ctx.store, *key)
+    advance(ctx, key.order_id)
 
 
-def mark_void(ctx: Context, closed: Round) -> None:
-    """Mark one round as void, and end its audit."""
-    ROUNDS.put(ctx.store, replace(closed, void=True))
-    stop_audit(ctx, closed.order_id, closed.attempt, closed.number, right=())
-    names = (("order", closed.order_id), ("attempt", closed.attempt), ("round", closed.number))
-    ctx.emit("round.void", *names)
-
-
-def _open_draw(ctx: Context, order: Order, assignment: Assignment, number: int) -> None:
-    open_lot(
-        ctx,
-        AUDIT_LOT,
-        audit_lot_id(order.id, assignment.attempt, number),
-        get_parties(ctx, order, assignment),
-        order.params.lot_wait,
-    )
+def _open_draw(ctx: Context, order: Order, assignment: Assignment, key: RoundKey) -> None:
+    parties = get_parties(ctx, order, assignment)
+    open_lot(ctx, AuditSubject(key), parties, order.params.lot_wait)
 
 
 def _get_able(ctx: Context, order: Order, assignment: Assignment) -> list[Validator]:
@@ -174,13 +142,18 @@ def _get_able(ctx: Context, order: Order, assignment: Assignment) -> list[Valida
     parties = get_parties(ctx, order, assignment)
     return [
         validator
-        for validator in get_validators(ctx.store)
+        for validator in VALIDATORS.scan(ctx.store)
         if validator.operator not in parties and is_active(validator)
     ]
 
 
 def _draw(
-    lot: Lot, audit: Audit, able: list[Validator], draw: int, auditors: int
+    subject: AuditSubject,
+    hashes: tuple[bytes, ...],
+    audit: Audit,
+    able: list[Validator],
+    draw: int,
+    auditors: int,
 ) -> tuple[str, ...]:
     """Return the operators of a draw's new seats."""
     if draw == ALL:
@@ -190,15 +163,19 @@ def _draw(
     count = auditors if draw == 1 else sum(seat.missed for seat in audit.seats)
     able = [validator for validator in able if validator.operator not in seated]
     drawn = draw_weighted(
-        seed(f"audit/seats/{draw}", lot.id, get_hashes(lot)), [v.stake for v in able], count
+        seed(f"audit/seats/{draw}", subject.id, hashes), [v.stake for v in able], count
     )
     return tuple(able[index].operator for index in drawn)
 
 
 def _draw_places(
-    ctx: Context, lot: Lot, order: Order, assignment: Assignment, number: int
+    ctx: Context,
+    subject: AuditSubject,
+    hashes: tuple[bytes, ...],
+    order: Order,
+    assignment: Assignment,
 ) -> tuple[Place, ...]:
-    closed = ROUNDS.must(ctx.store, order.id, assignment.attempt, number)
+    closed = ROUNDS.must(ctx.store, *subject.round)
     shares = [SHARES.must(ctx.store, *key) for key in closed.share_keys]
     terms = order.terms
     count = audit_place_count(
@@ -208,7 +185,7 @@ def _draw_places(
         order.params.audit_places_max,
     )
     numbered = [_numbered(share) for share in shares]
-    return audit_places(seed("audit/places", lot.id, get_hashes(lot)), numbered, count)
+    return audit_places(seed("audit/places", subject.id, hashes), numbered, count)
 
 
 def _numbered(share: Share) -> tuple[int, int, int]:
@@ -219,22 +196,21 @@ def _cut_silent(
     ctx: Context, order: Order, assignment: Assignment, audit: Audit, seat: Seat
 ) -> int:
     """Cut a silent seat's stake by twice its share of the audit fee; the coins wait for the round's end."""
-    closed = ROUNDS.must(ctx.store, order.id, audit.attempt, audit.round)
+    closed = ROUNDS.must(ctx.store, *audit.key)
     fee = audit_fee(closed.work, assignment.price, order.params.audit_bps)
     validator = VALIDATORS.must(ctx.store, seat.validator)
     # In the second draw the first one was full, or there would be nobody to draw.
     first_seats = min(order.params.auditors, len(audit.seats))
     cut = min(validator.stake, 2 * (fee // first_seats))
-    VALIDATORS.put(ctx.store, replace(validator, audits_missed=validator.audits_missed + 1))
-    balances.apply_transfer(ctx, Transfer(Move.CUT, seat.validator, "", cut))
-    pot_key = keys.audit_pot(order.id, audit.attempt, audit.round)
-    ctx.store.put(pot_key, get_number(ctx.store, pot_key) + cut)
+    VALIDATORS.update(ctx.store, seat.validator, audits_missed=validator.audits_missed + 1)
+    apply_transfer(ctx, Transfer(Move.CUT, seat.validator, "", cut))
+    AUDIT_POTS.set(ctx.store, AUDIT_POTS.get(ctx.store, *audit.key) + cut, *audit.key)
     return cut
 
 
-def _end_last_draw(ctx: Context, order: Order, audit: Audit) -> None:
+def _end_last_draw(ctx: Context, audit: Audit) -> None:
     """After the last draw the answers that there are decide; without any, the round is void."""
     if get_auditors(audit):
-        finish_audit(ctx, order, audit)
+        finish_audit(ctx, audit)
     else:
-        void_round(ctx, order, audit.attempt, audit.round)
+        void_round(ctx, audit.key)

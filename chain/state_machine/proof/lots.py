@@ -9,11 +9,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from chain.state_machine.context import Context
+from chain.state_machine.ledger.tables import ESCROWS
+from chain.state_machine.proof.tables import LOTS, Lot, Subject, lot_key
 from chain.state_machine.queue import Due, cancel, schedule
 from chain.state_machine.registry.powers import is_active
-from chain.state_machine.tables import ESCROWS, LOTS, get_operator, get_validators, in_cluster
+from chain.state_machine.registry.tables import CLUSTERS, VALIDATORS, get_operator
 from domain.block import Block
-from domain.records import Assignment, Lot, Order
+from domain.records import Assignment, Order
 
 PROPOSERS = 2
 
@@ -28,36 +30,34 @@ def get_parties(ctx: Context, order: Order, assignment: Assignment) -> tuple[str
     parties.update(row.address for row in escrow.depositors)
     return tuple(
         validator.operator
-        for validator in get_validators(ctx.store)
+        for validator in VALIDATORS.scan(ctx.store)
         if validator.operator in parties
-        or in_cluster(ctx.store, validator.operator, assignment.validator)
+        or CLUSTERS.has(ctx.store, assignment.validator, validator.operator)
     )
 
 
-def open_lot(
-    ctx: Context, purpose: str, lot_id: bytes, parties: Iterable[str], lot_wait: int
-) -> None:
+def open_lot(ctx: Context, subject: Subject, parties: Iterable[str], lot_wait: int) -> None:
     """Begin to collect hashes for a commitment of this block; a lot that is open already stays."""
-    if LOTS.get(ctx.store, purpose, lot_id) is not None:
+    if LOTS.has(ctx.store, *lot_key(subject)):
         return
     frozen = tuple(sorted(set(parties)))
     # Only those with power ever propose a block.
-    able = [v for v in get_validators(ctx.store) if v.operator not in frozen and is_active(v)]
+    able = [v for v in VALIDATORS.scan(ctx.store) if v.operator not in frozen and is_active(v)]
     deadline = ctx.clock + lot_wait
     wanted = min(PROPOSERS, len(able))
-    LOTS.put(ctx.store, Lot(purpose, lot_id, frozen, ctx.height, deadline, wanted, (), (), ()))
-    schedule(ctx, deadline, Due.LOT, purpose, lot_id)
+    LOTS.put(ctx.store, Lot(subject, frozen, ctx.height, deadline, wanted, (), (), ()))
+    schedule(ctx, deadline, Due.LOT, *lot_key(subject))
 
 
 def close_lot(ctx: Context, lot: Lot) -> None:
     """Remove a lot that is drawn or not needed any more."""
-    LOTS.delete(ctx.store, lot.purpose, lot.id)
-    cancel(ctx, lot.deadline, Due.LOT, lot.purpose, lot.id)
+    LOTS.delete(ctx.store, *lot_key(lot.subject))
+    cancel(ctx, lot.deadline, Due.LOT, *lot_key(lot.subject))
 
 
-def drop_lot(ctx: Context, purpose: str, lot_id: bytes) -> None:
-    """Remove a lot, if it is open."""
-    lot = LOTS.get(ctx.store, purpose, lot_id)
+def drop_lot(ctx: Context, subject: Subject) -> None:
+    """Remove the lot of a subject, if it is open."""
+    lot = LOTS.get(ctx.store, *lot_key(subject))
     if lot is not None:
         close_lot(ctx, lot)
 

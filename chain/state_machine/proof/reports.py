@@ -1,15 +1,23 @@
 """Reports of providers: what happens when nobody objects, and when the window is over."""
 
-from dataclasses import replace
-
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import cut_bond, get_share_bond
+from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.market.orders import close_order
-from chain.state_machine.queue import Due, cancel
-from chain.state_machine.tables import ASSIGNMENTS, ORDERS, REPORTS, SHARES, TALLIES
+from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
+from chain.state_machine.proof.tables import REPORTS, SHARES
+from chain.state_machine.queue import Due, Entry, cancel
+from domain.events import ReportDecided, ReportObjected
 from domain.reasons import CloseReason
 from domain.records import Report, ReportState
 from escrow.bonds import wrong_share
+
+
+def on_report(ctx: Context, entry: Entry) -> None:
+    """Cut the bond, because the window is over and nobody objected."""
+    report = REPORTS.must(ctx.store, *entry.share_key)
+    if report.state is ReportState.OPEN:
+        decide_report(ctx, report, ReportState.CUT)
 
 
 def decide_report(ctx: Context, report: Report, state: ReportState) -> None:
@@ -18,23 +26,14 @@ def decide_report(ctx: Context, report: Report, state: ReportState) -> None:
     With an objection the claim counts as not proven until there are seats to decide it; the bond returns when the
     order closes.
     """
-    REPORTS.put(ctx.store, replace(report, state=state))
+    REPORTS.update(ctx.store, *report.key, state=state)
     cancel(ctx, report.deadline, Due.REPORT, *report.key)
-    ctx.emit(
-        "report.objected" if state is ReportState.OBJECTED else "report.decided",
-        ("order", report.order_id),
-        ("attempt", report.attempt),
-        ("round", report.round),
-        ("slot", report.slot),
-        ("issue", report.issue),
-        ("provider", report.provider),
-        ("segment", report.segment),
-    )
+    told = ReportObjected if state is ReportState.OBJECTED else ReportDecided
+    ctx.emit(told(report.key, report.provider, report.segment))
     if state is ReportState.CUT:
         _cut(ctx, report)
-    tally = TALLIES.must(ctx.store, report.order_id)
-    tally = replace(tally, open_reports=tally.open_reports - 1)
-    TALLIES.put(ctx.store, tally)
+    is_open = TALLIES.must(ctx.store, report.order_id).open_reports
+    tally = TALLIES.update(ctx.store, report.order_id, open_reports=is_open - 1)
     if tally.ending and tally.open_reports == 0:
         close_order(ctx, report.order_id, CloseReason(tally.ending))
 

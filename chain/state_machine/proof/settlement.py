@@ -4,22 +4,21 @@ A round is verified when the one before it is, its window is over and its audit 
 the same moment, and nothing else is ever paid; so nothing that can still be void has been paid.
 """
 
-from dataclasses import replace
-
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import get_share_bond, pay_from_deposits, return_bond
-from chain.state_machine.market.orders import clear_attempt, end_order, open_order, stop_audits
-from chain.state_machine.proof.audit_seats import get_auditors
-from chain.state_machine.queue import Due, schedule
-from chain.state_machine.tables import (
-    ASSIGNMENTS,
-    AUDITS,
-    ORDERS,
-    ROUNDS,
-    SHARES,
-    TALLIES,
-    VALIDATORS,
+from chain.state_machine.ledger.tables import TALLIES
+from chain.state_machine.market.orders import clear_attempt, end_order, open_order
+from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
+from chain.state_machine.proof.rounds import (
+    get_auditors,
+    get_next_round,
+    is_verifiable,
+    stop_audits,
 )
+from chain.state_machine.proof.tables import AUDITS, ROUNDS, SHARES
+from chain.state_machine.queue import Due, Entry, schedule
+from chain.state_machine.registry.tables import VALIDATORS
+from domain.events import RoundVerified
 from domain.reasons import CloseReason
 from domain.records import Assignment, AssignmentState, Order, OrderState, Round, Share
 from escrow.moves import Move, Transfer
@@ -37,48 +36,41 @@ def advance(ctx: Context, order_id: bytes) -> None:
         return
     assignment = ASSIGNMENTS.must(ctx.store, order_id, order.attempt)
     left = SHARES_PER_CALL
-    closed = ROUNDS.get(ctx.store, order_id, order.attempt, tally.verified)
+    closed = get_next_round(ctx, order)
     while closed is not None and is_verifiable(ctx, closed):
         if left <= 0:
             schedule(ctx, ctx.clock, Due.WINDOW, order_id, order.attempt, closed.number)
             return
         verify_round(ctx, order, assignment, closed)
         left -= len(closed.shares)
-        closed = ROUNDS.get(ctx.store, order_id, order.attempt, closed.number + 1)
+        closed = get_next_round(ctx, order)
     _end_if_decided(ctx, order_id, assignment, closed)
+
+
+def on_window(ctx: Context, entry: Entry) -> None:
+    """Go on with an attempt whose round's window is over."""
+    order = ORDERS.must(ctx.store, entry.parts[0])
+    if order.attempt == entry.number(1):
+        advance(ctx, order.id)
 
 
 def has_ready_round(ctx: Context, order: Order) -> bool:
     """Tell whether a round can be verified now, because one call does not verify any number of them."""
-    verified = TALLIES.must(ctx.store, order.id).verified
-    closed = ROUNDS.get(ctx.store, order.id, order.attempt, verified)
+    closed = get_next_round(ctx, order)
     return closed is not None and is_verifiable(ctx, closed)
-
-
-def is_verifiable(ctx: Context, closed: Round) -> bool:
-    """Tell whether a round may be verified, given that the round before it is."""
-    audit = AUDITS.get(ctx.store, closed.order_id, closed.attempt, closed.number)
-    answered = audit is None or audit.agreed
-    return not closed.void and ctx.clock >= closed.window_ends and answered
 
 
 def verify_round(ctx: Context, order: Order, assignment: Assignment, closed: Round) -> None:
     """Mark a round as verified, pay it, and return the bonds of its shares."""
-    ROUNDS.put(ctx.store, replace(closed, verified=True))
-    tally = TALLIES.must(ctx.store, order.id)
-    TALLIES.put(ctx.store, replace(tally, verified=tally.verified + 1))
-    current = ORDERS.must(ctx.store, order.id)
-    ORDERS.put(ctx.store, replace(current, work_verified=current.work_verified + closed.work))
+    ROUNDS.update(ctx.store, *closed.key, verified=True)
+    verified = TALLIES.must(ctx.store, order.id).verified
+    TALLIES.update(ctx.store, order.id, verified=verified + 1)
+    work = ORDERS.must(ctx.store, order.id).work_verified
+    ORDERS.update(ctx.store, order.id, work_verified=work + closed.work)
     shares = [SHARES.must(ctx.store, *key) for key in closed.share_keys]
-    audit = AUDITS.get(ctx.store, order.id, closed.attempt, closed.number)
+    audit = AUDITS.get(ctx.store, *closed.key)
     earnings = compute_earnings(order, assignment, closed, shares, get_auditors(audit))
-    ctx.emit(
-        "round.verified",
-        ("order", order.id),
-        ("attempt", closed.attempt),
-        ("round", closed.number),
-        ("paid", earnings.total),
-    )
+    ctx.emit(RoundVerified(closed.key, earnings.total))
     moves = _transfers(order.id, assignment.validator, earnings)
     pay_from_deposits(ctx, order.id, moves, closed.number)
     for share in shares:
@@ -123,12 +115,11 @@ def _end_if_decided(
     order = ORDERS.must(ctx.store, order_id)
     verified = TALLIES.must(ctx.store, order_id).verified
     if order.state is OrderState.PROVEN and verified == order.terms.rounds:
-        validator = VALIDATORS.must(ctx.store, assignment.validator)
-        settled = replace(validator, orders_settled=validator.orders_settled + 1)
-        VALIDATORS.put(ctx.store, settled)
+        settled = VALIDATORS.must(ctx.store, assignment.validator).orders_settled
+        VALIDATORS.update(ctx.store, assignment.validator, orders_settled=settled + 1)
         end_order(ctx, order, CloseReason.SETTLED)
     elif assignment.state is AssignmentState.FAILED and (pending is None or pending.void):
-        stop_audits(ctx, order, assignment, verified)
+        stop_audits(ctx, assignment, verified)
         reopen_or_end(ctx, order, assignment, verified)
 
 
@@ -146,5 +137,6 @@ def reopen_or_end(ctx: Context, order: Order, assignment: Assignment, verified: 
         end_order(ctx, order, CloseReason.FAILED if started else CloseReason.DEADLINE)
     elif clear_attempt(ctx, order, assignment):
         open_order(ctx, order)
-    else:  # advance comes back here
+    else:
+        # The call that is scheduled comes back here.
         schedule(ctx, ctx.clock, Due.WINDOW, order.id, assignment.attempt, assignment.round)

@@ -1,34 +1,33 @@
-"""Shares of rounds: how they are found, and how they end."""
+"""Shares of rounds: how they are found and drawn, and how they end."""
 
 from dataclasses import replace
 
-from chain.state_machine import keys
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import get_share_bond, return_bond
+from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.lots import drop_lot
-from chain.state_machine.tables import PROVIDERS, SHARES, get_number, number_of
-from domain.hashing import hash_fields, u32, u64
+from chain.state_machine.proof.tables import LAST_ISSUES, SHARES, STANDING_ISSUES, SharesSubject
+from chain.state_machine.registry.tables import PROVIDERS
+from chain.state_machine.tables import number_of
+from domain.events import ShareDrawn, ShareRejected
+from domain.hashing import hash_fields, u32
 from domain.reasons import ShareReason
-from domain.records import Lot, Share, ShareClaim, ShareState
+from domain.records import RoundKey, Share, ShareKey, ShareState
+from pol.rules.lots import draw, seed
 
-SHARES_LOT = "shares"
-ISSUES = 2**32  # issue numbers travel as four bytes
-
-
-def lot_id(order_id: bytes, attempt: int, round: int, height: int) -> bytes:
-    """Return the id of the lot of all shares that a block commits in one round: its parts, so that they can be read."""
-    return order_id + u64(attempt) + u64(round) + u64(height)
+ISSUES = 2**32
+"""One more than the highest issue number, because they travel as four bytes."""
 
 
-def share_id(claim: ShareClaim) -> bytes:
+def share_id(key: ShareKey) -> bytes:
     """Return what stands for a share in its seed, so that two shares of one block draw apart."""
     return hash_fields(
         "assay/share/id",
-        claim.order_id,
-        u32(claim.attempt),
-        u32(claim.round),
-        u32(claim.slot),
-        u32(claim.issue),
+        key.order_id,
+        u32(key.attempt),
+        u32(key.round),
+        u32(key.slot),
+        u32(key.issue),
     )
 
 
@@ -38,43 +37,44 @@ def put_share(ctx: Context, share: Share) -> None:
     What does not stand any more is never scanned: a round may have seen any number of rejections.
     """
     SHARES.put(ctx.store, share)
-    claim = share.claim
-    standing = keys.standing_share(claim.order_id, claim.attempt, claim.round, claim.slot)
+    *slot, _ = share.claim.key
     if share.state is ShareState.COMMITTED:
-        ctx.store.put(standing, claim.issue)
+        STANDING_ISSUES.set(ctx.store, share.claim.issue, *slot)
     else:
-        ctx.store.delete(standing)
+        STANDING_ISSUES.delete(ctx.store, *slot)
 
 
-def get_shares_of_lot(ctx: Context, lot: Lot) -> list[Share]:
-    """Return the shares that were committed with this lot and still stand."""
-    order_id, rest = lot.id[:-24], lot.id[-24:]
-    attempt, round, height = (number_of(rest[at : at + 8]) for at in (0, 8, 16))
-    shares = get_live_shares(ctx, order_id, attempt, round)
-    return [share for share in shares if share.committed_height == height]
-
-
-def get_live_shares(ctx: Context, order_id: bytes, attempt: int, round: int) -> list[Share]:
+def get_live_shares(ctx: Context, key: RoundKey) -> list[Share]:
     """Return the shares of a round that stand, by slot."""
-    prefix = keys.standing_share(order_id, attempt, round)
     found = [
-        (number_of(keys.parts_of(key)[3]), issue)
-        for key, issue in ctx.store.scan_records(int, prefix)
+        key.share(number_of(slot), issue)
+        for (*_, slot), issue in STANDING_ISSUES.scan(ctx.store, *key)
     ]
-    return [SHARES.must(ctx.store, order_id, attempt, round, slot, issue) for slot, issue in found]
+    return [SHARES.must(ctx.store, *share) for share in found]
 
 
-def get_last_issue(ctx: Context, claim: ShareClaim) -> int:
-    """Return the highest issue number that the claim's slot committed in its round, 0 before the first."""
-    number = get_number(ctx.store, keys.last_issue(claim.order_id, claim.attempt, claim.slot))
-    round, issue = divmod(number, ISSUES)
-    return issue if round == claim.round else 0
+def draw_segments(ctx: Context, subject: SharesSubject, hashes: tuple[bytes, ...]) -> None:
+    """Draw the segments of every share that this commitment put on chain and nobody rejected since."""
+    count = ORDERS.must(ctx.store, subject.round.order_id).params.segments_drawn
+    for share in get_live_shares(ctx, subject.round):
+        if share.committed_height != subject.height:
+            continue
+        key = share.claim.key
+        drawn = draw(seed(subject.PURPOSE, share_id(key), hashes), share.claim.segments, count)
+        put_share(ctx, replace(share, drawn=drawn))
+        ctx.emit(ShareDrawn(key, drawn))
 
 
-def put_last_issue(ctx: Context, claim: ShareClaim) -> None:
+def get_last_issue(ctx: Context, key: ShareKey) -> int:
+    """Return the highest issue number that the share's slot committed in its round, 0 before the first."""
+    round, issue = divmod(LAST_ISSUES.get(ctx.store, key.order_id, key.attempt, key.slot), ISSUES)
+    return issue if round == key.round else 0
+
+
+def put_last_issue(ctx: Context, key: ShareKey) -> None:
     """Remember that a slot committed this issue, which is its highest so far."""
-    key = keys.last_issue(claim.order_id, claim.attempt, claim.slot)
-    ctx.store.put(key, claim.round * ISSUES + claim.issue)
+    number = key.round * ISSUES + key.issue
+    LAST_ISSUES.set(ctx.store, number, key.order_id, key.attempt, key.slot)
 
 
 def reject_share(ctx: Context, share: Share, reason: ShareReason) -> None:
@@ -85,14 +85,14 @@ def reject_share(ctx: Context, share: Share, reason: ShareReason) -> None:
         return_bond(ctx, share.claim.order_id, bond)
     if reason is not ShareReason.ATTEMPT_ENDED:
         count_share(ctx, share.claim.provider, rejected=1)
-    emit_share(ctx, "share.rejected", share.claim, ("reason", int(reason)))
+    ctx.emit(ShareRejected(share.claim.key, share.claim.provider, int(reason)))
 
 
-def drop_open_round(ctx: Context, order_id: bytes, attempt: int, round: int) -> None:
+def drop_open_round(ctx: Context, key: RoundKey) -> None:
     """Reject the shares of a round that will never be closed, which is nobody's verdict, and drop their lots."""
-    for share in get_live_shares(ctx, order_id, attempt, round):
+    for share in get_live_shares(ctx, key):
         reject_share(ctx, share, ShareReason.ATTEMPT_ENDED)
-        drop_lot(ctx, SHARES_LOT, lot_id(order_id, attempt, round, share.committed_height))
+        drop_lot(ctx, SharesSubject(key, share.committed_height))
 
 
 def count_share(
@@ -100,28 +100,10 @@ def count_share(
 ) -> None:
     """Add to a provider's track record."""
     record = PROVIDERS.must(ctx.store, provider)
-    PROVIDERS.put(
+    PROVIDERS.update(
         ctx.store,
-        replace(
-            record,
-            shares_accepted=record.shares_accepted + accepted,
-            shares_rejected=record.shares_rejected + rejected,
-            shares_reported=record.shares_reported + reported,
-        ),
-    )
-
-
-def emit_share(
-    ctx: Context, kind: str, claim: ShareClaim, *more: tuple[str, str | int | bytes]
-) -> None:
-    """Emit an event about a share, with everything that names it."""
-    ctx.emit(
-        kind,
-        ("order", claim.order_id),
-        ("attempt", claim.attempt),
-        ("round", claim.round),
-        ("slot", claim.slot),
-        ("issue", claim.issue),
-        ("provider", claim.provider),
-        *more,
+        provider,
+        shares_accepted=record.shares_accepted + accepted,
+        shares_rejected=record.shares_rejected + rejected,
+        shares_reported=record.shares_reported + reported,
     )

@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from chain.state_machine import keys
 from chain.state_machine.context import Context
-from chain.state_machine.tables import VALIDATORS, get_validators
+from chain.state_machine.registry.tables import STAKES_BEFORE, VALIDATORS
 from domain.block import ValidatorUpdate
 from domain.genesis import POWER_REDUCTION
 from domain.records import Validator
@@ -26,16 +25,16 @@ def take_updates(ctx: Context) -> tuple[ValidatorUpdate, ...]:
     Never one that would leave the chain without validators: then the old powers stay, because a chain that stops
     helps nobody.
     """
-    changed = list(ctx.store.scan_records(int, keys.power_changed()))
+    changed = list(STAKES_BEFORE.scan(ctx.store))
     if not changed:
         return ()
     updates = []
-    for key, stake_before in changed:
-        ctx.store.delete(key)
-        validator = VALIDATORS.must(ctx.store, keys.parts_of(key)[0].decode())
+    for (operator,), stake_before in changed:
+        STAKES_BEFORE.delete(ctx.store, operator)
+        validator = VALIDATORS.must(ctx.store, operator.decode())
         power = compute_power(validator)
         if power != compute_power(replace(validator, stake=stake_before)):
             updates.append(ValidatorUpdate(validator.cons_key, power))
-    if not any(compute_power(validator) for validator in get_validators(ctx.store)):
+    if not any(compute_power(validator) for validator in VALIDATORS.scan(ctx.store)):
         return ()
     return tuple(updates)

@@ -1,8 +1,10 @@
 """MsgDepositBond: move coins from the account into its bond account."""
 
 from chain.state_machine.context import Context
+from chain.state_machine.handler import Handler
 from chain.state_machine.ledger import balances
 from chain.state_machine.market.book import mark_if_bidder
+from domain.events import BondDeposited
 from domain.messages import MsgDepositBond
 from escrow.moves import Move, Transfer
 
@@ -18,4 +20,7 @@ def apply(ctx: Context, message: MsgDepositBond, _: None) -> None:
         ctx, Transfer(Move.BOND_DEPOSIT, message.owner, message.owner, message.amount)
     )
     mark_if_bidder(ctx, message.owner)
-    ctx.emit("bond.deposited", ("owner", message.owner), ("amount", message.amount))
+    ctx.emit(BondDeposited(message.owner, message.amount))
+
+
+HANDLER = Handler(MsgDepositBond, check_state, apply)

@@ -1,6 +1,7 @@
 """MsgSend: move coins between accounts."""
 
 from chain.state_machine.context import Context
+from chain.state_machine.handler import Handler
 from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.pots import is_module
 from domain.errors import INVALID_COINS, UNAUTHORIZED, Refusal
@@ -29,3 +30,6 @@ def check_state(ctx: Context, message: MsgSend) -> int:
 def apply(ctx: Context, message: MsgSend, amount: int) -> None:
     """Move the coins."""
     balances.transfer(ctx, message.from_address, message.to_address, amount)
+
+
+HANDLER = Handler(MsgSend, check_state, apply, check_stateless)

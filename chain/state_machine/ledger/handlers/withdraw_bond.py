@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 from chain.state_machine.context import Context
+from chain.state_machine.handler import Handler
+from chain.state_machine.ledger.tables import BOND_ACCOUNTS, get_bond_account
 from chain.state_machine.queue import Due, schedule
-from chain.state_machine.tables import BOND_ACCOUNTS, get_bond_account
 from domain.errors import INSUFFICIENT_BOND, LIMIT_REACHED, Refusal
+from domain.events import BondWithdrawing
 from domain.limits import WITHDRAWALS_MAX
 from domain.messages import MsgWithdrawBond
 from domain.records import BondAccount, Withdrawal
@@ -30,4 +32,7 @@ def apply(ctx: Context, message: MsgWithdrawBond, account: BondAccount) -> None:
     changed = replace(account, free=account.free - message.amount, withdrawals=withdrawals)
     BOND_ACCOUNTS.put(ctx.store, changed)
     schedule(ctx, release_at, Due.WITHDRAWAL, message.owner)
-    ctx.emit("bond.withdrawing", ("owner", message.owner), ("amount", message.amount))
+    ctx.emit(BondWithdrawing(message.owner, message.amount))
+
+
+HANDLER = Handler(MsgWithdrawBond, check_state, apply)

@@ -1,12 +1,12 @@
 """MsgAcceptOrder: accept a matched order; from here the validator answers for payload and data."""
 
-from dataclasses import replace
-
 from chain.state_machine.checks import get_assigned
 from chain.state_machine.context import Context
-from chain.state_machine.market.progress import restart_progress
+from chain.state_machine.handler import Handler
+from chain.state_machine.market.attempts import restart_progress
+from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.queue import Due, cancel
-from chain.state_machine.tables import ORDERS
+from domain.events import OrderAccepted
 from domain.messages import MsgAcceptOrder
 from domain.records import Assignment, AssignmentState, Order, OrderState
 
@@ -22,11 +22,9 @@ def apply(ctx: Context, message: MsgAcceptOrder, found: tuple[Order, Assignment]
     """Start the attempt: the first round is open, and progress is due."""
     order, assignment = found
     cancel(ctx, assignment.accept_deadline, Due.ACCEPT, order.id, assignment.attempt)
-    ORDERS.put(ctx.store, replace(order, state=OrderState.RUNNING))
-    restart_progress(ctx, order, replace(assignment, state=AssignmentState.RUNNING))
-    ctx.emit(
-        "order.accepted",
-        ("order", order.id),
-        ("attempt", assignment.attempt),
-        ("validator", assignment.validator),
-    )
+    ORDERS.update(ctx.store, order.id, state=OrderState.RUNNING)
+    restart_progress(ctx, order, assignment, state=AssignmentState.RUNNING)
+    ctx.emit(OrderAccepted(order.id, assignment.attempt, assignment.validator))
+
+
+HANDLER = Handler(MsgAcceptOrder, check_state, apply)

@@ -2,8 +2,9 @@
 
 from chain.state_machine.checks import check_before
 from chain.state_machine.context import Context
+from chain.state_machine.handler import Handler
 from chain.state_machine.market.orders import end_order, is_ending
-from chain.state_machine.tables import ORDERS
+from chain.state_machine.market.tables import ORDERS
 from domain.errors import NOT_YOURS, WRONG_STATE, Refusal
 from domain.messages import MsgCancelOrder
 from domain.reasons import CloseReason
@@ -25,3 +26,6 @@ def check_state(ctx: Context, message: MsgCancelOrder) -> Order:
 def apply(ctx: Context, message: MsgCancelOrder, order: Order) -> None:
     """Close it; what is locked returns."""
     end_order(ctx, order, CloseReason.CANCELLED)
+
+
+HANDLER = Handler(MsgCancelOrder, check_state, apply)

@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 from chain.state_machine.context import Context
+from chain.state_machine.handler import Handler
 from chain.state_machine.market.book import mark_book_changed
+from chain.state_machine.market.orders import get_own_bid
+from chain.state_machine.market.tables import BIDS
 from chain.state_machine.queue import Due, cancel, schedule
-from chain.state_machine.tables import BIDS
-from domain.errors import DEADLINE_PASSED, NOT_YOURS, Refusal
+from domain.events import BidChanged
 from domain.messages import MsgChangeBid
 from domain.records import Bid
 
@@ -14,16 +16,6 @@ from domain.records import Bid
 def check_state(ctx: Context, message: MsgChangeBid) -> Bid:
     """The bid is the signer's and has not expired."""
     return get_own_bid(ctx, message.bid_id, message.validator)
-
-
-def get_own_bid(ctx: Context, bid_id: bytes, validator: str) -> Bid:
-    """Return a standing bid of the validator's."""
-    bid = BIDS.need(ctx.store, bid_id)
-    if bid.validator != validator:
-        raise Refusal(NOT_YOURS, "bid_id", "is somebody else's bid", "name one of yours")
-    if ctx.clock >= bid.expires_at:
-        raise Refusal(DEADLINE_PASSED, "bid_id", "the bid has expired", "place a new one")
-    return bid
 
 
 def apply(ctx: Context, message: MsgChangeBid, bid: Bid) -> None:
@@ -39,4 +31,7 @@ def apply(ctx: Context, message: MsgChangeBid, bid: Bid) -> None:
     BIDS.put(ctx.store, changed)
     schedule(ctx, changed.expires_at, Due.BID, bid.id)
     mark_book_changed(ctx)
-    ctx.emit("bid.changed", ("bid", bid.id), ("validator", bid.validator), ("price", message.price))
+    ctx.emit(BidChanged(bid.id, bid.validator, message.price))
+
+
+HANDLER = Handler(MsgChangeBid, check_state, apply)

@@ -2,6 +2,7 @@
 
 from chain.state_machine.checks import get_assigned
 from chain.state_machine.context import Context
+from chain.state_machine.handler import Handler
 from chain.state_machine.market.attempts import decline_attempt
 from domain.errors import BAD_FIELD, Refusal
 from domain.messages import MsgDeclineOrder
@@ -34,3 +35,6 @@ def apply(ctx: Context, message: MsgDeclineOrder, found: tuple[Order, Assignment
     """End the match; the order opens again without this validator."""
     order, assignment = found
     decline_attempt(ctx, order, assignment, AttemptEnd(message.reason))
+
+
+HANDLER = Handler(MsgDeclineOrder, check_state, apply, check_stateless)

@@ -1,13 +1,14 @@
 """MsgPlaceBid: place a standing bid."""
 
-from chain.state_machine import keys
 from chain.state_machine.context import Context
-from chain.state_machine.ids import new_id
+from chain.state_machine.handler import Handler
 from chain.state_machine.market.book import mark_book_changed
+from chain.state_machine.market.tables import BIDS, BIDS_OF
 from chain.state_machine.queue import Due, schedule
 from chain.state_machine.registry.powers import is_active
-from chain.state_machine.tables import BIDS, VALIDATORS, mark
+from chain.state_machine.registry.tables import VALIDATORS
 from domain.errors import BAD_FIELD, LIMIT_REACHED, UNSUPPORTED, WRONG_STATE, Refusal
+from domain.events import BidPlaced
 from domain.limits import BIDS_PER_VALIDATOR_MAX
 from domain.messages import MsgPlaceBid
 from domain.records import Bid
@@ -37,7 +38,7 @@ def check_state(ctx: Context, message: MsgPlaceBid) -> None:
     if not validator.endpoint:
         reason = "has no endpoint, so no payload could reach it"
         raise Refusal(WRONG_STATE, "validator", reason, "send MsgSetEndpoint first")
-    bids = sum(1 for _ in ctx.store.scan_keys(keys.bid_of(message.validator)))
+    bids = sum(1 for _ in BIDS_OF.keys(ctx.store, message.validator))
     if bids >= BIDS_PER_VALIDATOR_MAX:
         raise Refusal(LIMIT_REACHED, "validator", f"has {bids} bids", "withdraw one first")
 
@@ -45,7 +46,7 @@ def check_state(ctx: Context, message: MsgPlaceBid) -> None:
 def apply(ctx: Context, message: MsgPlaceBid, _: None) -> None:
     """Put the bid into the book; this block's auction sees it."""
     bid = Bid(
-        id=new_id(ctx, "bid"),
+        id=ctx.new_id("bid"),
         validator=message.validator,
         offer=message.offer,
         capacity=message.capacity,
@@ -53,9 +54,11 @@ def apply(ctx: Context, message: MsgPlaceBid, _: None) -> None:
         placed_height=ctx.height,
     )
     BIDS.put(ctx.store, bid)
-    mark(ctx.store, keys.bid_of(bid.validator, bid.id))
+    BIDS_OF.mark(ctx.store, bid.validator, bid.id)
     schedule(ctx, bid.expires_at, Due.BID, bid.id)
     mark_book_changed(ctx)
     ctx.responses.append(("bid_id", bid.id))
-    price = bid.offer.price
-    ctx.emit("bid.placed", ("bid", bid.id), ("validator", bid.validator), ("price", price))
+    ctx.emit(BidPlaced(bid.id, bid.validator, bid.offer.price))
+
+
+HANDLER = Handler(MsgPlaceBid, check_state, apply, check_stateless)

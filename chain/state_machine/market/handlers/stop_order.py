@@ -2,6 +2,7 @@
 
 from chain.state_machine.checks import get_assigned
 from chain.state_machine.context import Context
+from chain.state_machine.handler import Handler
 from chain.state_machine.market.attempts import fail_attempt
 from domain.messages import MsgStopOrder
 from domain.reasons import AttemptEnd
@@ -19,3 +20,6 @@ def apply(ctx: Context, message: MsgStopOrder, found: tuple[Order, Assignment]) 
     """Fail the attempt at once, as its progress deadline would."""
     order, assignment = found
     fail_attempt(ctx, order, assignment, AttemptEnd.STOPPED_BY_VALIDATOR)
+
+
+HANDLER = Handler(MsgStopOrder, check_state, apply)

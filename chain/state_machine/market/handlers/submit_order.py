@@ -1,15 +1,14 @@
 """MsgSubmitOrder: submit an order and lock its deposit."""
 
-from chain.state_machine import keys
 from chain.state_machine.context import Context
-from chain.state_machine.ids import new_id
-from chain.state_machine.internal import Tally
+from chain.state_machine.handler import Handler
 from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.order_money import apply_inflow
+from chain.state_machine.ledger.tables import ESCROWS, TALLIES, Tally
 from chain.state_machine.market.handlers.place_bid import TIERS
 from chain.state_machine.market.orders import open_order
+from chain.state_machine.market.tables import ORDERS_OF_CONSUMER
 from chain.state_machine.queue import Due, schedule
-from chain.state_machine.tables import ESCROWS, TALLIES, mark
 from domain.amount import price_ceil
 from domain.errors import (
     BAD_PROOF,
@@ -24,13 +23,7 @@ from domain.params import OrderParams
 from domain.records import Order, OrderState
 from escrow.account import open_escrow
 from pol.rules.commitment import possession_sign_bytes
-from pol.rules.schedule import (
-    check_terms,
-    segment_samples,
-    segments_of,
-    share_work,
-    total_work,
-)
+from pol.rules.schedule import check_terms, segment_samples, segments_of, share_work, total_work
 
 EXECUTOR_VERSIONS = (1,)
 """Definitions of the primitives that this chain runs; an order keeps the one it was submitted under."""
@@ -84,7 +77,7 @@ def check_state(ctx: Context, message: MsgSubmitOrder) -> OrderParams:
 def apply(ctx: Context, message: MsgSubmitOrder, params: OrderParams) -> None:
     """Lock the deposit and open the order; this block's auction sees it."""
     order = Order(
-        id=new_id(ctx, "order"),
+        id=ctx.new_id("order"),
         consumer=message.consumer,
         order_key=message.order_key,
         terms=message.terms,
@@ -109,7 +102,10 @@ def apply(ctx: Context, message: MsgSubmitOrder, params: OrderParams) -> None:
     ESCROWS.put(ctx.store, escrow)
     TALLIES.put(ctx.store, Tally(order.id, 0, 0, 0, 0, 0))
     apply_inflow(ctx, order.id, deposit)
-    mark(ctx.store, keys.order_of_consumer(message.consumer, order.id))
+    ORDERS_OF_CONSUMER.mark(ctx.store, message.consumer, order.id)
     schedule(ctx, order.deadline, Due.ORDER, order.id)
     ctx.responses.append(("order_id", order.id))
     open_order(ctx, order)
+
+
+HANDLER = Handler(MsgSubmitOrder, check_state, apply, check_stateless)

@@ -1,8 +1,8 @@
 """MsgWithdrawBid: take a bid out of the book."""
 
 from chain.state_machine.context import Context
-from chain.state_machine.market.handlers.change_bid import get_own_bid
-from chain.state_machine.market.orders import close_bid
+from chain.state_machine.handler import Handler
+from chain.state_machine.market.orders import close_bid, get_own_bid
 from domain.messages import MsgWithdrawBid
 from domain.records import Bid
 
@@ -15,3 +15,6 @@ def check_state(ctx: Context, message: MsgWithdrawBid) -> Bid:
 def apply(ctx: Context, message: MsgWithdrawBid, bid: Bid) -> None:
     """Close the bid; running assignments go on."""
     close_bid(ctx, bid, "withdrawn")
+
+
+HANDLER = Handler(MsgWithdrawBid, check_state, apply)

@@ -2,15 +2,17 @@
 
 from dataclasses import dataclass, replace
 
-from chain.state_machine import keys
 from chain.state_machine.checks import check_before
 from chain.state_machine.context import Context
-from chain.state_machine.proof.audit_seats import get_active_seats
+from chain.state_machine.handler import Handler
 from chain.state_machine.proof.audits import finish_audit, is_done, void_round
-from chain.state_machine.tables import AUDITS, ORDERS, ROUNDS, SHARES, VALIDATORS
+from chain.state_machine.proof.rounds import get_active_seats
+from chain.state_machine.proof.tables import AUDITS, DUTIES, ROUNDS, SHARES
+from chain.state_machine.registry.tables import VALIDATORS
 from domain.errors import BAD_FIELD, NOT_YOURS, WRONG_STATE, Refusal
+from domain.events import AuditAnswered
 from domain.messages import MsgAnswerAudit
-from domain.records import Audit, AuditAnswer, AuditKind, Order, Place, Round
+from domain.records import Audit, AuditAnswer, AuditKind, Place, Round, RoundKey
 from pol.rules.commitment import check_leaf, update_claim
 
 
@@ -18,7 +20,6 @@ from pol.rules.commitment import check_leaf, update_claim
 class Found:
     """What the check found."""
 
-    order: Order
     closed: Round
     audit: Audit
 
@@ -32,58 +33,47 @@ def check_stateless(message: MsgAnswerAudit) -> None:
 
 def check_state(ctx: Context, message: MsgAnswerAudit) -> Found:
     """The signer has a seat that waits for its answer, in time, and answers every place."""
-    audit = AUDITS.need(ctx.store, message.order_id, message.attempt, message.round)
-    order = ORDERS.must(ctx.store, message.order_id)
-    closed = ROUNDS.must(ctx.store, message.order_id, message.attempt, message.round)
+    key = RoundKey(message.order_id, message.attempt, message.round)
+    audit = AUDITS.need(ctx.store, *key)
+    closed = ROUNDS.must(ctx.store, *key)
     seats = [seat for seat in audit.seats if seat.validator == message.auditor]
     if not seats:
         raise Refusal(NOT_YOURS, "auditor", "has no seat in this audit", "leave it")
-    duty = keys.duty(message.auditor, message.order_id, message.attempt, message.round)
-    if ctx.store.get(duty) is None:
+    if not DUTIES.has(ctx.store, message.auditor, *key):
         reason = "the seat has answered, was silent too long, or is not needed any more"
         raise Refusal(WRONG_STATE, "auditor", reason, "leave it")
     check_before(ctx, "draw's end", audit.draw_ends)
     if len(message.answers) != len(audit.places):
         reason = f"has {len(message.answers)} answers for {len(audit.places)} places"
         raise Refusal(BAD_FIELD, "answers", reason, "answer each place, in their order")
-    return Found(order, closed, audit)
+    return Found(closed, audit)
 
 
 def apply(ctx: Context, message: MsgAnswerAudit, found: Found) -> None:
     """Book the answer; a round that one answer disagrees with is void."""
-    order, closed, audit = found.order, found.closed, found.audit
+    closed, audit = found.closed, found.audit
     active = get_active_seats(audit)
     # The leaves are needed once, below; in the state they would be most of a round's records for ever.
     kept = tuple(replace(answer, leaf=None) for answer in message.answers)
-    answered = replace(
-        audit,
-        seats=tuple(
-            replace(seat, answers=kept, answered_at=ctx.clock)
-            if seat in active and seat.validator == message.auditor
-            else seat
-            for seat in audit.seats
-        ),
+    seats = tuple(
+        replace(seat, answers=kept, answered_at=ctx.clock)
+        if seat in active and seat.validator == message.auditor
+        else seat
+        for seat in audit.seats
     )
-    AUDITS.put(ctx.store, answered)
-    ctx.store.delete(keys.duty(message.auditor, order.id, audit.attempt, audit.round))
-    validator = VALIDATORS.must(ctx.store, message.auditor)
-    VALIDATORS.put(ctx.store, replace(validator, audits_answered=validator.audits_answered + 1))
+    audit = AUDITS.update(ctx.store, *audit.key, seats=seats)
+    DUTIES.delete(ctx.store, message.auditor, *audit.key)
+    answered = VALIDATORS.must(ctx.store, message.auditor).audits_answered
+    VALIDATORS.update(ctx.store, message.auditor, audits_answered=answered + 1)
     agrees = all(
         agrees_with_chain(ctx, closed, place, answer)
         for place, answer in zip(audit.places, message.answers, strict=True)
     )
-    ctx.emit(
-        "audit.answered",
-        ("order", order.id),
-        ("attempt", audit.attempt),
-        ("round", audit.round),
-        ("auditor", message.auditor),
-        ("agrees", "true" if agrees else "false"),
-    )
+    ctx.emit(AuditAnswered(audit.key, message.auditor, agrees))
     if not agrees:
-        void_round(ctx, order, audit.attempt, audit.round)
-    elif is_done(answered):
-        finish_audit(ctx, order, answered)
+        void_round(ctx, audit.key)
+    elif is_done(audit):
+        finish_audit(ctx, audit)
 
 
 def agrees_with_chain(ctx: Context, closed: Round, place: Place, answer: AuditAnswer) -> bool:
@@ -104,3 +94,6 @@ def agrees_with_chain(ctx: Context, closed: Round, place: Place, answer: AuditAn
         and leaf.boundary_root == answer.root
         and check_leaf(ctx.block.chain_id, claim, leaf)
     )
+
+
+HANDLER = Handler(MsgAnswerAudit, check_state, apply, check_stateless)

@@ -2,25 +2,19 @@
 
 from dataclasses import dataclass, replace
 
-from chain.state_machine import keys
 from chain.state_machine.checks import get_assigned
 from chain.state_machine.context import Context
-from chain.state_machine.market.progress import restart_progress
+from chain.state_machine.handler import Handler
+from chain.state_machine.market.attempts import restart_progress
 from chain.state_machine.proof.audits import open_audit
-from chain.state_machine.proof.handlers.commit_traces import check_open_round
+from chain.state_machine.proof.rounds import check_open_round
 from chain.state_machine.proof.shares import count_share, get_live_shares, put_share
+from chain.state_machine.proof.tables import LOCAL_ROOTS, ROUNDS
 from chain.state_machine.queue import Due, schedule
-from chain.state_machine.tables import ROUNDS
 from domain.errors import BAD_FIELD, NOT_COVERED, NOT_FOUND, NOT_YET, Refusal
+from domain.events import RoundClosed
 from domain.messages import MsgCloseRound
-from domain.records import (
-    Assignment,
-    AssignmentState,
-    Order,
-    Round,
-    Share,
-    ShareState,
-)
+from domain.records import Assignment, AssignmentState, Order, Round, Share, ShareState
 from pol.rules.schedule import covers, disjoint
 
 
@@ -46,7 +40,7 @@ def check_state(ctx: Context, message: MsgCloseRound) -> Found:
         ctx, message.order_id, message.attempt, message.validator, AssignmentState.RUNNING
     )
     check_open_round(order, assignment, message.round)
-    shares = get_live_shares(ctx, order.id, assignment.attempt, message.round)
+    shares = get_live_shares(ctx, assignment.open_round)
     standing = tuple(share.claim.key.ref for share in shares)
     for ref in message.shares:
         if ref not in standing:
@@ -85,17 +79,11 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
         void=False,
     )
     ROUNDS.put(ctx.store, closed)
-    schedule(ctx, closed.window_ends, Due.WINDOW, order.id, closed.attempt, closed.number)
-    opened = replace(assignment, round=message.round + 1, global_in=message.next_root)
-    restart_progress(ctx, order, opened)
-    ctx.emit(
-        "round.closed",
-        ("order", order.id),
-        ("attempt", closed.attempt),
-        ("round", closed.number),
-        ("next_root", closed.next_root),
-        ("window_ends", closed.window_ends),
+    schedule(ctx, closed.window_ends, Due.WINDOW, *closed.key)
+    opened = restart_progress(
+        ctx, order, assignment, round=message.round + 1, global_in=message.next_root
     )
+    ctx.emit(RoundClosed(closed.key, closed.next_root, closed.window_ends))
     open_audit(ctx, order, opened, closed)
 
 
@@ -103,5 +91,8 @@ def _accept(ctx: Context, share: Share) -> None:
     """Accept a share; its slot goes on from the local state that it left."""
     claim = share.claim
     put_share(ctx, replace(share, state=ShareState.ACCEPTED))
-    ctx.store.put(keys.slot(claim.order_id, claim.attempt, claim.slot), claim.local_out)
+    LOCAL_ROOTS.set(ctx.store, claim.local_out, claim.order_id, claim.attempt, claim.slot)
     count_share(ctx, claim.provider, accepted=1)
+
+
+HANDLER = Handler(MsgCloseRound, check_state, apply, check_stateless)

@@ -5,23 +5,24 @@ Rejections come first and free their ranges. A bad share is skipped with its rea
 
 from dataclasses import dataclass
 
-from chain.state_machine import keys
 from chain.state_machine.checks import get_assigned
 from chain.state_machine.context import Context
+from chain.state_machine.handler import Handler
 from chain.state_machine.ledger.order_money import lock_bond
+from chain.state_machine.ledger.tables import get_bond_account
 from chain.state_machine.proof.lots import get_parties, open_lot
+from chain.state_machine.proof.rounds import check_open_round
 from chain.state_machine.proof.shares import (
-    SHARES_LOT,
-    emit_share,
     get_last_issue,
     get_live_shares,
-    lot_id,
     put_last_issue,
     put_share,
     reject_share,
 )
-from chain.state_machine.tables import PROVIDERS, SHARES, get_bond_account
+from chain.state_machine.proof.tables import LOCAL_ROOTS, SHARES, SharesSubject
+from chain.state_machine.registry.tables import PROVIDERS
 from domain.errors import BAD_FIELD, WRONG_STATE, Refusal
+from domain.events import ShareCommitted, ShareSkipped
 from domain.limits import SEGMENTS_MAX, SLOTS_MAX
 from domain.messages import MsgCommitTraces, SignedShare
 from domain.reasons import ShareReason
@@ -86,9 +87,8 @@ def check_state(ctx: Context, message: MsgCommitTraces) -> Found:
     rejected = []
     for rejection in message.rejections:
         ref = rejection.ref
-        share = SHARES.need(
-            ctx.store, order.id, assignment.attempt, message.round, ref.slot, ref.issue
-        )
+        key = assignment.open_round.share(ref.slot, ref.issue)
+        share = SHARES.need(ctx.store, *key)
         if share.state is not ShareState.COMMITTED:
             reason = f"share {ref.slot}/{ref.issue} is {share.state.name.lower()}"
             raise Refusal(WRONG_STATE, "rejections", reason, "reject only shares that stand")
@@ -96,19 +96,12 @@ def check_state(ctx: Context, message: MsgCommitTraces) -> Found:
     return Found(order, assignment, tuple(rejected))
 
 
-def check_open_round(order: Order, assignment: Assignment, number: int) -> None:
-    """Refuse for a round that is not the open one."""
-    if number != assignment.round or number >= order.terms.rounds:
-        reason = f"the open round is {assignment.round} of {order.terms.rounds}"
-        raise Refusal(WRONG_STATE, "round", reason, "read the order again")
-
-
 def apply(ctx: Context, message: MsgCommitTraces, found: Found) -> None:
     """Reject, then commit what holds; the seed for it comes from the blocks after this one."""
     order, assignment = found.order, found.assignment
     for share, reason in found.rejected:
         reject_share(ctx, share, reason)
-    live = get_live_shares(ctx, order.id, assignment.attempt, message.round)
+    live = get_live_shares(ctx, assignment.open_round)
     committed = False
     for signed in message.shares:
         problem = find_problem(ctx, order, assignment, live, signed)
@@ -116,15 +109,10 @@ def apply(ctx: Context, message: MsgCommitTraces, found: Found) -> None:
             live.append(commit_share(ctx, order, assignment, signed))
             committed = True
         else:
-            emit_share(ctx, "share.skipped", signed.claim, ("reason", int(problem)))
+            ctx.emit(ShareSkipped(signed.claim.key, signed.claim.provider, int(problem)))
     if committed:
-        open_lot(
-            ctx,
-            SHARES_LOT,
-            lot_id(order.id, assignment.attempt, message.round, ctx.height),
-            get_parties(ctx, order, assignment),
-            order.params.lot_wait,
-        )
+        subject = SharesSubject(assignment.open_round, ctx.height)
+        open_lot(ctx, subject, get_parties(ctx, order, assignment), order.params.lot_wait)
 
 
 def find_problem(
@@ -141,7 +129,7 @@ def find_problem(
     if any(share.claim.slot == claim.slot for share in live):
         return ShareReason.SLOT_TAKEN
     # Numbers may be left out: a range that nobody answered for is issued again unheard by the chain.
-    if claim.issue <= get_last_issue(ctx, claim):
+    if claim.issue <= get_last_issue(ctx, claim.key):
         return ShareReason.WRONG_ISSUE
     if not _opens_rightly(ctx, order, assignment, claim):
         return ShareReason.WRONG_OPENING
@@ -185,7 +173,7 @@ def _range_holds(order: Order, live: list[Share], claim: ShareClaim) -> bool:
 
 def _opens_rightly(ctx: Context, order: Order, assignment: Assignment, claim: ShareClaim) -> bool:
     """Tell whether the share starts from the round's global state, and from its slot's last local state or a reset."""
-    last = ctx.store.get(keys.slot(order.id, assignment.attempt, claim.slot))
+    last = LOCAL_ROOTS.get(ctx.store, order.id, assignment.attempt, claim.slot)
     allowed = (order.terms.local_root,) if last is None else (order.terms.local_root, last)
     return claim.global_in == assignment.global_in and claim.local_in in allowed
 
@@ -207,7 +195,7 @@ def commit_share(ctx: Context, order: Order, assignment: Assignment, signed: Sig
         drawn=(),
     )
     put_share(ctx, share)
-    put_last_issue(ctx, claim)
+    put_last_issue(ctx, claim.key)
     row = BondRow(
         BondKind.SHARE,
         claim.provider,
@@ -218,5 +206,8 @@ def commit_share(ctx: Context, order: Order, assignment: Assignment, signed: Sig
         bond,
     )
     lock_bond(ctx, order.id, row)
-    emit_share(ctx, "share.committed", claim, ("segments", claim.segments))
+    ctx.emit(ShareCommitted(claim.key, claim.provider, claim.segments))
     return share
+
+
+HANDLER = Handler(MsgCommitTraces, check_state, apply, check_stateless)

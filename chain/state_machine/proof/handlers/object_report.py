@@ -2,8 +2,9 @@
 
 from chain.state_machine.checks import check_before
 from chain.state_machine.context import Context
+from chain.state_machine.handler import Handler
 from chain.state_machine.proof.reports import decide_report
-from chain.state_machine.tables import REPORTS
+from chain.state_machine.proof.tables import REPORTS
 from domain.errors import NOT_YOURS, WRONG_STATE, Refusal
 from domain.messages import MsgObjectReport
 from domain.records import Report, ReportState
@@ -24,3 +25,6 @@ def check_state(ctx: Context, message: MsgObjectReport) -> Report:
 def apply(ctx: Context, message: MsgObjectReport, report: Report) -> None:
     """Nothing is proven: the bond stays locked and returns when the order closes."""
     decide_report(ctx, report, ReportState.OBJECTED)
+
+
+HANDLER = Handler(MsgObjectReport, check_state, apply)

@@ -1,13 +1,13 @@
 """MsgProve: the proof of execution, when the last round is closed."""
 
-from dataclasses import replace
-
 from chain.state_machine.checks import get_assigned
 from chain.state_machine.context import Context
+from chain.state_machine.handler import Handler
+from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
 from chain.state_machine.proof.settlement import advance
 from chain.state_machine.queue import Due, cancel
-from chain.state_machine.tables import ASSIGNMENTS, ORDERS
 from domain.errors import BAD_PROOF, NOT_YET, Refusal
+from domain.events import OrderProven
 from domain.messages import MsgProve
 from domain.records import Assignment, AssignmentState, Order, OrderState
 
@@ -33,18 +33,17 @@ def apply(ctx: Context, message: MsgProve, found: tuple[Order, Assignment]) -> N
     """Store the roots; what remains is that the last windows pass."""
     order, assignment = found
     cancel(ctx, assignment.progress_deadline, Due.PROGRESS, order.id, assignment.attempt)
-    ORDERS.put(ctx.store, replace(order, state=OrderState.PROVEN))
-    proven = replace(
-        assignment,
+    ORDERS.update(ctx.store, order.id, state=OrderState.PROVEN)
+    ASSIGNMENTS.update(
+        ctx.store,
+        order.id,
+        assignment.attempt,
         state=AssignmentState.PROVEN,
         final_root=message.final_root,
         ciphertext_root=message.ciphertext_root,
     )
-    ASSIGNMENTS.put(ctx.store, proven)
-    ctx.emit(
-        "order.proven",
-        ("order", order.id),
-        ("attempt", assignment.attempt),
-        ("ciphertext_root", message.ciphertext_root),
-    )
+    ctx.emit(OrderProven(order.id, assignment.attempt, message.ciphertext_root))
     advance(ctx, order.id)
+
+
+HANDLER = Handler(MsgProve, check_state, apply)

@@ -8,21 +8,17 @@ from dataclasses import dataclass, replace
 
 from chain.state_machine.checks import get_assigned
 from chain.state_machine.context import Context
-from chain.state_machine.proof.handlers.commit_traces import check_open_round
-from chain.state_machine.proof.shares import count_share, emit_share, put_share
+from chain.state_machine.handler import Handler
+from chain.state_machine.ledger.tables import TALLIES
+from chain.state_machine.proof.rounds import check_open_round
+from chain.state_machine.proof.shares import count_share, put_share
+from chain.state_machine.proof.tables import REPORTS, SHARES
 from chain.state_machine.queue import Due, schedule
-from chain.state_machine.tables import REPORTS, SHARES, TALLIES
 from domain.errors import BAD_FIELD, BAD_PROOF, WRONG_STATE, Refusal
+from domain.events import ReportOpened, ShareRejected
 from domain.messages import MsgReportProvider
 from domain.reasons import ShareReason
-from domain.records import (
-    AssignmentState,
-    Order,
-    Report,
-    ReportState,
-    Share,
-    ShareState,
-)
+from domain.records import AssignmentState, Order, Report, ReportState, Share, ShareState
 from pol.rules.commitment import check_leaf, update_claim
 
 
@@ -96,7 +92,10 @@ def apply(ctx: Context, message: MsgReportProvider, found: Found) -> None:
     )
     REPORTS.put(ctx.store, report)
     schedule(ctx, deadline, Due.REPORT, *report.key)
-    tally = TALLIES.must(ctx.store, order.id)
-    TALLIES.put(ctx.store, replace(tally, open_reports=tally.open_reports + 1))
-    emit_share(ctx, "share.rejected", claim, ("reason", int(reason)))
-    emit_share(ctx, "report.opened", claim, ("segment", message.segment))
+    is_open = TALLIES.must(ctx.store, order.id).open_reports
+    TALLIES.update(ctx.store, order.id, open_reports=is_open + 1)
+    ctx.emit(ShareRejected(claim.key, claim.provider, int(reason)))
+    ctx.emit(ReportOpened(claim.key, claim.provider, message.segment))
+
+
+HANDLER = Handler(MsgReportProvider, check_state, apply)

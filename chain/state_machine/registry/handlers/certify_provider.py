@@ -1,10 +1,10 @@
 """MsgCertifyProvider: what the validator measured of a provider in its cluster."""
 
-from dataclasses import replace
-
 from chain.state_machine.context import Context
-from chain.state_machine.tables import PROVIDERS
+from chain.state_machine.handler import Handler
+from chain.state_machine.registry.tables import PROVIDERS
 from domain.errors import NOT_YOURS, Refusal
+from domain.events import ProviderCertified
 from domain.messages import MsgCertifyProvider
 from domain.records import Capability, Provider
 
@@ -28,10 +28,8 @@ def apply(ctx: Context, message: MsgCertifyProvider, provider: Provider) -> None
         message.bandwidth,
         ctx.clock + message.valid_for,
     )
-    PROVIDERS.put(ctx.store, replace(provider, capability=capability))
-    ctx.emit(
-        "provider.certified",
-        ("provider", message.provider),
-        ("validator", message.validator),
-        ("speed", message.speed),
-    )
+    PROVIDERS.update(ctx.store, provider.address, capability=capability)
+    ctx.emit(ProviderCertified(message.provider, message.validator, message.speed))
+
+
+HANDLER = Handler(MsgCertifyProvider, check_state, apply)

@@ -1,8 +1,9 @@
 """MsgLeaveCluster: leave the cluster."""
 
 from chain.state_machine.context import Context
-from chain.state_machine.registry.handlers.register_provider import check_free, leave
-from chain.state_machine.tables import PROVIDERS
+from chain.state_machine.handler import Handler
+from chain.state_machine.registry.clusters import check_free, leave
+from chain.state_machine.registry.tables import PROVIDERS
 from domain.errors import WRONG_STATE, Refusal
 from domain.messages import MsgLeaveCluster
 from domain.records import Provider
@@ -20,3 +21,6 @@ def check_state(ctx: Context, message: MsgLeaveCluster) -> Provider:
 def apply(ctx: Context, message: MsgLeaveCluster, provider: Provider) -> None:
     """Leave."""
     leave(ctx, provider)
+
+
+HANDLER = Handler(MsgLeaveCluster, check_state, apply)

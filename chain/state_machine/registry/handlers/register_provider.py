@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
-from chain.state_machine import keys
 from chain.state_machine.context import Context
-from chain.state_machine.tables import ACCOUNTS, PROVIDERS, VALIDATORS, mark
-from domain.errors import ALREADY_EXISTS, WRONG_STATE, Refusal
+from chain.state_machine.handler import Handler
+from chain.state_machine.ledger.tables import ACCOUNTS
+from chain.state_machine.registry.clusters import check_free, leave
+from chain.state_machine.registry.tables import CLUSTERS, PROVIDERS, VALIDATORS
+from domain.errors import ALREADY_EXISTS, Refusal
+from domain.events import ProviderRegistered
 from domain.messages import MsgRegisterProvider
 from domain.records import Provider
 
@@ -24,28 +27,13 @@ def check_state(ctx: Context, message: MsgRegisterProvider) -> Provider:
     return provider
 
 
-def check_free(ctx: Context, provider: str) -> None:
-    """Refuse while a bond of the provider's is locked for a share."""
-    if next(ctx.store.scan_keys(keys.provider_share(provider)), None) is not None:
-        reason = "a share of yours is committed"
-        raise Refusal(WRONG_STATE, "provider", reason, "wait until its bond has returned")
-
-
 def apply(ctx: Context, message: MsgRegisterProvider, provider: Provider) -> None:
     """Join; a capability that another validator measured does not come along."""
     if provider.validator:
         leave(ctx, provider)
     PROVIDERS.put(ctx.store, replace(provider, validator=message.validator, capability=None))
-    mark(ctx.store, keys.cluster(message.validator, message.provider))
-    ctx.emit(
-        "provider.registered",
-        ("provider", message.provider),
-        ("validator", message.validator),
-    )
+    CLUSTERS.mark(ctx.store, message.validator, message.provider)
+    ctx.emit(ProviderRegistered(message.provider, message.validator))
 
 
-def leave(ctx: Context, provider: Provider) -> None:
-    """Leave the cluster that the provider is in."""
-    ctx.store.delete(keys.cluster(provider.validator, provider.address))
-    PROVIDERS.put(ctx.store, replace(provider, validator="", capability=None))
-    ctx.emit("provider.left", ("provider", provider.address), ("validator", provider.validator))
+HANDLER = Handler(MsgRegisterProvider, check_state, apply)

@@ -1,10 +1,10 @@
 """MsgSetEndpoint: where a validator's cluster service listens, and its certificate."""
 
-from dataclasses import replace
-
 from chain.state_machine.context import Context
-from chain.state_machine.tables import VALIDATORS
+from chain.state_machine.handler import Handler
+from chain.state_machine.registry.tables import VALIDATORS
 from domain.errors import BAD_FIELD, Refusal
+from domain.events import EndpointSet
 from domain.messages import MsgSetEndpoint
 from domain.records import Validator
 
@@ -23,6 +23,13 @@ def check_state(ctx: Context, message: MsgSetEndpoint) -> Validator:
 
 def apply(ctx: Context, message: MsgSetEndpoint, validator: Validator) -> None:
     """Publish both."""
-    changed = replace(validator, endpoint=message.endpoint, certificate=message.certificate)
-    VALIDATORS.put(ctx.store, changed)
-    ctx.emit("validator.endpoint", ("operator", message.operator), ("endpoint", message.endpoint))
+    VALIDATORS.update(
+        ctx.store,
+        validator.operator,
+        endpoint=message.endpoint,
+        certificate=message.certificate,
+    )
+    ctx.emit(EndpointSet(message.operator, message.endpoint))
+
+
+HANDLER = Handler(MsgSetEndpoint, check_state, apply, check_stateless)

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from chain.state_machine.context import NS
-from chain.state_machine.proof.shares import SHARES_LOT, share_id
-from chain.state_machine.tables import LOTS, VALIDATORS
+from chain.state_machine.proof.shares import share_id
+from chain.state_machine.proof.tables import LOTS
+from chain.state_machine.registry.tables import VALIDATORS
 from domain import queries as q
 from domain.messages import MsgRegisterProvider
 from domain.params import local_params
@@ -54,7 +55,7 @@ def drawn(market: Market, order_id: bytes) -> list[tuple[int, ...]]:
 
 def expected(market: Market, order_id: bytes, *hashes: bytes) -> list[tuple[int, ...]]:
     return [
-        draw(seed(SHARES_LOT, share_id(share.claim), hashes), share.claim.segments, 1)
+        draw(seed("shares", share_id(share.claim.key), hashes), share.claim.segments, 1)
         for share in market.shares(order_id)
     ]
 

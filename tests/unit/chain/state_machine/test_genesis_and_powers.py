@@ -7,8 +7,8 @@ from chain.state_machine.context import BlockInfo, Context
 from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.pots import MODULE_ADDRESSES
 from chain.state_machine.registry.powers import take_updates
+from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import MemoryStore, Overlay
-from chain.state_machine.tables import VALIDATORS
 from chain.state_machine.transition import init_chain
 from domain.amount import MONEY_MAX
 from domain.block import ValidatorUpdate

@@ -6,26 +6,42 @@ from typing import Any
 
 import pytest
 
-from chain.state_machine import invariants, keys
-from chain.state_machine.internal import Load
+from chain.state_machine import invariants
+from chain.state_machine.context import BlockInfo, Context
 from chain.state_machine.invariants import CHECKS, InvariantBroken, check_all
-from chain.state_machine.ledger.balances import LedgerBroken
-from chain.state_machine.store import Overlay
-from chain.state_machine.tables import (
-    ASSIGNMENTS,
-    AUDITS,
-    BIDS,
+from chain.state_machine.ledger.balances import LedgerBroken, apply_transfer
+from chain.state_machine.ledger.tables import (
+    BALANCES,
     BOND_ACCOUNTS,
+    BOND_ROWS,
     ESCROWS,
+    PAYMENTS,
+    POTS,
+    SUPPLY,
+    TALLIES,
+)
+from chain.state_machine.market.tables import (
+    ASSIGNMENTS,
+    BIDS,
+    BIDS_OF,
+    LIVE_ASSIGNMENTS,
     LOADS,
+    OPEN_ORDERS,
     ORDERS,
+    Load,
+)
+from chain.state_machine.proof.tables import (
+    AUDIT_POTS,
+    AUDITS,
+    DUTIES,
     ROUNDS,
     SHARES,
-    TALLIES,
-    VALIDATORS,
-    Table,
-    get_number,
+    STANDING_ISSUES,
 )
+from chain.state_machine.queue import DEADLINES
+from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.store import Overlay
+from chain.state_machine.tables import Numbers, Table
 from domain.records import BondRow, OrderState, Payment, Seat, ShareState
 from tests.support.chain_market import Market, submit
 
@@ -58,10 +74,8 @@ def edit(table: Table[Any], *parts: Any, **changes: Any) -> Break:
     return apply
 
 
-def add(key: Callable[[bytes], bytes], amount: int) -> Break:
-    return lambda store, order_id: store.put(
-        key(order_id), get_number(store, key(order_id)) + amount
-    )
+def add(numbers: Numbers, amount: int, *parts: str) -> Break:
+    return lambda store, _: numbers.set(store, numbers.get(store, *parts) + amount, *parts)
 
 
 ORDER = object()
@@ -80,7 +94,7 @@ def seat(name: str, **changes: Any) -> Seat:
 
 
 def drop_queue(store: Overlay, _: bytes) -> None:
-    for key in list(store.scan_keys(keys.deadline())):
+    for key in list(store.scan_keys(DEADLINES.key())):
         store.delete(key)
 
 
@@ -100,7 +114,7 @@ def void_and_verified(store: Overlay, order_id: bytes) -> None:
 
 def duty_of_a_void_round(store: Overlay, order_id: bytes) -> None:
     ROUNDS.put(store, replace(ROUNDS.must(store, order_id, 1, 0), void=True))
-    store.put(keys.duty("v2", order_id, 1, 0), b"1")
+    DUTIES.mark(store, "v2", order_id, 1, 0)
 
 
 def behind_a_void_round(store: Overlay, order_id: bytes) -> None:
@@ -116,15 +130,14 @@ def verified_out_of_order(store: Overlay, order_id: bytes) -> None:
 
 
 def empty_bond(store: Overlay, order_id: bytes) -> None:
-    key = next(iter(store.scan_keys(keys.bond_row(order_id))))
+    key = next(iter(store.scan_keys(BOND_ROWS.key(order_id))))
     row = store.record(BondRow, key)
     assert row is not None
     store.put(key, replace(row, amount=0))
     tally = TALLIES.must(store, order_id)
     TALLIES.put(store, replace(tally, held=tally.held - row.amount))
-    pot = keys.component("escrows")
-    store.put(pot, get_number(store, pot) - row.amount)
-    store.put(keys.supply(), get_number(store, keys.supply()) - row.amount)
+    POTS.set(store, POTS.get(store, "escrows") - row.amount, "escrows")
+    SUPPLY.set(store, SUPPLY.get(store) - row.amount)
 
 
 def bond_below_zero(store: Overlay, _: bytes) -> None:
@@ -138,18 +151,18 @@ def loaded(store: Overlay) -> Load:
 
 
 BREAKS: dict[str, tuple[Break, str]] = {
-    "supply": (add(lambda _: keys.supply(), 1), "pots hold"),
-    "negative pot": (add(lambda _: keys.component("fees"), -(10**15)), "less than nothing"),
-    "a coin from nowhere": (add(lambda _: keys.balance("carol", "uassay"), 1), "accounts hold"),
+    "supply": (add(SUPPLY, 1), "pots hold"),
+    "negative pot": (add(POTS, -(10**15), "fees"), "less than nothing"),
+    "a coin from nowhere": (add(BALANCES, 1, "carol", "uassay"), "accounts hold"),
     "a bond from nowhere": (edit(BOND_ACCOUNTS, "v1", free=5), "bonds hold"),
     "stake from nowhere": (edit(VALIDATORS, "v1", stake=5), "stakes hold"),
-    "a pot from nowhere": (lambda s, o: s.put(keys.audit_pot(o, 1, 0), 5), "audits hold"),
+    "a pot from nowhere": (lambda s, o: AUDIT_POTS.set(s, 5, o, 1, 0), "audits hold"),
     "held": (edit(TALLIES, ORDER, held=5), "escrows hold"),
     "a bond below zero": (bond_below_zero, "is below zero"),
     "deposit": (edit(ESCROWS, ORDER, depositors=()), "locks"),
     "empty bond": (empty_bond, "empty bond"),
     "a payment too many": (
-        lambda s, o: s.put(keys.payment(o, 0), Payment("x", "refund", 1, -1)),
+        lambda s, o: PAYMENTS.put_at(s, Payment("x", "refund", 1, -1), o, 0),
         "lost a payment",
     ),
     "work": (edit(ORDERS, ORDER, work_verified=10**30), "verified more than ordered"),
@@ -162,7 +175,7 @@ BREAKS: dict[str, tuple[Break, str]] = {
         lambda store, _: LOADS.put(store, replace(loaded(store), value=1)),
         "a wrong value",
     ),
-    "no load": (drop_all(keys.load()), "reserves nothing"),
+    "no load": (drop_all(LOADS.key()), "reserves nothing"),
     "oversold": (
         lambda s, _: BIDS.put(s, replace(BIDS.scan(s)[0], capacity=-1)),
         "sold more than it has",
@@ -191,12 +204,12 @@ BREAKS: dict[str, tuple[Break, str]] = {
     ),
     "reports": (edit(TALLIES, ORDER, open_reports=0), "open reports are counted wrong"),
     "reason": (edit(ORDERS, ORDER, close_reason=5), "without a reason"),
-    "book": (drop_all(keys.open_order()), "the book has not"),
-    "index of shares": (drop_all(keys.standing_share()), "the index of standing shares"),
+    "book": (drop_all(OPEN_ORDERS.key()), "the book has not"),
+    "index of shares": (drop_all(STANDING_ISSUES.key()), "the index of standing shares"),
     "a duty for nothing": (duty_of_a_void_round, "audits what has ended"),
     "behind a void round": (behind_a_void_round, "behind a void one"),
-    "index of bids": (drop_all(keys.bid_of()), "the index of bids"),
-    "index of assignments": (drop_all(keys.live_assignment()), "the index of live"),
+    "index of bids": (drop_all(BIDS_OF.key()), "the index of bids"),
+    "index of assignments": (drop_all(LIVE_ASSIGNMENTS.key()), "the index of live"),
 }
 
 
@@ -238,14 +251,14 @@ def test_a_closed_order_that_locks_coins_or_leaves_a_report_open() -> None:
     overlay = Overlay(market.chain.store)
     order = replace(ORDERS.must(overlay, order_id), state=OrderState.CLOSED, close_reason=1)
     ORDERS.put(overlay, order)
-    overlay.delete(keys.open_order(order.opened_height, order_id))
+    OPEN_ORDERS.delete(overlay, order.opened_height, order_id)
     with pytest.raises(InvariantBroken, match="still locks"):
         check_all(overlay)
 
 
 def test_conservation_stops_a_block() -> None:
     market = Market(bidders=())
-    market.chain.change(lambda overlay: overlay.put(keys.component("burnt"), 1))
+    market.chain.change(lambda overlay: POTS.set(overlay, 1, "burnt"))
     with pytest.raises(InvariantBroken, match="pots hold"):
         market.chain.block()
 
@@ -257,8 +270,6 @@ def test_every_check_is_rung_by_some_test() -> None:
 
 
 def test_the_ledger_refuses_what_is_not_in_the_table() -> None:
-    from chain.state_machine.context import BlockInfo, Context
-    from chain.state_machine.ledger.balances import apply_transfer
     from domain.params import local_params
     from escrow.moves import Move, Transfer
     from tests.support.chain_harness import CHAIN_ID, verify

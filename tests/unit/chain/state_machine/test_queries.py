@@ -1,6 +1,6 @@
 import pytest
 
-from chain.state_machine import queries
+from chain.state_machine.ledger import queries as accounts
 from domain import queries as q
 from domain.errors import BAD_FIELD, NOT_FOUND, UNKNOWN_REQUEST, Code, Refusal
 from domain.genesis import DENOM
@@ -43,14 +43,14 @@ def test_accounts_and_balances(market: Market) -> None:
     assert found.balance == market.chain.balance("v1")
     refused(market, NOT_FOUND, q.AccountRequest("nobody"))
     store = market.chain.store
-    assert queries.get_account(store, "nobody") is None
+    assert accounts.get_account(store, "nobody") is None
     assert (
-        queries.get_balance(store, "nobody", DENOM)
-        == queries.get_balance(store, "carol", "ufoo")
+        accounts.get_balance(store, "nobody", DENOM)
+        == accounts.get_balance(store, "carol", "ufoo")
         == 0
     )
-    assert queries.get_balances(store, "carol") == (Coin(DENOM, market.chain.balance("carol")),)
-    assert queries.get_balances(store, "nobody") == ()
+    assert accounts.get_balances(store, "carol") == (Coin(DENOM, market.chain.balance("carol")),)
+    assert accounts.get_balances(store, "nobody") == ()
 
 
 def test_lists_are_paged_without_gaps(market: Market) -> None:

@@ -15,10 +15,10 @@ from random import Random
 
 import pytest
 
-from chain.state_machine import keys
+from chain.state_machine.ledger.tables import POTS, TALLIES
 from chain.state_machine.market import orders
 from chain.state_machine.proof import settlement
-from chain.state_machine.tables import TALLIES, VALIDATORS, get_number
+from chain.state_machine.registry.tables import VALIDATORS
 from domain import queries as q
 from domain.messages import (
     Message,
@@ -259,7 +259,7 @@ class World:
         overlay = self.chain.overlay()
         assert all(tally.held == 0 for tally in TALLIES.scan(overlay))
         for pot in ("escrows", "audits"):
-            assert get_number(overlay, keys.component(pot)) == 0
+            assert POTS.get(overlay, pot) == 0
 
 
 def money(work: int, price: int) -> Fraction:

@@ -2,9 +2,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chain.state_machine import keys
+from chain.state_machine.ledger.tables import ACCOUNTS
+from chain.state_machine.market.tables import BIDS_OF
+from chain.state_machine.proof.tables import SHARES
+from chain.state_machine.queue import DEADLINES
 from chain.state_machine.store import MemoryStore, Overlay
-from chain.state_machine.tables import ACCOUNTS
+from chain.state_machine.tables import parts_of
 from domain.codec import encode
 from domain.records import Account
 
@@ -54,11 +57,11 @@ def test_records_are_read_as_they_were_written_on_every_layer() -> None:
     ACCOUNTS.put(block, account)
     tx = Overlay(block)
     assert ACCOUNTS.get(tx, "alice") is account
-    assert tx.get(keys.account("alice")) == encode(account)
+    assert tx.get(ACCOUNTS.key("alice")) == encode(account)
     store.apply(block.changes())
     fresh = Overlay(store)
     assert ACCOUNTS.get(fresh, "alice") == account
-    fresh.put(keys.account("alice"), encode(account))
+    fresh.put(ACCOUNTS.key("alice"), encode(account))
     assert ACCOUNTS.get(fresh, "alice") == account
     ACCOUNTS.delete(fresh, "alice")
     assert ACCOUNTS.get(fresh, "alice") is None
@@ -85,19 +88,19 @@ def test_only_an_overlay_over_an_overlay_merges() -> None:
 def test_no_key_is_a_prefix_of_another_with_as_many_parts(
     left: list[bytes], right: list[bytes]
 ) -> None:
-    a, b = keys.share(*left), keys.share(*right)
+    a, b = SHARES.key(*left), SHARES.key(*right)
     if len(left) == len(right) and left != right:
         assert not a.startswith(b)
-    assert keys.parts_of(a) == tuple(left)
+    assert parts_of(a) == tuple(left)
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
 def test_keys_sort_as_their_numbers(a: int, b: int) -> None:
-    assert (keys.deadline(1, a) < keys.deadline(1, b)) == (a < b)
+    assert (DEADLINES.key(1, a) < DEADLINES.key(1, b)) == (a < b)
 
 
 def test_an_account_name_that_is_the_beginning_of_another_is_not_mixed_up() -> None:
     store = Overlay(MemoryStore())
-    store.put(keys.bid_of("a", b"1"), b"1")
-    store.put(keys.bid_of("ab", b"2"), b"1")
-    assert list(store.scan_keys(keys.bid_of("a"))) == [keys.bid_of("a", b"1")]
+    store.put(BIDS_OF.key("a", b"1"), b"1")
+    store.put(BIDS_OF.key("ab", b"2"), b"1")
+    assert list(store.scan_keys(BIDS_OF.key("a"))) == [BIDS_OF.key("a", b"1")]

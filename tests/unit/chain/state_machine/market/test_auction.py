@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from chain.state_machine.market.tables import ORDERS, SWEEP
+from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
-from chain.state_machine.tables import ORDERS, SWEEP, VALIDATORS
 from domain import queries as q
 from domain.errors import WRONG_STATE
 from domain.messages import (

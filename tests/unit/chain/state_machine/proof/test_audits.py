@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from chain.state_machine.ledger.tables import POTS, SUPPLY
+from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
-from chain.state_machine.tables import VALIDATORS
 from domain import queries as q
 from domain.errors import WRONG_STATE
 from domain.messages import MsgRegisterProvider
@@ -183,10 +184,8 @@ def test_without_any_answer_a_round_is_void_and_what_was_cut_is_burnt() -> None:
     assert market.round(order_id, 0).void
     cuts = sum(STAKE - stake(market, name) for name in ("v1", "v2", "v3"))
     assert cuts == 3 * CUT
-    from chain.state_machine import keys
-    from chain.state_machine.tables import get_number
 
-    assert get_number(market.chain.overlay(), keys.component("burnt")) == cuts
+    assert POTS.get(market.chain.overlay(), "burnt") == cuts
 
 
 def test_one_answer_in_the_first_draw_is_enough_when_nobody_else_ever_answers() -> None:
@@ -262,14 +261,12 @@ def test_a_stake_that_is_gone_is_cut_no_further() -> None:
     order_id = closed_round(market)
     silent = seated(market, order_id)[0]
     poor = replace(VALIDATORS.must(market.chain.overlay(), silent), stake=100)
-    from chain.state_machine import keys
     from chain.state_machine.store import Overlay
-    from chain.state_machine.tables import get_number
 
     def impoverish(overlay: Overlay) -> None:
         VALIDATORS.put(overlay, poor)
-        for key in (keys.component("stakes"), keys.supply()):
-            overlay.put(key, get_number(overlay, key) - (10**6 - 100))
+        POTS.set(overlay, POTS.get(overlay, "stakes") - (10**6 - 100), "stakes")
+        SUPPLY.set(overlay, SUPPLY.get(overlay) - (10**6 - 100))
 
     market.chain.change(impoverish)  # behind the machine's back
     market.wait_seats(order_id, 0, draw=2)

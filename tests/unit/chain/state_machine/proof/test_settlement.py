@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 
 from chain.state_machine.context import BlockInfo, Context
-from chain.state_machine.ids import new_id
 from chain.state_machine.ledger import order_money
 from chain.state_machine.ledger.balances import LedgerBroken
 from chain.state_machine.market import orders
+from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof import settlement
-from chain.state_machine.tables import ORDERS
 from domain.errors import WRONG_STATE
 from domain.messages import MsgCancelOrder, MsgStopOrder
 from domain.params import local_params
@@ -169,7 +168,7 @@ def test_without_job_bonds_attempts_fail_for_free() -> None:
 
 def test_ids_come_from_transactions() -> None:
     with pytest.raises(LookupError):
-        new_id(context(Market()), "order")
+        context(Market()).new_id("order")
 
 
 def test_what_the_state_names_must_be_there() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from chain.state_machine.tables import VALIDATORS
+from chain.state_machine.registry.tables import VALIDATORS
 from domain import queries as q
 from domain.amount import MONEY_MAX, WORK_MAX
 from domain.errors import (

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from chain.state_machine import keys
+from chain.state_machine.proof.tables import SHARES
 from chain.state_machine.store import MemoryStore
 from domain.errors import (
     BAD_FIELD,
@@ -210,7 +210,7 @@ def test_what_was_rejected_costs_later_commitments_nothing(
     scan = MemoryStore.scan
 
     def watch(store: MemoryStore, prefix: bytes, after: bytes = b"") -> Iterator[Any]:
-        assert not prefix.startswith(keys.share()), "shares are scanned"
+        assert not prefix.startswith(SHARES.key()), "shares are scanned"
         return scan(store, prefix, after)
 
     old: list[tuple[ShareRef, int]] = []

@@ -1,0 +1,46 @@
+"""What the ledger keeps: accounts and their coins, bonds, escrows with their payments, and a count of each pot."""
+
+from dataclasses import dataclass
+
+from chain.state_machine.store import Overlay
+from chain.state_machine.tables import Index, Numbers, Table
+from domain.records import Account, BondAccount, BondRow, Escrow, Payment
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """An order's own count of money and of what its end waits for, beside the records that it checks."""
+
+    order_id: bytes
+    # Coins in its escrow, counted by every move in and out.
+    held: int
+    # Payments listed.
+    payments: int
+    open_reports: int
+    # Verified rounds of the current attempt.
+    verified: int
+    # CloseReason that is decided and waits for open reports or the return of bonds, else 0.
+    ending: int
+
+
+NEXT_ACCOUNT = Numbers(0x04, "number of the next account", remembered=True)
+SUPPLY = Numbers(0x05, "supply", remembered=True)
+# Coins of a pot.
+POTS = Numbers(0x06, "count of a pot", remembered=True)
+ACCOUNTS = Table(0x10, "account", Account, lambda r: (r.address,), remembered=True)
+# Address, denomination.
+BALANCES = Numbers(0x11, "balance", remembered=True)
+BOND_ACCOUNTS = Table(0x12, "bond account", BondAccount, lambda r: (r.owner,))
+# Shares whose bond is locked: provider, order, attempt, round, slot, issue.
+BONDED_SHARES = Index(0x1E, "bonded share")
+TALLIES = Table(0x2E, "tally", Tally, lambda r: (r.order_id,))
+ESCROWS = Table(0x40, "escrow", Escrow, lambda r: (r.order_id,))
+# Order, attempt, kind, round, slot, issue.
+BOND_ROWS = Table(0x41, "bond", BondRow)
+# Order, number.
+PAYMENTS = Table(0x42, "payment", Payment)
+
+
+def get_bond_account(store: Overlay, owner: str) -> BondAccount:
+    """Return a bond account; whoever never deposited has an empty one."""
+    return BOND_ACCOUNTS.get(store, owner) or BondAccount(owner, 0, ())

@@ -1,0 +1,83 @@
+"""What proof keeps: shares of rounds, closed rounds with their audits, lots and reports."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from chain.state_machine.tables import Index, Numbers, Table, Values
+from domain.hashing import u64
+from domain.records import Audit, Report, Round, RoundKey, Share
+
+
+@dataclass(frozen=True, slots=True)
+class SharesSubject:
+    """A lot draws segments of all shares that the block at ``height`` committed in a round."""
+
+    PURPOSE: ClassVar[str] = "shares"
+    round: RoundKey
+    height: int
+
+    @property
+    def id(self) -> bytes:
+        """What the seed and the key of the lot are bound to."""
+        return _pack(self.round) + u64(self.height)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSubject:
+    """A lot draws the seats of the next draw of a closed round's audit, and at the first one the places."""
+
+    PURPOSE: ClassVar[str] = "audit"
+    round: RoundKey
+
+    @property
+    def id(self) -> bytes:
+        """What the seed and the key of the lot are bound to."""
+        return _pack(self.round)
+
+
+Subject = SharesSubject | AuditSubject
+
+
+def _pack(key: RoundKey) -> bytes:
+    return key.order_id + u64(key.attempt) + u64(key.round)
+
+
+def lot_key(subject: Subject) -> tuple[str, bytes]:
+    """Return the parts of a lot's key: its purpose and the id of its subject."""
+    return subject.PURPOSE, subject.id
+
+
+@dataclass(frozen=True, slots=True)
+class Lot:
+    """Randomness being collected for a commitment: hashes of later blocks by different proposers who are no party."""
+
+    subject: Subject
+    # Operator addresses.
+    parties: tuple[str, ...]
+    # Of the commitment.
+    height: int
+    deadline: int
+    # How many different proposers there are to wait for: 2, or fewer in a small set.
+    wanted: int
+    proposers: tuple[bytes, ...]
+    hashes: tuple[bytes, ...]
+    # Of the first two later blocks, whoever proposed them: for ``lot_wait``.
+    any_hashes: tuple[bytes, ...]
+
+
+SHARES = Table(0x32, "share", Share, lambda r: r.claim.key)
+# The local state root that a slot's last accepted share left: order, attempt, slot.
+LOCAL_ROOTS = Values(0x33, "local state root")
+ROUNDS = Table(0x34, "round", Round, lambda r: r.key)
+AUDITS = Table(0x35, "audit", Audit, lambda r: r.key)
+# What was cut from silent auditors of a round and is not paid out yet: order, attempt, round.
+AUDIT_POTS = Numbers(0x36, "audit pot")
+# Seats that have not answered yet: validator, order, attempt, round.
+DUTIES = Index(0x37, "duty")
+# Purpose, id of the subject.
+LOTS = Table(0x38, "lot", Lot, lambda r: lot_key(r.subject))
+REPORTS = Table(0x39, "report", Report, lambda r: r.key)
+# The issue number of the share that stands in a slot of the open round: order, attempt, round, slot.
+STANDING_ISSUES = Numbers(0x3A, "standing issue")
+# Round and issue number (one number) of what a slot committed last: order, attempt, slot.
+LAST_ISSUES = Numbers(0x3B, "last issue")

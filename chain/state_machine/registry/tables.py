@@ -1,0 +1,19 @@
+"""What the registry keeps: validators, providers, and who is in whose cluster."""
+
+from chain.state_machine.store import Overlay
+from chain.state_machine.tables import Index, Numbers, Table, Values
+from domain.records import Provider, Validator
+
+VALIDATORS = Table(0x18, "validator", Validator, lambda r: (r.operator,))
+# The operator of a consensus address.
+OPERATORS = Values(0x19, "operator")
+# The stake before the block's first change, of the validators whose stake changed in it.
+STAKES_BEFORE = Numbers(0x1A, "stake before the block")
+PROVIDERS = Table(0x1C, "provider", Provider, lambda r: (r.address,))
+# Validator, provider.
+CLUSTERS = Index(0x1D, "member of a cluster")
+
+
+def get_operator(store: Overlay, cons_address: bytes) -> str:
+    """Return the operator of a consensus address, or an empty string."""
+    return (OPERATORS.get(store, cons_address) or b"").decode()
