@@ -19,6 +19,8 @@ from chain.app.genesis_check import check_names
 from chain.app.interfaces import BlockInfo, StoredTx, View
 from chain.app.storage import Snapshot, Storage
 from chain.app.stored import Head
+from chain.state_machine.market.book import LivingBook, book_step, version_of
+from chain.state_machine.market.queries import simulate_match
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.transition import apply_block, check_tx, init_chain, simulate_tx
 from domain.block import Block, BlockResult, TxResult, ValidatorUpdate
@@ -26,7 +28,7 @@ from domain.errors import Refusal
 from domain.events import Event
 from domain.genesis import Genesis
 from domain.limits import EVENTS_LIMIT_MAX
-from domain.queries import EventsResponse
+from domain.queries import EventsResponse, SimulateMatchRequest, SimulateMatchResponse
 from domain.tx import Tx
 from wire.decoder import TxDecoder
 from wire.keys import SignatureVerifier
@@ -102,6 +104,9 @@ class Application:
         self._base = _Base(snapshot.head, Overlay(snapshot), snapshot, None)
         self._mempool = Overlay(self._base.reader)
         self._ahead = Ahead(self._decode, self._verify)
+        # A book for the auction and another one for quotes, so that blocks never wait for strangers.
+        self._book, self._quoted = LivingBook(), LivingBook()
+        self._quote_lock = Lock()
         if snapshot.head.block.height:
             self.started.set()
 
@@ -169,7 +174,7 @@ class Application:
                 raise RuntimeError(f"block {height} cannot follow {base.head.block.height}")
             overlay = Overlay(base.reader)
             block = Block(height, time_ns, block_hash, proposer, tuple(map(self._decode, raws)))
-            result = apply_block(overlay, block, self._verify)
+            result = apply_block(overlay, block, self._verify, self._book)
             if len(result.tx_results) != len(raws):
                 raise RuntimeError(f"{len(result.tx_results)} results for {len(raws)} transactions")
             changes = overlay.changes()
@@ -197,8 +202,13 @@ class Application:
                 pending.head, pending.changes, pending.nodes, pending.txs, pending.events
             )
             snapshot = self._storage.snapshot()
+            base = _Base(snapshot.head, Overlay(snapshot), snapshot, None)
+            before, after = version_of(self._base.reader), version_of(base.reader)
+            step = book_step(before, after, pending.changes)
+            self._book.follow(step)
+            self._quoted.follow(step)
             self._pending = None
-            self._rebase(_Base(snapshot.head, Overlay(snapshot), snapshot, None))
+            self._rebase(base)
             return snapshot.head
 
     def _rebase(self, base: _Base) -> None:
@@ -268,6 +278,11 @@ class Application:
         until = self._base.head.next_event
         cap = min(limit, EVENTS_LIMIT_MAX) if limit > 0 else EVENTS_LIMIT_MAX
         return EventsResponse(self._storage.events(since, until, cap), until)
+
+    def simulate_match(self, request: SimulateMatchRequest) -> SimulateMatchResponse:
+        """Return what an order would match in the newest committed state."""
+        with self._quote_lock:
+            return simulate_match(self._base.reader, request, self._quoted)
 
     def simulate(self, tx: Tx) -> TxResult:
         """Run ``tx`` on a throw-away overlay of the committed state."""

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from chain.state_machine.store import Reader
 from domain.block import TxResult
 from domain.errors import Code
-from domain.queries import EventsResponse
+from domain.queries import EventsResponse, SimulateMatchRequest, SimulateMatchResponse
 from domain.tx import Tx
 
 
@@ -85,6 +85,9 @@ class QueryPort(Protocol):
 
     def events(self, since: int, limit: int) -> EventsResponse:
         """Return numbered events from ``since`` on."""
+
+    def simulate_match(self, request: SimulateMatchRequest) -> SimulateMatchResponse:
+        """Return what an order would match in the newest committed state. Asked of one at a time."""
 
     def simulate(self, tx: Tx) -> TxResult:
         """Run ``tx`` on a throw-away overlay of the committed state; signature and fee are not

@@ -116,6 +116,12 @@ class Overlay:
             for key, value in sorted(self._values.items(), key=lambda item: item[0])
         }
 
+    def changed_keys(self, prefix: bytes) -> Iterator[bytes]:
+        """Yield the keys under ``prefix`` that this overlay or one below it changed; some may come twice."""
+        yield from self._own_keys(prefix, b"")
+        if self._parent is not None:
+            yield from self._parent.changed_keys(prefix)
+
     def merge_into_parent(self) -> None:
         """Put the changes into the overlay below, which must be one."""
         if self._parent is None:

@@ -28,6 +28,7 @@ from chain.state_machine.invariants import check_conservation
 from chain.state_machine.ledger import handlers as ledger
 from chain.state_machine.market import handlers as market
 from chain.state_machine.market.auction import apply_auction
+from chain.state_machine.market.book import LivingBook
 from chain.state_machine.proof import handlers as proof
 from chain.state_machine.registry import handlers as registry
 from chain.state_machine.registry.powers import take_updates
@@ -53,11 +54,13 @@ def init_chain(overlay: Overlay, genesis: Genesis, time_ns: int) -> tuple[Valida
     return write_genesis(overlay, genesis, time_ns)
 
 
-def apply_block(overlay: Overlay, block: Block, verify: VerifySignature) -> BlockResult:
-    """Apply a decided block to ``overlay``."""
+def apply_block(
+    overlay: Overlay, block: Block, verify: VerifySignature, book: LivingBook | None = None
+) -> BlockResult:
+    """Apply a decided block to ``overlay``. A ``book`` that lives saves reading all bids, and changes nothing else."""
     ctx = begin_block(overlay, block, verify)
     results = [apply_tx(ctx, tx) for tx in block.txs]
-    updates = end_block(ctx)
+    updates = end_block(ctx, book or LivingBook())
     return BlockResult(tuple(results), tuple(ctx.events), updates)
 
 
@@ -144,9 +147,9 @@ def _refused(
 # --- end -----------------------------------------------------------------------------------------
 
 
-def end_block(ctx: Context) -> tuple[ValidatorUpdate, ...]:
+def end_block(ctx: Context, book: LivingBook) -> tuple[ValidatorUpdate, ...]:
     """Run the auction, count the coins, and return the changes of consensus power."""
-    apply_auction(ctx)
+    apply_auction(ctx, book)
     updates = take_updates(ctx)
     ctx.write_event_number()
     check_conservation(ctx.store)

@@ -79,6 +79,22 @@ MUTANTS = (
         (MARKET,),
     ),
     Mutant(
+        "dropped-block",
+        "a block that is dropped leaves its bids in the living book",
+        "chain/state_machine/market/book.py",
+        "self._unsure = dict.fromkeys(changed)",
+        "self._unsure = {}",
+        ("tests/property/test_living_book.py", "tests/unit/chain/app/test_living_book.py"),
+    ),
+    Mutant(
+        "lost-step",
+        "a living book that missed a commit goes on as if nothing had happened",
+        "chain/state_machine/market/book.py",
+        "if step.before == self._version:",
+        "if step.before:",
+        ("tests/property/test_living_book.py",),
+    ),
+    Mutant(
         "cut-rest",
         "what does not divide among auditors is not burnt",
         "escrow/settle.py",

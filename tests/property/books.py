@@ -40,7 +40,7 @@ def random_case(number: int) -> Case:
         _offer(random, name, bonds[name], stakes[name], clock, easy)
         for name in (random.choice(validators) for _ in range(random.randint(0, 8)))
     ]
-    orders = [_order(random, validators, easy) for _ in range(random.randint(0, 7))]
+    orders = [random_order(random, validators, easy) for _ in range(random.randint(0, 7))]
     return Case(orders, offers, random.randbytes(32), clock, random.choice((0, 2, 5, 256)))
 
 
@@ -70,7 +70,7 @@ def _offer(
     return Standing(bid, jailed, random.choice((0, 5, 9, 100)) * PFLOP, bond, stake)
 
 
-def _order(random: Random, validators: list[str], easy: bool) -> Asked:
+def random_order(random: Random, validators: list[str], easy: bool = False) -> Asked:
     conditions = Conditions(
         device_class=random.choice(("", "", *DEVICES)),
         memory=random.choice((0, 0, 9)),

@@ -67,8 +67,8 @@ def plant(death: str) -> None:
     if death == "bug-in-finalize":
         real = transition.apply_block
 
-        def apply_block(overlay: Any, block: Any, verify: Any) -> Any:
-            return (raise_bug if block.height == DEADLY_HEIGHT else real)(overlay, block, verify)
+        def apply_block(overlay: Any, block: Any, *rest: Any) -> Any:
+            return (raise_bug if block.height == DEADLY_HEIGHT else real)(overlay, block, *rest)
 
         patch.object(application, "apply_block", apply_block).start()
 

@@ -15,6 +15,7 @@ from chain.state_machine.gas import gas_of
 from chain.state_machine.invariants import check_all
 from chain.state_machine.ledger import queries as accounts
 from chain.state_machine.ledger.tables import ACCOUNTS, BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS
+from chain.state_machine.market.book import LivingBook, book_step, get_standing, version_of
 from chain.state_machine.market.tables import ASSIGNMENTS, BIDS, ORDERS
 from chain.state_machine.proof.tables import AUDITS, REPORTS, ROUNDS, SHARES
 from chain.state_machine.queue import DEADLINES
@@ -116,6 +117,7 @@ class Chain:
         self.genesis = genesis
         self.checked = checked
         self.store = MemoryStore()
+        self.book = LivingBook()
         self.time_ns = GENESIS_TIME
         self.height = 0
         self.operators = tuple(validator.operator for validator in genesis.validators)
@@ -187,8 +189,10 @@ class Chain:
             txs=tuple(self._txs(items)),
         )
         overlay = Overlay(self.store)
-        result = apply_block(overlay, block, verify)
-        self.store.apply(overlay.changes())
+        result = apply_block(overlay, block, verify, self.book)
+        before, changes = version_of(self.store), overlay.changes()
+        self.store.apply(changes)
+        self.book.follow(book_step(before, version_of(self.store), changes))
         found = [*(e for tx in result.tx_results for e in tx.events), *result.events]
         self.events += sorted((e for e in found if e.number), key=lambda e: e.number)
         self.last, self.last_block = result, block
@@ -196,6 +200,8 @@ class Chain:
             self._book_fee(tx)
         if self.checked:
             check_all(self.store)
+            standing = self.book.at(self.overlay(), version_of(self.store)).standing()
+            assert standing == get_standing(self.overlay())
         return result
 
     def _book_fee(self, result: TxResult) -> None:
@@ -275,6 +281,8 @@ class Chain:
         overlay = Overlay(self.store)
         edit(overlay)
         self.store.apply(overlay.changes())
+        # As if the node had been started with this state.
+        self.book = LivingBook()
 
     def drop_queue(self) -> None:
         """Empty the queue of deadlines, as if no block had got round to it; invariants are off from here on."""

@@ -6,7 +6,13 @@ from typing import Any
 from chain.app.interfaces import QueryPort
 from chain.app.services.call import Handler
 from chain.state_machine.queries import answer
-from domain.queries import EventsRequest, Query, StatusRequest, StatusResponse
+from domain.queries import (
+    EventsRequest,
+    Query,
+    SimulateMatchRequest,
+    StatusRequest,
+    StatusResponse,
+)
 from wire.queries import METHODS, Method, decode_request, encode_response
 
 
@@ -22,6 +28,8 @@ def _handler(app: QueryPort, method: Method) -> Handler:
 def _answer(app: QueryPort, request: Query[Any]) -> object:
     if isinstance(request, EventsRequest):
         return app.events(request.since, request.limit)
+    if isinstance(request, SimulateMatchRequest):
+        return app.simulate_match(request)
     view = app.view()
     response = answer(view.reader, request)
     if isinstance(request, StatusRequest) and isinstance(response, StatusResponse):

@@ -8,7 +8,8 @@ from itertools import islice
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import lock_bond
-from chain.state_machine.ledger.tables import ESCROWS, TALLIES, get_bond_account
+from chain.state_machine.ledger.tables import ESCROWS, TALLIES
+from chain.state_machine.market.book import LivingBook, Version
 from chain.state_machine.market.orders import leave_book, take_capacity
 from chain.state_machine.market.tables import (
     ASSIGNMENTS,
@@ -19,11 +20,8 @@ from chain.state_machine.market.tables import (
     ORDERS_OF_VALIDATOR,
     SWEEP,
     Sweep,
-    get_load,
 )
 from chain.state_machine.queue import Due, schedule
-from chain.state_machine.registry.powers import is_active
-from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
 from domain.amount import ceil_div
@@ -31,20 +29,18 @@ from domain.events import OrderMatched, OrderUnmatched
 from domain.records import (
     Assignment,
     AssignmentState,
-    Bid,
     BondKind,
     BondRow,
     Order,
     OrderState,
 )
 from escrow.account import affordable_price
-from matching_engine.book import Book
 from matching_engine.match import match
-from matching_engine.records import Asked, Fill, Standing
+from matching_engine.records import Asked, Fill
 from pol.rules.schedule import total_work
 
 
-def apply_auction(ctx: Context) -> None:
+def apply_auction(ctx: Context, book: LivingBook) -> None:
     """Match what can be matched, and tell the others why not."""
     orders = take_orders(ctx)
     if not orders:
@@ -52,7 +48,7 @@ def apply_auction(ctx: Context) -> None:
     asked = [get_asked(ctx.store, order, ctx.clock) for order in orders]
     matched = match(
         asked,
-        Book(get_standing(ctx.store)),
+        book.at(ctx.store, Version(ctx.height - 1, ctx.block.previous_hash)),
         ctx.block.previous_hash,
         ctx.clock,
         ctx.block.params.matches_per_block,
@@ -118,27 +114,6 @@ def get_asked(store: Overlay, order: Order, clock: int) -> Asked:
         window_seconds=order.params.round_window,
         job_bond_bps=order.params.job_bond_bps,
         opened_height=order.opened_height,
-    )
-
-
-def get_standing(store: Overlay) -> list[Standing]:
-    """Return all bids with what their validators can still give."""
-    return [_standing(store, bid) for bid in BIDS.scan(store)]
-
-
-def _standing(store: Overlay, bid: Bid) -> Standing:
-    """Return a bid as the auction sees it.
-
-    What a validator's live assignments are worth never exceeds its stake, whatever capacity its bids name.
-    """
-    validator = VALIDATORS.must(store, bid.validator)
-    return Standing(
-        bid=bid,
-        jailed=not is_active(validator),
-        free_capacity=bid.capacity,
-        free_bond=get_bond_account(store, bid.validator).free,
-        # A stake that was cut may be below what it already backs.
-        free_stake=max(0, validator.stake - get_load(store, bid.validator).value),
     )
 
 

@@ -1,8 +1,151 @@
-"""What makes the auction look at the whole book again."""
+"""The order book: what stands in it, how it lives between blocks, and what makes the auction look at it all again."""
 
-from chain.state_machine.context import Context
-from chain.state_machine.market.tables import BIDS_OF, SWEEP, Sweep
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from chain.state_machine.context import HEAD, Context
+from chain.state_machine.ledger.tables import BOND_ACCOUNTS, get_bond_account
+from chain.state_machine.market.tables import BIDS, BIDS_OF, LOADS, SWEEP, Sweep, get_load
+from chain.state_machine.registry.powers import is_active
 from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.store import Overlay, Reader
+from chain.state_machine.tables import parts_of
+from domain.records import Bid
+from matching_engine.book import Book
+from matching_engine.records import Standing
+
+STEPS_KEPT = 4096
+"""Blocks that a living book may lie behind; if it is asked later, it is derived from the state anew."""
+
+_SOURCES = (BIDS, VALIDATORS, LOADS, BOND_ACCOUNTS)
+"""What a row of the book is made of; all but bids by the validator."""
+_PREFIXES = tuple(table.prefix for table in _SOURCES)
+
+
+# --- what stands -----------------------------------------------------------------------------------
+
+
+def get_standing(store: Overlay) -> list[Standing]:
+    """Return all bids with what their validators can still give."""
+    return [_standing(store, bid) for bid in BIDS.scan(store)]
+
+
+def _standing(store: Overlay, bid: Bid) -> Standing:
+    jailed, free_bond, free_stake = _backing(store, bid.validator)
+    return Standing(bid, jailed, bid.capacity, free_bond, free_stake)
+
+
+def _backing(store: Overlay, operator: str) -> tuple[bool, int, int]:
+    """Return whether a validator is jailed (or not in the set), its free bond, and its free stake.
+
+    What its live assignments are worth never exceeds its stake, whatever capacity its bids name; a stake that was cut
+    may be below what it already backs.
+    """
+    validator = VALIDATORS.must(store, operator)
+    free_stake = max(0, validator.stake - get_load(store, operator).value)
+    return not is_active(validator), get_bond_account(store, operator).free, free_stake
+
+
+# --- between blocks --------------------------------------------------------------------------------
+
+
+class Version(NamedTuple):
+    """Names a committed state: its height, and the hash of the block that left it."""
+
+    height: int
+    hash: bytes
+
+
+def version_of(reader: Reader) -> Version:
+    """Return the version of a committed state."""
+    head = HEAD.must(Overlay(reader))
+    return Version(head.height, head.last_hash)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A commit as the book sees it: from which state to which, and the keys that changed of those it is made of."""
+
+    before: Version
+    after: Version
+    keys: tuple[bytes, ...]
+
+
+def book_step(before: Version, after: Version, changes: Iterable[bytes]) -> Step:
+    """Return the step of a commit that changed ``changes`` of the state's keys."""
+    return Step(before, after, tuple([key for key in changes if key[0] in _PREFIXES]))
+
+
+class LivingBook:
+    """An index over the state, not a part of it: the same state gives the same book, however it came about.
+
+    It is derived from the state when it is asked first. From then on it reads again only what a commit (which it has to
+    be told) or the asker's overlay changed. What it read from an overlay it will read once more, because the overlay
+    may be dropped. Asked for a state that its steps do not lead to, it is derived anew.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._book = Book()
+        self._version: Version | None = None
+        self._unsure: dict[bytes, None] = {}
+        self._steps: deque[Step] = deque(maxlen=STEPS_KEPT)
+
+    def follow(self, step: Step) -> None:
+        """Take note of a commit; safe while another thread asks."""
+        self._steps.append(step)
+
+    def at(self, store: Overlay, version: Version) -> Book:
+        """Return the book as it stands in ``store``, which lies over the committed state of ``version``.
+
+        It is valid until the next call, and whoever changes it puts it back as it was.
+        """
+        known = self._catch_up(version)
+        # Should this fail, the next call begins anew.
+        self._version = None
+        changed = [key for table in _SOURCES for key in store.changed_keys(table.key())]
+        if known:
+            _read_again(self._book, store, [*self._unsure, *changed])
+        else:
+            self._book = Book(get_standing(store))
+        self._unsure = dict.fromkeys(changed)
+        self._version = version
+        return self._book
+
+    def _catch_up(self, version: Version) -> bool:
+        """Go the steps to ``version``, and tell whether they lead there."""
+        while self._version != version and self._steps:
+            step = self._steps.popleft()
+            if step.before == self._version:
+                self._version = step.after
+                self._unsure.update(dict.fromkeys(step.keys))
+        return self._version == version
+
+
+def _read_again(book: Book, store: Overlay, changed: Iterable[bytes]) -> None:
+    """Bring the rows up to date that are made of what is stored under ``changed``: validators first, then bids."""
+    bids: dict[bytes, None] = {}
+    validators: dict[str, None] = {}
+    for key in changed:
+        (name,) = parts_of(key)
+        if key[0] == BIDS.prefix:
+            bids[name] = None
+        else:
+            validators[name.decode()] = None
+    for operator in validators:
+        if book.of_validator(operator):
+            book.back(operator, *_backing(store, operator))
+    for bid_id in bids:
+        bid = BIDS.get(store, bid_id)
+        if bid is None:
+            book.remove(bid_id)
+        else:
+            book.put(_standing(store, bid))
+
+
+# --- what is tried again ---------------------------------------------------------------------------
 
 
 def mark_book_changed(ctx: Context) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from chain.state_machine.context import HEAD, NS, PARAMS
 from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, PAYMENTS
-from chain.state_machine.market.auction import get_standing
+from chain.state_machine.market.book import LivingBook, version_of
 from chain.state_machine.market.tables import (
     ASSIGNMENTS,
     BIDS,
@@ -17,11 +17,10 @@ from chain.state_machine.market.tables import (
     ORDERS_OF_VALIDATOR,
 )
 from chain.state_machine.proof.tables import AUDITS, REPORTS, ROUNDS, SHARES
-from chain.state_machine.store import Overlay
+from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.tables import Part, Space, get_limit, take
 from domain import queries as q
 from domain.records import Order
-from matching_engine.book import Book
 from matching_engine.match import quote
 from matching_engine.records import Asked
 
@@ -72,8 +71,11 @@ def _order(store: Overlay, request: q.OrderRequest) -> q.OrderResponse:
     )
 
 
-def _simulate_match(store: Overlay, request: q.SimulateMatchRequest) -> q.SimulateMatchResponse:
-    """What the next auction would do with such an order: the same function with the same book."""
+def simulate_match(
+    reader: Reader, request: q.SimulateMatchRequest, book: LivingBook
+) -> q.SimulateMatchResponse:
+    """Tell what the next auction would do with such an order: the same function with the same book."""
+    store = Overlay(reader)
     head, params = HEAD.must(store), PARAMS.must(store)
     asked = Asked(
         order_id=bytes(32),
@@ -86,8 +88,13 @@ def _simulate_match(store: Overlay, request: q.SimulateMatchRequest) -> q.Simula
         job_bond_bps=params.job_bond_bps,
         opened_height=head.height + 1,
     )
-    quoted = quote(asked, Book(get_standing(store)), head.last_hash, head.clock_ns // NS)
+    standing = book.at(store, version_of(store))
+    quoted = quote(asked, standing, head.last_hash, head.clock_ns // NS)
     return q.SimulateMatchResponse(quoted.candidates, quoted.histogram)
+
+
+def _simulate_match(store: Overlay, request: q.SimulateMatchRequest) -> q.SimulateMatchResponse:
+    return simulate_match(store, request, LivingBook())
 
 
 ANSWERS: Mapping[type, Callable[[Overlay, Any], Any]] = MappingProxyType(
