@@ -1,5 +1,7 @@
 """Making a local network: homes, test keys, one genesis, ports."""
 
+import random
+import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +17,11 @@ from domain.records import Coin
 from localnet.layout import (
     Kind,
     Layout,
+    NetworkError,
     ProviderSpec,
     ValidatorSpec,
     save_layout,
 )
-from localnet.ports import free_block
 
 STAKE = 100_000_000
 OPERATOR_COINS = 1_000_000_000_000
@@ -30,6 +32,8 @@ KEY = "main"
 ROUND_WINDOW = 20
 """Chain seconds between the closing of a round and its payment."""
 _PORTS_EACH = 4
+# Below the range that systems take for outgoing connections.
+_FIRST_PORT, _LAST_PORT = 20_000, 32_000
 
 
 def create(
@@ -46,7 +50,7 @@ def create(
     """
     directory = directory.resolve()
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    base = free_block(validators * _PORTS_EACH)
+    base = _free_block(validators * _PORTS_EACH)
     specs = tuple(_validator(directory, index, base, kind) for index in range(validators))
     sizes = [providers] * validators if isinstance(providers, int) else list(providers)
     clusters = [spec for spec, size in zip(specs, sizes, strict=True) for _ in range(size)]
@@ -132,3 +136,26 @@ def _make_key(home: Path) -> str:
 def _write_config(home: Path, grpc: int, tables: dict[str, object]) -> None:
     config = {"node_address": f"127.0.0.1:{grpc}", "keyring": "test", "from": KEY, **tables}
     (home / "config.toml").write_text(tomli_w.dumps(config))
+
+
+def _free_block(count: int) -> int:
+    """Return the first of ``count`` neighbouring ports on 127.0.0.1 that nobody listens on."""
+    starts = list(range(_FIRST_PORT, _LAST_PORT - count, count))
+    # Two networks that are made at once do not choose the same block.
+    random.shuffle(starts)
+    for start in starts:
+        if all(_is_free(port) for port in range(start, start + count)):
+            return start
+    raise NetworkError(
+        f"no {count} neighbouring ports are free between {_FIRST_PORT} and {_LAST_PORT}",
+        "stop another network",
+    )
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

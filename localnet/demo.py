@@ -18,8 +18,9 @@ from domain.queries import EventsRequest, OrderResponse
 from domain.reasons import ShareReason
 from domain.records import Conditions, OrderState, ReportState
 from localnet.create import KEY, create, test_keyring
+from localnet.layout import NetworkError
 from localnet.market import open_market, wait_for_clusters
-from localnet.network import Network, NetworkError
+from localnet.network import Network
 from pol.job.document import Job
 from pol.job.terms import order_terms
 from pol.rules.schedule import total_work

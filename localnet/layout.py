@@ -5,7 +5,13 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from domain.errors import Expected
+
 FILE = "network.json"
+
+
+class NetworkError(Expected):
+    """A local network is not what or where it should be; the text names the process and its log."""
 
 
 class Kind(StrEnum):
@@ -62,11 +68,20 @@ class Layout:
         return self.validators[:1] if self.kind is Kind.SOLO else self.validators
 
     def validator(self, moniker: str) -> ValidatorSpec:
-        """Return a validator by its moniker; KeyError."""
+        """Return a validator by its moniker; NetworkError."""
         for spec in self.validators:
             if spec.moniker == moniker:
                 return spec
-        raise KeyError(moniker)
+        known = ", ".join(spec.moniker for spec in self.validators)
+        raise NetworkError(f"no validator {moniker}", f"it is one of {known}")
+
+    def provider(self, name: str) -> ProviderSpec:
+        """Return a provider by its name; NetworkError."""
+        for spec in self.providers:
+            if spec.name == name:
+                return spec
+        known = ", ".join(spec.name for spec in self.providers)
+        raise NetworkError(f"no provider {name}", f"it is one of {known or 'none'}")
 
 
 def save_layout(layout: Layout) -> None:
@@ -75,9 +90,16 @@ def save_layout(layout: Layout) -> None:
 
 
 def load_layout(directory: Path) -> Layout:
-    """Read ``network.json``; FileNotFoundError or ValueError where there is no network."""
-    fields = json.loads((directory / FILE).read_text())
-    fields["validators"] = tuple(ValidatorSpec(**item) for item in fields["validators"])
-    fields["providers"] = tuple(ProviderSpec(**item) for item in fields["providers"])
-    fields["kind"] = Kind(fields.get("kind", Kind.COMETBFT))  # older networks do not say
-    return Layout(**fields)
+    """Read ``network.json``; NetworkError where there is no network that this version made."""
+    try:
+        fields = json.loads((directory / FILE).read_text())
+        fields["validators"] = tuple(ValidatorSpec(**item) for item in fields["validators"])
+        fields["providers"] = tuple(ProviderSpec(**item) for item in fields["providers"])
+        fields["kind"] = Kind(fields["kind"])
+        return Layout(**fields)
+    except FileNotFoundError:
+        start = "start one with assay localnet start"
+        raise NetworkError(f"there is no network in {directory}", start) from None
+    except (ValueError, KeyError, TypeError):
+        anew = "make it anew with assay localnet start --reset"
+        raise NetworkError(f"{directory / FILE} is not of this version", anew) from None

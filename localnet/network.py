@@ -17,18 +17,13 @@ from pathlib import Path
 from chain.app.homes import comet_home
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
-from domain.errors import Expected
 from host.files import write_whole
 from host.process import start_child, stop_child
-from localnet.layout import Kind, Layout, ProviderSpec, ValidatorSpec
+from localnet.layout import Kind, Layout, NetworkError, ValidatorSpec
 
 STATUS_FILE = "status.json"
 START_SECONDS = 60.0
 PROVIDER_BOND = 10_000_000_000
-
-
-class NetworkError(Expected):
-    """The network is not where it should be; the text names the process and its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +103,7 @@ class Network:
         if name.endswith(".validator"):
             spec = self.layout.validator(name.removesuffix(".validator"))
             return [*assay, "validator", "run", "--home", spec.home]
-        provider = self.provider(name)
+        provider = self.layout.provider(name)
         validator = self.layout.validator(provider.validator)
         if provider.misbehave:
             cheat = [sys.executable, "-m", "localnet.cheats", "provider", provider.misbehave]
@@ -137,17 +132,11 @@ class Network:
     def _child(self, name: str) -> subprocess.Popen[bytes]:
         child = self._children.get(name)
         if child is None:
-            raise NetworkError(f"{name} was never started; it is one of {', '.join(self.names())}")
+            known = ", ".join(self.names())
+            raise NetworkError(f"{name} was never started", f"it is one of {known}")
         return child
 
     # Looking
-
-    def provider(self, name: str) -> ProviderSpec:
-        """Return a provider by name."""
-        for spec in self.layout.providers:
-            if spec.name == name:
-                return spec
-        raise NetworkError(f"no process {name}; it is one of {', '.join(self.names())}")
 
     def log_path(self, name: str) -> Path:
         """Return the file that a process's output goes to."""

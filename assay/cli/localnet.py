@@ -130,12 +130,7 @@ def status(context: Context, directory: Path) -> None:
     from localnet.network import STATUS_FILE, comet_pid
 
     directory = directory.expanduser().resolve()
-    try:
-        layout = load_layout(directory)
-    except FileNotFoundError:
-        raise CliError(
-            f"no network in {directory}", "start one with assay localnet start"
-        ) from None
+    layout = load_layout(directory)
     path = directory / STATUS_FILE
     states = json.loads(path.read_text()) if path.exists() else []
     pids = {state["name"]: state["pid"] for state in states if state["running"]}
@@ -237,7 +232,7 @@ def fault(context: Context, what: str, name: str, directory: Path) -> None:
 
 
 def _serve_requests(directory: Path, network: "Network") -> None:
-    from localnet.network import NetworkError
+    from localnet.layout import NetworkError
 
     for path in sorted((directory / _REQUESTS).glob("*.json")):
         text = ""
@@ -253,7 +248,7 @@ def _serve_requests(directory: Path, network: "Network") -> None:
                     network.resume(name)
                 case "restart":
                     network.restart(name)
-        except (NetworkError, ValueError, KeyError) as error:
+        except NetworkError as error:
             text = str(error)
         path.unlink()
         write_whole(path.with_suffix(".done"), text)
