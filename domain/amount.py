@@ -1,7 +1,7 @@
 """Bounded integer arithmetic for money (``uassay``) and work (FLOPs).
 
 Every value is a plain ``int`` in a stated range; divisions say in their name how they round. Values from
-outside are checked by :mod:`domain.checks`; here a value out of range is a bug, not a refusal.
+outside are checked by :mod:`domain.bounds`; here a value out of range is a bug, not a refusal.
 """
 
 MONEY_MAX = 2**63 - 1

@@ -30,9 +30,8 @@ class ServerLimits:
     receiving_per_host: int = 32  # requests of one host that are not here yet
     calls: Rate = Rate(200, 2_000)
     bytes: Rate = Rate(256 << 20, 2 << 30)
-    messages: Rate = Rate(
-        256 << 10, 8 << 20
-    )  # bytes of all but chunks: reading 1 MiB takes about 1 s
+    # Bytes of all but chunks: reading 1 MiB takes about 1 s.
+    messages: Rate = Rate(256 << 10, 8 << 20)
     stranger_calls: Rate = Rate(20, 200)  # all callers without a role together
     stranger_bytes: Rate = Rate(16 << 20, 64 << 20)
 

@@ -119,9 +119,8 @@ class AbciServer:
         self._connections: set[Connection] = set()
         self._lock = Lock()
         self._closed = Event()
-        path.unlink(
-            missing_ok=True
-        )  # of a process that was killed; the database's lock tells whether one lives
+        # It is of a process that was killed; the database's lock tells whether one lives.
+        path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
         path.chmod(0o600)  # before anybody can connect

@@ -95,10 +95,8 @@ def find_path(read: NodeReader, key: bytes) -> TreePath:
 def find_neighbours(read: NodeReader, key: bytes) -> tuple[bytes | None, bytes | None]:
     """Return the keys whose places are next to that of ``key`` (which is absent), to the left and to the right."""
     path = path_of(key)
-    around: list[tuple[int, int] | None] = [
-        None,
-        None,
-    ]  # deepest subtree that is not empty on each side
+    # The deepest subtree that is not empty on each side.
+    around: list[tuple[int, int] | None] = [None, None]
     for depth in range(DEPTH + 1):
         prefix = path >> (DEPTH - depth)
         node = read(position(depth, prefix))

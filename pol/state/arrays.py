@@ -42,9 +42,8 @@ def canonical_array(array: Array, where: str) -> Array:
         return plain
     if not np.isfinite(plain).all():
         raise NotFinite(where)
-    return np.asarray(
-        plain + np.float32(0.0)
-    )  # -0.0 + 0.0 is +0.0; every other number stays itself
+    # -0.0 + 0.0 is +0.0; every other number stays itself.
+    return np.asarray(plain + np.float32(0.0))
 
 
 def array_from_bytes(data: bytes | memoryview, dtype: str, shape: Shape, where: str) -> Array:

@@ -2,6 +2,7 @@
 
 import ast
 import io
+import re
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,17 +39,17 @@ def parts(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
 
 def torn(source: str) -> list[int]:
     """Return the lines on which something stands in brackets of its own for the sake of a comment."""
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     comments = {
-        token.start[0]
-        for token in tokens
-        if token.type == tokenize.COMMENT and not token.line.lstrip().startswith("#")
+        token.start[0]: token.line[: token.start[1]].strip()
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT and not re.match("# (fmt|type|noqa):", token.string)
     }
-    return [
+    behind = {line: code for line, code in comments.items() if code}
+    return [line for line, code in behind.items() if re.fullmatch(r"[)\]}]+[,:]?", code)] + [
         line
         for line, part in parts(ast.parse(source))
         if part.lineno > line and part.lineno == part.end_lineno
-        if comments & {part.lineno, part.lineno + 1}
+        if behind.keys() & {part.lineno, part.lineno + 1}
     ]
 
 
@@ -60,6 +61,7 @@ def torn(source: str) -> list[int]:
         "def f(\n    a: (\n        int\n    ),  # why\n): ...\n",
         "a = (\n    1  # why\n)\n",
         "if (\n    a\n):  # why\n    pass\n",
+        "a = f(\n    1, 2\n)  # why\n",
     ],
 )
 def test_what_is_torn_is_found(source: str) -> None:

@@ -112,9 +112,8 @@ def test_blobs_are_needed_as_long_as_somebody_may_ask() -> None:
     failed = replace(
         RUNNING, assignments=chain(assigned={"state": AssignmentState.FAILED}).assignments
     )
-    assert (
-        needed_blobs(local, failed, 100) >= kinds["payload"] | kinds["round"]
-    )  # it is audited yet
+    # It is audited yet.
+    assert needed_blobs(local, failed, 100) >= kinds["payload"] | kinds["round"]
     assert needed_blobs(local, replace(failed, rounds=()), 100) == frozenset()
     over = replace(RUNNING, order=replace(RUNNING.order, state=OrderState.CLOSED))
     assert needed_blobs(local, over, 100) == frozenset()

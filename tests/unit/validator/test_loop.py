@@ -230,9 +230,8 @@ def test_a_provider_that_opens_nothing_is_rejected_and_its_range_goes_on(loop: L
 def test_a_wrong_share_is_reported_before_its_range_goes_on(loop: Loop) -> None:
     order_id = started(loop)
     work_on(loop, order_id, until=lambda: loop.chain(order_id).shares)
-    loop.numerics.wrong = {
-        0: ShareReason.SEGMENT_MISMATCH
-    }  # of both shares, since nobody else is there
+    # Of both shares, since nobody else is there.
+    loop.numerics.wrong = {0: ShareReason.SEGMENT_MISMATCH}
     work_on(loop, order_id, until=lambda: len(loop.chain(order_id).reports) == 2)
     assert duties(loop)[2:4] == ["ReportProvider", "ReportProvider"]
     assert set(loop.record(order_id).excluded) == set(PROVIDERS)
@@ -344,9 +343,8 @@ def test_a_result_is_kept_for_a_week_after_closing_and_then_forgotten(
     assert loop.daemon._blobs.has(result.blob.sha256)
     assert not loop.daemon._blobs.has(blob_of(CONTENT["job.json"]).sha256)
     monkeypatch.setattr(daemon, "KEEP_SECONDS", 100)
-    monkeypatch.setattr(
-        "validator.daemon.time.time", lambda: 1e11
-    )  # this machine's clock says nothing
+    # This machine's clock says nothing.
+    monkeypatch.setattr("validator.daemon.time.time", lambda: 1e11)
     loop.turn()
     assert loop.daemon._blobs.has(result.blob.sha256)
     loop.pass_time(101)

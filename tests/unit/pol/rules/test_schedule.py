@@ -12,6 +12,7 @@ from domain.errors import BAD_FIELD, Refusal
 from domain.records import JobTerms
 from pol.rules import schedule
 
+# 60 steps, 12 segments of 20 samples a round.
 TERMS = JobTerms(
     job_id=bytes(32),
     payload_bytes=1,
@@ -25,7 +26,7 @@ TERMS = JobTerms(
     work_per_step=7,
     result_chunks=1,
     executor_version=1,
-)  # 60 steps, 12 segments of 20 samples a round
+)
 
 
 def test_work_and_segments() -> None:

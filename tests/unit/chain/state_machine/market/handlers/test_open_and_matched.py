@@ -195,9 +195,8 @@ def test_stopping_pays_for_what_was_not_done(market: Market, matched: bytes) -> 
     market.chain.ok(MsgStopOrder("v0", matched, 1))
     assert market.chain.worth("carol") == COINS - 200_000 + JOB_BOND // 2
     assert market.assignment(matched).end_reason == AttemptEnd.STOPPED_BY_VALIDATOR
-    assert (
-        market.order(matched).state is OrderState.RUNNING
-    )  # the closed round runs through its window
+    # The closed round runs through its window.
+    assert market.order(matched).state is OrderState.RUNNING
     market.answer_all(matched, 0)
     market.chain.pass_time(10)
     assert close_reason(market, matched) == CloseReason.FAILED

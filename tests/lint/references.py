@@ -1,0 +1,201 @@
+"""Finds what pages, docstrings and comments name in this project, and tells what of it is not there.
+
+A path in a page or a comment has to be a file or a folder; a dotted name (``domain.hashing.merkle_leaf``) a module or
+something in one; a Sphinx role (``:func:`` and its like) a name of that file; and a name with a shape of its own in
+backticks (``FinalizeBlock``, ``check_all``) has to stand in the code somewhere, outside of comments.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {path.parent.name for path in ROOT.glob("*/__init__.py")} | {"benchmarks", "tests"}
+FOLDERS = PACKAGES | {"docs", "examples", "proto"}
+
+_PATH = re.compile(r"(?<![\w./~<{-])(?:[\w-]+/)*[\w-]+\.(?:py|proto|md)\b(?![\w/(])")
+# Not the tags of hashes, which are texts: "assay/boundary".
+_FOLDER = re.compile(
+    rf"(?<![\w./~\"-])(?:{'|'.join(sorted(FOLDERS))})(?:/[\w-]+)+/?(?![\w.*<{{…/-])"
+)
+_ROLE = re.compile(r":(?:func|class|meth|mod|data|attr|exc|obj):`~?([\w.]+)`")
+_QUOTED = re.compile(r"`+([^`\n]+?)`+")
+_DOTTED = re.compile(r"[a-z_]\w*(?:\.\w+)+")
+# A file that somebody else writes: FILE.py, validator.db.
+_NOT_OURS = re.compile(r"[A-Z]+\.py|(?:.*/)?[A-Z]+\.py|\w+\.(?:db|json|log|png|state|toml)")
+_SHAPED = re.compile(r"(?:[A-Z][a-z0-9]+){2,}|[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+")
+
+
+# Names in the programs of others that pages explain something by.
+OTHERS = {"FinalizeBlock", "SmtSpec", "TransformerEncoderLayer", "state_dict"}
+
+
+@dataclass(frozen=True)
+class Module:
+    """A file of code."""
+
+    path: Path
+
+    @cached_property
+    def source(self) -> str:
+        return self.path.read_text()
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.source)
+
+    @cached_property
+    def names(self) -> set[str]:
+        """Return what is defined, imported or assigned in it, at any depth."""
+        found = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
+        for node in ast.walk(self.tree):
+            match node:
+                case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                    found.add(name)
+                case ast.Attribute(attr=name) | ast.arg(arg=name):
+                    found.add(name)
+                case ast.alias(name=name, asname=asname):
+                    found |= {asname or name, name.rpartition(".")[2]}
+        return found
+
+    @cached_property
+    def prose(self) -> list[tuple[int, str]]:
+        """Return its docstrings and comments with their lines."""
+        found = [
+            (node.lineno, node.value.value)
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ]
+        tokens = tokenize.generate_tokens(io.StringIO(self.source).readline)
+        return found + [(t.start[0], t.string) for t in tokens if t.type == tokenize.COMMENT]
+
+    @cached_property
+    def words(self) -> set[str]:
+        """Return the words of its code and of its texts, without docstrings and comments."""
+        tokens = list(tokenize.generate_tokens(io.StringIO(self.source).readline))
+        kept = [t for t in tokens if t.type not in (tokenize.COMMENT, tokenize.NL)]
+        found: set[str] = set()
+        for before, token in zip([None, *kept], kept, strict=False):
+            if token.type == tokenize.NAME:
+                found.add(token.string)
+            elif token.type == tokenize.STRING:
+                alone = before is None or before.type in (
+                    tokenize.NEWLINE,
+                    tokenize.INDENT,
+                    tokenize.DEDENT,
+                )
+                found |= set() if alone else set(re.findall(r"[\w.]+|\w+", token.string))
+        return found
+
+
+@cache
+def module(path: Path) -> Module:
+    return Module(path)
+
+
+def code() -> list[Path]:
+    """Return every file of code that is ours."""
+    return [
+        path
+        for folder in sorted(PACKAGES | {"examples"})
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path.parent.name != "v1" and "mutants" not in path.parts
+    ]
+
+
+def pages() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def protos() -> list[Path]:
+    return sorted((ROOT / "proto").rglob("*.proto"))
+
+
+@cache
+def vocabulary() -> frozenset[str]:
+    """Return every word of the code; tests of lints name what is not there on purpose."""
+    ours = [path for path in code() if path.parent != Path(__file__).parent]
+    found = {word for path in ours for word in module(path).words}
+    for path in [*protos(), ROOT / "pyproject.toml", ROOT / "Makefile"]:
+        found |= set(re.findall(r"\w+", re.sub(r"//.*", "", path.read_text())))
+    return frozenset(found)
+
+
+@cache
+def basenames() -> frozenset[str]:
+    return frozenset(path.name for path in [*code(), *pages(), *protos()])
+
+
+def exists(path: str, near: Path) -> bool:
+    """Tell whether a path is one from the top, from the file's folder or a folder above it, or a file's bare name."""
+    if _NOT_OURS.fullmatch(path):
+        return True
+    if "/" not in path:
+        return path in basenames()
+    above = [folder for folder in near.parents if folder.is_relative_to(ROOT)]
+    return any((folder / path).exists() or (folder / f"{path}.py").exists() for folder in above)
+
+
+def resolves(dotted: str) -> bool:
+    """Tell whether a dotted name is a package or module, a name in one, or a text of the code (an event's name)."""
+    parts = dotted.split(".")
+    if parts[0] == "assay" and "v1" in parts:
+        return set(parts[3:]) <= vocabulary()
+    if _NOT_OURS.fullmatch(dotted) or dotted in vocabulary():
+        return True
+    for count in range(len(parts), 0, -1):
+        stem = ROOT.joinpath(*parts[:count])
+        rest = parts[count:]
+        if stem.is_dir() and not rest:
+            return True
+        file = stem.with_suffix(".py") if count > 1 else stem / "__init__.py"
+        if stem.is_dir():
+            file = stem / "__init__.py"
+        if file.exists():
+            found = module(file).names | module(file).words
+            return all(part in found for part in rest)
+    return False
+
+
+def missing(text: str, near: Path) -> Iterator[str]:
+    """Yield what a text of the file ``near`` names and is not there."""
+    for path in {*_PATH.findall(text), *_FOLDER.findall(text)}:
+        if not exists(path.rstrip("/"), near):
+            yield path
+    for name in _ROLE.findall(text):
+        head, _, _ = name.partition(".")
+        if head in PACKAGES and "." in name:
+            if not resolves(name):
+                yield name
+        elif not set(name.split(".")) <= module(near).names:
+            yield name
+    for quoted in _QUOTED.findall(text):
+        name = re.match(r"[\w.]*", quoted)[0].rstrip(".")  # type: ignore[index]
+        rest = quoted[len(name) :]
+        if rest and not rest.startswith("("):
+            continue
+        if _DOTTED.fullmatch(name):
+            if name.partition(".")[0] in PACKAGES and not resolves(name):
+                yield name
+        elif _SHAPED.fullmatch(name) and not {name, name.upper()} & (vocabulary() | OTHERS):
+            yield name
+
+
+def found() -> Iterator[tuple[str, str]]:
+    """Yield each place with what it names in vain."""
+    for page in [*pages(), *protos()]:
+        for number, line in enumerate(page.read_text().splitlines(), 1):
+            shown = line if page.suffix == ".md" else line.partition("//")[2]
+            for name in missing(shown, page):
+                yield f"{page.relative_to(ROOT)}:{number}", name
+    for path in code():
+        for number, text in module(path).prose:
+            for name in missing(text, path):
+                yield f"{path.relative_to(ROOT)}:{number}", name
