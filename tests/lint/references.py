@@ -100,22 +100,25 @@ def module(path: Path) -> Module:
     return Module(path)
 
 
-def code() -> list[Path]:
+@cache
+def code() -> tuple[Path, ...]:
     """Return every file of code that is ours."""
-    return [
+    return tuple(
         path
         for folder in sorted(PACKAGES | {"examples"})
         for path in sorted((ROOT / folder).rglob("*.py"))
         if path.parent.name != "v1" and "mutants" not in path.parts
-    ]
+    )
 
 
-def pages() -> list[Path]:
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+@cache
+def pages() -> tuple[Path, ...]:
+    return ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))
 
 
-def protos() -> list[Path]:
-    return sorted((ROOT / "proto").rglob("*.proto"))
+@cache
+def protos() -> tuple[Path, ...]:
+    return tuple(sorted((ROOT / "proto").rglob("*.proto")))
 
 
 @cache
@@ -128,19 +131,19 @@ def vocabulary() -> frozenset[str]:
     return frozenset(found)
 
 
-@cache
-def basenames() -> frozenset[str]:
-    return frozenset(path.name for path in [*code(), *pages(), *protos()])
-
-
 def exists(path: str, near: Path) -> bool:
-    """Tell whether a path is one from the top, from the file's folder or a folder above it, or a file's bare name."""
+    """Tell whether a path is one from the folder of the file ``near`` or one above, or the end of one below.
+
+    A bare name may be that of any file.
+    """
     if _NOT_OURS.fullmatch(path):
         return True
-    if "/" not in path:
-        return path in basenames()
     above = [folder for folder in near.parents if folder.is_relative_to(ROOT)]
-    return any((folder / path).exists() or (folder / f"{path}.py").exists() for folder in above)
+    if any((folder / path).exists() or (folder / f"{path}.py").exists() for folder in above):
+        return True
+    within = near.parent if "/" in path else ROOT
+    files = (file for file in [*code(), *pages(), *protos()] if file.is_relative_to(within))
+    return any(str(file).endswith(f"/{path}") for file in files)
 
 
 def resolves(dotted: str) -> bool:
