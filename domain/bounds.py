@@ -203,8 +203,41 @@ def check(value: Any) -> None:
 
 
 def checker(hint: Any, name: str) -> Test | None:
-    """Return the test of a field called ``name``; None where every value of the type is within bounds."""
+    """Return the test of a field called ``name`` and all that is inside it; None where every value fits."""
     return _test(hint, name)
+
+
+def own_checker(hint: Any, name: str) -> Test:
+    """Return the test of a field by its own marks, without what is inside it, for readers that look at that themselves.
+
+    Raises Mismatch for integers, text, bytes and tuples that have no bound.
+    """
+    kind, marks = split(hint)
+    if item_of(kind) is not None:
+        if not any(isinstance(mark, Length) for mark in marks):
+            raise Mismatch(f"{name}: a tuple without a Length")
+        kind = tuple
+    elif kind not in (int, str, bytes):
+        raise Mismatch(f"{name}: {kind} is no type of a field")
+    elif not any(isinstance(mark, _BOUNDING) for mark in marks):
+        raise Mismatch(f"{name}: {kind.__name__} without a bound")
+    tests = [_mark_test(mark, kind, name) for mark in marks]
+    if len(tests) == 1:
+        return tests[0]
+
+    def test_all(value: Any) -> None:
+        for test in tests:
+            test(value)
+
+    match marks:
+        # Most texts are ASCII, and are looked at once: each character is a byte, and printable is visible.
+        case (Visible(), Size(low=low, high=high)):
+            return lambda value: (
+                None
+                if low <= len(value) <= high and value.isascii() and value.isprintable()
+                else test_all(value)
+            )
+    return test_all
 
 
 @cache
@@ -227,12 +260,12 @@ def _test(hint: Any, name: str) -> Test | None:
         part = _test(inner, name)
         return part and (lambda value: None if value is None else part(value))
     if get_origin(inner) is tuple:
-        return _tuple_test(inner, marks, name)
+        return _tuple_test(hint, inner, name)
     if is_dataclass(inner):
         return _nested(_record_test(inner), name)  # type: ignore[arg-type]  # a class, not an instance
     if inner is bool or (isinstance(inner, type) and issubclass(inner, Enum)):
         return None
-    return _leaf_test(inner, marks, name)
+    return own_checker(Annotated[(inner, *marks)] if marks else inner, name)
 
 
 def _nested(test: Test, name: str) -> Test:
@@ -245,10 +278,10 @@ def _nested(test: Test, name: str) -> Test:
     return test_inside
 
 
-def _tuple_test(hint: Any, marks: tuple[Mark, ...], name: str) -> Test:
-    item = item_of(hint)
+def _tuple_test(hint: Any, kind: Any, name: str) -> Test:
+    item = item_of(kind)
     if item is None:
-        parts = [_test(part, f"[{at}]") for at, part in enumerate(get_args(hint))]
+        parts = [_test(part, f"[{at}]") for at, part in enumerate(get_args(kind))]
 
         def test_parts(value: Any) -> None:
             for test, part in zip(parts, value, strict=True):
@@ -256,17 +289,14 @@ def _tuple_test(hint: Any, marks: tuple[Mark, ...], name: str) -> Test:
                     test(part)
 
         return _nested(test_parts, name)
-    if not any(isinstance(mark, Length) for mark in marks):
-        raise Mismatch(f"{name}: a tuple without a Length")
-    own = [_mark_test(mark, tuple, name) for mark in marks]
+    own = own_checker(hint, name)
     try:
         each = _test(item, "")
     except Mismatch as mismatch:
         raise Mismatch(f"{name}[]{mismatch}") from None
 
     def test_items(values: Any) -> None:
-        for test in own:
-            test(values)
+        own(values)
         if each is not None:
             for at, value in enumerate(values):
                 try:
@@ -275,22 +305,6 @@ def _tuple_test(hint: Any, marks: tuple[Mark, ...], name: str) -> Test:
                     raise inside(f"{name}[{at}]", refusal) from None
 
     return test_items
-
-
-def _leaf_test(kind: Any, marks: tuple[Mark, ...], name: str) -> Test:
-    if kind not in (int, str, bytes):
-        raise Mismatch(f"{name}: {kind} is no type of a field")
-    if not any(isinstance(mark, _BOUNDING) for mark in marks):
-        raise Mismatch(f"{name}: {kind.__name__} without a bound")
-    tests = [_mark_test(mark, kind, name) for mark in marks]
-    if len(tests) == 1:
-        return tests[0]
-
-    def test_all(value: Any) -> None:
-        for test in tests:
-            test(value)
-
-    return test_all
 
 
 def _mark_test(mark: Mark, kind: type, name: str) -> Test:

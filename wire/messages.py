@@ -14,7 +14,6 @@ from domain.errors import UNKNOWN_REQUEST, Refusal
 from domain.messages import Message, MsgSend
 from wire.canonical import parse
 from wire.convert import reader, writer
-from wire.kinds import Blank
 
 _FILES = (registry.DESCRIPTOR, market.DESCRIPTOR, pol.DESCRIPTOR)
 
@@ -35,8 +34,7 @@ def _table() -> dict[str, tuple[Any, Any]]:
 TYPE_URLS: dict[str, tuple[Any, Any]] = _table()
 _URL_OF: dict[Any, str] = {cls: url for url, (_, cls) in TYPE_URLS.items()}
 _READERS: dict[str, tuple[Any, Callable[[Any], Message]]] = {
-    url: (proto, reader(cls, proto.DESCRIPTOR, Blank.REFUSED))
-    for url, (proto, cls) in TYPE_URLS.items()
+    url: (proto, reader(cls, proto.DESCRIPTOR)) for url, (proto, cls) in TYPE_URLS.items()
 }
 _WRITERS = {cls: writer(cls, proto.DESCRIPTOR) for proto, cls in TYPE_URLS.values()}
 

@@ -17,7 +17,6 @@ from domain.errors import TX_DECODE, Refusal
 from domain.queries import Query
 from wire.canonical import parse
 from wire.convert import reader, writer
-from wire.kinds import Blank
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +43,9 @@ def _method(service: Any, method: Any) -> Method:
         request,
         GetMessageClass(method.output_type),
         response,
-        reader(request, method.input_type, Blank.ALLOWED),
+        reader(request, method.input_type),
         writer(request, method.input_type),
-        reader(response, method.output_type, Blank.ALLOWED),
+        reader(response, method.output_type),
         writer(response, method.output_type),
     )
 

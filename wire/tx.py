@@ -7,7 +7,7 @@ somebody signed is silently ignored.
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Annotated, Any
 
 from cosmpy.protos.cosmos.base.v1beta1.coin_pb2 import Coin as CoinProto
 from cosmpy.protos.cosmos.crypto.secp256k1.keys_pb2 import PubKey
@@ -25,7 +25,7 @@ from cosmpy.protos.cosmos.tx.v1beta1.tx_pb2 import (
 )
 from google.protobuf.any_pb2 import Any as AnyProto
 
-from domain.amount import MONEY_MAX
+from domain.bounds import Size, Visible, inside, own_checker
 from domain.errors import (
     BAD_FIELD,
     INVALID_COINS,
@@ -42,9 +42,9 @@ from domain.messages import Message
 from domain.records import Coin
 from domain.tx import SignerInfo as Signer
 from domain.tx import Tx, sign_doc
-from wire import scalars
 from wire.address import PUB_KEY_BYTES, address_of, check_address
 from wire.canonical import parse
+from wire.convert import reader
 from wire.keys import SIGNATURE_BYTES, Key
 from wire.messages import from_bytes, to_proto
 
@@ -52,6 +52,8 @@ _DIRECT: int = SignMode.SIGN_MODE_DIRECT
 _UNSPECIFIED: int = SignMode.SIGN_MODE_UNSPECIFIED
 _MESSAGE_FIELDS = tuple(f"body.messages[{index}]" for index in range(MESSAGES_MAX))
 _MODES_MAX = 16  # sign modes in sign modes, and beside each other
+_read_coin = reader(Coin, CoinProto.DESCRIPTOR)
+_check_memo = own_checker(Annotated[str, Visible(), Size(0, MEMO_BYTES_MAX)], "body.memo")
 _PUB_KEY_URL = "/cosmos.crypto.secp256k1.PubKey"
 # Field 1 with 33 bytes: the only canonical encoding of a compressed key.
 _PUB_KEY_HEAD = b"\x0a\x21"
@@ -134,7 +136,7 @@ def _read_body(raw: bytes) -> tuple[tuple[Message, ...], str, int]:
             raise Refusal(
                 MEMO_TOO_LARGE, "body.memo", "is too long", f"at most {MEMO_BYTES_MAX} bytes"
             )
-        scalars.text(memo, "body.memo")
+        _check_memo(memo)
     if body.unordered or body.HasField("timeout_timestamp"):
         raise _not_supported("body.unordered", "unordered transactions")
     if body.extension_options or body.non_critical_extension_options:
@@ -237,12 +239,10 @@ def _read_fee(auth: Any) -> tuple[tuple[Coin, ...], int, str]:
             "more than one denomination",
             "pay the fee in uassay",
         )
-    return tuple([_read_coin(coin) for coin in coins]), gas_limit, payer
-
-
-def _read_coin(coin: Any) -> Coin:
-    denom = scalars.denom(coin.denom, "auth_info.fee.amount.denom")
-    return Coin(denom, scalars.decimal(coin.amount, MONEY_MAX, "auth_info.fee.amount.amount"))
+    try:
+        return tuple([_read_coin(coin) for coin in coins]), gas_limit, payer
+    except Refusal as refusal:
+        raise inside("auth_info.fee.amount", refusal) from None
 
 
 def _not_supported(field: str, what: str) -> Refusal:

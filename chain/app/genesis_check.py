@@ -2,9 +2,9 @@
 
 from chain.state_machine.store import MemoryStore, Overlay
 from chain.state_machine.transition import init_chain
+from domain.bounds import check
 from domain.errors import BAD_FIELD, Refusal
 from domain.genesis import Genesis
-from wire import scalars
 from wire.address import check_address
 
 CHAIN_ID_MAX = 50  # CometBFT's
@@ -12,10 +12,9 @@ CHAIN_ID_MAX = 50  # CometBFT's
 
 def check_names(genesis: Genesis) -> None:
     """Refuse what the core cannot judge: addresses that no key has, accounts that come twice, odd identifiers."""
-    scalars.text(genesis.chain_id, "chain_id")
+    check(genesis)
     if len(genesis.chain_id) > CHAIN_ID_MAX:
         raise Refusal(BAD_FIELD, "chain_id", "is too long", f"at most {CHAIN_ID_MAX} characters")
-    scalars.denom(genesis.denom, "denom")
     seen: set[str] = set()
     for index, account in enumerate(genesis.accounts):
         field = f"accounts[{index}].address"

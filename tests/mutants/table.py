@@ -163,17 +163,17 @@ MUTANTS = (
     Mutant(
         "to-address",
         "coins can be sent to any text",
-        "wire/kinds.py",
-        '        "to_address",\n',
-        "",
+        "domain/messages.py",
+        "    to_address: Address\n",
+        "    to_address: Annotated[str, Visible(), Size(0, TEXT_MAX)]\n",
         (ADDRESS_FIELDS,),
     ),
     Mutant(
         "auditor",
         "an auditor can be any text",
-        "wire/kinds.py",
-        '        "auditor",\n',
-        "",
+        "domain/messages.py",
+        "    auditor: Address\n",
+        "    auditor: Annotated[str, Visible(), Size(0, TEXT_MAX)]\n",
         (ADDRESS_FIELDS,),
     ),
     Mutant(

@@ -490,13 +490,15 @@ BAD: dict[str, Bad] = {
         errors.INVALID_ADDRESS,
         "body.messages[0].to_address",
     ),
+    "no amount": Bad(
+        lambda draft: draft.send.amount.pop(), errors.INVALID_COINS, "body.messages[0].amount"
+    ),
 }
 OVER_THE_LIMIT = Bad(padded_to(TX_BYTES_MAX + 1), errors.TX_TOO_LARGE, "tx", "at most")
 
 # What a mempool refuses by its content, and a block makes pay: it is well formed and signed.
 EMPTY: dict[str, Bad] = {
     "amount of zero": Bad(put("send.amount.0.amount", "0"), errors.INVALID_COINS, "amount"),
-    "no amount": Bad(lambda draft: draft.send.amount.pop(), errors.INVALID_COINS, "amount"),
 }
 # What a mempool takes, because only the state of its block can tell.
 IN_BLOCKS: dict[str, Bad] = {

@@ -13,9 +13,11 @@ from google.protobuf.any_pb2 import Any as AnyProto
 from chain.app.interfaces import QueryPort
 from chain.app.services.call import Handler, typed
 from chain.state_machine.ledger.queries import get_account, get_balance, get_balances
+from domain.bounds import Denom, own_checker
 from domain.errors import NOT_FOUND, Refusal
-from wire import scalars
 from wire.address import check_address
+
+check_denom = own_checker(Denom, "denom")
 
 
 def handlers(app: QueryPort) -> dict[str, Handler]:
@@ -59,9 +61,9 @@ def _account(app: QueryPort, request: Any) -> Any:
 
 def _balance(app: QueryPort, request: Any) -> Any:
     check_address(request.address, "address")
-    denom = scalars.denom(request.denom, "denom")
-    amount = get_balance(app.view().reader, request.address, denom)
-    return bank.QueryBalanceResponse(balance=Coin(denom=denom, amount=str(amount)))
+    check_denom(request.denom)
+    amount = get_balance(app.view().reader, request.address, request.denom)
+    return bank.QueryBalanceResponse(balance=Coin(denom=request.denom, amount=str(amount)))
 
 
 def _all_balances(app: QueryPort, request: Any) -> Any:

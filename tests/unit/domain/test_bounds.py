@@ -43,10 +43,7 @@ TYPES = [
     item
     for module in (records, params, genesis, messages, queries)
     for item in vars(module).values()
-    if isinstance(item, type)
-    and is_dataclass(item)
-    and item.__module__ == module.__name__
-    and item.__name__ != "Lot"
+    if isinstance(item, type) and is_dataclass(item) and item.__module__ == module.__name__
 ]
 
 

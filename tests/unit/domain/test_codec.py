@@ -3,9 +3,8 @@
 import json
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
-from functools import cache
-from types import ModuleType, NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from domain import codec, events, genesis, messages, params, queries, records
 from domain.records import AuditKind, Bid, Capability, Coin, Offer, Place, Provider, Withdrawal
+from tests.support.bounded import values
 
 
 def declared(module: ModuleType) -> list[type]:
@@ -37,22 +37,6 @@ def test_there_are_records() -> None:
     assert len(declared(records)) > 20
     assert len(declared(messages)) > 20
     assert len(declared(queries)) > 15
-
-
-@cache
-def values(hint: Any) -> st.SearchStrategy[Any]:
-    """Return values of a type hint of the records; tuples stay short, so that it is quick."""
-    args = get_args(hint)
-    if get_origin(hint) is UnionType:
-        return st.one_of(*(values(arg) for arg in args))
-    if get_origin(hint) is tuple and args[-1] is Ellipsis:
-        return st.lists(values(args[0]), max_size=2).map(tuple)
-    if get_origin(hint) is tuple:
-        return st.tuples(*(values(arg) for arg in args))
-    if isinstance(hint, type) and is_dataclass(hint):
-        hints = get_type_hints(hint)
-        return st.builds(hint, **{field.name: values(hints[field.name]) for field in fields(hint)})
-    return st.none() if hint is NoneType else st.from_type(hint)
 
 
 @pytest.mark.parametrize("cls", TYPES, ids=lambda cls: f"{cls.__module__}.{cls.__name__}")
