@@ -9,15 +9,15 @@ from time import perf_counter
 
 from benchmarks.report import Report, Row
 from chain.app import smt
-from chain.app.interfaces import BlockInfo
+from chain.app.interfaces import CommittedBlock
 from chain.app.storage import Storage
-from chain.app.stored import Head
+from chain.app.stored import ChainHead
 
 NAME = "state_tree"
 KEYS = 100_000
 BATCHES = (100, 1_000, 5_000)
 REPEATS = 5
-_HEAD = Head("assay-bench", BlockInfo(1, 1, b"", b"", b""), 1)
+_HEAD = ChainHead("assay-bench", CommittedBlock(1, 1, b"", b"", b""), 1)
 
 
 def run() -> Report:

@@ -1,4 +1,4 @@
-"""What the application gives the state machine for a block, and what it gets back."""
+"""What the application gives the state machine for a block, what it gets back, and what the mempool says."""
 
 from dataclasses import dataclass
 
@@ -31,6 +31,16 @@ class TxResult:
     responses: tuple[
         tuple[str, bytes], ...
     ] = ()  # (name, id) a message created: ("order_id", …), ("bid_id", …)
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastResult:
+    """What the mempool said: code 0 means accepted there, not that a block has it."""
+
+    hash: bytes
+    code: int
+    codespace: str
+    log: str
 
 
 @dataclass(frozen=True, slots=True)

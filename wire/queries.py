@@ -20,7 +20,7 @@ from wire.convert import reader, writer
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class QueryMethod:
     """One query with its classes on both sides of the wire."""
 
     path: str
@@ -34,10 +34,10 @@ class Method:
     write_response: Callable[[Any], Any]
 
 
-def _method(service: Any, method: Any) -> Method:
+def _method(service: Any, method: Any) -> QueryMethod:
     request = getattr(queries, method.input_type.name)
     (response,) = get_args(request.__orig_bases__[0])
-    return Method(
+    return QueryMethod(
         f"/{service.full_name}/{method.name}",
         GetMessageClass(method.input_type),
         request,
@@ -50,21 +50,21 @@ def _method(service: Any, method: Any) -> Method:
     )
 
 
-METHODS: dict[str, Method] = {
+METHODS: dict[str, QueryMethod] = {
     entry.path: entry
     for file in (registry.DESCRIPTOR, market.DESCRIPTOR)
     for method in file.services_by_name["Query"].methods
     for entry in [_method(file.services_by_name["Query"], method)]
 }
-_BY_REQUEST: dict[type, Method] = {method.request: method for method in METHODS.values()}
+_BY_REQUEST: dict[type, QueryMethod] = {method.request: method for method in METHODS.values()}
 
 
-def method_of(request: Query[Any]) -> Method:
+def method_of(request: Query[Any]) -> QueryMethod:
     """Return the query that ``request`` belongs to."""
     return _BY_REQUEST[type(request)]
 
 
-def decode_request(method: Method, data: bytes) -> Query[Any]:
+def decode_request(method: QueryMethod, data: bytes) -> Query[Any]:
     """Return the request in ``data``; a Refusal names the field, an unknown one too: it would change the meaning."""
     return method.read_request(parse(method.request_proto, data, "request"))
 
@@ -75,13 +75,13 @@ def encode_request(request: Query[Any]) -> bytes:
     return data
 
 
-def encode_response(method: Method, response: object) -> bytes:
+def encode_response(method: QueryMethod, response: object) -> bytes:
     """Return the bytes of a response."""
     data: bytes = method.write_response(response).SerializeToString()
     return data
 
 
-def decode_response(method: Method, data: bytes) -> Any:
+def decode_response(method: QueryMethod, data: bytes) -> Any:
     """Return the response in ``data``. Fields that are not known are let pass: the node may be newer."""
     try:
         message = method.response_proto.FromString(data)

@@ -1,8 +1,9 @@
-"""Results of transactions as Cosmos clients read them: ``TxMsgData``, ``TxResponse``, events of
-ABCI.
+"""Results of transactions as Cosmos clients read them: ``TxMsgData``, ``TxResponse``, events of ABCI.
+
+And the code of a refusal as it travels beside a gRPC status.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,9 +13,13 @@ from cosmpy.protos.tendermint.abci.types_pb2 import EventAttribute
 from google.protobuf.any_pb2 import Any as AnyProto
 
 from domain.block import TxResult
+from domain.errors import Code
 from domain.events import Event
 from domain.messages import Message
 from wire.messages import response_class
+
+_CODE_KEY = "assay-code"
+_CODESPACE_KEY = "assay-codespace"
 
 
 def tx_data(messages: Sequence[Message], result: TxResult) -> bytes:
@@ -79,3 +84,17 @@ def tx_response(
 def timestamp(time_ns: int) -> str:
     """Return a time as ISO 8601 in UTC, cut to seconds, as the SDK writes it."""
     return datetime.fromtimestamp(time_ns // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def code_metadata(code: Code) -> tuple[tuple[str, str], ...]:
+    """Return what a gRPC status carries of a refusal: a node writes it, :func:`read_code` reads it."""
+    return (_CODESPACE_KEY, code.space), (_CODE_KEY, str(code.number))
+
+
+def read_code(metadata: Iterable[tuple[str, str | bytes]]) -> tuple[str, int] | None:
+    """Return codespace and number of the refusal that a gRPC status carries, or None where it carries none."""
+    found = dict(metadata)
+    number = str(found.get(_CODE_KEY, ""))
+    if not (number.isascii() and number.isdigit()):
+        return None
+    return str(found.get(_CODESPACE_KEY, "")), int(number)

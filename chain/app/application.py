@@ -16,9 +16,9 @@ from threading import Lock, RLock
 from chain.app import smt
 from chain.app.ahead import Ahead
 from chain.app.genesis_check import check_names
-from chain.app.interfaces import BlockInfo, StoredTx, View
+from chain.app.interfaces import CommittedBlock, StoredTx, View
 from chain.app.storage import Snapshot, Storage
-from chain.app.stored import Head
+from chain.app.stored import ChainHead
 from chain.state_machine.market.book import LivingBook, book_step, version_of
 from chain.state_machine.market.queries import simulate_match
 from chain.state_machine.store import Overlay, Reader
@@ -68,7 +68,7 @@ class Finalized:
 class _Base:
     """What the next block, CheckTx and queries build on: the last commit, or genesis before the first one."""
 
-    head: Head
+    head: ChainHead
     reader: Reader  # an overlay without changes: it keeps decoded records for all who read
     snapshot: Snapshot  # for tree nodes; behind ``reader`` as long as genesis is not committed
     uncommitted: Overlay | None  # genesis, to be written with block 1
@@ -78,7 +78,7 @@ class _Base:
 class _Pending:
     """A finalized block that waits for Commit."""
 
-    head: Head
+    head: ChainHead
     changes: dict[bytes, bytes | None]
     nodes: dict[bytes, bytes | None]
     txs: tuple[StoredTx, ...]
@@ -113,11 +113,11 @@ class Application:
     # --- consensus -----------------------------------------------------------
 
     @property
-    def head(self) -> Head:
+    def head(self) -> ChainHead:
         """The last committed block (or genesis, at height 0)."""
         return self._base.head
 
-    def info(self) -> Head:
+    def info(self) -> ChainHead:
         """Return the head for a handshake: a commit that is under way for a connection that broke is waited for."""
         with self._consensus:
             return self._base.head
@@ -132,7 +132,7 @@ class Application:
             overlay = Overlay(snapshot)
             validators = init_chain(overlay, genesis, time_ns)
             root = smt.update(snapshot.node, overlay.changes()).root
-            head = Head(genesis.chain_id, BlockInfo(0, time_ns, b"", b"", root), 1)
+            head = ChainHead(genesis.chain_id, CommittedBlock(0, time_ns, b"", b"", root), 1)
             self._pending = None
             self._rebase(_Base(head, overlay, snapshot, overlay))
             return Started(validators, root)
@@ -182,9 +182,9 @@ class Application:
                 changes = {**base.uncommitted.changes(), **changes}
             tree = smt.update(base.snapshot.node, changes)
             events = _numbered(result, base.head.next_event)
-            info = BlockInfo(height, time_ns, block_hash, proposer, tree.root)
+            info = CommittedBlock(height, time_ns, block_hash, proposer, tree.root)
             self._pending = _Pending(
-                Head(base.head.chain_id, info, base.head.next_event + len(events)),
+                ChainHead(base.head.chain_id, info, base.head.next_event + len(events)),
                 changes,
                 tree.nodes,
                 _stored_txs(block, raws, result),
@@ -192,7 +192,7 @@ class Application:
             )
             return Finalized(block.txs, result, tree.root)
 
-    def commit(self) -> Head:
+    def commit(self) -> ChainHead:
         """Write the finalized block in one atomic batch; CheckTx and queries see it from here on."""
         with self._consensus:
             pending = self._pending
@@ -265,7 +265,7 @@ class Application:
         """Return the newest commit with its tree; at height 0 it is empty."""
         return self._base.snapshot
 
-    def block(self, height: int) -> BlockInfo | None:
+    def block(self, height: int) -> CommittedBlock | None:
         """Return a committed block."""
         return self._storage.block(height)
 

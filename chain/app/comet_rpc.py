@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import requests
 
-from chain.app.interfaces import UNREACHABLE, BroadcastResult
+from chain.app.interfaces import UNREACHABLE
+from domain.block import BroadcastResult
 from domain.errors import MEMPOOL_FULL, TX_IN_CACHE, TX_TOO_LARGE, Code
 
 log = logging.getLogger(__name__)

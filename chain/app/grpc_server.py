@@ -12,6 +12,7 @@ from chain.app.services.call import Handler, status_of
 from chain.app.services.table import build_table
 from domain.errors import Refusal
 from domain.limits import TX_BYTES_MAX
+from wire.results import code_metadata
 
 log = logging.getLogger(__name__)
 
@@ -20,8 +21,6 @@ CONCURRENT_MAX: Final = 256
 THREADS: Final = 8
 CONNECTION_SECONDS_MAX: Final = 60.0  # then a client connects anew, without noticing
 _GRACE: Final = 6  # the part of that time for which calls that run may go on
-CODE_KEY: Final = "assay-code"
-CODESPACE_KEY: Final = "assay-codespace"
 _HEALTH: Final = "/grpc.health.v1.Health/Check"
 _SERVING: Final = b"\x08\x01"  # HealthCheckResponse{status: SERVING}
 
@@ -95,23 +94,19 @@ class _Methods(grpc.GenericRpcHandler):
         return self._methods.get(handler_call_details.method)
 
 
-def _guarded(path: str, handler: Handler) -> Callable[[bytes, Any], bytes]:
+def _guarded(path: str, handler: Handler) -> Callable[[bytes, grpc.ServicerContext], bytes]:
     """Turn what a handler raises into a status. A bug is INTERNAL and stays in our log."""
 
-    def handle(request: bytes, context: Any) -> bytes:
+    def handle(request: bytes, context: grpc.ServicerContext) -> bytes:
         try:
             return handler(request)
         except Refusal as refusal:
-            code = refusal.code
-            context.set_trailing_metadata(
-                ((CODESPACE_KEY, code.space), (CODE_KEY, str(code.number)))
-            )
-            context.set_code(getattr(grpc.StatusCode, status_of(code)))
-            context.set_details(str(refusal))
+            context.set_trailing_metadata(code_metadata(refusal.code))
+            status, text = grpc.StatusCode[status_of(refusal.code)], str(refusal)
         except Exception:
             log.exception("bug in %s", path)
-            context.set_code(grpc.StatusCode.INTERNAL)
-            context.set_details("internal error; the node's log has it")
-        return b""
+            status, text = grpc.StatusCode.INTERNAL, "internal error; the node's log has it"
+        # Ends the call without a message: only then may a client's retry policy ask again.
+        return context.abort(status, text)
 
     return handle

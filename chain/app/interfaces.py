@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from chain.state_machine.store import Reader
-from domain.block import TxResult
+from domain.block import BroadcastResult, TxResult
 from domain.errors import Code
 from domain.queries import EventsResponse, SimulateMatchRequest, SimulateMatchResponse
 from domain.tx import Tx
 
 
 @dataclass(frozen=True, slots=True)
-class BlockInfo:
+class CommittedBlock:
     """What the application knows of a committed block."""
 
     height: int
@@ -33,7 +33,7 @@ class View:
     ``head`` has height 0 before the first block.
     """
 
-    head: BlockInfo
+    head: CommittedBlock
     reader: Reader
 
 
@@ -53,16 +53,6 @@ UNREACHABLE: Final = Code("node", 1, "unreachable")
 """The broadcaster's code for "nobody said anything": the mempool may have the transaction, or not."""
 
 
-@dataclass(frozen=True, slots=True)
-class BroadcastResult:
-    """What the mempool said: code 0 means accepted there, not that a block has it."""
-
-    hash: bytes
-    code: int
-    codespace: str
-    log: str
-
-
 class QueryPort(Protocol):
     """Reads of a node. Any thread may call every method; none waits for consensus."""
 
@@ -77,7 +67,7 @@ class QueryPort(Protocol):
     def view(self) -> View:
         """Return the newest committed state; it stays as it is while the caller holds it."""
 
-    def block(self, height: int) -> BlockInfo | None:
+    def block(self, height: int) -> CommittedBlock | None:
         """Return a committed block, or None where it is not known (any more)."""
 
     def tx_by_hash(self, tx_hash: bytes) -> StoredTx | None:

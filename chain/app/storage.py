@@ -13,10 +13,10 @@ from typing import Any, Final, Self
 
 import plyvel
 
-from chain.app.interfaces import BlockInfo, StoredTx
+from chain.app.interfaces import CommittedBlock, StoredTx
 from chain.app.stored import (
     NO_HEAD,
-    Head,
+    ChainHead,
     decode_event,
     decode_tx,
     decode_tx_height,
@@ -68,7 +68,7 @@ class Snapshot:
         """Wrap a LevelDB snapshot; ``head`` is read from it, so that it belongs to the same commit."""
         self._snapshot = snapshot
         head = snapshot.get(_HEAD)
-        self.head = NO_HEAD if head is None else codec.decode(Head, head)
+        self.head = NO_HEAD if head is None else codec.decode(ChainHead, head)
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a state key."""
@@ -142,7 +142,7 @@ class Storage:
 
     def commit(
         self,
-        head: Head,
+        head: ChainHead,
         changes: Mapping[bytes, bytes | None],
         nodes: Mapping[bytes, bytes | None],
         txs: Sequence[StoredTx] = (),
@@ -187,7 +187,7 @@ class Storage:
         """Write the batch: the moment at which a block becomes committed."""
         batch.write()
 
-    def roll_back(self) -> Head:
+    def roll_back(self) -> ChainHead:
         """Undo the last commit (one step only) and return the head before it; StorageError where none is kept."""
         undo = self._db.get(_UNDO)
         if undo is None:
@@ -201,12 +201,12 @@ class Storage:
             batch.delete(_UNDO)
         return self.snapshot().head
 
-    def block(self, height: int) -> BlockInfo | None:
+    def block(self, height: int) -> CommittedBlock | None:
         """Return a committed block."""
         if not 0 < height < 2**63:
             return None
         data = self._db.get(_BLOCK + height.to_bytes(8, "big"))
-        return None if data is None else codec.decode(BlockInfo, data)
+        return None if data is None else codec.decode(CommittedBlock, data)
 
     def tx(self, tx_hash: bytes) -> StoredTx | None:
         """Return a committed transaction by SHA-256 of its bytes."""

@@ -8,22 +8,22 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from chain.app.interfaces import BlockInfo, StoredTx
+from chain.app.interfaces import CommittedBlock, StoredTx
 from domain.block import TxResult
 from domain.events import Event
 from domain.queries import LoggedEvent
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ChainHead:
     """Where a store stands; all of it is written in the same batch as the state it describes."""
 
     chain_id: str
-    block: BlockInfo
+    block: CommittedBlock
     next_event: int
 
 
-NO_HEAD = Head("", BlockInfo(0, 0, b"", b"", b""), 1)
+NO_HEAD = ChainHead("", CommittedBlock(0, 0, b"", b"", b""), 1)
 """Of a store that has no block yet."""
 
 

@@ -1,25 +1,41 @@
 """One gRPC connection: bytes in, bytes out, a deadline on every call, errors in our own words."""
 
-import time
+import json
 from threading import Lock
 from typing import Any, Final
 
 import grpc
 
 from chain.client.errors import ChainError, ChainTimeout, ErrorKind, code_of
+from wire.results import read_code
 
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
-CODE_KEY: Final = "assay-code"
-CODESPACE_KEY: Final = "assay-codespace"
+# A node that starts again is waited for a little. A broadcast goes out once: where its answer is lost, only the
+# caller knows what a repetition may mean.
+_POLICY: Final = {
+    "methodConfig": [
+        {
+            "name": [{}],
+            "retryPolicy": {
+                "maxAttempts": 3,
+                "initialBackoff": "0.2s",
+                "maxBackoff": "0.2s",
+                "backoffMultiplier": 1,
+                "retryableStatusCodes": ["UNAVAILABLE"],
+            },
+        },
+        {"name": [{"service": "cosmos.tx.v1beta1.Service", "method": "BroadcastTx"}]},
+    ]
+}
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", RESPONSE_BYTES_MAX),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 5_000),  # how long one try to connect may take
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.enable_http_proxy", 0),
+    ("grpc.service_config", json.dumps(_POLICY)),
+    ("grpc.service_config_disable_resolution", 1),
 )
-_TRIES: Final = 3
-_PAUSE: Final = 0.2
 
 
 class Channel:
@@ -39,28 +55,17 @@ class Channel:
         self._closed = True
         self._channel.close()
 
-    def call(self, path: str, request: bytes, *, repeat: bool = True) -> bytes:
-        """Return the response's bytes, or raise a ChainError. A node that starts again is waited
-        for a little, unless the call is not to be repeated.
-        """
-        deadline = time.monotonic() + self._timeout
-        tries = _TRIES if repeat else 1
-        for attempt in range(tries):
-            try:
-                answer: bytes = self._method(path)(
-                    request, timeout=max(0.001, deadline - time.monotonic())
-                )
-                return answer
-            except grpc.RpcError as error:
-                again = error.code() is grpc.StatusCode.UNAVAILABLE and attempt + 1 < tries
-                if not again or time.monotonic() + _PAUSE >= deadline:
-                    raise self._translate(path, error) from None
-            except ValueError as error:  # grpc's word for a closed channel
-                raise ChainError(
-                    ErrorKind.CLOSED, "the connection is closed", "open a new client"
-                ) from error
-            time.sleep(_PAUSE)
-        raise AssertionError("the last attempt returns or raises")
+    def call(self, path: str, request: bytes) -> bytes:
+        """Return the response's bytes, or raise a ChainError."""
+        try:
+            answer: bytes = self._method(path)(request, timeout=self._timeout)
+            return answer
+        except grpc.RpcError as error:
+            raise self._translate(path, error) from None
+        except ValueError as error:  # grpc's word for a closed channel
+            raise ChainError(
+                ErrorKind.CLOSED, "the connection is closed", "open a new client"
+            ) from error
 
     def _method(self, path: str) -> Any:
         with self._lock:
@@ -71,8 +76,9 @@ class Channel:
 
     def _translate(self, path: str, error: Any) -> ChainError:
         status, details = error.code(), error.details() or ""
+        named = read_code(error.trailing_metadata() or ())
         if status is grpc.StatusCode.UNAVAILABLE:
-            if CODE_KEY in {item[0] for item in error.trailing_metadata() or ()}:
+            if named is not None:
                 return ChainError(ErrorKind.UNAVAILABLE, details, "")
             return ChainError(
                 ErrorKind.UNAVAILABLE,
@@ -107,11 +113,7 @@ class Channel:
             return ChainTimeout(
                 f"{self.address} did not answer {path} within {self._timeout:g} s", "try again"
             )
-        metadata = {item[0]: item[1] for item in error.trailing_metadata() or ()}
-        number = str(metadata.get(CODE_KEY, ""))
-        code = None
-        if number.isascii() and number.isdigit():
-            code = code_of(str(metadata.get(CODESPACE_KEY, "")), int(number))
+        code = None if named is None else code_of(*named)
         if status is grpc.StatusCode.NOT_FOUND:
             return ChainError(ErrorKind.NOT_FOUND, details, "", code)
         if status is grpc.StatusCode.UNIMPLEMENTED:

@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError
 from chain.client.channel import Channel
 from chain.client.errors import ChainError, ErrorKind
 from domain import queries as q
+from domain.block import BroadcastResult
 from domain.errors import Refusal
 from domain.events import Event
 from domain.queries import Query
@@ -17,16 +18,6 @@ from wire.queries import decode_response, encode_request, method_of
 R = TypeVar("R")
 TIMEOUT_SECONDS = 10.0
 _TX_SERVICE = "/cosmos.tx.v1beta1.Service/"
-
-
-@dataclass(frozen=True, slots=True)
-class BroadcastResult:
-    """What the mempool said; code 0 means that the transaction waits for a block."""
-
-    hash: bytes
-    code: int
-    codespace: str
-    log: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +95,7 @@ class ChainClient:
         knows what a repetition may mean.
         """
         request = service.BroadcastTxRequest(tx_bytes=raw, mode=service.BROADCAST_MODE_SYNC)
-        answer = self._cosmos(
-            "BroadcastTx", request, service.BroadcastTxResponse, repeat=False
-        ).tx_response
+        answer = self._cosmos("BroadcastTx", request, service.BroadcastTxResponse).tx_response
         return BroadcastResult(
             self._hash(answer.txhash), answer.code, answer.codespace, answer.raw_log
         )
@@ -134,8 +123,8 @@ class ChainClient:
             ),
         )
 
-    def _cosmos(self, method: str, request: Any, response: Any, *, repeat: bool = True) -> Any:
-        data = self._channel.call(_TX_SERVICE + method, request.SerializeToString(), repeat=repeat)
+    def _cosmos(self, method: str, request: Any, response: Any) -> Any:
+        data = self._channel.call(_TX_SERVICE + method, request.SerializeToString())
         try:
             return response.FromString(data)
         except DecodeError:

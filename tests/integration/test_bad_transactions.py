@@ -9,11 +9,11 @@ from signal import SIGTERM
 
 import pytest
 
-from chain.app.interfaces import BlockInfo
-from chain.client.client import BroadcastResult, ChainClient, TxReceipt
+from chain.app.interfaces import CommittedBlock
+from chain.client.client import ChainClient, TxReceipt
 from chain.client.errors import ChainError
 from chain.state_machine.ledger.queries import get_account, get_balance
-from domain.block import TxResult
+from domain.block import BroadcastResult, TxResult
 from domain.errors import TX_IN_CACHE, TX_TOO_LARGE, WRONG_SEQUENCE, Code
 from domain.limits import TX_BYTES_MAX
 from tests.support.bad_transactions import (
@@ -44,7 +44,7 @@ class Pair:
         self.send_good()
 
     @property
-    def head(self) -> BlockInfo:
+    def head(self) -> CommittedBlock:
         return self.node.app.head.block
 
     def make_block(self) -> None:

@@ -19,7 +19,7 @@ from tests.support.bounded import values
 from wire.decoder import TxDecoder
 from wire.keys import Key
 from wire.messages import TYPE_URLS, from_bytes, to_proto
-from wire.queries import METHODS, Method, decode_request, decode_response, encode_response
+from wire.queries import METHODS, QueryMethod, decode_request, decode_response, encode_response
 from wire.tx import build_tx, decode_simulated_tx, decode_tx
 
 KEY = Key(bytes(31) + b"\x01")
@@ -96,7 +96,7 @@ def test_every_message_comes_back_from_the_wire_as_it_was(message: Message) -> N
 @settings(max_examples=25)
 @given(st.data())
 def test_every_query_comes_back_from_the_wire_as_it_was(
-    method: Method, data: st.DataObject
+    method: QueryMethod, data: st.DataObject
 ) -> None:
     request = data.draw(values(method.request))
     encoded = method.write_request(request).SerializeToString()

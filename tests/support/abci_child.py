@@ -20,7 +20,7 @@ from chain.app.application import AppConfig, Application
 from chain.app.interfaces import StoredTx
 from chain.app.services import route
 from chain.app.storage import Storage
-from chain.app.stored import Head
+from chain.app.stored import ChainHead
 from chain.state_machine import transition
 from domain.events import Event
 
@@ -37,7 +37,7 @@ class DyingStorage(Storage):
 
     def commit(
         self,
-        head: Head,
+        head: ChainHead,
         changes: Mapping[bytes, bytes | None],
         nodes: Mapping[bytes, bytes | None],
         txs: Sequence[StoredTx] = (),

@@ -13,7 +13,7 @@ from domain.queries import (
     StatusRequest,
     StatusResponse,
 )
-from wire.queries import METHODS, Method, decode_request, encode_response
+from wire.queries import METHODS, QueryMethod, decode_request, encode_response
 
 
 def handlers(app: QueryPort) -> dict[str, Handler]:
@@ -21,7 +21,7 @@ def handlers(app: QueryPort) -> dict[str, Handler]:
     return {path: _handler(app, method) for path, method in METHODS.items()}
 
 
-def _handler(app: QueryPort, method: Method) -> Handler:
+def _handler(app: QueryPort, method: QueryMethod) -> Handler:
     return lambda data: encode_response(method, _answer(app, decode_request(method, data)))
 
 

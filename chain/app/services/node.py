@@ -18,7 +18,7 @@ from cosmpy.protos.tendermint.types.params_pb2 import (
 from cosmpy.protos.tendermint.types.types_pb2 import BlockID, Header
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from chain.app.interfaces import BlockInfo, QueryPort
+from chain.app.interfaces import CommittedBlock, QueryPort
 from chain.app.services.call import Handler, typed
 from chain.app.version import SOFTWARE, SOFTWARE_VERSION
 from domain.errors import NOT_FOUND, Refusal
@@ -55,7 +55,7 @@ def _block_at(app: QueryPort, height: int) -> Any:
     return base.GetBlockByHeightResponse(**_block(app, found))
 
 
-def _block(app: QueryPort, info: BlockInfo) -> dict[str, Any]:
+def _block(app: QueryPort, info: CommittedBlock) -> dict[str, Any]:
     """Return what the application knows of a block; the whole block is with CometBFT's RPC."""
     seconds, nanos = divmod(info.time_ns, 10**9)
     time = Timestamp(seconds=seconds, nanos=nanos)

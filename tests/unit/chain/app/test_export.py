@@ -5,9 +5,9 @@ import pytest
 from chain.app import smt
 from chain.app.export import export_state
 from chain.app.homes import comet_home
-from chain.app.interfaces import BlockInfo
+from chain.app.interfaces import CommittedBlock
 from chain.app.storage import Storage, StorageError
-from chain.app.stored import Head
+from chain.app.stored import ChainHead
 
 ENTRIES: dict[bytes, bytes | None] = {b"k%d" % i: b"v%d" % i for i in range(20)}
 
@@ -17,8 +17,8 @@ def write_store(home: Path, app_hash: bytes | None = None) -> None:
     path.parent.mkdir(parents=True)
     storage = Storage(path)
     tree = smt.update(lambda _position: None, ENTRIES)
-    block = BlockInfo(7, 99, b"h" * 32, b"p" * 20, app_hash or tree.root)
-    storage.commit(Head("assay-test", block, 1), ENTRIES, tree.nodes)
+    block = CommittedBlock(7, 99, b"h" * 32, b"p" * 20, app_hash or tree.root)
+    storage.commit(ChainHead("assay-test", block, 1), ENTRIES, tree.nodes)
     storage.close()
 
 

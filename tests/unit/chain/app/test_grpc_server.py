@@ -17,12 +17,13 @@ from chain.app import grpc_server
 from chain.app.abci_query import AbciQueries
 from chain.app.application import AppConfig, Application
 from chain.app.grpc_server import GrpcServer
-from chain.app.interfaces import UNREACHABLE, BroadcastResult
+from chain.app.interfaces import UNREACHABLE
 from chain.app.services import route
 from chain.app.services.table import build_table
 from chain.app.storage import Storage
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
+from domain.block import BroadcastResult
 from domain.messages import MsgSend
 from domain.queries import ParamsRequest
 from domain.records import Coin

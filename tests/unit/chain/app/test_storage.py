@@ -5,16 +5,18 @@ from pathlib import Path
 import plyvel
 import pytest
 
-from chain.app.interfaces import BlockInfo, StoredTx
+from chain.app.interfaces import CommittedBlock, StoredTx
 from chain.app.storage import Maker, Storage, StorageError
-from chain.app.stored import NO_HEAD, Head
+from chain.app.stored import NO_HEAD, ChainHead
 from domain.block import TxResult
 from domain.events import Event
 
 
-def head(height: int, next_event: int = 1) -> Head:
-    block = BlockInfo(height, height * 10**9, b"hash%d" % height, b"p" * 20, b"root%d" % height)
-    return Head("assay-test", block, next_event)
+def head(height: int, next_event: int = 1) -> ChainHead:
+    block = CommittedBlock(
+        height, height * 10**9, b"hash%d" % height, b"p" * 20, b"root%d" % height
+    )
+    return ChainHead("assay-test", block, next_event)
 
 
 def stored_tx(name: bytes, height: int, code: int = 0) -> StoredTx:
