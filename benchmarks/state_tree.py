@@ -17,14 +17,13 @@ NAME = "state_tree"
 KEYS = 100_000
 BATCHES = (100, 1_000, 5_000)
 REPEATS = 5
-_HEAD = ChainHead("assay-bench", CommittedBlock(1, 1, b"", b"", b""), 1)
+HEAD = ChainHead("assay-bench", CommittedBlock(1, 1, b"", b"", b""), 1)
 
 
 def run() -> Report:
     """Measure, and return the table."""
     random = Random(1)
-    storage = Storage.temporary()
-    _fill(storage)
+    storage = filled()
     rows = []
     for size in BATCHES:
         rate, hashes = _update_rate(storage, random, size)
@@ -35,10 +34,13 @@ def run() -> Report:
     return Report(NAME, rows)
 
 
-def _fill(storage: Storage) -> None:
+def filled() -> Storage:
+    """Return a temporary store with ``KEYS`` keys."""
+    storage = Storage.temporary()
     changes: dict[bytes, bytes | None] = {b"key %d" % n: b"value %d" % n for n in range(KEYS)}
     nodes = smt.update(storage.snapshot().node, changes).nodes
-    storage.commit(_HEAD, changes, nodes)
+    storage.commit(HEAD, changes, nodes)
+    return storage
 
 
 def _update_rate(storage: Storage, random: Random, size: int) -> tuple[float, float]:

@@ -1,7 +1,10 @@
 """secp256k1 keys and signatures: signing for clients, verifying with a bounded memory for nodes.
 
-Signatures are 64 bytes, r then s, with s in the lower half of the group's order; a high s is
-refused, because it would be a second signature that anybody can make from the first.
+Signatures are 64 bytes, r then s, with s in the lower half of the group's order; a high s is refused, because it would
+be a second signature that anybody can make from the first.
+
+coincurve's public names verify no signature of 64 bytes and keep no parsed key. So this file, and no other, uses its
+bindings of libsecp256k1; a test names what it relies on.
 """
 
 import secrets
@@ -18,6 +21,7 @@ from wire.memory import Memory
 
 SIGNATURE_BYTES = 64
 SECRET_BYTES = 32
+_ENTROPY_BYTES = 32
 _CONTEXT = GLOBAL_CONTEXT.ctx
 _PUBLIC_KEYS_REMEMBERED = 16_384
 
@@ -49,15 +53,29 @@ class Key:
         return value
 
     def sign(self, message: bytes) -> bytes:
-        """Return the signature of SHA-256(message): 64 bytes, low s, the same every time (RFC
-        6979).
-        """
+        """Return the signature of SHA-256(message): 64 bytes, low s, the same every time (RFC 6979)."""
         signature: bytes = self._private.sign_recoverable(message)
         return signature[:SIGNATURE_BYTES]
 
     def __repr__(self) -> str:
         """Show the address only."""
         return f"Key({self.address})"
+
+
+class HedgedKey(Key):
+    """A key that signs with RFC 6979 and additional random data, so that a transaction's hash belongs to one sending.
+
+    Two programs that send the same messages with the same key at the same moment would else make the same bytes: one
+    transaction, which both would take for their own.
+    """
+
+    def sign(self, message: bytes) -> bytes:
+        """Return a signature of SHA-256(message): 64 bytes, low s, another one every time."""
+        entropy = ffi.new("unsigned char[]", secrets.token_bytes(_ENTROPY_BYTES))
+        # The library's own function for nonces, with our bytes.
+        nonce = (ffi.NULL, entropy)
+        signature: bytes = self._private.sign_recoverable(message, custom_nonce=nonce)
+        return signature[:SIGNATURE_BYTES]
 
 
 @lru_cache(maxsize=_PUBLIC_KEYS_REMEMBERED)
@@ -69,9 +87,7 @@ def _parse_public_key(pub_key: bytes) -> Any:
 
 
 def verify(pub_key: bytes, message: bytes, signature: bytes) -> bool:
-    """Tell whether ``signature`` is ``pub_key``'s for SHA-256(message); never raises for what it is
-    given.
-    """
+    """Tell whether ``signature`` is ``pub_key``'s for SHA-256(message); never raises for what it is given."""
     if len(signature) != SIGNATURE_BYTES or len(pub_key) != PUB_KEY_BYTES:
         return False
     public = _parse_public_key(pub_key)

@@ -20,10 +20,8 @@ from chain.app.stored import (
     decode_event,
     decode_tx,
     decode_tx_height,
-    decode_undo,
     encode_event,
     encode_tx,
-    encode_undo,
 )
 from domain import codec
 from domain.errors import Expected
@@ -38,7 +36,6 @@ _TX: Final = b"t"
 _EVENT: Final = b"e"
 _HEAD: Final = b"mhead"
 _FORMAT_KEY: Final = b"mformat"
-_UNDO: Final = b"mundo"
 _MAKER: Final = b"mmaker"
 
 
@@ -148,30 +145,21 @@ class Storage:
         txs: Sequence[StoredTx] = (),
         events: Sequence[Event] = (),
     ) -> None:
-        """Write a block: all of it in one atomic batch. What it replaces is kept until the next commit."""
-        replaced: list[tuple[bytes, bytes | None]] = [(_HEAD, self._db.get(_HEAD))]
+        """Write a block: all of it in one atomic batch."""
         batch = self._db.write_batch(transaction=False)
         for prefix, entries in ((_STATE, changes), (_NODE, nodes)):
             for key, value in entries.items():
-                name = prefix + key
-                replaced.append((name, self._db.get(name)))
                 if value is None:
-                    batch.delete(name)
+                    batch.delete(prefix + key)
                 else:
-                    batch.put(name, value)
-        block = _BLOCK + head.block.height.to_bytes(8, "big")
-        replaced.append((block, None))
-        batch.put(block, codec.encode(head.block))
+                    batch.put(prefix + key, value)
+        height = head.block.height
+        batch.put(_BLOCK + height.to_bytes(8, "big"), codec.encode(head.block))
         for tx in self._indexed(txs):
-            name = _TX + tx.hash
-            replaced.append((name, self._db.get(name)))
-            batch.put(name, encode_tx(tx))
+            batch.put(_TX + tx.hash, encode_tx(tx))
         for event in events:
-            name = _EVENT + event.number.to_bytes(8, "big")
-            replaced.append((name, None))
-            batch.put(name, encode_event(event, head.block.height))
+            batch.put(_EVENT + event.number.to_bytes(8, "big"), encode_event(event, height))
         batch.put(_HEAD, codec.encode(head))
-        batch.put(_UNDO, encode_undo(replaced))
         self._write(batch)
 
     def _indexed(self, txs: Sequence[StoredTx]) -> Iterator[StoredTx]:
@@ -186,20 +174,6 @@ class Storage:
     def _write(self, batch: Any) -> None:
         """Write the batch: the moment at which a block becomes committed."""
         batch.write()
-
-    def roll_back(self) -> ChainHead:
-        """Undo the last commit (one step only) and return the head before it; StorageError where none is kept."""
-        undo = self._db.get(_UNDO)
-        if undo is None:
-            raise StorageError(f"{self.path} keeps no older version: it was rolled back already.")
-        with self._db.write_batch(transaction=True) as batch:
-            for key, value in decode_undo(undo):
-                if value is None:
-                    batch.delete(key)
-                else:
-                    batch.put(key, value)
-            batch.delete(_UNDO)
-        return self.snapshot().head
 
     def block(self, height: int) -> CommittedBlock | None:
         """Return a committed block."""

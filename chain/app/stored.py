@@ -1,11 +1,10 @@
-"""How the node's own records (outside the Merkle tree) are written: block heads, transactions, events, undo.
+"""How the node's own records (outside the Merkle tree) are written: block heads, transactions, events.
 
 Transactions and events are written by hand, not by :mod:`domain.codec`: a block of thousands of them is encoded
 between two blocks, and this takes a fifth of the time.
 """
 
 import json
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from chain.app.interfaces import CommittedBlock, StoredTx
@@ -78,30 +77,3 @@ def decode_event(number: int, data: bytes) -> LoggedEvent:
     """Read what :func:`encode_event` wrote."""
     height, kind, attributes = json.loads(data)
     return LoggedEvent(number, height, kind, tuple((name, value) for name, value in attributes))
-
-
-def encode_undo(entries: Iterable[tuple[bytes, bytes | None]]) -> bytes:
-    """Write what database keys held before a commit (None: nothing)."""
-    parts: list[bytes] = []
-    for key, value in entries:
-        parts += (len(key).to_bytes(4, "big"), key)
-        parts += (b"\x00",) if value is None else (b"\x01", len(value).to_bytes(4, "big"), value)
-    return b"".join(parts)
-
-
-def decode_undo(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Read what :func:`encode_undo` wrote."""
-    at = 0
-
-    def take(size: int) -> bytes:
-        nonlocal at
-        piece = data[at : at + size]
-        if len(piece) != size:
-            raise ValueError("the undo record is cut off")
-        at += size
-        return piece
-
-    while at < len(data):
-        key = take(int.from_bytes(take(4), "big"))
-        there = take(1) == b"\x01"
-        yield key, take(int.from_bytes(take(4), "big")) if there else None

@@ -22,7 +22,6 @@ from chain.client.errors import (
     TxRefused,
     code_of,
 )
-from chain.client.signing import HedgedKey
 from domain import errors
 from domain.errors import UNAUTHORIZED, Refusal
 from domain.genesis import DENOM
@@ -30,7 +29,7 @@ from domain.limits import GAS_MAX
 from domain.messages import Message, signer_of
 from domain.queries import ParamsRequest
 from domain.records import Coin
-from wire.keys import Key
+from wire.keys import HedgedKey, Key
 from wire.tx import build_tx, build_unsigned_tx
 
 GAS_MARGIN = (13, 10)  # of what the simulation used: other transactions may come before this one

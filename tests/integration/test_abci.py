@@ -356,7 +356,7 @@ def test_an_answer_for_a_height_is_of_that_height_or_none(app: App) -> None:
 def test_a_tool_may_ask_for_info_without_stopping_the_node(app: App) -> None:
     consensus, tool = app.connect(), app.connect()
     handshake(consensus, GENESIS, (block(1),))
-    assert tool.call("info", abci.RequestInfo(version="0.38.25")).last_block_height == 1
+    assert tool.call("info", abci.RequestInfo(version="0.38")).last_block_height == 1
     assert app.fatal == []
 
 

@@ -14,6 +14,7 @@ from chain.app.abci_server import frame, read_varint
 from domain import codec
 from domain.genesis import Genesis
 from tests.support.small_chain import GENESIS_TIME_NS
+from tools.setup.cometbft import VERSION as COMETBFT_VERSION
 
 DEADLINE_SECONDS = 20.0
 
@@ -88,7 +89,7 @@ class AbciConnection:
 
 def info() -> Any:
     return abci.RequestInfo(
-        version="0.38.25", block_version=11, p2p_version=8, abci_version="2.0.0"
+        version=COMETBFT_VERSION, block_version=11, p2p_version=8, abci_version="2.0.0"
     )
 
 

@@ -22,6 +22,7 @@ from chain.app.interfaces import CommittedBlock, QueryPort
 from chain.app.services.call import Handler, typed
 from chain.app.version import SOFTWARE, SOFTWARE_VERSION
 from domain.errors import NOT_FOUND, Refusal
+from tools.setup.cometbft import VERSION as COMETBFT_VERSION
 
 _COSMOS_SDK = "0.50.0"  # whose services these are; clients parse it as a version
 
@@ -73,7 +74,7 @@ def _block(app: QueryPort, info: CommittedBlock) -> dict[str, Any]:
 
 def _node_info(app: QueryPort) -> Any:
     return base.GetNodeInfoResponse(
-        default_node_info=DefaultNodeInfo(network=app.chain_id, version="0.38.25"),
+        default_node_info=DefaultNodeInfo(network=app.chain_id, version=COMETBFT_VERSION),
         application_version=base.VersionInfo(
             name=SOFTWARE,
             app_name=SOFTWARE,

@@ -1,8 +1,12 @@
 """Signatures: deterministic, low s, other people's libraries agree, and the memory remembers only what held."""
 
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
+from coincurve import PrivateKey as LibraryKey
+from coincurve._libsecp256k1 import ffi, lib
+from coincurve.context import GLOBAL_CONTEXT
 from cosmpy.crypto.keypairs import PrivateKey
 
 from wire.keys import Key, SignatureVerifier, verify
@@ -110,3 +114,29 @@ def test_what_is_no_secret_makes_no_key(secret: bytes) -> None:
 def test_the_message_is_hashed_with_sha256_once() -> None:
     digest = sha256(MESSAGE).digest()
     assert not verify(KEY.pub_key, digest, SIGNATURE)
+
+
+def test_what_is_used_of_coincurves_bindings_is_there() -> None:
+    """None of these names is promised by coincurve: where one is gone, `wire/keys.py` is the file to mend."""
+    assert GLOBAL_CONTEXT.ctx
+    parsed = ffi.new("secp256k1_pubkey *")
+    assert lib.secp256k1_ec_pubkey_parse(GLOBAL_CONTEXT.ctx, parsed, KEY.pub_key, 33) == 1
+    signature = ffi.new("secp256k1_ecdsa_signature *")
+    parse = lib.secp256k1_ecdsa_signature_parse_compact
+    assert parse(GLOBAL_CONTEXT.ctx, signature, SIGNATURE) == 1
+    digest = sha256(MESSAGE).digest()
+    assert lib.secp256k1_ecdsa_verify(GLOBAL_CONTEXT.ctx, signature, digest, parsed) == 1
+    nonce = (ffi.NULL, ffi.new("unsigned char[]", bytes(32)))
+    recoverable = LibraryKey(KEY.secret).sign_recoverable(MESSAGE, custom_nonce=nonce)
+    assert verify(KEY.pub_key, MESSAGE, recoverable[:64])
+
+
+def test_nobody_else_uses_them() -> None:
+    root = Path(__file__).parents[3]
+    users = [
+        path.relative_to(root).as_posix()
+        for package in root.glob("*/__init__.py")
+        for path in package.parent.rglob("*.py")
+        if "coincurve._" in path.read_text()
+    ]
+    assert users == ["wire/keys.py"]

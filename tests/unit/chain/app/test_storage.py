@@ -1,4 +1,4 @@
-"""The database: atomic commits, reads that stay as they are, undo of one commit, and errors for a person."""
+"""The database: atomic commits, reads that stay as they are, and errors for a person."""
 
 from pathlib import Path
 
@@ -72,31 +72,6 @@ def test_scans_stay_inside_the_prefix_and_behind_after() -> None:
     assert scan(b"\x01", b"\x00") == scan(b"\x01")
     assert scan(b"\xff") == [b"\xff", b"\xffz"]
     assert scan(b"\x03") == []
-    storage.close()
-
-
-def test_roll_back_restores_the_commit_before_and_only_once() -> None:
-    storage = Storage.temporary()
-    first, second = stored_tx(b"1", 1), stored_tx(b"2", 2)
-    storage.commit(
-        head(1, 2), {b"a": b"1", b"gone": b"x"}, {b"n": b"1"}, (first,), (Event("x", (), 1),)
-    )
-    storage.commit(
-        head(2, 3),
-        {b"a": b"2", b"new": b"y", b"gone": None},
-        {b"n": b"2"},
-        (second,),
-        (Event("x", (), 2),),
-    )
-    assert storage.roll_back() == head(1, 2)
-    snapshot = storage.snapshot()
-    assert [snapshot.get(key) for key in (b"a", b"new", b"gone")] == [b"1", None, b"x"]
-    assert snapshot.node(b"n") == b"1"
-    assert (storage.block(2), storage.tx(second.hash)) == (None, None)
-    assert storage.tx(first.hash) == first
-    assert len(storage.events(1, 10, 10)) == 1
-    with pytest.raises(StorageError, match="no older version"):
-        storage.roll_back()
     storage.close()
 
 

@@ -10,7 +10,6 @@ import pytest
 from chain.client.client import ChainClient, TxReceipt
 from chain.client.errors import ChainError, ChainTimeout, ErrorKind, TxExpired, TxRefused
 from chain.client.sender import TxSender
-from chain.client.signing import HedgedKey
 from domain.block import BroadcastResult
 from domain.errors import WRONG_SEQUENCE, Refusal
 from domain.messages import MsgCancelOrder, MsgDepositBond, MsgSend
@@ -27,7 +26,7 @@ from tests.support.solo_node import (
     running,
 )
 from tests.support.waiting import wait_until
-from wire.keys import verify
+from wire.keys import HedgedKey, verify
 from wire.tx import build_tx, decode_tx
 
 

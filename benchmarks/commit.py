@@ -1,0 +1,57 @@
+"""What Commit writes: milliseconds of a block's changes over a tree of 100,000 keys in LevelDB.
+
+The baseline is the same keys and values in one batch of LevelDB, with nothing read and nothing encoded.
+"""
+
+from random import Random
+from time import perf_counter
+
+import plyvel
+
+from benchmarks.report import Report, Row
+from benchmarks.state_tree import HEAD, KEYS, filled
+from chain.app import smt
+from chain.app.storage import Storage
+
+NAME = "commit"
+SIZES = (500, 5_000)
+REPEATS = 5
+
+Entries = dict[bytes, bytes | None]
+
+
+def run() -> Report:
+    """Measure, and return the table."""
+    random = Random(1)
+    storage = filled()
+    rows = []
+    for size in SIZES:
+        bare = best = float("inf")
+        for repeat in range(REPEATS):
+            changes: Entries = {
+                b"key %d" % n: b"new %d %d" % (n, repeat) for n in random.sample(range(KEYS), size)
+            }
+            nodes = smt.update(storage.snapshot().node, changes).nodes
+            bare = min(bare, _bare(storage._db, {**changes, **nodes}))
+            best = min(best, _commit(storage, changes, nodes))
+        what = f"{size:,} keys, {len(nodes):,} nodes"
+        rows.append(Row(f"LevelDB alone, {what}", 1e3 * bare, "ms"))
+        rows.append(Row(f"Commit, {what}", 1e3 * best, "ms", 1e3 * bare))
+    storage.close()
+    return Report(NAME, rows)
+
+
+def _commit(storage: Storage, changes: Entries, nodes: Entries) -> float:
+    start = perf_counter()
+    storage.commit(HEAD, changes, nodes)
+    return perf_counter() - start
+
+
+def _bare(database: plyvel.DB, entries: Entries) -> float:
+    """Return the seconds of one batch, in keys of its own."""
+    start = perf_counter()
+    batch = database.write_batch()
+    for key, value in entries.items():
+        batch.put(b"x" + key, value or b"")
+    batch.write()
+    return perf_counter() - start
