@@ -7,6 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -18,14 +19,37 @@ FORBIDDEN = {
         ("domain/bad.py", "import chain.state_machine"),
         ("wire/bad.py", "import chain.app"),
         ("pol/executor/bad.py", "import validator"),
+        ("host/bad.py", "import domain"),
+        ("tools/bad.py", "import host"),
+        ("link/bad.py", "import chain.client"),
+        ("pol/work/bad.py", "import link"),
+        ("consumer/bad.py", "import validator"),
+        ("validator/bad.py", "import compute_provider"),
+        ("compute_provider/bad.py", "import localnet"),
+        ("chain/client/bad.py", "import consumer"),
+        ("localnet/bad.py", "import assay.cli"),
+    ],
+    "chain": [
+        ("chain/state_machine/bad.py", "import chain.app"),
+        ("chain/client/bad.py", "import chain.state_machine"),
+    ],
+    "pol": [
         ("pol/state/bad.py", "import pol.job"),
         ("pol/work/bad.py", "def f():\n    import pol.replay"),
+        ("pol/tracing/bad.py", "import pol.local"),
+        ("pol/rules/bad.py", "import pol.values"),
+    ],
+    "protobuf": [
+        ("chain/app/bad.py", "import assay.market"),
+        ("validator/bad.py", "def f():\n    import assay.cluster"),
     ],
     "core": [
         ("domain/bad.py", "import time"),
         ("pol/rules/bad.py", "import numpy"),
         ("escrow/bad.py", "from google.protobuf import message"),
         ("chain/state_machine/bad.py", "import assay"),
+        ("chain/state_machine/bad.py", "import wire"),
+        ("escrow/bad.py", "import host"),
     ],
     "daemons": [
         ("validator/bad.py", "import chain.app"),
@@ -83,3 +107,33 @@ def test_contract_refuses(skeleton: Path, contract: str, file: str, source: str)
         bad.unlink()
     assert result.returncode == 1, result.stdout + result.stderr
     assert f"{file.removesuffix('.py').replace('/', '.')} -> " in result.stdout
+
+
+def test_circles_are_refused(skeleton: Path) -> None:
+    pair = skeleton / "pol" / "work" / "one.py", skeleton / "pol" / "work" / "other.py"
+    pair[0].write_text("import pol.work.other")
+    pair[1].write_text("def f():\n    import pol.work.one")
+    try:
+        result = lint_imports(skeleton, "--contract", "circles")
+    finally:
+        for file in pair:
+            file.unlink()
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "No cycles are allowed in pol.work." in result.stdout
+
+
+def circle(imports: dict[str, set[str]]) -> list[str]:
+    """Return the files of circles, with what stands on them."""
+    left = dict(imports)
+    while free := [name for name, needed in left.items() if not needed & left.keys()]:
+        for name in free:
+            del left[name]
+    return sorted(left)
+
+
+def test_no_circle_of_files() -> None:
+    roots = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    graph = grimp.build_graph(*roots["root_packages"], cache_dir=None)
+    imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    assert circle(imports) == []
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["a", "b", "c"]
