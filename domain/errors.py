@@ -80,10 +80,11 @@ class Expected(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Survive the way between processes, whatever the constructor of a kind takes."""
-        return _rebuilt, (type(self), self.args), self.__dict__
+        return rebuilt, (type(self), self.args), self.__dict__
 
 
-def _rebuilt(kind: type[Expected], args: tuple[Any, ...]) -> Expected:
+def rebuilt(kind: type[Expected], args: tuple[Any, ...]) -> Expected:
+    """Return an error of a kind, made of its arguments without its constructor."""
     return kind.__new__(kind, *args)
 
 

@@ -42,12 +42,12 @@ def physical_memory() -> int:
 def environment(folder: Path, threads: int | None = None) -> dict[str, str]:
     """Return the environment for a process that will enter the sandbox.
 
-    No secrets and no settings of other programs: it imports what this process can import, keeps temporary files in
-    ``folder``, and its numeric library has ``threads`` threads unless the owner has said otherwise.
+    No secrets and no settings of other programs: it imports what this process can import, and keeps temporary files
+    in ``folder``. Its numeric library has ``threads`` threads, or as many as the owner has said.
     """
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     if threads is not None:
-        kept = {name: str(threads) for name in _THREADS} | kept
+        kept |= {name: str(threads) for name in _THREADS}
     importable = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     return kept | {"PYTHONPATH": importable, "TMPDIR": str(folder)}
 

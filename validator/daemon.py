@@ -101,7 +101,7 @@ class ValidatorDaemon:
         )
         self._jobs = config.home / "jobs"
         self._ledger = Ledger(self._store, self._blobs, self._wake)
-        self._pool = ReplayPool(config.processes)
+        self._pool = ReplayPool(config.processes, folder=config.home / "scratch")
         self._lanes = Lanes(THREADS, stop, self._wake, EXPECTED)
         self._observer = Observer(self._me, self._client, self._ledger)
         self._verdicts = VerdictBook(self._store)

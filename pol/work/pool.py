@@ -1,19 +1,29 @@
-"""A process pool for training and replay: bounded, with deadlines, and a dead worker costs its own task only."""
+"""A process pool for training and replay: bounded, with deadlines, and a dead worker costs its own task only.
+
+What the tasks read comes from strangers. So workers run in the sandbox of :mod:`host.sandbox`, and what they say is
+read as records and errors, whatever else it claims to be.
+"""
 
 import os
 import pickle
 import queue
+import shutil
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from enum import Enum
+from io import BytesIO
 from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, Self, TypeVar
 
-from domain.errors import Expected
+from domain.errors import Expected, rebuilt
+from host import sandbox
 
 T = TypeVar("T")
 
@@ -37,6 +47,10 @@ class WorkerDied(PoolError):
     """The task's worker died; it is replaced."""
 
 
+class OutOfMemory(PoolError):
+    """The task needed more memory than a worker may have; the worker is replaced."""
+
+
 class PoolClosed(PoolError):
     """The pool was closed before the task ended."""
 
@@ -51,20 +65,23 @@ class _Task:
 class _Worker:
     """One child process and its end of the pipe."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path, memory_bytes: int) -> None:
         ours, theirs = Pipe()
         self.connection: Connection[Any, Any] = ours
-        environment = dict(os.environ)
-        environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)  # noqa: PTH109
-        for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-            environment.setdefault(variable, "1")  # the pool itself is what runs in parallel
+        self._memory_bytes = memory_bytes
+        rest = (theirs.fileno(), os.getpid(), folder, memory_bytes)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "pol.work", str(theirs.fileno()), str(os.getpid())],
+            [sys.executable, "-m", "pol.work", *map(str, rest)],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            env=environment,
+            # One thread each: the pool itself is what runs in parallel.
+            env=sandbox.environment(folder, threads=1),
         )
         theirs.close()
+
+    def receive(self) -> Any:
+        """Return what the worker says next; it may not be larger than what it may hold."""
+        return _Reader(BytesIO(self.connection.recv_bytes(self._memory_bytes))).load()
 
     def kill(self) -> None:
         self.connection.close()
@@ -72,14 +89,41 @@ class _Worker:
         self._process.wait()
 
 
+class _Reader(pickle.Unpickler):
+    """Makes nothing but records, errors and members of enumerations, of modules that are here already.
+
+    A pickle may name any function to call, and the worker that wrote it has met a stranger's bytes.
+    """
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = getattr(sys.modules.get(module), name, None)
+        if isinstance(found, type) and (is_dataclass(found) or issubclass(found, Exception | Enum)):
+            return found
+        if found is rebuilt:
+            return found
+        raise pickle.UnpicklingError(f"{module}.{name} is no record")
+
+
 class ReplayPool:
     """Runs tasks in child processes, which start when they are first needed.
 
     A task is a function of an importable module with arguments that pickle; big arrays travel as canonical bytes or
-    as paths. There are ``workers`` processes at most, and ``queued`` tasks may wait beside those that run.
+    as paths. There are ``workers`` processes at most, and ``queued`` tasks may wait beside those that run. ``folder``
+    is the only place where a task may write (else a temporary one), and ``memory_bytes`` is what each process may hold
+    (else three quarters of the machine's memory).
     """
 
-    def __init__(self, workers: int | None = None, queued: int = 64) -> None:
+    def __init__(
+        self,
+        workers: int | None = None,
+        queued: int = 64,
+        folder: Path | None = None,
+        memory_bytes: int | None = None,
+    ) -> None:
+        self._own = None if folder else Path(mkdtemp(prefix="assay-pool-"))
+        self._folder = self._own or folder or Path()
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._memory_bytes = memory_bytes or sandbox.physical_memory() * 3 // 4
         self._tasks: queue.Queue[_Task] = queue.Queue(queued)
         self._closed = threading.Event()
         # Threads live as long as the pool, because the kernel takes the end of the thread that started
@@ -122,7 +166,9 @@ class ReplayPool:
             try:
                 _fail(self._tasks.get_nowait().future, PoolClosed("the pool was closed"))
             except queue.Empty:
-                return
+                break
+        if self._own is not None:
+            shutil.rmtree(self._own, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self
@@ -140,7 +186,7 @@ class ReplayPool:
             if not task.future.set_running_or_notify_cancel():
                 continue
             try:
-                worker = worker or _Worker()
+                worker = worker or _Worker(self._folder, self._memory_bytes)
                 self._run(worker, task)
             except Exception as error:  # noqa: BLE001  (a task must end, whatever happened)
                 if worker is not None:
@@ -166,9 +212,11 @@ class ReplayPool:
                 raise PoolClosed("the pool was closed")
             if task.deadline is not None and time.monotonic() >= task.deadline:
                 raise TaskTimeout("the deadline passed while the task was running")
-        done, value = pickle.loads(worker.connection.recv_bytes())  # noqa: S301  (from our own child)
+        done, value = worker.receive()
         if done:
             task.future.set_result(value)
+        elif isinstance(value, MemoryError):
+            raise OutOfMemory(f"the task needs more than {self._memory_bytes} bytes of memory")
         else:
             task.future.set_exception(value)
 

@@ -1,18 +1,22 @@
 """The process at the other end of a :class:`pol.work.pool.ReplayPool`: runs one task after another.
 
-It dies with its parent, whatever kills that: the kernel is asked to (Linux), and the end of the pipe is noticed even
-while a task runs. Parent and child are one program of one owner, so tasks travel as pickles.
+It enters the sandbox before its first task. It dies with its parent, whatever kills that: the kernel is asked to
+(Linux), and the end of the pipe is noticed even while a task runs. Tasks come from our own parent, as pickles.
 """
 
+import logging
 import os
 import pickle
 import queue
 import signal
 import threading
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
-from host.process import die_with_parent
+from host import sandbox
+
+_log = logging.getLogger("assay.pool")
 
 
 def _read(connection: "Connection[Any, Any]", tasks: "queue.SimpleQueue[bytes]") -> None:
@@ -42,12 +46,15 @@ def _pack(done: bool, value: Any) -> bytes:
     return data
 
 
-def main(descriptor: int, parent: int) -> None:
-    """Serve tasks from the socket ``descriptor`` until the parent closes it."""
-    die_with_parent(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+def main(descriptor: int, parent: int, folder: Path, memory_bytes: int) -> None:
+    """Serve tasks from the socket ``descriptor`` until the parent closes it, writing nowhere but in ``folder``."""
+    for open_end in sandbox.enter(parent, folder, memory_bytes):
+        _log.warning("sandbox: %s", open_end)
+    # Ctrl-C is the parent's to handle.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection: Connection[Any, Any] = Connection(descriptor)
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(connection, tasks), daemon=True).start()
+    sandbox.forbid_processes()
     while True:
         connection.send_bytes(_pack(*_run(tasks.get())))

@@ -4,6 +4,7 @@ import math
 import operator
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,20 +14,21 @@ from pathlib import Path
 import psutil
 import pytest
 
+from host import sandbox
 from pol.errors import JobError, NotFiniteStep
 from pol.executor.backend import backend
 from pol.job.load import LoadedJob
 from pol.state.canonical import encode_state
 from pol.work.aggregate import aggregate
-from pol.work.pool import PoolClosed, PoolFull, ReplayPool, TaskTimeout, WorkerDied
+from pol.work.pool import OutOfMemory, PoolClosed, PoolFull, ReplayPool, TaskTimeout, WorkerDied
 from pol.work.records import TrainedShare
-from tests.unit.pol.replay import tasks
+from tests.unit.pol.replay import sandboxed, tasks
 from tests.unit.pol.replay.conftest import FIXTURE, SHARE, States
 
 
 @pytest.fixture
-def pool() -> Iterator[ReplayPool]:
-    with ReplayPool(workers=1, queued=2) as made:
+def pool(tmp_path: Path) -> Iterator[ReplayPool]:
+    with ReplayPool(workers=1, queued=2, folder=tmp_path) as made:
         yield made
 
 
@@ -148,3 +150,70 @@ def test_an_idle_pool_has_no_process() -> None:
     started = time.monotonic()
     ReplayPool(workers=2).close()
     assert time.monotonic() - started < 2
+
+
+# The sandbox
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[ReplayPool]:
+    with ReplayPool(workers=1, folder=tmp_path / "mine", memory_bytes=1 << 30) as made:
+        yield made
+
+
+def test_a_task_has_no_network(closed: ReplayPool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert sandboxed.call(port) == "done"
+        assert closed.submit(sandboxed.call, port).result(20) == "OSError"
+
+
+def test_a_task_writes_to_its_folder_only(closed: ReplayPool, tmp_path: Path) -> None:
+    if sandbox.landlock_abi() < 1:
+        pytest.skip("this kernel has no Landlock")
+    mine, other = tmp_path / "mine" / "file", tmp_path / "other"
+    assert closed.submit(sandboxed.write, mine).result(20) == "done"
+    assert closed.submit(sandboxed.write, other).result(20) == "PermissionError"
+    assert not other.exists()
+    assert closed.submit(sandboxed.read, mine).result(20) == "x"
+
+
+def test_a_task_that_needs_too_much_memory_ends_alone(closed: ReplayPool) -> None:
+    assert closed.submit(sandboxed.hold, 1 << 20).result(20) == 1 << 20
+    with pytest.raises(OutOfMemory, match=str(1 << 30)):
+        closed.submit(sandboxed.hold, 2 << 30).result(20)
+    assert closed.submit(operator.add, 2, 3).result(20) == 5
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the kernel exempts root from bounds on processes")
+def test_a_task_starts_no_processes(closed: ReplayPool) -> None:
+    assert closed.submit(sandboxed.spawn).result(20) == "BlockingIOError"
+
+
+def test_a_task_knows_no_secrets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ASSAY_PASSPHRASE", "secret")
+    with ReplayPool(workers=1, folder=tmp_path) as pool:
+        known = pool.submit(sandboxed.environment).result(20)
+    assert "secret" not in known.values()
+    assert known["TMPDIR"] == str(tmp_path)
+
+
+def test_what_a_worker_says_calls_nothing_here(
+    closed: ReplayPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(WorkerDied, match="no record"):
+        closed.submit(sandboxed.bomb).result(20)
+    assert not (tmp_path / "bomb").exists()
+
+
+def test_torch_works_in_the_sandbox(closed: ReplayPool) -> None:
+    pytest.importorskip("torch")
+    assert closed.submit(sandboxed.add_with_torch).result(60) == [2.0, 2.0, 2.0]
+
+
+def test_a_pools_own_folder_goes_with_it() -> None:
+    with ReplayPool(workers=1) as pool:
+        folder = Path(pool.submit(sandboxed.environment).result(20)["TMPDIR"])
+        assert folder.is_dir()
+    assert not folder.exists()

@@ -1,0 +1,69 @@
+"""Tasks that try what a worker of the pool may not do; each returns what came of it."""
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+
+def attempt(act: Callable[[], object]) -> str:
+    try:
+        act()
+    except OSError as error:
+        return type(error).__name__
+    return "done"
+
+
+def call(port: int) -> str:
+    """Connect to a server of this machine."""
+    return attempt(lambda: socket.create_connection(("127.0.0.1", port), 5).close())
+
+
+def write(path: Path) -> str:
+    return attempt(lambda: path.write_text("x"))
+
+
+def read(path: Path) -> str:
+    return path.read_text()
+
+
+def spawn() -> str:
+    """Make as many processes as there may be, at most ten."""
+    children = []
+    try:
+        for _ in range(10):
+            child = os.fork()
+            if child == 0:
+                os._exit(0)
+            children.append(child)
+    except OSError as error:
+        return type(error).__name__
+    finally:
+        for child in children:
+            os.waitpid(child, 0)
+    return "done"
+
+
+def hold(size: int) -> int:
+    return len(bytearray(size))
+
+
+def environment() -> dict[str, str]:
+    return dict(os.environ)
+
+
+class Bomb:
+    """Looks like a result, and names a function for its reader to call."""
+
+    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+        return os.system, ("touch bomb",)
+
+
+def bomb() -> Bomb:
+    return Bomb()
+
+
+def add_with_torch() -> list[float]:
+    import torch
+
+    return [float(x) for x in torch.ones(3) + torch.ones(3)]
