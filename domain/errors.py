@@ -22,7 +22,7 @@
     ├── ReplayError              training or replay cannot go on                      (pol.errors)
     │   └── RangeError, StepFailed, NotFiniteStep, Cancelled
     ├── PoolError                a task of the pool has no result                     (pol.work.pool)
-    │   └── PoolFull, TaskTimeout, WorkerDied, PoolClosed
+    │   └── PoolFull, TaskTimeout, WorkerDied, OutOfMemory, PoolClosed
     ├── Unsupported              a model that cannot be written in primitives         (pol.tracing.rules)
     ├── ProviderError, StoreError, NetworkError, CheatError   daemons and local networks
     ├── ConsumerError            what a consumer asked for cannot be done             (consumer.errors)
