@@ -20,27 +20,32 @@ UNBOUNDED = 1 << 512
 
 
 class Kind(Enum):
-    """How the value of an option is written."""
+    """What the value of an option is, which decides how people write it."""
 
     TEXT = "text"
-    NUMBER = "number"
-    AMOUNT = "amount"
-    """Money, as ``1000000uassay``."""
     TAGS = "tags"
-    """Separated by commas."""
+    AMOUNT = "amount"
+    WORK = "work"
+    SIZE = "size"
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """How people state a field of ``Conditions`` or ``Offer``: by an option with its name.
 
-    Without a ``default`` it has to be given.
+    ``default`` is written as people would write it; without one the record's own stands.
     """
 
     field: str
     kind: Kind
     help: str
     default: str | int | None = None
+    required: bool = False
+
+    @property
+    def flag(self) -> str:
+        """The option as it is typed."""
+        return "--" + self.field.replace("_", "-")
 
 
 def _nothing(_: Asked) -> int:
@@ -153,14 +158,14 @@ CONDITIONS: tuple[Condition, ...] = (
         passes="its price is not above the limit, nor above what the escrow can pay",
         has=lambda standing, _: -standing.bid.offer.price,
         needs=lambda order, _: -order.price_limit,
-        offers=Option("price", Kind.AMOUNT, "uassay per PFLOP (10^15 FLOPs)."),
+        offers=Option("price", Kind.AMOUNT, "uassay per PFLOP (10^15 FLOPs).", required=True),
     ),
     OneOf(
         name="device_class",
         passes="it is of the device class, if the order names one",
         has=lambda standing, _: standing.bid.offer.device_class,
         does=lambda order, device_class: order.conditions.device_class in ("", device_class),
-        asks=Option("device_class", Kind.TEXT, "Only this device class.", ""),
+        asks=Option("device_class", Kind.TEXT, "Only this device class."),
         offers=Option("device_class", Kind.TEXT, "Device class of the cluster.", "cpu"),
     ),
     AtLeast(
@@ -168,16 +173,16 @@ CONDITIONS: tuple[Condition, ...] = (
         passes="a device has at least the memory",
         has=lambda standing, _: standing.bid.offer.memory,
         needs=lambda order, _: order.conditions.memory,
-        asks=Option("memory", Kind.NUMBER, "At least so many bytes a device.", 0),
-        offers=Option("memory", Kind.NUMBER, "Bytes a device.", 1 << 30),
+        asks=Option("memory", Kind.SIZE, "At least so many bytes a device."),
+        offers=Option("memory", Kind.SIZE, "Bytes a device.", "1GiB"),
     ),
     OneOf(
         name="regions",
         passes="all its regions are among the order's, if the order names any",
         has=lambda standing, _: standing.bid.offer.regions,
         does=_stays_inside,
-        asks=Option("regions", Kind.TAGS, "Comma-separated; work must stay in them.", ""),
-        offers=Option("regions", Kind.TAGS, "Comma-separated region tags.", ""),
+        asks=Option("regions", Kind.TAGS, "Comma-separated; work must stay in them."),
+        offers=Option("regions", Kind.TAGS, "Comma-separated region tags."),
     ),
     OneOf(
         name="tier",
@@ -192,21 +197,21 @@ CONDITIONS: tuple[Condition, ...] = (
         passes="the order has at least its least work",
         has=lambda standing, _: -standing.bid.offer.min_work,
         needs=lambda order, _: -order.work,
-        offers=Option("min_work", Kind.NUMBER, "FLOPs of an order.", 1),
+        offers=Option("min_work", Kind.WORK, "FLOPs of an order.", 1),
     ),
     AtLeast(
         name="max_work",
-        passes="the order has at most its greatest work",
+        passes="the order has at most its greatest work, if it names one",
         has=lambda standing, _: standing.bid.offer.max_work or UNBOUNDED,
         needs=lambda order, _: order.work,
-        offers=Option("max_work", Kind.NUMBER, "FLOPs of an order; 0: the capacity.", 0),
+        offers=Option("max_work", Kind.WORK, "FLOPs of an order.  [the capacity]"),
     ),
     AtLeast(
         name="deadline",
         passes="work / speed and two round windows fit before the deadline",
         has=lambda standing, _: standing.bid.offer.speed,
         needs=_least_speed,
-        offers=Option("speed", Kind.NUMBER, "FLOP/s of the cluster."),
+        offers=Option("speed", Kind.WORK, "FLOP/s of the cluster.", required=True),
     ),
     AtLeast(
         name="capacity",

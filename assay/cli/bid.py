@@ -1,10 +1,12 @@
 """``assay bid``."""
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.arguments import AMOUNT, DURATION, FLOPS, SIZE, TAGS, all_bids, find_bid
+from assay.cli.arguments import AMOUNT, DURATION, FLOPS, all_bids, find_bid
+from assay.cli.conditions import offer_options, read_offer
 from assay.cli.context import Context, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import short, table
@@ -25,15 +27,8 @@ def command() -> None:
     "Example: assay bid place --price 900000000000uassay --speed 2000000000 "
     "--capacity 1000000000000000 --from op"
 )
-@click.option("--price", type=AMOUNT, required=True, help="uassay per PFLOP (10^15 FLOPs).")
-@click.option("--speed", type=FLOPS, required=True, help="FLOP/s of the cluster.")
+@offer_options
 @click.option("--capacity", type=FLOPS, required=True, help="FLOPs to sell in all.")
-@click.option("--device-class", default="cpu", show_default=True)
-@click.option("--memory", type=SIZE, default="1GiB", show_default=True, help="Bytes a device.")
-@click.option("--regions", type=TAGS, default="", help="Comma-separated region tags.")
-@click.option("--tiers", type=TAGS, default="exact", show_default=True, help="Verification tiers.")
-@click.option("--min-work", type=FLOPS, default=1, show_default=True, help="FLOPs of an order.")
-@click.option("--max-work", type=FLOPS, help="FLOPs of an order.  [the capacity]")
 @click.option(
     "--providers-bps",
     type=click.IntRange(0, BPS),
@@ -43,41 +38,14 @@ def command() -> None:
 )
 @click.option("--duration", "lasts", type=DURATION, default="7d", show_default=True)
 @common_options
-def place(
-    context: Context,
-    price: int,
-    speed: int,
-    capacity: int,
-    device_class: str,
-    memory: int,
-    regions: tuple[str, ...],
-    tiers: tuple[str, ...],
-    min_work: int,
-    max_work: int | None,
-    providers_bps: int,
-    lasts: int,
-) -> None:
+def place(context: Context, capacity: int, providers_bps: int, lasts: int, **values: Any) -> None:
     """Place a bid."""
     from domain.messages import MsgPlaceBid
-    from domain.records import Offer
 
     key = context.key()
-    message = MsgPlaceBid(
-        validator=key.address,
-        offer=Offer(
-            price=price,
-            speed=speed,
-            device_class=device_class,
-            memory=memory,
-            regions=regions,
-            tiers=tiers,
-            min_work=min_work,
-            max_work=max_work or capacity,
-            providers_bps=providers_bps,
-        ),
-        capacity=capacity,
-        duration=lasts,
-    )
+    offer = read_offer(values, providers_bps=providers_bps)
+    offer = replace(offer, max_work=offer.max_work or capacity)
+    message = MsgPlaceBid(key.address, offer, capacity, duration=lasts)
     with context.client() as client:
         receipt = context.sender(client, key).send(message)
     placed = next(e for e in receipt.events if e.type == "bid.placed")

@@ -1,25 +1,32 @@
-"""The options by which a consumer states conditions, shared by ``quote`` and ``order submit``."""
+"""The options by which consumers state conditions and validators what they offer, from the table of conditions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from assay.cli.arguments import AMOUNT, DURATION, SIZE, TAGS
+from assay.cli.arguments import AMOUNT, DURATION, FLOPS, SIZE, TAGS
+from matching_engine.conditions import CONDITIONS, Kind, Option
 
 if TYPE_CHECKING:
     from consumer.submit import Request
+    from domain.records import Offer
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OPTIONS = (
-    click.option("--price-limit", type=AMOUNT, help="At most so much a PFLOP, as 1000000uassay."),
-    click.option("--device-class", default="", help="Only this device class."),
-    click.option("--memory", type=SIZE, default="0", help="At least so many bytes a device."),
-    click.option(
-        "--regions", type=TAGS, default="", help="Comma-separated; work must stay in them."
-    ),
-    click.option("--tier", default="exact", show_default=True, help="How strictly to verify."),
+_TYPES: dict[Kind, click.ParamType[Any]] = {
+    Kind.TEXT: click.STRING,
+    Kind.TAGS: TAGS,
+    Kind.AMOUNT: AMOUNT,
+    Kind.WORK: FLOPS,
+    Kind.SIZE: SIZE,
+}
+_ASKED = [row.asks for row in CONDITIONS if row.asks]
+_OFFERED = [row.offers for row in CONDITIONS if row.offers]
+_PRICE_LIMIT = click.option(
+    "--price-limit", type=AMOUNT, help="At most so much a PFLOP, as 1000000uassay."
+)
+_LIFE = (
     click.option(
         "--time-to-live", type=DURATION, default="10m", show_default=True, help="Wait for a match."
     ),
@@ -32,17 +39,11 @@ _OPTIONS = (
     ),
     click.option("--rematch/--no-rematch", default=True, show_default=True),
 )
-NAMES = (
-    "price_limit", "device_class", "memory", "regions", "tier", "time_to_live", "deadline", "rematch",
-)  # fmt: skip
 
 
 def condition_options(command: F) -> F:
-    """Add the options to a command."""
-    made: Any = command
-    for option in reversed(_OPTIONS):
-        made = option(made)
-    return made  # type: ignore[no-any-return]
+    """Add what an order asks for to a command."""
+    return _add(command, (_PRICE_LIMIT, *map(_option, _ASKED), *_LIFE))
 
 
 def read_request(values: dict[str, Any]) -> "Request":
@@ -50,16 +51,45 @@ def read_request(values: dict[str, Any]) -> "Request":
     from consumer.submit import Request
     from domain.records import Conditions
 
-    given = {name: values.pop(name) for name in NAMES}
     return Request(
-        conditions=Conditions(
-            device_class=given["device_class"],
-            memory=given["memory"],
-            regions=given["regions"],
-            tier=given["tier"],
-        ),
-        price_limit=given["price_limit"] or 0,
-        time_to_live=given["time_to_live"],
-        deadline=given["deadline"],
-        rematch=given["rematch"],
+        conditions=Conditions(**_take(values, _ASKED)),
+        price_limit=values.pop("price_limit") or 0,
+        time_to_live=values.pop("time_to_live"),
+        deadline=values.pop("deadline"),
+        rematch=values.pop("rematch"),
     )
+
+
+def offer_options(command: F) -> F:
+    """Add what a bid offers to a command."""
+    return _add(command, map(_option, _OFFERED))
+
+
+def read_offer(values: dict[str, Any], **others: Any) -> "Offer":
+    """Take the options out of ``values`` and return the offer; ``others`` are its fields that no order asks for."""
+    from domain.records import Offer
+
+    return Offer(**_take(values, _OFFERED), **others)
+
+
+def _option(option: Option) -> Callable[[F], F]:
+    return click.option(
+        option.flag,
+        type=_TYPES[option.kind],
+        required=option.required,
+        default=option.default,
+        show_default=option.default is not None,
+        help=option.help,
+    )
+
+
+def _add(command: F, options: Iterable[Callable[[F], F]]) -> F:
+    for option in reversed(list(options)):
+        command = option(command)
+    return command
+
+
+def _take(values: dict[str, Any], options: Iterable[Option]) -> dict[str, Any]:
+    """Take what was given; what was not is left to the record."""
+    given = {option.field: values.pop(option.field) for option in options}
+    return {name: value for name, value in given.items() if value is not None}

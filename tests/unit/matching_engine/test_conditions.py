@@ -1,6 +1,7 @@
 """Each condition by itself: the last value that passes and the first that fails."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,6 +68,23 @@ def test_the_names_are_stable() -> None:
         "capacity",
         "bond",
     )
+
+
+def test_the_protocol_lists_them() -> None:
+    page = Path("docs/protocol.md").read_text(encoding="utf-8")
+    for row in CONDITIONS:
+        flags = [f"`{side.flag}`" if side else "" for side in (row.asks, row.offers)]
+        assert f"\n| `{row.name}` | {row.passes} | {flags[0]} | {flags[1]} |\n" in page
+
+
+def test_options_are_fields() -> None:
+    for options, record in (
+        ([row.asks for row in CONDITIONS], Conditions),
+        ([row.offers for row in CONDITIONS], Offer),
+    ):
+        named = [option.field for option in options if option]
+        free = {"providers_bps"}
+        assert sorted(named) == sorted({field.name for field in fields(record)} - free)
 
 
 def test_everything_exactly_at_its_limit_passes() -> None:

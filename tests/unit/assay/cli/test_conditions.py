@@ -1,0 +1,52 @@
+"""Options of the two sides, from the table of conditions."""
+
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from assay.cli.conditions import condition_options, offer_options, read_offer, read_request
+from consumer.submit import Request
+from domain.records import Conditions, Offer
+
+
+def run(options: Any, read: Any, *arguments: str) -> Any:
+    """Return what is read of the arguments, or the text with which they are refused."""
+    found = []
+
+    @click.command()
+    @options
+    def command(**values: Any) -> None:
+        found.append(read(values))
+        assert not values
+
+    result = CliRunner().invoke(command, arguments)
+    return found[0] if found else result.output
+
+
+def test_an_order_asks_for_anything_but_the_tier_by_default() -> None:
+    assert run(condition_options, read_request) == Request(
+        Conditions(tier="exact"), price_limit=0, time_to_live=600, deadline=86_400, rematch=True
+    )
+
+
+def test_an_order_states_its_conditions() -> None:
+    given = "--device-class cpu --memory 8GiB --regions fr,de --tier exact --price-limit 7uassay --deadline 2h"
+    request = run(condition_options, read_request, *given.split(), "--no-rematch")
+    assert request.conditions == Conditions(
+        device_class="cpu", memory=8 << 30, regions=("de", "fr"), tier="exact"
+    )
+    assert (request.price_limit, request.deadline, request.rematch) == (7, 7_200, False)
+
+
+def test_a_bid_states_price_and_speed_and_the_rest_has_defaults() -> None:
+    assert run(offer_options, read_offer, "--price", "5", "--speed", "9") == Offer(
+        price=5, speed=9, device_class="cpu", memory=1 << 30, tiers=("exact",), min_work=1
+    )
+
+
+@pytest.mark.parametrize("missing", ["--price", "--speed"])
+def test_a_bid_without_price_or_speed_is_none(missing: str) -> None:
+    (other,) = {"--price", "--speed"} - {missing}
+    assert f"Missing option '{missing}'" in run(offer_options, read_offer, other, "5")
