@@ -73,14 +73,12 @@ def read_offer(values: dict[str, Any], **others: Any) -> "Offer":
 
 
 def _option(option: Option) -> Callable[[F], F]:
-    return click.option(
-        option.flag,
-        type=_TYPES[option.kind],
-        required=option.required,
-        default=option.default,
-        show_default=option.default is not None,
-        help=option.help,
+    # A default of None would count as given, and so satisfy click where the option is required.
+    more: dict[str, Any] = (
+        {} if option.default is None else {"default": option.default, "show_default": True}
     )
+    kind = _TYPES[option.kind]
+    return click.option(option.flag, type=kind, required=option.required, help=option.help, **more)
 
 
 def _add(command: F, options: Iterable[Callable[[F], F]]) -> F:
