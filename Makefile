@@ -23,7 +23,7 @@ setup-node: ## the same without torch and the tests: enough to run a node (2 GB)
 	@$(SETUP) --node
 
 test: setup ## all tests; PYTEST_ARGS adds options
-	@.venv/bin/python -m pytest -n 2 --no-loadscope-reorder $(PYTEST_ARGS)
+	@.venv/bin/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
 demo: setup ## a market on this machine, from an order to settled training
 	@.venv/bin/assay demo
