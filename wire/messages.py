@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, get_args
 
-from cosmpy.protos.cosmos.bank.v1beta1.tx_pb2 import MsgSend as SendProto
+from cosmpy.protos.cosmos.bank.v1beta1 import tx_pb2 as bank
 from google.protobuf.any_pb2 import Any as AnyProto
 from google.protobuf.message_factory import GetMessageClass
 
@@ -11,28 +11,24 @@ from assay.market.v1 import tx_pb2 as market
 from assay.pol.v1 import tx_pb2 as pol
 from assay.registry.v1 import tx_pb2 as registry
 from domain.errors import UNKNOWN_REQUEST, Refusal
-from domain.messages import Message, MsgSend
+from domain.messages import Message
 from wire.canonical import parse
 from wire.convert import reader, writer
 
-_FILES = (registry.DESCRIPTOR, market.DESCRIPTOR, pol.DESCRIPTOR)
+_FILES = (bank.DESCRIPTOR, registry.DESCRIPTOR, market.DESCRIPTOR, pol.DESCRIPTOR)
 
 
 def _table() -> dict[str, tuple[Any, Any]]:
-    """Pair every domain message with the protobuf message of the same name."""
-    pairs: dict[str, tuple[Any, Any]] = {}
-    for cls in get_args(Message):
-        if cls is MsgSend:
-            proto = SendProto
-        else:
-            (file,) = [file for file in _FILES if cls.__name__ in file.message_types_by_name]
-            proto = GetMessageClass(file.message_types_by_name[cls.__name__])
-        pairs["/" + proto.DESCRIPTOR.full_name] = (proto, cls)
-    return pairs
+    """Pair every domain message with the protobuf message that its type url names."""
+    protos = {
+        "/" + proto.full_name: GetMessageClass(proto)
+        for file in _FILES
+        for proto in file.message_types_by_name.values()
+    }
+    return {cls.URL: (protos[cls.URL], cls) for cls in get_args(Message)}
 
 
 TYPE_URLS: dict[str, tuple[Any, Any]] = _table()
-_URL_OF: dict[Any, str] = {cls: url for url, (_, cls) in TYPE_URLS.items()}
 _READERS: dict[str, tuple[Any, Callable[[Any], Message]]] = {
     url: (proto, reader(cls, proto.DESCRIPTOR)) for url, (proto, cls) in TYPE_URLS.items()
 }
@@ -41,7 +37,7 @@ _WRITERS = {cls: writer(cls, proto.DESCRIPTOR) for proto, cls in TYPE_URLS.value
 
 def type_url(message: Message) -> str:
     """Return the type url of a domain message."""
-    return _URL_OF[type(message)]
+    return message.URL
 
 
 def from_bytes(url: str, value: bytes, field: str = "value") -> Message:

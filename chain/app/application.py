@@ -21,8 +21,9 @@ from chain.app.storage import Snapshot, Storage
 from chain.app.stored import ChainHead
 from chain.state_machine.market.book import LivingBook, book_step, version_of
 from chain.state_machine.market.queries import simulate_match
+from chain.state_machine.mempool import Mempool, simulate_tx
 from chain.state_machine.store import Overlay, Reader
-from chain.state_machine.transition import apply_block, check_tx, init_chain, simulate_tx
+from chain.state_machine.transition import apply_block, init_chain
 from domain.block import Block, BlockResult, TxResult, ValidatorUpdate
 from domain.errors import Refusal
 from domain.events import Event
@@ -102,7 +103,7 @@ class Application:
         self.started = Flag()  # set once there is a state to query
         snapshot = storage.snapshot()
         self._base = _Base(snapshot.head, Overlay(snapshot), snapshot, None)
-        self._mempool = Overlay(self._base.reader)
+        self._mempool = Mempool(self._base.reader, self._verify)
         self._ahead = Ahead(self._decode, self._verify)
         # A book for the auction and another one for quotes, so that blocks never wait for strangers.
         self._book, self._quoted = LivingBook(), LivingBook()
@@ -215,7 +216,7 @@ class Application:
         with self._mempool_lock:
             self._base = base
             self._ahead.forget()
-            self._mempool = Overlay(base.reader)
+            self._mempool = Mempool(base.reader, self._verify)
         self.started.set()
 
     # --- mempool -------------------------------------------------------------
@@ -233,10 +234,8 @@ class Application:
             if isinstance(tx, Refusal):
                 return _refused(tx)
             with self._mempool_lock:
-                return check_tx(
-                    self._mempool,
+                return self._mempool.check_tx(
                     tx,
-                    self._verify,
                     min_gas_price_millionths=self._config.min_gas_price_millionths,
                     recheck=recheck or signature_holds,
                 )
@@ -286,7 +285,7 @@ class Application:
 
     def simulate(self, tx: Tx) -> TxResult:
         """Run ``tx`` on a throw-away overlay of the committed state."""
-        return simulate_tx(Overlay(self._base.reader), tx)
+        return simulate_tx(self._base.reader, tx)
 
 
 def _refused(refusal: Refusal) -> TxResult:

@@ -36,19 +36,18 @@ _MISSING: Final = _Missing()
 class Overlay:
     """Changes over a reader. Values are records, integers or bytes; None marks a deleted key."""
 
-    __slots__ = ("_base", "_keys", "_parent", "_read", "_sorted", "_values", "memo")
+    __slots__ = ("_base", "_keys", "_parent", "_read", "_sorted", "_values")
 
     def __init__(self, base: Reader) -> None:
         """Start without changes."""
         self._base = base
         self._parent = base if isinstance(base, Overlay) else None
         self._values: dict[bytes, Any] = {}
-        self._keys: dict[int, list[bytes]] = {}  # changed keys by first byte, for scans
-        self._sorted: dict[
-            int, int
-        ] = {}  # how many of them are sorted: a scan sorts what came since
-        self._read: dict[bytes, Any] = {}  # decoded records of the base
-        self.memo: Any = None  # what its user computed from it and keeps with it
+        # Changed keys by first byte, for scans, and how many of them are sorted: a scan sorts what came since.
+        self._keys: dict[int, list[bytes]] = {}
+        self._sorted: dict[int, int] = {}
+        # Decoded records of the base.
+        self._read: dict[bytes, Any] = {}
 
     def get(self, key: bytes) -> bytes | None:
         """Return the encoded value at ``key``, or None."""

@@ -21,22 +21,24 @@ from chain.state_machine.context import (
     Sender,
 )
 from chain.state_machine.due import apply_due, apply_lots
-from chain.state_machine.gas import gas_of
-from chain.state_machine.genesis import write_genesis
 from chain.state_machine.handler import Handler
 from chain.state_machine.invariants import check_conservation
 from chain.state_machine.ledger import handlers as ledger
+from chain.state_machine.ledger.genesis import write_ledger
 from chain.state_machine.market import handlers as market
 from chain.state_machine.market.auction import apply_auction
 from chain.state_machine.market.book import LivingBook
 from chain.state_machine.proof import handlers as proof
 from chain.state_machine.registry import handlers as registry
-from chain.state_machine.registry.powers import take_updates
+from chain.state_machine.registry.genesis import write_registry
+from chain.state_machine.registry.members import take_updates
 from chain.state_machine.store import Overlay
 from domain.block import Block, BlockResult, TxResult, ValidatorUpdate
+from domain.bounds import check
 from domain.errors import Refusal
 from domain.events import Event
 from domain.genesis import Genesis
+from domain.hashing import hash_fields
 from domain.messages import signer_of
 from domain.tx import Tx, VerifySignature
 
@@ -50,8 +52,18 @@ HANDLERS: Mapping[type, Handler[Any, Any]] = MappingProxyType(
 
 
 def init_chain(overlay: Overlay, genesis: Genesis, time_ns: int) -> tuple[ValidatorUpdate, ...]:
-    """Write the state of the genesis and return the first validators."""
-    return write_genesis(overlay, genesis, time_ns)
+    """Write the first state and return the validators of the first block.
+
+    Raises Refusal for a genesis that does not hold.
+    """
+    check(genesis)
+    PARAMS.put(overlay, genesis.params)
+    # Nobody can have chosen this, and the first auction needs a seed.
+    seed = hash_fields("assay/genesis", genesis.chain_id)
+    HEAD.put(overlay, Head(genesis.chain_id, genesis.denom, 0, time_ns, 0, seed))
+    NEXT_EVENT.set(overlay, 1)
+    write_ledger(overlay, genesis)
+    return write_registry(overlay, genesis)
 
 
 def apply_block(
@@ -103,7 +115,7 @@ def advance_clock(overlay: Overlay, block: Block, verify: VerifySignature) -> Co
 def apply_tx(ctx: Context, tx: Tx | Refusal) -> TxResult:
     """Apply a transaction: the ante first, then all messages or none."""
     if isinstance(tx, Refusal):  # it could not be decoded
-        return _refused(tx, 0, 0, ())
+        return refused(tx, 0, 0, ())
     block_store, block_events = ctx.store, ctx.events
     ctx.events = []
     try:
@@ -115,12 +127,12 @@ def apply_tx(ctx: Context, tx: Tx | Refusal) -> TxResult:
             apply_messages(ctx, tx, sender)
         except Refusal as refusal:  # fee and sequence stay charged
             ctx.next_event = first_event
-            return _refused(refusal, tx.gas_limit, gas, tuple(paid_events))
+            return refused(refusal, tx.gas_limit, gas, tuple(paid_events))
         ctx.store.merge_into_parent()
         events = (*paid_events, *ctx.events)
         return TxResult(0, "", "", tx.gas_limit, gas, events, tuple(ctx.responses))
     except Refusal as refusal:  # the ante: nothing was written
-        return _refused(refusal, tx.gas_limit, 0, ())
+        return refused(refusal, tx.gas_limit, 0, ())
     finally:
         ctx.store, ctx.events, ctx.message_index = block_store, block_events, -1
 
@@ -137,9 +149,10 @@ def apply_messages(ctx: Context, tx: Tx, sender: Sender) -> None:
         handler.apply(ctx, message, found)
 
 
-def _refused(
+def refused(
     refusal: Refusal, gas_wanted: int, gas_used: int, events: tuple[Event, ...]
 ) -> TxResult:
+    """Return the result of a transaction that was refused; ``events`` are those of what it paid."""
     code = refusal.code
     return TxResult(code.number, code.space, str(refusal), gas_wanted, gas_used, events)
 
@@ -154,57 +167,3 @@ def end_block(ctx: Context, book: LivingBook) -> tuple[ValidatorUpdate, ...]:
     ctx.write_event_number()
     check_conservation(ctx.store)
     return updates
-
-
-# --- before a block ------------------------------------------------------------------------------
-
-
-def check_tx(
-    overlay: Overlay,
-    tx: Tx,
-    verify: VerifySignature,
-    *,
-    min_gas_price_millionths: int,
-    recheck: bool = False,
-) -> TxResult:
-    """Check a transaction for the mempool: the ante on its overlay, and every message without state.
-
-    The sequence advances in the overlay, so that a second transaction of the same account can follow.
-    """
-    ctx = _next_block(overlay, verify)
-    ctx.is_check = True
-    try:
-        for message in tx.messages:
-            HANDLERS[type(message)].check_stateless(message)
-        sender = apply_ante(
-            ctx,
-            tx,
-            min_gas_price_millionths=min_gas_price_millionths,
-            check_signature=not recheck,
-        )
-    except Refusal as refusal:
-        return _refused(refusal, tx.gas_limit, 0, ())
-    return TxResult(0, "", "", tx.gas_limit, sender.gas, ())
-
-
-def simulate_tx(overlay: Overlay, tx: Tx) -> TxResult:
-    """Try a transaction without signature, fee and sequence on an overlay that is thrown away."""
-    ctx = _next_block(Overlay(overlay), lambda _key, _message, _signature: True)
-    ctx.next_event = NEXT_EVENT.get(overlay)
-    try:
-        sender = apply_ante(ctx, tx, min_gas_price_millionths=0, simulate=True)
-        apply_messages(ctx, tx, sender)
-    except Refusal as refusal:
-        return _refused(refusal, tx.gas_limit, gas_of(tx), ())
-    return TxResult(0, "", "", tx.gas_limit, gas_of(tx), tuple(ctx.events), tuple(ctx.responses))
-
-
-def _next_block(overlay: Overlay, verify: VerifySignature) -> Context:
-    """Return a context as if the next block began now; the overlay must be of one committed state."""
-    info: BlockInfo | None = overlay.memo
-    if info is None:  # the mempool asks for every transaction
-        head, params = HEAD.must(overlay), PARAMS.must(overlay)
-        clock = head.clock_ns // NS
-        info = BlockInfo(head.chain_id, head.denom, head.height + 1, clock, params, head.last_hash)
-        overlay.memo = info
-    return Context(overlay, info, verify, 0)

@@ -17,12 +17,13 @@ from chain.state_machine.ledger import queries as accounts
 from chain.state_machine.ledger.tables import ACCOUNTS, BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS
 from chain.state_machine.market.book import LivingBook, book_step, get_standing, version_of
 from chain.state_machine.market.tables import ASSIGNMENTS, BIDS, ORDERS
+from chain.state_machine.mempool import Mempool, simulate_tx
 from chain.state_machine.proof.tables import AUDITS, REPORTS, ROUNDS, SHARES
 from chain.state_machine.queue import DEADLINES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import MemoryStore, Overlay
 from chain.state_machine.tables import Table
-from chain.state_machine.transition import apply_block, check_tx, init_chain, simulate_tx
+from chain.state_machine.transition import apply_block, init_chain
 from domain import queries as q
 from domain.amount import ceil_div
 from domain.block import Block, BlockResult, TxResult
@@ -257,14 +258,16 @@ class Chain:
         """Make blocks until the chain clock is at ``clock``."""
         self.pass_time(clock - self.clock)
 
-    def check(self, tx: Tx, overlay: Overlay | None = None, *, recheck: bool = False) -> TxResult:
+    def mempool(self) -> Mempool:
+        return Mempool(self.store, verify)
+
+    def check(self, tx: Tx, mempool: Mempool | None = None, *, recheck: bool = False) -> TxResult:
         """Check a transaction as the mempool does."""
-        return check_tx(
-            overlay or Overlay(self.store), tx, verify, min_gas_price_millionths=0, recheck=recheck
-        )
+        mempool = mempool or self.mempool()
+        return mempool.check_tx(tx, min_gas_price_millionths=0, recheck=recheck)
 
     def simulate(self, tx: Tx) -> TxResult:
-        return simulate_tx(Overlay(self.store), tx)
+        return simulate_tx(self.store, tx)
 
     # --- looking ---
 

@@ -23,7 +23,7 @@ from chain.state_machine.proof.tables import (
     AuditSubject,
 )
 from chain.state_machine.queue import Due, Entry, schedule
-from chain.state_machine.registry.powers import is_active
+from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.events import AuditDrawn, AuditMissed
 from domain.records import Assignment, Audit, Order, Place, Round, RoundKey, Seat, Share, Validator

@@ -12,7 +12,7 @@ from chain.state_machine.context import Context
 from chain.state_machine.ledger.tables import ESCROWS
 from chain.state_machine.proof.tables import LOTS, Lot, Subject, lot_key
 from chain.state_machine.queue import Due, cancel, schedule
-from chain.state_machine.registry.powers import is_active
+from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import CLUSTERS, VALIDATORS, get_operator
 from domain.block import Block
 from domain.records import Assignment, Order

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 from chain.state_machine.ledger.balances import ensure_account
 from chain.state_machine.ledger.genesis import check_genesis, mint
-from chain.state_machine.registry.powers import compute_power
+from chain.state_machine.registry.members import compute_power
 from chain.state_machine.registry.tables import OPERATORS, VALIDATORS
 from chain.state_machine.store import Overlay
 from domain.block import ValidatorUpdate

@@ -5,16 +5,13 @@ from chain.state_machine.handler import Handler
 from chain.state_machine.market.book import mark_book_changed
 from chain.state_machine.market.tables import BIDS, BIDS_OF
 from chain.state_machine.queue import Due, schedule
-from chain.state_machine.registry.powers import is_active
+from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.errors import BAD_FIELD, LIMIT_REACHED, UNSUPPORTED, WRONG_STATE, Refusal
 from domain.events import BidPlaced
-from domain.limits import BIDS_PER_VALIDATOR_MAX
+from domain.limits import BIDS_PER_VALIDATOR_MAX, TIERS
 from domain.messages import MsgPlaceBid
 from domain.records import Bid
-
-TIERS = ("exact",)
-"""Verification tiers that this chain runs."""
 
 
 def check_stateless(message: MsgPlaceBid) -> None:

@@ -5,7 +5,6 @@ from chain.state_machine.handler import Handler
 from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.order_money import apply_inflow
 from chain.state_machine.ledger.tables import ESCROWS, TALLIES, Tally
-from chain.state_machine.market.handlers.place_bid import TIERS
 from chain.state_machine.market.orders import open_order
 from chain.state_machine.market.tables import ORDERS_OF_CONSUMER
 from chain.state_machine.queue import Due, schedule
@@ -17,7 +16,7 @@ from domain.errors import (
     UNSUPPORTED,
     Refusal,
 )
-from domain.limits import SLOTS_MAX
+from domain.limits import SLOTS_MAX, TIERS
 from domain.messages import MsgSubmitOrder
 from domain.params import OrderParams
 from domain.records import Order, OrderState

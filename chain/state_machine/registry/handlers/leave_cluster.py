@@ -2,7 +2,7 @@
 
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
-from chain.state_machine.registry.clusters import check_free, leave
+from chain.state_machine.registry.members import check_free, leave
 from chain.state_machine.registry.tables import PROVIDERS
 from domain.errors import WRONG_STATE, Refusal
 from domain.messages import MsgLeaveCluster

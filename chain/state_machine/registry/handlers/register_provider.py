@@ -5,7 +5,7 @@ from dataclasses import replace
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
 from chain.state_machine.ledger.tables import ACCOUNTS
-from chain.state_machine.registry.clusters import check_free, leave
+from chain.state_machine.registry.members import check_free, leave
 from chain.state_machine.registry.tables import CLUSTERS, PROVIDERS, VALIDATORS
 from domain.errors import ALREADY_EXISTS, Refusal
 from domain.events import ProviderRegistered

@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from chain.state_machine.store import Overlay
-from chain.state_machine.transition import check_tx
 from domain.errors import (
     BAD_FIELD,
     INSUFFICIENT_FEE,
@@ -31,7 +29,7 @@ from domain.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
 from domain.messages import MsgDepositBond, MsgSend
 from domain.records import Coin
 from domain.tx import Tx
-from tests.support.chain_harness import COINS, Chain, make_genesis, pub_key, verify
+from tests.support.chain_harness import COINS, Chain, make_genesis, pub_key
 
 SEND = MsgSend("alice", "bob", (Coin(DENOM, 7),))
 
@@ -88,7 +86,7 @@ def test_sequences_out_of_range(chain: Chain) -> None:
 
 def test_two_transactions_of_one_account_follow_in_the_mempool_and_in_a_block(chain: Chain) -> None:
     first, second = chain.tx(SEND), chain.tx(SEND, sequence=1)
-    mempool = Overlay(chain.store)
+    mempool = chain.mempool()
     assert [chain.check(tx, mempool).code for tx in (first, second)] == [0, 0]
     assert chain.check(second, mempool).code == WRONG_SEQUENCE.number
     chain.ok(first, second)
@@ -151,7 +149,7 @@ def test_fees(chain: Chain) -> None:
 
 def test_a_node_may_ask_for_more_than_the_chain(chain: Chain) -> None:
     tx = chain.tx(SEND)
-    result = check_tx(Overlay(chain.store), tx, verify, min_gas_price_millionths=10_000)
+    result = chain.mempool().check_tx(tx, min_gas_price_millionths=10_000)
     assert result.code == INSUFFICIENT_FEE.number
     chain.ok(tx)
 

@@ -1,12 +1,15 @@
-"""Consensus power follows stake: updates for the validators whose stake changed in the block."""
+"""Members: validators have consensus power, which follows their stake, and providers are in their clusters."""
 
 from dataclasses import replace
 
 from chain.state_machine.context import Context
-from chain.state_machine.registry.tables import STAKES_BEFORE, VALIDATORS
+from chain.state_machine.ledger.tables import BONDED_SHARES
+from chain.state_machine.registry.tables import CLUSTERS, PROVIDERS, STAKES_BEFORE, VALIDATORS
 from domain.block import ValidatorUpdate
+from domain.errors import WRONG_STATE, Refusal
+from domain.events import ProviderLeft
 from domain.genesis import POWER_REDUCTION
-from domain.records import Validator
+from domain.records import Provider, Validator
 
 
 def compute_power(validator: Validator) -> int:
@@ -38,3 +41,17 @@ def take_updates(ctx: Context) -> tuple[ValidatorUpdate, ...]:
     if not any(compute_power(validator) for validator in VALIDATORS.scan(ctx.store)):
         return ()
     return tuple(updates)
+
+
+def check_free(ctx: Context, provider: str) -> None:
+    """Refuse while a bond of the provider's is locked for a share."""
+    if next(BONDED_SHARES.keys(ctx.store, provider), None) is not None:
+        reason = "a share of yours is committed"
+        raise Refusal(WRONG_STATE, "provider", reason, "wait until its bond has returned")
+
+
+def leave(ctx: Context, provider: Provider) -> None:
+    """Leave the cluster that the provider is in."""
+    CLUSTERS.delete(ctx.store, provider.validator, provider.address)
+    PROVIDERS.update(ctx.store, provider.address, validator="", capability=None)
+    ctx.emit(ProviderLeft(provider.address, provider.validator))

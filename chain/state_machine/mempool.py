@@ -1,0 +1,64 @@
+"""Before a block: whether a transaction may wait for one, and what it would do."""
+
+from chain.state_machine.ante import apply_ante
+from chain.state_machine.context import HEAD, NEXT_EVENT, NS, PARAMS, BlockInfo, Context
+from chain.state_machine.gas import gas_of
+from chain.state_machine.store import Overlay, Reader
+from chain.state_machine.transition import HANDLERS, apply_messages, refused
+from domain.block import TxResult
+from domain.errors import Refusal
+from domain.tx import Tx, VerifySignature
+
+
+class Mempool:
+    """What waits on top of one committed state: only fees and sequences, in an overlay that is never committed."""
+
+    def __init__(self, base: Reader, verify: VerifySignature) -> None:
+        """Start with nothing that waits; ``base`` may be empty until the first transaction is checked."""
+        self._overlay = Overlay(base)
+        self._verify = verify
+        self._block: BlockInfo | None = None
+
+    def check_tx(self, tx: Tx, *, min_gas_price_millionths: int, recheck: bool = False) -> TxResult:
+        """Check a transaction: the ante on the overlay, and every message without state.
+
+        The sequence advances in the overlay, so that a second transaction of the same account can follow. A recheck
+        leaves out the signature.
+        """
+        if self._block is None:
+            self._block = next_block(self._overlay)
+        ctx = Context(self._overlay, self._block, self._verify, 0, is_check=True)
+        try:
+            for message in tx.messages:
+                HANDLERS[type(message)].check_stateless(message)
+            sender = apply_ante(
+                ctx,
+                tx,
+                min_gas_price_millionths=min_gas_price_millionths,
+                check_signature=not recheck,
+            )
+        except Refusal as refusal:
+            return refused(refusal, tx.gas_limit, 0, ())
+        return TxResult(0, "", "", tx.gas_limit, sender.gas, ())
+
+
+def simulate_tx(base: Reader, tx: Tx) -> TxResult:
+    """Try a transaction without signature, fee and sequence, and drop what it changes."""
+    overlay = Overlay(base)
+    first_event = NEXT_EVENT.get(overlay)
+    ctx = Context(
+        overlay, next_block(overlay), lambda _key, _message, _signature: True, first_event
+    )
+    try:
+        sender = apply_ante(ctx, tx, min_gas_price_millionths=0, simulate=True)
+        apply_messages(ctx, tx, sender)
+    except Refusal as refusal:
+        return refused(refusal, tx.gas_limit, gas_of(tx), ())
+    return TxResult(0, "", "", tx.gas_limit, gas_of(tx), tuple(ctx.events), tuple(ctx.responses))
+
+
+def next_block(overlay: Overlay) -> BlockInfo:
+    """Return what is known of the next block on a committed state, as if it began now."""
+    head, params = HEAD.must(overlay), PARAMS.must(overlay)
+    clock = head.clock_ns // NS
+    return BlockInfo(head.chain_id, head.denom, head.height + 1, clock, params, head.last_hash)

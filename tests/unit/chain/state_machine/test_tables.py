@@ -1,0 +1,89 @@
+"""What tables refuse, and that no two of them share a prefix."""
+
+from importlib import import_module
+
+import pytest
+
+from chain.state_machine.ledger.tables import BOND_ROWS, TALLIES, Tally
+from chain.state_machine.market.tables import ASSIGNMENTS, SWEEP, Sweep
+from chain.state_machine.proof.tables import SHARES
+from chain.state_machine.registry.tables import CLUSTERS, OPERATORS, STAKES_BEFORE
+from chain.state_machine.store import MemoryStore, Overlay
+from chain.state_machine.tables import Space
+from domain.records import BondKind, BondRow
+
+S = "chain.state_machine"
+OWNERS = ("context", "queue", "ledger.tables", "registry.tables", "market.tables", "proof.tables")
+TALLY = Tally(b"o", 5, 0, 0, 0, 0)
+
+
+@pytest.fixture
+def store() -> Overlay:
+    return Overlay(MemoryStore())
+
+
+def test_every_table_has_a_prefix_of_its_own() -> None:
+    spaces: dict[int, list[Space]] = {}
+    for owner in OWNERS:
+        for value in vars(import_module(f"{S}.{owner}")).values():
+            if isinstance(value, Space) and value not in spaces.get(value.prefix, []):
+                spaces.setdefault(value.prefix, []).append(value)
+    assert len(spaces) == 41
+    assert [found for found in spaces.values() if len(found) > 1] == []
+
+
+def test_an_update_changes_the_record_as_it_is_now(store: Overlay) -> None:
+    TALLIES.put(store, TALLY)
+    TALLIES.update(store, b"o", held=7)
+    assert TALLIES.update(store, b"o", payments=1) == Tally(b"o", 7, 1, 0, 0, 0)
+    assert TALLIES.must(store, b"o") == Tally(b"o", 7, 1, 0, 0, 0)
+    SWEEP.put(store, Sweep(0, b"", again=False))
+    SWEEP.update(store, again=True)
+    assert SWEEP.must(store).again
+
+
+def test_an_update_needs_a_record_a_field_and_leaves_the_key(store: Overlay) -> None:
+    with pytest.raises(LookupError, match="not there"):
+        TALLIES.update(store, b"o", held=7)
+    TALLIES.put(store, TALLY)
+    with pytest.raises(LookupError, match="would move"):
+        TALLIES.update(store, b"o", order_id=b"p")
+    with pytest.raises(TypeError):
+        TALLIES.update(store, b"o", weight=7)
+    assert TALLIES.scan(store) == [TALLY]
+
+
+def test_a_record_that_does_not_say_where_it_lies_is_not_put(store: Overlay) -> None:
+    row = BondRow(BondKind.JOB, "v", 1, 0, 0, 0, 5)
+    with pytest.raises(LookupError, match="does not say"):
+        BOND_ROWS.put(store, row)
+    BOND_ROWS.put_at(store, row, b"o", 1, 1, 0, 0, 0)
+    assert BOND_ROWS.scan(store, b"o") == list(BOND_ROWS.iterate(store, b"o")) == [row]
+    with pytest.raises(LookupError, match="does not say"):
+        BOND_ROWS.update(store, b"o", 1, 1, 0, 0, 0, amount=6)
+    with pytest.raises(LookupError, match="says itself"):
+        TALLIES.put_at(store, TALLY, b"p")
+
+
+def test_marks_numbers_and_bytes(store: Overlay) -> None:
+    CLUSTERS.mark(store, "v", "p")
+    CLUSTERS.mark(store, "v", "q")
+    CLUSTERS.mark(store, "w", "p")
+    assert list(CLUSTERS.keys(store, "v")) == [(b"v", b"p"), (b"v", b"q")]
+    assert list(CLUSTERS.keys(store, "v", after=("v", "p"))) == [(b"v", b"q")]
+    CLUSTERS.delete(store, "v", "p")
+    assert [CLUSTERS.has(store, "v", name) for name in ("p", "q")] == [False, True]
+    assert STAKES_BEFORE.get(store, "v") == 0
+    STAKES_BEFORE.set(store, 7, "v")
+    assert STAKES_BEFORE.get(store, "v") == 7
+    assert list(STAKES_BEFORE.scan(store)) == [((b"v",), 7)]
+    assert OPERATORS.get(store, b"c") is None
+    OPERATORS.set(store, b"v", b"c")
+    assert OPERATORS.get(store, b"c") == b"v"
+
+
+def test_a_key_is_what_the_prefix_and_the_parts_make() -> None:
+    assert ASSIGNMENTS.key(b"ab", 3) == b"\x30\x02ab\x08" + (3).to_bytes(8, "big")
+    assert SHARES.key() == b"\x32"
+    with pytest.raises(ValueError, match="byte must be in range"):
+        ASSIGNMENTS.key(b"a" * 256)
