@@ -24,6 +24,7 @@ _FOLDER = re.compile(
     rf"(?<![\w./~\"-])(?:{'|'.join(sorted(FOLDERS))})(?:/[\w-]+)+/?(?![\w.*<{{…/-])"
 )
 _ROLE = re.compile(r":(?:func|class|meth|mod|data|attr|exc|obj):`~?([\w.]+)`")
+_RUN = re.compile(r"python -m ([\w.]+)")
 _QUOTED = re.compile(r"`+([^`\n]+?)`+")
 _DOTTED = re.compile(r"[a-z_]\w*(?:\.\w+)+")
 # A file that somebody else writes: FILE.py, validator.db.
@@ -179,6 +180,11 @@ def missing(text: str, near: Path) -> Iterator[str]:
                 yield name
         elif not set(name.split(".")) <= module(near).names:
             yield name
+    for name in _RUN.findall(text):
+        stem = ROOT.joinpath(*name.split("."))
+        main = stem / "__main__.py", stem.with_suffix(".py")
+        if name.partition(".")[0] in PACKAGES and not any(path.exists() for path in main):
+            yield f"python -m {name}"
     for quoted in _QUOTED.findall(text):
         name = re.match(r"[\w.]*", quoted)[0].rstrip(".")  # type: ignore[index]
         rest = quoted[len(name) :]

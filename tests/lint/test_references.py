@@ -21,6 +21,7 @@ HERE = ROOT / "domain" / "hashing.py"
         "`SparseHouseOfCards`",
         "`run_nothing_server()`",
         "``assay.market.v1.MsgNothing``",
+        "python -m pol.nothing",
     ],
 )
 def test_what_is_not_there_is_found(text: str) -> None:
