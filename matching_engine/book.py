@@ -107,6 +107,13 @@ class Book:
         """Return the bids of a validator."""
         return [self._rows[bid_id] for bid_id in self._of_validator.get(validator, ())]
 
+    def backing(self, validator: str) -> tuple[bool, int, int] | None:
+        """Return what a validator can give, as :meth:`back` takes it; None where it has no bid."""
+        for bid_id in self._of_validator.get(validator, ()):
+            row = self._rows[bid_id]
+            return row.jailed, row.free_bond, row.free_stake
+        return None
+
     def histogram(self, order: Asked, clock: int) -> Histogram:
         """Count the bids that fail on each condition of ``order`` at ``clock`` (seconds)."""
         counts = [(row.name, self._index(row, order).failing(order, clock)) for row in CONDITIONS]

@@ -29,11 +29,11 @@ _PREFIXES = tuple(table.prefix for table in _SOURCES)
 
 def get_standing(store: Overlay) -> list[Standing]:
     """Return all bids with what their validators can still give."""
-    return [_standing(store, bid) for bid in BIDS.scan(store)]
+    return [_standing(bid, _backing(store, bid.validator)) for bid in BIDS.scan(store)]
 
 
-def _standing(store: Overlay, bid: Bid) -> Standing:
-    jailed, free_bond, free_stake = _backing(store, bid.validator)
+def _standing(bid: Bid, backing: tuple[bool, int, int]) -> Standing:
+    jailed, free_bond, free_stake = backing
     return Standing(bid, jailed, bid.capacity, free_bond, free_stake)
 
 
@@ -135,14 +135,15 @@ def _read_again(book: Book, store: Overlay, changed: Iterable[bytes]) -> None:
         else:
             validators[name.decode()] = None
     for operator in validators:
-        if book.of_validator(operator):
+        if book.backing(operator):
             book.back(operator, *_backing(store, operator))
     for bid_id in bids:
         bid = BIDS.get(store, bid_id)
         if bid is None:
             book.remove(bid_id)
         else:
-            book.put(_standing(store, bid))
+            backing = book.backing(bid.validator) or _backing(store, bid.validator)
+            book.put(_standing(bid, backing))
 
 
 # --- what is tried again ---------------------------------------------------------------------------
