@@ -6,6 +6,7 @@ from chain.client.client import ChainClient
 from chain.client.sender import TxSender
 from consumer.errors import ConsumerError
 from domain.amount import MONEY_MAX, price_ceil
+from domain.events import OrderOpened, changes_of
 from domain.messages import MsgSubmitOrder
 from domain.queries import (
     AccountRequest,
@@ -107,10 +108,10 @@ def submit(
             rematch=request.rematch,
         )
     )
-    opened = next((e for e in receipt.events if e.type == "order.opened"), None)
+    opened = next(changes_of(OrderOpened, receipt.events), None)
     if opened is None:
         raise ConsumerError("the transaction opened no order", "look at it with assay query tx")
-    return Submitted(bytes.fromhex(opened.get("order")), deposit, receipt.hash, receipt.height)
+    return Submitted(opened.order, deposit, receipt.hash, receipt.height)
 
 
 def recover_secret(client: ChainClient, key: Key, order: Order) -> bytes:

@@ -6,11 +6,11 @@ list. Keys of rounds and shares become one attribute for each of their parts. :f
 are the two ways between.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 from domain.records import RoundKey, ShareKey
 
@@ -34,6 +34,7 @@ class Event:
         return ""
 
 
+C = TypeVar("C", bound="Change")
 Counts = tuple[tuple[str, int], ...]
 """Names with numbers: each pair is an attribute of its own, behind all others."""
 
@@ -450,6 +451,14 @@ def read_event(event: Attributed) -> Change | None:
         raise ValueError(f"{event.type}: unknown attributes {rest}")
     change: Change = cls(*values)
     return change
+
+
+def changes_of(kind: type[C], events: Iterable[Attributed]) -> Iterator[C]:
+    """Yield the changes of one kind that events tell of, in their order; ValueError as in :func:`read_event`."""
+    for event in events:
+        if event.type == kind.KIND:
+            change: Any = read_event(event)
+            yield change
 
 
 @cache

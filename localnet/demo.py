@@ -14,6 +14,7 @@ from consumer.jobs import read_job, write_result
 from consumer.result import fetch_result
 from consumer.submit import Request, Submitted, quote, submit
 from consumer.watch import Delivery, Summary, losses, summarise, wait_for
+from domain.events import OrderOpened, changes_of
 from domain.queries import EventsRequest, OrderResponse
 from domain.reasons import ShareReason
 from domain.records import Conditions, OrderState, ReportState
@@ -197,10 +198,9 @@ def _deposited(client: ChainClient, order_id: bytes) -> int:
     since = 1
     while True:
         found = client.query(EventsRequest(since, 1000))
-        for event in found.events:
-            fields = dict(event.attributes)
-            if event.type == "order.opened" and fields["order"] == order_id.hex():
-                return int(fields["deposit"])
+        for opened in changes_of(OrderOpened, found.events):
+            if opened.order == order_id:
+                return opened.deposit
         if not found.events:
             raise NetworkError("the order's event is missing")
         since = found.events[-1].number + 1

@@ -11,6 +11,7 @@ from assay.cli.context import Context, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import short, table
 from domain.amount import BPS
+from domain.events import BidPlaced, changes_of
 
 if TYPE_CHECKING:
     from chain.client.client import ChainClient
@@ -48,10 +49,10 @@ def place(context: Context, capacity: int, providers_bps: int, lasts: int, **val
     message = MsgPlaceBid(key.address, offer, capacity, duration=lasts)
     with context.client() as client:
         receipt = context.sender(client, key).send(message)
-    placed = next(e for e in receipt.events if e.type == "bid.placed")
+    placed = next(changes_of(BidPlaced, receipt.events)).bid.hex()
     context.output.result(
-        {"bid": placed.get("bid"), "height": receipt.height, "tx": receipt.hash},
-        f"placed bid {placed.get('bid')} at height {receipt.height}",
+        {"bid": placed, "height": receipt.height, "tx": receipt.hash},
+        f"placed bid {placed} at height {receipt.height}",
     )
 
 

@@ -7,11 +7,13 @@ whatever was under way is lost, and their record comes back from its bytes.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from random import Random
 
 from domain.block import TxResult
 from domain.codec import decode, encode
+from domain.events import ShareSkipped, changes_of
 from domain.hashing import merkle_root
 from domain.messages import Message, MsgAnswerAudit, MsgCommitTraces
 from domain.params import Params
@@ -296,15 +298,8 @@ class Daemon:
         if result.code or not isinstance(message, MsgCommitTraces):
             return
         chain = self.world.order(local.order_id)
-        for event in result.events:
-            if event.type == "share.skipped":
-                slot, issue, reason = (int(event.get(n)) for n in ("slot", "issue", "reason"))
-                self.change(
-                    local,
-                    lambda now, slot=slot, issue=issue, reason=reason: receive.share_skipped(  # type: ignore[misc]
-                        now, chain, message.round, slot, issue, reason
-                    ),
-                )
+        for change in changes_of(ShareSkipped, result.events):
+            self.change(local, partial(receive.share_skipped, chain=chain, skipped=change))
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from compute_provider.store import Store
 from consumer.jobs import read_job
 from consumer.submit import Request, submit
 from consumer.watch import POLL_SECONDS, Delivery
+from domain.events import BidPlaced, changes_of
 from domain.messages import MsgDepositBond, MsgPlaceBid
 from domain.params import Params, local_params
 from domain.queries import OrderRequest, OrderResponse, ValidatorsRequest
@@ -153,8 +154,7 @@ class MarketNetwork:
         )
         message = MsgPlaceBid(key.address, offer, capacity, 86_400)
         receipt = TxSender(self.client, key).send(message)
-        placed = next(event for event in receipt.events if event.type == "bid.placed")
-        return bytes.fromhex(placed.get("bid"))
+        return next(changes_of(BidPlaced, receipt.events)).bid
 
     def submit(
         self,

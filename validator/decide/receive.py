@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from domain.events import ShareSkipped
 from domain.queries import OrderResponse
 from domain.reasons import AttemptEnd, ShareReason
 from domain.records import JobTerms, ShareClaim
@@ -134,18 +135,18 @@ def mark_late(local: LocalOrder, packet: ShareSubmission) -> LocalOrder:
     return replace_work(local, claim.round, replace(work, verdict=ShareReason.LATE))
 
 
-def share_skipped(
-    local: LocalOrder, chain: OrderResponse, number: int, slot: int, issue: int, reason: int
-) -> LocalOrder:
+def share_skipped(local: LocalOrder, chain: OrderResponse, skipped: ShareSkipped) -> LocalOrder:
     """Record that the chain skipped a share of a commitment.
 
     A commitment that went out twice skips what the first one committed: ``chain`` is what the chain says now.
     """
-    work = find_work(find_round(local, number), slot, issue)
-    stands = (slot, issue) in chain.shares_of(local.attempt, number)
+    key = skipped.share
+    work = find_work(find_round(local, key.round), key.slot, key.issue)
+    stands = (key.slot, key.issue) in chain.shares_of(local.attempt, key.round)
     if work is None or work.verdict or stands:
         return local
-    return replace_work(local, number, replace(work, verdict=reason, settled=True))
+    changed = replace(work, verdict=skipped.reason, settled=True)
+    return replace_work(local, key.round, changed)
 
 
 def opening_received(local: LocalOrder, opening: OpeningSubmission) -> LocalOrder | None:

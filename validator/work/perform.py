@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from chain.client.client import ChainClient, TxReceipt
 from chain.client.sender import TxSender
+from domain.events import ShareSkipped, changes_of
 from domain.messages import Message, MsgCommitTraces
 from domain.queries import OrderRequest, OrderResponse
 from link.blobs import BlobStore
@@ -89,28 +90,15 @@ class Performer:
         _log.info("order %s: %s at height %d", local.order_id.hex()[:12], names, receipt.height)
         for message in messages:
             if isinstance(message, MsgCommitTraces):
-                self._take_skipped(local, message, receipt)
+                self._take_skipped(local, receipt)
 
-    def _take_skipped(
-        self, local: LocalOrder, message: MsgCommitTraces, receipt: TxReceipt
-    ) -> None:
-        skipped = [event for event in receipt.events if event.type == "share.skipped"]
+    def _take_skipped(self, local: LocalOrder, receipt: TxReceipt) -> None:
+        skipped = list(changes_of(ShareSkipped, receipt.events))
         if not skipped:
             return
         chain = self.client.query(OrderRequest(local.order_id))
-        for event in skipped:
-            slot, issue, reason = (int(event.get(name)) for name in ("slot", "issue", "reason"))
-            self._change(
-                local,
-                partial(
-                    receive.share_skipped,
-                    chain=chain,
-                    number=message.round,
-                    slot=slot,
-                    issue=issue,
-                    reason=reason,
-                ),
-            )
+        for change in skipped:
+            self._change(local, partial(receive.share_skipped, chain=chain, skipped=change))
 
     # Numerics
 

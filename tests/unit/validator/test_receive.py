@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from domain.events import ShareSkipped
 from domain.hashing import merkle_root
 from domain.params import OrderParams
 from domain.reasons import AttemptEnd, ShareReason
@@ -60,11 +61,12 @@ def test_a_job_that_does_not_load_or_differs_is_declined_with_its_reason() -> No
 def test_a_commitment_that_went_out_twice_does_not_end_what_stands() -> None:
     local, work = planned()
     packet = packet_of(local, work)
-    taken = (0, work.slot, work.issue, int(ShareReason.SLOT_TAKEN))
-    assert share_skipped(local, chain(shares=(share_of(packet),)), *taken) == local
-    ended = next(works(share_skipped(local, chain(), *taken)))
+    taken = ShareSkipped(packet.claim.key, packet.claim.provider, int(ShareReason.SLOT_TAKEN))
+    assert share_skipped(local, chain(shares=(share_of(packet),)), taken) == local
+    ended = next(works(share_skipped(local, chain(), taken)))
     assert (ended.verdict, ended.settled) == (ShareReason.SLOT_TAKEN, True)
-    assert share_skipped(local, chain(), 0, 9, 1, 1) == local
+    other = replace(taken, share=replace(taken.share, slot=9))
+    assert share_skipped(local, chain(), other) == local
 
 
 def test_only_states_that_hash_to_their_leaf_are_handed_on() -> None:
