@@ -51,6 +51,10 @@ class Module:
         return ast.parse(self.source)
 
     @cached_property
+    def tokens(self) -> list[tokenize.TokenInfo]:
+        return list(tokenize.generate_tokens(io.StringIO(self.source).readline))
+
+    @cached_property
     def names(self) -> set[str]:
         """Return what is defined, imported or assigned in it, at any depth."""
         found = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
@@ -74,14 +78,13 @@ class Module:
             and isinstance(node.value, ast.Constant)
             and isinstance(node.value.value, str)
         ]
-        tokens = tokenize.generate_tokens(io.StringIO(self.source).readline)
-        return found + [(t.start[0], t.string) for t in tokens if t.type == tokenize.COMMENT]
+        comments = (token for token in self.tokens if token.type == tokenize.COMMENT)
+        return found + [(token.start[0], token.string) for token in comments]
 
     @cached_property
     def words(self) -> set[str]:
         """Return the words of its code and of its texts, without docstrings and comments."""
-        tokens = list(tokenize.generate_tokens(io.StringIO(self.source).readline))
-        kept = [t for t in tokens if t.type not in (tokenize.COMMENT, tokenize.NL)]
+        kept = [token for token in self.tokens if token.type not in (tokenize.COMMENT, tokenize.NL)]
         found: set[str] = set()
         for before, token in zip([None, *kept], kept, strict=False):
             if token.type == tokenize.NAME:
@@ -124,12 +127,12 @@ def protos() -> tuple[Path, ...]:
 
 @cache
 def vocabulary() -> frozenset[str]:
-    """Return every word of the code; tests of lints name what is not there on purpose."""
+    """Return every word of the code and of others'; tests of lints name what is not there on purpose."""
     ours = [path for path in code() if path.parent != Path(__file__).parent]
     found = {word for path in ours for word in module(path).words}
     for path in [*protos(), ROOT / "pyproject.toml", ROOT / "Makefile"]:
         found |= set(re.findall(r"\w+", re.sub(r"//.*", "", path.read_text())))
-    return frozenset(found)
+    return frozenset(found | OTHERS)
 
 
 def exists(path: str, near: Path) -> bool:
@@ -193,7 +196,7 @@ def missing(text: str, near: Path) -> Iterator[str]:
         if _DOTTED.fullmatch(name):
             if name.partition(".")[0] in PACKAGES and not resolves(name):
                 yield name
-        elif _SHAPED.fullmatch(name) and not {name, name.upper()} & (vocabulary() | OTHERS):
+        elif _SHAPED.fullmatch(name) and not {name, name.upper()} & vocabulary():
             yield name
 
 
