@@ -56,7 +56,7 @@ class Expected(Exception):
     """Something that a person caused or can mend: what is wrong, where, and what to do about it.
 
     ``exit_code`` is how a command ends that runs into it. The text is ``field: reason; remedy``, of which only the
-    reason must be there.
+    reason must be there. A kind that always names a place takes it first: code or kind, field, reason, remedy.
     """
 
     exit_code = Exit.REFUSED

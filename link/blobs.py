@@ -134,7 +134,10 @@ class BlobStore:
         """
         if offset + len(data) > blob.size:
             raise ClusterError(
-                Kind.BAD_REQUEST, f"goes beyond the size {blob.size}", "send the rest only", "data"
+                Kind.BAD_REQUEST,
+                f"goes beyond the size {blob.size}",
+                "send the rest only",
+                field="data",
             )
         name = _partial_name(blob, owner)
         with self._locks[hash(name) % _LOCKS]:
@@ -145,7 +148,7 @@ class BlobStore:
             held = partial.stat().st_size if begun else 0
             if offset > held:
                 raise ClusterError(
-                    Kind.WRONG_STATE, f"{held} bytes are here", f"go on at {held}", "offset"
+                    Kind.WRONG_STATE, f"{held} bytes are here", f"go on at {held}", field="offset"
                 )
             if not begun:
                 self._reserve(name, blob, owner)
@@ -234,7 +237,10 @@ class BlobStore:
             partial.unlink()
             self._sql("DELETE FROM blobs WHERE name = ?", name)
             raise ClusterError(
-                Kind.WRONG_CONTENT, "the bytes do not hash to the name", "send it anew", "sha256"
+                Kind.WRONG_CONTENT,
+                "the bytes do not hash to the name",
+                "send it anew",
+                field="sha256",
             )
         with partial.open("ab") as file:
             os.fsync(file.fileno())
@@ -261,14 +267,14 @@ class BlobStore:
                     Kind.OVER_QUOTA,
                     "this store is full",
                     "try again when orders have closed",
-                    "size",
+                    field="size",
                 )
             if owner and mine + blob.size > self.owner_quota:
                 raise ClusterError(
                     Kind.OVER_QUOTA,
                     f"{self.owner_quota} bytes for each caller, {mine} are used",
                     "wait until earlier blobs are released",
-                    "size",
+                    field="size",
                 )
             database.execute(
                 "INSERT OR REPLACE INTO blobs VALUES (?, ?, ?, ?, 0)",
@@ -308,7 +314,9 @@ class BlobStore:
 def _name_of(digest: bytes) -> str:
     # File names are made from 32 bytes and nothing else, so no name from outside becomes a path.
     if len(digest) != 32:
-        raise ClusterError(Kind.BAD_REQUEST, "not 32 bytes", "send SHA-256 of the blob", "sha256")
+        raise ClusterError(
+            Kind.BAD_REQUEST, "not 32 bytes", "send SHA-256 of the blob", field="sha256"
+        )
     return digest.hex()
 
 
@@ -333,4 +341,6 @@ def _sync_directory(path: Path) -> None:
 
 
 def _absent(digest: bytes) -> ClusterError:
-    return ClusterError(Kind.NOT_FOUND, f"no blob {digest.hex()[:16]}…", "send it first", "sha256")
+    return ClusterError(
+        Kind.NOT_FOUND, f"no blob {digest.hex()[:16]}…", "send it first", field="sha256"
+    )

@@ -275,7 +275,7 @@ def _typed(value: bytes) -> ClusterError:
     failure = pb.Failure()
     try:
         failure.ParseFromString(value)
-        return ClusterError(Kind(failure.kind), failure.reason, failure.remedy, failure.field)
+        return ClusterError(Kind(failure.kind), failure.reason, failure.remedy, field=failure.field)
     except (DecodeError, ValueError):
         return ClusterError(Kind.BAD_REPLY, "a failure that does not parse")
 

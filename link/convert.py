@@ -45,7 +45,7 @@ def from_wire(cls: type[T], message: Message) -> T:
         check(value)
     except OutOfBounds as error:
         raise ClusterError(
-            Kind.BAD_REQUEST, error.reason, "see assay.cluster.v1", error.field
+            Kind.BAD_REQUEST, error.reason, "see assay.cluster.v1", field=error.field
         ) from None
     return value
 

@@ -114,12 +114,15 @@ class NonceMemory:
             self._forget(now)
             if (caller, nonce) in self._used:
                 raise ClusterError(
-                    Kind.REPLAYED, "was used before", "sign every request anew", "envelope.nonce"
+                    Kind.REPLAYED,
+                    "was used before",
+                    "sign every request anew",
+                    field="envelope.nonce",
                 )
             # Dropping an old nonce to make room would let its request be replayed; refuse instead.
             if len(self._used) >= self._capacity or self._counts[caller] >= self._per_caller:
                 raise ClusterError(
-                    Kind.BUSY, "too many requests within two minutes", "slow down", "envelope"
+                    Kind.BUSY, "too many requests within two minutes", "slow down", field="envelope"
                 )
             self._used.add((caller, nonce))
             self._counts[caller] += 1
@@ -167,7 +170,7 @@ class Gate:
                 Kind.STALE,
                 f"{abs(skew)} s {'ahead of' if skew > 0 else 'behind'} this machine's clock",
                 "set the clock",
-                "envelope.unix_time",
+                field="envelope.unix_time",
             )
         if _address_of(envelope.pub_key) != envelope.caller:
             raise _refused("pub_key", "not the caller's", "send the key of the address")
@@ -189,4 +192,4 @@ def _address_of(pub_key: bytes) -> str:
 
 
 def _refused(field: str, message: str, remedy: str) -> ClusterError:
-    return ClusterError(Kind.BAD_SIGNATURE, message, remedy, f"envelope.{field}")
+    return ClusterError(Kind.BAD_SIGNATURE, message, remedy, field=f"envelope.{field}")

@@ -29,7 +29,7 @@ class Kind(StrEnum):
 class ClusterError(Expected):
     """A call that did not succeed: its kind, the field at fault, the reason, and a remedy."""
 
-    def __init__(self, kind: Kind, reason: str, remedy: str = "", field: str = "") -> None:
+    def __init__(self, kind: Kind, reason: str, remedy: str = "", *, field: str = "") -> None:
         """Keep the kind beside the parts."""
         super().__init__(reason, remedy, field=field)
         self.kind = kind

@@ -181,7 +181,7 @@ def _check_role(method: Method, roles: frozenset[Role]) -> None:
             Kind.NOT_ALLOWED,
             f"{method.name} is for a {wanted} of this validator",
             "register on the chain first, with this validator",
-            "envelope.caller",
+            field="envelope.caller",
         )
 
 

@@ -86,7 +86,7 @@ class RangeError(ReplayError):
 class StepFailed(ReplayError):
     """The step with the global batch number ``step`` has no result, because of ``where``: a tensor or node."""
 
-    def __init__(self, reason: str, step: int, where: str) -> None:
+    def __init__(self, step: int, where: str, reason: str) -> None:
         super().__init__(reason, field=f"step {step}, {where}")
         self.step, self.where = step, where
 

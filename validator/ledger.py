@@ -69,7 +69,7 @@ class Ledger:
             self.blobs.hold(blob.sha256, holder_of(local))
             if not is_here(self.blobs, blob):
                 raise ClusterError(
-                    Kind.WRONG_STATE, "its blobs are not here", "put them first", "sha256"
+                    Kind.WRONG_STATE, "its blobs are not here", "put them first", field="sha256"
                 )
 
     def hold_payload(self, local: LocalOrder) -> None:

@@ -94,9 +94,9 @@ def advance(
     try:
         outputs = run(document.step, inputs, document.seed, backend)
     except NotFinite as error:
-        raise NotFiniteStep(error.reason, step, error.field) from None
+        raise NotFiniteStep(step, error.field, error.reason) from None
     except OutOfRange as error:
-        raise StepFailed(error.reason, step, error.field) from None
+        raise StepFailed(step, error.field, error.reason) from None
     global_state = merged(before.global_state, outputs, "global.")
     local_state = merged(before.local_state, outputs, "local.")
     after = SlotState(

@@ -116,13 +116,13 @@ class Service(BlobCalls):
                 Kind.OVER_QUOTA,
                 "too many blobs of yours wait for the share or opening that names them",
                 "submit those first",
-                "blob",
+                field="blob",
             )
         raise ClusterError(
             Kind.NOT_ALLOWED,
             "this blob is neither in a payload that you offered nor of a share that you were given",
             "offer the payload, or ask for a task first",
-            "blob",
+            field="blob",
         )
 
     def may_read(self, caller: t.Caller, digest: bytes) -> None:
@@ -143,7 +143,7 @@ class Service(BlobCalls):
             Kind.NOT_ALLOWED,
             "this blob was not given to you",
             "ask for its task first",
-            "sha256",
+            field="sha256",
         )
 
     # Providers
@@ -173,7 +173,7 @@ class Service(BlobCalls):
         claim = request.claim
         if claim.provider != caller.address:
             raise ClusterError(
-                Kind.NOT_ALLOWED, "not the caller", "submit your own shares", "claim.provider"
+                Kind.NOT_ALLOWED, "not the caller", "submit your own shares", field="claim.provider"
             )
         chain = self._find(claim.order_id, claim.attempt)
         message = share_sign_bytes(self.chain_id, claim)
@@ -257,7 +257,7 @@ class Service(BlobCalls):
         blobs = {file.path: file.blob for file in files}
         if blobs.get(JOB_FILE, t.BlobRef(b"", 1)).sha256 != terms.job_id:
             raise ClusterError(
-                Kind.BAD_REQUEST, "job.json is not the ordered job", "send that job", "files"
+                Kind.BAD_REQUEST, "job.json is not the ordered job", "send that job", field="files"
             )
         size = sum(blob.size for blob in blobs.values())
         if len(blobs) != len(files) or size != terms.payload_bytes:
@@ -265,16 +265,19 @@ class Service(BlobCalls):
                 Kind.BAD_REQUEST,
                 f"{size} bytes where the order says {terms.payload_bytes}",
                 "offer every payload file once",
-                "files",
+                field="files",
             )
         if nests(list(blobs)):
             raise ClusterError(
-                Kind.BAD_REQUEST, "a file has the path of a folder", "send that job", "files"
+                Kind.BAD_REQUEST, "a file has the path of a folder", "send that job", field="files"
             )
         for blob in blobs.values():
             if self.blobs.has(blob.sha256) and not is_here(self.blobs, blob):
                 raise ClusterError(
-                    Kind.BAD_REQUEST, "a file has another size", "offer what there is", "files"
+                    Kind.BAD_REQUEST,
+                    "a file has another size",
+                    "offer what there is",
+                    field="files",
                 )
 
     def get_result(self, caller: t.Caller, request: t.ResultRequest) -> t.ResultManifest:
@@ -283,12 +286,14 @@ class Service(BlobCalls):
         local = self.ledger.store.latest(request.order_id)
         if local is None or chain is None:
             raise ClusterError(
-                Kind.NOT_FOUND, "no such order here", "ask its validator", "order_id"
+                Kind.NOT_FOUND, "no such order here", "ask its validator", field="order_id"
             )
         self._check_consumer(caller, chain)
         result, final = local.result, local.rounds[-1].next_global if local.rounds else None
         if result is None or final is None:
-            raise ClusterError(Kind.WRONG_STATE, "no result yet", "ask again when it is proven", "")
+            raise ClusterError(
+                Kind.WRONG_STATE, "no result yet", "ask again when it is proven", field=""
+            )
         self._grants.give(caller.address, (result.blob,))
         last = min(request.first + request.limit, len(result.points))
         leaves = tuple(
@@ -312,11 +317,11 @@ class Service(BlobCalls):
             or caller.address not in {seat.validator for seat in audit.seats}
         ):
             raise ClusterError(
-                Kind.NOT_ALLOWED, "no seat in this audit", "wait until you are drawn", "round"
+                Kind.NOT_ALLOWED, "no seat in this audit", "wait until you are drawn", field="round"
             )
         if request.place >= len(audit.places):
             raise ClusterError(
-                Kind.BAD_REQUEST, f"the audit has {len(audit.places)} places", "", "place"
+                Kind.BAD_REQUEST, f"the audit has {len(audit.places)} places", "", field="place"
             )
         opening = audit_opening(local, request.round, audit.places[request.place], self.chain_id)
         self._grants.give(caller.address, _blobs_of(opening))
@@ -340,7 +345,10 @@ class Service(BlobCalls):
         chain = self.view.orders.get(order_id)
         if chain is None:
             raise ClusterError(
-                Kind.NOT_FOUND, "no such order with this validator", "check the id", "order_id"
+                Kind.NOT_FOUND,
+                "no such order with this validator",
+                "check the id",
+                field="order_id",
             )
         number = attempt or chain.order.attempt
         assignment = chain.assignment(number)
@@ -350,14 +358,14 @@ class Service(BlobCalls):
                 Kind.NOT_FOUND,
                 "not an attempt of this validator",
                 "read the order again",
-                "attempt",
+                field="attempt",
             )
         return chain
 
     def _check_consumer(self, caller: t.Caller, chain: OrderResponse) -> None:
         if chain.order.consumer != caller.address:
             raise ClusterError(
-                Kind.NOT_ALLOWED, "not your order", "use the key that ordered", "order_id"
+                Kind.NOT_ALLOWED, "not your order", "use the key that ordered", field="order_id"
             )
 
     def _complete_payload(self, order_id: bytes, attempt: int) -> LocalOrder:
@@ -365,7 +373,7 @@ class Service(BlobCalls):
         with self.ledger.lock:
             local = self.ledger.load(order_id, attempt)
             if local is None:  # _find saw it: it was forgotten in this moment
-                raise ClusterError(Kind.NOT_FOUND, "no such order here", "", "order_id")
+                raise ClusterError(Kind.NOT_FOUND, "no such order here", "", field="order_id")
             blobs = [file.blob for file in local.payload.files]
             offered = local.payload.stage == PayloadStage.OFFERED
             if not offered or not all(is_here(self.blobs, blob) for blob in blobs):

@@ -38,7 +38,7 @@ def error_object(text: str) -> dict[str, object]:
     [
         (StillWaiting("it is open", "look again", field="order"), "still_waiting", 3),
         (Refusal(NOT_FOUND, "order", "it is open", "look again"), "not_found", 1),
-        (ClusterError(Kind.BUSY, "it is open", "look again", "order"), "busy", 1),
+        (ClusterError(Kind.BUSY, "it is open", "look again", field="order"), "busy", 1),
         (CliError("it is open", "look again", field="order"), "cli", 1),
     ],
 )
@@ -104,7 +104,7 @@ def test_what_the_system_refuses_names_the_file(capsys: pytest.CaptureFixture[st
         Refusal(NOT_FOUND, "order_id", "there is none", "look again"),
         ClusterError(Kind.BUSY, "too many calls", "wait"),
         JobError("step", "too large", "make it smaller"),
-        StepFailed("no result", 3, "node 7"),
+        StepFailed(3, "node 7", "no result"),
         TxRefused(Code("sdk", 5, "insufficient_funds"), "no coins", b"h", 9),
     ],
 )

@@ -43,7 +43,7 @@ class Answers(BlobCalls):
 
     def may_read(self, caller: t.Caller, digest: bytes) -> None:
         if caller.address not in self.readers:
-            raise ClusterError(Kind.NOT_ALLOWED, "not yours to read", "", "sha256")
+            raise ClusterError(Kind.NOT_ALLOWED, "not yours to read", "", field="sha256")
 
     def join(self, caller: t.Caller, request: t.JoinRequest) -> t.JoinReply:
         self.asked.append(request)
