@@ -135,7 +135,7 @@ def run_provider(
         chain_id, operator = found
         known = replace(config, validator=operator)
         sender = TxSender(client, config.key)
-        Daemon(known, chain_id, chain, sender, behave(chain_id)).run(stop, on_joined)
+        Daemon(known, chain_id, chain, sender, behave(chain_id), stop).run(on_joined)
 
 
 def bench(backend: str = "numpy", seconds: float = 2.0) -> Speed:

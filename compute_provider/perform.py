@@ -1,34 +1,58 @@
-"""What the daemon does about a share with the chain, the validator and the disk: the actions of ``decide``.
+"""Doing the duties of ``decide``: with the chain, the validator and the disk.
 
-Each call may be repeated. ``ClusterError`` and ``ChainError`` go to the caller, who knows what
-they mean for the share.
+Each may be repeated. What comes of a duty are events; ClusterError, ChainError and ProviderError go to the caller, who
+knows what they mean for the share.
 """
 
 import shutil
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 
 from compute_provider.config import ProviderConfig, ProviderError
-from compute_provider.decide import claims
+from compute_provider.decide import claims, duties, shares
+from compute_provider.decide.duties import Duty
 from compute_provider.decide.shares import State, Work
 from compute_provider.interfaces import Behaviour, Chain, Sender
 from compute_provider.links import Link
 from compute_provider.store import Store, name_of
+from compute_provider.work.bench import measure_bandwidth
 from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder
 from domain.hashing import merkle_root
-from domain.messages import MsgDepositBond, MsgObjectReport
+from domain.messages import MsgDepositBond, MsgObjectReport, MsgRegisterProvider
 from domain.queries import OrderResponse
-from domain.records import ShareClaim, ShareKey, ShareRef
+from domain.records import ShareClaim, ShareKey
 from host.files import link_whole
 from link.blobs import BlobStore
-from link.types import BlobRef, Leaf, OpeningSubmission, ShareSubmission, TrainTask, Verdict
+from link.types import (
+    Benchmark,
+    BlobRef,
+    JoinRequest,
+    Leaf,
+    OpeningSubmission,
+    PollRequest,
+    ShareSubmission,
+    TrainTask,
+)
 from pol.rules.commitment import share_sign_bytes, trace_leaf
+
+VERSION = "1"
+FEATURES = ("exact-15",)
+DOINGS_MAX = 64
+"""Shares that a poll tells of."""
+# However often a validator wants to be asked.
+_POLL_SECONDS_MIN = 0.02
+# Between two tries to hand in what is held back for good.
+_NEVER_SECONDS = 60.0
+
+Outcome = tuple[tuple[shares.Event, ...], float | None]
+"""What came of a duty, and after how many seconds it makes sense to ask for it again (None: no matter)."""
 
 
 class Performer:
-    """Checks, fetches, signs, sends, objects and forgets shares; thread-safe."""
+    """Does what takes time, on any thread."""
 
     def __init__(
         self,
@@ -37,32 +61,120 @@ class Performer:
         chain: Chain,
         sender: Sender,
         *,
-        link: Link,
         store: Store,
         behaviour: Behaviour,
+        state: Callable[[], State],
+        stop: Event,
     ) -> None:
-        """Use what the daemon has opened."""
-        self._config = config
-        self._chain_id = chain_id
-        self._chain = chain
-        self._sender = sender
-        self._link = link
-        self._store = store
-        self._behaviour = behaviour
+        """Use what the daemon has opened; ``state`` tells what it has decided last."""
+        self._config, self._chain_id = config, chain_id
+        self._chain, self._sender = chain, sender
+        self._store, self._behaviour = store, behaviour
+        self._state, self._stop = state, stop
+        self._link = Link(chain, config.validator, config.key, chain_id)
         self._jobs = config.home / "jobs"
         self._bond_lock = Lock()
-        self._promised: dict[ShareKey, int] = {}  # bonds of shares that the chain does not hold yet
+        # Bonds of shares that the chain does not hold yet.
+        self._promised: dict[ShareKey, int] = {}
+        # Until the validator says how often it wants to be asked.
+        self.poll_seconds = 1.0
         self.blobs = BlobStore(config.home / "blobs", config.disk_bytes)
 
-    def check(self, task: TrainTask) -> str:
-        """Return why the chain does not bear out the task or the disk not its trace, or an empty string.
+    def close(self) -> None:
+        """End the calls to the validator."""
+        self._link.close()
 
-        Sees to the bond, because a share without one is not committed.
+    def renew(self) -> None:
+        """Ask the chain where the validator is now."""
+        self._link.renew()
+
+    def perform(self, duty: Duty) -> Outcome:
+        """Do a duty, except to write the status."""
+        match duty:
+            case duties.Join():
+                self._join()
+                return (shares.Joined(),), None
+            case duties.Poll():
+                return self._poll()
+            case duties.Watch():
+                return tuple(self._watch()), self._config.chain_seconds
+            case duties.Check(task):
+                return (self._checked(task),), None
+            case duties.Fetch(task):
+                self._fetch(task)
+                return (shares.Fetched(task.key),), None
+            case duties.Submit(key):
+                return self._submit(key)
+            case duties.Open(key, indices):
+                self._open(key, indices)
+            case duties.Object(key):
+                me = self._config.key.address
+                message = MsgObjectReport(me, key.order_id, key.attempt, key.round, key.ref)
+                self._sender.send(message)
+                return (shares.Objected(key),), None
+        return (), None
+
+    # The cluster
+
+    def _join(self) -> None:
+        me, operator = self._config.key.address, self._config.validator
+        if self._chain.provider(me, operator) is None:
+            self._sender.send(MsgRegisterProvider(me, operator))
+        lacking = self._config.bond - self._chain.account(me).bond.free
+        if self._config.bond and lacking > 0 and not self._state().works:
+            self._sender.send(MsgDepositBond(me, lacking))
+        client = self._link.client()
+        measured = self._store.measured(self._config.backend)
+        if measured is None:
+            raise ProviderError("the machine is not measured yet", "start the provider again")
+        benchmark = Benchmark(
+            device_class=self._config.device_class,
+            speed=measured.flops,
+            memory=measured.memory,
+            bandwidth=measure_bandwidth(client),
+        )
+        reply = client.join(JoinRequest(VERSION, benchmark, FEATURES))
+        if not reply.accepted:
+            raise ProviderError(f"the validator does not take it: {reply.reason}", "trying again")
+        self.poll_seconds = self._config.poll_seconds or reply.limits.poll_ms / 1000
+
+    def _poll(self) -> Outcome:
+        began = time.monotonic()
+        doing = tuple(work.doing() for work in self._state().works)
+        reply = self._link.client().poll(PollRequest(VERSION, doing[-DOINGS_MAX:]))
+        told = max(reply.retry_after_ms / 1000 or self.poll_seconds, _POLL_SECONDS_MIN)
+        pause = self._config.poll_seconds or told
+        return (shares.Polled(reply.train, reply.open, began),), pause
+
+    def _watch(self) -> Iterator[shares.Event]:
+        """Yield what became of the shares that are signed.
+
+        An order that only the validator knows of has none of these: it must not keep us from seeing the others.
         """
+        clock = self._chain.status().clock
+        works = [work for work in self._state().works if work.signed]
+        for order_id in sorted({work.key.order_id for work in works}):
+            order = self._chain.order(order_id)
+            self._store.put_earned(order_id, claims.earned(order, self._config.key.address))
+            for work in works:
+                if work.key.order_id != order_id:
+                    continue
+                segment = claims.open_report(work.key, order)
+                if segment is not None:
+                    yield shares.Reported(work.key, segment)
+                if claims.is_over(work.key, order, clock):
+                    yield shares.Released(work.key)
+
+    # Taking a share
+
+    def _checked(self, task: TrainTask) -> shares.Event:
+        """Compare the task with the chain, and see to the bond: a share without one is not committed."""
         order = self._chain.order(task.key.order_id)
         problem = claims.problem(task, order, self._config.validator)
         problem = problem or self._lacks_room(claims.trace_bytes(task, order), task.key)
-        return problem or self._see_to_bond(task.key, claims.bond_of(task, order), order)
+        problem = problem or self._see_to_bond(task.key, claims.bond_of(task, order), order)
+        # A node may be a block behind the validator: ask again while the task is listed.
+        return shares.Failed(task.key, problem, again=True) if problem else shares.Checked(task.key)
 
     def _lacks_room(self, size: int, key: ShareKey) -> str:
         here = sum(file.stat().st_size for file in self._store.folder(key).iterdir())
@@ -86,11 +198,22 @@ class Performer:
             self._sender.send(MsgDepositBond(me, lacking))
             return ""
 
-    def fetch(self, task: TrainTask, go_on: Callable[[], None]) -> None:
-        """Bring payload and opening states here, verified by their names.
+    def _fetch(self, task: TrainTask) -> None:
+        try:
+            self._bring(task)
+        finally:
+            # Dropped meanwhile: what came since goes, too.
+            if self._state().get(task.key) is None:
+                for blob in (
+                    task.global_in.blob,
+                    task.local_in.blob,
+                    *(f.blob for f in task.payload),
+                ):
+                    self.blobs.hold(blob.sha256, _holder(task.key))
+                self.forget(task.key)
 
-        ``go_on`` is called before each chunk, and raises where they are not wanted any more.
-        """
+    def _bring(self, task: TrainTask) -> None:
+        """Bring payload and opening states here, verified by their names."""
         client = self._link.client()
         folder = self._job_folder(task.key)
         # The folders come before the holds: they are what a sweep after a crash goes by.
@@ -100,14 +223,21 @@ class Performer:
         held[_holder(task.key)] = [task.global_in.blob, task.local_in.blob]
         for holder, blobs in held.items():
             for blob in blobs:
-                go_on()
+                self._check_wanted(task)
                 self.blobs.hold(blob.sha256, holder)
-                client.fetch(blob, self.blobs, lambda *_: go_on())
-        for file in task.payload:  # paths were bounded where they came in
+                client.fetch(blob, self.blobs, lambda *_: self._check_wanted(task))
+        # Paths were bounded where they came in.
+        for file in task.payload:
             target = folder / file.path
             if not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 link_whole(self.blobs.path(file.blob.sha256), target)
+
+    def _check_wanted(self, task: TrainTask) -> None:
+        """Go on before each chunk only while the share is wanted; ProviderError."""
+        work = self._state().get(task.key)
+        if self._stop.is_set() or work is None or work.task is not task:
+            raise ProviderError("the share is not wanted any more")
 
     def work_order(self, task: TrainTask, replay: int = -1) -> WorkOrder:
         """Return what a worker needs for the share."""
@@ -128,20 +258,21 @@ class Performer:
             replay=replay,
         )
 
-    def submit(self, work: Work, pause: Callable[[float], object]) -> Verdict | None:
-        """Sign a trained share, send its update and local state, and submit it; None where it is held back for good.
+    # Handing a share in
 
-        ``pause`` waits for so many seconds before it is submitted.
-        """
-        delay = self._behaviour.delay(work.task)
-        if delay is None:
-            return None
+    def _submit(self, key: ShareKey) -> Outcome:
+        """Sign a trained share, send its update and local state, and submit it."""
+        work = self._state().get(key)
+        delay = self._behaviour.delay(work.task) if work else None
+        if work is None or delay is None:
+            return (), _NEVER_SECONDS
         submission = self._signed(work)
-        folder, client = self._store.folder(work.key), self._link.client()
+        folder, client = self._store.folder(key), self._link.client()
         update = client.put_blob(folder / UPDATE)
         local_out = client.put_blob(folder / LOCAL_OUT)
-        pause(delay)
-        return client.submit_share(replace(submission, update=update, local_out=local_out))
+        self._stop.wait(delay)
+        verdict = client.submit_share(replace(submission, update=update, local_out=local_out))
+        return (shares.Submitted(key, verdict.accepted, verdict.text),), None
 
     def _signed(self, work: Work) -> ShareSubmission:
         key, task = work.key, work.task
@@ -179,7 +310,7 @@ class Performer:
         nothing_yet = BlobRef(bytes(32), 1)
         return ShareSubmission(claim, signature, leaves, nothing_yet, nothing_yet)
 
-    def open(self, key: ShareKey, indices: tuple[int, ...]) -> None:
+    def _open(self, key: ShareKey, indices: tuple[int, ...]) -> None:
         """Send the states at boundaries of a share."""
         folder, client = self._store.folder(key), self._link.client()
         for index in indices:
@@ -189,24 +320,15 @@ class Performer:
                 OpeningSubmission(key, index, global_state, local_state)
             )
             if not verdict.accepted:
-                raise ProviderError(f"boundary {index} was not taken: {verdict.text}", "")
+                raise ProviderError(f"boundary {index} was not taken: {verdict.text}")
 
-    def object(self, key: ShareKey) -> None:
-        """Object on the chain to a report of the share."""
-        ref = ShareRef(key.slot, key.issue)
-        me = self._config.key.address
-        self._sender.send(MsgObjectReport(me, key.order_id, key.attempt, key.round, ref))
+    # What is on disk
 
-    def claim(self, task: TrainTask) -> None:
-        """Hold all that belongs to a share, so that :meth:`forget` deletes what came after it was forgotten."""
-        for blob in (task.global_in.blob, task.local_in.blob, *(f.blob for f in task.payload)):
-            self.blobs.hold(blob.sha256, _holder(task.key))
-
-    def forget(self, key: ShareKey, last_of_order: bool) -> None:
+    def forget(self, key: ShareKey) -> None:
         """Delete what is on disk of a share, and of its order when no other share needs it."""
         self.blobs.release(_holder(key))
         self._store.forget(key)
-        if last_of_order:
+        if key.order_id not in (work.key.order_id for work in self._state().works):
             self._forget_order(_order_name(key))
 
     def sweep(self, state: State) -> None:
@@ -222,10 +344,6 @@ class Performer:
     def _forget_order(self, name: str) -> None:
         self.blobs.release(f"job/{name}")
         shutil.rmtree(self._jobs / name, ignore_errors=True)
-
-    def close(self) -> None:
-        """Close the blobs."""
-        self.blobs.close()
 
     def _job_folder(self, key: ShareKey) -> Path:
         return self._jobs / _order_name(key)

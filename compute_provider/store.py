@@ -1,21 +1,43 @@
 """What a provider remembers on disk, so that kill -9 in the middle of a round loses nothing."""
 
 import fcntl
-import json
 import os
 import shutil
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
-from typing import Any
 
 from compute_provider.config import ProviderError
 from compute_provider.decide.shares import State, Work
 from domain import codec
 from domain.records import ShareKey
+from host.records import Records, Table, Unusable
 from pol.work.records import Boundary
+
+FORM = 1
+"""Of the records; another number for every change after which those of before cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What this machine was measured to do with a back end: FLOP/s, bytes of memory, and when (Unix seconds)."""
+
+    flops: int
+    memory: int
+    at: int
+
+
+_SHARE = (bytes, int, int, int, int)
+_WORKS = Table("works", Work, _SHARE)
+_BOUNDARIES = Table("boundaries", Boundary, (*_SHARE, int))
+# By order, in uassay.
+_EARNED = Table("earned", int, (bytes,))
+# By back end.
+_MEASURED = Table("measured", Measured, (str,))
+# The chain and the address that a home is of.
+_OWNERS = Table("owners", str, (str,))
+_TABLES = (_WORKS, _BOUNDARIES, _EARNED, _MEASURED, _OWNERS)
 
 
 @contextmanager
@@ -35,52 +57,44 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 class Store:
-    """A database and a folder for each share. Thread-safe; one process at a time."""
+    """Records, and a folder for each share. Thread-safe; one process at a time."""
 
     def __init__(self, directory: Path) -> None:
-        """Open what is in ``directory``, or start anew there."""
+        """Open what is in ``directory``, or start anew there; ProviderError where it cannot be used."""
         self._shares = directory / "shares"
         self._shares.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = Lock()
-        self._database = sqlite3.connect(
-            directory / "provider.db", check_same_thread=False, isolation_level=None
-        )
-        self._database.executescript(
-            """
-            PRAGMA journal_mode = WAL;
-            PRAGMA synchronous = FULL;
-            CREATE TABLE IF NOT EXISTS works (key TEXT PRIMARY KEY, record BLOB NOT NULL);
-            CREATE TABLE IF NOT EXISTS boundaries (
-                key TEXT NOT NULL, number INTEGER NOT NULL, record BLOB NOT NULL,
-                PRIMARY KEY (key, number));
-            CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-            """
-        )
+        try:
+            self._records = Records(directory / "provider.db", _TABLES, codec, FORM)
+        except Unusable as error:
+            raise ProviderError(str(error)) from None
 
     def close(self) -> None:
-        """Close the database."""
-        with self._lock:
-            self._database.close()
+        """Close the records."""
+        self._records.close()
+
+    def belong(self, kind: str, owner: str) -> str:
+        """Return the owner of this home, as the chain or the address that it is of: the first one ever named."""
+        known = self._records.get(_OWNERS, kind)
+        if known is None:
+            self._records.put(_OWNERS, owner, kind)
+        return known or owner
 
     # Shares
 
     def load(self) -> State:
         """Return the state as it was saved last."""
-        rows = self._sql("SELECT record FROM works")
-        works = [codec.decode(Work, record) for (record,) in rows]
-        return State(tuple(sorted(works, key=lambda work: work.key)))
+        return State(tuple(work for _, work in self._records.scan(_WORKS)))
 
     def save(self, before: State, after: State) -> None:
         """Write what differs between two states, all or nothing."""
         old = {work.key: work for work in before.works}
         new = {work.key: work for work in after.works}
-        with self._lock, self._transaction() as database:
+        with self._records.transaction():
             for key in old.keys() - new.keys():
-                database.execute("DELETE FROM works WHERE key = ?", (name_of(key),))
+                self._records.delete(_WORKS, *_parts(key))
             for key, work in new.items():
                 if old.get(key) != work:
-                    row = (name_of(key), codec.encode(work))
-                    database.execute("INSERT OR REPLACE INTO works VALUES (?, ?)", row)
+                    self._records.put(_WORKS, work, *_parts(key))
 
     def folder(self, key: ShareKey) -> Path:
         """Return the share's folder, which is made if need be."""
@@ -90,23 +104,17 @@ class Store:
 
     def put_boundary(self, key: ShareKey, boundary: Boundary) -> None:
         """Remember a boundary whose states are on disk."""
-        row = (name_of(key), boundary.index, codec.encode(boundary))
-        self._sql("INSERT OR REPLACE INTO boundaries VALUES (?, ?, ?)", *row)
+        self._records.put(_BOUNDARIES, boundary, *_parts(key), boundary.index)
 
     def boundaries(self, key: ShareKey) -> tuple[Boundary, ...]:
         """Return the boundaries so far, without gaps from 0 on."""
-        rows = self._sql(
-            "SELECT record FROM boundaries WHERE key = ? ORDER BY number", name_of(key)
-        )
-        found = [codec.decode(Boundary, record) for (record,) in rows]
-        whole = [b for index, b in enumerate(found) if b.index == index]
-        return tuple(whole)
+        found = [boundary for _, boundary in self._records.scan(_BOUNDARIES, *_parts(key))]
+        return tuple(b for index, b in enumerate(found) if b.index == index)
 
     def forget(self, key: ShareKey) -> None:
         """Delete all that is known of a share."""
-        name = name_of(key)
-        self._sql("DELETE FROM boundaries WHERE key = ?", name)
-        shutil.rmtree(self._shares / name, ignore_errors=True)
+        self._records.delete(_BOUNDARIES, *_parts(key))
+        shutil.rmtree(self._shares / name_of(key), ignore_errors=True)
 
     def leftovers(self, state: State) -> list[str]:
         """Return the names of shares that a crash has left here and that are not in the state."""
@@ -115,42 +123,35 @@ class Store:
 
     def sweep(self, state: State) -> None:
         """Delete what a crash has left of shares that are not in the state."""
+        known = {_parts(work.key) for work in state.works}
+        for key in {key[:-1] for key in self._records.keys(_BOUNDARIES)} - known:
+            self._records.delete(_BOUNDARIES, *key)
         for name in self.leftovers(state):
-            self._sql("DELETE FROM boundaries WHERE key = ?", name)
             shutil.rmtree(self._shares / name, ignore_errors=True)
 
-    # Facts
+    # The provider itself
 
-    def fact(self, name: str) -> Any:
-        """Return a remembered JSON value, or None."""
-        rows = self._sql("SELECT value FROM facts WHERE name = ?", name)
-        return json.loads(rows[0][0]) if rows else None
+    def measured(self, backend: str) -> Measured | None:
+        """Return what the machine was measured to do last."""
+        return self._records.get(_MEASURED, backend)
 
-    def total(self, prefix: str) -> int:
-        """Return the sum of the numbers whose names start with ``prefix``."""
-        rows = self._sql("SELECT name, value FROM facts")
-        return sum(json.loads(value) for name, value in rows if name.startswith(prefix))
+    def put_measured(self, backend: str, measured: Measured) -> None:
+        """Remember a measurement."""
+        self._records.put(_MEASURED, measured, backend)
 
-    def put_fact(self, name: str, value: Any) -> None:
-        """Remember a JSON value."""
-        self._sql("INSERT OR REPLACE INTO facts VALUES (?, ?)", name, json.dumps(value))
+    def earned(self) -> int:
+        """Return what all orders have paid (uassay)."""
+        return sum(amount for _, amount in self._records.scan(_EARNED))
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
-            yield self._database
-            self._database.execute("COMMIT")
-        except BaseException:
-            if self._database.in_transaction:  # a full disk may have ended it already
-                self._database.execute("ROLLBACK")
-            raise
-
-    def _sql(self, text: str, *values: bytes | str | int) -> list[tuple[Any, ...]]:
-        with self._lock:
-            return self._database.execute(text, values).fetchall()
+    def put_earned(self, order_id: bytes, amount: int) -> None:
+        """Remember what an order has paid so far (uassay)."""
+        self._records.put(_EARNED, amount, order_id)
 
 
 def name_of(key: ShareKey) -> str:
-    """Return a name for files and rows."""
+    """Return a name for files."""
     return f"{key.order_id.hex()}-{key.attempt}-{key.round}-{key.slot}-{key.issue}"
+
+
+def _parts(key: ShareKey) -> tuple[bytes, int, int, int, int]:
+    return key.order_id, key.attempt, key.round, key.slot, key.issue

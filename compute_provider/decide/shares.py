@@ -1,10 +1,10 @@
-"""What a provider decides: a plain function of (state, event) to (state, actions).
+"""How a provider's shares go on: a plain function of (state, event) to (state, actions).
 
-No I/O, no clock. A share goes checking → fetching → ready → training → trained → submitted. Every
-action may be carried out twice without harm, and after a restart :class:`Restarted` asks for
-whatever was under way. Up to ``trained``, a share that the validator does not list any more is
-dropped. From then on a signature may be out in the world, so the trace stays until the chain says
-that it is over.
+A share goes checking → fetching → ready → training → trained → submitted. What its stage asks for is a duty
+(:mod:`compute_provider.decide.duties`), as long as the stage lasts; an action is done once, and after a restart
+:class:`Restarted` asks for those that were under way. Up to ``trained``, a share that the validator does not list any
+more is dropped. From then on a signature may be out in the world, so the trace stays until the chain says that it is
+over.
 """
 
 from dataclasses import dataclass, replace
@@ -19,14 +19,31 @@ TRIES_MAX = 3
 class Stage(IntEnum):
     """Where a share stands."""
 
-    CHECKING = 1  # the task's claims against the chain
-    FETCHING = 2  # payload and opening states
-    READY = 3  # waits for the worker
+    # The task's claims against the chain.
+    CHECKING = 1
+    # Payload and opening states come.
+    FETCHING = 2
+    # It waits for the worker.
+    READY = 3
     TRAINING = 4
-    TRAINED = 5  # trace, update and signature are on disk
-    SUBMITTED = 6  # the validator has it
-    REFUSED = 7  # the validator did not take it; the trace stays all the same
+    # Trace and update are on disk.
+    TRAINED = 5
+    # The validator has it.
+    SUBMITTED = 6
+    # The validator did not take it; the trace stays all the same.
+    REFUSED = 7
     FAILED = 8
+
+
+class Answer(IntEnum):
+    """How far the answer to a report of the share is."""
+
+    NONE = 0
+    # The replay bears the trace out: the chain is to hear it.
+    OBJECTION = 1
+    OBJECTED = 2
+    # The report is right.
+    CONCEDED = 3
 
 
 _PHASES = {
@@ -46,7 +63,8 @@ _SIGNED = (Stage.TRAINED, Stage.SUBMITTED, Stage.REFUSED)
 class Work:
     """A share and how far it is.
 
-    ``loss`` is FP32 bits, ``text`` why it failed or was refused; the roots are there once it is trained.
+    ``loss`` is FP32 bits, ``text`` why it failed or was refused; the roots are there once it is trained. ``listed``:
+    the validator asked for it when it was polled last.
     """
 
     task: TrainTask
@@ -58,6 +76,8 @@ class Work:
     text: str = ""
     update_root: bytes = b""
     local_out_root: bytes = b""
+    listed: bool = True
+    answer: Answer = Answer.NONE
 
     @property
     def key(self) -> ShareKey:
@@ -76,9 +96,16 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All shares that this provider knows of, in the order of their keys."""
+    """All shares that this provider knows of, in the order of their keys, and where it stands with the validator.
+
+    ``polled`` is when (monotonic seconds) the look at the validator began that ``openings`` and ``listed`` are from.
+    Only the shares outlast a restart.
+    """
 
     works: tuple[Work, ...] = ()
+    joined: bool = False
+    openings: tuple[OpenTask, ...] = ()
+    polled: float = 0.0
 
     def get(self, key: ShareKey) -> Work | None:
         """Return the work on a share."""
@@ -87,22 +114,33 @@ class State:
     def put(self, work: Work) -> "State":
         """Return the state with this work added or replaced."""
         others = (other for other in self.works if other.key != work.key)
-        return State(tuple(sorted((*others, work), key=lambda each: each.key)))
+        return replace(self, works=tuple(sorted((*others, work), key=lambda each: each.key)))
 
     def drop(self, key: ShareKey) -> "State":
         """Return the state without this share."""
-        return State(tuple(work for work in self.works if work.key != key))
+        return replace(self, works=tuple(work for work in self.works if work.key != key))
 
 
 # Events
 
 
 @dataclass(frozen=True, slots=True)
+class Joined:
+    """The validator has taken this provider."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The validator does not know this provider (any more, or yet)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Polled:
-    """The validator's full picture."""
+    """The validator's full picture, of the moment (monotonic seconds) when it was asked for."""
 
     train: tuple[TrainTask, ...]
     open: tuple[OpenTask, ...]
+    began: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +203,21 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
+class Replayed:
+    """The segment that was reported has been replayed: the trace holds there, or it does not."""
+
+    key: ShareKey
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Objected:
+    """The chain has our objection."""
+
+    key: ShareKey
+
+
+@dataclass(frozen=True, slots=True)
 class Released:
     """Nobody can ask for this share's states any more, by the chain."""
 
@@ -177,7 +230,9 @@ class Restarted:
 
 
 Event = (
-    Polled
+    Joined
+    | Left
+    | Polled
     | Checked
     | Fetched
     | Progressed
@@ -185,26 +240,14 @@ Event = (
     | Submitted
     | Failed
     | Reported
+    | Replayed
+    | Objected
     | Released
     | Restarted
 )
 
 
-# Actions
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Compare the task with the chain."""
-
-    task: TrainTask
-
-
-@dataclass(frozen=True, slots=True)
-class Fetch:
-    """Fetch payload and opening states."""
-
-    task: TrainTask
+# Actions: what is done at once, in this order
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,30 +258,8 @@ class Train:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
-    """Stop whatever is under way for this share."""
-
-    key: ShareKey
-
-
-@dataclass(frozen=True, slots=True)
-class Submit:
-    """Sign, upload and submit."""
-
-    task: TrainTask
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """Upload the states at these boundaries."""
-
-    key: ShareKey
-    indices: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Object:
-    """Replay the segment that was reported and, if it holds, object on the chain."""
+class Replay:
+    """Replay the segment of our own that was reported; nothing happens while that is under way."""
 
     task: TrainTask
     segment: int
@@ -246,33 +267,40 @@ class Object:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Delete all that is on disk of this share."""
+    """Stop whatever is under way for this share, and delete all that is on disk of it."""
 
     key: ShareKey
 
 
-Action = Check | Fetch | Train | Stop | Submit | Open | Object | Forget
+Action = Train | Replay | Forget
 
 
 def step(state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
-    """Return the next state and what is to be done."""
+    """Return the next state and what is to be done at once."""
     match event:
+        case Joined():
+            return replace(state, joined=True), ()
+        case Left():
+            return replace(state, joined=False), ()
         case Polled():
             return _schedule(*_on_poll(state, event))
         case Restarted():
             return _schedule(*_on_restart(state))
         case Released(key):
             work = state.get(key)
-            known = work is not None and work.stage in _SIGNED
+            known = work is not None and work.signed
             return (state.drop(key), (Forget(key),)) if known else (state, ())
     work = state.get(event.key)
-    if work is None:  # it was dropped while this was under way
-        return state, ()
+    # None: it was dropped while this was under way.
+    return (state, ()) if work is None else _step_share(state, work, event)
+
+
+def _step_share(state: State, work: Work, event: Event) -> tuple[State, tuple[Action, ...]]:
     match event:
         case Checked() if work.stage is Stage.CHECKING:
-            return state.put(replace(work, stage=Stage.FETCHING)), (Fetch(work.task),)
+            return state.put(replace(work, stage=Stage.FETCHING)), ()
         case Fetched() if work.stage is Stage.FETCHING:
-            return _schedule(state.put(replace(work, stage=Stage.READY)), ())
+            return _schedule(state.put(replace(work, stage=Stage.READY)))
         case Progressed() if work.stage is Stage.TRAINING:
             moved = replace(work, step=event.step, steps=event.steps, loss=event.loss)
             return state.put(moved), ()
@@ -283,21 +311,28 @@ def step(state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
                 update_root=event.update_root,
                 local_out_root=event.local_out_root,
             )
-            return _schedule(state.put(trained), (Submit(work.task),))
-        case Submitted() if work.stage in _SIGNED:
+            return _schedule(state.put(trained))
+        case Submitted() if work.signed:
             stage = Stage.SUBMITTED if event.accepted else Stage.REFUSED
             return state.put(replace(work, stage=stage, text=event.text)), ()
-        case Failed() if work.stage in _SIGNED:
-            return state.put(replace(work, text=event.text)), ()  # the next poll tries again
+        case Failed() if work.signed:
+            # The next poll tries again.
+            return state.put(replace(work, text=event.text)), ()
         case Failed():
             # While the chain does not bear the task out, asking it again costs next to nothing.
             tried = work.tries + (work.stage is not Stage.CHECKING)
             tries = tried if event.again else TRIES_MAX
             failed = replace(work, stage=Stage.FAILED, tries=tries, text=event.text)
-            return _schedule(state.put(failed), ())
-        case Reported() if work.stage in _SIGNED:
-            return state, (Object(work.task, event.segment),)
-    return state, ()  # an answer that came after the share had moved on
+            return _schedule(state.put(failed))
+        case Reported() if work.signed and work.answer is Answer.NONE:
+            return state, (Replay(work.task, event.segment),)
+        case Replayed() if work.answer is Answer.NONE:
+            answer = Answer.OBJECTION if event.holds else Answer.CONCEDED
+            return state.put(replace(work, answer=answer)), ()
+        case Objected():
+            return state.put(replace(work, answer=Answer.OBJECTED)), ()
+    # What came after the share had moved on.
+    return state, ()
 
 
 def _on_poll(state: State, event: Polled) -> tuple[State, tuple[Action, ...]]:
@@ -305,42 +340,25 @@ def _on_poll(state: State, event: Polled) -> tuple[State, tuple[Action, ...]]:
     listed = {task.key: task for task in event.train}
     for work in state.works:
         task = listed.get(work.key)
-        if work.stage in _SIGNED:
-            # Still listed after it was signed: the validator has not got it, or has lost it.
-            if task is not None and work.stage is not Stage.REFUSED:
-                actions.append(Submit(work.task))
+        if work.signed:
+            state = state.put(replace(work, listed=task is not None))
         elif task is None or not _same(task, work.task):
-            actions += [Stop(work.key), Forget(work.key)]
+            actions.append(Forget(work.key))
             state = state.drop(work.key)
         elif work.stage is Stage.FAILED and work.tries < TRIES_MAX:
             state = state.put(replace(work, stage=Stage.CHECKING))
-            actions.append(Check(work.task))
     for task in event.train:
         if state.get(task.key) is None:
             state = state.put(Work(task, Stage.CHECKING))
-            actions.append(Check(task))
-    for opening in event.open:
-        asked = state.get(opening.key)
-        if asked is not None and asked.stage in _SIGNED:
-            actions.append(Open(opening.key, opening.indices))
-    return state, tuple(actions)
+    return replace(state, openings=event.open, polled=event.began), tuple(actions)
 
 
 def _on_restart(state: State) -> tuple[State, tuple[Action, ...]]:
-    actions: list[Action] = []
-    for work in state.works:
-        if work.stage is Stage.CHECKING:
-            actions.append(Check(work.task))
-        elif work.stage is Stage.FETCHING:
-            actions.append(Fetch(work.task))
-        elif work.stage is Stage.TRAINING:
-            actions.append(Train(work.task))
-        elif work.stage is Stage.TRAINED:
-            actions.append(Submit(work.task))
-    return state, tuple(actions)
+    training = (work for work in state.works if work.stage is Stage.TRAINING)
+    return state, tuple(Train(work.task) for work in training)
 
 
-def _schedule(state: State, actions: tuple[Action, ...]) -> tuple[State, tuple[Action, ...]]:
+def _schedule(state: State, actions: tuple[Action, ...] = ()) -> tuple[State, tuple[Action, ...]]:
     """Give the worker the next share when it has none: one at a time uses the machine best."""
     if any(work.stage is Stage.TRAINING for work in state.works):
         return state, actions

@@ -68,7 +68,7 @@ class Trainer:
 
     def pids(self) -> list[int]:
         """Return the process ids of workers that run."""
-        return [p.pid for p, _ in self._running.values() if p.poll() is None]
+        return [p.pid for p, _ in list(self._running.values()) if p.poll() is None]
 
     def _read(self, key: ShareKey, order: WorkOrder, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin

@@ -107,11 +107,11 @@ def world(tmp_path: Path) -> Iterator[World]:
 def daemon(world: World, behaviour: Behaviour | None = None) -> Iterator[None]:
     """The daemon on a thread of this process; its worker is a process all the same."""
     stop, errors = Event(), []
-    made = Daemon(s.config(world.home), s.CHAIN, world.chain, world.chain, behaviour)
+    made = Daemon(s.config(world.home), s.CHAIN, world.chain, world.chain, behaviour, stop)
 
     def run() -> None:
         try:
-            made.run(stop)
+            made.run()
         except Exception as error:  # noqa: BLE001 - shown by the test
             errors.append(error)
 
@@ -372,7 +372,7 @@ def test_a_disk_that_is_full_ends_it_in_a_sentence(
 
     monkeypatch.setattr(made._store, "save", full)
     with pytest.raises(ProviderError, match=r"nothing can be kept .*disk is full.*start again"):
-        made.run(Event())
+        made.run()
 
 
 def test_a_worker_that_does_not_start_and_a_status_that_is_not_written_are_not_the_end(

@@ -19,7 +19,7 @@ from threading import Event, Thread
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from chain.client.sender import TxSender
-from compute_provider.store import Store
+from compute_provider.store import Measured, Store
 from consumer.jobs import read_job
 from consumer.submit import Request, submit
 from consumer.watch import POLL_SECONDS, Delivery
@@ -247,8 +247,7 @@ def market_network(
 
 def _say_speed(home: Path, flops: int) -> None:
     store = Store(home)
-    fact = {"backend": "numpy", "flops": flops, "memory": 1 << 30, "at": time.time()}
-    store.put_fact("bench", fact)
+    store.put_measured("numpy", Measured(flops, 1 << 30, int(time.time())))
     store.close()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from chain.client.errors import ChainError, ErrorKind
 from compute_provider.config import ProviderConfig
-from compute_provider.store import Store
+from compute_provider.store import Measured, Store
 from domain import codec
 from domain.messages import Message
 from domain.queries import AccountResponse, OrderResponse, StatusResponse
@@ -178,8 +178,7 @@ def config(home: Path) -> ProviderConfig:
     """A provider that does not measure itself, which takes a second."""
     home.mkdir(exist_ok=True)
     store = Store(home)
-    fact = {"backend": "numpy", "flops": 10**9, "memory": 1 << 30, "at": 10**11}
-    store.put_fact("bench", fact)
+    store.put_measured("numpy", Measured(10**9, 1 << 30, at=10**11))
     store.close()
     return ProviderConfig(
         home, "", VALIDATOR, PROVIDER, poll_seconds=0.02, chain_seconds=0.05, memory_bytes=8 << 30
@@ -197,7 +196,7 @@ def main() -> None:
     stop = Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     chain = FolderChain(folder)
-    Daemon(config(home), CHAIN, chain, chain).run(stop)
+    Daemon(config(home), CHAIN, chain, chain, stop=stop).run()
     sys.stdout.write(json.dumps(sorted({"numpy", "torch"} & sys.modules.keys())))
 
 

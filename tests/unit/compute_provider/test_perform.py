@@ -4,11 +4,14 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from compute_provider.decide import duties, shares
+from compute_provider.decide.shares import State
 from compute_provider.interfaces import Honest
 from compute_provider.perform import Performer
 from compute_provider.store import Store
@@ -24,11 +27,22 @@ def performer(tmp_path: Path) -> Iterator[Performer]:
         account=lambda address: SimpleNamespace(bond=SimpleNamespace(free=10**15), balance=0),
     )
     config, store = s.config(tmp_path), Store(tmp_path)
-    link: Any = None
-    made = Performer(config, s.CHAIN, chain, chain, link=link, store=store, behaviour=Honest())
+    made = Performer(
+        config, s.CHAIN, chain, chain, store=store, behaviour=Honest(), state=State, stop=Event()
+    )
     yield made
     made.close()
+    made.blobs.close()
     store.close()
+
+
+def problem(performer: Performer) -> str:
+    """Return what speaks against the task, or an empty string."""
+    (event,), _ = performer.perform(duties.Check(s.task()))
+    if isinstance(event, shares.Checked):
+        return ""
+    assert isinstance(event, shares.Failed)
+    return event.text
 
 
 def needed() -> int:
@@ -43,7 +57,7 @@ def test_a_trace_that_the_disk_has_no_room_for_is_not_begun(
 ) -> None:
     free = SimpleNamespace(free=needed() - lacking)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
-    assert ("there is room for" in performer.check(s.task())) is bool(lacking)
+    assert ("there is room for" in problem(performer)) is bool(lacking)
 
 
 def test_what_is_there_already_needs_no_room(
@@ -51,9 +65,9 @@ def test_what_is_there_already_needs_no_room(
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=needed() - 100))
     (performer._store.folder(s.task().key) / "0.global").write_bytes(bytes(100))
-    assert performer.check(s.task()) == ""
+    assert problem(performer) == ""
 
 
 def test_what_the_owner_allows_is_the_bound(performer: Performer) -> None:
     performer._config = replace(performer._config, disk_bytes=needed() - 1)
-    assert "there is room for" in performer.check(s.task())
+    assert "there is room for" in problem(performer)

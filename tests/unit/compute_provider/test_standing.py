@@ -278,13 +278,13 @@ def test_a_validator_goes_by_its_moniker(validator: Running, tmp_path: Path) -> 
 
 def spoil_chain(home: Path) -> None:
     store = Store(home)
-    store.put_fact("chain", "assay-local-another")
+    store.belong("chain", "assay-local-another")
     store.close()
 
 
 def spoil_owner(home: Path) -> None:
     store = Store(home)
-    store.put_fact("owner", "assay1another")
+    store.belong("owner", "assay1another")
     store.close()
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from compute_provider.config import ProviderError
 from compute_provider.decide.shares import Stage, State, Work
-from compute_provider.store import Store
+from compute_provider.store import Measured, Store
 from domain.records import ShareKey
 from pol.work.records import Boundary
 from tests.unit.compute_provider.support import ORDER_ID, task
@@ -43,11 +44,13 @@ def test_the_state_is_loaded_as_it_was_saved(store: Store, tmp_path: Path) -> No
 
 def test_a_save_that_fails_changes_nothing_and_the_next_one_is_taken(store: Store) -> None:
     one = State((Work(task(), Stage.READY),))
-    store._sql("CREATE TRIGGER full BEFORE INSERT ON works BEGIN SELECT RAISE(ABORT, 'full'); END")
+    store._records._sql(
+        "CREATE TRIGGER full BEFORE INSERT ON works BEGIN SELECT RAISE(ABORT, 'full'); END"
+    )
     with pytest.raises(sqlite3.Error, match="full"):
         store.save(State(), one)
     assert store.load() == State()
-    store._sql("DROP TRIGGER full")
+    store._records._sql("DROP TRIGGER full")
     store.save(State(), one)
     assert store.load() == one
 
@@ -83,11 +86,28 @@ def test_what_a_crash_left_over_is_swept(store: Store, tmp_path: Path) -> None:
     assert store.boundaries(OTHER) == ()
 
 
-def test_facts_and_their_sum(store: Store) -> None:
-    assert store.fact("bench") is None
-    store.put_fact("bench", {"flops": 1})
-    store.put_fact("earned/a", 5)
-    store.put_fact("earned/b", 7)
-    store.put_fact("earned/b", 8)
-    assert store.fact("bench") == {"flops": 1}
-    assert store.total("earned/") == 13
+def test_a_home_belongs_to_the_first_who_uses_it(store: Store, tmp_path: Path) -> None:
+    assert store.belong("chain", "assay-1") == "assay-1"
+    assert store.belong("chain", "assay-2") == "assay-1"
+    assert store.belong("owner", "assay1me") == "assay1me"
+
+
+def test_what_was_measured_and_earned_is_kept(store: Store, tmp_path: Path) -> None:
+    assert store.measured("numpy") is None
+    measured = Measured(10**9, 1 << 30, 1)
+    store.put_measured("numpy", measured)
+    for order_id, amount in ((ORDER_ID, 1), (bytes(32), 5), (ORDER_ID, 2)):
+        store.put_earned(order_id, amount)
+    again = Store(tmp_path)
+    assert again.measured("numpy") == measured
+    assert again.measured("torch") is None
+    assert again.earned() == 7
+    again.close()
+
+
+def test_a_database_of_another_form_is_said(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "provider.db") as database:
+        database.execute("CREATE TABLE works (key TEXT)")
+    database.close()
+    with pytest.raises(ProviderError, match="use another home"):
+        Store(tmp_path)

@@ -5,8 +5,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compute_provider.decide import shares
-from compute_provider.decide.shares import Stage, State, Work, step
+from compute_provider.decide import duties, shares
+from compute_provider.decide.duties import OfShare, of_shares
+from compute_provider.decide.shares import Stage, State, Work
 from domain import codec
 from domain.records import ShareKey
 from link.types import NAN_BITS, OpenTask, Phase, TrainTask
@@ -18,12 +19,21 @@ TWO = replace(ONE, key=ShareKey(ORDER_ID, 1, 0, 1, 1), first=0, count=32)
 THREE = replace(ONE, key=ShareKey(ORDER_ID, 1, 1, 0, 1))
 
 
-def polled(*tasks: TrainTask, opening: tuple[OpenTask, ...] = ()) -> shares.Polled:
-    return shares.Polled(tasks, opening)
+def polled(
+    *tasks: TrainTask, opening: tuple[OpenTask, ...] = (), began: float = 0.0
+) -> shares.Polled:
+    return shares.Polled(tasks, opening, began)
 
 
 def trained(key: ShareKey) -> shares.Trained:
     return shares.Trained(key, b"\x01" * 32, b"\x02" * 32)
+
+
+def step(state: State, event: shares.Event) -> tuple[State, tuple[shares.Action | OfShare, ...]]:
+    """Return the next state, what is done at once, and the duties that the state before did not ask for."""
+    after, actions = shares.step(state, event)
+    before = list(of_shares(state))
+    return after, (*actions, *(duty for duty in of_shares(after) if duty not in before))
 
 
 def at(stage: Stage, known: TrainTask = ONE, **more: object) -> State:
@@ -32,26 +42,31 @@ def at(stage: Stage, known: TrainTask = ONE, **more: object) -> State:
 
 def test_a_share_goes_its_way() -> None:
     state, actions = step(State(), polled(ONE))
-    assert actions == (shares.Check(ONE),)
+    assert actions == (duties.Check(ONE),)
     state, actions = step(state, shares.Checked(KEY))
-    assert actions == (shares.Fetch(ONE),)
+    assert actions == (duties.Fetch(ONE),)
     state, actions = step(state, shares.Fetched(KEY))
     assert actions == (shares.Train(ONE),)
     state, actions = step(state, shares.Progressed(KEY, 3, 20, 77))
     assert state.works[0].doing().phase is Phase.TRAINING
     assert (state.works[0].step, state.works[0].steps, state.works[0].loss) == (3, 20, 77)
     state, actions = step(state, trained(KEY))
-    assert actions == (shares.Submit(ONE),)
+    assert actions == (duties.Submit(KEY),)
     work = state.works[0]
     assert (work.update_root, work.local_out_root) == (b"\x01" * 32, b"\x02" * 32)
     state, actions = step(state, shares.Submitted(KEY, True, ""))
     assert (state.works[0].stage, actions) == (Stage.SUBMITTED, ())
     state, actions = step(state, polled(opening=(OpenTask(KEY, (0, 3)),)))
-    assert actions == (shares.Open(KEY, (0, 3)),)
+    assert actions == (duties.Open(KEY, (0, 3)),)
     state, actions = step(state, shares.Reported(KEY, 4))
-    assert actions == (shares.Object(ONE, 4),)
+    assert actions == (shares.Replay(ONE, 4),)
+    state, actions = step(state, shares.Replayed(KEY, True))
+    assert actions == (duties.Object(KEY),)
+    state, actions = step(state, shares.Objected(KEY))
+    assert actions == ()
+    assert step(state, shares.Reported(KEY, 4)) == (state, ())
     state, actions = step(state, shares.Released(KEY))
-    assert (state, actions) == (State(), (shares.Forget(KEY),))
+    assert (state.works, actions) == ((), (shares.Forget(KEY),))
 
 
 def test_the_same_picture_again_changes_nothing() -> None:
@@ -64,25 +79,29 @@ def test_the_same_picture_again_changes_nothing() -> None:
 def test_what_is_not_listed_is_dropped_until_it_is_signed() -> None:
     for stage in (Stage.CHECKING, Stage.FETCHING, Stage.READY, Stage.TRAINING, Stage.FAILED):
         state, actions = step(at(stage), polled())
-        assert (state, actions) == (State(), (shares.Stop(KEY), shares.Forget(KEY)))
+        assert (state, actions) == (State(), (shares.Forget(KEY),))
     for stage in (Stage.TRAINED, Stage.SUBMITTED, Stage.REFUSED):
-        assert step(at(stage), polled()) == (at(stage), ())
+        state, actions = step(at(stage), polled())
+        assert (state.works[0].stage, actions) == (stage, ())
+        assert list(of_shares(state)) == []
 
 
 def test_a_task_that_changes_is_begun_anew() -> None:
     other = replace(ONE, first=32, count=288)
     state, actions = step(at(Stage.TRAINING), polled(other))
-    assert actions == (shares.Stop(KEY), shares.Forget(KEY), shares.Check(other))
+    assert actions == (shares.Forget(KEY), duties.Check(other))
     assert state.works == (Work(other, Stage.CHECKING),)
     # What is signed stays what it is: a second signature for the same key would be a contradiction.
-    state, actions = step(at(Stage.SUBMITTED), polled(other))
-    assert (state, actions) == (at(Stage.SUBMITTED), (shares.Submit(ONE),))
+    state, actions = step(at(Stage.SUBMITTED, listed=False), polled(other))
+    assert (state, actions) == (at(Stage.SUBMITTED), (duties.Submit(KEY),))
 
 
 def test_a_share_that_the_validator_lost_is_submitted_again() -> None:
-    assert step(at(Stage.SUBMITTED), polled(ONE))[1] == (shares.Submit(ONE),)
-    assert step(at(Stage.TRAINED), polled(ONE))[1] == (shares.Submit(ONE),)
-    assert step(at(Stage.REFUSED), polled(ONE))[1] == ()
+    for stage, asked in ((Stage.TRAINED, True), (Stage.SUBMITTED, True), (Stage.REFUSED, False)):
+        again = step(at(stage, listed=False), polled(ONE))[1]
+        assert again == ((duties.Submit(KEY),) if asked else ())
+        gone = step(at(stage), polled())[0]
+        assert list(of_shares(gone)) == []
 
 
 def test_one_share_is_trained_at_a_time() -> None:
@@ -90,7 +109,7 @@ def test_one_share_is_trained_at_a_time() -> None:
     state, actions = step(state, shares.Fetched(TWO.key))
     assert actions == ()
     state, actions = step(state, trained(KEY))
-    assert actions == (shares.Submit(ONE), shares.Train(TWO))
+    assert actions == (shares.Train(TWO), duties.Submit(KEY))
     state, actions = step(
         State((Work(ONE, Stage.TRAINING), Work(TWO, Stage.READY))),
         shares.Failed(KEY, "worker died", True),
@@ -121,12 +140,13 @@ def test_the_chain_is_asked_as_long_as_the_task_is_listed() -> None:
     for _ in range(10):
         state, _ = step(state, shares.Failed(KEY, "not the open round", True))
         state, actions = step(state, polled(ONE))
-        assert actions == (shares.Check(ONE),)
+        assert actions == (duties.Check(ONE),)
 
 
 def test_openings_of_unknown_or_unfinished_shares_are_not_answered() -> None:
     opening = (OpenTask(KEY, (0,)),)
-    assert step(State(), polled(opening=opening)) == (State(), ())
+    state, actions = step(State(), polled(opening=opening))
+    assert (state.works, actions) == ((), ())
     assert step(at(Stage.TRAINING), polled(ONE, opening=opening))[1] == ()
 
 
@@ -152,58 +172,73 @@ _MOVES = st.one_of(
 
 
 class World:
-    """Carries actions out in any order, loses them in crashes, and watches what must hold."""
+    """Does actions and duties in any order, as lanes do, loses them in crashes, and watches what must hold."""
 
     def __init__(self) -> None:
         self.state = State()
-        self.running: list[shares.Action] = []
+        self.running: list[shares.Train | OfShare] = []
+        self.ended: dict[OfShare, int] = {}
+        self.now = 0
         self.submitted: set[ShareKey] = set()
 
+    def poll(self, *tasks: TrainTask) -> None:
+        self.now += 1
+        self.take(polled(*tasks, began=self.now))
+
     def take(self, event: shares.Event) -> None:
-        self.state, actions = step(self.state, event)
+        self.now += 1
+        self.state, actions = shares.step(self.state, event)
         for action in actions:
             self.carry_out(action)
+        for duty in of_shares(self.state):
+            seen = self.state.polled if isinstance(duty, duties.Submit) else self.now
+            # The shell does nothing twice at a time, and nothing because of an outdated picture.
+            if duty not in self.running and self.ended.get(duty, -1) < seen:
+                self.running.append(duty)
         training = [work for work in self.state.works if work.stage is Stage.TRAINING]
         assert len(training) <= 1
         trains = [a.task.key for a in self.running if isinstance(a, shares.Train)]
-        assert trains == [work.key for work in training]  # what should be trained is, nothing else
+        # What should be trained is, and nothing else.
+        assert trains == [work.key for work in training]
         assert sorted(work.key for work in self.state.works) == [w.key for w in self.state.works]
 
     def carry_out(self, action: shares.Action) -> None:
         match action:
-            case shares.Stop(key) | shares.Forget(key):
-                assert key not in self.submitted  # a trace that was signed is kept
+            case shares.Forget(key):
+                # A trace that was signed is kept.
+                assert key not in self.submitted
                 self.running = [
                     a
                     for a in self.running
                     if not (isinstance(a, shares.Train) and a.task.key == key)
                 ]
-            case _ if action not in self.running:  # the shell runs nothing twice at a time
+            case shares.Train() if action not in self.running:
                 self.running.append(action)
 
     def finish(self, number: int, fails: bool) -> None:
         if not self.running:
             return None
-        action = self.running.pop(number % len(self.running))
-        assert not isinstance(action, shares.Stop | shares.Forget | shares.Open | shares.Object)
-        key = action.task.key
+        done = self.running.pop(number % len(self.running))
+        if not isinstance(done, shares.Train):
+            self.ended[done] = self.now
+        key = done.task.key if isinstance(done, shares.Train) else done.key
         if fails:
             return self.take(shares.Failed(key, "failed", True))
-        match action:
-            case shares.Check():
+        match done:
+            case duties.Check():
                 self.take(shares.Checked(key))
-            case shares.Fetch():
+            case duties.Fetch():
                 self.take(shares.Fetched(key))
             case shares.Train():
                 self.take(trained(key))
-            case shares.Submit():
+            case duties.Submit():
                 self.submitted.add(key)
                 self.take(shares.Submitted(key, True, ""))
         return None
 
     def crash(self) -> None:
         """All that was under way is lost; the state is what was saved."""
-        self.running = []
+        self.running, self.ended = [], {}
         works = [codec.decode(Work, codec.encode(work)) for work in self.state.works]
         self.state = State(tuple(works))
         self.take(shares.Restarted())
@@ -218,7 +253,7 @@ def test_any_order_of_polls_failures_and_crashes_ends_in_the_same_shares(
     for move, what in moves:
         if move == "poll":
             assert isinstance(what, set)
-            world.take(polled(*(_TASKS[index] for index in sorted(what))))
+            world.poll(*(_TASKS[index] for index in sorted(what)))
         elif move == "crash":
             world.crash()
         else:
@@ -227,9 +262,9 @@ def test_any_order_of_polls_failures_and_crashes_ends_in_the_same_shares(
     # From here on nothing goes wrong: a poll that lists nothing clears failures, then all is listed.
     while world.running:
         world.finish(0, fails=False)
-    world.take(polled())
+    world.poll()
     for _ in range(12):
-        world.take(polled(*_TASKS))
+        world.poll(*_TASKS)
         while world.running:
             world.finish(0, fails=False)
     assert world.submitted == {each.key for each in _TASKS}

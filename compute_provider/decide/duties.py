@@ -1,0 +1,110 @@
+"""What a provider has to do as long as its state asks for it: values, without a clock.
+
+A duty may be done twice without harm. Who does it sees to it that each is done once at a time, waits a while after a
+failure, and does not follow an outdated look (:mod:`host.lanes`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from compute_provider.decide.shares import Answer, Stage, State
+from domain.records import ShareKey
+from link.types import TrainTask
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Be on the chain and in the validator's cluster, with the bond that the owner wants to keep there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """Tell the validator how the shares are doing, and hear what it wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Read from the chain what became of the shares that are signed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Write down for people how all is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Compare the task with the chain, and see to its bond."""
+
+    task: TrainTask
+
+    @property
+    def key(self) -> ShareKey:
+        """The share."""
+        return self.task.key
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Fetch payload and opening states."""
+
+    task: TrainTask
+
+    @property
+    def key(self) -> ShareKey:
+        """The share."""
+        return self.task.key
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Sign, upload and submit; asked for by the validator's picture."""
+
+    key: ShareKey
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Upload the states at these boundaries; asked for by the validator's picture."""
+
+    key: ShareKey
+    indices: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """Object on the chain to a report of the share."""
+
+    key: ShareKey
+
+
+OfShare = Check | Fetch | Submit | Open | Object
+Duty = Join | Poll | Watch | Status | OfShare
+
+
+def duties(state: State) -> Iterator[Duty]:
+    """Yield what the state asks for."""
+    yield Poll() if state.joined else Join()
+    if any(work.signed for work in state.works):
+        yield Watch()
+    yield Status()
+    yield from of_shares(state)
+
+
+def of_shares(state: State) -> Iterator[OfShare]:
+    """Yield what the shares ask for."""
+    for work in state.works:
+        match work.stage:
+            case Stage.CHECKING:
+                yield Check(work.task)
+            case Stage.FETCHING:
+                yield Fetch(work.task)
+            # What is listed after it was handed in has not come, or is lost.
+            case Stage.TRAINED | Stage.SUBMITTED if work.listed:
+                yield Submit(work.key)
+        if work.answer is Answer.OBJECTION:
+            yield Object(work.key)
+    for opening in state.openings:
+        asked = state.get(opening.key)
+        if asked is not None and asked.signed:
+            yield Open(opening.key, opening.indices)
