@@ -51,6 +51,11 @@ FORBIDDEN = {
         ("chain/state_machine/bad.py", "import wire"),
         ("escrow/bad.py", "import host"),
     ],
+    "deciding": [
+        ("compute_provider/decide/bad.py", "import time"),
+        ("compute_provider/decide/bad.py", "def f():\n    import sqlite3"),
+        ("compute_provider/decide/bad.py", "from threading import Lock"),
+    ],
     "daemons": [
         ("validator/bad.py", "import chain.app"),
         ("compute_provider/bad.py", "def f():\n    import chain.state_machine"),
