@@ -27,7 +27,7 @@ from domain.records import Bid, BondAccount, Conditions, Offer, Validator
 from matching_engine import book as indexed
 from matching_engine.match import match, quote
 from matching_engine.records import Asked
-from tests.property.books import random_order
+from tests.property.matching_twin import random_order
 from tests.support import whole_book
 
 WORLDS = 60

@@ -16,8 +16,7 @@ from matching_engine.book import Book
 from matching_engine.conditions import CONDITIONS, fitting
 from matching_engine.match import Matched, match, quote
 from matching_engine.records import Asked, Fill, Standing
-from tests.property.books import Case, random_case
-from tests.property.matching_twin import reasons, twin_match, value_of
+from tests.property.matching_twin import Case, random_case, reasons, twin_match, value_of
 from tests.support.whole_book import failing
 
 BOOKS = 6_000
