@@ -4,14 +4,14 @@ import logging
 from collections.abc import Callable, Iterable
 from threading import Event, RLock
 
-from domain.queries import OrderResponse
+from domain.queries import AuditDuty
 from link.blobs import BlobStore
 from link.errors import ClusterError, Kind
 from link.types import BlobRef
-from validator.decide.journal import tell
-from validator.decide.lookup import holder_of
-from validator.decide.records import LocalOrder, new_order
-from validator.decide.retention import needed_blobs
+from validator.decide.audits import audit_name
+from validator.decide.duties import Duty, Record, Upkeep
+from validator.decide.journal import tell, tell_audit
+from validator.decide.records import AttemptKey, LocalAudit, LocalOrder, Standing, new_order
 from validator.store import ValidatorStore
 
 _log = logging.getLogger("assay.validator")
@@ -24,6 +24,7 @@ class Ledger:
         """Work on a store and the blobs beside it."""
         self.store, self.blobs = store, blobs
         self.lock = RLock()
+        self.standing = Standing()
         self._changed = changed
 
     def load(self, order_id: bytes, attempt: int) -> LocalOrder | None:
@@ -66,7 +67,7 @@ class Ledger:
     def hold(self, local: LocalOrder, needs: Iterable[BlobRef]) -> None:
         """Hold blobs that are here for an attempt; they stay until the record does not need them any more."""
         for blob in needs:
-            self.blobs.hold(blob.sha256, holder_of(local))
+            self.blobs.hold(blob.sha256, str(local.key))
             if not is_here(self.blobs, blob):
                 raise ClusterError(
                     Kind.WRONG_STATE, "its blobs are not here", "put them first", field="sha256"
@@ -75,19 +76,66 @@ class Ledger:
     def hold_payload(self, local: LocalOrder) -> None:
         """Hold the files of a payload, here or still to come."""
         for file in local.payload.files:
-            self.blobs.hold(file.blob.sha256, holder_of(local))
+            self.blobs.hold(file.blob.sha256, str(local.key))
 
-    def tidy(self, local: LocalOrder, chain: OrderResponse, clock: int) -> None:
+    def tidy(self, attempt: AttemptKey, needed: frozenset[bytes]) -> None:
         """Release the blobs that an attempt does not need any more."""
-        with self.lock:
-            now = self.store.load(local.order_id, local.attempt) or local
-            self.blobs.keep_only(holder_of(now), needed_blobs(now, chain, clock))
+        self.blobs.keep_only(str(attempt), needed)
 
-    def forget(self, local: LocalOrder) -> None:
+    def forget(self, attempt: AttemptKey) -> None:
         """Forget an attempt and all its blobs."""
         with self.lock:
-            self.blobs.release(holder_of(local))
-            self.store.forget(local.order_id, local.attempt)
+            self.blobs.release(str(attempt))
+            self.store.forget(attempt.order_id, attempt.attempt)
+
+    # Audits of others
+
+    def change_audit(self, duty: AuditDuty, change: Callable[[LocalAudit], LocalAudit]) -> None:
+        """Apply ``change`` to the record of an audit as it is now, if it is still there."""
+        with self.lock:
+            now = self.store.audit(duty)
+            if now is None or (after := change(now)) == now:
+                return
+            self.put(now, after)
+        self._changed.set()
+
+    def hold_for(self, duty: AuditDuty, blobs: Iterable[BlobRef]) -> None:
+        """Hold blobs, here or still to come, for an audit; ClusterError WRONG_STATE where it is over."""
+        with self.lock:
+            if self.store.audit(duty) is None:
+                raise ClusterError(Kind.WRONG_STATE, "the audit is over")
+            for blob in blobs:
+                self.blobs.hold(blob.sha256, audit_name(duty))
+
+    def end_audit(self, duty: AuditDuty) -> None:
+        """Forget an audit and all that was fetched for it."""
+        with self.lock:
+            self.blobs.release(audit_name(duty))
+            self.store.forget_audit(duty)
+
+    # Any duty
+
+    def get(self, duty: Duty) -> Record | None:
+        """Return the record of a duty."""
+        match duty:
+            case AttemptKey(order_id, attempt):
+                return self.store.load(order_id, attempt)
+            case AuditDuty():
+                return self.store.audit(duty)
+            case Upkeep():
+                return self.standing
+
+    def put(self, before: Record | None, after: Record) -> None:
+        """Write the record of a duty; the caller holds ``lock`` since it read ``before``."""
+        match before, after:
+            case LocalOrder(), LocalOrder():
+                self.save(before, after)
+            case _, LocalAudit():
+                self.store.save_audit(after)
+                for line in tell_audit(before if isinstance(before, LocalAudit) else None, after):
+                    _log.info(line)
+            case _, Standing():
+                self.standing = after
 
 
 def is_here(blobs: BlobStore, blob: BlobRef) -> bool:

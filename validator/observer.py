@@ -16,12 +16,12 @@ from domain.queries import (
     ValidatorsRequest,
 )
 from domain.records import OrderState, Provider
+from validator.decide.upkeep import CERTIFY_SECONDS
+from validator.decide.view import ChainView
 from validator.ledger import Ledger
-from validator.serve.service import ChainView
 
 _log = logging.getLogger("assay.validator")
 SLOW_SECONDS = 2.0
-CERTIFY_SECONDS = 86_400
 _PAGE = 1_000
 
 
@@ -35,19 +35,19 @@ class Observer:
     now: Callable[[], float] = time.monotonic
     began: float = 0.0  # monotonic; when the last look began
     slow: bool = False  # whether the last look was at everything
-    slow_began: float = 0.0  # monotonic; when the last look at everything began
-    audits: tuple[AuditDuty, ...] = ()
+    _audited: dict[AuditDuty, OrderResponse] = field(default_factory=dict)
     _closed: dict[bytes, OrderResponse] = field(default_factory=dict)
     _slow_at: float = 0.0
     _newest: int = 0  # chain clock, in seconds
 
-    def look(self, view: ChainView) -> ChainView:
+    def look(self, view: ChainView, *, whole: bool = False) -> ChainView:
         """Return what the chain says now; ChainError where the node does not answer.
 
-        Live orders are read each time; validators, providers and orders that only wait for their windows now and then.
+        Live orders are read each time; validators, providers and orders that only wait for their windows now and then,
+        and where the look has to be ``whole``.
         """
         self.began = self.now()
-        self.slow = self.began >= self._slow_at
+        self.slow = whole or self.began >= self._slow_at
         duties = self.client.query(DutiesRequest(self.me))
         self._check_clock(duties.clock)
         orders: dict[bytes, OrderResponse] = {}
@@ -58,16 +58,27 @@ class Observer:
             validators = {v.operator: v for v in self.client.query(ValidatorsRequest()).validators}
             providers = {p.address: speed_of(p, duties.clock) for p in self._providers()}
             orders = {**self._waiting(orders), **orders}
-            self._slow_at, self.slow_began = self.began + SLOW_SECONDS, self.began
+            self._slow_at = self.began + SLOW_SECONDS
             self.ledger.store.seen_clock(duties.clock)
         else:
             orders = {**view.orders, **orders}
-        for order_id, chain in orders.items():
-            for assignment in chain.assignments:
-                if assignment.validator == self.me and chain.order.state != OrderState.CLOSED:
+        for order_id, on_chain in orders.items():
+            for assignment in on_chain.assignments:
+                if assignment.validator == self.me and on_chain.order.state != OrderState.CLOSED:
                     self.ledger.begin(order_id, assignment.attempt)
-        self.audits = duties.audits
-        return ChainView(duties.clock, orders, validators, providers)
+        audited = self._read_audited(duties.audits)
+        return ChainView(
+            duties.clock, orders, validators, providers, duties.audits, audited, self.slow
+        )
+
+    def _read_audited(self, audits: tuple[AuditDuty, ...]) -> dict[AuditDuty, OrderResponse]:
+        """Return the orders of audits, each read once: what is audited is closed, and does not change any more."""
+        known = self._audited
+        self._audited = {
+            duty: known.get(duty) or self.client.query(OrderRequest(duty.order_id))
+            for duty in audits
+        }
+        return self._audited
 
     def _check_clock(self, clock: int) -> None:
         """Follow no node that is behind what was seen before, by this daemon or the one before it.
@@ -84,21 +95,21 @@ class Observer:
             )
         self._newest = clock
 
-    def forget(self, order_id: bytes) -> None:
-        """Forget a closed order."""
-        self._closed.pop(order_id, None)
-
     def _waiting(self, live: dict[bytes, OrderResponse]) -> dict[bytes, OrderResponse]:
         """Return the orders that are in the records and have no live assignment of this validator."""
         found: dict[bytes, OrderResponse] = {}
-        for order_id in {order_id for order_id, _ in self.ledger.store.all_orders()} - live.keys():
-            chain = self._closed.get(order_id) or self._order(order_id)
-            if chain is None:
+        held = {order_id for order_id, _ in self.ledger.store.all_orders()}
+        self._closed = {order_id: self._closed[order_id] for order_id in held & self._closed.keys()}
+        for order_id in held - live.keys():
+            on_chain = self._closed.get(order_id) or self._order(order_id)
+            if on_chain is None:
                 continue
-            if chain.order.state == OrderState.CLOSED:
-                chain = replace(chain, shares=(), rounds=(), audits=(), reports=(), payments=())
-                self._closed[order_id] = chain
-            found[order_id] = chain
+            if on_chain.order.state == OrderState.CLOSED:
+                on_chain = replace(
+                    on_chain, shares=(), rounds=(), audits=(), reports=(), payments=()
+                )
+                self._closed[order_id] = on_chain
+            found[order_id] = on_chain
         return found
 
     def _order(self, order_id: bytes) -> OrderResponse | None:

@@ -13,10 +13,12 @@ from threading import RLock
 
 from domain import codec
 from domain.errors import Expected
-from host.records import Records, Table, Unusable
+from domain.queries import AuditDuty
+from host.records import Key, Records, Table, Unusable
 from link.types import ShareSubmission
 from validator.decide.records import (
     Checked,
+    LocalAudit,
     LocalOrder,
     LocalRound,
     Opening,
@@ -40,10 +42,10 @@ _CHECKED = Table("checked", Checked, (bytes, int, int, int, int))
 _OF_WORKS = (_WORKS, _PACKETS, _OPENINGS, _CHECKED)
 _OF_ATTEMPTS = (_ORDERS, _ROUNDS, *_OF_WORKS)
 
+_AUDITS = Table("audits", LocalAudit, (bytes, int, int, int))
 _VERDICTS = Table("verdicts", VerdictRow, (bytes, int, int, int, int))
 # Audits that were answered: whether everything was found as the chain has it.
 _ANSWERED = Table("answered", bool, (bytes, int, int))
-_CLOSED = Table("closed", int, (bytes,))
 _CHAIN = Table("chain", str, (str,))
 _CLOCK = Table("clock", int, (str,))
 
@@ -57,13 +59,14 @@ class ValidatorStore:
 
     def __init__(self, path: Path) -> None:
         """Open or make the database; StoreError where the file is none, or of another form."""
-        tables = (*_OF_ATTEMPTS, _VERDICTS, _ANSWERED, _CLOSED, _CHAIN, _CLOCK)
+        tables = (*_OF_ATTEMPTS, _AUDITS, _VERDICTS, _ANSWERED, _CHAIN, _CLOCK)
         try:
             self._records = Records(path, tables, codec, FORM)
         except Unusable as error:
             raise StoreError(str(error)) from None
         self._lock = RLock()
         self._cache: OrderedDict[tuple[bytes, int], LocalOrder] = OrderedDict()
+        self._known_audits: dict[Key, LocalAudit] | None = None
 
     def close(self) -> None:
         """Close the database."""
@@ -136,20 +139,32 @@ class ValidatorStore:
             self._cache.pop((order_id, attempt), None)
             for table in _OF_ATTEMPTS:
                 self._records.delete(table, order_id, attempt)
-            if not self.attempts(order_id):
-                self._records.delete(_CLOSED, order_id)
 
     def all_orders(self, *order_id: bytes) -> list[tuple[bytes, int]]:
         """Return what is held, of one order if given, as (order id, attempt)."""
         return [(o, attempt) for o, attempt in self._records.keys(_ORDERS, *order_id)]
 
-    def closed_since(self, order_id: bytes, now: int) -> int:
-        """Return when (chain clock) this daemon first saw that an order is closed: ``now``, if it is new."""
+    # Audits of others
+
+    def audits(self) -> tuple[AuditDuty, ...]:
+        """Return the audits that there are records of."""
+        return tuple(audit.duty for audit in self._audits().values())
+
+    def audit(self, duty: AuditDuty) -> LocalAudit | None:
+        """Return the record of an audit."""
+        return self._audits().get(_key_of(duty))
+
+    def save_audit(self, audit: LocalAudit) -> None:
+        """Write the record of an audit."""
         with self._lock:
-            seen = self._records.get(_CLOSED, order_id)
-            if seen is None:
-                self._records.put(_CLOSED, now, order_id)
-        return now if seen is None else seen
+            self._records.put(_AUDITS, audit, *_key_of(audit.duty))
+            self._audits()[_key_of(audit.duty)] = audit
+
+    def forget_audit(self, duty: AuditDuty) -> None:
+        """Delete the record of an audit."""
+        with self._lock:
+            self._records.delete(_AUDITS, *_key_of(duty))
+            self._audits().pop(_key_of(duty), None)
 
     # History
 
@@ -235,11 +250,22 @@ class ValidatorStore:
         for index in openings:
             self._records.delete(_OPENINGS, *key, index)
 
+    def _audits(self) -> dict[Key, LocalAudit]:
+        """Return the records of audits, which are few, small, and asked for all the time."""
+        with self._lock:
+            if self._known_audits is None:
+                self._known_audits = dict(self._records.scan(_AUDITS))
+            return self._known_audits
+
     def _remember(self, local: LocalOrder) -> None:
         self._cache[local.order_id, local.attempt] = local
         self._cache.move_to_end((local.order_id, local.attempt))
         while len(self._cache) > CACHED:
             self._cache.popitem(last=False)
+
+
+def _key_of(duty: AuditDuty) -> Key:
+    return duty.order_id, duty.attempt, duty.round, duty.draw_ends
 
 
 def _bare(work: SlotWork) -> SlotWork:

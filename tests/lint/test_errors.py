@@ -19,7 +19,6 @@ NOT_EXPECTED = {
     "OutOfBounds": "turned into the error of whoever reads",
     "Refused": "a worker says it to its daemon",
     "Stop": "the set-up runs without the packages",
-    "Unavailable": "an auditor's answer",
     "Unusable": "host knows no tree: turned into the StoreError of a daemon",
 }
 

@@ -15,11 +15,11 @@ from domain.block import TxResult
 from domain.codec import decode, encode
 from domain.events import ShareSkipped, changes_of
 from domain.hashing import merkle_root
-from domain.messages import Message, MsgAnswerAudit, MsgCommitTraces
+from domain.messages import Message, MsgCommitTraces
 from domain.params import Params
-from domain.queries import DutiesRequest, OrderRequest, OrderResponse
+from domain.queries import AuditDuty, DutiesRequest, OrderRequest, OrderResponse
 from domain.reasons import ShareReason
-from domain.records import AuditAnswer, AuditKind, JobTerms, OrderState, Place, ShareClaim, ShareKey
+from domain.records import AuditKind, JobTerms, OrderState, ShareClaim, ShareKey
 from link.types import (
     BlobRef,
     Leaf,
@@ -31,7 +31,6 @@ from link.types import (
 )
 from pol.rules.commitment import (
     boundary_root,
-    check_leaf,
     share_sign_bytes,
     trace_leaf,
     update_claim,
@@ -41,15 +40,27 @@ from tests.support.chain_harness import CHAIN_ID, pub_key, sign
 from tests.support.chain_market import Market, digest
 from validator.decide import actions as do
 from validator.decide import receive
-from validator.decide.actions import Action, View
-from validator.decide.lookup import accepted_works, find_round, find_work
-from validator.decide.orders import decide
+from validator.decide.actions import Action
+from validator.decide.audits import audited_loaded, opening_arrived, place_replayed
+from validator.decide.duties import Duty, Record, Upkeep, decide, duties
+from validator.decide.lookup import accepted_works, find_round, find_share
 from validator.decide.plan import Worker
-from validator.decide.records import Checked, LocalOrder, SealedResult, SlotWork, new_order
+from validator.decide.records import (
+    AttemptKey,
+    Checked,
+    LocalAudit,
+    LocalOrder,
+    ReplayOutcome,
+    SealedResult,
+    Sizes,
+    SlotWork,
+    Standing,
+    new_order,
+)
 from validator.decide.retention import needed_blobs
 from validator.decide.rounds import aggregated
 from validator.decide.tasks import audit_opening, open_tasks, train_tasks
-from validator.decide.traces import trace_leaf_of
+from validator.decide.view import ChainView, Look
 
 GLOBAL_SIZE, LOCAL_SIZE = 100, 50
 METRICS = (0x3F800000,)
@@ -196,110 +207,141 @@ class Running:
     """An action under way: it is done at ``at``."""
 
     action: Action
-    local: LocalOrder
     at: int
 
 
 @dataclass
 class Daemon:
-    """The shell of decisions: records as bytes, actions that take time, one transaction at a time."""
+    """The shell of decisions: records, actions that take time, one transaction at a time."""
 
     me: str
     world: "World"
-    records: dict[tuple[bytes, int], bytes] = field(default_factory=dict)  # the disk
-    memory: dict[tuple[bytes, int], LocalOrder] = field(default_factory=dict)
+    records: dict[Duty, Record] = field(default_factory=dict)
     running: dict[str, Running] = field(default_factory=dict)
-    pending: tuple[str, LocalOrder, do.SendTx] | None = None
+    pending: do.SendTx | None = None
+    answers: dict[str, do.AnswerAudit] = field(default_factory=dict)
     since: int = 0
     down_until: int = 0
-    stale: OrderResponse | None = None
+    stale: dict[bytes, OrderResponse] = field(default_factory=dict)
 
-    def crash(self, clock: int, seconds: int) -> None:
-        """Lose everything but the records; a transaction that is under way is in the block or not."""
-        self.running, self.pending, self.memory = {}, None, {}
-        self.down_until = self.since = clock + seconds
+    def crash(self, clock: int) -> None:
+        """Lose everything but what can be written down; a transaction that is under way is in the block or not."""
+        self.running, self.pending, self.answers = {}, None, {}
+        self.records = {
+            duty: decode(type(record), encode(record))
+            for duty, record in self.records.items()
+            if not isinstance(record, Standing)
+        }
+        self.down_until = self.since = clock + 1 + self.world.dice(3)
 
-    def load(self, order_id: bytes, attempt: int) -> LocalOrder | None:
-        key = (order_id, attempt)
-        if key not in self.memory and key in self.records:
-            self.memory[key] = decode(LocalOrder, self.records[key])
-        return self.memory.get(key)
+    def load(self, duty: Duty) -> Record | None:
+        known = Standing(published=True) if isinstance(duty, Upkeep) else None
+        return self.records.get(duty, known)
 
-    def save(self, local: LocalOrder) -> None:
-        key = (local.order_id, local.attempt)
-        if self.memory.get(key) != local:
-            self.records[key], self.memory[key] = encode(local), local
+    def attempt(self, key: AttemptKey) -> LocalOrder:
+        local = self.load(key)
+        assert isinstance(local, LocalOrder)
+        return local
 
-    def change(
-        self, local: LocalOrder, change: Callable[[LocalOrder], LocalOrder | None]
-    ) -> LocalOrder:
-        now = self.load(local.order_id, local.attempt)
-        assert now is not None
-        after = change(now) or now
-        self.save(after)
-        return after
+    def change(self, key: AttemptKey, change: Callable[[LocalOrder], LocalOrder | None]) -> None:
+        now = self.attempt(key)
+        self.records[key] = change(now) or now
 
-    def attempts(self, chain: OrderResponse) -> Iterator[LocalOrder]:
-        for assignment in chain.assignments:
+    def change_audit(self, duty: AuditDuty, change: Callable[[LocalAudit], LocalAudit]) -> None:
+        audit = self.load(duty)
+        if isinstance(audit, LocalAudit):
+            self.records[duty] = change(audit)
+
+    def attempts(self, on_chain: OrderResponse) -> Iterator[LocalOrder]:
+        for assignment in on_chain.assignments:
             if assignment.validator == self.me:
-                key = (chain.order.id, assignment.attempt)
-                if key not in self.records:
-                    self.save(new_order(*key))
-                local = self.load(*key)
-                assert local is not None
-                yield local
+                key = AttemptKey(on_chain.order.id, assignment.attempt)
+                self.records.setdefault(key, new_order(key.order_id, key.attempt))
+                yield self.attempt(key)
 
-    def look(self, chain: OrderResponse, clock: int) -> None:
-        """Decide, and start what is asked for. Now and then the node is a block behind."""
-        seen = chain
-        if self.stale is not None and self.stale.order.id == chain.order.id and self.world.dice(4):
-            seen = self.stale
-        self.stale = chain
-        crash_at = self.world.dice(3) if self.world.crashes_now(self, clock) else -1
-        for before in self.attempts(seen):
-            if crash_at == 0:
-                return self.crash(clock, 1 + self.world.dice(3))
-            view = View(
-                seen,
-                clock,
-                self.since,
-                self.me,
-                CHAIN_ID,
-                self.world.workers(self.me),
-                sha256(self.me.encode()).digest(),
-            )
-            local, wanted = decide(before, view)
-            self.save(local)
-            if crash_at == 1:  # after the record was written, before anything was begun
-                return self.crash(clock, 1 + self.world.dice(3))
+    def look(self, clock: int) -> None:
+        """Decide about every duty, and start what is asked for. Now and then the node is a block behind."""
+        look = self._look(clock)
+        found = [duty for duty in duties(look) if self.world.attends(self.me, duty)]
+        crash = self.world.crashes_now(self, clock)
+        crash_at = (self.world.dice(len(found)), self.world.dice(3)) if crash else (-1, 0)
+        for number, duty in enumerate(found):
+            when = crash_at[1] if number == crash_at[0] else -1
+            if when == 0:
+                return self.crash(clock)
+            after, wanted = decide(duty, self.load(duty), look)
+            if after is not None:
+                self.records[duty] = after
+            if when == 1:  # after the record was written, before anything was begun
+                return self.crash(clock)
             for action in wanted:
-                self._start(action, local, clock)
-            if crash_at == 2:
-                return self.crash(clock, 1 + self.world.dice(3))
+                self._start(action, clock)
+            if when == 2:
+                return self.crash(clock)
         return None
 
-    def _start(self, action: Action, local: LocalOrder, clock: int) -> None:
-        if isinstance(action, do.SendTx):
-            if self.pending is None:
-                self.pending = (action.key, local, action)
-        elif action.key not in self.running:
-            self.running[action.key] = Running(action, local, clock + self.world.dice(3))
+    def _look(self, clock: int) -> Look:
+        orders: dict[bytes, OrderResponse] = {}
+        for order_id in sorted(
+            {duty.order_id for duty in self.records if isinstance(duty, AttemptKey)}
+        ):
+            fresh = self.world.order(order_id)
+            lags = order_id in self.stale and self.world.dice(4) == 1
+            orders[order_id] = self.stale[order_id] if lags else fresh
+            self.stale[order_id] = fresh
+        audits = self.world.chain.ask(DutiesRequest(self.me)).audits
+        seen = ChainView(
+            clock,
+            orders,
+            {},
+            {},
+            audits,
+            {duty: self.world.order(duty.order_id) for duty in audits},
+            whole=True,
+        )
+        secret = sha256(self.me.encode()).digest()
+        held = tuple(duty for duty in self.records if isinstance(duty, AuditDuty))
+        return Look(
+            seen,
+            self.me,
+            CHAIN_ID,
+            secret,
+            self.since,
+            self.world.workers(self.me),
+            audits=held,
+        )
+
+    def _start(self, action: Action, clock: int) -> None:
+        match action:
+            case do.SendTx():
+                self.pending = self.pending or action
+            case do.AnswerAudit():
+                self.answers[action.key] = action
+            case do.Forget(attempt=attempt):
+                self.records.pop(attempt, None)
+            case do.EndAudit(duty=duty):
+                self.records.pop(duty, None)
+            case do.NoteVerdicts() | do.Tidy() | do.Clean():
+                pass
+            case _ if action.key not in self.running:
+                self.running[action.key] = Running(action, clock + self.world.dice(3))
 
     def finish(self, clock: int) -> None:
         """End the actions whose time has come."""
         for key, run in list(self.running.items()):
             if clock >= run.at:
                 del self.running[key]
-                self.world.numeric(self, run.local, run.action)
+                self.world.numeric(self, run.action, clock)
 
-    def receipt(self, local: LocalOrder, action: do.SendTx, result: TxResult) -> None:
+    def receipt(self, action: do.SendTx, result: TxResult) -> None:
         """Take note of what a transaction did."""
         message = action.messages[0]
         if result.code or not isinstance(message, MsgCommitTraces):
             return
-        chain = self.world.order(local.order_id)
+        attempt = AttemptKey(message.order_id, message.attempt)
+        on_chain = self.world.order(message.order_id)
         for change in changes_of(ShareSkipped, result.events):
-            self.change(local, partial(receive.share_skipped, chain=chain, skipped=change))
+            self.change(attempt, partial(receive.share_skipped, on_chain=on_chain, skipped=change))
 
 
 @dataclass(frozen=True)
@@ -367,26 +409,31 @@ class World:
             self.blocks += 1
             self._block(order_ids)
 
+    def attends(self, validator: str, duty: Duty) -> bool:
+        """Tell whether a validator does a duty; some auditors are silent."""
+        silent = self.market.validators[len(self.market.validators) - self.plan.silent_auditors :]
+        return not (isinstance(duty, AuditDuty) and validator in silent)
+
     def _block(self, order_ids: list[bytes]) -> None:
         clock = self.chain.clock
-        sent: list[tuple[Daemon, tuple[str, LocalOrder, do.SendTx] | None, Message]] = []
-        for name, daemon in self.daemons.items():
+        sent: list[tuple[Daemon, do.SendTx | None, Message]] = []
+        for daemon in self.daemons.values():
             if clock < daemon.down_until:
                 continue
             daemon.finish(clock)
             for order_id in order_ids:
-                chain = self.order(order_id)
-                for local in daemon.attempts(chain):
-                    self._consumer(daemon, local, chain)
-                    self._providers(daemon, local, chain, clock)
-                if clock >= daemon.down_until:
-                    daemon.look(chain, clock)
+                on_chain = self.order(order_id)
+                for local in daemon.attempts(on_chain):
+                    self._consumer(daemon, local)
+                    self._providers(daemon, local, on_chain, clock)
+            daemon.look(clock)
             # A crash takes the daemon's memory, and not what is in the mempool already.
             if daemon.pending is not None:
-                sent += [(daemon, daemon.pending, m) for m in daemon.pending[2].messages]
+                sent += [(daemon, daemon.pending, m) for m in daemon.pending.messages]
                 if self.dice(5) == 0:  # the answer is lost: it is asked for again
                     daemon.pending = None
-            sent += [(daemon, None, message) for message in self._audits(name, clock)]
+            sent += [(daemon, None, answer.message) for answer in daemon.answers.values()]
+            daemon.answers = {}
         hash_ = sha256(b"%d %d" % (self.plan.seed, self.blocks)).digest()
         busy = sent or any(daemon.running for daemon in self.daemons.values())
         self.idle = 0 if busy else self.idle + 1
@@ -397,44 +444,41 @@ class World:
             if outcome.code:
                 self.refused.append(f"{type(message).__name__}: {outcome.log}")
             if pending is not None and daemon.pending is pending:
-                daemon.receipt(pending[1], pending[2], outcome)
+                daemon.receipt(pending, outcome)
                 daemon.pending = None
 
     # Consumer and providers, as the service treats them
 
-    def _consumer(self, daemon: Daemon, local: LocalOrder, chain: OrderResponse) -> None:
+    def _consumer(self, daemon: Daemon, local: LocalOrder) -> None:
         if local.payload.files or not self.plan.deliver[min(local.attempt, 2) - 1]:
             return
+        rest = self.terms.payload_bytes - GLOBAL_SIZE - LOCAL_SIZE
         files = (
-            PayloadFile("job.json", BlobRef(self.terms.job_id, 10)),
+            PayloadFile("job.json", BlobRef(self.terms.job_id, rest)),
             PayloadFile("global.state", blob(self.terms.global_root)),
             PayloadFile("local.state", blob(self.terms.local_root, LOCAL_SIZE)),
         )
         daemon.change(
-            local, lambda now: receive.payload_complete(receive.payload_offered(now, files))
+            local.key, lambda now: receive.payload_complete(receive.payload_offered(now, files))
         )
 
     def _providers(
-        self, daemon: Daemon, local: LocalOrder, chain: OrderResponse, clock: int
+        self, daemon: Daemon, local: LocalOrder, on_chain: OrderResponse, clock: int
     ) -> None:
         for provider in self.providers[daemon.me].values():
-            for task in train_tasks(local, chain, provider.address, clock):
+            for task in train_tasks(local, on_chain, provider.address, clock):
                 provider.take(task, clock)
             for packet in list(provider.done(self.terms, clock)):
                 if packet.claim.order_id == local.order_id:
-                    daemon.change(local, lambda now, packet=packet: self._share(now, packet))  # type: ignore[misc]
-            now = daemon.load(local.order_id, local.attempt)
-            assert now is not None
-            for wanted in open_tasks(now, chain, provider.address):
+                    daemon.change(local.key, partial(self._share, packet=packet))
+            now = daemon.attempt(local.key)
+            for wanted in open_tasks(now, on_chain, provider.address):
                 current = find_round(now, wanted.key.round)
                 audited = current is not None and current.next_global is not None
                 for index in wanted.indices:
                     opening = provider.opening(wanted.key, index, audited=audited)
                     if opening is not None and not (audited and self.plan.absent):
-                        daemon.change(
-                            local,
-                            lambda now, opening=opening: receive.opening_received(now, opening),  # type: ignore[misc]
-                        )
+                        daemon.change(local.key, partial(receive.opening_received, opening=opening))
 
     def _share(self, local: LocalOrder, packet: ShareSubmission) -> LocalOrder:
         if receive.late_share(local, packet):
@@ -444,59 +488,70 @@ class World:
 
     # Numerics
 
-    def numeric(self, daemon: Daemon, local: LocalOrder, action: Action) -> None:
+    def numeric(self, daemon: Daemon, action: Action, clock: int) -> None:
         match action:
-            case do.LoadJob():
+            case do.LoadJob(attempt=attempt):
                 daemon.change(
-                    local, lambda now: receive.job_loaded(now, self.terms, self.terms, "")
+                    attempt, lambda now: receive.job_loaded(now, self.terms, self.terms, "")
                 )
-            case do.CheckPlace(_, number, slot, issue, place):
-                work = self._work(local, number, slot, issue)
-                checked = self._check(work, place)
-                daemon.change(
-                    local, lambda now: receive.place_checked(now, number, slot, issue, checked)
-                )
-            case do.VerifyOpening(_, number, slot, issue, index):
-                work = self._work(local, number, slot, issue)
-                holds = self._root(work, index) == self._leaf(work, index)
-                daemon.change(
-                    local,
-                    lambda now: receive.opening_verified(
-                        now, number, slot, issue, index, holds=holds
-                    ),
-                )
-            case do.Recompute(_, number, slot, issue, index):
-                work = self._work(local, number, slot, issue)
-                states = self._recompute(work, index)
-                blobs = (blob(states[0]), blob(states[1], LOCAL_SIZE))
-                right = boundary_root(*states) == self._leaf(work, index)
-                daemon.change(
-                    local,
-                    lambda now: receive.state_recomputed(
-                        now, number, slot, issue, index, blobs if right else None
-                    ),
-                )
-            case do.Aggregate(_, number):
-                current = find_round(local, number)
-                assert current is not None
+            case do.CheckPlace() | do.VerifyOpening() | do.Recompute():
+                self._on_share(daemon, action)
+            case do.Aggregate(round=key):
+                attempt = AttemptKey(key.order_id, key.attempt)
+                current = find_round(daemon.attempt(attempt), key.round)
+                if current is None:
+                    return
                 updates = [
                     (w.count, w.packet.update.sha256) for w in accepted_works(current) if w.packet
                 ]
                 root = next_state(current.global_in.root, updates)
-                daemon.change(local, lambda now: aggregated(now, number, state_ref(root)))
-            case do.Seal():
+                daemon.change(attempt, lambda now: aggregated(now, key.round, state_ref(root)))
+            case do.Seal(last=last):
                 chunks = self.terms.result_chunks
                 points = tuple(bytes(33) for _ in range(chunks))
                 hashes = tuple(bytes(32) for _ in range(chunks))
                 result = SealedResult(
                     digest("ciphertext"), blob(digest("sealed")), points, (1,) * chunks, hashes
                 )
-                daemon.change(local, lambda now: receive.sealed(now, result))
+                attempt = AttemptKey(last.order_id, last.attempt)
+                daemon.change(attempt, lambda now: receive.sealed(now, result))
+            case do.AskOpening():
+                self._open(daemon, action, clock)
+            case do.LoadAudited(duty=duty):
+                sizes = Sizes(GLOBAL_SIZE, LOCAL_SIZE, GLOBAL_SIZE)
+                daemon.change_audit(
+                    duty, lambda now: audited_loaded(now, self.terms, self.terms, sizes, "")
+                )
+            case do.ReplayPlace(duty=duty, place=index):
+                daemon.change_audit(
+                    duty, lambda now: place_replayed(now, index, self._audited(now, action))
+                )
 
-    def _work(self, local: LocalOrder, number: int, slot: int, issue: int) -> SlotWork:
-        work = find_work(find_round(local, number), slot, issue)
-        assert work is not None
-        return work
+    def _on_share(
+        self, daemon: Daemon, action: do.CheckPlace | do.VerifyOpening | do.Recompute
+    ) -> None:
+        key = action.share
+        attempt = AttemptKey(key.order_id, key.attempt)
+        work = find_share(daemon.attempt(attempt), key)
+        if work is None:
+            return
+        match action:
+            case do.CheckPlace(place=place):
+                checked = self._check(work, place)
+                daemon.change(attempt, partial(receive.place_checked, key=key, checked=checked))
+            case do.VerifyOpening(index=index):
+                holds = self._root(work, index) == self._leaf(work, index)
+                daemon.change(
+                    attempt, partial(receive.opening_verified, key=key, index=index, holds=holds)
+                )
+            case do.Recompute(index=index):
+                states = self._recompute(work, index)
+                blobs = (blob(states[0]), blob(states[1], LOCAL_SIZE))
+                right = boundary_root(*states) == self._leaf(work, index)
+                found = blobs if right else None
+                daemon.change(
+                    attempt, partial(receive.state_recomputed, key=key, index=index, states=found)
+                )
 
     def _states(self, work: SlotWork, index: int) -> States:
         assert work.packet is not None
@@ -542,63 +597,39 @@ class World:
             states = step(states, position(work.packet.claim, self.terms, segment))
         return states
 
-    # Auditors
+    # What auditors fetch, and what they find
 
-    def _audits(self, auditor: str, clock: int) -> Iterator[Message]:
-        number = self.market.validators.index(auditor)
-        if number > len(self.market.validators) - 1 - self.plan.silent_auditors:
+    def _open(self, auditor: Daemon, action: do.AskOpening, clock: int) -> None:
+        winner, duty = self.daemons[action.winner], action.duty
+        if clock < winner.down_until:
             return
-        for duty in self.chain.ask(DutiesRequest(auditor)).audits:
-            chain = self.order(duty.order_id)
-            winner = next(a.validator for a in chain.assignments if a.attempt == duty.attempt)
-            daemon = self.daemons[winner]
-            last_moment = clock >= duty.draw_ends - 2
-            local = daemon.load(duty.order_id, duty.attempt)
-            if clock < daemon.down_until and not last_moment:
-                continue
-            assert local is not None
-            answers = [self._answer(chain, local, duty.round, place) for place in duty.places]
-            if last_moment or all(answer is not None for answer in answers):
-                gone = AuditAnswer(b"", b"", None)
-                yield MsgAnswerAudit(
-                    auditor,
-                    duty.order_id,
-                    duty.attempt,
-                    duty.round,
-                    tuple(answer or gone for answer in answers),
-                )
-
-    def _answer(
-        self, chain: OrderResponse, local: LocalOrder, number: int, place: Place
-    ) -> AuditAnswer | None:
-        opening = audit_opening(local, number, place, CHAIN_ID)
+        local = winner.attempt(AttemptKey(duty.order_id, duty.attempt))
+        opening = audit_opening(local, duty.round, duty.places[action.place], CHAIN_ID)
         if not opening.ready:
-            return None
-        held = needed_blobs(local, chain, self.chain.clock)
+            return
+        held = needed_blobs(local, self.order(duty.order_id), clock)
         for state in opening.states:  # what is served is what is kept
             assert {state.global_state.blob.sha256, state.local_state.blob.sha256} <= held
-        work = digest("work", place)
+        auditor.change_audit(duty, lambda now: opening_arrived(now, action.place, opening))
+
+    def _audited(self, audit: LocalAudit, action: do.ReplayPlace) -> ReplayOutcome:
+        place, opening = audit.duty.places[action.place], audit.places[action.place].opening
+        assert opening is not None
         if place.kind is AuditKind.AGGREGATION:
+            assert opening.states[0].global_state.root == action.global_in
             updates = [(item.count, item.update.root) for item in opening.updates]
-            return AuditAnswer(next_state(opening.states[0].global_state.root, updates), work)
-        share = next(
-            s
-            for s in chain.shares
-            if (s.claim.attempt, s.claim.round, s.claim.slot, s.claim.issue)
-            == (local.attempt, number, place.slot, place.issue)
-        )
+            root = next_state(opening.states[0].global_state.root, updates)
+            return ReplayOutcome(0, root, (digest("work", place),))
+        (claim,) = action.claims
         pairs = [
             (state.global_state.blob.sha256, state.local_state.blob.sha256)
             for state in opening.states
         ]
-        if place.kind is AuditKind.UPDATE:
-            update = update_of(pairs[0][0], pairs[1][0])
-            return AuditAnswer(update_claim(update, pairs[1][1]), work)
-        packet = self._work(local, number, place.slot, place.issue).packet
-        assert packet is not None
         # Nothing that does not hash to its leaf ever reaches an auditor.
-        first = trace_leaf_of(packet, place.segment, CHAIN_ID)
-        assert boundary_root(*pairs[0]) == first.boundary_root
-        assert check_leaf(CHAIN_ID, share.claim, first)
-        root = boundary_root(*step(pairs[0], position(share.claim, self.terms, place.segment)))
-        return AuditAnswer(root, work, trace_leaf_of(packet, place.segment + 1, CHAIN_ID))
+        last = opening.leaves[1] if place.kind is AuditKind.UPDATE else opening.leaves[0]
+        assert boundary_root(*pairs[-1]) == last.boundary_root
+        if place.kind is AuditKind.UPDATE:
+            root = update_claim(update_of(pairs[0][0], pairs[1][0]), pairs[1][1])
+        else:
+            root = boundary_root(*step(pairs[0], position(claim, self.terms, place.segment)))
+        return ReplayOutcome(0, root, (digest("work", place),))

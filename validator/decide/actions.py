@@ -1,52 +1,64 @@
-"""What :mod:`validator.decide` sees, and what it may ask for. Every action has a key, and may be carried out twice."""
+"""What :mod:`validator.decide` may ask for. Every action has a key and a lane, and may be carried out twice."""
 
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
 
-from domain.messages import Message
-from domain.queries import OrderResponse
-from validator.decide.plan import Worker
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What the daemon sees besides its own record.
-
-    ``clock`` is the chain clock in seconds, ``since`` what it was when this daemon began to answer its providers,
-    ``workers`` are the providers that poll and may take work, ``secret`` seeds the validator's own picks.
-    """
-
-    chain: OrderResponse
-    clock: int
-    since: int
-    me: str
-    chain_id: str
-    workers: tuple[Worker, ...]
-    secret: bytes
+from domain.messages import Message, MsgAnswerAudit
+from domain.queries import AuditDuty
+from domain.records import JobTerms, RoundKey, ShareClaim, ShareKey
+from link.types import PayloadFile
+from validator.decide.records import AttemptKey, VerdictRow
 
 
-@dataclass(frozen=True, slots=True)
-class LoadJob:
-    """Load the payload in the pool and compare it with the order."""
+class Lane(StrEnum):
+    """Where an action waits for others, so that it holds up no action of another lane."""
 
-    key: str
+    # Done at once: it waits for nobody.
+    HERE = "here"
+    # Transactions, one after the other.
+    TX = "tx"
+    # Replays and all else that the pool does.
+    WORK = "work"
+    # What auditors fetch from others, and replay: a winner may be silent.
+    AUDIT = "audit"
+    # Silence in an audit cuts the stake: answers wait for no other audit.
+    ANSWER = "answer"
+
+
+THREADS = {Lane.TX: 1, Lane.WORK: 8, Lane.AUDIT: 64, Lane.ANSWER: 1}
+"""How many actions of a lane run at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendTx:
     """Send a transaction with these messages."""
 
+    lane: ClassVar = Lane.TX
     key: str
     messages: tuple[Message, ...]
+
+
+# Orders that this validator won
+
+
+@dataclass(frozen=True, slots=True)
+class LoadJob:
+    """Load the payload in the pool and compare it with the order."""
+
+    lane: ClassVar = Lane.WORK
+    key: str
+    attempt: AttemptKey
+    terms: JobTerms
 
 
 @dataclass(frozen=True, slots=True)
 class CheckPlace:
     """Replay a place of a share in the pool: segment ``place``, or the update where ``place`` is n."""
 
+    lane: ClassVar = Lane.WORK
     key: str
-    round: int
-    slot: int
-    issue: int
+    share: ShareKey
     place: int
 
 
@@ -54,10 +66,9 @@ class CheckPlace:
 class VerifyOpening:
     """Hash states that a provider brought for an audit, before anybody gets them."""
 
+    lane: ClassVar = Lane.WORK
     key: str
-    round: int
-    slot: int
-    issue: int
+    share: ShareKey
     index: int
 
 
@@ -65,10 +76,9 @@ class VerifyOpening:
 class Recompute:
     """Recompute the states at a boundary that an audit needs, because no provider brought them."""
 
+    lane: ClassVar = Lane.WORK
     key: str
-    round: int
-    slot: int
-    issue: int
+    share: ShareKey
     index: int
 
 
@@ -76,15 +86,138 @@ class Recompute:
 class Aggregate:
     """Aggregate the accepted updates of a round."""
 
+    lane: ClassVar = Lane.WORK
     key: str
-    round: int
+    round: RoundKey
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Encrypt the result to the order's key."""
+    """Encrypt the result, which the round ``last`` led to, to the order's key."""
 
+    lane: ClassVar = Lane.WORK
     key: str
+    last: RoundKey
+    order_key: bytes
 
 
-Action = LoadJob | SendTx | CheckPlace | VerifyOpening | Recompute | Aggregate | Seal
+@dataclass(frozen=True, slots=True)
+class NoteVerdicts:
+    """Write down what became of the shares of an attempt, for people."""
+
+    lane: ClassVar = Lane.HERE
+    key: str
+    attempt: AttemptKey
+    rows: tuple[VerdictRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tidy:
+    """Release all blobs of an attempt but those that it needs."""
+
+    lane: ClassVar = Lane.HERE
+    key: str
+    attempt: AttemptKey
+    needed: frozenset[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Forget an attempt and all its blobs."""
+
+    lane: ClassVar = Lane.HERE
+    key: str
+    attempt: AttemptKey
+
+
+# Audits of others
+
+
+@dataclass(frozen=True, slots=True)
+class AskOpening:
+    """Ask the winner of a round what the replay of a place needs (``place``: index into the audit's places)."""
+
+    lane: ClassVar = Lane.AUDIT
+    key: str
+    duty: AuditDuty
+    place: int
+    winner: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadAudited:
+    """Fetch the payload of an audited order from the winner and load it."""
+
+    lane: ClassVar = Lane.AUDIT
+    key: str
+    duty: AuditDuty
+    winner: str
+    files: tuple[PayloadFile, ...]
+    terms: JobTerms
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPlace:
+    """Fetch what an accepted opening names, and replay the place.
+
+    ``claims`` are those of the share, or of all shares that were aggregated; ``global_in`` is the round's opening root.
+    """
+
+    lane: ClassVar = Lane.AUDIT
+    key: str
+    duty: AuditDuty
+    place: int
+    winner: str
+    claims: tuple[ShareClaim, ...]
+    global_in: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerAudit:
+    """Answer for all places; ``agreed`` if everything was found as the chain has it."""
+
+    lane: ClassVar = Lane.ANSWER
+    key: str
+    message: MsgAnswerAudit
+    agreed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EndAudit:
+    """Forget an audit that is answered or over, and what was fetched for it."""
+
+    lane: ClassVar = Lane.HERE
+    key: str
+    duty: AuditDuty
+
+
+# Whatever the orders are
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """Delete blobs that nobody claimed, job directories that nobody uses, and what is known of other ``providers``."""
+
+    lane: ClassVar = Lane.HERE
+    key: str
+    providers: tuple[str, ...]
+
+
+Action = (
+    SendTx
+    | LoadJob
+    | CheckPlace
+    | VerifyOpening
+    | Recompute
+    | Aggregate
+    | Seal
+    | NoteVerdicts
+    | Tidy
+    | Forget
+    | AskOpening
+    | LoadAudited
+    | ReplayPlace
+    | AnswerAudit
+    | EndAudit
+    | Clean
+)

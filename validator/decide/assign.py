@@ -10,9 +10,9 @@ from domain.records import Assignment, Order
 from link.types import LEAVES_MAX, StateRef
 from pol.rules.lots import draw
 from pol.rules.schedule import segment_samples, segments_of, share_work
-from validator.decide.actions import View
 from validator.decide.plan import Part, Worker, pick_worker, split_round
 from validator.decide.records import LocalOrder, LocalRound, SlotWork
+from validator.decide.view import View
 
 OWN_PICKS = 1
 """Segments of a share that the validator replays beside its duty; nobody can tell them apart from drawn ones."""
@@ -44,8 +44,8 @@ def open_round(local: LocalOrder, view: View, assignment: Assignment) -> LocalOr
     workers = _planned_workers(local, view)
     if opening is None or not workers:
         return local
-    terms = view.chain.order.terms
-    unit, units_max = segment_samples(terms), _units_max(view.chain.order)
+    terms = view.on_chain.order.terms
+    unit, units_max = segment_samples(terms), _units_max(view.on_chain.order)
     works: list[SlotWork] = []
     for part in split_round(terms.samples_per_round, unit, units_max, workers):
         works.append(new_work(local, view, assignment, part, _waiting(works, part.provider)))
@@ -98,7 +98,7 @@ def new_work(
     local_in = next((s.state for s in local.locals if s.slot == part.slot), initial)
     if local_in is None:
         raise AssertionError("work is assigned after the payload was loaded")
-    segments = segments_of(view.chain.order.terms, part.count)
+    segments = segments_of(view.on_chain.order.terms, part.count)
     return SlotWork(
         slot=part.slot,
         issue=issue,
@@ -128,7 +128,7 @@ def _patience(
     They follow what its provider has to fetch and to train and its speed, and double with each issue, in case all
     machines are slower than they say; but they leave a third of the progress deadline for others.
     """
-    terms, params = view.chain.order.terms, view.chain.order.params
+    terms, params = view.on_chain.order.terms, view.on_chain.order.params
     speed = next((w.speed for w in view.workers if w.address == part.provider), 0)
     expected = share_work(terms, before + part.count) // max(1, speed)
     base = max(PATIENCE, params.progress_base // PATIENCES)
@@ -142,7 +142,7 @@ def transfer_seconds(local: LocalOrder, view: View, states: int, more: int = 0) 
     """Return the seconds that so many pairs of states take at the rate at which payloads are accepted."""
     blobs = (local.payload.initial_global, local.payload.initial_local)
     pair = sum(state.blob.size for state in blobs if state is not None)
-    return (states * pair + more) // view.chain.order.params.accept_rate
+    return (states * pair + more) // view.on_chain.order.params.accept_rate
 
 
 def _own_picks(

@@ -4,20 +4,21 @@ from dataclasses import replace
 
 from domain.queries import OrderResponse
 from domain.records import AuditKind
-from validator.decide.actions import Action, Recompute, VerifyOpening, View
-from validator.decide.lookup import find_round, find_work, replace_round
+from validator.decide.actions import Action, Recompute, VerifyOpening
+from validator.decide.lookup import find_round, find_work, replace_round, share_key
 from validator.decide.records import LocalOrder, SlotWork
+from validator.decide.view import View
 
 Boundaries = dict[tuple[int, int, int], set[int]]
 """Boundary numbers by (round, slot, issue)."""
 
 
-def audited_boundaries(local: LocalOrder, chain: OrderResponse) -> Boundaries:
+def audited_boundaries(local: LocalOrder, on_chain: OrderResponse) -> Boundaries:
     """Return the boundaries that auditors need and this validator does not hold, or is not sure of."""
     wanted: Boundaries = {}
-    for audit in chain.audits:
+    for audit in on_chain.audits:
         current = find_round(local, audit.round)
-        closed = chain.round(local.attempt, audit.round)
+        closed = on_chain.round(local.attempt, audit.round)
         if audit.attempt != local.attempt or current is None or closed is None:
             continue
         if audit.agreed or closed.verified or closed.void:
@@ -32,10 +33,10 @@ def audited_boundaries(local: LocalOrder, chain: OrderResponse) -> Boundaries:
     return wanted
 
 
-def wanted_of_provider(local: LocalOrder, chain: OrderResponse) -> Boundaries:
+def wanted_of_provider(local: LocalOrder, on_chain: OrderResponse) -> Boundaries:
     """Return the audited boundaries that providers are asked for: those that nobody has brought yet."""
     wanted: Boundaries = {}
-    for (number, slot, issue), indices in audited_boundaries(local, chain).items():
+    for (number, slot, issue), indices in audited_boundaries(local, on_chain).items():
         work = find_work(find_round(local, number), slot, issue)
         if work is None or work.provider in local.excluded:
             continue
@@ -50,13 +51,13 @@ def ask_seconds(view: View) -> int:
 
     A draw lasts half a window, and auditors that wait in vain answer "unavailable", which voids the round.
     """
-    return max(1, view.chain.order.params.round_window // 16)
+    return max(1, view.on_chain.order.params.round_window // 16)
 
 
 def decide_audited(local: LocalOrder, view: View, prefix: str) -> tuple[LocalOrder, list[Action]]:
     """Ask the providers of audited states for a moment, hash what they bring, recompute what they do not."""
     actions: list[Action] = []
-    for (number, slot, issue), indices in sorted(audited_boundaries(local, view.chain).items()):
+    for (number, slot, issue), indices in sorted(audited_boundaries(local, view.on_chain).items()):
         current = find_round(local, number)
         work = find_work(current, slot, issue)
         if current is None or work is None:
@@ -66,14 +67,14 @@ def decide_audited(local: LocalOrder, view: View, prefix: str) -> tuple[LocalOrd
             local = replace_round(local, current)
         asked = _is_asked(local, work, view) and view.clock < current.audit_by
         brought = {held.index for held in work.openings}
+        key, share = f"{prefix}/{number}/{slot}/{issue}", share_key(local, current, work)
         for index in sorted(indices):
-            key = f"{prefix}/{number}/{slot}/{issue}"
             if index in brought:
                 name = f"{key}/verify/{index}"
-                actions.append(VerifyOpening(name, number, slot, issue, index))
+                actions.append(VerifyOpening(name, share, index))
             elif not asked and index not in work.broken:
                 name = f"{key}/recompute/{index}"
-                actions.append(Recompute(name, number, slot, issue, index))
+                actions.append(Recompute(name, share, index))
     return local, actions
 
 

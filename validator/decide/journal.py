@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from domain.reasons import ShareReason
 from validator.decide.lookup import find_round
-from validator.decide.records import LocalOrder, LocalRound, SlotWork
+from validator.decide.records import LocalAudit, LocalOrder, LocalRound, SlotWork
 
 
 def tell(before: LocalOrder, after: LocalOrder) -> Iterator[str]:
@@ -19,6 +19,20 @@ def tell(before: LocalOrder, after: LocalOrder) -> Iterator[str]:
             yield f"{name} round {current.number}{line}"
     if after.result is not None and before.result is None:
         yield f"{name}: result sealed"
+
+
+def tell_audit(before: LocalAudit | None, after: LocalAudit) -> Iterator[str]:
+    """Yield a line for each thing that happened between two versions of the record of an audit."""
+    duty = after.duty
+    name = f"audit of order {duty.order_id.hex()[:12]} attempt {duty.attempt} round {duty.round}"
+    if before is None:
+        yield f"{name}: {len(duty.places)} places, until {duty.draw_ends} s"
+    for index, place in enumerate(after.places):
+        known = before.places[index] if before else None
+        if place.unavailable and not (known and known.unavailable):
+            yield f"{name}: place {index} is unavailable, {place.unavailable}"
+        if place.outcome is not None and not (known and known.outcome):
+            yield f"{name}: place {index} replayed"
 
 
 def _of_round(before: LocalRound | None, after: LocalRound) -> Iterator[str]:

@@ -17,6 +17,11 @@ def find_work(current: LocalRound | None, slot: int, issue: int) -> SlotWork | N
     return next((w for w in works if (w.slot, w.issue) == (slot, issue)), None)
 
 
+def find_share(local: LocalOrder, key: ShareKey) -> SlotWork | None:
+    """Return the work of a share of this attempt."""
+    return find_work(find_round(local, key.round), key.slot, key.issue)
+
+
 def accepted_works(current: LocalRound) -> tuple[SlotWork, ...]:
     """Return the latest issue of every slot, in slot order."""
     latest = {work.slot: work for work in current.works}
@@ -48,8 +53,3 @@ def exclude(local: LocalOrder, *providers: str) -> LocalOrder:
 def share_key(local: LocalOrder, current: LocalRound, work: SlotWork) -> ShareKey:
     """Return the name of a share on the link."""
     return ShareKey(local.order_id, local.attempt, current.number, work.slot, work.issue)
-
-
-def holder_of(local: LocalOrder) -> str:
-    """Return the name under which an attempt holds its blobs."""
-    return f"{local.order_id.hex()}/{local.attempt}"

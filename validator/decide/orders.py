@@ -1,40 +1,60 @@
-"""What a validator does about an order that it won: a pure function of what it holds, the chain says, and the time.
+"""What a validator does about an attempt of an order that it won: payload, rounds, result, and what it keeps of it."""
 
-``decide`` is asked again and again, with whatever has arrived since. It returns the new record and every action whose
-outcome is still missing; actions have keys, and the shell (:mod:`host.lanes`) does not start one twice while it
-is under way. So a restart needs nothing but the record: what was under way is simply asked for again.
-"""
+from dataclasses import replace
 
 from domain.messages import Message, MsgAcceptOrder, MsgDeclineOrder, MsgProve
 from domain.reasons import AttemptEnd
 from domain.records import Assignment, AssignmentState, OrderState
-from validator.decide.actions import Action, LoadJob, Seal, SendTx, View
+from validator.decide.actions import Action, Forget, LoadJob, NoteVerdicts, Seal, SendTx, Tidy
 from validator.decide.assign import can_be_served
 from validator.decide.audited import decide_audited
 from validator.decide.lookup import find_round
 from validator.decide.records import LocalOrder, PayloadStage
-from validator.decide.retention import fold
+from validator.decide.retention import KEEP_SECONDS, fold, needed_blobs
 from validator.decide.rounds import decide_round
+from validator.decide.verdicts import verdict_rows
+from validator.decide.view import Look, View
 
 DECLINE_SECONDS = 6
 """Chain seconds before the deadline in which a decline still comes through, also over a restart of the node."""
 
 
-def decide(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Action, ...]]:
+def decide_attempt(local: LocalOrder, look: Look) -> tuple[LocalOrder, tuple[Action, ...]]:
+    """Return the record as it is now, and every action whose outcome is missing.
+
+    Of an order that is closed, the result is served for a while, and then the attempt is forgotten.
+    """
+    on_chain, clock = look.chain.orders[local.order_id], look.chain.clock
+    name = str(local.key)
+    actions: list[Action] = []
+    if on_chain.order.state != OrderState.CLOSED:
+        local, found = decide_order(local, look.of(on_chain))
+        actions += found
+        actions.append(NoteVerdicts(f"{name}/verdicts", local.key, verdict_rows(local, on_chain)))
+    elif not local.closed_at:
+        local = replace(local, closed_at=clock)
+    elif clock - local.closed_at > KEEP_SECONDS:
+        return local, (Forget(f"{name}/forget", local.key),)
+    if look.chain.whole:
+        actions.append(Tidy(f"{name}/tidy", local.key, needed_blobs(local, on_chain, clock)))
+    return local, tuple(actions)
+
+
+def decide_order(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Action, ...]]:
     """Return the record as it is now, and every action whose outcome is missing."""
-    chain = view.chain
-    assignment = chain.assignment(local.attempt)
-    if assignment is None or chain.order.state == OrderState.CLOSED:
+    on_chain = view.on_chain
+    assignment = on_chain.assignment(local.attempt)
+    if assignment is None or on_chain.order.state == OrderState.CLOSED:
         return local, ()
     if any(known.number > assignment.round for known in local.rounds):
         return local, ()  # the node is behind what it said before
-    prefix = f"{local.order_id.hex()}/{local.attempt}"
+    prefix = str(local.key)
     if assignment.state == AssignmentState.MATCHED:
         return local, _decide_matched(local, view, assignment, prefix)
-    local = fold(local, chain, view.clock)
+    local = fold(local, on_chain, view.clock)
     actions: list[Action] = []
     if assignment.state == AssignmentState.RUNNING:
-        if assignment.round < chain.order.terms.rounds:
+        if assignment.round < on_chain.order.terms.rounds:
             local, found = decide_round(local, view, assignment, prefix)
         else:
             found = _decide_result(local, view, prefix)
@@ -67,25 +87,25 @@ def _decide_matched(
     match local.payload.stage:
         case _ if view.clock >= deadline:
             return ()
-        case _ if not can_be_served(view.chain.order):
+        case _ if not can_be_served(view.on_chain.order):
             return (decline(AttemptEnd.DECLINED_NO_CAPACITY),)
         case PayloadStage.LOADED:
             return (send("accept", MsgAcceptOrder(view.me, local.order_id, local.attempt)),)
         case PayloadStage.BAD:
             return (decline(local.payload.decline),)
         case PayloadStage.COMPLETE:
-            load = LoadJob(f"{prefix}/load")
+            load = LoadJob(f"{prefix}/load", local.key, view.on_chain.order.terms)
             return (load, decline(AttemptEnd.DECLINED_NO_CAPACITY)) if ending else (load,)
         case _:
             return (decline(AttemptEnd.PAYLOAD_NOT_DELIVERED),) if ending else ()
 
 
 def _decide_result(local: LocalOrder, view: View, prefix: str) -> list[Action]:
-    last = find_round(local, view.chain.order.terms.rounds - 1)
+    last = find_round(local, view.on_chain.order.terms.rounds - 1)
     if last is None or last.next_global is None:
         return []
     if local.result is None:
-        return [Seal(f"{prefix}/seal")]
+        return [Seal(f"{prefix}/seal", local.key.round(last.number), view.on_chain.order.order_key)]
     prove = MsgProve(
         view.me,
         local.order_id,

@@ -6,9 +6,11 @@ from dataclasses import replace
 from domain.events import ShareSkipped
 from domain.queries import OrderResponse
 from domain.reasons import AttemptEnd, ShareReason
-from domain.records import JobTerms, ShareClaim
+from domain.records import JobTerms, ShareKey
 from link.types import BlobRef, OpeningSubmission, PayloadFile, ShareSubmission, StateRef
-from validator.decide.lookup import exclude, find_round, find_work, replace_work
+from pol.rules.schedule import segments_of
+from validator.decide.lookup import exclude, find_round, find_share, find_work, replace_work
+from validator.decide.payload import GLOBAL_FILE, LOCAL_FILE
 from validator.decide.records import (
     Checked,
     LocalOrder,
@@ -19,8 +21,6 @@ from validator.decide.records import (
     SlotWork,
 )
 from validator.decide.traces import check_packet
-
-GLOBAL_FILE, LOCAL_FILE, JOB_FILE = "global.state", "local.state", "job.json"
 
 
 def payload_offered(local: LocalOrder, files: tuple[PayloadFile, ...]) -> LocalOrder:
@@ -84,24 +84,18 @@ def share_received(
         return local, ShareReason.NONE if work.packet == packet else ShareReason.SLOT_TAKEN
     if work.verdict:
         return local, ShareReason.LATE
-    expected = ShareClaim(
+    assigned = replace(
+        claim,
         order_id=local.order_id,
         attempt=local.attempt,
-        round=current.number,
-        slot=work.slot,
-        issue=work.issue,
         first=work.first,
         count=work.count,
-        provider=work.provider,
         global_in=current.global_in.root,
         local_in=work.local_in.root,
-        local_out=b"",
-        segments=0,
-        trace_root=b"",
-        update_root=b"",
+        segments=segments_of(terms, work.count),
         executor_version=terms.executor_version,
     )
-    reason = check_packet(chain_id, terms, expected, packet)
+    reason = check_packet(chain_id, terms, packet) if claim == assigned else ShareReason.MALFORMED
     if reason == ShareReason.NONE and not _sizes_hold(local.payload, packet):
         reason = ShareReason.MALFORMED
     if reason == ShareReason.NONE and not signature_holds():
@@ -135,15 +129,14 @@ def mark_late(local: LocalOrder, packet: ShareSubmission) -> LocalOrder:
     return replace_work(local, claim.round, replace(work, verdict=ShareReason.LATE))
 
 
-def share_skipped(local: LocalOrder, chain: OrderResponse, skipped: ShareSkipped) -> LocalOrder:
+def share_skipped(local: LocalOrder, on_chain: OrderResponse, skipped: ShareSkipped) -> LocalOrder:
     """Record that the chain skipped a share of a commitment.
 
-    A commitment that went out twice skips what the first one committed: ``chain`` is what the chain says now.
+    A commitment that went out twice skips what the first one committed: ``on_chain`` is what the chain says now.
     """
     key = skipped.share
-    work = find_work(find_round(local, key.round), key.slot, key.issue)
-    stands = (key.slot, key.issue) in chain.shares_of(local.attempt, key.round)
-    if work is None or work.verdict or stands:
+    work = find_share(local, key)
+    if work is None or work.verdict or on_chain.share(key) is not None:
         return local
     changed = replace(work, verdict=skipped.reason, settled=True)
     return replace_work(local, key.round, changed)
@@ -152,7 +145,7 @@ def share_skipped(local: LocalOrder, chain: OrderResponse, skipped: ShareSkipped
 def opening_received(local: LocalOrder, opening: OpeningSubmission) -> LocalOrder | None:
     """Record the states at a boundary; None if the share is not known, or they have not the size of states."""
     payload, key = local.payload, opening.key
-    work = find_work(find_round(local, key.round), key.slot, key.issue)
+    work = find_share(local, key)
     if work is None or payload.initial_global is None or payload.initial_local is None:
         return None
     sizes = (payload.initial_global.blob.size, payload.initial_local.blob.size)
@@ -164,53 +157,45 @@ def opening_received(local: LocalOrder, opening: OpeningSubmission) -> LocalOrde
     return replace_work(local, key.round, _with_opening(work, brought))
 
 
-def opening_verified(
-    local: LocalOrder, number: int, slot: int, issue: int, index: int, *, holds: bool
-) -> LocalOrder:
+def opening_verified(local: LocalOrder, key: ShareKey, index: int, *, holds: bool) -> LocalOrder:
     """Record whether states that a provider brought hash to its leaf; if not, they go, and so does the provider."""
-    current = find_round(local, number)
-    work = find_work(current, slot, issue)
-    if current is None or work is None:
+    work = find_share(local, key)
+    if work is None:
         return local
     if holds:
-        return replace_work(local, number, _with_verified(work, index))
+        return replace_work(local, key.round, _with_verified(work, index))
     kept = tuple(held for held in work.openings if held.index != index or held.verified)
-    return exclude(replace_work(local, number, replace(work, openings=kept)), work.provider)
+    return exclude(replace_work(local, key.round, replace(work, openings=kept)), work.provider)
 
 
 def state_recomputed(
-    local: LocalOrder,
-    number: int,
-    slot: int,
-    issue: int,
-    index: int,
-    states: tuple[BlobRef, BlobRef] | None,
+    local: LocalOrder, key: ShareKey, index: int, states: tuple[BlobRef, BlobRef] | None
 ) -> LocalOrder:
     """Record states that this validator recomputed; None where training does not lead to the share's leaf.
 
     Such a share was wrong where nobody had drawn. Its round is closed, so nothing can be told to the chain any more
     (disputes come later), but its provider gets no more work in this order.
     """
-    work = find_work(find_round(local, number), slot, issue)
+    work = find_share(local, key)
     if work is None:
         return local
     if states is None:
         broken = tuple(sorted({*work.broken, index}))
-        return exclude(replace_work(local, number, replace(work, broken=broken)), work.provider)
-    return replace_work(local, number, _with_opening(work, Opening(index, *states, verified=True)))
+        return exclude(replace_work(local, key.round, replace(work, broken=broken)), work.provider)
+    opening = Opening(index, *states, verified=True)
+    return replace_work(local, key.round, _with_opening(work, opening))
 
 
-def place_checked(
-    local: LocalOrder, number: int, slot: int, issue: int, checked: Checked
-) -> LocalOrder:
+def place_checked(local: LocalOrder, key: ShareKey, checked: Checked) -> LocalOrder:
     """Record the outcome of a replay; unless the opening was wrong, it may be handed on from now on."""
-    work = find_work(find_round(local, number), slot, issue)
+    work = find_share(local, key)
     if work is None or any(done.place == checked.place for done in work.checked):
         return local
     if checked.reason != ShareReason.OPENING_MISMATCH:
-        work = _with_verified(work, checked.place)  # the opening of place i is at boundary i
+        # The opening of place i is at boundary i.
+        work = _with_verified(work, checked.place)
     done = sorted((*work.checked, checked), key=lambda done: done.place)
-    return replace_work(local, number, replace(work, checked=tuple(done)))
+    return replace_work(local, key.round, replace(work, checked=tuple(done)))
 
 
 def _with_opening(work: SlotWork, opening: Opening) -> SlotWork:

@@ -1,14 +1,30 @@
-"""What a validator's daemon remembers of an order; stored as canonical JSON (``domain.codec``).
+"""What a validator's daemon remembers of orders and audits; stored as canonical JSON (``domain.codec``).
 
 Everything here can be written down and read back after a kill; what is only under way (a replay, a transaction) is
-not, since :mod:`validator.decide.orders` asks for it again as long as its outcome is missing.
+not, since :mod:`validator.decide` asks for it again as long as its outcome is missing.
 """
 
 from dataclasses import dataclass
 from enum import IntEnum
 
-from domain.records import ShareRef
-from link.types import BlobRef, PayloadFile, ShareSubmission, StateRef
+from domain.queries import AuditDuty
+from domain.records import RoundKey, ShareRef
+from link.types import AuditOpening, BlobRef, PayloadFile, ShareSubmission, StateRef
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AttemptKey:
+    """Names an attempt of an order."""
+
+    order_id: bytes
+    attempt: int
+
+    def __str__(self) -> str:
+        return f"{self.order_id.hex()}/{self.attempt}"
+
+    def round(self, number: int) -> RoundKey:
+        """Return the key of one of its rounds."""
+        return RoundKey(self.order_id, self.attempt, number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +146,80 @@ class LocalOrder:
     excluded: tuple[str, ...]  # providers that failed in this order
     failures: tuple[Failures, ...]
     result: SealedResult | None
+    # Chain clock when this daemon first saw that the order is closed; 0 before.
+    closed_at: int
+
+    @property
+    def key(self) -> AttemptKey:
+        """The attempt."""
+        return AttemptKey(self.order_id, self.attempt)
+
+
+# Audits of others
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOutcome:
+    """What replay found: a ``ShareReason``, the recomputed root, and the roots of the steps inside."""
+
+    reason: int
+    root: bytes
+    inner_roots: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes of a job's states and updates: everything else is not one of them."""
+
+    global_state: int
+    local_state: int
+    update: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedPlace:
+    """One place of somebody else's round, on its way to an answer.
+
+    ``opening`` is what the winner gave for its replay, without the payload once it is ``accepted``: once it agrees
+    with what is on chain. ``unavailable`` says why there will be no replay.
+    """
+
+    opening: AuditOpening | None = None
+    accepted: bool = False
+    outcome: ReplayOutcome | None = None
+    unavailable: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is nothing to answer yet."""
+        return self.outcome is None and not self.unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class LocalAudit:
+    """An audit that this validator has a seat in: ``files`` of the job once they are known, its sizes once it loads."""
+
+    duty: AuditDuty
+    # Chain clock at which this daemon first saw it.
+    begun: int
+    files: tuple[PayloadFile, ...]
+    sizes: Sizes | None
+    places: tuple[AuditedPlace, ...]
+
+
+# What a daemon has to see to, whatever its orders are; not stored
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Whether the endpoint was seen on chain, whose speed was certified last, the chain clock of the next cleaning."""
+
+    published: bool = False
+    certified: str = ""
+    clean_at: int = 0
+
+
+# For people
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,4 +247,4 @@ EMPTY_PAYLOAD = Payload(PayloadStage.ABSENT, (), 0, "", None, None)
 
 def new_order(order_id: bytes, attempt: int) -> LocalOrder:
     """Return the record of an attempt that was just matched."""
-    return LocalOrder(order_id, attempt, EMPTY_PAYLOAD, (), (), (), (), None)
+    return LocalOrder(order_id, attempt, EMPTY_PAYLOAD, (), (), (), (), None, 0)

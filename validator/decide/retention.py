@@ -8,18 +8,20 @@ from domain.records import AssignmentState, OrderState
 from link.types import BlobRef
 from validator.decide.records import Failures, LocalOrder, LocalRound
 
+KEEP_SECONDS = 7 * 86_400
+"""How long a result is served after its order closed (protocol section 6.2), on the chain clock."""
 LIVE = (AssignmentState.MATCHED, AssignmentState.RUNNING, AssignmentState.PROVEN)
 
 
-def is_over(chain: OrderResponse, attempt: int, number: int, clock: int) -> bool:
+def is_over(on_chain: OrderResponse, attempt: int, number: int, clock: int) -> bool:
     """Tell whether nobody can ask about a round any more: its window is over, and it is paid or never will be."""
-    closed = chain.round(attempt, number)
+    closed = on_chain.round(attempt, number)
     return closed is not None and clock >= closed.window_ends and (closed.verified or closed.void)
 
 
-def fold(local: LocalOrder, chain: OrderResponse, clock: int) -> LocalOrder:
+def fold(local: LocalOrder, on_chain: OrderResponse, clock: int) -> LocalOrder:
     """Drop rounds that are over, all but the last, from the record; how often providers failed in them stays."""
-    over = [r for r in local.rounds[:-1] if is_over(chain, local.attempt, r.number, clock)]
+    over = [r for r in local.rounds[:-1] if is_over(on_chain, local.attempt, r.number, clock)]
     if not over:
         return local
     counts = {item.provider: item.count for item in local.failures}
@@ -32,26 +34,26 @@ def fold(local: LocalOrder, chain: OrderResponse, clock: int) -> LocalOrder:
     return replace(local, rounds=kept, failures=failures)
 
 
-def needed_blobs(local: LocalOrder, chain: OrderResponse, clock: int) -> frozenset[bytes]:
+def needed_blobs(local: LocalOrder, on_chain: OrderResponse, clock: int) -> frozenset[bytes]:
     """Return the blobs that an attempt still has to hold."""
-    return frozenset(blob.sha256 for blob in _needed(local, chain, clock))
+    return frozenset(blob.sha256 for blob in _needed(local, on_chain, clock))
 
 
-def _needed(local: LocalOrder, chain: OrderResponse, clock: int) -> Iterator[BlobRef]:
-    assignment = chain.assignment(local.attempt)
+def _needed(local: LocalOrder, on_chain: OrderResponse, clock: int) -> Iterator[BlobRef]:
+    assignment = on_chain.assignment(local.attempt)
     if assignment is None:
         return
     if local.result is not None and assignment.state != AssignmentState.FAILED:
         yield local.result.blob
-    if chain.order.state == OrderState.CLOSED:
+    if on_chain.order.state == OrderState.CLOSED:
         return
     live = assignment.state in LIVE
     rounds = [
         known
         for known in local.rounds
-        if not is_over(chain, local.attempt, known.number, clock)
+        if not is_over(on_chain, local.attempt, known.number, clock)
         # The round that was open when an attempt failed is never closed.
-        and (live or chain.round(local.attempt, known.number) is not None)
+        and (live or on_chain.round(local.attempt, known.number) is not None)
     ]
     if live or rounds:
         yield from (file.blob for file in local.payload.files)

@@ -14,11 +14,12 @@ from domain.reasons import ShareReason
 from domain.records import Assignment, Share, ShareRef, ShareState
 from link.types import StateRef
 from pol.rules.lots import duty_places
-from validator.decide.actions import Action, Aggregate, CheckPlace, SendTx, View
+from validator.decide.actions import Action, Aggregate, CheckPlace, SendTx
 from validator.decide.assign import PATIENCE, open_round, reissue, transfer_seconds
-from validator.decide.lookup import accepted_works, exclude, find_round, replace_round
+from validator.decide.lookup import accepted_works, exclude, find_round, replace_round, share_key
 from validator.decide.records import Checked, LocalOrder, LocalRound, SlotLocal, SlotWork
 from validator.decide.traces import trace_leaf_of
+from validator.decide.view import View
 
 OPEN_SECONDS = 10
 """Chain seconds a provider has to upload the states it is asked for, and more where they are large."""
@@ -41,7 +42,7 @@ def decide_round(
     if current is None:
         return local, []
     key = f"{prefix}/{current.number}"
-    shares = view.chain.shares_of(local.attempt, current.number)
+    shares = view.on_chain.shares_of(local.attempt, current.number)
     actions: list[Action] = []
     works: list[SlotWork] = []
     for work in current.works:
@@ -107,7 +108,7 @@ def _verify(
             waiting = True
         else:
             name = f"{key}/{work.slot}/{work.issue}/check/{place}"
-            actions.append(CheckPlace(name, current.number, work.slot, work.issue, place))
+            actions.append(CheckPlace(name, share_key(local, current, work), place))
     if waiting and view.clock >= max(work.open_by, view.since + patience):
         return replace(work, verdict=ShareReason.NO_ANSWER), []
     return work, actions
@@ -217,7 +218,7 @@ def _close(
     if current.next_global is None:
         # Where all places hold and it still does not aggregate, the job is at fault, and nobody can help it.
         hopeless = refs == current.suspects
-        return [] if hopeless else [Aggregate(f"{key}/aggregate", current.number)]
+        return [] if hopeless else [Aggregate(f"{key}/aggregate", local.key.round(current.number))]
     close = MsgCloseRound(
         view.me, local.order_id, local.attempt, current.number, refs, current.next_global.root
     )

@@ -25,10 +25,10 @@ UNKNOWN_ROOT = bytes(32)
 
 
 def train_tasks(
-    local: LocalOrder, chain: OrderResponse, provider: str, clock: int
+    local: LocalOrder, on_chain: OrderResponse, provider: str, clock: int
 ) -> list[TrainTask]:
     """Return the shares that ``provider`` has to train now."""
-    assignment = chain.assignment(local.attempt)
+    assignment = on_chain.assignment(local.attempt)
     if assignment is None or assignment.state != AssignmentState.RUNNING:
         return []
     current = find_round(local, assignment.round)
@@ -50,10 +50,10 @@ def train_tasks(
     ]
 
 
-def open_tasks(local: LocalOrder, chain: OrderResponse, provider: str) -> list[OpenTask]:
+def open_tasks(local: LocalOrder, on_chain: OrderResponse, provider: str) -> list[OpenTask]:
     """Return the boundaries whose states ``provider`` has to upload; what draws them is not told."""
-    wanted = wanted_of_provider(local, chain)
-    for share in chain.shares:
+    wanted = wanted_of_provider(local, on_chain)
+    for share in on_chain.shares:
         claim = share.claim
         current = find_round(local, claim.round)
         if claim.attempt != local.attempt or current is None or not share.drawn:

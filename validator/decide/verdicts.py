@@ -5,11 +5,11 @@ from validator.decide.records import LocalOrder, VerdictRow
 from validator.decide.rounds import is_verified
 
 
-def verdict_rows(local: LocalOrder, chain: OrderResponse) -> list[VerdictRow]:
+def verdict_rows(local: LocalOrder, on_chain: OrderResponse) -> tuple[VerdictRow, ...]:
     """Return a row for each share that is judged."""
     rows: list[VerdictRow] = []
     for current in local.rounds:
-        shares = chain.shares_of(local.attempt, current.number)
+        shares = on_chain.shares_of(local.attempt, current.number)
         for work in current.works:
             share = shares.get((work.slot, work.issue))
             accepted = current.next_global is not None and not work.verdict
@@ -30,4 +30,4 @@ def verdict_rows(local: LocalOrder, chain: OrderResponse) -> list[VerdictRow]:
                     failed[0] if failed else -1,
                 )
             )
-    return rows
+    return tuple(rows)

@@ -44,6 +44,11 @@ class Presence:
         with self._lock:
             return self._benchmarks.get(address)
 
+    def benchmarks(self) -> dict[str, Benchmark]:
+        """Return what all providers measured of themselves."""
+        with self._lock:
+            return dict(self._benchmarks)
+
     def keep(self, addresses: Collection[str]) -> None:
         """Forget everybody else: they left the cluster."""
         with self._lock:

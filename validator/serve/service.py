@@ -1,19 +1,18 @@
 """What the validator answers on the link: one method per call, each reads or changes a record and returns at once."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from threading import Event
 
 from domain.queries import OrderResponse
 from domain.reasons import ShareReason
-from domain.records import AssignmentState, OrderState, Validator
+from domain.records import AssignmentState, OrderState
 from link import types as t
 from link.blob_calls import BlobCalls
 from link.errors import ClusterError, Kind
 from pol.rules.commitment import share_sign_bytes
+from validator.decide.payload import JOB_FILE, nests
 from validator.decide.plan import Worker
 from validator.decide.receive import (
-    JOB_FILE,
     late_share,
     mark_late,
     opening_received,
@@ -23,10 +22,10 @@ from validator.decide.receive import (
 )
 from validator.decide.records import LocalOrder, PayloadStage
 from validator.decide.tasks import audit_opening, open_tasks, train_tasks
+from validator.decide.view import ChainView
 from validator.ledger import Ledger, is_here
 from validator.serve.grants import Grants
 from validator.serve.presence import Presence
-from validator.work.files import nests
 
 POLL_MS = 300
 SLOTS_GRANTED = 64
@@ -34,16 +33,6 @@ UNCLAIMED_MAX = 16
 """Blobs for each share it was given that a provider may send before it says what they are."""
 _FILE_BYTES = 64
 """What a file takes in a message beside its path."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChainView:
-    """What the daemon last read from the chain; the service answers from it, never by a query of its own."""
-
-    clock: int
-    orders: dict[bytes, OrderResponse]
-    validators: dict[str, Validator]
-    providers: dict[str, int]  # of this cluster: address -> certified speed in FLOP/s, 0 if none
 
 
 class Service(BlobCalls):
@@ -75,7 +64,7 @@ class Service(BlobCalls):
             roles.add(t.Role.PROVIDER)
         if address in view.validators and address != self.me:
             roles.add(t.Role.AUDITOR)
-        if any(chain.order.consumer == address for chain in view.orders.values()):
+        if any(on_chain.order.consumer == address for on_chain in view.orders.values()):
             roles.add(t.Role.CONSUMER)
         return frozenset(roles)
 
@@ -99,9 +88,9 @@ class Service(BlobCalls):
         """
         address, blob = caller.address, request.blob
         given, fits = 0, False
-        for local, chain in self._records():
+        for local, on_chain in self._records():
             payload = local.payload
-            offered = chain.order.consumer == address and payload.stage == PayloadStage.OFFERED
+            offered = on_chain.order.consumer == address and payload.stage == PayloadStage.OFFERED
             if offered and any(file.blob == blob for file in payload.files):
                 return
             works = [w for known in local.rounds for w in known.works if w.provider == address]
@@ -160,9 +149,9 @@ class Service(BlobCalls):
         clock = self.view.clock
         train: list[t.TrainTask] = []
         opening: list[t.OpenTask] = []
-        for local, chain in self._records():
-            train += train_tasks(local, chain, caller.address, clock)
-            opening += open_tasks(local, chain, caller.address)
+        for local, on_chain in self._records():
+            train += train_tasks(local, on_chain, caller.address, clock)
+            opening += open_tasks(local, on_chain, caller.address)
         train, opening = _fitting(train)[: t.TASKS_MAX], opening[: t.TASKS_MAX]
         for task in train:
             self._grants.give(caller.address, (task.global_in.blob, task.local_in.blob))
@@ -175,7 +164,7 @@ class Service(BlobCalls):
             raise ClusterError(
                 Kind.NOT_ALLOWED, "not the caller", "submit your own shares", field="claim.provider"
             )
-        chain = self._find(claim.order_id, claim.attempt)
+        on_chain = self._find(claim.order_id, claim.attempt)
         message = share_sign_bytes(self.chain_id, claim)
         reason = ShareReason.NONE
 
@@ -186,7 +175,7 @@ class Service(BlobCalls):
                 return mark_late(now, request)
             after, reason = share_received(
                 now,
-                chain.order.terms,
+                on_chain.order.terms,
                 self.chain_id,
                 request,
                 lambda: self._verify(caller.pub_key, message, request.signature),
@@ -200,12 +189,12 @@ class Service(BlobCalls):
     def submit_opening(self, caller: t.Caller, request: t.OpeningSubmission) -> t.Verdict:
         """Take the states at a boundary that the caller was asked for."""
         key = request.key
-        chain = self._find(key.order_id, key.attempt)
+        on_chain = self._find(key.order_id, key.attempt)
         verdict = t.Verdict(False, int(ShareReason.NONE), "not wanted (any more)")
 
         def take(now: LocalOrder) -> LocalOrder:
             nonlocal verdict
-            wanted = {task.key: task.indices for task in open_tasks(now, chain, caller.address)}
+            wanted = {task.key: task.indices for task in open_tasks(now, on_chain, caller.address)}
             if request.index not in wanted.get(key, ()):
                 return now
             after = opening_received(now, request)
@@ -224,10 +213,10 @@ class Service(BlobCalls):
 
     def offer_payload(self, caller: t.Caller, request: t.PayloadOffer) -> t.PayloadWanted:
         """Take note of the files of an order's job, and say which blobs are missing."""
-        chain = self._find(request.order_id)
-        self._check_consumer(caller, chain)
-        self._check_files(chain, request.files)
-        number, assignment = chain.order.attempt, chain.current
+        on_chain = self._find(request.order_id)
+        self._check_consumer(caller, on_chain)
+        self._check_files(on_chain, request.files)
+        number, assignment = on_chain.order.attempt, on_chain.current
         matched = assignment is not None and assignment.state == AssignmentState.MATCHED
 
         def take(now: LocalOrder) -> LocalOrder:
@@ -246,14 +235,14 @@ class Service(BlobCalls):
 
     def payload_status(self, caller: t.Caller, request: t.PayloadStatusRequest) -> t.PayloadState:
         """Tell whether the payload is here and loads."""
-        chain = self._find(request.order_id)
-        self._check_consumer(caller, chain)
-        payload = self._complete_payload(request.order_id, chain.order.attempt).payload
+        on_chain = self._find(request.order_id)
+        self._check_consumer(caller, on_chain)
+        payload = self._complete_payload(request.order_id, on_chain.order.attempt).payload
         complete = payload.stage >= PayloadStage.COMPLETE
         return t.PayloadState(complete, payload.stage == PayloadStage.LOADED, payload.text)
 
-    def _check_files(self, chain: OrderResponse, files: tuple[t.PayloadFile, ...]) -> None:
-        terms = chain.order.terms
+    def _check_files(self, on_chain: OrderResponse, files: tuple[t.PayloadFile, ...]) -> None:
+        terms = on_chain.order.terms
         blobs = {file.path: file.blob for file in files}
         if blobs.get(JOB_FILE, t.BlobRef(b"", 1)).sha256 != terms.job_id:
             raise ClusterError(
@@ -282,13 +271,13 @@ class Service(BlobCalls):
 
     def get_result(self, caller: t.Caller, request: t.ResultRequest) -> t.ResultManifest:
         """Tell the consumer where its encrypted result is."""
-        chain = self.view.orders.get(request.order_id)
+        on_chain = self.view.orders.get(request.order_id)
         local = self.ledger.store.latest(request.order_id)
-        if local is None or chain is None:
+        if local is None or on_chain is None:
             raise ClusterError(
                 Kind.NOT_FOUND, "no such order here", "ask its validator", field="order_id"
             )
-        self._check_consumer(caller, chain)
+        self._check_consumer(caller, on_chain)
         result, final = local.result, local.rounds[-1].next_global if local.rounds else None
         if result is None or final is None:
             raise ClusterError(
@@ -308,9 +297,9 @@ class Service(BlobCalls):
 
     def get_opening(self, caller: t.Caller, request: t.OpeningRequest) -> t.AuditOpening:
         """Tell a seated auditor what replay of a place needs."""
-        chain = self._find(request.order_id, request.attempt)
+        on_chain = self._find(request.order_id, request.attempt)
         local = self.ledger.load(request.order_id, request.attempt)
-        audit = chain.audit(request.attempt, request.round)
+        audit = on_chain.audit(request.attempt, request.round)
         if (
             local is None
             or audit is None
@@ -331,27 +320,27 @@ class Service(BlobCalls):
 
     def _records(self) -> Iterator[tuple[LocalOrder, OrderResponse]]:
         """Yield the attempts of this validator whose order is not closed."""
-        for chain in self.view.orders.values():
-            if chain.order.state == OrderState.CLOSED:
+        for on_chain in self.view.orders.values():
+            if on_chain.order.state == OrderState.CLOSED:
                 continue
-            for assignment in chain.assignments:
+            for assignment in on_chain.assignments:
                 if assignment.validator == self.me:
                     local = self.ledger.load(assignment.order_id, assignment.attempt)
                     if local is not None:
-                        yield local, chain
+                        yield local, on_chain
 
     def _find(self, order_id: bytes, attempt: int = 0) -> OrderResponse:
         """Return what the chain says about an order of which this validator has the attempt (0: the current one)."""
-        chain = self.view.orders.get(order_id)
-        if chain is None:
+        on_chain = self.view.orders.get(order_id)
+        if on_chain is None:
             raise ClusterError(
                 Kind.NOT_FOUND,
                 "no such order with this validator",
                 "check the id",
                 field="order_id",
             )
-        number = attempt or chain.order.attempt
-        assignment = chain.assignment(number)
+        number = attempt or on_chain.order.attempt
+        assignment = on_chain.assignment(number)
         mine = assignment is not None and assignment.validator == self.me
         if not mine or self.ledger.load(order_id, number) is None:
             raise ClusterError(
@@ -360,10 +349,10 @@ class Service(BlobCalls):
                 "read the order again",
                 field="attempt",
             )
-        return chain
+        return on_chain
 
-    def _check_consumer(self, caller: t.Caller, chain: OrderResponse) -> None:
-        if chain.order.consumer != caller.address:
+    def _check_consumer(self, caller: t.Caller, on_chain: OrderResponse) -> None:
+        if on_chain.order.consumer != caller.address:
             raise ClusterError(
                 Kind.NOT_ALLOWED, "not your order", "use the key that ordered", field="order_id"
             )

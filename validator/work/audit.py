@@ -1,35 +1,39 @@
-"""Auditing somebody else's round: fetch what each place needs, replay it here, answer with roots.
+"""Carrying out what is decided about audits: the winner is asked, data are fetched, places replayed, answers sent.
 
-A place whose data cannot be had in time, or does not hash to what is on the chain, is answered ``unavailable``: that is
-what an auditor can say for certain. The audited validator may be hostile: nothing it sends is larger than the order
-allows, and nothing it does keeps an auditor beyond its time, because a silent seat is cut.
+A link that breaks says nothing about the data: a daemon that is killed and started again still has them. The same holds
+for a pool that is full. So what fails is tried again soon; when to give up is not decided here.
 """
 
 import logging
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from domain.messages import TraceLeaf
-from domain.queries import AuditDuty, OrderResponse
-from domain.reasons import ShareReason
-from domain.records import AuditAnswer, AuditKind, Place, Round, Share
+from chain.client.sender import TxSender
+from domain.queries import AuditDuty
+from domain.records import AuditKind, Place
 from link.blobs import BlobStore
 from link.client import ClusterClient
 from link.errors import ClusterError
-from link.types import AuditOpening, BlobRef, OpenedLeaf, OpeningRequest
-from pol.rules.commitment import audit_digest, check_leaf, update_claim
+from link.types import AuditOpening, BlobRef, OpeningRequest, PayloadFile
 from pol.work.pool import PoolError
 from pol.work.records import Range
-from validator.decide.receive import JOB_FILE
+from validator.decide import actions as do
+from validator.decide.audits import audited_loaded, opening_arrived, place_replayed
+from validator.decide.records import ReplayOutcome
+from validator.ledger import Ledger
 from validator.work import numerics
 from validator.work.files import is_materialised, materialise
-from validator.work.numerics import Claimed, ReplayOutcome, Sizes
+from validator.work.numerics import Claimed
+from validator.work.perform import Table
 
-_log = logging.getLogger("assay.validator.work.audit")
+_log = logging.getLogger("assay.validator.audit")
 T = TypeVar("T")
+RETRY_SECONDS = 0.5
+ASK_SECONDS = (0.05, 1.0)
+"""The least and the most between two questions for an opening that the winner does not have yet."""
 
 
 class Run(Protocol):
@@ -40,244 +44,156 @@ class Run(Protocol):
         ...
 
 
-class Unavailable(Exception):
-    """Why a place cannot be replayed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """An answer for one place, and whether it is what the chain has."""
-
-    answer: AuditAnswer
-    agrees: bool
-
-
-UNAVAILABLE = Found(AuditAnswer(b"", b"", None), agrees=False)
-
-
 @dataclass(frozen=True, slots=True)
 class Auditor:
-    """Everything an audit needs besides the duty itself."""
+    """Everything that actions about audits need.
 
-    me: str
-    chain_id: str
+    ``connect`` is asked for a client of a validator each time: it may move, or renew its certificate, in the middle.
+    """
+
+    ledger: Ledger
     blobs: BlobStore
     jobs: Path
     run: Run
     backend: str
-    stopped: Callable[[float], bool]  # waits that many seconds; True when the daemon stops
+    connect: Callable[[str], ClusterClient]
+    sender: TxSender
 
-    def answer(
-        self,
-        duty: AuditDuty,
-        chain: OrderResponse,
-        connect: Callable[[], ClusterClient],
-        seconds: float,
-    ) -> tuple[Found, ...]:
-        """Answer all places in their order within ``seconds``; what cannot be had by then is unavailable.
+    def table(self) -> Table:
+        """Return how each kind of action about audits is carried out."""
+        return {
+            do.AskOpening: partial(_soon_again, self.ask),
+            do.LoadAudited: partial(_soon_again, self.load),
+            do.ReplayPlace: partial(_soon_again, self.replay),
+            do.AnswerAudit: self.answer,
+            do.EndAudit: lambda action: self.ledger.end_audit(action.duty),
+        }
 
-        ``connect`` is asked each time: the audited validator may move, or renew its certificate, in the middle.
-        """
-        audit = _Audit(self, duty, chain, connect, time.monotonic() + seconds)
-        try:
-            return tuple(audit.answer(index, place) for index, place in enumerate(duty.places))
-        finally:
-            self.blobs.release(audit.holder)
+    def ask(self, action: do.AskOpening) -> float | None:
+        """Ask the winner for an opening; return when to ask again where it has none yet."""
+        duty = action.duty
+        request = OpeningRequest(duty.order_id, duty.attempt, duty.round, action.place)
+        opening = self.connect(action.winner).get_opening(request)
+        if not opening.ready:
+            least, most = ASK_SECONDS
+            return min(most, max(least, opening.retry_after_ms / 1e3))
+        self.ledger.change_audit(duty, lambda now: opening_arrived(now, action.place, opening))
+        return None
 
-
-@dataclass(frozen=True, slots=True)
-class _Audit:
-    """One audit under way."""
-
-    auditor: Auditor
-    duty: AuditDuty
-    chain: OrderResponse
-    connect: Callable[[], ClusterClient]
-    ends: float
-
-    @property
-    def holder(self) -> str:
-        duty = self.duty
-        return f"audit/{duty.order_id.hex()}/{duty.attempt}/{duty.round}/{duty.draw_ends}"
-
-    def answer(self, index: int, place: Place) -> Found:
-        """Try until there is an answer or the time is over.
-
-        A link that breaks says nothing about the data: a daemon that is killed and started again still has them. The
-        same holds for a pool that is full.
-        """
-        duty, wait = self.duty, 0.0
-        while time.monotonic() < self.ends and not self.auditor.stopped(wait):
-            try:
-                opening = self.connect().get_opening(
-                    OpeningRequest(duty.order_id, duty.attempt, duty.round, index)
-                )
-                if opening.ready:
-                    outcome, claimed, leaf = self._replay(place, opening)
-                    return self._found(index, outcome, claimed, leaf)
-                wait = min(1.0, max(0.05, opening.retry_after_ms / 1e3))
-            except (ClusterError, PoolError) as error:
-                _log.info("place %d of round %d: %s", index, duty.round, error)
-                wait = 0.5
-            except Unavailable as error:
-                _log.warning("place %d of round %d is unavailable: %s", index, duty.round, error)
-                return UNAVAILABLE
-            except Exception:  # noqa: BLE001 - whatever hostile data lead to: a silent seat is cut
-                _log.exception("bug in place %d of round %d", index, duty.round)
-                wait = 0.5
-        return UNAVAILABLE
-
-    def _found(
-        self, index: int, outcome: ReplayOutcome, claimed: bytes, leaf: TraceLeaf | None
-    ) -> Found:
-        if not outcome.root:
-            raise Unavailable(ShareReason(outcome.reason).name.lower())
-        duty = self.duty
-        digest = audit_digest(
-            self.auditor.me,
-            duty.order_id,
-            duty.attempt,
-            duty.round,
-            index,
-            outcome.inner_roots,
+    def load(self, action: do.LoadAudited) -> None:
+        """Fetch the job and load it."""
+        directory = self._job(action.duty, action.winner, action.files)
+        loaded = self.run(numerics.load, directory)
+        sizes = self.run(numerics.sizes, directory) if loaded.terms == action.terms else None
+        self.ledger.change_audit(
+            action.duty,
+            lambda now: audited_loaded(now, action.terms, loaded.terms, sizes, loaded.text),
         )
-        return Found(AuditAnswer(outcome.root, digest, leaf), outcome.root == claimed)
 
-    # Fetching
+    def replay(self, action: do.ReplayPlace) -> None:
+        """Fetch what a place needs and replay it."""
+        duty = action.duty
+        audit = self.ledger.store.audit(duty)
+        opening = audit.places[action.place].opening if audit else None
+        if audit is None or opening is None:
+            return
+        directory = self._job(duty, action.winner, audit.files)
+        states = [
+            (
+                self._fetch(duty, action.winner, state.global_state.blob),
+                self._fetch(duty, action.winner, state.local_state.blob),
+            )
+            for state in opening.states
+        ]
+        place = duty.places[action.place]
+        if place.kind == AuditKind.AGGREGATION:
+            outcome = self._aggregation(action, opening, directory, states[0][0])
+        else:
+            outcome = self._share(action, place, opening, directory, states)
+        self.ledger.change_audit(duty, lambda now: place_replayed(now, action.place, outcome))
 
-    def _fetch(self, blob: BlobRef) -> Path:
-        """Fetch a blob, as long as there is time."""
-        blobs = self.auditor.blobs
-        blobs.hold(blob.sha256, self.holder)
-        self.connect().fetch(blob, blobs, lambda _done, _size: self._check_time())
-        return blobs.path(blob.sha256)
-
-    def _check_time(self) -> None:
-        if time.monotonic() >= self.ends:
-            raise Unavailable("the data did not come in time")
-
-    def _job(self, opening: AuditOpening) -> Path:
-        """Return the directory of the job, which must be the ordered one."""
-        auditor, terms = self.auditor, self.chain.order.terms
-        files = {file.path: file.blob for file in opening.payload}
-        size = sum(blob.size for blob in files.values())
-        if JOB_FILE not in files or files[JOB_FILE].sha256 != terms.job_id:
-            raise Unavailable("another job")
-        if len(files) != len(opening.payload) or size != terms.payload_bytes:
-            raise Unavailable("a payload of another size")
-        if not is_materialised(opening.payload, auditor.jobs):
-            for blob in files.values():
-                self._fetch(blob)
-        directory = materialise(opening.payload, auditor.blobs, auditor.jobs)
-        loaded = auditor.run(numerics.load, directory)
-        if loaded.terms != terms:
-            raise Unavailable(loaded.text or "a job with other terms")
-        return directory
-
-    def _states(self, opening: AuditOpening, sizes: Sizes) -> list[tuple[Path, Path]]:
-        paths: list[tuple[Path, Path]] = []
-        for state in opening.states:
-            pair = (state.global_state.blob, state.local_state.blob)
-            if (pair[0].size, pair[1].size) != (sizes.global_state, sizes.local_state):
-                raise Unavailable("a state of another size")
-            paths.append((self._fetch(pair[0]), self._fetch(pair[1])))
-        return paths
-
-    def _share(self, slot: int, issue: int) -> Share:
-        return self.chain.shares_of(self.duty.attempt, self.duty.round)[slot, issue]
+    def answer(self, action: do.AnswerAudit) -> None:
+        """Send the answer, and remember it."""
+        message = action.message
+        self.sender.send(message)
+        self.ledger.store.save_answered(
+            message.order_id, message.attempt, message.round, action.agreed
+        )
 
     # Replaying
 
-    def _replay(
-        self, place: Place, opening: AuditOpening
-    ) -> tuple[ReplayOutcome, bytes, TraceLeaf | None]:
-        """Return what replay found, the root that the chain has, and the leaf that goes with the answer."""
-        directory = self._job(opening)
-        sizes = self.auditor.run(numerics.sizes, directory)
-        states = self._states(opening, sizes)
-        if place.kind == AuditKind.AGGREGATION:
-            closed = _round_of(self.chain, self.duty)
-            outcome = self._aggregation(closed, opening, directory, states, sizes)
-            return outcome, closed.next_root, None
-        share = self._share(place.slot, place.issue)
-        wanted = (place.segment, place.segment + 1)
-        if place.kind == AuditKind.UPDATE:
-            wanted = (0, share.claim.segments)
-        leaves = [_leaf(item) for item in opening.leaves]
-        if tuple(leaf.index for leaf in leaves) != wanted:
-            raise Unavailable("leaves of other boundaries")
-        if not all(check_leaf(self.auditor.chain_id, share.claim, leaf) for leaf in leaves):
-            raise Unavailable("leaves that are not in the share's trace")
-        if place.kind == AuditKind.UPDATE:
-            outcome = self._update(share, leaves[1], directory, states)
-            return outcome, update_claim(share.claim.update_root, share.claim.local_out), None
-        outcome = self._segment(share, place.segment, leaves, directory, states)
-        return outcome, leaves[1].boundary_root, leaves[1]
-
-    def _segment(
+    def _share(
         self,
-        share: Share,
-        segment: int,
-        leaves: list[TraceLeaf],
-        directory: Path,
-        states: list[tuple[Path, Path]],
-    ) -> ReplayOutcome:
-        if len(states) != 1:
-            raise Unavailable("no states")
-        first, last = leaves
-        return self.auditor.run(
-            numerics.check_segment,
-            directory,
-            Range(self.duty.round, share.claim.first, share.claim.count),
-            segment,
-            states[0],
-            Claimed(first.boundary_root, last.boundary_root, last.metrics),
-            self.auditor.backend,
-        )
-
-    def _update(
-        self, share: Share, last: TraceLeaf, directory: Path, states: list[tuple[Path, Path]]
-    ) -> ReplayOutcome:
-        if len(states) != 2:
-            raise Unavailable("no states")
-        return self.auditor.run(
-            numerics.audit_update,
-            directory,
-            (states[0][0], share.claim.global_in),
-            states[1],
-            last.boundary_root,
-        )
-
-    def _aggregation(
-        self,
-        closed: Round,
+        action: do.ReplayPlace,
+        place: Place,
         opening: AuditOpening,
         directory: Path,
         states: list[tuple[Path, Path]],
-        sizes: Sizes,
     ) -> ReplayOutcome:
-        sent = {update.slot: update.update.blob for update in opening.updates}
-        slots = {ref.slot for ref in closed.shares}
-        if len(states) != 1 or sent.keys() != slots:
-            raise Unavailable("not the round's updates")
-        if any(blob.size != sizes.update for blob in sent.values()):
-            raise Unavailable("an update of another size")
-        updates: list[tuple[int, Path, bytes]] = []
-        for ref in closed.shares:
-            claim = self._share(ref.slot, ref.issue).claim
-            updates.append((claim.count, self._fetch(sent[ref.slot]), claim.update_root))
-        return self.auditor.run(
-            numerics.audit_aggregation,
+        (claim,), (first, last) = action.claims, opening.leaves
+        if place.kind == AuditKind.UPDATE:
+            return self.run(
+                numerics.audit_update,
+                directory,
+                (states[0][0], claim.global_in),
+                states[1],
+                last.boundary_root,
+            )
+        return self.run(
+            numerics.check_segment,
             directory,
-            (states[0][0], closed.global_in),
-            tuple(updates),
-            self.auditor.backend,
+            Range(claim.round, claim.first, claim.count),
+            place.segment,
+            states[0],
+            Claimed(first.boundary_root, last.boundary_root, last.metrics),
+            self.backend,
         )
 
+    def _aggregation(
+        self, action: do.ReplayPlace, opening: AuditOpening, directory: Path, start: Path
+    ) -> ReplayOutcome:
+        sent = {item.slot: item.update.blob for item in opening.updates}
+        updates = tuple(
+            (
+                claim.count,
+                self._fetch(action.duty, action.winner, sent[claim.slot]),
+                claim.update_root,
+            )
+            for claim in action.claims
+        )
+        return self.run(
+            numerics.audit_aggregation,
+            directory,
+            (start, action.global_in),
+            updates,
+            self.backend,
+        )
 
-def _leaf(opened: OpenedLeaf) -> TraceLeaf:
-    return TraceLeaf(opened.index, opened.step, opened.boundary_root, opened.metrics, opened.path)
+    # Fetching
+
+    def _job(self, duty: AuditDuty, winner: str, files: Iterable[PayloadFile]) -> Path:
+        """Return the directory of the job, fetched if it is not here."""
+        files = tuple(files)
+        if not is_materialised(files, self.jobs):
+            for file in files:
+                self._fetch(duty, winner, file.blob)
+        return materialise(files, self.blobs, self.jobs)
+
+    def _fetch(self, duty: AuditDuty, winner: str, blob: BlobRef) -> Path:
+        """Fetch a blob, as long as the audit lasts."""
+
+        def go_on(_done: int, _size: int) -> None:
+            self.ledger.hold_for(duty, ())
+
+        self.ledger.hold_for(duty, (blob,))
+        self.connect(winner).fetch(blob, self.blobs, go_on)
+        return self.blobs.path(blob.sha256)
 
 
-def _round_of(chain: OrderResponse, duty: AuditDuty) -> Round:
-    return next(r for r in chain.rounds if (r.attempt, r.number) == (duty.attempt, duty.round))
+def _soon_again(act: Callable[[T], float | None], action: T) -> float | None:
+    """Carry an action out; where the link or the pool fails, say that it makes sense soon again."""
+    try:
+        return act(action)
+    except (ClusterError, PoolError) as error:
+        _log.info("%s", error)
+        return RETRY_SECONDS

@@ -51,9 +51,3 @@ def sweep(jobs: Path, unused_seconds: float) -> None:
         done = directory / _DONE
         if (done if done.exists() else directory).stat().st_mtime < before:
             shutil.rmtree(directory, ignore_errors=True)
-
-
-def nests(paths: Sequence[str]) -> bool:
-    """Tell whether a path is a folder of another one, so that they cannot lie in one directory."""
-    folders = {parent.as_posix() for path in paths for parent in Path(path).parents}
-    return not folders.isdisjoint(paths)

@@ -24,6 +24,7 @@ from pol.state.layout import encoded_size
 from pol.work.aggregate import aggregate
 from pol.work.records import Range
 from pol.work.train import share_update
+from validator.decide.records import ReplayOutcome, Sizes
 
 _job = lru_cache(maxsize=4)(load_job)
 """Loaded jobs of this process; a job directory is named by its content and never changes."""
@@ -55,15 +56,6 @@ class Claimed:
     metrics: tuple[int, ...]
     update_root: bytes = b""
     local_out: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayOutcome:
-    """What replay found: a ``ShareReason``, the recomputed root, and the roots of the steps inside."""
-
-    reason: int
-    root: bytes
-    inner_roots: tuple[bytes, ...]
 
 
 def load(directory: Path) -> LoadOutcome:
@@ -236,15 +228,6 @@ def recompute_states(
     except ReplayError:
         return None
     return _root_of(*current), encode_state(current[0]), encode_state(current[1])
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Bytes of a job's states and updates: everything else is not one of them."""
-
-    global_state: int
-    local_state: int
-    update: int
 
 
 def sizes(directory: Path) -> Sizes:

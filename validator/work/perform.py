@@ -1,40 +1,40 @@
-"""Carrying actions out: the job is loaded, places are replayed, rounds aggregated, results sealed, transactions sent.
+"""Carrying out what is decided about attempts: jobs are loaded, places replayed, rounds aggregated, results sealed.
 
-Every function reads what it needs from the record it was asked with, and writes its outcome into the record as it is
-by then; whatever is missing at the end of it is asked for again.
+Every method reads what it needs from the record as it is now, and writes its outcome into the record as it is by then;
+what is missing at the end of it is asked for again, and what is moot by now is left.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from chain.client.client import ChainClient, TxReceipt
 from chain.client.sender import TxSender
 from domain.events import ShareSkipped, changes_of
-from domain.messages import Message, MsgCommitTraces
-from domain.queries import OrderRequest, OrderResponse
+from domain.messages import MsgCommitTraces
+from domain.queries import OrderRequest
+from domain.records import RoundKey, ShareKey
+from host.lanes import Work
 from link.blobs import BlobStore
 from link.handover import HandoverId, ciphertext_root, seal_result
 from link.types import BlobRef, ShareSubmission, StateRef
 from pol.work.pool import ReplayPool
 from pol.work.records import Range
+from validator.decide import actions as do
 from validator.decide import receive
-from validator.decide.actions import (
-    Action,
-    Aggregate,
-    CheckPlace,
-    LoadJob,
-    Recompute,
-    Seal,
-    SendTx,
-    VerifyOpening,
-)
 from validator.decide.lookup import accepted_works, find_round, find_work
-from validator.decide.records import Checked, LocalOrder, LocalRound, SealedResult, SlotWork
+from validator.decide.records import (
+    AttemptKey,
+    Checked,
+    LocalOrder,
+    LocalRound,
+    SealedResult,
+    SlotWork,
+)
 from validator.decide.rounds import aggregated, not_aggregated
 from validator.ledger import Ledger
 from validator.work import numerics
@@ -45,10 +45,18 @@ T = TypeVar("T")
 _log = logging.getLogger("assay.validator")
 REPLAY_SECONDS = 600.0
 
+Table = Mapping[type, Callable[[Any], float | None]]
+"""How each kind of action is carried out."""
+
+
+def work_of(table: Table, action: do.Action) -> Work:
+    """Return what carries an action out."""
+    return partial(table[type(action)], action)
+
 
 @dataclass(frozen=True, slots=True)
 class Performer:
-    """Everything that actions need: chain, records, blobs, and the process pool."""
+    """Everything that actions about attempts need: chain, records, blobs, and the process pool."""
 
     chain_id: str
     secret: bytes
@@ -60,23 +68,17 @@ class Performer:
     pool: ReplayPool
     backend: str
 
-    def perform(self, local: LocalOrder, chain: OrderResponse, action: Action) -> None:
-        """Carry an action out."""
-        match action:
-            case SendTx(_, messages):
-                self._send(local, messages)
-            case LoadJob():
-                self._load(local, chain)
-            case CheckPlace():
-                self._check(local, action)
-            case VerifyOpening():
-                self._verify_opening(local, action)
-            case Recompute():
-                self._recompute(local, action)
-            case Aggregate():
-                self._aggregate(local, action)
-            case Seal():
-                self._seal(local, chain)
+    def table(self) -> Table:
+        """Return how each kind of action about attempts is carried out."""
+        return {
+            do.SendTx: self.send,
+            do.LoadJob: self.load,
+            do.CheckPlace: self.check,
+            do.VerifyOpening: self.verify_opening,
+            do.Recompute: self.recompute,
+            do.Aggregate: self.aggregate,
+            do.Seal: self.seal,
+        }
 
     def run(self, function: Callable[..., T], *arguments: object) -> T:
         """Run a function in the pool and wait for it; PoolError where it has no result in time."""
@@ -84,33 +86,38 @@ class Performer:
 
     # Transactions
 
-    def _send(self, local: LocalOrder, messages: tuple[Message, ...]) -> None:
-        receipt = self.sender.send(*messages)
-        names = ", ".join(type(message).__name__ for message in messages)
-        _log.info("order %s: %s at height %d", local.order_id.hex()[:12], names, receipt.height)
-        for message in messages:
+    def send(self, action: do.SendTx) -> None:
+        """Send a transaction, and take note of shares that the chain skipped."""
+        receipt = self.sender.send(*action.messages)
+        names = ", ".join(type(message).__name__ for message in action.messages)
+        _log.info("%s: %s at height %d", action.key, names, receipt.height)
+        for message in action.messages:
             if isinstance(message, MsgCommitTraces):
-                self._take_skipped(local, receipt)
-
-    def _take_skipped(self, local: LocalOrder, receipt: TxReceipt) -> None:
-        skipped = list(changes_of(ShareSkipped, receipt.events))
-        if not skipped:
-            return
-        chain = self.client.query(OrderRequest(local.order_id))
-        for change in skipped:
-            self._change(local, partial(receive.share_skipped, chain=chain, skipped=change))
+                self._take_skipped(message, receipt)
 
     # Numerics
 
-    def _load(self, local: LocalOrder, chain: OrderResponse) -> None:
+    def load(self, action: do.LoadJob) -> None:
+        """Load the payload, and compare it with the order."""
+        local = self._find(action.attempt)
+        if local is None:
+            return
         outcome = self.run(numerics.load, self._directory(local))
-        terms = chain.order.terms
-        self._change(local, lambda now: receive.job_loaded(now, terms, outcome.terms, outcome.text))
+        self._change(
+            action.attempt,
+            lambda now: receive.job_loaded(now, action.terms, outcome.terms, outcome.text),
+        )
 
-    def _check(self, local: LocalOrder, action: CheckPlace) -> None:
-        current, work, packet = _find(local, action)
+    def check(self, action: do.CheckPlace) -> None:
+        """Replay a place of a share."""
+        found = self._share(action.share)
+        if found is None:
+            return
+        local, current, work, packet = found
         claim, leaves, place = packet.claim, packet.leaves, action.place
         states = self._states(current, work, place)
+        if states is None:
+            return
         if place == claim.segments:
             outcome = self.run(
                 numerics.check_update,
@@ -125,66 +132,70 @@ class Performer:
             outcome = self.run(
                 numerics.check_segment,
                 self._directory(local),
-                Range(action.round, claim.first, claim.count),
+                Range(claim.round, claim.first, claim.count),
                 place,
                 states,
                 Claimed(first.boundary_root, last.boundary_root, last.metrics),
                 self.backend,
             )
         checked = Checked(place, int(outcome.reason), outcome.root)
-        self._change(
-            local,
-            lambda now: receive.place_checked(
-                now, action.round, action.slot, action.issue, checked
-            ),
-        )
+        self._change(local.key, partial(receive.place_checked, key=action.share, checked=checked))
 
-    def _verify_opening(self, local: LocalOrder, action: VerifyOpening) -> None:
-        current, work, packet = _find(local, action)
+    def verify_opening(self, action: do.VerifyOpening) -> None:
+        """Hash states that a provider brought."""
+        found = self._share(action.share)
+        if found is None:
+            return
+        local, current, work, packet = found
+        states = self._states(current, work, action.index)
+        if states is None:
+            return
         holds = self.run(
             numerics.opening_holds,
             self._directory(local),
-            self._states(current, work, action.index),
+            states,
             packet.leaves[action.index].boundary_root,
         )
         if not holds:
             _log.warning("%s sent other states than it committed to", work.provider)
         self._change(
-            local,
-            lambda now: receive.opening_verified(
-                now, action.round, action.slot, action.issue, action.index, holds=holds
-            ),
+            local.key,
+            partial(receive.opening_verified, key=action.share, index=action.index, holds=holds),
         )
 
-    def _recompute(self, local: LocalOrder, action: Recompute) -> None:
-        current, work, packet = _find(local, action)
+    def recompute(self, action: do.Recompute) -> None:
+        """Recompute states that nobody brought, from the nearest ones that are sure."""
+        found = self._share(action.share)
+        if found is None:
+            return
+        local, current, work, packet = found
         held = (o.index for o in work.openings if o.verified and o.index < action.index)
         start = max(held, default=0)
-        found = self.run(
+        result = self.run(
             numerics.recompute_states,
             self._directory(local),
-            Range(action.round, packet.claim.first, packet.claim.count),
+            Range(packet.claim.round, packet.claim.first, packet.claim.count),
             start,
             action.index,
             self._states(current, work, start),
             self.backend,
         )
         states: tuple[BlobRef, BlobRef] | None = None
-        if found is not None and found[0] == packet.leaves[action.index].boundary_root:
-            states = (self.blobs.add(found[1]), self.blobs.add(found[2]))
+        if result is not None and result[0] == packet.leaves[action.index].boundary_root:
+            states = (self.blobs.add(result[1]), self.blobs.add(result[2]))
         else:
             _log.error("%s: wrong outside what was drawn, boundary %d", action.key, action.index)
+        keep = partial(
+            receive.state_recomputed, key=action.share, index=action.index, states=states
+        )
+        self._change(local.key, keep, *(states or ()))
 
-        def keep(now: LocalOrder) -> LocalOrder:
-            return receive.state_recomputed(
-                now, action.round, action.slot, action.issue, action.index, states
-            )
-
-        self._change(local, keep, *(states or ()))
-
-    def _aggregate(self, local: LocalOrder, action: Aggregate) -> None:
-        current = find_round(local, action.round)
-        if current is None:
+    def aggregate(self, action: do.Aggregate) -> None:
+        """Aggregate a round."""
+        attempt, number = _attempt_of(action.round), action.round.round
+        local = self._find(attempt)
+        current = find_round(local, number) if local else None
+        if local is None or current is None:
             return
         updates = tuple(
             (work.count, self._path(work.packet.update))
@@ -200,18 +211,21 @@ class Performer:
         )
         if encoded is None:
             _log.error("%s: the updates lead to no finite state", action.key)
-            self._change(local, lambda now: not_aggregated(now, action.round))
+            self._change(attempt, lambda now: not_aggregated(now, number))
             return
         state = StateRef(encoded.root, self.blobs.add(encoded.data))
-        self._change(local, lambda now: aggregated(now, action.round, state), state.blob)
+        self._change(attempt, lambda now: aggregated(now, number, state), state.blob)
 
-    def _seal(self, local: LocalOrder, chain: OrderResponse) -> None:
-        last = find_round(local, chain.order.terms.rounds - 1)
+    def seal(self, action: do.Seal) -> None:
+        """Encrypt the result."""
+        attempt = _attempt_of(action.last)
+        local = self._find(attempt)
+        last = find_round(local, action.last.round) if local else None
         if last is None or last.next_global is None:
             return
         chunks = self.run(numerics.result_chunks, self._path(last.next_global.blob))
-        handover = HandoverId(self.chain_id, local.order_id, local.attempt)
-        sealed = seal_result(handover, chunks, chain.order.order_key, self.secret)
+        handover = HandoverId(self.chain_id, attempt.order_id, attempt.attempt)
+        sealed = seal_result(handover, chunks, action.order_key, self.secret)
         result = SealedResult(
             ciphertext_root(handover, sealed),
             self.blobs.add(b"".join(item.ciphertext for item in sealed)),
@@ -219,14 +233,40 @@ class Performer:
             tuple(len(item.ciphertext) for item in sealed),
             tuple(sha256(item.ciphertext).digest() for item in sealed),
         )
-        self._change(local, lambda now: receive.sealed(now, result), result.blob)
+        self._change(attempt, lambda now: receive.sealed(now, result), result.blob)
 
     # Inside
 
+    def _take_skipped(self, message: MsgCommitTraces, receipt: TxReceipt) -> None:
+        skipped = list(changes_of(ShareSkipped, receipt.events))
+        if not skipped:
+            return
+        attempt = AttemptKey(message.order_id, message.attempt)
+        on_chain = self.client.query(OrderRequest(message.order_id))
+        for change in skipped:
+            self._change(attempt, partial(receive.share_skipped, on_chain=on_chain, skipped=change))
+
     def _change(
-        self, local: LocalOrder, change: Callable[[LocalOrder], LocalOrder], *needs: BlobRef
+        self,
+        attempt: AttemptKey,
+        change: Callable[[LocalOrder], LocalOrder],
+        *needs: BlobRef,
     ) -> None:
-        self.ledger.change(local.order_id, local.attempt, change, needs)
+        self.ledger.change(attempt.order_id, attempt.attempt, change, needs)
+
+    def _find(self, attempt: AttemptKey) -> LocalOrder | None:
+        return self.ledger.load(attempt.order_id, attempt.attempt)
+
+    def _share(
+        self, key: ShareKey
+    ) -> tuple[LocalOrder, LocalRound, SlotWork, ShareSubmission] | None:
+        """Return a share with what it is in; None where it left the record since it was asked for."""
+        local = self.ledger.load(key.order_id, key.attempt)
+        current = find_round(local, key.round) if local else None
+        work = find_work(current, key.slot, key.issue)
+        if local is None or current is None or work is None or work.packet is None:
+            return None
+        return local, current, work, work.packet
 
     def _directory(self, local: LocalOrder) -> Path:
         return materialise(local.payload.files, self.blobs, self.jobs)
@@ -234,20 +274,15 @@ class Performer:
     def _path(self, blob: BlobRef) -> Path:
         return self.blobs.path(blob.sha256)
 
-    def _states(self, current: LocalRound, work: SlotWork, index: int) -> tuple[Path, Path]:
-        """Return where the states at a boundary of a share lie."""
+    def _states(self, current: LocalRound, work: SlotWork, index: int) -> tuple[Path, Path] | None:
+        """Return where the states at a boundary of a share lie; None where they are not held any more."""
         if index == 0:
             return self._path(current.global_in.blob), self._path(work.local_in.blob)
-        opening = next(held for held in work.openings if held.index == index)
+        opening = next((held for held in work.openings if held.index == index), None)
+        if opening is None:
+            return None
         return self._path(opening.global_state), self._path(opening.local_state)
 
 
-def _find(
-    local: LocalOrder, action: CheckPlace | VerifyOpening | Recompute
-) -> tuple[LocalRound, SlotWork, ShareSubmission]:
-    """Return the share that an action is about; it is in the record that asked for it."""
-    current = find_round(local, action.round)
-    work = find_work(current, action.slot, action.issue)
-    if current is None or work is None or work.packet is None:
-        raise AssertionError(f"{action.key} is not about a share of this record")
-    return current, work, work.packet
+def _attempt_of(key: RoundKey) -> AttemptKey:
+    return AttemptKey(key.order_id, key.attempt)

@@ -35,10 +35,10 @@ from tests.support.chain_market import Market, digest, make_terms, submit
 from tests.support.waiting import wait_until
 from validator.daemon import ValidatorConfig, ValidatorDaemon
 from validator.decide.lookup import find_round, find_work
-from validator.decide.records import LocalOrder
+from validator.decide.records import LocalOrder, ReplayOutcome, Standing
 from validator.decide.traces import leaf_hashes
 from validator.work import numerics
-from validator.work.numerics import Encoded, LoadOutcome, ReplayOutcome
+from validator.work.numerics import Encoded, LoadOutcome
 
 T = TypeVar("T")
 ME = "v0"
@@ -199,6 +199,8 @@ class Loop:
         made._pool = self.numerics
         self.daemon._connect()
         self.service._verify = verify
+        # The market's validators publish nothing.
+        self.daemon._ledger.standing = Standing(published=True)
 
     @property
     def service(self) -> Any:

@@ -20,6 +20,7 @@ from domain.records import (
     Seat,
     Share,
     ShareClaim,
+    ShareKey,
     ShareRef,
     ShareState,
 )
@@ -27,11 +28,11 @@ from link.types import BlobRef, Leaf, PayloadFile, ShareSubmission, StateRef
 from pol.rules.commitment import boundary_root
 from pol.rules.schedule import first_step, segments_of
 from tests.support.chain_market import ANY, digest, make_terms
-from validator.decide.actions import View
 from validator.decide.plan import Worker
 from validator.decide.receive import job_loaded, payload_complete, payload_offered
 from validator.decide.records import LocalOrder, PayloadStage, SlotWork, new_order
 from validator.decide.traces import leaf_hashes
+from validator.decide.view import View
 
 CHAIN_ID = "assay-test"
 ME, OTHER, CONSUMER = "v0", "v1", "carol"
@@ -201,6 +202,10 @@ def state(name: str, size: int = 100) -> StateRef:
 def works(local: LocalOrder) -> Iterator[SlotWork]:
     for current in local.rounds:
         yield from current.works
+
+
+def share_key(slot: int = 0, issue: int = 1, number: int = 0) -> ShareKey:
+    return ShareKey(ORDER_ID, 1, number, slot, issue)
 
 
 assert loaded().payload.stage == PayloadStage.LOADED

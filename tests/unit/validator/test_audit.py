@@ -14,6 +14,7 @@ from domain.hashing import merkle_root
 from domain.queries import AuditDuty, OrderResponse
 from domain.records import (
     Audit,
+    AuditAnswer,
     AuditKind,
     Place,
     Round,
@@ -35,14 +36,26 @@ from pol.rules.commitment import audit_digest, check_leaf, update_claim
 from tests.support.chain_market import digest
 from tests.unit.validator.support import CHAIN_ID, ME, ORDER_ID, chain
 from tests.unit.validator.trained import JOB, PART, N, Trained, train
+from validator.decide.actions import AnswerAudit, LoadAudited
+from validator.decide.audits import agrees, new_audit
+from validator.decide.duties import decide
 from validator.decide.receive import job_loaded, payload_complete, payload_offered
-from validator.decide.records import LocalOrder, LocalRound, Opening, SlotWork, new_order
+from validator.decide.records import (
+    LocalAudit,
+    LocalOrder,
+    LocalRound,
+    Opening,
+    SlotWork,
+    new_order,
+)
 from validator.decide.traces import leaf_hashes
+from validator.decide.view import ChainView, Look
 from validator.ledger import Ledger
-from validator.serve.service import ChainView, Service
+from validator.serve.service import Service
 from validator.store import ValidatorStore
 from validator.work import numerics
-from validator.work.audit import UNAVAILABLE, Auditor, Found
+from validator.work.audit import RETRY_SECONDS, Auditor
+from validator.work.perform import work_of
 from wire.keys import Key
 
 T = TypeVar("T")
@@ -58,6 +71,20 @@ PLACES = (
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return train(tmp_path_factory.mktemp("share"))
+
+
+DUTY = AuditDuty(ORDER_ID, 1, 0, PLACES, 110)
+
+
+@dataclass(frozen=True)
+class Found:
+    """An answer for one place, and whether it is what the chain has."""
+
+    answer: AuditAnswer
+    agrees: bool
+
+
+UNAVAILABLE = Found(AuditAnswer(b"", b"", None), agrees=False)
 
 
 @dataclass
@@ -118,12 +145,40 @@ class Setting:
         return now
 
     def answer(self, seconds: float = 20.0, **changes: Any) -> tuple[Found, ...]:
+        """Decide and act, as a daemon does, until the answer goes out; the draw ends after so many seconds."""
         now = self.see()
         if changes:
             terms = replace(now.order.terms, **changes)
             now = replace(now, order=replace(now.order, terms=terms))
-        duty = AuditDuty(ORDER_ID, 1, 0, PLACES, 15)
-        return self.auditor.answer(duty, now, lambda: self.client, seconds)
+        table, record = self.auditor.table(), None
+        store = self.auditor.ledger.store
+        began = time.monotonic()
+        while True:
+            clock = 100 + min(9, int((time.monotonic() - began) * 10 / seconds))
+            seen = ChainView(clock, {}, {}, {}, (DUTY,), {DUTY: now})
+            record = store.audit(DUTY)
+            after, actions = decide(DUTY, record, Look(seen, AUDITOR.address, CHAIN_ID, b""))
+            assert isinstance(after, LocalAudit)
+            store.save_audit(after)
+            for action in actions:
+                if isinstance(action, AnswerAudit):
+                    return self.found(after, action, now)
+                self.stop.wait(min(0.1, work_of(table, action)() or 0.0))
+
+    def found(
+        self, audit: LocalAudit, action: AnswerAudit, now: OrderResponse
+    ) -> tuple[Found, ...]:
+        answers = action.message.answers
+        found = tuple(
+            Found(answer, agrees(DUTY, place, answer, now))
+            for place, answer in zip(DUTY.places, answers, strict=True)
+        )
+        assert action.agreed == all(item.agrees for item in found)
+        # What becomes of it when the chain has it.
+        seen = ChainView(110, {}, {}, {})
+        _, (end,) = decide(DUTY, audit, Look(seen, AUDITOR.address, CHAIN_ID, b""))
+        work_of(self.auditor.table(), end)()
+        return found
 
 
 def claim_of(trained: Trained) -> ShareClaim:
@@ -155,10 +210,10 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
     server.start()
     client = ClusterClient(f"127.0.0.1:{server.port}", certificate.der, AUDITOR, CHAIN_ID, 5.0)
     mine = BlobStore(tmp_path / "mine", 1 << 16)
+    own = Ledger(ValidatorStore(tmp_path / "mine.db"), mine, Event())
+    nobody: Any = None
+    auditor = Auditor(own, mine, tmp_path / "jobs", _run, "numpy", lambda _: client, nobody)
     stopped = Event()
-    auditor = Auditor(
-        AUDITOR.address, CHAIN_ID, mine, tmp_path / "jobs", _run, "numpy", stopped.wait
-    )
     opening, update = JOB / "global.state", trained.sent[0]
     encoded = numerics.aggregate_round(JOB, opening, [(PART.count, update)], "numpy")
     assert encoded is not None
@@ -168,6 +223,7 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
     server.stop(0)
     ledger.store.close()
     ledger.blobs.close()
+    own.store.close()
     mine.close()
 
 
@@ -225,7 +281,9 @@ def test_states_that_do_not_hash_to_the_leaf_are_unavailable(setting: Setting) -
 def test_what_is_never_ready_is_unavailable_when_the_time_is_over(setting: Setting) -> None:
     setting.record(setting.opening(2, verified=False))
     began = time.monotonic()
-    assert setting.answer(1.0)[:2] == (UNAVAILABLE, UNAVAILABLE)
+    segment, update, aggregation = setting.answer(1.0)
+    assert (segment, update) == (UNAVAILABLE, UNAVAILABLE)
+    assert aggregation.agrees
     assert time.monotonic() - began < 5
 
 
@@ -252,16 +310,17 @@ def test_a_winner_that_lacks_the_data_is_asked_until_it_has_them(setting: Settin
     setting.record(opening, setting.opening(N))
     data = setting.ledger.blobs.read(opening.global_state.sha256, 0, 1 << 20)
     setting.ledger.blobs.delete(opening.global_state.sha256)
-    waits: list[float] = []
+    asked: list[str] = []
 
-    def wait(seconds: float) -> bool:
-        waits.append(seconds)
-        if len(waits) == 3:  # it comes back
+    def connect(winner: str) -> ClusterClient:
+        asked.append(winner)
+        if len(asked) == 12:  # it comes back
             setting.ledger.blobs.add(data)
-        return False
+        return setting.client
 
-    setting.auditor = replace(setting.auditor, stopped=wait)
+    setting.auditor = replace(setting.auditor, connect=connect)
     assert all(item.agrees for item in setting.answer())
+    assert len(asked) > 12
 
 
 def test_a_winner_that_moves_is_asked_at_its_new_place(setting: Setting, tmp_path: Path) -> None:
@@ -271,16 +330,24 @@ def test_a_winner_that_moves_is_asked_at_its_new_place(setting: Setting, tmp_pat
     old = ClusterClient("127.0.0.1:1", certificate, AUDITOR, CHAIN_ID, 5.0)
     old.close()
     clients = iter([old])
-    duty = AuditDuty(ORDER_ID, 1, 0, PLACES, 15)
-    found = setting.auditor.answer(
-        duty, setting.see(), lambda: next(clients, setting.client), seconds=20.0
-    )
-    assert all(item.agrees for item in found)
+    setting.auditor = replace(setting.auditor, connect=lambda _: next(clients, setting.client))
+    assert all(item.agrees for item in setting.answer())
 
 
-def test_a_stop_ends_an_audit(setting: Setting) -> None:
-    setting.record()
-    setting.stop.set()
-    began = time.monotonic()
-    assert setting.answer(60.0) == (UNAVAILABLE,) * 3
-    assert time.monotonic() - began < 10
+def test_what_is_fetched_for_an_audit_that_is_over_is_not_held(setting: Setting) -> None:
+    setting.record(setting.opening(2), setting.opening(N))
+    now, own = setting.see(), setting.auditor.ledger
+    own.store.save_audit(new_audit(DUTY, 100))
+    seen = ChainView(100, {}, {}, {}, (DUTY,), {DUTY: now})
+    _, (ask, *_) = decide(DUTY, own.store.audit(DUTY), Look(seen, AUDITOR.address, CHAIN_ID, b""))
+    table = setting.auditor.table()
+    work_of(table, ask)()
+    after, actions = decide(DUTY, own.store.audit(DUTY), Look(seen, AUDITOR.address, CHAIN_ID, b""))
+    assert isinstance(after, LocalAudit)
+    own.store.save_audit(after)
+    load = next(action for action in actions if isinstance(action, LoadAudited))
+    own.end_audit(DUTY)
+    assert work_of(table, load)() == RETRY_SECONDS
+    work_of(table, ask)()
+    assert setting.auditor.blobs.total() == 0
+    assert own.store.audits() == ()

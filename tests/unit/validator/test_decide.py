@@ -34,15 +34,15 @@ from tests.unit.validator.support import (
     loaded,
     packet_of,
     segment,
+    share_key,
     share_of,
     state,
     view,
     works,
 )
 from validator.decide import actions as do
-from validator.decide.actions import View
 from validator.decide.assign import PATIENCE
-from validator.decide.orders import decide
+from validator.decide.orders import decide_order as decide
 from validator.decide.receive import (
     opening_verified,
     payload_complete,
@@ -51,9 +51,18 @@ from validator.decide.receive import (
     sealed,
     state_recomputed,
 )
-from validator.decide.records import Checked, LocalOrder, Opening, SealedResult, new_order
+from validator.decide.records import (
+    AttemptKey,
+    Checked,
+    LocalOrder,
+    Opening,
+    SealedResult,
+    new_order,
+)
 from validator.decide.rounds import OPEN_SECONDS, aggregated, not_aggregated, places_to_check
+from validator.decide.view import View
 
+KEY = AttemptKey(ORDER_ID, 1)
 MATCHED = {"state": AssignmentState.MATCHED}
 
 
@@ -100,7 +109,7 @@ def test_an_undelivered_payload_is_declined_before_the_deadline(clock: int) -> N
 def test_a_payload_that_does_not_load_in_time_is_declined_for_a_fee() -> None:
     local = payload_complete(payload_offered(new_order(ORDER_ID, 1), FILES))
     _, early = decide(local, view(chain(assigned=MATCHED), 5))
-    assert early == (do.LoadJob(f"{ORDER_ID.hex()}/1/load"),)
+    assert early == (do.LoadJob(f"{ORDER_ID.hex()}/1/load", KEY, TERMS),)
     _, late = decide(local, view(chain(assigned=MATCHED), 17))
     assert messages(late) == [MsgDeclineOrder("v0", ORDER_ID, 1, AttemptEnd.DECLINED_NO_CAPACITY)]
 
@@ -145,7 +154,7 @@ def all_checked(local: LocalOrder, now: OrderResponse) -> LocalOrder:
         share = next(s for s in now.shares if s.claim.slot == work.slot)
         for place in places_to_check(current, work, share):
             checked = Checked(place, ShareReason.NONE, digest("root"))
-            local = place_checked(local, 0, work.slot, work.issue, checked)
+            local = place_checked(local, share_key(work.slot, work.issue), checked)
     return local
 
 
@@ -229,9 +238,12 @@ def test_places_are_replayed_as_their_openings_arrive() -> None:
     local = with_packets(planned())
     now = on_chain(local)
     _, actions = decide(local, view(now))
-    assert {(a.slot, a.place) for a in actions if isinstance(a, do.CheckPlace)} == {(0, 0), (1, 0)}
+    assert {(a.share.slot, a.place) for a in actions if isinstance(a, do.CheckPlace)} == {
+        (0, 0),
+        (1, 0),
+    }
     _, actions = decide(with_openings(local, 1, 3, 4), view(now))
-    places = {a.place for a in actions if isinstance(a, do.CheckPlace) and a.slot == 0}
+    places = {a.place for a in actions if isinstance(a, do.CheckPlace) and a.share.slot == 0}
     assert places >= {0, 1, 3, 4}
 
 
@@ -239,7 +251,7 @@ def test_a_provable_failure_is_reported_with_its_leaves() -> None:
     local = with_openings(with_packets(planned()), 1, 2, 3, 4)
     bad = Checked(3, ShareReason.SEGMENT_MISMATCH, digest("other"))
     other = Checked(1, ShareReason.METRICS_MISMATCH, digest("root"))
-    local = place_checked(place_checked(local, 0, 0, 1, other), 0, 0, 1, bad)
+    local = place_checked(place_checked(local, share_key(), other), share_key(), bad)
     after, actions = decide(local, view(on_chain(local)))
     report = next(m for m in messages(actions) if isinstance(m, MsgReportProvider))
     assert (report.ref, report.segment) == (ShareRef(0, 1), 3)
@@ -255,7 +267,7 @@ def test_a_provable_failure_is_reported_with_its_leaves() -> None:
 def test_what_no_evidence_shows_is_rejected_together_with_the_new_share() -> None:
     local = with_openings(with_packets(planned()), 1, 2, 3, 4)
     bad = Checked(3, ShareReason.OPENING_MISMATCH, b"")
-    local = place_checked(local, 0, 0, 1, bad)
+    local = place_checked(local, share_key(), bad)
     now = on_chain(local)
     after, _ = decide(local, view(now))
     (current,) = after.rounds
@@ -278,7 +290,7 @@ def test_what_no_evidence_shows_is_rejected_together_with_the_new_share() -> Non
 
 def test_a_reported_share_blocks_its_slot_until_the_chain_has_the_report() -> None:
     local = with_openings(with_packets(planned()), 1, 2, 3, 4)
-    local = place_checked(local, 0, 0, 1, Checked(3, ShareReason.SEGMENT_MISMATCH, digest("x")))
+    local = place_checked(local, share_key(), Checked(3, ShareReason.SEGMENT_MISMATCH, digest("x")))
     now = on_chain(local)
     after, _ = decide(local, view(now))
     (current,) = after.rounds
@@ -314,7 +326,7 @@ def test_a_round_is_aggregated_and_closed_only_when_every_place_holds() -> None:
     now = on_chain(local)
     done = all_checked(local, now)
     _, actions = decide(done, view(now))
-    assert actions == (do.Aggregate(f"{ORDER_ID.hex()}/1/0/aggregate", 0),)
+    assert actions == (do.Aggregate(f"{ORDER_ID.hex()}/1/0/aggregate", KEY.round(0)),)
     (current,) = done.rounds
     less = replace(current.works[0], checked=current.works[0].checked[:-1])
     lacking = replace(done, rounds=(replace(current, works=(less, *current.works[1:])),))
@@ -381,7 +393,7 @@ def test_an_audited_state_is_asked_for_and_then_recomputed() -> None:
     asked, actions = decide(local, view(now, 12))
     assert not any(isinstance(a, do.Recompute) for a in actions)
     assert only(asked, view(now, 13), do.Recompute) == [
-        do.Recompute(f"{ORDER_ID.hex()}/1/0/0/1/recompute/2", 0, 0, 1, 2)
+        do.Recompute(f"{ORDER_ID.hex()}/1/0/0/1/recompute/2", share_key(), 2)
     ]
     assert only(local, view(now, 12, workers=()), do.Recompute)  # nobody is there to ask
 
@@ -402,16 +414,16 @@ def test_states_brought_for_an_audit_are_hashed_before_anybody_gets_them() -> No
     )
     assert isinstance(verify, do.VerifyOpening)
     assert verify.index == 2
-    held = opening_verified(brought, 0, 0, 1, 2, holds=True)
+    held = opening_verified(brought, share_key(), 2, holds=True)
     assert not only(held, view(now), do.VerifyOpening)
-    junk = opening_verified(brought, 0, 0, 1, 2, holds=False)
+    junk = opening_verified(brought, share_key(), 2, holds=False)
     assert junk.excluded == ("p0",)
     assert only(junk, view(now), do.Recompute)  # at once
 
 
 def test_what_cannot_be_recomputed_is_not_tried_for_ever() -> None:
     local, now = audited(2)
-    broken = state_recomputed(local, 0, 0, 1, 2, None)
+    broken = state_recomputed(local, share_key(), 2, None)
     assert broken.excluded == ("p0",)
     assert not only(broken, view(now, 100), do.Recompute)
 
@@ -422,7 +434,9 @@ def test_the_result_is_sealed_and_proven_when_all_rounds_are_closed() -> None:
     last = replace(first, number=1, next_global=state("final"))
     local = replace(local, rounds=(last,))
     now = replace(now, assignments=chain(assigned={"round": 2}).assignments, audits=())
-    assert decide(local, view(now))[1] == (do.Seal(f"{ORDER_ID.hex()}/1/seal"),)
+    assert decide(local, view(now))[1] == (
+        do.Seal(f"{ORDER_ID.hex()}/1/seal", KEY.round(1), now.order.order_key),
+    )
     result = SealedResult(digest("c"), BlobRef(digest("s"), 1), (b"p",) * 3, (1,) * 3, (b"",) * 3)
     _, actions = decide(sealed(local, result), view(now))
     assert messages(actions) == [MsgProve("v0", ORDER_ID, 1, digest("final"), digest("c"), 3)]

@@ -6,7 +6,7 @@ from domain.reasons import ShareReason
 from tests.unit.validator.support import chain, loaded, view
 from tests.unit.validator.test_decide import planned, with_packets
 from validator.decide.journal import tell
-from validator.decide.orders import decide
+from validator.decide.orders import decide_order as decide
 from validator.decide.records import Checked, new_order
 
 

@@ -29,7 +29,8 @@ from tests.unit.validator.loop import (
     turning,
     work_of,
 )
-from validator import daemon, waiting
+from validator import waiting
+from validator.decide import orders
 from validator.decide.lookup import find_round
 
 DUTIES = ["AcceptOrder", "CommitTraces", "CloseRound", "CommitTraces", "CloseRound", "Prove"]
@@ -342,9 +343,9 @@ def test_a_result_is_kept_for_a_week_after_closing_and_then_forgotten(
     loop.turn()
     assert loop.daemon._blobs.has(result.blob.sha256)
     assert not loop.daemon._blobs.has(blob_of(CONTENT["job.json"]).sha256)
-    monkeypatch.setattr(daemon, "KEEP_SECONDS", 100)
+    monkeypatch.setattr(orders, "KEEP_SECONDS", 100)
     # This machine's clock says nothing.
-    monkeypatch.setattr("validator.daemon.time.time", lambda: 1e11)
+    monkeypatch.setattr("validator.work.upkeep.time.time", lambda: 1e11)
     loop.turn()
     assert loop.daemon._blobs.has(result.blob.sha256)
     loop.pass_time(101)

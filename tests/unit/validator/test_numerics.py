@@ -15,8 +15,9 @@ from pol.state.arrays import State
 from pol.state.canonical import decode_state, encode_state, state_tree
 from pol.work.aggregate import aggregate
 from tests.unit.validator.trained import JOB, PART, N, Trained, train
+from validator.decide.records import ReplayOutcome
 from validator.work import numerics
-from validator.work.numerics import Claimed, ReplayOutcome
+from validator.work.numerics import Claimed
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,10 @@ from link.blobs import BlobStore
 from tests.support.chain_market import Market, bid, digest
 from tests.unit.validator.loop import PARAMS, Node
 from validator.decide.records import new_order
+from validator.decide.upkeep import CERTIFY_SECONDS
+from validator.decide.view import ChainView
 from validator.ledger import Ledger
-from validator.observer import CERTIFY_SECONDS, SLOW_SECONDS, Observer
-from validator.serve.service import ChainView
+from validator.observer import SLOW_SECONDS, Observer
 from validator.store import ValidatorStore
 
 ME = "v0"
@@ -117,7 +118,6 @@ def test_a_closed_order_is_read_once_and_kept_without_its_details(setting: Setti
     assert kept.assignments
     assert (kept.shares, kept.rounds, kept.audits, kept.reports, kept.payments) == ((),) * 5
     setting.observer.ledger.store.forget(order_id, 1)
-    setting.observer.forget(order_id)
     setting.look()
     assert setting.view.orders == {}
 

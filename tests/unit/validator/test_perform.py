@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from domain.hashing import merkle_root
-from domain.queries import OrderResponse
 from domain.reasons import ShareReason
 from domain.records import ShareClaim
 from link import types as t
@@ -21,18 +20,28 @@ from pol.job.terms import order_terms
 from pol.state.canonical import chunks_of
 from pol.work.pool import PoolError
 from tests.support.chain_market import digest
-from tests.unit.validator.support import CHAIN_ID, ORDER_ID, chain
+from tests.unit.validator.support import CHAIN_ID, ORDER_ID, share_key
 from tests.unit.validator.trained import JOB, PART, N, Trained, train
 from validator.decide import actions as do
 from validator.decide.lookup import find_round, find_work
 from validator.decide.receive import job_loaded, payload_complete, payload_offered
-from validator.decide.records import Checked, LocalOrder, LocalRound, Opening, SlotWork, new_order
+from validator.decide.records import (
+    AttemptKey,
+    Checked,
+    LocalOrder,
+    LocalRound,
+    Opening,
+    SlotWork,
+    new_order,
+)
 from validator.decide.traces import leaf_hashes
 from validator.ledger import Ledger
 from validator.store import ValidatorStore
 from validator.work.perform import Performer
+from validator.work.perform import work_of as work_of_action
 
 TERMS = replace(order_terms(load_job(JOB).job), rounds=1)
+KEY = AttemptKey(ORDER_ID, 1)
 SECRET = bytes(31) + b"\x07"
 
 
@@ -58,10 +67,6 @@ class Setting:
     ledger: Ledger
     pool: InThisProcess
     performer: Performer
-
-    @property
-    def chain(self) -> OrderResponse:
-        return chain(ordered={"terms": TERMS, "order_key": public_point(SECRET)})
 
     def ref(self, path: Path) -> t.BlobRef:
         return self.ledger.blobs.add(path.read_bytes())
@@ -111,14 +116,15 @@ class Setting:
         return replace(packet, claim=replace(claim, trace_root=root))
 
     def perform(self, local: LocalOrder, action: do.Action) -> LocalOrder:
-        self.performer.perform(local, self.chain, action)
+        assert self.ledger.load(ORDER_ID, 1) == local
+        work_of_action(self.performer.table(), action)()
         after = self.ledger.load(ORDER_ID, 1)
         assert after is not None
         return after
 
     def check(self, local: LocalOrder, place: int) -> tuple[Checked, tuple[int, ...]]:
         """Replay a place; return the outcome, and which openings may be handed on from now on."""
-        work = work_of(self.perform(local, do.CheckPlace("check", 0, 0, 1, place)))
+        work = work_of(self.perform(local, do.CheckPlace("check", share_key(), place)))
         (checked,) = work.checked
         return checked, tuple(held.index for held in work.openings if held.verified)
 
@@ -149,11 +155,12 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
 
 def test_a_payload_that_loads_and_one_that_does_not(setting: Setting) -> None:
     local = setting.payload()
-    assert setting.perform(local, do.LoadJob("load")).payload.stage.name == "BAD"  # other rounds
+    # The order has other rounds.
+    assert setting.perform(local, do.LoadJob("load", KEY, TERMS)).payload.stage.name == "BAD"
     files = tuple(file for file in local.payload.files if file.path != "global.state")
     local = replace(local, payload=replace(local.payload, files=files))
     setting.ledger.store.save(local)
-    after = setting.perform(local, do.LoadJob("load"))
+    after = setting.perform(local, do.LoadJob("load", KEY, TERMS))
     assert after.payload.stage.name == "BAD"
     assert "global.state" in after.payload.text
 
@@ -182,7 +189,7 @@ def test_other_states_than_committed_are_no_opening(setting: Setting) -> None:
 
 
 def test_states_for_an_audit_are_hashed_before_they_are_handed_on(setting: Setting) -> None:
-    action = do.VerifyOpening("verify", 0, 0, 1, 2)
+    action = do.VerifyOpening("verify", share_key(), 2)
     right = setting.perform(setting.share(setting.opening(2)), action)
     assert [held.verified for held in work_of(right).openings] == [True]
     wrong = setting.perform(setting.share(setting.opening(2, of=1)), action)
@@ -191,7 +198,7 @@ def test_states_for_an_audit_are_hashed_before_they_are_handed_on(setting: Setti
 
 
 def test_states_that_nobody_brought_are_recomputed_from_what_is_here(setting: Setting) -> None:
-    action = do.Recompute("recompute", 0, 0, 1, 3)
+    action = do.Recompute("recompute", share_key(), 3)
     for held in ((), (setting.opening(1, verified=True),)):
         after = setting.perform(setting.share(*held), action)
         found = next(o for o in work_of(after).openings if o.index == 3)
@@ -203,7 +210,7 @@ def test_states_that_nobody_brought_are_recomputed_from_what_is_here(setting: Se
 
 
 def test_what_training_does_not_lead_to_is_not_handed_on(setting: Setting) -> None:
-    after = setting.perform(setting.share(bent=3), do.Recompute("recompute", 0, 0, 1, 3))
+    after = setting.perform(setting.share(bent=3), do.Recompute("recompute", share_key(), 3))
     assert work_of(after).openings == ()
     assert work_of(after).broken == (3,)
     assert after.excluded == ("p0",)
@@ -212,7 +219,7 @@ def test_what_training_does_not_lead_to_is_not_handed_on(setting: Setting) -> No
 def test_a_round_is_aggregated_and_its_result_sealed_for_its_consumer_only(
     setting: Setting,
 ) -> None:
-    local = setting.perform(setting.share(), do.Aggregate("aggregate", 0))
+    local = setting.perform(setting.share(), do.Aggregate("aggregate", KEY.round(0)))
     current = find_round(local, 0)
     assert current is not None
     assert current.next_global is not None
@@ -220,7 +227,7 @@ def test_a_round_is_aggregated_and_its_result_sealed_for_its_consumer_only(
     assert blobs.is_held(current.next_global.blob.sha256)
     state = blobs.read(current.next_global.blob.sha256, 0, 1 << 24)
     assert state != (JOB / "global.state").read_bytes()
-    result = setting.perform(local, do.Seal("seal")).result
+    result = setting.perform(local, do.Seal("seal", KEY.round(0), public_point(SECRET))).result
     assert result is not None
     assert blobs.is_held(result.blob.sha256)
     data = blobs.read(result.blob.sha256, 0, 1 << 24)
@@ -229,17 +236,19 @@ def test_a_round_is_aggregated_and_its_result_sealed_for_its_consumer_only(
     chunks = [open_chunk(handover, i, chunk, SECRET) for i, chunk in enumerate(sealed)]
     assert chunks == chunks_of(state)
     # A restart seals it again, and the root that may be on chain already must be the same.
-    again = setting.perform(replace(local, result=None), do.Seal("seal")).result
+    unsealed = replace(local, result=None)
+    setting.ledger.store.save(unsealed)
+    again = setting.perform(unsealed, do.Seal("seal", KEY.round(0), public_point(SECRET))).result
     assert again == result
 
 
 @pytest.mark.parametrize(
     "action",
     [
-        do.LoadJob("load"),
-        do.CheckPlace("check", 0, 0, 1, 0),
-        do.Recompute("recompute", 0, 0, 1, 3),
-        do.Aggregate("aggregate", 0),
+        do.LoadJob("load", KEY, TERMS),
+        do.CheckPlace("check", share_key(), 0),
+        do.Recompute("recompute", share_key(), 3),
+        do.Aggregate("aggregate", KEY.round(0)),
     ],
     ids=lambda action: action.key,
 )
@@ -250,5 +259,5 @@ def test_a_pool_without_a_result_leaves_the_record_as_it_is(
     local = setting.share()
     setting.pool.error = PoolError("The worker died.")
     with pytest.raises(PoolError):
-        setting.performer.perform(local, setting.chain, action)
+        setting.perform(local, action)
     assert setting.ledger.load(ORDER_ID, 1) == local

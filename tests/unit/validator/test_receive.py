@@ -23,11 +23,12 @@ from tests.unit.validator.support import (
     chain,
     loaded,
     packet_of,
+    share_key,
     share_of,
     view,
     works,
 )
-from validator.decide.orders import decide
+from validator.decide.orders import decide_order as decide
 from validator.decide.receive import (
     job_loaded,
     mark_late,
@@ -40,7 +41,7 @@ from validator.decide.receive import (
 )
 from validator.decide.records import Checked, LocalOrder, Opening, PayloadStage, SlotWork, new_order
 from validator.decide.rounds import places_to_check
-from validator.decide.traces import check_packet, leaf_hashes, trace_leaf_of
+from validator.decide.traces import leaf_hashes, trace_leaf_of
 
 
 def planned() -> tuple[LocalOrder, SlotWork]:
@@ -81,19 +82,20 @@ def test_only_states_that_hash_to_their_leaf_are_handed_on() -> None:
         (ShareReason.NONE, True),
     ):
         checked = Checked(2, reason, b"")
-        after = next(works(place_checked(local, 0, work.slot, work.issue, checked)))
+        after = next(works(place_checked(local, share_key(work.slot, work.issue), checked)))
         assert [o.verified for o in after.openings] == [verified]
     states = (FILES[2].blob, FILES[2].blob)  # what was recomputed takes the place of what was sent
-    after = next(works(state_recomputed(local, 0, work.slot, work.issue, 2, states)))
+    after = next(works(state_recomputed(local, share_key(work.slot, work.issue), 2, states)))
     assert after.openings == (Opening(2, *states, verified=True),)
 
 
 def test_a_replay_that_comes_twice_counts_once() -> None:
     local, work = planned()
     first, second = (Checked(0, reason, b"") for reason in (0, 1))
-    once = place_checked(local, 0, work.slot, work.issue, first)
-    assert place_checked(once, 0, work.slot, work.issue, second) == once
-    assert place_checked(local, 5, work.slot, work.issue, first) == local
+    key = share_key(work.slot, work.issue)
+    once = place_checked(local, key, first)
+    assert place_checked(once, key, second) == once
+    assert place_checked(local, replace(key, round=5), first) == local
 
 
 def test_late_is_only_what_had_no_answer() -> None:
@@ -133,7 +135,8 @@ def test_a_packet_is_checked_leaf_by_leaf() -> None:
         (ShareReason.MALFORMED, replace(packet, claim=replace(claim, global_in=bytes(32)))),
         (ShareReason.MALFORMED, replace(packet, claim=replace(claim, update_root=b"short"))),
     ):
-        assert check_packet(CHAIN_ID, TERMS, claim, wrong) is reason
+        _, found = share_received(local, TERMS, CHAIN_ID, wrong, lambda: True)
+        assert found is reason
     boundary = trace_leaf_of(packet, 2, CHAIN_ID)
     assert check_leaf(CHAIN_ID, claim, boundary)
     assert not check_leaf("another-chain", claim, boundary)

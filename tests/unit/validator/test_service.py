@@ -34,12 +34,12 @@ from tests.unit.validator.support import (
     closed,
     packet_of,
     segment,
+    share_key,
     share_of,
     view,
     works,
 )
-from validator.decide.lookup import holder_of
-from validator.decide.orders import decide
+from validator.decide.orders import decide_order as decide
 from validator.decide.receive import (
     job_loaded,
     opening_verified,
@@ -48,10 +48,12 @@ from validator.decide.receive import (
     sealed,
 )
 from validator.decide.records import LocalOrder, Opening, PayloadStage, SealedResult, new_order
+from validator.decide.retention import needed_blobs
 from validator.decide.rounds import aggregated
+from validator.decide.view import ChainView
 from validator.ledger import Ledger
 from validator.serve.grants import Grants
-from validator.serve.service import UNCLAIMED_MAX, ChainView, Service
+from validator.serve.service import UNCLAIMED_MAX, Service
 from validator.store import ValidatorStore
 
 CONTENT = {
@@ -500,7 +502,7 @@ def test_only_who_has_a_seat_gets_openings(setting: Setting) -> None:
 def test_states_that_nobody_has_checked_reach_no_auditor(setting: Setting) -> None:
     closed_round(setting)
     assert not setting.service.get_opening(V1, request(1)).ready
-    local = opening_verified(setting.record(), 0, 0, 1, 2, holds=True)
+    local = opening_verified(setting.record(), share_key(), 2, holds=True)
     setting.ledger.store.save(local)
     assert setting.service.get_opening(V1, request(1)).ready
 
@@ -517,7 +519,8 @@ def test_a_result_is_for_its_consumer_also_after_closing(setting: Setting) -> No
     done = setting.see(
         ordered={"state": OrderState.CLOSED}, assigned={"state": AssignmentState.DONE}
     )
-    setting.ledger.tidy(setting.record(), done, 10_000)
+    local = setting.record()
+    setting.ledger.tidy(local.key, needed_blobs(local, done, 10_000))
     for who in (MALLORY, P0, V1):
         with refused(Kind.NOT_ALLOWED):
             setting.service.get_result(who, ask)
@@ -529,10 +532,10 @@ def test_a_result_is_for_its_consumer_also_after_closing(setting: Setting) -> No
     # Nothing else is kept, and nobody gets work on it.
     assert not any(setting.ledger.blobs.has(file.blob.sha256) for file in FILES)
     assert setting.service.poll(P0, t.PollRequest("1", ())) == t.PollReply((), (), 300)
-    setting.ledger.forget(setting.record())
+    setting.ledger.forget(setting.record().key)
     assert not setting.ledger.blobs.has(blob.sha256)
 
 
 def test_the_holder_is_the_attempt() -> None:
-    assert holder_of(new_order(ORDER_ID, 2)) == f"{ORDER_ID.hex()}/2"
+    assert str(new_order(ORDER_ID, 2).key) == f"{ORDER_ID.hex()}/2"
     assert isinstance(closed(), Round)

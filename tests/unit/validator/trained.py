@@ -10,8 +10,9 @@ from pol.state.arrays import State
 from pol.state.canonical import encode_state
 from pol.work.records import Boundary, Range, TrainedShare
 from pol.work.train import train_share
+from validator.decide.records import ReplayOutcome
 from validator.work import numerics
-from validator.work.numerics import Claimed, ReplayOutcome
+from validator.work.numerics import Claimed
 
 JOB = Path(__file__).parents[2] / "fixtures" / "job_tiny"
 PART = Range(0, 32, 128)

@@ -1,0 +1,56 @@
+"""Everything that a validator's daemon has to do, as values, and what it does about each of them now.
+
+A duty has a record, which is all that the daemon remembers of it. ``decide`` is asked about it again and again, with
+whatever has arrived since, and returns the record as it is now and every action whose outcome is still missing; actions
+have keys, and the shell (:mod:`host.lanes`) does not start one twice while it is under way. So a restart needs nothing
+but the records: what was under way is simply asked for again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from domain.queries import AuditDuty
+from domain.records import OrderState
+from validator.decide.actions import Action
+from validator.decide.audits import decide_audit, new_audit
+from validator.decide.orders import decide_attempt
+from validator.decide.records import AttemptKey, LocalAudit, LocalOrder, Standing
+from validator.decide.upkeep import decide_upkeep
+from validator.decide.view import Look
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """To see to the endpoint on chain, the speeds of providers, and the disk."""
+
+
+Duty = AttemptKey | AuditDuty | Upkeep
+"""An attempt that this validator won; a seat in the audit of another's round; what there is to do without either."""
+Record = LocalOrder | LocalAudit | Standing
+
+
+def duties(look: Look) -> Iterator[Duty]:
+    """Yield what there is to do: audits first, whose silence is cut; orders that are closed at whole looks only."""
+    yield Upkeep()
+    audits = {*look.chain.audits, *look.audits}
+    yield from sorted(audits, key=lambda duty: (duty.draw_ends, duty.order_id, duty.round))
+    for order_id, on_chain in look.chain.orders.items():
+        for assignment in on_chain.assignments:
+            live = on_chain.order.state != OrderState.CLOSED
+            if assignment.validator == look.me and (live or look.chain.whole):
+                yield AttemptKey(order_id, assignment.attempt)
+
+
+def decide(
+    duty: Duty, record: Record | None, look: Look
+) -> tuple[Record | None, tuple[Action, ...]]:
+    """Return the record of a duty as it is now, and every action whose outcome is missing."""
+    match duty, record:
+        case AttemptKey(), LocalOrder():
+            return decide_attempt(record, look)
+        case AuditDuty(), LocalAudit() | None:
+            return decide_audit(record or new_audit(duty, look.chain.clock), look)
+        case Upkeep(), Standing() | None:
+            return decide_upkeep(record or Standing(), look)
+    # An attempt that was forgotten.
+    return None, ()

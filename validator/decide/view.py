@@ -1,0 +1,77 @@
+"""What a validator's daemon sees when it decides: one look at the chain, and who is there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from domain.queries import AuditDuty, OrderResponse
+from domain.records import Validator
+from link.types import Benchmark
+from validator.decide.plan import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class ChainView:
+    """What the daemon last read from the chain; the service answers from it, never by a query of its own.
+
+    ``orders`` are those of this validator's records, ``providers`` those of its cluster with their certified speeds
+    (FLOP/s, 0 if none), ``audited`` what the chain has of an order in whose ``audits`` there is a seat to answer for.
+    Live orders and audits are read at each look; a look is ``whole`` if everything else was read too.
+    """
+
+    clock: int
+    orders: Mapping[bytes, OrderResponse]
+    validators: Mapping[str, Validator]
+    providers: Mapping[str, int]
+    audits: tuple[AuditDuty, ...] = ()
+    audited: Mapping[AuditDuty, OrderResponse] = field(default_factory=dict)
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is seen of one order besides its record.
+
+    ``clock`` is the chain clock in seconds, ``since`` what it was when this daemon began to answer its providers,
+    ``workers`` are the providers that poll and may take work, ``secret`` seeds the validator's own picks.
+    """
+
+    on_chain: OrderResponse
+    clock: int
+    since: int
+    me: str
+    chain_id: str
+    workers: tuple[Worker, ...]
+    secret: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at everything, from which all duties and what is done about them follow.
+
+    ``audits`` are those that there are records of; ``benchmarks`` are what providers measured of themselves;
+    ``endpoint`` and ``certificate`` are where this daemon can be reached; ``busy`` are the keys of actions under way.
+    """
+
+    chain: ChainView
+    me: str
+    chain_id: str
+    secret: bytes
+    since: int = 0
+    workers: tuple[Worker, ...] = ()
+    benchmarks: Mapping[str, Benchmark] = field(default_factory=dict)
+    endpoint: str = ""
+    certificate: bytes = b""
+    audits: tuple[AuditDuty, ...] = ()
+    busy: tuple[str, ...] = ()
+
+    def of(self, on_chain: OrderResponse) -> View:
+        """Return what is seen of one order."""
+        return View(
+            on_chain,
+            self.chain.clock,
+            self.since,
+            self.me,
+            self.chain_id,
+            self.workers,
+            self.secret,
+        )
