@@ -24,12 +24,13 @@
     ├── PoolError                a task of the pool has no result                     (pol.work.pool)
     │   └── PoolFull, TaskTimeout, WorkerDied, OutOfMemory, PoolClosed
     ├── Unsupported              a model that cannot be written in primitives         (pol.tracing.rules)
-    ├── ProviderError, StoreError, NetworkError, CheatError   daemons and local networks
+    ├── ProviderError, StoreError                             daemons         (compute_provider, validator)
+    ├── NetworkError, CheatError                              local networks  (localnet)
+    │   └── NetworkBusy          exit code 3
     ├── ConsumerError            what a consumer asked for cannot be done             (consumer.errors)
     │   └── StillWaiting         a deadline of the caller's passed: exit code 3
     └── CliError                 a command cannot do what it was asked for            (assay.cli.errors)
         ├── WrongUsage           exit code 2
-        ├── TimedOut             exit code 3
         └── Interrupted, SystemFailed
 
 A Refusal carries a codespace and a number that are never reused. Codespace ``sdk`` has the numbers that Cosmos clients

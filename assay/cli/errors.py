@@ -13,12 +13,6 @@ class WrongUsage(CliError):
     exit_code = Exit.USAGE
 
 
-class TimedOut(CliError):
-    """A deadline of the command's passed; the same command goes on."""
-
-    exit_code = Exit.TIMED_OUT
-
-
 class Interrupted(CliError):
     """The person at the terminal ended it."""
 

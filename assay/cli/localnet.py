@@ -1,26 +1,17 @@
 """``assay localnet``."""
 
 import json
-import os
 import shutil
-import signal
-import time
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from assay.cli.context import Context, common_options
-from assay.cli.errors import CliError, TimedOut
+from assay.cli.errors import CliError
 from assay.cli.output import table
-from host.files import write_whole
-
-if TYPE_CHECKING:
-    from localnet.network import Network
 
 DEFAULT_DIRECTORY = "~/.assay/localnet"
-_PID_FILE = "supervisor.pid"
-_REQUESTS = "requests"
 
 directory_option = click.option(
     "--dir",
@@ -63,9 +54,10 @@ def start(
     from localnet.layout import FILE, Kind, load_layout
     from localnet.market import open_market
     from localnet.network import Network
+    from localnet.supervisor import supervise, supervisor_of
 
     directory = directory.expanduser().resolve()
-    if _supervisor(directory):
+    if supervisor_of(directory):
         raise CliError(
             f"the network in {directory} runs already", "stop it with assay localnet stop"
         )
@@ -80,22 +72,13 @@ def start(
         raise CliError(
             f"the network in {directory} is no solo network", "make it anew with --reset"
         )
-    (directory / _PID_FILE).write_text(str(os.getpid()))
     network = Network(layout)
-    stopped: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda got, _: stopped.append(got))
-    try:
-        network.start(note=context.output.note)
-        if not known:
-            open_market(network)
-        context.output.note(f"up; consumer home {layout.consumer_home}; stop with Ctrl-C")
-        while not stopped:
-            _serve_requests(directory, network)
-            time.sleep(0.2)
-    finally:
-        network.stop()
-        (directory / _PID_FILE).unlink(missing_ok=True)
+    supervise(
+        network,
+        context.output.note,
+        (lambda: None) if known else partial(open_market, network),
+        f"up; consumer home {layout.consumer_home}; stop with Ctrl-C",
+    )
 
 
 @command.command(help="Stop a network.\n\nExample: assay localnet stop")
@@ -103,16 +86,10 @@ def start(
 @common_options
 def stop(context: Context, directory: Path) -> None:
     """Ask the supervisor to end and wait for it."""
+    from localnet.supervisor import ask_for_end
+
     directory = directory.expanduser().resolve()
-    pid = _supervisor(directory)
-    if not pid:
-        raise CliError(f"no network runs in {directory}", "start one with assay localnet start")
-    os.kill(pid, signal.SIGTERM)
-    ends = time.monotonic() + 60
-    while _supervisor(directory):
-        if time.monotonic() > ends:
-            raise TimedOut("it still stops", "look again in a while")
-        time.sleep(0.1)
+    ask_for_end(directory)
     context.output.result({"stopped": str(directory)}, f"stopped the network in {directory}")
 
 
@@ -128,13 +105,14 @@ def status(context: Context, directory: Path) -> None:
     from localnet.create import KEY
     from localnet.layout import load_layout
     from localnet.network import STATUS_FILE, comet_pid
+    from localnet.supervisor import supervisor_of
 
     directory = directory.expanduser().resolve()
     layout = load_layout(directory)
     path = directory / STATUS_FILE
     states = json.loads(path.read_text()) if path.exists() else []
     pids = {state["name"]: state["pid"] for state in states if state["running"]}
-    running = bool(_supervisor(directory))
+    running = bool(supervisor_of(directory))
     nodes = []
     for spec in layout.validators:
         height = 0
@@ -211,54 +189,7 @@ def logs(context: Context, name: str, lines: int, directory: Path) -> None:
 @common_options
 def fault(context: Context, what: str, name: str, directory: Path) -> None:
     """Leave a request for the supervisor and wait until it is carried out."""
-    directory = directory.expanduser().resolve()
-    if not _supervisor(directory):
-        raise CliError(f"no network runs in {directory}", "start one with assay localnet start")
-    folder = directory / _REQUESTS
-    folder.mkdir(exist_ok=True)
-    request = folder / f"{time.time_ns()}.json"
-    write_whole(request, json.dumps({"what": what, "name": name}))
-    answer = request.with_suffix(".done")
-    ends = time.monotonic() + 30
-    while not answer.exists():
-        if time.monotonic() > ends:
-            raise TimedOut("the supervisor does not answer", "see its terminal")
-        time.sleep(0.05)
-    text = answer.read_text()
-    answer.unlink()
-    if text:
-        raise CliError(text)
+    from localnet.supervisor import ask_for_fault
+
+    ask_for_fault(directory.expanduser().resolve(), what, name)
     context.output.result({"what": what, "name": name}, f"{what}: {name}")
-
-
-def _serve_requests(directory: Path, network: "Network") -> None:
-    from localnet.layout import NetworkError
-
-    for path in sorted((directory / _REQUESTS).glob("*.json")):
-        text = ""
-        try:
-            asked = json.loads(path.read_text())
-            name = str(asked["name"])
-            match asked["what"]:
-                case "kill":
-                    network.kill(name)
-                case "pause":
-                    network.pause(name)
-                case "resume":
-                    network.resume(name)
-                case "restart":
-                    network.restart(name)
-        except NetworkError as error:
-            text = str(error)
-        path.unlink()
-        write_whole(path.with_suffix(".done"), text)
-
-
-def _supervisor(directory: Path) -> int:
-    """Return the process id of the network's supervisor, 0 if none runs."""
-    try:
-        pid = int((directory / _PID_FILE).read_text())
-        os.kill(pid, 0)
-    except (FileNotFoundError, ValueError, ProcessLookupError):
-        return 0
-    return pid

@@ -1,0 +1,65 @@
+"""Asking the process that keeps a network running."""
+
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from domain.errors import Exit
+from localnet.create import create
+from localnet.layout import Kind, NetworkError
+from localnet.network import Network
+from localnet.supervisor import (
+    NetworkBusy,
+    _serve_requests,
+    ask_for_end,
+    ask_for_fault,
+    supervisor_of,
+)
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Network:
+    """A network that is supervised by this process."""
+    made = Network(create(tmp_path, validators=1, providers=0, kind=Kind.SOLO))
+    (tmp_path / "supervisor.pid").write_text(str(os.getpid()))
+    return made
+
+
+def answered(network: Network, what: str, name: str) -> "Future[None]":
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask_for_fault, network.layout.path, what, name)
+        while not asked.done():
+            _serve_requests(network)
+        return asked
+
+
+def test_a_fault_is_carried_out(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(network, "pause", done.append)
+    assert answered(network, "pause", "val0.node").exception() is None
+    assert done == ["val0.node"]
+    assert not list((network.layout.path / "requests").iterdir())
+
+
+def test_what_cannot_be_done_is_said(network: Network) -> None:
+    refused = answered(network, "kill", "val9.node").exception()
+    assert isinstance(refused, NetworkError)
+    assert "val9.node was never started; it is one of val0.node" in str(refused)
+
+
+def test_a_supervisor_that_does_not_answer(network: Network) -> None:
+    with pytest.raises(NetworkBusy) as raised:
+        ask_for_fault(network.layout.path, "kill", "val0.node", seconds=0.01)
+    assert raised.value.exit_code == Exit.TIMED_OUT
+
+
+def test_without_a_supervisor(tmp_path: Path) -> None:
+    assert supervisor_of(tmp_path) == 0
+    (tmp_path / "supervisor.pid").write_text("no number")
+    assert supervisor_of(tmp_path) == 0
+    with pytest.raises(NetworkError, match="no network runs in"):
+        ask_for_end(tmp_path)
+    with pytest.raises(NetworkError, match="no network runs in"):
+        ask_for_fault(tmp_path, "kill", "val0.node")
