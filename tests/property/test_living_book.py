@@ -42,6 +42,7 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexed, "LOOKS", 3)
     monkeypatch.setattr(indexed, "MOVED_ONE_BY_ONE", 2)
     monkeypatch.setattr(living, "STEPS_KEPT", 4)
+    monkeypatch.setattr(living, "KEYS_KEPT", 12)
 
 
 @dataclass
@@ -166,4 +167,12 @@ def test_a_book_that_nobody_asks_keeps_a_bounded_number_of_steps() -> None:
     for _ in range(20):
         world.commit(Overlay(world.store))
     assert len(world.book._steps) == 4
+    world.ask(Overlay(world.store), world.store)
+    keys = 0
+    for _ in range(100):
+        block = Overlay(world.store)
+        world.change(block)
+        world.commit(block)
+        keys = max(keys, sum(len(step.keys) for step in world.book._steps))
+    assert 0 < keys <= 12
     world.ask(Overlay(world.store), world.store)

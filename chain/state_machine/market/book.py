@@ -16,8 +16,8 @@ from domain.records import Bid
 from matching_engine.book import Book
 from matching_engine.records import Standing
 
-STEPS_KEPT = 4096
-"""Blocks that a living book may lie behind; if it is asked later, it is derived from the state anew."""
+STEPS_KEPT, KEYS_KEPT = 1_024, 262_144
+"""Blocks that a living book may lie behind, and keys that they may have changed; else it is derived from the state."""
 
 _SOURCES = (BIDS, VALIDATORS, LOADS, BOND_ACCOUNTS)
 """What a row of the book is made of; all but bids by the validator."""
@@ -96,6 +96,8 @@ class LivingBook:
     def follow(self, step: Step) -> None:
         """Take note of a commit; safe while another thread asks."""
         self._steps.append(step)
+        if sum(len(kept.keys) for kept in list(self._steps)) > KEYS_KEPT:
+            self._steps.clear()
 
     def at(self, store: Overlay, version: Version) -> Book:
         """Return the book as it stands in ``store``, which lies over the committed state of ``version``.
@@ -116,12 +118,15 @@ class LivingBook:
 
     def _catch_up(self, version: Version) -> bool:
         """Go the steps to ``version``, and tell whether they lead there."""
-        while self._version != version and self._steps:
-            step = self._steps.popleft()
+        while self._version != version:
+            try:
+                step = self._steps.popleft()
+            except IndexError:
+                return False
             if step.before == self._version:
                 self._version = step.after
                 self._unsure.update(dict.fromkeys(step.keys))
-        return self._version == version
+        return True
 
 
 def _read_again(book: Book, store: Overlay, changed: Iterable[bytes]) -> None:

@@ -180,7 +180,7 @@ def test_texts_name_field_reason_and_remedy() -> None:
 
 
 def test_a_job_and_conditions_are_bounded_by_what_the_limits_say() -> None:
-    check(Conditions("", 0, (), ""))
+    check(Conditions())
     good = JobTerms(bytes(32), 1, bytes(32), bytes(32), bytes(32), 1, 2, 1, 1, 1, 1, 1)
     check(good)
     names = ("rounds", "batch", "work_per_step", "executor_version")
