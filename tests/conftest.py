@@ -27,8 +27,10 @@ def group_of(path: Path) -> str:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each test its group, before xdist reads the groups."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give each test its group, before xdist reads the groups; without xdist nobody knows the mark."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group_of(item.path)))
 
