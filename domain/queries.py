@@ -194,25 +194,25 @@ class OrderResponse:
         """Return the closed rounds of an attempt, in order."""
         return tuple(found for found in self.rounds if found.attempt == attempt)
 
-    def round(self, attempt: int, number: int) -> Round | None:
+    def round(self, attempt: int, round: int) -> Round | None:
         """Return a closed round."""
-        return next((r for r in self.rounds if (r.attempt, r.number) == (attempt, number)), None)
+        return next((r for r in self.rounds if (r.attempt, r.round) == (attempt, round)), None)
 
     def share(self, key: ShareKey) -> Share | None:
         """Return a share of this order."""
         return next((share for share in self.shares if share.claim.key == key), None)
 
-    def shares_of(self, attempt: int, number: int) -> dict[tuple[int, int], Share]:
+    def shares_of(self, attempt: int, round: int) -> dict[tuple[int, int], Share]:
         """Return the shares of a round by slot and issue."""
         return {
             (share.claim.slot, share.claim.issue): share
             for share in self.shares
-            if (share.claim.attempt, share.claim.round) == (attempt, number)
+            if (share.claim.attempt, share.claim.round) == (attempt, round)
         }
 
-    def audit(self, attempt: int, number: int) -> Audit | None:
+    def audit(self, attempt: int, round: int) -> Audit | None:
         """Return the audit of a round."""
-        return next((a for a in self.audits if (a.attempt, a.round) == (attempt, number)), None)
+        return next((a for a in self.audits if (a.attempt, a.round) == (attempt, round)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -379,7 +379,7 @@ class Round:
 
     order_id: Hash
     attempt: Count
-    number: Count
+    round: Count
     global_in: Hash
     next_root: Hash
     shares: Annotated[tuple[ShareRef, ...], Length(0, SLOTS_MAX)]  # accepted, in slot order
@@ -393,7 +393,7 @@ class Round:
     @property
     def key(self) -> RoundKey:
         """Which round it is."""
-        return RoundKey(self.order_id, self.attempt, self.number)
+        return RoundKey(self.order_id, self.attempt, self.round)
 
     @property
     def share_keys(self) -> tuple[ShareKey, ...]:

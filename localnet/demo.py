@@ -145,7 +145,7 @@ class Demo:
 
         def seen(chain: OrderResponse) -> None:
             network.check_alive()
-            void = [closed.number for closed in chain.rounds if closed.void]
+            void = [closed.round for closed in chain.rounds if closed.void]
             if void:
                 raise NetworkError(
                     f"round {void[0]} was not confirmed by its auditors: the machine was too busy for the windows of a "

@@ -233,7 +233,7 @@ def check_shares(store: Overlay) -> None:
     marked = {tuple(share.claim.key) for share in committed}
     _check(indexed == marked, "the index of standing shares is wrong")
     for share in shares:
-        inside = all(0 <= place < share.claim.segments for place in share.drawn)
+        inside = all(0 <= segment < share.claim.segments for segment in share.drawn)
         _check(inside, "a segment outside its share was drawn")
 
 

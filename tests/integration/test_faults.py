@@ -171,7 +171,7 @@ def test_every_order_is_finished_by_the_others(world: World) -> None:
         chain = order.wait_closed(0)
         assert order.close_reason is CloseReason.SETTLED
         assert len(chain.assignments) == 1  # within the first attempt
-        assert [r.number for r in chain.rounds if r.verified] == [0, 1]
+        assert [r.round for r in chain.rounds if r.verified] == [0, 1]
         honest = next(s for s in world.market.members(moniker) if not s.misbehave)
         assert standing_providers(chain) == {honest.address}
         assert ShareReason.NONE in reasons(world.verdicts(honest))

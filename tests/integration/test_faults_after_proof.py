@@ -40,7 +40,7 @@ def test_audits_are_served_when_the_provider_is_gone_and_the_daemon_was_killed(
 
     def all_agreed() -> bool:
         chain = market.look(order)
-        assert not [closed.number for closed in chain.rounds if closed.void]
+        assert not [closed.round for closed in chain.rounds if closed.void]
         return len(chain.audits) == ROUNDS and all(audit.agreed for audit in chain.audits)
 
     wait_until(all_agreed, "audits that agree", SECONDS)

@@ -219,7 +219,7 @@ class Market:
         """Return a closed round of the current attempt."""
         attempt = self.order(order_id).attempt
         rounds = self.all_of(order_id).rounds
-        return next(r for r in rounds if (r.attempt, r.number) == (attempt, number))
+        return next(r for r in rounds if (r.attempt, r.round) == (attempt, number))
 
     def audit(self, order_id: bytes, number: int) -> Audit:
         attempt = self.order(order_id).attempt

@@ -39,7 +39,7 @@ def advance(ctx: Context, order_id: bytes) -> None:
     closed = get_next_round(ctx, order)
     while closed is not None and is_verifiable(ctx, closed):
         if left <= 0:
-            schedule(ctx, ctx.clock, Due.WINDOW, order_id, order.attempt, closed.number)
+            schedule(ctx, ctx.clock, Due.WINDOW, order_id, order.attempt, closed.round)
             return
         verify_round(ctx, order, assignment, closed)
         left -= len(closed.shares)
@@ -72,7 +72,7 @@ def verify_round(ctx: Context, order: Order, assignment: Assignment, closed: Rou
     earnings = compute_earnings(order, assignment, closed, shares, get_auditors(audit))
     ctx.emit(RoundVerified(closed.key, earnings.total))
     moves = _transfers(order.id, assignment.validator, earnings)
-    pay_from_deposits(ctx, order.id, moves, closed.number)
+    pay_from_deposits(ctx, order.id, moves, closed.round)
     for share in shares:
         bond = get_share_bond(ctx, share.claim.key)
         if bond is not None:

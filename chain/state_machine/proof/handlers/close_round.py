@@ -67,7 +67,7 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
     closed = Round(
         order_id=order.id,
         attempt=assignment.attempt,
-        number=message.round,
+        round=message.round,
         global_in=assignment.global_in,
         next_root=message.next_root,
         shares=message.shares,

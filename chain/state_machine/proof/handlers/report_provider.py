@@ -24,7 +24,7 @@ from pol.rules.commitment import check_leaf, update_claim
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the check found: the order, the share, and the root that it claims for the reported place."""
+    """What the check found: the order, the share, and the root that it claims for the reported segment."""
 
     order: Order
     share: Share
@@ -45,7 +45,7 @@ def check_state(ctx: Context, message: MsgReportProvider) -> Found:
 
 
 def check_evidence(ctx: Context, message: MsgReportProvider, share: Share) -> bytes:
-    """Check the leaves against the share, and return the root that the share claims for the place."""
+    """Check the leaves against the share, and return the root that the share claims for the segment (or its update)."""
     claim = share.claim
     if message.segment > claim.segments:
         reason = f"the share has {claim.segments} segments"

@@ -119,13 +119,13 @@ def duty_of_a_void_round(store: Overlay, order_id: bytes) -> None:
 
 def behind_a_void_round(store: Overlay, order_id: bytes) -> None:
     closed = ROUNDS.must(store, order_id, 1, 0)
-    ROUNDS.put(store, replace(closed, number=1))
+    ROUNDS.put(store, replace(closed, round=1))
     ROUNDS.put(store, replace(closed, void=True))
 
 
 def verified_out_of_order(store: Overlay, order_id: bytes) -> None:
     closed = ROUNDS.must(store, order_id, 1, 0)
-    ROUNDS.put(store, replace(closed, number=1, verified=True))
+    ROUNDS.put(store, replace(closed, round=1, verified=True))
     ORDERS.put(store, replace(ORDERS.must(store, order_id), work_verified=closed.work))
 
 

@@ -269,7 +269,7 @@ def money(work: int, price: int) -> Fraction:
 def earned(order: q.OrderResponse, closed: Round) -> Counter[tuple[str, str, int]]:
     """Return what the payments of a verified round must be, by the table in section 7 of the protocol."""
     params, assignment = order.order.params, order.assignments[closed.attempt - 1]
-    audits = [a for a in order.audits if (a.attempt, a.round) == (closed.attempt, closed.number)]
+    audits = [a for a in order.audits if (a.attempt, a.round) == (closed.attempt, closed.round)]
     auditors = [seat.validator for audit in audits for seat in audit.seats if seat.answers]
     total = floor(money(closed.work, assignment.price))
     protocol = floor(Fraction(total * params.protocol_bps, 10_000))
@@ -279,13 +279,13 @@ def earned(order: q.OrderResponse, closed: Round) -> Counter[tuple[str, str, int
     for share in order.shares:
         claim = share.claim
         accepted = share.state is ShareState.ACCEPTED
-        if accepted and (claim.attempt, claim.round) == (closed.attempt, closed.number):
+        if accepted and (claim.attempt, claim.round) == (closed.attempt, closed.round):
             part = floor(Fraction(pool * share.work, closed.work))
-            paid["provider", claim.provider, closed.number] += part
+            paid["provider", claim.provider, closed.round] += part
     validator = total - protocol - fee - sum(paid.values())
-    paid["validator", assignment.validator, closed.number] += validator
+    paid["validator", assignment.validator, closed.round] += validator
     for name in auditors:
-        paid["auditor", name, closed.number] += fee // len(auditors)
+        paid["auditor", name, closed.round] += fee // len(auditors)
     return +paid
 
 
