@@ -6,7 +6,7 @@ list. Keys of rounds and shares become one attribute for each of their parts. :f
 are the two ways between.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from types import MappingProxyType
@@ -429,8 +429,8 @@ def to_event(change: Change, number: int) -> Event:
     """Return a change as it is on the wire, with its number."""
     attributes: list[tuple[str, str]] = []
     cls: Any = type(change)
-    for name, hint in _hints(cls):
-        attributes += _write(name, hint, getattr(change, name))
+    for name, write in _writers(cls):
+        attributes += write(getattr(change, name))
     return Event(change.KIND, tuple(attributes), number)
 
 
@@ -467,23 +467,30 @@ def _hints(cls: Any) -> tuple[tuple[str, Any], ...]:
     return tuple((field.name, hints[field.name]) for field in fields(cls))
 
 
-def _write(name: str, hint: Any, value: Any) -> Iterator[tuple[str, str]]:
+@cache
+def _writers(cls: Any) -> tuple[tuple[str, Callable[[Any], Iterable[tuple[str, str]]]], ...]:
+    return tuple((name, _writer(name, hint)) for name, hint in _hints(cls))
+
+
+def _writer(name: str, hint: Any) -> Callable[[Any], Iterable[tuple[str, str]]]:
+    """Return the function that turns a field into its attributes; compiled once, because every block emits many."""
     if hint in _SIZES:
-        yield from ((part, _text(item)) for part, item in zip(_PARTS, value, strict=False))
-    elif hint == Counts:
-        yield from ((word, str(count)) for word, count in value)
-    elif get_origin(hint) is tuple:
-        yield name, ",".join(_text(item) for item in value)
-    else:
-        yield name, _text(value)
+        return lambda key: zip(_PARTS, (key.order_id.hex(), *map(str, (*key,)[1:])), strict=False)
+    if hint == Counts:
+        return lambda counts: ((word, str(count)) for word, count in counts)
+    if get_origin(hint) is tuple:
+        item = _text_of(get_args(hint)[0])
+        return lambda items: ((name, ",".join(map(item, items))),)
+    text = _text_of(hint)
+    return lambda value: ((name, text(value)),)
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, bytes):
-        return value.hex()
-    return value if isinstance(value, str) else str(int(value))
+def _text_of(hint: Any) -> Callable[[Any], str]:
+    if hint is bool:
+        return lambda value: "true" if value else "false"
+    if hint is int:
+        return int.__repr__
+    return bytes.hex if hint is bytes else str
 
 
 def _read(name: str, hint: Any, pairs: tuple[tuple[str, str], ...]) -> Any:

@@ -183,3 +183,38 @@ def test_records_are_frozen_and_without_a_dict() -> None:
         assert fields(cls) is not None
         assert "__slots__" in vars(cls), cls
         assert cls.__dataclass_params__.frozen, cls  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Left:
+    a: int
+
+
+@dataclass(frozen=True)
+class Right:
+    a: int
+    b: int
+
+
+@dataclass(frozen=True)
+class Twin:
+    a: int
+
+
+@dataclass(frozen=True)
+class Either:
+    one: Left | Right
+
+
+@dataclass(frozen=True)
+class Neither:
+    one: Left | Twin
+
+
+def test_one_of_several_records_is_told_by_its_fields() -> None:
+    for value in (Either(Left(1)), Either(Right(1, 2))):
+        assert codec.decode(Either, codec.encode(value)) == value
+    with pytest.raises(ValueError, match="no record has the fields"):
+        codec.decode(Either, b'{"one":{"b":1}}')
+    with pytest.raises(TypeError, match="cannot be told apart"):
+        codec.decode(Neither, b'{"one":{"a":1}}')
