@@ -74,7 +74,8 @@ class NodeChain:
         """Return the operator address of the validator of this address or moniker; ProviderError."""
         known = self._client.query(ValidatorsRequest()).validators
         found = [each.operator for each in known if name in (each.operator, each.moniker)]
-        if name in found:  # somebody may have chosen another one's address as moniker
+        # Somebody may have chosen another one's address as moniker.
+        if name in found:
             return name
         if len(found) != 1:
             why = "several validators are" if found else "no validator is"
@@ -100,8 +101,10 @@ class Forecast:
 
     moniker: str
     speed: Speed
-    bandwidth: int | None  # bytes/s; None: the validator does not answer
-    price_per_pflop: int | None  # the validator's lowest standing bid; None: it has none
+    # Bytes/s; None: the validator does not answer.
+    bandwidth: int | None
+    # The validator's lowest standing bid; None: it has none.
+    price_per_pflop: int | None
     providers_bps: int
     income_per_day: int  # uassay
 

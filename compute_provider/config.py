@@ -13,16 +13,21 @@ class ProviderConfig:
     """Settings of one provider; ``home`` is its own folder (usually ``~/.assay/provider``)."""
 
     home: Path
-    node: str  # gRPC address of a node
-    validator: str  # operator address; for the api also the moniker
+    # The gRPC address of a node.
+    node: str
+    # Operator address; for the api also the moniker.
+    validator: str
     key: Key
     backend: str = "numpy"
     device_class: str = "cpu"
-    bond: int = 0  # uassay to keep in the bond account at least
-    auto_bond: bool = True  # deposit what a share needs when it is given
+    # What to keep in the bond account at least (uassay).
+    bond: int = 0
+    # Deposit what a share needs when it is given.
+    auto_bond: bool = True
     memory_bytes: int = field(default_factory=lambda: physical_memory() * 3 // 4)
     disk_bytes: int = 64 << 30
-    poll_seconds: float | None = None  # None: as the validator says
+    # None: as the validator says.
+    poll_seconds: float | None = None
     chain_seconds: float = 2.0
 
 

@@ -9,6 +9,7 @@ for again after a restart.
 import logging
 import os
 import queue
+import random
 import sqlite3
 import time
 from collections.abc import Callable
@@ -38,6 +39,7 @@ _log = logging.getLogger("assay.provider")
 # The longest wait for an event, so that a stop is seen.
 _IDLE_SECONDS = 0.5
 _STATUS_SECONDS = 0.5
+_RETRY_SECONDS = 1.0
 _MEASURED_VALID_SECONDS = 86_400
 _EXPECTED = (ClusterError, ChainError, ProviderError, OSError, sqlite3.Error)
 
@@ -224,8 +226,14 @@ class Daemon:
         try:
             events, pause = self._perform(duty)
         except _EXPECTED as error:
+            known = self._note
             self._fail(what, key, error)
-            raise
+            if not isinstance(duty, duties.Join | duties.Poll):
+                raise
+            if self._note != known:
+                _log.warning("%s", self._note)
+            # Soon, but not together with all others whose validator came back.
+            return random.uniform(0.5, 1.5) * _RETRY_SECONDS
         except Exception:
             self._fail(what, key, RuntimeError("internal error; see the log"))
             raise

@@ -14,7 +14,8 @@ class OrderNote:
 
     order_id: bytes
     job: Path
-    key: str  # address that ordered
+    # Address that ordered.
+    key: str
 
 
 def remember(home: Path, note: OrderNote) -> None:

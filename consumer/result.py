@@ -105,7 +105,8 @@ def _fetched(
     """Return a blob, from ``scratch`` as far as it is there; ConsumerError where it cannot be kept there."""
     path = scratch / blob.sha256.hex()
     try:
-        if path.exists():  # of an earlier try that ended later on
+        # Of an earlier try that ended later on.
+        if path.exists():
             data = path.read_bytes()
             if sha256(data).digest() == blob.sha256:
                 return data

@@ -14,7 +14,8 @@ def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
     _write(path, data, mode, durably=True)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)  # the name has to last, too
+        # The name has to last, too.
+        os.fsync(folder)
     finally:
         os.close(folder)
 
@@ -52,7 +53,8 @@ def _write(path: Path, data: bytes, mode: int, *, durably: bool) -> None:
                 os.fsync(file.fileno())
         partial.replace(path)
     except BaseException:
-        partial.unlink(missing_ok=True)  # half a file on a full disk helps nobody
+        # Half a file on a full disk helps nobody.
+        partial.unlink(missing_ok=True)
         raise
 
 

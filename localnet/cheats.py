@@ -137,7 +137,8 @@ def _skip_training(task: "Task") -> "Produced":
     from pol.work.train import share_update
 
     count = task.segments
-    if count < 3:  # nothing lies between
+    # Nothing lies between.
+    if count < 3:
         return honest(replace(task, order=replace(task.order, boundaries=())))
     ends: list[tuple[Boundary, State, State]] = []
 

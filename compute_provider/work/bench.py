@@ -20,7 +20,8 @@ from link.client import ClusterClient
 from link.types import CHUNK_BYTES_MAX, ProbeRequest
 
 PROBE_BYTES = 8 << 20
-_PROBE_SECONDS = 5.0  # a validator that sends byte by byte must not keep us for ever
+# A validator that sends byte by byte must not keep us for ever.
+_PROBE_SECONDS = 5.0
 _TIMEOUT = 120.0
 
 
@@ -71,7 +72,8 @@ def _run(command: list[str], environment: dict[str, str], stop: Event) -> bytes:
 
 def measure_bandwidth(client: ClusterClient, size: int = PROBE_BYTES) -> int:
     """Return bytes per second from the validator to here, measured for a few seconds at most."""
-    client.probe(ProbeRequest(1))  # the handshake does not count
+    # The handshake does not count.
+    client.probe(ProbeRequest(1))
     start, got = time.perf_counter(), 0
     while got < size and time.perf_counter() - start < _PROBE_SECONDS:
         got += len(client.probe(ProbeRequest(min(CHUNK_BYTES_MAX, size - got))).data)
@@ -99,7 +101,8 @@ def _main(backend_name: str, seconds: float, parent: int, folder: Path) -> None:
         "global.w": generator.standard_normal((256, 256), np.float32) / np.float32(16),
     }
     engine = backend(backend_name)
-    run(program, inputs, 1, engine)  # compiles, and starts threads
+    # Compiles, and starts threads.
+    run(program, inputs, 1, engine)
     runs, start = 0, time.perf_counter()
     while (passed := time.perf_counter() - start) < seconds:
         run(program, inputs, 1, engine)

@@ -77,7 +77,8 @@ class Trainer:
         try:
             with process.stdin as pipe:
                 pipe.write(codec.encode(order) + b"\n")
-        except OSError:  # it died at once; what it says below is all there is
+        except OSError:
+            # It died at once; what it says below is all there is.
             pass
         with process.stdout as lines:
             while line := lines.readline(_LINE_BYTES_MAX):

@@ -75,7 +75,8 @@ def main(parent: int, produce: "Producer | None" = None) -> None:
         _say(out, failed=str(refused), again=False)
     except MemoryError:
         _say(out, failed="not enough memory", again=False)
-    except OSError as error:  # a full disk, for one, may have space again later
+    except OSError as error:
+        # A full disk, for one, may have space again later.
         _say(out, failed=f"{error.filename or folder}: {error.strerror or error}", again=True)
 
 
@@ -186,7 +187,8 @@ def honest(task: Task) -> Produced:
     left = Range(task.order.round, task.order.first + done, task.order.count - done)
 
     def emit(boundary: Boundary, state: "State", local: "State") -> None:
-        if start == 0 or boundary.index > 0:  # boundary 0 of the rest is on disk already
+        # Boundary 0 of the rest is on disk already.
+        if start == 0 or boundary.index > 0:
             task.emit(replace(boundary, index=boundary.index + start), state, local)
 
     if left.count:
