@@ -8,7 +8,7 @@
     │   ├── TxRefused
     │   ├── ChainTimeout         it may still happen: exit code 3
     │   │   └── TxExpired
-    │   └── WrongChain                                                                (validator.waiting)
+    │   └── WrongChain                                                                (validator.daemon)
     ├── KeyringError             a key that cannot be read, written or unlocked       (chain.client.keyring)
     ├── HomeError, StorageError, CometError      a node's home, database, CometBFT    (chain.app)
     ├── ClusterError             a call between owners failed                         (link.errors)

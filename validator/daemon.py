@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
+from chain.client import away
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
 from chain.client.sender import TxSender
@@ -30,7 +31,6 @@ from validator.ledger import Ledger
 from validator.observer import Observer
 from validator.serve.service import Service
 from validator.store import ValidatorStore
-from validator.waiting import Node, WrongChain
 from validator.work.audit import Auditor
 from validator.work.perform import Performer, Table, work_of
 from validator.work.upkeep import Keeper
@@ -58,6 +58,18 @@ class ValidatorConfig:
     owner_quota: int = 1 << 34
 
 
+class WrongChain(ChainError):
+    """The node is of another chain than the one that this home has worked for."""
+
+    def __init__(self, address: str, chain_id: str, known: str) -> None:
+        """Name the node and both chains."""
+        super().__init__(
+            ErrorKind.BAD_RESPONSE,
+            f"the node at {address} is of {chain_id}, and this home has worked for {known}",
+            "give a node of that chain (--node), or another --home",
+        )
+
+
 class ValidatorDaemon:
     """A validator's daemon; :meth:`run` returns when ``stop`` is set."""
 
@@ -67,7 +79,7 @@ class ValidatorDaemon:
         self._me = key.address
         self._wake = Event()
         self._client = ChainClient(config.node)
-        self._node = Node(self._client, stop)
+        self._node = away.Node(config.node, stop, _log.warning)
         self._sender = TxSender(self._client, key)
         self._store = ValidatorStore(config.home / "validator.db")
         self._store.set_aside_damaged()
@@ -91,10 +103,16 @@ class ValidatorDaemon:
 
         ChainError where waiting cannot help: a node of another chain, a key that is no validator's.
         """
+        with away.closed_at(self._stop, self._client):
+            self._run(ready)
+
+    def _run(self, ready: Callable[[], None] | None) -> None:
         server: ClusterServer | None = None
         try:
+            self._node.wait_for(self._connect)
             # Looked at once, so that the first callers meet somebody who knows them.
-            if not (self._node.wait_for(self._connect) and self._node.wait_for(self._look)):
+            self._node.wait_for(self._look)
+            if self._stop.is_set():
                 return
             self._check_operator()
             server = ClusterServer(
@@ -182,6 +200,7 @@ class ValidatorDaemon:
             raise
         except ChainError as error:
             self._node.lost(error)
+            self._stop.wait(away.PAUSE_SECONDS)
         except (OSError, sqlite3.Error) as error:  # a full disk: go on when there is room again
             _log.error("the disk under %s: %s", self._config.home, error)
             self._stop.wait(1.0)

@@ -30,8 +30,7 @@ from tests.support.solo_node import (
     running,
 )
 from tests.support.waiting import wait_until
-from validator.daemon import ValidatorConfig, ValidatorDaemon
-from validator.waiting import WrongChain
+from validator.daemon import ValidatorConfig, ValidatorDaemon, WrongChain
 from wire.keys import Key
 
 WAIT = 20.0

@@ -29,7 +29,6 @@ from tests.unit.validator.loop import (
     turning,
     work_of,
 )
-from validator import waiting
 from validator.decide import orders
 from validator.decide.lookup import find_round
 
@@ -142,7 +141,7 @@ def test_a_daemon_that_is_killed_in_the_middle_of_an_action_begins_it_again(loop
 def test_a_node_that_is_away_for_a_while_costs_nothing(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("chain.client.away.PAUSE_SECONDS", 0.0)
     order_id = started(loop)
 
     def away() -> bool:
@@ -240,7 +239,7 @@ def test_a_wrong_share_is_reported_before_its_range_goes_on(loop: Loop) -> None:
 
 def test_a_node_that_lags_is_not_believed(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     """It shows no share yet: a wrong one would never be told to the chain, and block its slot for good."""
-    monkeypatch.setattr(waiting, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("chain.client.away.PAUSE_SECONDS", 0.0)
     order_id = started(loop)
     past: list[object] = []
 
