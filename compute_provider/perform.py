@@ -24,6 +24,7 @@ from domain.hashing import merkle_root
 from domain.messages import MsgDepositBond, MsgObjectReport, MsgRegisterProvider
 from domain.queries import OrderResponse
 from domain.records import ShareClaim, ShareKey
+from domain.versions import EXECUTOR_VERSION
 from host.files import link_whole
 from link.blobs import BlobStore
 from link.types import (
@@ -295,11 +296,17 @@ class Performer:
             segments=len(leaves) - 1,
             trace_root=b"",
             update_root=work.update_root,
-            executor_version=claims.EXECUTOR_VERSION,
+            executor_version=EXECUTOR_VERSION,
         )
         hashes = [
             trace_leaf(
-                self._chain_id, claim, leaf.index, leaf.step, leaf.boundary_root, leaf.metrics
+                self._chain_id,
+                key,
+                claim.provider,
+                leaf.index,
+                leaf.step,
+                leaf.boundary_root,
+                leaf.metrics,
             )
             for leaf in leaves
         ]

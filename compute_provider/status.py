@@ -1,13 +1,13 @@
 """The status file: what ``assay provider status`` shows, written by the daemon as it goes."""
 
 import json
-import struct
 from pathlib import Path
 from typing import Any
 
 from compute_provider.decide.shares import State, Work
 from host.files import write_whole
 from link.types import NAN_BITS
+from pol.values import f32_number
 
 STATUS_FILE = "status.json"
 
@@ -28,15 +28,9 @@ def _describe(work: Work) -> dict[str, Any]:
         "stage": work.stage.name.lower(),
         "step": work.step,
         "steps": work.steps,
-        "loss": None if work.loss == NAN_BITS else loss_of(work.loss),
+        "loss": None if work.loss == NAN_BITS else f32_number(work.loss),
         "text": work.text,
     }
-
-
-def loss_of(bits: int) -> float:
-    """Return the number that FP32 bits mean."""
-    (value,) = struct.unpack("<f", struct.pack("<I", bits))
-    return float(value)
 
 
 def write_status(home: Path, status: dict[str, Any]) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from struct import pack, unpack
 from threading import Event
 
 from chain.client.away import Node
@@ -167,8 +166,3 @@ def wait_for(
                 return answer
         if time.monotonic() > ends or stop.wait(POLL_SECONDS):
             raise _still(answer)
-
-
-def losses(metrics: tuple[int, ...]) -> tuple[float, ...]:
-    """Return metrics of a leaf as numbers (they are FP32 bit patterns)."""
-    return tuple(float(unpack("<f", pack("<I", bits))[0]) for bits in metrics)

@@ -59,7 +59,13 @@ class Cheat:
         other = replace(honest, provider=honest.provider[::-1], slot=honest.slot + 1)
         hashes = [
             trace_leaf(
-                self.chain_id, other, leaf.index, leaf.step, leaf.boundary_root, leaf.metrics
+                self.chain_id,
+                other.key,
+                other.provider,
+                leaf.index,
+                leaf.step,
+                leaf.boundary_root,
+                leaf.metrics,
             )
             for leaf in leaves
         ]

@@ -13,7 +13,7 @@ from chain.client.sender import TxSender
 from consumer.jobs import read_job, write_result
 from consumer.result import fetch_result
 from consumer.submit import Request, Submitted, quote, submit
-from consumer.watch import Delivery, Summary, losses, summarise, wait_for
+from consumer.watch import Delivery, Summary, summarise, wait_for
 from domain.events import OrderOpened, changes_of
 from domain.queries import EventsRequest, OrderResponse
 from domain.reasons import ShareReason
@@ -26,6 +26,7 @@ from pol.job.document import Job
 from pol.job.terms import order_terms
 from pol.rules.schedule import total_work
 from pol.state.arrays import State
+from pol.values import metric_values
 from validator.decide.records import VerdictRow
 from validator.store import ValidatorStore
 from wire.keys import Key
@@ -238,7 +239,7 @@ def loss_curve(network: Network, order_id: bytes) -> dict[float, float]:
                     segments = len(work.packet.leaves) - 1
                     for leaf in work.packet.leaves[1:]:
                         at = round(current.number + leaf.index / segments, 3)
-                        points.setdefault(at, []).append(losses(leaf.metrics)[0])
+                        points.setdefault(at, []).append(metric_values(leaf.metrics)[0])
     return {at: sum(values) / len(values) for at, values in points.items()}
 
 

@@ -31,13 +31,13 @@ def show(context: Context, file: Path) -> None:
     from pol.values import metric_values
 
     trace = read_trace(file)
-    faults = [broken_link(trace.job_id, share) for share in trace.shares]
+    faults = [broken_link(trace.job, share) for share in trace.shares]
     rows = []
     for share, fault in zip(trace.shares, faults, strict=True):
         last = metric_values(share.boundaries[-1].metrics)
         rows.append(
             (
-                share.range.round,
+                share.round,
                 share.slot,
                 share.segments,
                 f"{share.boundaries[0].step}-{share.boundaries[-1].step}",
@@ -49,15 +49,15 @@ def show(context: Context, file: Path) -> None:
     columns = ("round", "slot", "segments", "steps", "last loss", "trace root", "hashes")
     context.output.result(
         {
-            "job": trace.job_id,
+            "job": trace.job,
             "slots": trace.slots,
             "round_roots": trace.round_roots,
             "shares": [
                 {
-                    "round": share.range.round,
+                    "round": share.round,
                     "slot": share.slot,
-                    "first": share.range.first,
-                    "count": share.range.count,
+                    "first": share.first,
+                    "count": share.count,
                     "segments": share.segments,
                     "trace_root": share.trace_root,
                     "update_root": share.update_root,
@@ -66,7 +66,7 @@ def show(context: Context, file: Path) -> None:
                 for share, fault in zip(trace.shares, faults, strict=True)
             ],
         },
-        [f"job {trace.job_id.hex()}, {trace.slots} slots", table("Shares", columns, rows)],
+        [f"job {trace.job.hex()}, {trace.slots} slots", table("Shares", columns, rows)],
     )
 
 
@@ -119,9 +119,9 @@ def verify(context: Context, file: Path, directory: Path, segments: int, backend
         )
     wrong = [check for check in checks if not check.holds]
     context.output.result(
-        {"job": trace.job_id, "holds": not wrong, "checks": [vars(check) for check in checks]},
+        {"job": trace.job, "holds": not wrong, "checks": [vars(check) for check in checks]},
         table(
-            f"Trace of job {trace.job_id.hex()[:10]}…",
+            f"Trace of job {trace.job.hex()[:10]}…",
             ("round", "what", "segments", "replayed", "verdict"),
             [_row(check) for check in checks],
         ),

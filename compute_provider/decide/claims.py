@@ -16,10 +16,9 @@ from domain.records import (
     ShareKey,
     ShareState,
 )
+from domain.versions import EXECUTOR_VERSION
 from link.types import LEAVES_MAX, TrainTask
 from pol.rules.schedule import range_fits, segments_of, share_work
-
-EXECUTOR_VERSION = 1
 
 
 def problem(task: TrainTask, order: OrderResponse, validator: str) -> str:

@@ -13,7 +13,6 @@ cancel it: every boundary that was reported is on disk.
 """
 
 import json
-import struct
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from domain import codec
 from host import sandbox
 from host.files import write_durably
 from link.types import NAN_BITS
+from pol.values import f32_bits
 from pol.work.records import Boundary
 
 # The rest of ``pol`` brings NumPy, which comes after the sandbox.
@@ -129,8 +129,7 @@ class Task:
     @property
     def unit(self) -> int:
         """Samples of a segment."""
-        document = self.loaded.job.document
-        return document.batch * document.segment_length
+        return self.loaded.job.document.segment_samples
 
     @property
     def segments(self) -> int:
@@ -270,10 +269,9 @@ def _replay_holds(order: WorkOrder, folder: Path, loaded: "LoadedJob", opening: 
 
 def _bits(loss: float) -> int:
     try:
-        (bits,) = struct.unpack("<I", struct.pack("<f", loss))
+        return f32_bits(loss)
     except OverflowError:
         return NAN_BITS
-    return int(bits)
 
 
 def _say(out: TextIO, **message: object) -> None:

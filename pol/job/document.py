@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 
+from domain.versions import EXECUTOR_VERSION
 from pol.errors import JobError, StateError
 from pol.job.program import Program, parse_program, program_json, spec_json, take_spec
 from pol.job.strict_json import (
@@ -33,8 +34,6 @@ LOCAL_STATE = "local.state"
 DATA_FOLDER = "data"
 
 VERSION = 1
-EXECUTOR_VERSION = 1
-"""Changes whenever a primitive gives other bits."""
 ARITHMETIC = "exact-15"
 
 _HASH_SIZE = 32
@@ -282,7 +281,7 @@ def _take_exactly(value: object, expected: int | str, field: str) -> None:
 
 
 def _check_rounds(document: JobDocument, limits: Limits) -> None:
-    unit = document.batch * document.segment_length
+    unit = document.segment_samples
     if document.samples_per_round % unit:
         reason = (
             f"{document.samples_per_round} is not a multiple of batch x segment_length = {unit}"

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
+from domain.versions import EXECUTOR_VERSION
 from pol.errors import JobError, StateError
 from pol.job.document import (
     ARITHMETIC,
     DATA_FOLDER,
     DOCUMENT,
-    EXECUTOR_VERSION,
     GLOBAL_STATE,
     LOCAL_STATE,
     VERSION,

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from domain import codec
 from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.job.document import Job
 from pol.job.load import LoadedJob, load_job
 from pol.local.evaluate import evaluate, load_holdout
-from pol.replay.trace_file import VERSION, ShareRecord, share_record
+from pol.replay.trace_file import VERSION, share_record
 from pol.state.arrays import State
 from pol.state.tensors import dump_safetensors
 from pol.values import metric_values
@@ -104,8 +105,9 @@ def run_locally(
             locals_[slot] = share.local_out
             shares.append((part, share))
             losses += _losses(share.boundaries)
-            roots = (share.update_root, share.local_out_root, b"")
-            trace.append(share_record(job.id, ShareRecord(slot, part, share.boundaries, *roots)))
+            roots = share.update_root, share.local_out_root
+            record = share_record(job.id, slot, part, share.boundaries, *roots)
+            trace.append(codec.to_plain(record))
         result = aggregate(loaded, state, [(p.count, s.update) for p, s in shares], executor)
         state = result.state
         metrics = evaluate(job, state, holdout, executor)

@@ -156,7 +156,7 @@ def verify_trace(
         JobError: the job does not load, the trace is of another job, or a kept state is missing.
     """
     loaded = load_job(directory)
-    if trace.job_id != loaded.job.id:
+    if trace.job != loaded.job.id:
         raise TraceError("job", "the trace is of another job", _REMEDY)
     _check_shape(trace, loaded)
     checker = _Checker(trace, loaded, backend(backend_name), on_progress, segments)
@@ -172,16 +172,16 @@ def _check_shape(trace: Trace, loaded: LoadedJob) -> None:
         raise TraceError("rounds", f"the job has {document.rounds} rounds", _REMEDY)
     whole = len(trace.shares) == len(trace.round_roots) * trace.slots
     if not whole or any(
-        (share.range.round, share.slot) != divmod(index, trace.slots)
+        (share.round, share.slot) != divmod(index, trace.slots)
         for index, share in enumerate(trace.shares)
     ):
         raise TraceError("shares", "there is not one of each slot in each round", _REMEDY)
     for number in range(len(trace.round_roots)):
         covered = 0
         for share in _of_round(trace, number):
-            if share.range.first != covered:
+            if share.first != covered:
                 raise TraceError("shares", f"round {number} has a gap or an overlap", _REMEDY)
-            covered += share.range.count
+            covered += share.count
         if covered != document.samples_per_round:
             raise TraceError("shares", f"round {number} is not covered", _REMEDY)
 
@@ -216,7 +216,7 @@ class _Checker:
                 states = _Chained(state, locals_[share.slot])
                 check, update = self._share(share, places, states)
                 checks.append(check)
-                updates.append((share.range.count, update))
+                updates.append((share.count, update))
                 locals_[share.slot] = states.at(share.boundaries[-1])[1]
             if not all(check.holds for check in checks):
                 return tuple(checks)
@@ -241,7 +241,7 @@ class _Checker:
                     check = replace(check, fault=_OTHER_LOCAL_START)
                 locals_[share.slot] = share.local_out_root
                 checks.append(check)
-                updates.append((share.range.count, update))
+                updates.append((share.count, update))
             if all(update for _, update in updates):
                 first, _ = states.at(_of_round(self._trace, number)[0].boundaries[0])
                 checks.append(self._aggregation(number, promised, first, updates)[0])
@@ -260,9 +260,9 @@ class _Checker:
         checked = 0
 
         def failed(fault: str) -> tuple[Check, State]:
-            return Check(share.range.round, share.slot, share.segments, checked, fault), {}
+            return Check(share.round, share.slot, share.segments, checked, fault), {}
 
-        fault = broken_link(self._trace.job_id, share) or self._wrong_shape(share)
+        fault = broken_link(self._trace.job, share) or self._wrong_shape(share)
         if fault:
             return failed(fault)
         opening = states.at(share.boundaries[0])
@@ -286,15 +286,15 @@ class _Checker:
             return failed("the update is not opening less closing state")
         if result.local_out_root != share.local_out_root:
             return failed("the local state after the share is another one")
-        done = Check(share.range.round, share.slot, share.segments, checked, "")
+        done = Check(share.round, share.slot, share.segments, checked, "")
         return done, result.update
 
     def _wrong_shape(self, share: ShareRecord) -> str:
         document = self._loaded.job.document
-        unit = document.batch * document.segment_length
-        start = share.range.round * document.samples_per_round + share.range.first
-        if share.range.first % unit or share.range.count != share.segments * unit:
-            return f"{share.segments} segments do not make {share.range.count} samples"
+        unit = document.segment_samples
+        start = share.round * document.samples_per_round + share.first
+        if share.first % unit or share.count != share.segments * unit:
+            return f"{share.segments} segments do not make {share.count} samples"
         for boundary in share.boundaries:
             if boundary.step != (start + boundary.index * unit) // document.batch:
                 return f"boundary {boundary.index} names step {boundary.step}"

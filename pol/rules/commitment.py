@@ -18,7 +18,7 @@ from domain.hashing import (
     verify_path,
 )
 from domain.messages import TraceLeaf
-from domain.records import ShareClaim
+from domain.records import ShareClaim, ShareKey
 
 
 def boundary_root(global_root: bytes, local_root: bytes) -> bytes:
@@ -28,7 +28,8 @@ def boundary_root(global_root: bytes, local_root: bytes) -> bytes:
 
 def trace_leaf(
     chain_id: str,
-    claim: ShareClaim,
+    share: ShareKey,
+    provider: str,
     index: int,
     step: int,
     boundary_root: bytes,
@@ -37,18 +38,17 @@ def trace_leaf(
     """Return the Merkle leaf of boundary ``index`` (0..n) of a share's trace.
 
     ``step`` is the job's global batch number at the boundary, ``metrics`` are FP32 bit patterns.
-    The leaf names the share and its provider, so that a trace is worthless to anybody else;
-    ``claim.trace_root`` is not part of it.
+    The leaf names the share and its provider, so that a trace is worthless to anybody else.
     """
     return merkle_leaf(
         "assay/trace",
         chain_id,
-        claim.order_id,
-        u32(claim.attempt),
-        u32(claim.round),
-        u32(claim.slot),
-        u32(claim.issue),
-        claim.provider,
+        share.order_id,
+        u32(share.attempt),
+        u32(share.round),
+        u32(share.slot),
+        u32(share.issue),
+        provider,
         u32(index),
         u64(step),
         boundary_root,
@@ -71,7 +71,8 @@ def check_leaf(chain_id: str, claim: ShareClaim, leaf: TraceLeaf) -> bool:
     )
     if not well_formed:
         return False
-    digest = trace_leaf(chain_id, claim, leaf.index, leaf.step, leaf.boundary_root, leaf.metrics)
+    point = (leaf.index, leaf.step, leaf.boundary_root, leaf.metrics)
+    digest = trace_leaf(chain_id, claim.key, claim.provider, *point)
     return verify_path(digest, leaf.index, claim.segments + 1, leaf.path, claim.trace_root)
 
 

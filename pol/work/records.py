@@ -1,11 +1,21 @@
 """What training and replay take and return."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from domain import bounds
+from domain.bounds import Bits, Count, Hash, Length
 
 # A daemon reads these records, and does without NumPy.
 if TYPE_CHECKING:
     from pol.state.arrays import State
+
+
+METRICS_MAX = 1024
+"""More metrics than a job has."""
+
+Position = Annotated[int, bounds.Range(0, 2**63 - 1)]
+"""A position in the job's stream of samples, or the number of a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +36,12 @@ class Boundary:
     FP32 bit patterns of each metric's mean over the segment before it, in name order; none at 0.
     """
 
-    index: int
-    step: int
-    global_root: bytes
-    local_root: bytes
-    root: bytes
-    metrics: tuple[int, ...]
+    index: Count
+    step: Position
+    global_root: Hash
+    local_root: Hash
+    root: Hash
+    metrics: Annotated[tuple[Bits, ...], Length(0, METRICS_MAX)]
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,15 @@ def check_share(share: t.ShareSubmission) -> None:
     claim = share.claim
     assert verify(s.PROVIDER.pub_key, share_sign_bytes(s.CHAIN, claim), share.signature)
     leaves = [
-        trace_leaf(s.CHAIN, claim, leaf.index, leaf.step, leaf.boundary_root, leaf.metrics)
+        trace_leaf(
+            s.CHAIN,
+            claim.key,
+            claim.provider,
+            leaf.index,
+            leaf.step,
+            leaf.boundary_root,
+            leaf.metrics,
+        )
         for leaf in share.leaves
     ]
     assert merkle_root(leaves) == claim.trace_root

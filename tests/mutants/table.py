@@ -147,7 +147,7 @@ MUTANTS = (
         "leaf-provider",
         "a trace could be handed in by another provider",
         "pol/rules/commitment.py",
-        "        claim.provider,\n        u32(index),\n",
+        "        provider,\n        u32(index),\n",
         "        u32(index),\n",
         (COMMITMENTS,),
     ),

@@ -171,7 +171,15 @@ class Provider:
         claim = replace(claim, local_out=states[-1][1], update_root=update)
         named = replace(claim, provider="somebody") if habit == "copied" else claim
         hashes = [
-            trace_leaf(CHAIN_ID, named, leaf.index, leaf.step, leaf.boundary_root, leaf.metrics)
+            trace_leaf(
+                CHAIN_ID,
+                named.key,
+                named.provider,
+                leaf.index,
+                leaf.step,
+                leaf.boundary_root,
+                leaf.metrics,
+            )
             for leaf in leaves
         ]
         claim = replace(claim, trace_root=merkle_root(hashes))

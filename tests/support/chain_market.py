@@ -148,7 +148,7 @@ def make_trace(order: Order, claim: ShareClaim) -> Trace:
     steps = [step + index * order.terms.segment_length for index in range(claim.segments + 1)]
     metrics = (0x3F800000,)
     hashes = [
-        trace_leaf(CHAIN_ID, claim, index, steps[index], root, metrics)
+        trace_leaf(CHAIN_ID, claim.key, claim.provider, index, steps[index], root, metrics)
         for index, root in enumerate(roots)
     ]
     claim = replace(claim, trace_root=merkle_root(hashes))

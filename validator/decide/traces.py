@@ -13,8 +13,17 @@ _EXPONENT = 0x7F800000  # an FP32 bit pattern with all exponent bits set is NaN 
 
 def leaf_hashes(chain_id: str, packet: ShareSubmission) -> list[bytes]:
     """Return the Merkle leaves of a packet's trace, bound to its claim."""
+    claim = packet.claim
     return [
-        trace_leaf(chain_id, packet.claim, leaf.index, leaf.step, leaf.boundary_root, leaf.metrics)
+        trace_leaf(
+            chain_id,
+            claim.key,
+            claim.provider,
+            leaf.index,
+            leaf.step,
+            leaf.boundary_root,
+            leaf.metrics,
+        )
         for leaf in packet.leaves
     ]
 

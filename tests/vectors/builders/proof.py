@@ -49,7 +49,7 @@ def build_commitments() -> Any:
                 "boundary_root": boundary.hex(),
                 "metrics": list(metrics),
                 "leaf": commitment.trace_leaf(
-                    CHAIN_ID, CLAIM, index, 1_000 + index, boundary, metrics
+                    CHAIN_ID, CLAIM.key, CLAIM.provider, index, 1_000 + index, boundary, metrics
                 ).hex(),
             }
             for index, metrics in enumerate(((), METRICS[:1], METRICS))

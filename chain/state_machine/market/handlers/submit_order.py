@@ -20,20 +20,18 @@ from domain.limits import SLOTS_MAX, TIERS
 from domain.messages import MsgSubmitOrder
 from domain.params import OrderParams
 from domain.records import Order, OrderState
+from domain.versions import EXECUTOR_VERSION
 from escrow.account import open_escrow
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.schedule import check_terms, segment_samples, segments_of, share_work, total_work
-
-EXECUTOR_VERSIONS = (1,)
-"""Definitions of the primitives that this chain runs; an order keeps the one it was submitted under."""
 
 
 def check_stateless(message: MsgSubmitOrder) -> None:
     """A job that this chain runs; a deposit that pays all work at the price limit."""
     check_terms(message.terms)
-    if message.terms.executor_version not in EXECUTOR_VERSIONS:
+    if message.terms.executor_version != EXECUTOR_VERSION:
         reason = f"{message.terms.executor_version} is not run here"
-        remedy = f"build the job for one of {EXECUTOR_VERSIONS}"
+        remedy = f"build the job for version {EXECUTOR_VERSION}"
         raise Refusal(UNSUPPORTED, "terms.executor_version", reason, remedy)
     tier = message.conditions.tier
     if tier not in ("", *TIERS):

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pol.replay.trace_file import ShareRecord, share_record
-from pol.work.records import Boundary, Range
+from domain import codec
+from pol.replay.trace_file import ShareRecord, trace_root
 from tests.unit.assay.support import Ran, assay, in_process, modules_after
 
 
@@ -24,26 +25,14 @@ def rewrite(job: Path, change: Callable[[dict[str, Any]], None], again: bool = T
     change(value)
     if again:
         job_id = bytes.fromhex(value["job"])
-        value["shares"] = [share_record(job_id, parsed(share)) for share in value["shares"]]
+        value["shares"] = [sealed(job_id, share) for share in value["shares"]]
     path.write_text(json.dumps(value))
 
 
-def parsed(share: dict[str, Any]) -> ShareRecord:
-    digest = bytes.fromhex
-    boundaries = tuple(
-        Boundary(
-            b["index"],
-            b["step"],
-            digest(b["global_root"]),
-            digest(b["local_root"]),
-            digest(b["root"]),
-            tuple(b["metrics"]),
-        )
-        for b in share["boundaries"]
-    )
-    part = Range(share["round"], share["first"], share["count"])
-    roots = (digest(share["update_root"]), digest(share["local_out_root"]))
-    return ShareRecord(share["slot"], part, boundaries, *roots, b"")
+def sealed(job_id: bytes, share: dict[str, Any]) -> Any:
+    record = codec.from_plain(ShareRecord, share)
+    root = trace_root(job_id, record.slot, record.round, record.boundaries)
+    return codec.to_plain(replace(record, trace_root=root))
 
 
 def test_show(made: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from domain import codec
 from pol.errors import TraceError
 from pol.executor.backend import backend
 from pol.job.load import load_job
@@ -16,7 +17,7 @@ from pol.job.program import ProgramBuilder
 from pol.job.write import JobSource, write_job
 from pol.local.run import run_locally, slot_ranges
 from pol.replay.check_trace import STATES_FOLDER, StateFolder, verify_trace
-from pol.replay.trace_file import ShareRecord, broken_link, read_trace, share_record
+from pol.replay.trace_file import broken_link, read_trace, share_record
 from pol.work.aggregate import aggregate
 from pol.work.train import train_share
 from tests.unit.pol.replay.conftest import FIXTURE
@@ -63,7 +64,7 @@ def test_numbers_that_no_leaf_can_hold_are_refused(
         read_trace(written(tmp_path, value))
     value["shares"][0][name] = 2**32 - 1
     trace = read_trace(written(tmp_path, value))
-    assert broken_link(trace.job_id, trace.shares[0])
+    assert broken_link(trace.job, trace.shares[0])
 
 
 def test_a_million_slots_cost_nothing(tmp_path: Path, run_folder: Path) -> None:
@@ -95,9 +96,9 @@ def test_drawn_places_start_from_the_slots_own_local_state(
         share = train_share(
             loaded, part, loaded.global_state, local, backend=NUMPY, on_boundary=states.keep
         )
-        roots = (share.update_root, share.local_out_root, b"")
-        record = ShareRecord(slot, part, share.boundaries, *roots)
-        value["shares"].append(share_record(loaded.job.id, record))
+        roots = share.update_root, share.local_out_root
+        record = share_record(loaded.job.id, slot, part, share.boundaries, *roots)
+        value["shares"].append(codec.to_plain(record))
         updates.append((part.count, share.update))
     root = aggregate(loaded, loaded.global_state, updates, NUMPY).root
     value["rounds"][0]["state_root"] = root.hex()
@@ -137,13 +138,14 @@ def test_an_aggregation_without_a_result_is_a_fault(tmp_path: Path) -> None:
         backend=NUMPY,
     )
     part = slot_ranges(loaded.job, 0, 1)[0]
-    record = ShareRecord(0, part, share.boundaries, share.update_root, share.local_out_root, b"")
+    roots = share.update_root, share.local_out_root
+    record = share_record(loaded.job.id, 0, part, share.boundaries, *roots)
     value = {
         "version": 1,
         "job": loaded.job.id.hex(),
         "slots": 1,
         "rounds": [{"state_root": "00" * 32}],
-        "shares": [share_record(loaded.job.id, record)],
+        "shares": [codec.to_plain(record)],
     }
     checks = verify_trace(read_trace(written(tmp_path, value)), directory)
     assert [check.holds for check in checks] == [True, False]

@@ -63,7 +63,7 @@ def traced() -> tuple[ShareClaim, list[TraceLeaf]]:
     points = [
         (i, 40 + 8 * i, digest(f"boundary {i}"), (i, 0x3F800000)) for i in range(SEGMENTS + 1)
     ]
-    leaves = [commitment.trace_leaf(CHAIN, CLAIM, *point) for point in points]
+    leaves = [commitment.trace_leaf(CHAIN, CLAIM.key, CLAIM.provider, *point) for point in points]
     claim = replace(CLAIM, trace_root=merkle_root(leaves))
     return claim, [TraceLeaf(*point, merkle_path(leaves, point[0])) for point in points]
 
@@ -73,7 +73,9 @@ def test_boundary_root_is_the_hash_of_global_and_local() -> None:
 
 
 def test_trace_leaf_is_spelled_out() -> None:
-    leaf = commitment.trace_leaf(CHAIN, CLAIM, 7, 56, digest("b"), (1, 2**32 - 1))
+    leaf = commitment.trace_leaf(
+        CHAIN, CLAIM.key, CLAIM.provider, 7, 56, digest("b"), (1, 2**32 - 1)
+    )
     assert leaf == merkle_leaf(
         "assay/trace",
         CHAIN,
@@ -92,13 +94,15 @@ def test_trace_leaf_is_spelled_out() -> None:
 
 def test_trace_leaf_binds_the_share_and_its_provider_but_not_its_own_root() -> None:
     """A copied trace is not the copier's: every field that names the share is in the leaf."""
-    leaf = commitment.trace_leaf(CHAIN, CLAIM, 0, 0, digest("b"), ())
+    leaf = commitment.trace_leaf(CHAIN, CLAIM.key, CLAIM.provider, 0, 0, digest("b"), ())
     bound = {"order_id", "attempt", "round", "slot", "issue", "provider"}
     for field in fields(CLAIM):
         other = with_other(field.name)
-        same = commitment.trace_leaf(CHAIN, other, 0, 0, digest("b"), ()) == leaf
+        same = (
+            commitment.trace_leaf(CHAIN, other.key, other.provider, 0, 0, digest("b"), ()) == leaf
+        )
         assert same == (field.name not in bound), field.name
-    assert commitment.trace_leaf("other", CLAIM, 0, 0, digest("b"), ()) != leaf
+    assert commitment.trace_leaf("other", CLAIM.key, CLAIM.provider, 0, 0, digest("b"), ()) != leaf
 
 
 def test_share_signature_binds_every_field() -> None:
@@ -173,8 +177,8 @@ def test_a_malformed_leaf_is_false_and_never_an_error(change: dict[str, object])
 
 def test_a_root_of_another_length_is_refused_even_if_the_tree_holds_it() -> None:
     """A prover may hash anything into its tree; a boundary root has 32 bytes."""
-    leaf = commitment.trace_leaf(CHAIN, CLAIM, 0, 0, b"short", ())
-    other = commitment.trace_leaf(CHAIN, CLAIM, 1, 8, digest("b"), ())
+    leaf = commitment.trace_leaf(CHAIN, CLAIM.key, CLAIM.provider, 0, 0, b"short", ())
+    other = commitment.trace_leaf(CHAIN, CLAIM.key, CLAIM.provider, 1, 8, digest("b"), ())
     claim = replace(CLAIM, segments=1, trace_root=merkle_root([leaf, other]))
     path = merkle_path([leaf, other], 0)
     assert not commitment.check_leaf(CHAIN, claim, TraceLeaf(0, 0, b"short", (), path))

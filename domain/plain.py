@@ -1,0 +1,159 @@
+"""The strict reader of JSON from outside: values by their annotations, errors with the path of the field.
+
+The readers of files that strangers write (a job, a trace) are made of this. What the state wrote itself is read by
+:mod:`domain.codec`, which is faster and trusts the bounds. Both read what ``codec.to_plain`` writes.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from enum import IntEnum
+from functools import cache
+from types import MappingProxyType
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+from domain.bounds import Length, Test, hints_of, inside, item_of, own_checker, split, without_none
+from domain.errors import BAD_FIELD, Refusal
+
+T = TypeVar("T")
+Reader = Callable[[Any], Any]
+
+KEY_SHOWN = 40
+"""Characters of a key from outside that an error repeats."""
+
+_HEX = re.compile("([0-9a-f]{2})*")
+_KINDS: Mapping[type, str] = MappingProxyType(
+    {int: "an integer", str: "text", bool: "true or false", dict: "an object", list: "a list"}
+)
+
+
+def read(cls: type[T], value: Any, field: str = "") -> T:
+    """Build a ``cls`` from JSON values: exactly its fields, each within the bounds that its annotation says.
+
+    What already is of the class that a field wants is taken as it is, so that a part may have been read before.
+
+    Raises Refusal with the path of the first field that does not fit, which begins with ``field``, and Mismatch
+    when an annotation of ``cls`` bounds nothing.
+    """
+    hint: Any = cls
+    try:
+        built: T = _reader(hint)(value)
+    except Refusal as refusal:
+        raise inside(field, refusal) if field else refusal from None
+    return built
+
+
+def _refuse(reason: str, remedy: str = "", field: str = "") -> Refusal:
+    return Refusal(BAD_FIELD, field, reason, remedy)
+
+
+def _expect(kind: type[T], value: Any) -> T:
+    if type(value) is not kind:
+        raise _refuse(f"is not {_KINDS[kind]}")
+    return value
+
+
+@cache
+def _reader(hint: Any) -> Reader:
+    """Return the function that reads a value of the type ``hint``; it names fields relative to the value."""
+    kind, _ = split(hint)
+    kind, optional = without_none(kind)
+    if optional:
+        some = _reader(kind)
+        return lambda value: None if value is None else some(value)
+    if item_of(kind) is not None:
+        return _tuple_reader(hint, kind)
+    if get_origin(kind) is Mapping:
+        return _mapping_reader(*get_args(kind))
+    if is_dataclass(kind):
+        return _record_reader(kind)
+    if kind is bool:
+        return lambda value: _expect(bool, value)
+    if isinstance(kind, type) and issubclass(kind, IntEnum):
+        return lambda value: _enum(kind, value)
+    return _leaf_reader(kind, own_checker(hint, ""))
+
+
+def _leaf_reader(kind: Any, test: Test) -> Reader:
+    def read_leaf(value: Any) -> Any:
+        found = _bytes(value) if kind is bytes else _expect(kind, value)
+        test(found)
+        return found
+
+    return read_leaf
+
+
+def _bytes(value: Any) -> bytes:
+    text = _expect(str, value)
+    if _HEX.fullmatch(text) is None:
+        raise _refuse("is not bytes in lower-case hex")
+    return bytes.fromhex(text)
+
+
+def _enum(kind: type[IntEnum], value: Any) -> IntEnum:
+    number = _expect(int, value)
+    try:
+        return kind(number)
+    except ValueError:
+        known = ", ".join(str(int(item)) for item in kind)
+        raise _refuse(f"{number} is not one of {known}") from None
+
+
+def _tuple_reader(hint: Any, kind: Any) -> Reader:
+    """Return the reader of a list; its length is tested before its items are read."""
+    item, test = _reader(item_of(kind)), own_checker(hint, "")
+    lengths = tuple(mark for mark in split(hint)[1] if isinstance(mark, Length))
+    test_length = own_checker(Annotated[(kind, *lengths)], "")
+
+    def read_items(value: Any) -> tuple[Any, ...]:
+        parts = _expect(list, value)
+        test_length(parts)
+        built = []
+        for index, part in enumerate(parts):
+            try:
+                built.append(item(part))
+            except Refusal as refusal:
+                raise inside(f"[{index}]", refusal) from None
+        result = tuple(built)
+        test(result)
+        return result
+
+    return read_items
+
+
+def _mapping_reader(key: Any, item: Any) -> Reader:
+    read_key, read_item = _reader(key), _reader(item)
+
+    def read_entries(value: Any) -> dict[Any, Any]:
+        built = {}
+        for name, part in _expect(dict, value).items():
+            try:
+                built[read_key(name)] = read_item(part)
+            except Refusal as refusal:
+                raise inside(name[:KEY_SHOWN], refusal) from None
+        return built
+
+    return read_entries
+
+
+def _record_reader(cls: Any) -> Reader:
+    readers = {name: _reader(hint) for name, hint in hints_of(cls)}
+
+    def read_record(value: Any) -> Any:
+        if type(value) is cls:
+            return value
+        record = _expect(dict, value)
+        for name in record:
+            if name not in readers:
+                raise _refuse("there is no such field", "leave it out", name[:KEY_SHOWN])
+        built = {}
+        for name, reader in readers.items():
+            if name not in record:
+                raise _refuse("the field is missing", "add it", name)
+            try:
+                built[name] = reader(record[name])
+            except Refusal as refusal:
+                raise inside(name, refusal) from None
+        return cls(**built)
+
+    return read_record
