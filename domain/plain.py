@@ -21,7 +21,7 @@ Reader = Callable[[Any], Any]
 KEY_SHOWN = 40
 """Characters of a key from outside that an error repeats."""
 
-_HEX = re.compile("([0-9a-f]{2})*")
+_HEX = re.compile("[0-9a-f]*")
 _KINDS: Mapping[type, str] = MappingProxyType(
     {int: "an integer", str: "text", bool: "true or false", dict: "an object", list: "a list"}
 )
@@ -57,6 +57,8 @@ def _expect(kind: type[T], value: Any) -> T:
 def _reader(hint: Any) -> Reader:
     """Return the function that reads a value of the type ``hint``; it names fields relative to the value."""
     kind, _ = split(hint)
+    if kind is Any:
+        return lambda value: value
     kind, optional = without_none(kind)
     if optional:
         some = _reader(kind)
@@ -85,7 +87,7 @@ def _leaf_reader(kind: Any, test: Test) -> Reader:
 
 def _bytes(value: Any) -> bytes:
     text = _expect(str, value)
-    if _HEX.fullmatch(text) is None:
+    if len(text) % 2 or _HEX.fullmatch(text) is None:
         raise _refuse("is not bytes in lower-case hex")
     return bytes.fromhex(text)
 
@@ -136,13 +138,16 @@ def _mapping_reader(key: Any, item: Any) -> Reader:
     return read_entries
 
 
-def _record_reader(cls: Any) -> Reader:
-    readers = {name: _reader(hint) for name, hint in hints_of(cls)}
+@cache
+def _field_readers(cls: Any) -> Mapping[str, Reader]:
+    return MappingProxyType({name: _reader(hint) for name, hint in hints_of(cls)})
 
+
+def _record_reader(cls: Any) -> Reader:
     def read_record(value: Any) -> Any:
         if type(value) is cls:
             return value
-        record = _expect(dict, value)
+        record, readers = _expect(dict, value), _field_readers(cls)
         for name in record:
             if name not in readers:
                 raise _refuse("there is no such field", "leave it out", name[:KEY_SHOWN])

@@ -4,11 +4,29 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Annotated
+
+from domain.bounds import Form, Length, Range, Size
+from pol.limits import MAX_DIMENSION, MAX_RANK
 
 ITEM_SIZE = {"f32": 4, "i64": 8, "bool": 1}
 """Bytes of one element of each dtype that a job may use."""
 
 Shape = tuple[int, ...]
+
+MAX_NAME = 160
+"""Characters of the name of a tensor, an input or an output."""
+NAME = Form(
+    "words of letters, digits and underscores with dots between them",
+    r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*",
+    "rename it",
+)
+TensorName = Annotated[str, Size(1, MAX_NAME), NAME]
+DType = Annotated[str, Form("a dtype", "|".join(ITEM_SIZE), f"use one of {', '.join(ITEM_SIZE)}")]
+Dimensions = Annotated[
+    tuple[Annotated[int, Range(0, MAX_DIMENSION)], ...],
+    Length(0, MAX_RANK),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +54,9 @@ class TensorType:
 class TensorSpec:
     """A named tensor of a state, or a column of the data (whose shape leaves the row dimension out)."""
 
-    name: str
-    dtype: str
-    shape: Shape
+    name: TensorName
+    dtype: DType
+    shape: Dimensions
 
     @property
     def type(self) -> TensorType:

@@ -10,19 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from typing import Annotated
 
+from domain import codec
+from domain.bounds import Count, Form, Hash, Length, Name, Range, Size, Sorted
 from domain.versions import EXECUTOR_VERSION
 from pol.errors import JobError, StateError
-from pol.job.program import Program, parse_program, program_json, spec_json, take_spec
-from pol.job.strict_json import (
-    dump_json,
-    parse_json,
-    take_hex,
-    take_int,
-    take_list,
-    take_object,
-    take_str,
-)
+from pol.job.program import Program, parse_program, program_json
+from pol.job.strict_json import dump_json, parse_json, read_part
 from pol.limits import LIMITS, MAX_INTEGER, Limits
 from pol.ops.table import PRIMITIVES
 from pol.state.layout import chunk_count, encoded_size, header_chunk
@@ -36,52 +31,72 @@ DATA_FOLDER = "data"
 VERSION = 1
 ARITHMETIC = "exact-15"
 
-_HASH_SIZE = 32
-_SHARD_NAME = re.compile(r"[0-9]{5}\.safetensors")
-_JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]*")
+_PROGRAMS = ("step", "outer", "eval")
+_FLOPS_FIELDS = ("step_flops", "outer_flops")
 _FLOPS = re.compile(r"0|[1-9][0-9]{0,38}")
 _SCALAR = TensorType("i64", ())
 _METRIC = TensorType("f32", ())
+
+_ITEMS_MAX = 2**20
+"""More entries than any list of a document has; what a machine is willing to load is in ``Limits``."""
+_ShardName = Annotated[
+    str,
+    Form("five digits and .safetensors", r"[0-9]{5}\.safetensors", "build the job again"),
+]
+_JobName = Annotated[
+    str,
+    Size(1, 64),
+    Form(
+        "a name",
+        r"[A-Za-z0-9][A-Za-z0-9 ._-]*",
+        "use letters, digits, spaces, dots, dashes and underscores",
+    ),
+]
+_Natural = Annotated[int, Range(0, MAX_INTEGER)]
+_Positive = Annotated[int, Range(1, MAX_INTEGER)]
+_Small = Annotated[int, Range(1, 2**31)]
+_Flops = Annotated[int, Range(0, 10**39 - 1)]
+_Tensors = Annotated[tuple[TensorSpec, ...], Length(0, _ITEMS_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
     """A file of rows: name inside ``data/``, SHA-256, size in bytes, number of rows."""
 
-    name: str
-    sha256: bytes
-    size: int
-    rows: int
+    name: _ShardName
+    sha256: Hash
+    size: _Positive
+    rows: _Positive
 
 
 @dataclass(frozen=True)
 class JobDocument:
     """Every field of ``job.json``, under the same names."""
 
-    version: int
-    name: str
-    executor_version: int
-    arithmetic: str
-    seed: int
-    rounds: int
-    samples_per_round: int
-    batch: int
-    segment_length: int
-    columns: tuple[TensorSpec, ...]
-    rows: int
-    shards: tuple[Shard, ...]
-    data_root: bytes
-    global_tensors: tuple[TensorSpec, ...]
-    local_tensors: tuple[TensorSpec, ...]
-    global_root: bytes
-    local_root: bytes
-    global_chunks: int
+    version: Count
+    name: _JobName
+    executor_version: Count
+    arithmetic: Name
+    seed: _Natural
+    rounds: _Positive
+    samples_per_round: _Positive
+    batch: _Small
+    segment_length: _Small
+    columns: _Tensors
+    rows: _Positive
+    shards: Annotated[tuple[Shard, ...], Length(0, _ITEMS_MAX)]
+    data_root: Hash
+    global_tensors: _Tensors
+    local_tensors: _Tensors
+    global_root: Hash
+    local_root: Hash
+    global_chunks: _Positive
     step: Program
     outer: Program
     eval: Program
-    metrics: tuple[str, ...]
-    step_flops: int
-    outer_flops: int
+    metrics: Annotated[tuple[Annotated[str, Size(0, 64)], ...], Length(0, _ITEMS_MAX), Sorted()]
+    step_flops: _Flops
+    outer_flops: _Flops
 
     @property
     def segment_samples(self) -> int:
@@ -106,13 +121,7 @@ class PayloadFile:
 
 @dataclass(frozen=True)
 class Job:
-    """A checked job.
-
-    Args:
-        document: its fields.
-        id: SHA-256 of the canonical bytes.
-        size: number of those bytes.
-    """
+    """A checked job: its fields, the SHA-256 of the canonical bytes, and their number."""
 
     document: JobDocument
     id: bytes
@@ -174,21 +183,11 @@ def updated_tensors(step: Program, tensors: Sequence[TensorSpec]) -> tuple[Tenso
 
 def document_json(document: JobDocument) -> dict[str, object]:
     """Return the document as JSON values (hashes as hex, FLOPs as decimal strings)."""
-    plain = {name: getattr(document, name) for name in FIELDS}
-    for name in ("step", "outer", "eval"):
-        plain[name] = program_json(plain[name])
-    for name in ("columns", "global_tensors", "local_tensors"):
-        plain[name] = [spec_json(spec) for spec in plain[name]]
-    for name in ("data_root", "global_root", "local_root"):
-        plain[name] = plain[name].hex()
-    for name in ("step_flops", "outer_flops"):
-        plain[name] = str(plain[name])
-    plain["metrics"] = list(document.metrics)
-    plain["shards"] = [
-        {"name": shard.name, "sha256": shard.sha256.hex(), "size": shard.size, "rows": shard.rows}
-        for shard in document.shards
-    ]
-    return plain
+    programs = {name: program_json(getattr(document, name)) for name in _PROGRAMS}
+    flops = {name: str(getattr(document, name)) for name in _FLOPS_FIELDS}
+    rest = [name for name in FIELDS if name not in programs and name not in flops]
+    plain = {name: codec.to_plain(getattr(document, name)) for name in rest}
+    return {**plain, **programs, **flops}
 
 
 def dump_job(document: JobDocument) -> bytes:
@@ -202,82 +201,79 @@ def _refuse(
     return JobError(field, reason, remedy)
 
 
-def _take_tensors(value: object, limit: int, limits: Limits, field: str) -> tuple[TensorSpec, ...]:
-    entries = take_list(value, limit, field)
-    specs = tuple(
-        take_spec(entry, limits, f"{field}[{index}]") for index, entry in enumerate(entries)
-    )
+def _check_limits(document: JobDocument, limits: Limits) -> None:
+    """Refuse more than this machine is willing to load."""
+    for field, count in (
+        ("columns", len(document.columns)),
+        ("shards", len(document.shards)),
+        ("metrics", len(document.metrics)),
+        ("rows", document.rows),
+        ("rounds", document.rounds),
+        ("samples_per_round", document.samples_per_round),
+    ):
+        most = getattr(limits, field)
+        if count > most:
+            raise _refuse(field, f"{count} is more than {most}")
+    _check_tensors("columns", document.columns, limits)
+    _check_state("global_tensors", document.global_tensors, limits)
+    _check_state("local_tensors", document.local_tensors, limits)
+    _check_shards(document.shards, limits)
+
+
+def _check_tensors(field: str, specs: Sequence[TensorSpec], limits: Limits) -> None:
     for index, spec in enumerate(specs):
         if index and not specs[index - 1].name < spec.name:
             raise _refuse(f"{field}[{index}].name", "the names are not in ascending order")
-    return specs
+        if spec.type.elements > limits.value_elements:
+            reason = f"has {spec.type.elements} elements, more than {limits.value_elements}"
+            raise _refuse(f"{field}[{index}].shape", reason)
 
 
-def _take_state(value: object, limits: Limits, field: str) -> tuple[TensorSpec, ...]:
-    specs = _take_tensors(value, limits.tensors, limits, field)
+def _check_state(field: str, specs: Sequence[TensorSpec], limits: Limits) -> None:
+    if len(specs) > limits.tensors:
+        raise _refuse(field, f"{len(specs)} is more than {limits.tensors}")
+    _check_tensors(field, specs, limits)
     size = sum(spec.type.size for spec in specs)
     if size > limits.state_size:
-        raise _refuse(field, f"have {size} bytes together, more than {limits.state_size}")
+        raise _refuse(field, f"has {size} bytes, more than {limits.state_size}")
     try:
         header_chunk(specs)
     except StateError as error:
-        raise _refuse(field, f"Of the state's header: {error.reason}") from None
-    return specs
+        raise _refuse(field, f"of the state's header: {error.reason}") from None
 
 
-def _take_shard(value: object, limits: Limits, field: str) -> Shard:
-    fields = take_object(value, ("name", "sha256", "size", "rows"), field)
-    name = take_str(fields["name"], 64, f"{field}.name")
-    if _SHARD_NAME.fullmatch(name) is None:
-        raise _refuse(f"{field}.name", f"{name!r} is not five digits and .safetensors")
-    return Shard(
-        name,
-        take_hex(fields["sha256"], _HASH_SIZE, f"{field}.sha256"),
-        take_int(fields["size"], 1, limits.shard_size, f"{field}.size"),
-        take_int(fields["rows"], 1, limits.rows, f"{field}.rows"),
-    )
-
-
-def _take_shards(value: object, limits: Limits) -> tuple[Shard, ...]:
-    entries = take_list(value, limits.shards, "shards")
-    shards = tuple(
-        _take_shard(entry, limits, f"shards[{index}]") for index, entry in enumerate(entries)
-    )
+def _check_shards(shards: Sequence[Shard], limits: Limits) -> None:
     for index, shard in enumerate(shards):
         if shard.name != f"{index:05d}.safetensors":
-            raise _refuse(
-                f"shards[{index}].name", f"shard {index} is not called {index:05d}.safetensors"
-            )
+            reason = f"shard {index} is not called {index:05d}.safetensors"
+            raise _refuse(f"shards[{index}].name", reason)
+        if shard.size > limits.shard_size:
+            reason = f"{shard.size} is more than {limits.shard_size}"
+            raise _refuse(f"shards[{index}].size", reason)
     size = sum(shard.size for shard in shards)
     if size > limits.data_size:
-        raise _refuse("shards", f"have {size} bytes together, more than {limits.data_size}")
-    return shards
+        raise _refuse("shards", f"has {size} bytes, more than {limits.data_size}")
 
 
-def _take_metrics(value: object, limits: Limits) -> tuple[str, ...]:
-    entries = take_list(value, limits.metrics, "metrics")
-    names = tuple(take_str(entry, 64, f"metrics[{index}]") for index, entry in enumerate(entries))
-    if list(names) != sorted(set(names)):
-        raise _refuse("metrics", "the names are not in ascending order")
-    return names
-
-
-def _take_flops(value: object, program: Program, field: str) -> int:
-    text = take_str(value, 39, field)
-    if _FLOPS.fullmatch(text) is None:
+def _read_flops(value: object, program: Program, field: str) -> int:
+    """Return the work that the document says, which must be that of its program."""
+    if not isinstance(value, str) or _FLOPS.fullmatch(value) is None:
         raise _refuse(field, "is not a number in decimal digits")
-    if int(text) != program.work.flops:
-        raise _refuse(field, f"the program's work is {program.work.flops}, not {text}")
-    return int(text)
+    if int(value) != program.work.flops:
+        raise _refuse(field, f"the program's work is {program.work.flops}, not {value}")
+    return int(value)
 
 
-def _take_exactly(value: object, expected: int | str, field: str) -> None:
-    if type(value) is not type(expected) or value != expected:
-        raise _refuse(
-            field,
-            f"this version of Assay reads {expected!r} only",
-            "use the version that built the job",
-        )
+def _check_versions(fields: Mapping[str, object]) -> None:
+    """Refuse a document of another version before anything else is said about its fields."""
+    for field, expected in (
+        ("version", VERSION),
+        ("executor_version", EXECUTOR_VERSION),
+        ("arithmetic", ARITHMETIC),
+    ):
+        if field in fields and fields[field] != expected:
+            reason = f"this version of Assay reads {expected!r} only"
+            raise _refuse(field, reason, "use the version that built the job")
 
 
 def _check_rounds(document: JobDocument, limits: Limits) -> None:
@@ -410,54 +406,28 @@ def _check_eval(document: JobDocument, limits: Limits) -> None:
     )
 
 
-def _document(fields: Mapping[str, object], limits: Limits) -> JobDocument:
+def _document(value: object, limits: Limits) -> JobDocument:
     """Return the document with every field checked on its own."""
-    _take_exactly(fields["version"], VERSION, "version")
-    _take_exactly(fields["executor_version"], EXECUTOR_VERSION, "executor_version")
-    _take_exactly(fields["arithmetic"], ARITHMETIC, "arithmetic")
-    name = take_str(fields["name"], 64, "name")
-    if _JOB_NAME.fullmatch(name) is None:
-        raise _refuse("name", "use letters, digits, spaces, dots, dashes and underscores")
-    programs = {
-        kind: parse_program(fields[kind], limits, kind) for kind in ("step", "outer", "eval")
-    }
-    columns = _take_tensors(fields["columns"], limits.columns, limits, "columns")
-    return JobDocument(
-        version=VERSION,
-        name=name,
-        executor_version=EXECUTOR_VERSION,
-        arithmetic=ARITHMETIC,
-        seed=take_int(fields["seed"], 0, MAX_INTEGER, "seed"),
-        rounds=take_int(fields["rounds"], 1, limits.rounds, "rounds"),
-        samples_per_round=take_int(
-            fields["samples_per_round"], 1, limits.samples_per_round, "samples_per_round"
-        ),
-        batch=take_int(fields["batch"], 1, 2**31, "batch"),
-        segment_length=take_int(fields["segment_length"], 1, 2**31, "segment_length"),
-        columns=columns,
-        rows=take_int(fields["rows"], 1, limits.rows, "rows"),
-        shards=_take_shards(fields["shards"], limits),
-        data_root=take_hex(fields["data_root"], _HASH_SIZE, "data_root"),
-        global_tensors=_take_state(fields["global_tensors"], limits, "global_tensors"),
-        local_tensors=_take_state(fields["local_tensors"], limits, "local_tensors"),
-        global_root=take_hex(fields["global_root"], _HASH_SIZE, "global_root"),
-        local_root=take_hex(fields["local_root"], _HASH_SIZE, "local_root"),
-        global_chunks=take_int(fields["global_chunks"], 1, 2**40, "global_chunks"),
-        step=programs["step"],
-        outer=programs["outer"],
-        eval=programs["eval"],
-        metrics=_take_metrics(fields["metrics"], limits),
-        step_flops=_take_flops(fields["step_flops"], programs["step"], "step_flops"),
-        outer_flops=_take_flops(fields["outer_flops"], programs["outer"], "outer_flops"),
-    )
+    if not isinstance(value, dict):
+        raise _refuse("", "is not an object")
+    _check_versions(value)
+    read: dict[str, object] = {**value}
+    for name in _PROGRAMS:
+        if name in value:
+            program = parse_program(value[name], limits, name)
+            read[name] = program
+            flops = f"{name}_flops"
+            if flops in value and flops in _FLOPS_FIELDS:
+                read[flops] = _read_flops(value[flops], program, flops)
+    document = read_part(JobDocument, read, "")
+    _check_limits(document, limits)
+    return document
 
 
 def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
-    """Check what concerns several fields at once: ranges, and the programs against tensors and
-    columns.
+    """Check what concerns several fields at once: ranges, and the programs against tensors and columns.
 
-    Raises:
-        JobError: naming the field.
+    Raises JobError, which names the field.
     """
     _check_rounds(document, limits)
     _check_batch(document, limits)
@@ -472,10 +442,9 @@ def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
 def parse_job(data: bytes, limits: Limits = LIMITS) -> Job:
     """Return the checked job of the bytes of a ``job.json``.
 
-    Raises:
-        JobError: naming the field, for everything that is not strictly a job within ``limits``.
+    Raises JobError, which names the field, for everything that is not strictly a job within ``limits``.
     """
     value = parse_json(data, limits.document_size, limits.json_depth, DOCUMENT)
-    document = _document(take_object(value, FIELDS, ""), limits)
+    document = _document(value, limits)
     check_document(document, limits)
     return Job(document, sha256(data).digest(), len(data))

@@ -5,39 +5,48 @@ in checked form: making one infers the type of every value, so whoever holds one
 run it.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Annotated, Any
 
+from domain import codec
+from domain.bounds import Length, Range, Size, own_checker
+from domain.errors import Refusal
 from pol.errors import JobError
-from pol.job.strict_json import take_int, take_list, take_object, take_str
-from pol.limits import LIMITS, MAX_DIMENSION, MAX_OPERANDS, MAX_RANK, Limits
-from pol.ops.primitive import AttributeValue, Traffic, Work
+from pol.job.strict_json import read_part
+from pol.limits import LIMITS, MAX_OPERANDS, Limits
+from pol.ops.primitive import Traffic, Work
 from pol.ops.table import PRIMITIVES, infer
-from pol.values import ITEM_SIZE, TensorSpec, TensorType
+from pol.values import Dimensions, DType, TensorName, TensorSpec, TensorType
 
 _REMEDY = "make the job smaller or ask the validator for larger limits"
-_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
-MAX_NAME = 160
-"""Characters of the name of an input or output."""
+_ITEMS_MAX = 2**16
+"""More entries than a list of any program has."""
+ValueNumber = Annotated[int, Range(0, 2**31)]
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant: its type and its elements as little-endian bytes."""
+    """A constant: dtype, shape, and its elements as little-endian bytes."""
 
-    type: TensorType
-    data: bytes
+    dtype: DType
+    shape: Dimensions
+    data: Annotated[bytes, Size(0, 2**24)]
+
+    @property
+    def type(self) -> TensorType:
+        """Dtype and shape without the elements."""
+        return TensorType(self.dtype, self.shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """One operation: name in the table, value numbers of the operands, attributes."""
 
-    op: str
-    args: tuple[int, ...]
-    attrs: Mapping[str, AttributeValue]
+    op: Annotated[str, Size(0, 64)]
+    args: Annotated[tuple[ValueNumber, ...], Length(0, MAX_OPERANDS)]
+    attrs: Mapping[Annotated[str, Size(0, 64)], Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,11 +139,14 @@ class Program:
         return {name: self.types[number] for name, number in self.outputs.items()}
 
 
-def _check_name(name: str, field: str) -> str:
-    if len(name) > MAX_NAME or _NAME.fullmatch(name) is None:
-        remedy = "use words of letters, digits and underscores with dots between them"
-        raise JobError(field, f"{name[:40]!r} is not a name", remedy)
-    return name
+_test_name = own_checker(TensorName, "")
+
+
+def _check_name(name: str, field: str) -> None:
+    try:
+        _test_name(name)
+    except Refusal as refusal:
+        raise JobError(field, refusal.reason, refusal.remedy) from None
 
 
 def _check_value(value: TensorType, limits: Limits, field: str) -> None:
@@ -146,12 +158,24 @@ def _check_value(value: TensorType, limits: Limits, field: str) -> None:
 def _check_leaves(
     inputs: Sequence[TensorSpec], constants: Sequence[Constant], limits: Limits
 ) -> None:
+    for field, count, most in (
+        ("inputs", len(inputs), limits.inputs),
+        ("constants", len(constants), limits.nodes),
+    ):
+        if count > most:
+            raise JobError(field, f"there are {count}, more than {most}", _REMEDY)
     if len({spec.name for spec in inputs}) != len(inputs):
         raise JobError("inputs", "a name occurs twice", "give every input a name of its own")
     for index, spec in enumerate(inputs):
         _check_name(spec.name, f"inputs[{index}].name")
         _check_value(spec.type, limits, f"inputs[{index}].shape")
+    size = 0
     for index, constant in enumerate(constants):
+        size += len(constant.data)
+        if size > limits.constants_size:
+            reason = f"the constants up to it have more than {limits.constants_size} bytes"
+            remedy = "move large constants into the global state"
+            raise JobError(f"constants[{index}].data", reason, remedy)
         if constant.type.size != len(constant.data):
             reason = f"{constant.type} takes {constant.type.size} bytes, not {len(constant.data)}"
             raise JobError(f"constants[{index}].data", reason, "write all elements")
@@ -159,10 +183,6 @@ def _check_leaves(
             raise JobError(
                 f"constants[{index}].data", "an element of bool is 00 or 01", "write 00 or 01"
             )
-    size = sum(len(constant.data) for constant in constants)
-    if size > limits.constants_size:
-        reason = f"have {size} bytes together, more than {limits.constants_size}"
-        raise JobError("constants", reason, "move large constants into the global state")
 
 
 def _infer_nodes(
@@ -259,7 +279,7 @@ class ProgramBuilder:
 
     def constant(self, dtype: str, shape: Sequence[int], data: bytes) -> int:
         """Add a constant of little-endian ``data`` and return its handle."""
-        constant = Constant(TensorType(dtype, tuple(shape)), data)
+        constant = Constant(dtype, tuple(shape), data)
         handle = self._next(constant.type)
         self._constants.append((handle, constant))
         return handle
@@ -300,109 +320,44 @@ class ProgramBuilder:
         )
 
 
-def take_type(fields: Mapping[str, object], limits: Limits, field: str) -> TensorType:
-    """Return the type that ``fields`` name by ``dtype`` and ``shape``, with its size checked."""
-    dtype = take_str(fields["dtype"], 8, f"{field}.dtype")
-    if dtype not in ITEM_SIZE:
-        raise JobError(
-            f"{field}.dtype", f"{dtype!r} is not a dtype", f"use one of {', '.join(ITEM_SIZE)}"
-        )
-    shape = take_list(fields["shape"], MAX_RANK, f"{field}.shape")
-    sizes = (
-        take_int(size, 0, MAX_DIMENSION, f"{field}.shape[{index}]")
-        for index, size in enumerate(shape)
-    )
-    result = TensorType(dtype, tuple(sizes))
-    _check_value(result, limits, f"{field}.shape")
-    return result
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """A program as JSON has it."""
 
-
-def take_spec(value: object, limits: Limits, field: str) -> TensorSpec:
-    """Return the named tensor that ``value`` describes: name, dtype, shape."""
-    fields = take_object(value, ("name", "dtype", "shape"), field)
-    name = _check_name(take_str(fields["name"], MAX_NAME, f"{field}.name"), f"{field}.name")
-    found = take_type(fields, limits, field)
-    return TensorSpec(name, found.dtype, found.shape)
-
-
-def _take_constant(value: object, limits: Limits, field: str) -> Constant:
-    fields = take_object(value, ("dtype", "shape", "data"), field)
-    text = take_str(fields["data"], 2 * limits.constants_size, f"{field}.data")
-    if len(text) % 2 or set(text) - set("0123456789abcdef"):
-        raise JobError(f"{field}.data", "is not lower-case hex", "write little-endian bytes as hex")
-    return Constant(take_type(fields, limits, field), bytes.fromhex(text))
-
-
-def _take_node(value: object, field: str) -> Node:
-    fields = take_object(value, ("op", "args", "attrs"), field)
-    args = take_list(fields["args"], MAX_OPERANDS, f"{field}.args")
-    numbers = [take_int(arg, 0, 2**31, f"{field}.args[{index}]") for index, arg in enumerate(args)]
-    attrs = fields["attrs"]
-    if not isinstance(attrs, dict):
-        raise JobError(f"{field}.attrs", "is not an object", "write the attributes by name")
-    return Node(take_str(fields["op"], 64, f"{field}.op"), tuple(numbers), attrs)
+    inputs: Annotated[tuple[TensorSpec, ...], Length(0, _ITEMS_MAX)]
+    constants: Annotated[tuple[Constant, ...], Length(0, _ITEMS_MAX)]
+    nodes: Annotated[tuple[Node, ...], Length(0, _ITEMS_MAX)]
+    outputs: Mapping[TensorName, ValueNumber]
 
 
 def parse_program(value: object, limits: Limits = LIMITS, field: str = "program") -> Program:
     """Return the checked program that parsed JSON describes.
 
-    Raises:
-        JobError: with the whole field, such as ``step.nodes[17].attrs.dims``.
+    Raises JobError with the whole field, such as ``step.nodes[17].attrs.dims``.
     """
-    fields = take_object(value, ("inputs", "constants", "nodes", "outputs"), field)
-    inputs = take_list(fields["inputs"], limits.inputs, f"{field}.inputs")
-    constants = take_list(fields["constants"], limits.nodes, f"{field}.constants")
-    nodes = take_list(fields["nodes"], limits.nodes, f"{field}.nodes")
-    outputs = fields["outputs"]
-    if not isinstance(outputs, dict):
-        raise JobError(f"{field}.outputs", "is not an object", "name the outputs")
-    specs = [
-        take_spec(entry, limits, f"{field}.inputs[{index}]") for index, entry in enumerate(inputs)
-    ]
-    values = [
-        _take_constant(entry, limits, f"{field}.constants[{index}]")
-        for index, entry in enumerate(constants)
-    ]
-    steps = [_take_node(entry, f"{field}.nodes[{index}]") for index, entry in enumerate(nodes)]
-    named = {
-        name: take_int(number, 0, 2**31, f"{field}.outputs.{name[:40]}")
-        for name, number in outputs.items()
-    }
+    found = read_part(_Described, value, field)
     try:
-        return make_program(specs, values, steps, named, limits)
+        return make_program(found.inputs, found.constants, found.nodes, found.outputs, limits)
     except JobError as error:
         raise error.under(field) from None
 
 
-def spec_json(spec: TensorSpec) -> dict[str, object]:
-    """Return a named tensor as JSON values."""
-    return {"name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape)}
-
-
 def program_json(program: Program) -> dict[str, object]:
     """Return a program as JSON values; :func:`parse_program` gives it back."""
-    constants = [
-        {
-            "dtype": constant.type.dtype,
-            "shape": list(constant.type.shape),
-            "data": constant.data.hex(),
-        }
-        for constant in program.constants
-    ]
     nodes = [
-        {
-            "op": node.op,
-            "args": list(node.args),
-            "attrs": {
-                name: list(value) if isinstance(value, tuple) else value
-                for name, value in node.attrs.items()
-            },
-        }
+        {"op": node.op, "args": list(node.args), "attrs": _attributes_json(node)}
         for node in program.nodes
     ]
     return {
-        "inputs": [spec_json(spec) for spec in program.inputs],
-        "constants": constants,
+        "inputs": codec.to_plain(program.inputs),
+        "constants": codec.to_plain(program.constants),
         "nodes": nodes,
         "outputs": dict(program.outputs),
+    }
+
+
+def _attributes_json(node: Node) -> dict[str, object]:
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in node.attrs.items()
     }

@@ -7,9 +7,14 @@ duplicate keys, leading zeros, escapes that are not needed, and byte order marks
 import json
 import re
 from collections import Counter
+from typing import TypeVar
 
+from domain import plain
+from domain.errors import Refusal
 from pol.errors import JobError
 from pol.limits import MAX_INTEGER
+
+T = TypeVar("T")
 
 _REMEDY = "write the document with assay job build"
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
@@ -41,16 +46,10 @@ def _check_depth(data: bytes, limit: int, field: str) -> None:
 
 
 def parse_json(data: bytes, size_limit: int, depth_limit: int, field: str) -> object:
-    """Parse canonical JSON.
+    """Parse canonical JSON of at most so many bytes, and of so many nested lists and objects.
 
-    Args:
-        data: the bytes.
-        size_limit: most bytes; depth_limit: most nested lists and objects.
-        field: what to call the document in errors.
-
-    Raises:
-        JobError: too large, too deep, not JSON, holds a float, a null, a huge integer or a
-            duplicate key, or is not in canonical form.
+    Raises JobError, which calls the document ``field``, when it is too large, too deep or not JSON, when it holds a
+    float, a huge integer or a duplicate key, and when it is not in canonical form.
     """
     if len(data) > size_limit:
         raise _refuse(field, f"has {len(data)} bytes, more than {size_limit}")
@@ -79,58 +78,17 @@ def parse_json(data: bytes, size_limit: int, depth_limit: int, field: str) -> ob
             parse_int=integer,
             object_pairs_hook=pairs,
         )
-    except (ValueError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+    # UnicodeDecodeError and JSONDecodeError are ValueErrors
+    except (ValueError, RecursionError):
         raise _refuse(field, "is not JSON in ASCII") from None
     if dump_json(value) != data:
         raise _refuse(field, "is not in canonical form (sorted keys, no spaces, ASCII)")
     return value
 
 
-def take_object(value: object, keys: tuple[str, ...], field: str) -> dict[str, object]:
-    """Return ``value`` if it is an object with exactly these keys; JobError naming the key
-    otherwise.
-    """
-    if not isinstance(value, dict):
-        raise _refuse(field, "is not an object")
-    for key in value:
-        if key not in keys:
-            raise _refuse(f"{field}.{key[:40]}".lstrip("."), "there is no such field")
-    for key in keys:
-        if key not in value:
-            raise _refuse(f"{field}.{key}".lstrip("."), "the field is missing")
-    return value
-
-
-def take_list(value: object, limit: int, field: str) -> list[object]:
-    """Return ``value`` if it is a list of at most ``limit`` entries."""
-    if not isinstance(value, list):
-        raise _refuse(field, "is not a list")
-    if len(value) > limit:
-        raise _refuse(field, f"has {len(value)} entries, more than {limit}")
-    return value
-
-
-def take_int(value: object, low: int, high: int, field: str) -> int:
-    """Return ``value`` if it is an integer in ``low..high`` (a boolean is not)."""
-    if type(value) is not int:
-        raise _refuse(field, "is not an integer")
-    if not low <= value <= high:
-        raise _refuse(field, f"{value} is outside {low}..{high}")
-    return value
-
-
-def take_str(value: object, limit: int, field: str) -> str:
-    """Return ``value`` if it is a string of at most ``limit`` characters."""
-    if not isinstance(value, str):
-        raise _refuse(field, "is not a string")
-    if len(value) > limit:
-        raise _refuse(field, f"has {len(value)} characters, more than {limit}")
-    return value
-
-
-def take_hex(value: object, size: int, field: str) -> bytes:
-    """Return the bytes of ``value`` if it is ``size`` bytes in lower-case hex."""
-    text = take_str(value, 2 * size, field)
-    if len(text) != 2 * size or re.fullmatch("[0-9a-f]*", text) is None:
-        raise _refuse(field, f"is not {size} bytes in lower-case hex")
-    return bytes.fromhex(text)
+def read_part(cls: type[T], value: object, field: str) -> T:
+    """Read a part of a job by the annotations of its class; JobError with the path that begins with ``field``."""
+    try:
+        return plain.read(cls, value, field)
+    except Refusal as refusal:
+        raise JobError(refusal.field, refusal.reason, refusal.remedy or _REMEDY) from None
