@@ -205,8 +205,8 @@ MUTANTS = (
         "job-flops",
         "a job's document has its work as numbers, not as text",
         "pol/job/document.py",
-        "plain[name] = str(plain[name])",
-        "plain[name] = plain[name]",
+        "name: str(getattr(document, name))",
+        "name: getattr(document, name)",
         (JOB,),
     ),
     # --- between owners ---
