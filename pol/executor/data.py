@@ -1,6 +1,4 @@
-"""Sample order and batches: position p of the job's stream is row perm(seed, p div N)[p mod N] of
-the data.
-"""
+"""Sample order and batches: position p of the job's stream is row perm(seed, p div N)[p mod N] of the data."""
 
 from functools import lru_cache
 
@@ -19,9 +17,7 @@ def _order(seed: int, epoch: int, rows: int) -> NDArray[np.int64]:
 
 
 def sample_rows(seed: int, rows: int, position: int, count: int) -> NDArray[np.int64]:
-    """Return the row numbers of ``count`` positions of the stream from ``position`` on (it may
-    cross epochs).
-    """
+    """Return the row numbers of ``count`` positions of the stream from ``position`` on (it may cross epochs)."""
     parts = []
     while count:
         epoch, offset = divmod(position, rows)
@@ -33,18 +29,9 @@ def sample_rows(seed: int, rows: int, position: int, count: int) -> NDArray[np.i
 
 
 def batch_at(dataset: Dataset, job: Job, sample_position: int) -> dict[str, Array]:
-    """Return the batch that starts at a position of the job's sample stream.
+    """Return the batch that starts at a position of the job's sample stream (round x samples_per_round + offset in it).
 
-    Args:
-        dataset: the job's data.
-        job: seed and batch size.
-        sample_position: round x samples_per_round + offset in the round.
-
-    Returns:
-        ``batch.<column>`` to array of ``batch`` rows, ready to be an input of the step.
+    It is ``batch.<column>`` to array of ``batch`` rows, ready to be an input of the step.
     """
     rows = sample_rows(job.document.seed, dataset.rows, sample_position, job.document.batch)
     return {f"batch.{name}": column[rows] for name, column in dataset.columns.items()}
-
-
-__all__ = ["Dataset", "batch_at", "sample_rows"]

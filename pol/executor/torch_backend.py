@@ -70,9 +70,7 @@ def _power_of_two(exponent: Tensor) -> Tensor:
 
 
 def scale_rows(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """Scale an FP32 operand along ``axis`` to integers of 15 bits; return them and the inverse
-    scale, in FP64.
-    """
+    """Scale an FP32 operand along ``axis`` to integers of 15 bits; return them and the inverse scale, in FP64."""
     wide = x.to(torch.float64)
     largest = torch.amax(torch.abs(wide), dim=axis, keepdim=True)
     exponent = (largest.view(torch.int64) >> 52) - 1023
@@ -251,9 +249,7 @@ def _full(site: _Site) -> Function:
 
 
 def _multiply_words(multiplier: int, word: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the high and low half of a product of 32-bit words, in halves that do not overflow an
-    i64.
-    """
+    """Return the high and low half of a product of 32-bit words, in halves that do not overflow an i64."""
     lower = multiplier * (word & 0xFFFF)
     upper = multiplier * (word >> 16) + (lower >> 16)
     return upper >> 16, ((upper & 0xFFFF) << 16) | (lower & 0xFFFF)

@@ -8,12 +8,7 @@ from pol.state.arrays import Array
 
 @dataclass(frozen=True)
 class Dataset:
-    """The rows of a job in the order of its shards.
-
-    Args:
-        columns: name to array, whose first dimension is the row.
-        rows: number of rows.
-    """
+    """The rows of a job in the order of its shards: column name to array, whose first dimension is the row."""
 
     columns: Mapping[str, Array]
     rows: int

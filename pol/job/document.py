@@ -109,9 +109,7 @@ FIELDS = tuple(JobDocument.__dataclass_fields__)
 
 @dataclass(frozen=True, slots=True)
 class PayloadFile:
-    """A file that the consumer uploads; checked by ``sha256``, or by the root of the state that it
-    holds.
-    """
+    """A file that the consumer uploads; checked by ``sha256``, or by the root of the state that it holds."""
 
     path: str
     size: int
@@ -290,13 +288,15 @@ def _check_rounds(document: JobDocument, limits: Limits) -> None:
     if not document.columns:
         raise _refuse("columns", "there is no column")
     row_size = sum(column.type.size for column in document.columns)
-    if not row_size:  # else the caps on files would not cap the rows
+    # else the caps on files would not cap the rows
+    if not row_size:
         raise _refuse("columns", "a row has no bytes")
     if document.batch > limits.epochs_per_batch * document.rows:
         reason = f"a batch of {document.batch} goes through {document.rows} rows too often"
         raise _refuse("batch", reason, f"use at most {limits.epochs_per_batch * document.rows}")
     for index, shard in enumerate(document.shards):
-        if shard.rows * row_size > shard.size:  # so the caps on files cap what is allocated
+        # so the caps on files cap what is allocated
+        if shard.rows * row_size > shard.size:
             reason = f"{shard.rows} rows of {row_size} bytes do not fit {shard.size} bytes"
             raise _refuse(f"shards[{index}].rows", reason)
     for index, column in enumerate(document.columns):
@@ -366,7 +366,8 @@ def _check_step(document: JobDocument) -> None:
         raise _refuse("step.outputs", "the step changes no global tensor")
     written = sum(found.elements for found in changed_outputs(step).values())
     flops = step.work.flops
-    if flops < written:  # each is hashed after the step, so moving them about is not free
+    # each is hashed after the step, so moving them about is not free
+    if flops < written:
         reason = f"its work of {flops} FLOPs is less than the {written} elements it changes"
         raise _refuse("step.outputs", reason)
     for spec in updated:

@@ -42,16 +42,10 @@ class LoadedJob:
 
 
 def read_file(path: Path, field: str, size_limit: int, size: int | None = None) -> bytes:
-    """Read a plain file; links, folders and devices are refused, and sizes before reading.
+    """Read a plain file of at most ``size_limit`` bytes, or of exactly ``size`` where that is known.
 
-    Args:
-        path: the file.
-        field: what to call it in errors.
-        size_limit: most bytes.
-        size: exact number of bytes, where it is known.
-
-    Raises:
-        JobError: it is missing, not a plain file, or of the wrong size.
+    Links, folders and devices are refused, and sizes before reading. Raises JobError, which calls the file ``field``,
+    when it is missing, not a plain file, or of the wrong size.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -105,8 +99,7 @@ def _load_shard(
 def load_data(directory: Path, document: JobDocument, limits: Limits = LIMITS) -> Dataset:
     """Read and verify the shards of a job.
 
-    Raises:
-        JobError: a file is missing or is not the one that the document describes.
+    Raises JobError when a file is missing or is not the one that the document describes.
     """
     folder = directory / DATA_FOLDER
     if folder.is_symlink():
@@ -130,8 +123,7 @@ def load_data(directory: Path, document: JobDocument, limits: Limits = LIMITS) -
 def load_job(directory: Path, limits: Limits = LIMITS) -> LoadedJob:
     """Load a job directory and verify all that the document says about it.
 
-    Raises:
-        JobError: naming the field or file, for anything that is not exactly the job.
+    Raises JobError, which names the field or file, for anything that is not exactly the job.
     """
     job = parse_job(read_file(directory / DOCUMENT, DOCUMENT, limits.document_size), limits)
     document = job.document
@@ -145,6 +137,3 @@ def load_job(directory: Path, limits: Limits = LIMITS) -> LoadedJob:
         ),
         load_data(directory, document, limits),
     )
-
-
-__all__ = ["Job", "LoadedJob", "load_data", "load_job", "parse_job", "read_file"]

@@ -51,18 +51,11 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A checked program. Make one with :func:`make_program`, :func:`parse_program` or
-    :class:`ProgramBuilder`.
+    """A checked program. Make one with :func:`make_program`, :func:`parse_program` or :class:`ProgramBuilder`.
 
-    Two programs are the same object or different (so that executors can remember them); compare
-    ``program_json`` for equality of content.
-
-    Args:
-        inputs: named and typed; value numbers from 0.
-        constants: value numbers after the inputs.
-        nodes: value numbers after the constants.
-        outputs: name to value number, in name order.
-        types: type of every value.
+    Values are numbered: the named and typed ``inputs`` from 0, then ``constants``, then ``nodes``. ``outputs`` are name
+    to value number, in name order; ``types`` has the type of every value. Two programs are the same object or
+    different (so that executors can remember them); compare ``program_json`` for equality of content.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -188,9 +181,7 @@ def _check_leaves(
 def _infer_nodes(
     types: list[TensorType], nodes: Sequence[Node], limits: Limits
 ) -> tuple[Node, ...]:
-    """Append the type of every node to ``types`` and return the nodes with their attributes in
-    checked form.
-    """
+    """Append the type of every node to ``types`` and return the nodes with their attributes in checked form."""
     if len(nodes) > limits.nodes:
         raise JobError("nodes", f"there are {len(nodes)} nodes, more than {limits.nodes}", _REMEDY)
     checked: list[Node] = []
@@ -223,8 +214,7 @@ def make_program(
 ) -> Program:
     """Check a program and infer the type of every value; nothing of its sizes is allocated.
 
-    Raises:
-        JobError: with a field relative to the program, such as ``nodes[17].attrs.dims``.
+    Raises JobError with a field relative to the program, such as ``nodes[17].attrs.dims``.
     """
     _check_leaves(inputs, constants, limits)
     types = [spec.type for spec in inputs] + [constant.type for constant in constants]

@@ -1,7 +1,7 @@
 """What an order says of a job: derived here only, by consumer and validator."""
 
 from domain.records import JobTerms
-from pol.job.load import Job
+from pol.job.document import Job
 
 
 def order_terms(job: Job) -> JobTerms:

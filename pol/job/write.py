@@ -35,11 +35,9 @@ HOLDOUT = "holdout.safetensors"
 class JobSource:
     """What a builder hands over; roots, hashes, sizes and FLOPs are computed from it.
 
-    Args:
-        name: for people; letters, digits, spaces, dots, dashes and underscores.
-        data: column name to array, first dimension rows; at least one column.
-        holdout: the consumer's own test set, same columns; it is never uploaded.
-        shard_rows: rows of a shard at most; there are fewer where they would not fit.
+    ``name`` is for people: letters, digits, spaces, dots, dashes and underscores. ``data`` is column name to array,
+    at least one, whose first dimension is the row; shards have ``shard_rows`` rows at most, fewer where they would not
+    fit. ``holdout`` is the consumer's own test set with the same columns; it is never uploaded.
     """
 
     name: str
@@ -98,8 +96,7 @@ def _write_shards(
 def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Job:
     """Write a job directory and return the job, as a loader will see it.
 
-    Raises:
-        JobError: what was handed over is not a job within ``limits`` (files may have been written).
+    Raises JobError when what was handed over is not a job within ``limits`` (files may have been written).
     """
     try:
         columns, rows = _checked_columns(source)

@@ -89,9 +89,7 @@ class Namespace(Protocol):
         """Clear the sign."""
 
     def power_of_two(self, k: Fp64) -> Fp64:
-        """Return 2^k for integers in -1022..1023, made of bits (the result for NaN does not
-        matter).
-        """
+        """Return 2^k for integers in -1022..1023, made of bits (the result for NaN does not matter)."""
 
     def split(self, x: Fp64) -> tuple[Fp64, Fp64]:
         """Return (k, m) with x = m x 2^k and 1 <= m < 2 for normal positive x, from the bits."""
@@ -136,9 +134,7 @@ def log(ns: Namespace, x: Fp64) -> Fp64:
 
 
 def tanh(ns: Namespace, x: Fp64) -> Fp64:
-    """Return tanh x in FP64: (1 - e^-2|x|) / (1 + e^-2|x|) with the sign of x, two terms of the
-    series near 0.
-    """
+    """Return tanh x in FP64: (1 - e^-2|x|) / (1 + e^-2|x|) with the sign of x, two terms of the series near 0."""
     a = ns.absolute(x)
     e = exp(ns, a * -2.0)
     quotient = (1.0 - e) / (e + 1.0)
@@ -148,9 +144,7 @@ def tanh(ns: Namespace, x: Fp64) -> Fp64:
 
 
 def erf(ns: Namespace, x: Fp64) -> Fp64:
-    """Return erf x in FP64: a quotient of polynomials up to 1, then 1 - e^(-x^2) P(x) / Q(x) up to
-    6.
-    """
+    """Return erf x in FP64: a quotient of polynomials up to 1, then 1 - e^(-x^2) P(x) / Q(x) up to 6."""
     x = ns.clamp(x, -6.0, 6.0)
     a = ns.absolute(x)
     z = x * x

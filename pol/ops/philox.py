@@ -41,15 +41,14 @@ def round_keys(seed: int) -> list[tuple[int, int]]:
 def philox(counter: tuple[NDArray[np.uint64], ...], seed: int) -> tuple[NDArray[np.uint64], ...]:
     """Return the four output words of each block.
 
-    Args:
-        counter: four arrays of one shape with values below 2^32.
-        seed: key, low word first.
+    ``counter`` is four arrays of one shape with values below 2^32; ``seed`` is the key, low word first.
     """
     c0, c1, c2, c3 = counter
     first, second = (np.uint64(multiplier) for multiplier in MULTIPLIERS)
     mask = np.uint64(_MASK)
     for low, high in round_keys(seed):
-        p0, p1 = first * c0, second * c2  # products of 32-bit words fit 64 bits
+        # products of 32-bit words fit 64 bits
+        p0, p1 = first * c0, second * c2
         c0, c1, c2, c3 = (
             (p1 >> _SHIFT) ^ c1 ^ np.uint64(low),
             p1 & mask,

@@ -35,13 +35,10 @@ _KEEP = "run the job again with --keep-states, or check all segments"
 
 @dataclass(frozen=True)
 class Check:
-    """How one share, or the end of one round, came out.
+    """How one share came out, or the aggregation at the end of one round, whose ``slot`` is -1.
 
-    Args:
-        slot: the share's slot, -1 for the aggregation at the end of the round.
-        segments: how many segments it has.
-        checked: how many of them were replayed.
-        fault: what does not hold, empty if all that was checked does.
+    ``checked`` of its ``segments`` were replayed; ``fault`` says what does not hold, and is empty if all that was
+    checked does.
     """
 
     round: int
@@ -143,17 +140,11 @@ def verify_trace(
 ) -> tuple[Check, ...]:
     """Check a trace against the job in ``directory``; what follows a fault in a replay of all is not checked.
 
-    Args:
-        trace: what :func:`pol.replay.trace_file.read_trace` returned.
-        directory: the job directory.
-        segments: None replays everything from the beginning; N replays N drawn segments of each share, with the
-            first, the last and the update, from kept states.
-        states: folder of kept states, needed for N.
-        backend_name: ``numpy`` or ``torch``.
-        on_progress: called after each segment.
+    Without ``segments`` everything is replayed from the beginning, on the back end ``numpy`` or ``torch``; with N of
+    them, N drawn segments of each share and the first, the last and the update, from the folder of kept ``states``.
+    ``on_progress`` is called after each segment.
 
-    Raises:
-        JobError: the job does not load, the trace is of another job, or a kept state is missing.
+    Raises JobError when the job does not load, the trace is of another job, or a kept state is missing.
     """
     loaded = load_job(directory)
     if trace.job != loaded.job.id:

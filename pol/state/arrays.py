@@ -32,9 +32,7 @@ def dtype_name(array: Array, where: str) -> str:
 def canonical_array(array: Array, where: str) -> Array:
     """Return ``array`` in C order, little-endian, with -0.0 replaced by +0.0.
 
-    Raises:
-        NotFinite: it holds NaN or infinity.
-        StateError: its dtype is not one of a job's.
+    Raises NotFinite when it holds NaN or infinity, and StateError when its dtype is not one of a job's.
     """
     dtype = NUMPY_DTYPES[dtype_name(array, where)]
     plain = np.asarray(array, dtype=dtype, order="C")
@@ -47,9 +45,7 @@ def canonical_array(array: Array, where: str) -> Array:
 
 
 def array_from_bytes(data: bytes | memoryview, dtype: str, shape: Shape, where: str) -> Array:
-    """Return the array of little-endian ``data``, whose size is known to fit; bool bytes must be 0
-    or 1.
-    """
+    """Return the array of little-endian ``data``, whose size is known to fit; bool bytes must be 0 or 1."""
     if dtype == "bool" and data and np.frombuffer(data, np.uint8).max() > 1:
         raise StateError(where, "an element of bool is neither 0 nor 1")
     return np.frombuffer(data, NUMPY_DTYPES[dtype]).reshape(shape)

@@ -25,7 +25,6 @@ from pol.state.arrays import (
 )
 from pol.state.layout import (
     CHUNK_SIZE,
-    chunk_count,
     chunk_sizes,
     encoded_size,
     header_chunk,
@@ -45,11 +44,9 @@ def state_specs(state: State) -> tuple[TensorSpec, ...]:
 
 
 def encode_state(state: State) -> bytes:
-    """Return the canonical bytes of a state.
+    """Return the canonical bytes of a state (-0.0 is written as +0.0).
 
-    Raises:
-        NotFinite: a tensor holds NaN or infinity (-0.0 is written as +0.0).
-        StateError: a tensor's dtype is not one of a job's.
+    Raises NotFinite when a tensor holds NaN or infinity, and StateError when its dtype is not one of a job's.
     """
     parts: list[bytes | memoryview] = [header_chunk(state_specs(state))]
     parts += [raw_bytes(canonical_array(state[name], name)) for name in sorted(state)]
@@ -59,17 +56,13 @@ def encode_state(state: State) -> bytes:
 def decode_state(data: bytes, specs: Sequence[TensorSpec]) -> dict[str, Array]:
     """Return the state that canonical bytes hold; arrays are read-only views of ``data``.
 
-    Args:
-        data: canonical bytes.
-        specs: exactly the tensors that the state must have, in any order.
-
-    Raises:
-        StateError: anything but the one encoding of a state with these tensors.
-        NotFinite: a tensor holds NaN or infinity.
+    ``specs`` are exactly the tensors that it must have, in any order. Raises StateError for anything but the one
+    encoding of a state with these tensors, and NotFinite when a tensor holds NaN or infinity.
     """
     expected = header_chunk(specs)
     if data[: len(expected)] != expected:
-        parse_header(data)  # a better reason, where the header itself is at fault
+        # a better reason, where the header itself is at fault
+        parse_header(data)
         raise StateError("header", "the tensors are not the ones that the job names")
     if len(data) != encoded_size(specs):
         raise StateError("state", f"has {len(data)} bytes, not {encoded_size(specs)}")
@@ -89,9 +82,7 @@ def decode_state(data: bytes, specs: Sequence[TensorSpec]) -> dict[str, Array]:
 
 
 def chunks_of(data: bytes) -> list[bytes]:
-    """Return the chunks of canonical bytes, found from the header; StateError if the sizes do not
-    fit.
-    """
+    """Return the chunks of canonical bytes, found from the header; StateError if the sizes do not fit."""
     position, specs = parse_header(data)
     if len(data) != encoded_size(specs):
         raise StateError("state", f"has {len(data)} bytes, not {encoded_size(specs)}")
@@ -103,11 +94,7 @@ def chunks_of(data: bytes) -> list[bytes]:
 
 
 class StateTree:
-    """The Merkle tree of a state's chunks.
-
-    Args:
-        leaves: leaf hash of every chunk, header first.
-    """
+    """The Merkle tree of a state's chunks, from the leaf hash of each, header first."""
 
     def __init__(self, leaves: Sequence[bytes]) -> None:
         self.leaves = tuple(leaves)
@@ -149,13 +136,8 @@ def state_tree(
 ) -> StateTree:
     """Return the tree of a state's canonical chunks.
 
-    Args:
-        state: the state.
-        previous, previous_state: a state with the same tensors and its tree; chunks that are equal
-            there are not hashed again, and a tensor that is the same object is not even looked at.
-
-    Raises:
-        NotFinite: a tensor holds NaN or infinity.
+    With a ``previous_state`` of the same tensors and its tree, chunks that are equal there are not hashed again, and a
+    tensor that is the same object is not even looked at. Raises NotFinite when a tensor holds NaN or infinity.
     """
     specs = state_specs(state)
     header = header_chunk(specs)
@@ -194,21 +176,3 @@ def freeze(state: State) -> dict[str, Array]:
 def zeros_state(specs: Sequence[TensorSpec]) -> dict[str, Array]:
     """Return a state of zeros with these tensors."""
     return {spec.name: np.zeros(spec.shape, NUMPY_DTYPES[spec.dtype]) for spec in specs}
-
-
-__all__ = [
-    "CHUNK_SIZE",
-    "StateTree",
-    "chunk_count",
-    "chunk_leaf",
-    "chunks_of",
-    "decode_state",
-    "encode_state",
-    "encoded_size",
-    "freeze",
-    "header_chunk",
-    "parse_header",
-    "state_specs",
-    "state_tree",
-    "zeros_state",
-]

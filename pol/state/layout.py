@@ -64,8 +64,7 @@ def _parse_entry(entry: object) -> TensorSpec:
 def parse_header(data: bytes) -> tuple[int, tuple[TensorSpec, ...]]:
     """Return the size of the header chunk and the tensors that it names, in order.
 
-    Raises:
-        StateError: the header is cut off, too long, not canonical, or its names do not ascend.
+    Raises StateError when the header is cut off, too long, not canonical, or its names do not ascend.
     """
     length = int.from_bytes(data[:4], "big")
     if len(data) < 4 or length > MAX_HEADER or len(data) < 4 + length:
@@ -82,6 +81,7 @@ def parse_header(data: bytes) -> tuple[int, tuple[TensorSpec, ...]]:
         raise StateError("header", "a name occurs twice")
     if any("\ud800" <= character <= "\udfff" for spec in specs for character in spec.name):
         raise StateError("header", "a name is not text")
-    if header_chunk(specs) != chunk:  # an order that does not ascend ends here too
+    # an order that does not ascend ends here too
+    if header_chunk(specs) != chunk:
         raise StateError("header", "is not in canonical form")
     return len(chunk), specs

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pol.errors import NotFinite, StateError
+from pol.errors import StateError
 from pol.limits import LIMITS, MAX_DIMENSION, MAX_RANK, Limits
 from pol.state.arrays import Array, State, array_from_bytes, canonical_array, dtype_name, raw_bytes
 from pol.values import TensorSpec, TensorType
@@ -112,9 +112,7 @@ def _header_size(prefix: bytes, limits: Limits) -> int:
 
 
 def _read(source: bytes | Path, limits: Limits) -> tuple[list[_Entry], bytes]:
-    """Return the entries of a file and its data; of a file on disk, the header is read and checked
-    first.
-    """
+    """Return the entries of a file and its data; of a file on disk, the header is read and checked first."""
     if isinstance(source, bytes):
         size = _header_size(source[:_PREFIX], limits)
         header, data = source[_PREFIX : _PREFIX + size], source[_PREFIX + size :]
@@ -146,19 +144,13 @@ def _check_specs(entries: Sequence[_Entry], specs: Sequence[TensorSpec]) -> None
 def load_safetensors(
     source: bytes | Path, specs: Sequence[TensorSpec] | None = None, limits: Limits = LIMITS
 ) -> dict[str, Array]:
-    """Read a safetensors file.
+    """Read a safetensors file and return name to read-only array, in name order; -0.0 becomes +0.0.
 
-    Args:
-        source: the bytes, or a file (whose header is checked before its data are read).
-        specs: exactly the tensors that it must hold; None accepts any within ``limits``.
-        limits: caps on header, tensors and elements.
+    ``source`` is the bytes, or a file, whose header is checked before its data are read. ``specs`` are exactly the
+    tensors that it must hold; None accepts any within ``limits``.
 
-    Returns:
-        Name to read-only array, in name order; -0.0 becomes +0.0.
-
-    Raises:
-        StateError: the file is not strictly what is described above.
-        NotFinite: a tensor holds NaN or infinity.
+    Raises StateError when the file is not strictly what is described above, and NotFinite when a tensor holds NaN or
+    infinity.
     """
     entries, data = _read(source, limits)
     if specs is not None:
@@ -192,15 +184,10 @@ def safetensors_header(state: State) -> bytes:
 
 
 def dump_safetensors(state: State) -> bytes:
-    """Return the file of a state: tensors in name order, no metadata, equal states give equal
-    bytes.
+    """Return the file of a state: tensors in name order, no metadata, equal states give equal bytes.
 
-    Raises:
-        NotFinite: a tensor holds NaN or infinity (-0.0 is written as +0.0).
+    Raises NotFinite when a tensor holds NaN or infinity (-0.0 is written as +0.0).
     """
     parts: list[bytes | memoryview] = [safetensors_header(state)]
     parts += [raw_bytes(canonical_array(np.asarray(state[name]), name)) for name in sorted(state)]
     return b"".join(parts)
-
-
-__all__ = ["NotFinite", "StateError", "dump_safetensors", "load_safetensors", "safetensors_header"]

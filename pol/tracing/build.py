@@ -33,8 +33,7 @@ def build_job(file: Path, out: Path, on_progress: Progress | None = None) -> Job
     The file is ordinary Python with all rights of the person who calls this: it is the consumer's own. Its folder is
     not put on the module path.
 
-    Raises:
-        JobError: the file has no ``job()``, or what it returns is not a job; the error names the field.
+    Raises JobError, which names the field, when the file has no ``job()`` or what it returns is not a job.
     """
     tell = on_progress or (lambda _text: None)
     if not file.is_file():
@@ -120,7 +119,8 @@ def _columns(data: Mapping[str, Any], field: str) -> dict[str, Array]:
                 if isinstance(value, torch.Tensor)
                 else np.asarray(value)
             )
-        except (TypeError, ValueError):  # bfloat16, rows of different lengths
+        # bfloat16, rows of different lengths
+        except (TypeError, ValueError):
             reason = "NumPy cannot hold it as one array"
             raise JobError(f"{field}.{name}", reason, "give rows of one shape") from None
         if array.ndim < 1 or array.dtype.kind not in "fiub":
@@ -211,8 +211,7 @@ def load_into(model: nn.Module, state: Mapping[str, Array]) -> None:
     A tensor that the model holds under two names is in the state once, and buffers that a ``state_dict`` leaves out
     are in it too, so each tensor goes to its place by name.
 
-    Raises:
-        KeyError: the model has a tensor that the state lacks.
+    Raises KeyError when the model has a tensor that the state lacks.
     """
     with torch.no_grad():
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):

@@ -73,11 +73,7 @@ def training_mode(model: nn.Module, training: bool) -> Iterator[None]:
 
 
 class JobFunctions:
-    """The three functions of one job.
-
-    Args:
-        spec: the job.
-    """
+    """The three functions of one job."""
 
     def __init__(self, spec: JobSpec) -> None:
         self._spec = spec

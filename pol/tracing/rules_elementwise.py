@@ -229,7 +229,8 @@ def _pow(site: Site, x: Ref, exponent: float) -> int:
 
 @rule("aten._to_copy.default", "prims.convert_element_type.default")
 def _to_copy(site: Site, x: Ref, dtype: Any = None, **_options: Any) -> int:
-    del dtype  # the result says it
+    # the result says it
+    del dtype
     return site.operand(x, site.dtype)
 
 

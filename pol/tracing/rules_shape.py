@@ -138,7 +138,8 @@ def _unbind(site: Site, x: Ref, dim: int = 0) -> tuple[int, ...]:
 def _cat(site: Site, parts: Sequence[Ref], dim: int = 0) -> int:
     values = [site.operand(part, site.dtype) for part in parts]
     axis = dim % len(site.shape)
-    while len(values) > 1:  # a node takes only so many operands
+    # a node takes only so many operands
+    while len(values) > 1:
         groups = [values[at : at + MAX_OPERANDS] for at in range(0, len(values), MAX_OPERANDS)]
         values = [site.emitter.emit("concat", *group, dim=axis) for group in groups]
     return values[0]
@@ -220,7 +221,8 @@ def _embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> int:
-    del padding_idx, scale_grad_by_freq, sparse  # these concern the gradient
+    # these concern the gradient
+    del padding_idx, scale_grad_by_freq, sparse
     return site.emitter.emit("take", table, index)
 
 

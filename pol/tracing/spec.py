@@ -83,23 +83,19 @@ class Nesterov:
 class JobSpec:
     """One training job, as the consumer writes it.
 
-    Args:
-        name: what people call the job.
-        model: any module whose operations are supported; its parameters and buffers are the global state.
-        loss: ``(model, batch) -> scalar``; see :func:`cross_entropy`.
-        train: column name to tensor or array, first dimension = rows.
-        holdout: the same columns; stays on this machine, for evaluation.
-        optimizer: :class:`SGD` or :class:`AdamW`.
-        schedule: learning rate, or a function of the job's global batch number (written out as a table).
-        rounds: rounds of training, after each of which the slots are averaged.
-        samples_per_round: samples of all slots together in a round, a multiple of batch x segment_length.
-        batch: samples per step.
-        segment_length: steps between two boundary states of a trace.
-        seed: everything random comes from it.
-        clip_norm: largest norm of the whole gradient, or None.
-        metrics: further functions for evaluation, such as :func:`accuracy`; ``loss`` is always there.
-        outer: what a round's averaged update does to the weights.
-        weights: ``seed`` draws initial weights from the seed, ``keep`` takes them as they are in the model.
+    ``model`` is any module whose operations are supported; its parameters and buffers are the global state, and
+    ``weights`` says whether they are drawn from the seed (``seed``) or taken as they are (``keep``). ``loss`` is
+    ``(model, batch) -> scalar``, such as :func:`cross_entropy`. ``train`` is column name to tensor or array, whose
+    first dimension is the row; ``holdout`` has the same columns and stays on this machine, for evaluation by ``loss``
+    and further ``metrics``, such as :func:`accuracy`.
+
+    ``rounds`` of training, after each of which the slots are averaged and ``outer`` says what the averaged update does
+    to the weights, have ``samples_per_round`` samples of all slots together, a multiple of batch x segment_length. A
+    step takes ``batch`` samples; there are ``segment_length`` steps between two boundary states of a trace.
+
+    ``optimizer`` is :class:`SGD` or :class:`AdamW`; ``schedule`` a learning rate, or a function of the job's global
+    batch number (written out as a table); ``clip_norm`` the largest norm of the whole gradient, or None. Everything
+    random comes from ``seed``.
     """
 
     name: str
@@ -144,7 +140,8 @@ class JobSpec:
             )
 
     def _check_choices(self) -> None:
-        optimizer: object = self.optimizer  # what the file gave, whatever the annotations say
+        # what the file gave, whatever the annotations say
+        optimizer: object = self.optimizer
         outer: object = self.outer
         if not isinstance(optimizer, SGD | AdamW):
             reason = f"{type(optimizer).__module__}.{type(optimizer).__name__} is not known"

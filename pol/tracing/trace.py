@@ -75,20 +75,18 @@ _DECOMPOSED = (
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     table = {**core_aten_decompositions(), **get_decompositions(_DECOMPOSED)}
-    table.pop(_aten.embedding_dense_backward.default, None)  # ours is an exact product
+    # ours is an exact product
+    table.pop(_aten.embedding_dense_backward.default, None)
     return table
 
 
 def trace_program(function: Function, inputs: Tensors, limits: Limits = LIMITS) -> Program:
     """Trace ``function`` once and return it as a program.
 
-    Args:
-        function: name to tensor in, name to tensor out; it may call ``torch.autograd.grad``.
-        inputs: example tensors; only their dtypes and shapes matter.
-        limits: caps on the program.
+    It gets name to tensor and returns name to tensor, and may call ``torch.autograd.grad``. Of the example ``inputs``
+    only dtypes and shapes matter.
 
-    Raises:
-        JobError: an operation has no form in primitives; the error names it and where the model calls it.
+    Raises JobError when an operation has no form in primitives; the error names it and where the model calls it.
     """
     # make_fx tells inputs apart by identity, so the same tensor under two names would become one input.
     graph, names = _graph(function, {name: tensor.clone() for name, tensor in inputs.items()})
@@ -127,7 +125,8 @@ def _graph(function: Function, inputs: Tensors) -> tuple[GraphModule, list[str]]
             graph = _make_fx(flat, list(inputs.values()))
             if any(_is_mutable(node) for node in graph.graph.nodes):
                 again = torch.func.functionalize(_AtenViews(graph).run, remove="mutations")
-                with fx_traceback.preserve_node_meta():  # where the model called it
+                # where the model called it
+                with fx_traceback.preserve_node_meta():
                     graph = _make_fx(again, list(inputs.values()))
                 _drop_write_backs(graph)
     except JobError:
@@ -162,7 +161,8 @@ def _make_fx(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Gr
         function,
         decomposition_table=_decompositions(),
         tracing_mode="fake",
-        _allow_non_fake_inputs=True,  # tables that the function closes over
+        # tables that the function closes over
+        _allow_non_fake_inputs=True,
         record_stack_traces=True,
     )
     graph = tracer(*inputs)

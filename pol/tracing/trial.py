@@ -19,10 +19,10 @@ from pol.tracing.spec import JobSpec
 def try_loss(spec: JobSpec, state: Mapping[str, torch.Tensor], data: Mapping[str, Array]) -> None:
     """Compute the loss of a few rows of ``data`` without dropout.
 
-    Raises:
-        JobError: torch cannot compute it; the error has torch's own reason and the line.
+    Raises JobError, with torch's own reason and the line, when torch cannot compute it.
     """
-    weights = {name: tensor.clone() for name, tensor in state.items()}  # a forward pass may write
+    # a forward pass may write
+    weights = {name: tensor.clone() for name, tensor in state.items()}
     with training_mode(spec.model, False), torch.no_grad():
         for rows in _batches(data, spec.batch):
             batch = {name: torch.from_numpy(column[rows]) for name, column in data.items()}

@@ -43,8 +43,7 @@ def seeded_parameters(model: nn.Module, seed: int) -> dict[str, torch.Tensor]:
 
     The n-th parameter in name order draws from the stream (seed, ``SITE_WEIGHTS``, n).
 
-    Raises:
-        JobError: a parameter is neither constant nor of a layer with a known law.
+    Raises JobError when a parameter is neither constant nor of a layer with a known law.
     """
     owners = {
         f"{prefix}.{name}" if prefix else name: (module, name)
@@ -57,7 +56,8 @@ def seeded_parameters(model: nn.Module, seed: int) -> dict[str, torch.Tensor]:
         parameter = named[name].detach()
         module, own_name = owners[name]
         if parameter.numel() and bool((parameter == parameter.flatten()[0]).all()):
-            result[name] = parameter.clone()  # ones, zeros, or what the model set on purpose
+            # ones, zeros, or what the model set on purpose
+            result[name] = parameter.clone()
             continue
         bound = _bound(module, own_name, parameter, name)
         numbers = uniform(seed, SITE_WEIGHTS, index, parameter.numel()).astype(np.float64)

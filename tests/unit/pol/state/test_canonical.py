@@ -13,17 +13,15 @@ from pol.errors import NotFinite, StateError
 from pol.state import canonical
 from pol.state.arrays import Array
 from pol.state.canonical import (
-    CHUNK_SIZE,
-    chunk_count,
     chunk_leaf,
     chunks_of,
     decode_state,
     encode_state,
-    encoded_size,
     freeze,
     state_specs,
     state_tree,
 )
+from pol.state.layout import CHUNK_SIZE, chunk_count, encoded_size
 from pol.values import TensorSpec
 
 
