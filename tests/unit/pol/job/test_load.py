@@ -223,6 +223,18 @@ def many_tensors() -> bytes:
             "NaN",
         ),
     ],
+    # named, because an archive has the time in it
+    ids=[
+        "pickle",
+        "archive",
+        "many tensors",
+        "long header",
+        "numpy",
+        "one column",
+        "wide",
+        "more columns",
+        "NaN",
+    ],
 )
 def test_shards_that_are_something_else(job: Path, content: bytes, reason: str) -> None:
     put_shard(job, content)
