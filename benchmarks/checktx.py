@@ -15,12 +15,18 @@ from typing import Any
 
 from coincurve import PublicKey
 from coincurve.ecdsa import cdata_to_der, deserialize_compact
-from cosmpy.protos.tendermint.abci.types_pb2 import Request, RequestCheckTx, Response
+from cosmpy.protos.tendermint.abci.types_pb2 import (
+    Request,
+    RequestCheckTx,
+    RequestFlush,
+    Response,
+    ResponseFlush,
+)
 
 from benchmarks.report import Report, Row
 from chain.app.abci_methods import Methods
 from chain.app.abci_query import AbciQueries
-from chain.app.abci_server import AbciServer, frame, read_varint
+from chain.app.abci_server import AbciServer, frame, split_frames
 from chain.app.application import AppConfig, Application
 from chain.app.services import route
 from chain.app.storage import Storage
@@ -136,31 +142,32 @@ def send_all(path: Path, txs: list[bytes], result: Connection) -> None:
         seconds = []
         for kind in (0, _RECHECK):
             requests = [Request(check_tx=RequestCheckTx(tx=tx, type=kind)) for tx in txs]
-            data = b"".join(map(frame, requests))
+            data = b"".join(map(frame, requests)) + frame(Request(flush=RequestFlush()))
             start = perf_counter()
             sender = Thread(target=connection.sendall, args=(data,))
             sender.start()
-            answers = _receive(connection, len(txs))
+            received = _receive(connection)
             seconds.append(perf_counter() - start)
             sender.join()
+            answers = _answers(received)
+            if len(answers) != len(txs):
+                raise RuntimeError(f"{len(answers)} answers to {len(txs)} transactions")
             refused = next((one for one in answers if one.check_tx.code), None)
             if refused is not None and kind == 0:
                 raise RuntimeError(f"a good transaction was refused: {refused.check_tx.log}")
         result.send(seconds)
 
 
-def _receive(connection: socket.socket, count: int) -> list[Any]:
-    """Return the next ``count`` responses; they are decoded after the last one came."""
-    buffer = bytearray()
-    frames: list[bytes] = []
-    while len(frames) < count:
-        buffer += connection.recv(1 << 20)
-        at = 0
-        while True:
-            start, size = read_varint(buffer, at)
-            if not start or start + size > len(buffer):
-                break
-            at = start + size
-            frames.append(bytes(buffer[start:at]))
-        del buffer[:at]
-    return [Response.FromString(data) for data in frames]
+def _receive(connection: socket.socket) -> bytearray:
+    """Return everything up to the answer to Flush, unread: CometBFT's own work is not measured here."""
+    end = frame(Response(flush=ResponseFlush()))
+    received = bytearray()
+    while not received.endswith(end):
+        received += connection.recv(1 << 20)
+    return received
+
+
+def _answers(received: bytearray) -> list[Any]:
+    """Return the responses in their order, without that to Flush."""
+    frames, _, _ = split_frames(received)
+    return [Response.FromString(data) for data in frames[:-1]]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from domain.messages import Message
 from domain.records import Coin
@@ -10,6 +11,7 @@ VerifySignature = Callable[[bytes, bytes, bytes], bool]
 """(compressed public key, message, 64-byte compact signature) -> holds; SHA-256 inside, high-s refused."""
 
 
+@lru_cache(maxsize=4096)
 def varint(value: int) -> bytes:
     """Return a number above -1 as protobuf writes it, in its shortest form."""
     out = bytearray()
@@ -22,13 +24,17 @@ def varint(value: int) -> bytes:
 
 def sign_doc(body: bytes, auth_info: bytes, chain_id: str, account_number: int) -> bytes:
     """Return the protobuf bytes of ``cosmos.tx.v1beta1.SignDoc``, the message of SIGN_MODE_DIRECT (fields 1 to 4)."""
-    parts: list[bytes] = []
-    for tag, data in ((b"\x0a", body), (b"\x12", auth_info), (b"\x1a", chain_id.encode())):
-        if data:
-            parts += (tag, varint(len(data)), data)
-    if account_number:
-        parts += (b"\x20", varint(account_number))
-    return b"".join(parts)
+    number = b"\x20" + varint(account_number) if account_number else b""
+    return (
+        _field(b"\x0a", body)
+        + _field(b"\x12", auth_info)
+        + _field(b"\x1a", chain_id.encode())
+        + number
+    )
+
+
+def _field(tag: bytes, data: bytes) -> bytes:
+    return tag + varint(len(data)) + data if data else b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ somebody signed is silently ignored.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Annotated, Any
 
@@ -43,7 +44,7 @@ from domain.records import Coin
 from domain.tx import SignerInfo as Signer
 from domain.tx import Tx, sign_doc
 from wire.address import PUB_KEY_BYTES, address_of, check_address
-from wire.canonical import parse
+from wire.canonical import parse, read
 from wire.convert import reader
 from wire.keys import SIGNATURE_BYTES, Key
 from wire.messages import from_bytes, to_proto
@@ -51,6 +52,7 @@ from wire.messages import from_bytes, to_proto
 _DIRECT: int = SignMode.SIGN_MODE_DIRECT
 _UNSPECIFIED: int = SignMode.SIGN_MODE_UNSPECIFIED
 _MESSAGE_FIELDS = tuple(f"body.messages[{index}]" for index in range(MESSAGES_MAX))
+_FEES_REMEMBERED = 4096
 _MODES_MAX = 16  # sign modes in sign modes, and beside each other
 _read_coin = reader(Coin, CoinProto.DESCRIPTOR)
 _check_memo = own_checker(Annotated[str, Visible(), Size(0, MEMO_BYTES_MAX)], "body.memo")
@@ -98,15 +100,17 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
         raise Refusal(TX_TOO_LARGE, "tx", f"has {len(raw)} bytes", f"at most {TX_BYTES_MAX}")
     if not raw:
         raise Refusal(TX_DECODE, "tx", "is empty", "send a signed transaction")
-    parts = parse(TxRaw, raw, "tx")
+    parts, whole = _parse(raw)
     body_bytes, auth_bytes = parts.body_bytes, parts.auth_info_bytes
-    messages, memo, timeout_height = _read_body(body_bytes)
-    auth = parse(AuthInfo, auth_bytes, "auth_info")
-    _check_nesting(auth.signer_infos)
+    body = parse(TxBody, body_bytes, "body") if whole is None else whole.body
+    messages, memo = _read_body(body)
+    auth = parse(AuthInfo, auth_bytes, "auth_info") if whole is None else whole.auth_info
+    infos = auth.signer_infos
+    _check_nesting(infos)
     if auth.HasField("tip"):
         raise _not_supported("auth_info.tip", "tips")
-    signer = _read_signer(auth.signer_infos, parts.signatures, simulated)
-    fee, gas_limit, payer = _read_fee(auth)
+    signer = _read_signer(infos, parts.signatures, simulated)
+    fee, gas_limit, payer = _read_fee(auth.fee.SerializeToString())
     return Tx(
         sha256(raw).digest(),
         len(raw),
@@ -114,7 +118,7 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
         auth_bytes,
         messages,
         memo,
-        timeout_height,
+        body.timeout_height,
         (signer,),
         fee,
         gas_limit,
@@ -122,14 +126,26 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
     )
 
 
-def _read_body(raw: bytes) -> tuple[tuple[Message, ...], str, int]:
-    body = parse(TxBody, raw, "body")
+def _parse(raw: bytes) -> tuple[Any, Any]:
+    """Return the parts as they were signed, and with all of them parsed; None there where one is not canonical.
+
+    ``Tx`` and ``TxRaw`` have one encoding, so that one look at the whole tells whether all of it is canonical. Where
+    it is not, the parts are looked at one by one, for a refusal that names the part.
+    """
+    whole = read(TxProto, raw)
+    if whole is not None:
+        parts = TxRaw.FromString(raw)
+        # A part that is there and empty is canonical in the one and not in the other.
+        if parts.body_bytes and parts.auth_info_bytes:
+            return parts, whole
+    return parse(TxRaw, raw, "tx"), None
+
+
+def _read_body(body: Any) -> tuple[tuple[Message, ...], str]:
     packed = body.messages
-    count = len(packed)
-    if not 0 < count <= MESSAGES_MAX:
-        raise Refusal(
-            INVALID_REQUEST, "body.messages", f"has {count} messages", f"send 1 to {MESSAGES_MAX}"
-        )
+    if not 0 < len(packed) <= MESSAGES_MAX:
+        reason = f"has {len(packed)} messages"
+        raise Refusal(INVALID_REQUEST, "body.messages", reason, f"send 1 to {MESSAGES_MAX}")
     memo = body.memo
     if memo:
         if len(memo.encode()) > MEMO_BYTES_MAX:
@@ -141,13 +157,11 @@ def _read_body(raw: bytes) -> tuple[tuple[Message, ...], str, int]:
         raise _not_supported("body.unordered", "unordered transactions")
     if body.extension_options or body.non_critical_extension_options:
         raise _not_supported("body.extension_options", "extension options")
-    messages = tuple(
-        [
-            from_bytes(item.type_url, item.value, where)
-            for where, item in zip(_MESSAGE_FIELDS, packed, strict=False)
-        ]
-    )
-    return messages, memo, body.timeout_height
+    messages = [
+        from_bytes(item.type_url, item.value, where)
+        for where, item in zip(_MESSAGE_FIELDS, packed, strict=False)
+    ]
+    return tuple(messages), memo
 
 
 def _check_nesting(infos: Any) -> None:
@@ -219,8 +233,10 @@ def _read_pub_key(packed: Any) -> bytes:
     return value[2:]
 
 
-def _read_fee(auth: Any) -> tuple[tuple[Coin, ...], int, str]:
-    fee = auth.fee
+@lru_cache(maxsize=_FEES_REMEMBERED)
+def _read_fee(encoded: bytes) -> tuple[tuple[Coin, ...], int, str]:
+    """Return amount, gas limit and payer. Most transactions pay one of a few fees."""
+    fee = Fee.FromString(encoded)
     if fee.granter:
         raise _not_supported("auth_info.fee.granter", "fee grants")
     payer: str = fee.payer

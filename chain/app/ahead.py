@@ -7,11 +7,9 @@ keep two cores busy. What they find only saves work later: CheckTx and blocks gi
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
-from threading import Event
 
 from chain.state_machine.ledger.queries import get_account
 from chain.state_machine.store import Reader
@@ -22,69 +20,68 @@ from domain.tx import Tx, VerifySignature, sign_doc
 log = logging.getLogger(__name__)
 
 Decode = Callable[[bytes], Tx | Refusal]
-_PART = 16  # transactions that a thread takes at a time: half a millisecond
-
-
-class _Part:
-    """Some transactions of a batch, looked at by one thread."""
-
-    __slots__ = ("done", "held", "raws")
-
-    def __init__(self, raws: Sequence[bytes]) -> None:
-        self.raws = raws
-        self.held: set[bytes] = set()  # those whose signature holds
-        self.done = Event()
+_WORTH_A_THREAD = 8  # transactions; handing over costs about as much as one signature
 
 
 class Batch:
-    """Transactions that are looked at by whoever has time: a helper, and the thread that waits for them."""
+    """Transactions that are looked at by whoever has time: a helper, and the thread that asks for them in order."""
 
-    def __init__(self, look: Callable[[bytes], bool], raws: Sequence[bytes]) -> None:
+    def __init__(self, look: Callable[[bytes], bool], raws: Iterable[bytes]) -> None:
         """``look`` tells whether a transaction's signature holds."""
         self._look = look
-        parts = [_Part(raws[at : at + _PART]) for at in range(0, len(raws), _PART)]
-        self._part_of = {raw: part for part in parts for raw in part.raws}
-        self._waiting = deque(parts)
+        self._waiting = deque(dict.fromkeys(raws))
+        self._unasked = set(self._waiting)
+        self._held: dict[bytes, bool] = {}
+        self._help: Future[None] | None = None
 
-    def run(self) -> None:
-        """Look at what nobody has begun with, until nothing is left."""
-        while self._step():
-            pass
+    def share(self, helper: Executor) -> None:
+        """Let a helper look, too."""
+        self._help = helper.submit(self._run)
 
     def holds(self, raw: bytes) -> bool:
-        """Tell whether a transaction was seen to hold, once. A part that another thread has begun is waited for."""
-        part = self._part_of.pop(raw, None)
-        if part is None:
+        """Tell whether a transaction was seen to hold, once; until that is known, look at others."""
+        if raw not in self._unasked:
             return False
-        while not part.done.is_set():
+        self._unasked.discard(raw)
+        while raw not in self._held:
             if not self._step():
-                part.done.wait()
-        return raw in part.held
+                self._join()
+                break
+        return self._held.get(raw, False)
 
     def finish(self) -> None:
         """Look at all of it."""
-        for raw in list(self._part_of):
-            self.holds(raw)
+        self._run()
+        self._join()
 
     def drop(self) -> None:
-        """Look at nothing more; who waits for something is told that nothing was seen."""
-        with suppress(IndexError):
-            while True:
-                self._waiting.popleft().done.set()
+        """Look at nothing more."""
+        self._waiting.clear()
+
+    def _run(self) -> None:
+        while self._step():
+            pass
+
+    def _join(self) -> None:
+        """Wait for the helper's last look, if it came to look at all."""
+        if self._help is not None and not self._help.cancel():
+            self._help.result()
 
     def _step(self) -> bool:
-        """Look at the next part; False where none is left."""
+        """Look at the next transaction; False where none is left."""
         try:
-            part = self._waiting.popleft()
+            raw = self._waiting.popleft()
         except IndexError:
             return False
         try:
-            part.held.update(raw for raw in part.raws if self._look(raw))
+            self._held[raw] = self._look(raw)
         except Exception:
             log.exception("bug in a look ahead; CheckTx goes on without it")
-        finally:
-            part.done.set()
+            self._held[raw] = False
         return True
+
+
+_NOTHING = Batch(lambda raw: False, ())
 
 
 class Ahead:
@@ -94,13 +91,13 @@ class Ahead:
         """Both remember what they found."""
         self._decode = decode
         self._verify = verify
-        self._batch = Batch(lambda raw: False, ())
+        self._batch = _NOTHING
         self._helper = ThreadPoolExecutor(1, "ahead") if (os.cpu_count() or 1) > 1 else None
 
     def fetch(self, state: Reader, chain_id: str, raws: Sequence[bytes]) -> None:
         """Begin with a batch. What was not asked for of the batch before is forgotten."""
         self.forget()
-        if self._helper is not None and len(raws) > _PART:
+        if self._helper is not None and len(raws) >= _WORTH_A_THREAD:
             self._batch = self._begin(state, chain_id, raws)
 
     def take(self, raw: bytes) -> bool:
@@ -110,7 +107,7 @@ class Ahead:
     def forget(self) -> None:
         """Drop what was fetched."""
         self._batch.drop()
-        self._batch = Batch(lambda raw: False, ())
+        self._batch = _NOTHING
 
     def verify_all(self, state: Reader, chain_id: str, raws: Sequence[bytes]) -> None:
         """Verify the signatures of a proposal, so that they are known when its block is decided."""
@@ -118,8 +115,8 @@ class Ahead:
 
     def _begin(self, state: Reader, chain_id: str, raws: Sequence[bytes]) -> Batch:
         batch = Batch(partial(self._holds, state, chain_id), raws)
-        if self._helper is not None and len(raws) > _PART:
-            self._helper.submit(batch.run)
+        if self._helper is not None and len(raws) >= _WORTH_A_THREAD:
+            batch.share(self._helper)
         return batch
 
     def _holds(self, state: Reader, chain_id: str, raw: bytes) -> bool:
