@@ -11,11 +11,6 @@ from hashlib import sha256
 HASH_SIZE = 32
 
 
-def u8(value: int) -> bytes:
-    """Encode ``value`` as one byte; OverflowError outside 0..255."""
-    return value.to_bytes(1, "big")
-
-
 def u32(value: int) -> bytes:
     """Encode ``value`` as four big-endian bytes; OverflowError outside the range."""
     return value.to_bytes(4, "big")
@@ -24,11 +19,6 @@ def u32(value: int) -> bytes:
 def u64(value: int) -> bytes:
     """Encode ``value`` as eight big-endian bytes; OverflowError outside the range."""
     return value.to_bytes(8, "big")
-
-
-def u128(value: int) -> bytes:
-    """Encode ``value`` (FLOPs) as sixteen big-endian bytes; OverflowError outside the range."""
-    return value.to_bytes(16, "big")
 
 
 def encode_fields(tag: str, *fields: bytes | str) -> bytes:

@@ -29,15 +29,6 @@ def to_bech32(data: bytes) -> str:
     return bech32_encode(PREFIX, words)
 
 
-def from_bech32(text: str) -> bytes:
-    """Return the 20 bytes of an address; Refusal where it is not one."""
-    check_address(text, "address")
-    _, words = bech32_decode(text)
-    data = convertbits(words or [], 5, 8, False)
-    assert data is not None  # it was checked
-    return bytes(data)
-
-
 @lru_cache(maxsize=_REMEMBERED)
 def address_of(pub_key: bytes) -> str:
     """Return the address of a compressed secp256k1 key; a Refusal where it is not one."""

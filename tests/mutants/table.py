@@ -180,8 +180,8 @@ MUTANTS = (
         "sign-chain",
         "a transaction is signed for all chains",
         "domain/tx.py",
-        r'(b"\x12", auth_info), (b"\x1a", chain_id.encode())',
-        r'(b"\x12", auth_info)',
+        r'        + _field(b"\x1a", chain_id.encode())',
+        "",
         (TRANSACTIONS,),
     ),
     Mutant(

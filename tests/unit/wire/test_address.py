@@ -1,14 +1,13 @@
 """Addresses: known vectors, one spelling each, and typing errors caught."""
 
 import pytest
-from bech32 import bech32_encode, convertbits
+from bech32 import bech32_decode, bech32_encode, convertbits
 
 from domain.errors import Refusal
 from wire.address import (
     address_of,
     check_address,
     cons_address,
-    from_bech32,
     to_bech32,
 )
 
@@ -20,7 +19,8 @@ GOOD = to_bech32(HASH_1)
 
 def test_the_address_of_a_key_is_the_bech32_of_its_known_hash() -> None:
     assert address_of(KEY_1) == GOOD
-    assert from_bech32(GOOD) == HASH_1
+    _, words = bech32_decode(GOOD)
+    assert bytes(convertbits(words or [], 5, 8, False) or []) == HASH_1
     # The same hash under another prefix has the published data part (BIP 173's test vector, less
     # its version): the prefix only moves the checksum.
     assert GOOD.startswith("assay1w508d6qejxtdg4y5r3zarvary0c5xw7k")
