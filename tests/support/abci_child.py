@@ -22,6 +22,7 @@ from chain.app.services import route
 from chain.app.storage import Storage
 from chain.app.stored import ChainHead
 from chain.state_machine import transition
+from chain.state_machine.mempool import Mempool
 from domain.events import Event
 
 DEADLY_HEIGHT = 2
@@ -63,7 +64,7 @@ def plant(death: str) -> None:
         raise ZeroDivisionError("a planted bug")
 
     if death == "bug-in-check-tx":
-        patch.object(application, "check_tx", raise_bug).start()
+        patch.object(Mempool, "check_tx", raise_bug).start()
     if death == "bug-in-finalize":
         real = transition.apply_block
 
