@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class CometError(Expected):
-    """CometBFT does not run; the text is one sentence for a person."""
+    """CometBFT does not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def find_binary() -> Path:
     """Return the CometBFT binary of this environment; CometError names the remedy where there is none."""
     binary = Path(sys.prefix) / "bin" / "cometbft"
     if not binary.is_file():
-        raise CometError(f"{binary} does not exist: run `make setup`, or use --solo.")
+        raise CometError(f"{binary} does not exist", "run `make setup`, or use --solo")
     return binary
 
 
@@ -95,8 +95,8 @@ class CometProcess:
             log.error("CometBFT ended with code %d (%d in a row)", code, failures)
             if failures > self._policy.failures_max:
                 raise CometError(
-                    f"CometBFT ended {failures} times in a row, last with code {code}: its log is"
-                    f" {self._log_path}."
+                    f"CometBFT ended {failures} times in a row, last with code {code}",
+                    f"its log is {self._log_path}",
                 )
             self._stopping.wait(self._policy.pause_after(failures))
 

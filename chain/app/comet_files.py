@@ -26,7 +26,7 @@ _LINK_BYTES_PER_SECOND = 20_000_000
 
 
 class HomeError(Expected):
-    """A home cannot be made or read; the text is one sentence for a person."""
+    """A home cannot be made or read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def write_keys(comet_home: Path, seed: bytes | None = None) -> NodeKeys:
     """Make the validator's and the node's key; HomeError where there are some. ``seed`` is for tests only."""
     config, data = comet_home / "config", comet_home / "data"
     if (config / "priv_validator_key.json").exists():
-        raise HomeError(f"{comet_home} has a validator key already: choose another --home.")
+        raise HomeError(f"{comet_home} has a validator key already", "choose another --home")
     for directory in (config, data):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     seeds = [None, None] if seed is None else [sha256(seed + tag).digest() for tag in (b"v", b"n")]
@@ -95,10 +95,10 @@ def read_keys(comet_home: Path) -> NodeKeys:
         node = json.loads((config / "node_key.json").read_bytes())["priv_key"]["value"]
         cons_key, node_key = base64.b64decode(cons), base64.b64decode(node)[32:]
     except FileNotFoundError:
-        raise HomeError(f"{comet_home} has no keys: run `assay node init` first.") from None
+        raise HomeError(f"{comet_home} has no keys", "run `assay node init` first") from None
     except (KeyError, TypeError, ValueError):
         raise HomeError(
-            f"{config} has keys that CometBFT did not write: restore them from a copy."
+            f"{config} has keys that CometBFT did not write", "restore them from a copy"
         ) from None
     return NodeKeys(cons_key, _node_id(node_key))
 
@@ -188,12 +188,12 @@ def read_genesis(path: Path) -> tuple[Genesis, int]:
         time_ns = _parse_time(document["genesis_time"])
     except FileNotFoundError:
         raise HomeError(
-            f"{path} does not exist: run `assay node init` with --genesis FILE."
+            f"{path} does not exist", "run `assay node init` with --genesis FILE"
         ) from None
     except (KeyError, TypeError, ValueError) as error:
-        raise HomeError(f"{path} is not an Assay genesis file ({error}).") from None
+        raise HomeError(f"{path} is not an Assay genesis file ({error})") from None
     if document.get("chain_id") != genesis.chain_id:
-        raise HomeError(f"{path} names two chains: {document.get('chain_id')}, {genesis.chain_id}.")
+        raise HomeError(f"{path} names two chains: {document.get('chain_id')}, {genesis.chain_id}")
     return genesis, time_ns
 
 

@@ -16,7 +16,7 @@ def export_state(home: Path) -> dict[str, Any]:
     """
     path = comet_home(home) / "data" / "assay.db"
     if not path.exists():
-        raise StorageError(f"{path} does not exist: start the node once, or name another --home.")
+        raise StorageError(f"{path} does not exist", "start the node once, or name another --home")
     storage = Storage(path)
     try:
         snapshot = storage.snapshot()
@@ -25,10 +25,10 @@ def export_state(home: Path) -> dict[str, Any]:
     finally:
         storage.close()
     if not block.height:
-        raise StorageError(f"{path} holds no block yet: start the node first.")
+        raise StorageError(f"{path} holds no block yet", "start the node first")
     root = smt.update(lambda _position: None, {**entries}).root
     if root != block.app_hash:
-        raise StorageError(f"{path} is damaged: its state does not give the app hash of its head.")
+        raise StorageError(f"{path} is damaged: its state does not give the app hash of its head")
     return {
         "chain_id": snapshot.head.chain_id,
         "height": block.height,

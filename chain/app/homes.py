@@ -123,7 +123,7 @@ def new_genesis(genesis: Genesis, time_ns: int) -> bytes:
     try:
         check_genesis(genesis, time_ns)
     except Refusal as refusal:
-        raise HomeError(f"no chain can start like this: {refusal}.") from None
+        raise HomeError(f"no chain can start like this: {refusal}") from None
     return genesis_document(genesis, time_ns, APP_VERSION)
 
 
@@ -139,7 +139,7 @@ def read_node_table(home: Path) -> dict[str, Any]:
     """Return the table ``node`` of the home's ``config.toml``."""
     table = _read_config(home / "config.toml").get("node")
     if not isinstance(table, dict):
-        raise HomeError(f"{home} is not the home of a node: run `assay node init` first.")
+        raise HomeError(f"{home} is not the home of a node", "run `assay node init` first")
     return table
 
 
@@ -149,4 +149,4 @@ def _read_config(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except tomllib.TOMLDecodeError as error:
-        raise HomeError(f"{path} is not TOML ({error}).") from None
+        raise HomeError(f"{path} is not TOML ({error})", "correct the file") from None

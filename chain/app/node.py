@@ -143,11 +143,11 @@ class _Node:
             try:
                 check_genesis(self.genesis, self.genesis_time_ns)
             except Refusal as refusal:
-                raise HomeError(f"no chain can start from {path}: {refusal}.") from None
+                raise HomeError(f"no chain can start from {path}: {refusal}") from None
         elif head.chain_id != self.genesis.chain_id:
             raise HomeError(
-                f"{path} is of chain {self.genesis.chain_id} and the node's store of chain"
-                f" {head.chain_id}: use the genesis file of that chain, or another home."
+                f"{path} is of chain {self.genesis.chain_id} and the node's store of {head.chain_id}",
+                "use the genesis file of that chain, or another home",
             )
 
     def run(self) -> None:
@@ -210,7 +210,7 @@ class _Node:
         try:
             server = GrpcServer(self.app, broadcaster, address)
         except OSError as error:
-            raise HomeError(f"{error}: it is in the table `node` of config.toml.") from None
+            raise HomeError(str(error), "it is in the table `node` of config.toml") from None
         server.start()
         self.stack.callback(server.close)
 
@@ -266,5 +266,5 @@ def _own_directory(path: Path) -> None:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.stat().st_uid != os.getuid():
         raise HomeError(
-            f"{path} belongs to another user: set XDG_RUNTIME_DIR to your own directory."
+            f"{path} belongs to another user", "set XDG_RUNTIME_DIR to your own directory"
         )

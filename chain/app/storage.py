@@ -47,15 +47,19 @@ class Maker(StrEnum):
 
 
 _REFUSED_TO: Final = {
-    Maker.COMETBFT: "holds blocks of a solo node, which CometBFT does not have: start it with"
-    " --solo, or make another home for CometBFT",
-    Maker.SOLO: "holds blocks of CometBFT, from which solo blocks would part for good: start it"
-    " without --solo, or make another home for --solo",
+    Maker.COMETBFT: (
+        "holds blocks of a solo node, which CometBFT does not have",
+        "start it with --solo, or make another home for CometBFT",
+    ),
+    Maker.SOLO: (
+        "holds blocks of CometBFT, from which solo blocks would part for good",
+        "start it without --solo, or make another home for --solo",
+    ),
 }
 
 
 class StorageError(Expected):
-    """The database cannot be used; the text is one sentence for a person."""
+    """The database cannot be used."""
 
 
 class Snapshot:
@@ -103,8 +107,8 @@ class Storage:
             self._db.close()
             raise StorageError(
                 f"{path} has format {(stored or b'unknown').decode(errors='replace')} and this"
-                f" version reads format {FORMAT.decode()}: use the version that wrote it, or an"
-                " empty home."
+                f" version reads format {FORMAT.decode()}",
+                "use the version that wrote it, or an empty home",
             )
 
     @classmethod
@@ -130,7 +134,8 @@ class Storage:
         kept = self._db.get(_MAKER)
         made = self._db.get(_HEAD) is not None
         if made and kept is not None and kept != maker.encode():
-            raise StorageError(f"{self.path} {_REFUSED_TO[maker]}.")
+            reason, remedy = _REFUSED_TO[maker]
+            raise StorageError(f"{self.path} {reason}", remedy)
         self._db.put(_MAKER, maker.encode())
 
     def snapshot(self) -> Snapshot:
@@ -206,16 +211,16 @@ def _open(path: Path) -> Any:
         return plyvel.DB(str(path), create_if_missing=True)
     except plyvel.CorruptionError as error:
         raise StorageError(
-            f"{path} is damaged ({error}): restore it from a copy, or start from an empty home and"
-            " let the node replay the chain."
+            f"{path} is damaged ({error})",
+            "restore it from a copy, or start from an empty home and let the node replay the chain",
         ) from None
     except (plyvel.Error, OSError) as error:
         if "lock" in str(error).lower():
             raise StorageError(
-                f"{path} is in use by another process: stop the node that runs with this home, or"
-                " give another --home."
+                f"{path} is in use by another process",
+                "stop the node that runs with this home, or give another --home",
             ) from None
-        raise StorageError(f"{path} cannot be opened ({error}): check its permissions.") from None
+        raise StorageError(f"{path} cannot be opened ({error})", "check its permissions") from None
 
 
 def _end_of(prefix: bytes) -> bytes:

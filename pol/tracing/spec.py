@@ -150,7 +150,7 @@ class JobSpec:
             reason = f"{type(outer).__name__} is not known"
             raise JobError("outer", reason, "give assay.Average() or assay.Nesterov(…)")
         if self.weights not in ("seed", "keep"):
-            raise JobError("weights", f"{self.weights!r} is not known", 'Give "seed" or "keep".')
+            raise JobError("weights", f"{self.weights!r} is not known", 'give "seed" or "keep"')
 
     @property
     def steps(self) -> int:

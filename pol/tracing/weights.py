@@ -71,4 +71,4 @@ def _bound(module: nn.Module, own_name: str, parameter: torch.Tensor, name: str)
         if isinstance(module, kind) and attribute == own_name:
             return law(module, parameter)
     reason = f"{type(module).__name__} has no known law for the initial weights of {own_name!r}"
-    raise JobError(f"model.{name}", reason, 'Give weights="keep" to take the weights as they are.')
+    raise JobError(f"model.{name}", reason, 'give weights="keep" to take the weights as they are')

@@ -3,6 +3,7 @@
 import ast
 import builtins
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from domain import errors
@@ -23,11 +24,17 @@ NOT_EXPECTED = {
 }
 
 
-BASES = {
-    node.name: [base.id for base in node.bases if isinstance(base, ast.Name)]
+# What a text may begin with although it is no sentence.
+NAMES = ("CometBFT", "Nesterov")
+TREES = {
+    path: ast.parse(path.read_text())
     for package in PACKAGES
     for path in (ROOT / package).rglob("*.py")
-    for node in ast.walk(ast.parse(path.read_text()))
+}
+BASES = {
+    node.name: [base.id for base in node.bases if isinstance(base, ast.Name)]
+    for tree in TREES.values()
+    for node in ast.walk(tree)
     if isinstance(node, ast.ClassDef)
 }
 
@@ -51,3 +58,44 @@ def test_the_drawing_names_every_error() -> None:
         re.findall(r"[A-Z][A-Za-z]+", str(errors.__doc__).partition("A Refusal carries")[0])
     )
     assert {name for name in BASES if expected(name)} <= drawn
+
+
+def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the texts that errors are made of, with {} for what is put in, and their lines."""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and expected(node.func.id)
+        ):
+            for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+                match argument:
+                    case ast.Constant(value=str() as text):
+                        yield node.lineno, text
+                    case ast.JoinedStr(values=values):
+                        yield (
+                            node.lineno,
+                            "".join(
+                                str(part.value) if isinstance(part, ast.Constant) else "{}"
+                                for part in values
+                            ),
+                        )
+
+
+def is_fragment(text: str) -> bool:
+    """Tell whether a text can stand in ``field: reason; remedy``."""
+    sentence = re.match("[A-Z][a-z]", text) and not text.startswith(NAMES)
+    return not sentence and not text.endswith(".")
+
+
+def test_errors_are_made_of_fragments() -> None:
+    assert is_fragment("it is full, {} bytes")
+    assert not is_fragment("It is full")
+    assert not is_fragment("empty it.")
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {text}"
+        for path, tree in TREES.items()
+        for line, text in texts(tree)
+        if not is_fragment(text)
+    ]
+    assert not found

@@ -219,7 +219,7 @@ def recompute_states(
     job = _job(directory)
     opened = _open_states(job, states)
     if opened is None:
-        raise StateError("opening", "It does not decode.")
+        raise StateError("opening", "does not decode")
     current = opened
     try:
         for segment in range(start, index):

@@ -120,4 +120,4 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
     missing = run(tmp_path, "node", "init", "a", "--genesis", tmp_path / "none.json")
     assert "none.json" in missing.refusal
     (tmp_path / "wrong.json").write_text(json.dumps({"app_state": 1}))
-    assert run(tmp_path, "node", "show").refusal.endswith("run `assay node init` first.")
+    assert run(tmp_path, "node", "show").refusal.endswith("run `assay node init` first")

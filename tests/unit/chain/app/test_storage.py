@@ -136,7 +136,7 @@ def test_an_older_store_belongs_to_whoever_comes_first() -> None:
 
 def test_a_database_in_use_is_one_sentence(tmp_path: Path) -> None:
     storage = Storage(tmp_path / "db")
-    with pytest.raises(StorageError, match="in use by another process: stop the node"):
+    with pytest.raises(StorageError, match="in use by another process; stop the node"):
         Storage(tmp_path / "db")
     storage.close()
 
