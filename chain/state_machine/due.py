@@ -10,7 +10,8 @@ from typing import Any
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.balances import on_withdrawal
 from chain.state_machine.market.attempts import on_accept, on_order, on_progress
-from chain.state_machine.market.orders import on_bid, on_close, on_time_to_live
+from chain.state_machine.market.bids import on_bid
+from chain.state_machine.market.orders import on_close, on_time_to_live
 from chain.state_machine.proof.audits import draw_seats, on_audit_draw
 from chain.state_machine.proof.lots import close_lot, get_hashes, observe_block
 from chain.state_machine.proof.reports import on_report

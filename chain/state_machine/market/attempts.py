@@ -5,7 +5,8 @@ from typing import Any
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import cut_bond, get_job_bond, pay_from_deposits
 from chain.state_machine.ledger.tables import ESCROWS
-from chain.state_machine.market.orders import close_bid, end_assignment, end_order, is_ending
+from chain.state_machine.market.bids import close_bid
+from chain.state_machine.market.orders import end_assignment, end_order, is_ending
 from chain.state_machine.market.tables import ASSIGNMENTS, BIDS, ORDERS
 from chain.state_machine.proof.settlement import advance, has_ready_round, reopen_or_end
 from chain.state_machine.proof.shares import drop_open_round

@@ -11,7 +11,6 @@ from chain.state_machine.market.book import mark_book_changed
 from chain.state_machine.market.tables import (
     ASSIGNMENTS,
     BIDS,
-    BIDS_OF,
     DIRTY_ORDERS,
     LIVE_ASSIGNMENTS,
     LOADS,
@@ -24,13 +23,11 @@ from chain.state_machine.proof.shares import drop_open_round
 from chain.state_machine.proof.tables import SHARES
 from chain.state_machine.queue import Due, Entry, cancel, schedule
 from domain.amount import WORK_MAX, price_ceil
-from domain.errors import DEADLINE_PASSED, NOT_YOURS, Refusal
-from domain.events import BidClosed, OrderClosed, OrderOpened
+from domain.events import OrderClosed, OrderOpened
 from domain.reasons import AttemptEnd, CloseReason
 from domain.records import (
     Assignment,
     AssignmentState,
-    Bid,
     BondKind,
     BondRow,
     Order,
@@ -48,17 +45,17 @@ LIVE = (AssignmentState.MATCHED, AssignmentState.RUNNING, AssignmentState.PROVEN
 
 
 def open_order(ctx: Context, order: Order) -> None:
-    """Put an order into the book, for the first time or again; its time to live starts here."""
+    """Put a stored order into the book, for the first time or again; its time to live starts here."""
     expires = min(ctx.clock + order.time_to_live, order.deadline)
-    opened = replace(
-        order,
+    ORDERS.update(
+        ctx.store,
+        order.id,
         state=OrderState.OPEN,
         opened_at=ctx.clock,
         opened_height=ctx.height,
         expires_at=expires,
         unmatched=(),
     )
-    ORDERS.put(ctx.store, opened)
     OPEN_ORDERS.mark(ctx.store, ctx.height, order.id)
     DIRTY_ORDERS.mark(ctx.store, ctx.height, order.id)
     schedule(ctx, expires, Due.TIME_TO_LIVE, order.id)
@@ -71,25 +68,6 @@ def leave_book(ctx: Context, order: Order) -> None:
     OPEN_ORDERS.delete(ctx.store, order.opened_height, order.id)
     DIRTY_ORDERS.delete(ctx.store, order.opened_height, order.id)
     cancel(ctx, order.expires_at, Due.TIME_TO_LIVE, order.id)
-
-
-def close_bid(ctx: Context, bid: Bid, reason: str) -> None:
-    """Take a bid out of the book; running assignments go on."""
-    BIDS.delete(ctx.store, bid.id)
-    BIDS_OF.delete(ctx.store, bid.validator, bid.id)
-    cancel(ctx, bid.expires_at, Due.BID, bid.id)
-    mark_book_changed(ctx)
-    ctx.emit(BidClosed(bid.id, bid.validator, reason))
-
-
-def get_own_bid(ctx: Context, bid_id: bytes, validator: str) -> Bid:
-    """Return a standing bid of the validator's."""
-    bid = BIDS.need(ctx.store, bid_id)
-    if bid.validator != validator:
-        raise Refusal(NOT_YOURS, "bid_id", "is somebody else's bid", "name one of yours")
-    if ctx.clock >= bid.expires_at:
-        raise Refusal(DEADLINE_PASSED, "bid_id", "the bid has expired", "place a new one")
-    return bid
 
 
 def take_capacity(ctx: Context, assignment: Assignment) -> None:
@@ -200,13 +178,6 @@ def on_close(ctx: Context, entry: Entry) -> None:
     tally = TALLIES.must(ctx.store, order.id)
     if order.state is not OrderState.CLOSED and tally.ending and not tally.open_reports:
         close_order(ctx, order.id, CloseReason(tally.ending))
-
-
-def on_bid(ctx: Context, entry: Entry) -> None:
-    """Take an expired bid out of the book."""
-    bid = BIDS.get(ctx.store, entry.parts[0])
-    if bid is not None and ctx.clock >= bid.expires_at:
-        close_bid(ctx, bid, "expired")
 
 
 def _stop_attempt(ctx: Context, order: Order, reason: CloseReason, verified: int) -> None:

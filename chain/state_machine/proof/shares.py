@@ -1,6 +1,6 @@
 """Shares of rounds: how they are found and drawn, and how they end."""
 
-from dataclasses import replace
+from typing import Any
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import get_share_bond, return_bond
@@ -37,6 +37,17 @@ def put_share(ctx: Context, share: Share) -> None:
     What does not stand any more is never scanned: a round may have seen any number of rejections.
     """
     SHARES.put(ctx.store, share)
+    _mark_slot(ctx, share)
+
+
+def change_share(ctx: Context, key: ShareKey, **changes: Any) -> Share:
+    """Change fields of a stored share, and return it; its slot is free when it does not stand any more."""
+    share = SHARES.update(ctx.store, *key, **changes)
+    _mark_slot(ctx, share)
+    return share
+
+
+def _mark_slot(ctx: Context, share: Share) -> None:
     *slot, _ = share.claim.key
     if share.state is ShareState.COMMITTED:
         STANDING_ISSUES.set(ctx.store, share.claim.issue, *slot)
@@ -61,7 +72,7 @@ def draw_segments(ctx: Context, subject: SharesSubject, hashes: tuple[bytes, ...
             continue
         key = share.claim.key
         drawn = draw(seed(subject.PURPOSE, share_id(key), hashes), share.claim.segments, count)
-        put_share(ctx, replace(share, drawn=drawn))
+        change_share(ctx, key, drawn=drawn)
         ctx.emit(ShareDrawn(key, drawn))
 
 
@@ -79,7 +90,7 @@ def put_last_issue(ctx: Context, key: ShareKey) -> None:
 
 def reject_share(ctx: Context, share: Share, reason: ShareReason) -> None:
     """Reject a share without a report: its range is free again, and its bond returns."""
-    put_share(ctx, replace(share, state=ShareState.REJECTED, reason=int(reason)))
+    change_share(ctx, share.claim.key, state=ShareState.REJECTED, reason=int(reason))
     bond = get_share_bond(ctx, share.claim.key)
     if bond is not None:
         return_bond(ctx, share.claim.order_id, bond)

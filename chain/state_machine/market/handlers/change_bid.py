@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
+from chain.state_machine.market.bids import get_own_bid
 from chain.state_machine.market.book import mark_book_changed
-from chain.state_machine.market.orders import get_own_bid
 from chain.state_machine.market.tables import BIDS
 from chain.state_machine.queue import Due, cancel, schedule
 from domain.events import BidChanged

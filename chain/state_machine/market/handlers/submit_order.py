@@ -6,7 +6,7 @@ from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.order_money import apply_inflow
 from chain.state_machine.ledger.tables import ESCROWS, TALLIES, Tally
 from chain.state_machine.market.orders import open_order
-from chain.state_machine.market.tables import ORDERS_OF_CONSUMER
+from chain.state_machine.market.tables import ORDERS, ORDERS_OF_CONSUMER
 from chain.state_machine.queue import Due, schedule
 from domain.amount import price_ceil
 from domain.errors import (
@@ -95,6 +95,7 @@ def apply(ctx: Context, message: MsgSubmitOrder, params: OrderParams) -> None:
         work_verified=0,
         params=params,
     )
+    ORDERS.put(ctx.store, order)
     escrow, deposit = open_escrow(order.id, message.consumer, message.deposit)
     ESCROWS.put(ctx.store, escrow)
     TALLIES.put(ctx.store, Tally(order.id, 0, 0, 0, 0, 0))

@@ -2,7 +2,7 @@
 
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
-from chain.state_machine.market.orders import close_bid, get_own_bid
+from chain.state_machine.market.bids import close_bid, get_own_bid
 from domain.messages import MsgWithdrawBid
 from domain.records import Bid
 

@@ -1,6 +1,6 @@
 """MsgCloseRound: close the open round with its accepted shares and the next global state root."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from chain.state_machine.checks import get_assigned
 from chain.state_machine.context import Context
@@ -8,7 +8,7 @@ from chain.state_machine.handler import Handler
 from chain.state_machine.market.attempts import restart_progress
 from chain.state_machine.proof.audits import open_audit
 from chain.state_machine.proof.rounds import check_open_round
-from chain.state_machine.proof.shares import count_share, get_live_shares, put_share
+from chain.state_machine.proof.shares import change_share, count_share, get_live_shares
 from chain.state_machine.proof.tables import LOCAL_ROOTS, ROUNDS
 from chain.state_machine.queue import Due, schedule
 from domain.errors import BAD_FIELD, NOT_COVERED, NOT_FOUND, NOT_YET, Refusal
@@ -90,7 +90,7 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
 def _accept(ctx: Context, share: Share) -> None:
     """Accept a share; its slot goes on from the local state that it left."""
     claim = share.claim
-    put_share(ctx, replace(share, state=ShareState.ACCEPTED))
+    change_share(ctx, claim.key, state=ShareState.ACCEPTED)
     LOCAL_ROOTS.set(ctx.store, claim.local_out, claim.order_id, claim.attempt, claim.slot)
     count_share(ctx, claim.provider, accepted=1)
 

@@ -4,14 +4,14 @@ Any node can check the evidence as far as the chain goes: the leaves are in the 
 the validator replayed differs from what they claim. Whether the replay is right is what an objection disputes.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from chain.state_machine.checks import get_assigned
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.proof.rounds import check_open_round
-from chain.state_machine.proof.shares import count_share, put_share
+from chain.state_machine.proof.shares import change_share, count_share
 from chain.state_machine.proof.tables import REPORTS, SHARES
 from chain.state_machine.queue import Due, schedule
 from domain.errors import BAD_FIELD, BAD_PROOF, WRONG_STATE, Refusal
@@ -72,7 +72,7 @@ def apply(ctx: Context, message: MsgReportProvider, found: Found) -> None:
     claim = share.claim
     is_update = message.segment == claim.segments
     reason = ShareReason.UPDATE_MISMATCH if is_update else ShareReason.SEGMENT_MISMATCH
-    put_share(ctx, replace(share, state=ShareState.REPORTED, reason=int(reason)))
+    change_share(ctx, claim.key, state=ShareState.REPORTED, reason=int(reason))
     count_share(ctx, claim.provider, reported=1)
     deadline = ctx.clock + order.params.report_window
     report = Report(
