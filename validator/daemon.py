@@ -24,7 +24,7 @@ from link.handover import derive_scalar
 from link.server import ClusterServer
 from link.tls import make_certificate
 from pol.work.pool import PoolError, ReplayPool
-from validator.decide.actions import THREADS, Action, Lane
+from validator.decide.actions import Action, Lane
 from validator.decide.duties import Duty, decide, duties
 from validator.decide.view import Look
 from validator.ledger import Ledger
@@ -40,6 +40,8 @@ _log = logging.getLogger("assay.validator")
 TICK_SECONDS = 0.2
 LEAST_SECONDS = 0.03
 """Between two looks, whoever wakes the loop."""
+THREADS = {Lane.TX: 1, Lane.WORK: 8, Lane.AUDIT: 64, Lane.ANSWER: 1}
+"""How many actions of a lane run at a time."""
 EXPECTED = (ChainError, ClusterError, PoolError, OSError)
 """What an action may end with that is no bug."""
 

@@ -55,6 +55,10 @@ FORBIDDEN = {
         ("compute_provider/decide/bad.py", "import time"),
         ("compute_provider/decide/bad.py", "def f():\n    import sqlite3"),
         ("compute_provider/decide/bad.py", "from threading import Lock"),
+        ("validator/decide/bad.py", "from pathlib import Path"),
+        ("validator/decide/bad.py", "import host"),
+        ("validator/decide/bad.py", "from link.client import ClusterClient"),
+        ("validator/decide/bad.py", "import logging.handlers"),
     ],
     "daemons": [
         ("validator/bad.py", "import chain.app"),

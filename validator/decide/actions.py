@@ -26,10 +26,6 @@ class Lane(StrEnum):
     ANSWER = "answer"
 
 
-THREADS = {Lane.TX: 1, Lane.WORK: 8, Lane.AUDIT: 64, Lane.ANSWER: 1}
-"""How many actions of a lane run at a time."""
-
-
 @dataclass(frozen=True, slots=True)
 class SendTx:
     """Send a transaction with these messages."""

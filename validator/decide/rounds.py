@@ -50,7 +50,7 @@ def decide_round(
         advanced, found = _advance(local, current, work, share, view, key)
         works.append(advanced)
         actions += found
-    bad = {w.provider for w in works if w.verdict and w.verdict not in FORGIVEN}
+    bad = [w.provider for w in works if w.verdict and w.verdict not in FORGIVEN]
     local = exclude(replace_round(local, replace(current, works=tuple(works))), *bad)
     works += reissue(local, view, assignment, works)
     current = replace(current, works=tuple(works))
