@@ -63,6 +63,7 @@ _LANES: dict[type[Duty], Lane] = {
     duties.Open: Lane.LINK,
     # A validator that answers slowly, or a bond that hangs, must not keep us from objecting to a report.
     duties.Check: Lane.BOND,
+    duties.Bond: Lane.BOND,
     duties.Watch: Lane.CHAIN,
     duties.Object: Lane.CHAIN,
     duties.Status: Lane.DISK,

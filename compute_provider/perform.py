@@ -101,6 +101,8 @@ class Performer:
                 return tuple(self._watch()), self._config.chain_seconds
             case duties.Check(task):
                 return (self._checked(task),), None
+            case duties.Bond(task):
+                return (self._bonded(task),), None
             case duties.Fetch(task):
                 self._fetch(task)
                 return (shares.Fetched(task.key),), None
@@ -169,13 +171,16 @@ class Performer:
     # Taking a share
 
     def _checked(self, task: TrainTask) -> shares.Event:
-        """Compare the task with the chain, and see to the bond: a share without one is not committed."""
         order = self._chain.order(task.key.order_id)
         problem = claims.problem(task, order, self._config.validator)
         problem = problem or self._lacks_room(claims.trace_bytes(task, order), task.key)
-        problem = problem or self._see_to_bond(task.key, claims.bond_of(task, order), order)
         # A node may be a block behind the validator: ask again while the task is listed.
         return shares.Failed(task.key, problem, again=True) if problem else shares.Checked(task.key)
+
+    def _bonded(self, task: TrainTask) -> shares.Event:
+        order = self._chain.order(task.key.order_id)
+        problem = self._see_to_bond(task.key, claims.bond_of(task, order), order)
+        return shares.Failed(task.key, problem, again=True) if problem else shares.Bonded(task.key)
 
     def _lacks_room(self, size: int, key: ShareKey) -> str:
         here = sum(file.stat().st_size for file in self._store.folder(key).iterdir())

@@ -34,7 +34,19 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Compare the task with the chain, and see to its bond."""
+    """Compare the task with the chain, and its trace with the room on the disk."""
+
+    task: TrainTask
+
+    @property
+    def key(self) -> ShareKey:
+        """The share."""
+        return self.task.key
+
+
+@dataclass(frozen=True, slots=True)
+class Bond:
+    """Have enough free bond for this share beside those that are not committed yet."""
 
     task: TrainTask
 
@@ -78,7 +90,7 @@ class Object:
     key: ShareKey
 
 
-OfShare = Check | Fetch | Submit | Open | Object
+OfShare = Check | Bond | Fetch | Submit | Open | Object
 Duty = Join | Poll | Watch | Status | OfShare
 
 
@@ -97,6 +109,8 @@ def of_shares(state: State) -> Iterator[OfShare]:
         match work.stage:
             case Stage.CHECKING:
                 yield Check(work.task)
+            case Stage.BONDING:
+                yield Bond(work.task)
             case Stage.FETCHING:
                 yield Fetch(work.task)
             # What is listed after it was handed in has not come, or is lost.

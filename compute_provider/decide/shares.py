@@ -1,6 +1,6 @@
 """How a provider's shares go on: a plain function of (state, event) to (state, actions).
 
-A share goes checking → fetching → ready → training → trained → submitted. What its stage asks for is a duty
+A share goes checking → bonding → fetching → ready → training → trained → submitted. What its stage asks for is a duty
 (:mod:`compute_provider.decide.duties`), as long as the stage lasts; an action is done once, and after a restart
 :class:`Restarted` asks for those that were under way. Up to ``trained``, a share that the validator does not list any
 more is dropped. From then on a signature may be out in the world, so the trace stays until the chain says that it is
@@ -21,18 +21,20 @@ class Stage(IntEnum):
 
     # The task's claims against the chain.
     CHECKING = 1
+    # Its bond is seen to: a share without one is not committed.
+    BONDING = 2
     # Payload and opening states come.
-    FETCHING = 2
+    FETCHING = 3
     # It waits for the worker.
-    READY = 3
-    TRAINING = 4
+    READY = 4
+    TRAINING = 5
     # Trace and update are on disk.
-    TRAINED = 5
+    TRAINED = 6
     # The validator has it.
-    SUBMITTED = 6
+    SUBMITTED = 7
     # The validator did not take it; the trace stays all the same.
-    REFUSED = 7
-    FAILED = 8
+    REFUSED = 8
+    FAILED = 9
 
 
 class Answer(IntEnum):
@@ -48,6 +50,7 @@ class Answer(IntEnum):
 
 _PHASES = {
     Stage.CHECKING: Phase.FETCHING,
+    Stage.BONDING: Phase.FETCHING,
     Stage.FETCHING: Phase.FETCHING,
     Stage.READY: Phase.FETCHING,
     Stage.TRAINING: Phase.TRAINING,
@@ -151,6 +154,13 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
+class Bonded:
+    """There is enough free bond for the share."""
+
+    key: ShareKey
+
+
+@dataclass(frozen=True, slots=True)
 class Fetched:
     """Payload and opening states are here."""
 
@@ -234,6 +244,7 @@ Event = (
     | Left
     | Polled
     | Checked
+    | Bonded
     | Fetched
     | Progressed
     | Trained
@@ -298,6 +309,8 @@ def step(state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
 def _step_share(state: State, work: Work, event: Event) -> tuple[State, tuple[Action, ...]]:
     match event:
         case Checked() if work.stage is Stage.CHECKING:
+            return state.put(replace(work, stage=Stage.BONDING)), ()
+        case Bonded() if work.stage is Stage.BONDING:
             return state.put(replace(work, stage=Stage.FETCHING)), ()
         case Fetched() if work.stage is Stage.FETCHING:
             return _schedule(state.put(replace(work, stage=Stage.READY)))
@@ -320,7 +333,7 @@ def _step_share(state: State, work: Work, event: Event) -> tuple[State, tuple[Ac
             return state.put(replace(work, text=event.text)), ()
         case Failed():
             # While the chain does not bear the task out, asking it again costs next to nothing.
-            tried = work.tries + (work.stage is not Stage.CHECKING)
+            tried = work.tries + (work.stage not in (Stage.CHECKING, Stage.BONDING))
             tries = tried if event.again else TRIES_MAX
             failed = replace(work, stage=Stage.FAILED, tries=tries, text=event.text)
             return _schedule(state.put(failed))

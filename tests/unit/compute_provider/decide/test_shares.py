@@ -44,6 +44,8 @@ def test_a_share_goes_its_way() -> None:
     state, actions = step(State(), polled(ONE))
     assert actions == (duties.Check(ONE),)
     state, actions = step(state, shares.Checked(KEY))
+    assert actions == (duties.Bond(ONE),)
+    state, actions = step(state, shares.Bonded(KEY))
     assert actions == (duties.Fetch(ONE),)
     state, actions = step(state, shares.Fetched(KEY))
     assert actions == (shares.Train(ONE),)
@@ -77,7 +79,14 @@ def test_the_same_picture_again_changes_nothing() -> None:
 
 
 def test_what_is_not_listed_is_dropped_until_it_is_signed() -> None:
-    for stage in (Stage.CHECKING, Stage.FETCHING, Stage.READY, Stage.TRAINING, Stage.FAILED):
+    for stage in (
+        Stage.CHECKING,
+        Stage.BONDING,
+        Stage.FETCHING,
+        Stage.READY,
+        Stage.TRAINING,
+        Stage.FAILED,
+    ):
         state, actions = step(at(stage), polled())
         assert (state, actions) == (State(), (shares.Forget(KEY),))
     for stage in (Stage.TRAINED, Stage.SUBMITTED, Stage.REFUSED):
@@ -143,6 +152,16 @@ def test_the_chain_is_asked_as_long_as_the_task_is_listed() -> None:
         assert actions == (duties.Check(ONE),)
 
 
+def test_a_bond_that_is_lacking_is_asked_for_as_long_as_the_task_is_listed() -> None:
+    state = at(Stage.BONDING)
+    for _ in range(10):
+        state, _ = step(state, shares.Failed(KEY, "too little is free", True))
+        state, actions = step(state, polled(ONE))
+        assert actions == (duties.Check(ONE),)
+        state, actions = step(state, shares.Checked(KEY))
+        assert actions == (duties.Bond(ONE),)
+
+
 def test_openings_of_unknown_or_unfinished_shares_are_not_answered() -> None:
     opening = (OpenTask(KEY, (0,)),)
     state, actions = step(State(), polled(opening=opening))
@@ -152,7 +171,7 @@ def test_openings_of_unknown_or_unfinished_shares_are_not_answered() -> None:
 
 def test_late_answers_change_nothing() -> None:
     for event in (
-        shares.Checked(KEY), shares.Fetched(KEY), trained(KEY),
+        shares.Checked(KEY), shares.Bonded(KEY), shares.Fetched(KEY), trained(KEY),
         shares.Progressed(KEY, 1, 2, 3), shares.Reported(KEY, 1),
     ):  # fmt: skip
         assert step(State(), event) == (State(), ())
@@ -227,6 +246,8 @@ class World:
         match done:
             case duties.Check():
                 self.take(shares.Checked(key))
+            case duties.Bond():
+                self.take(shares.Bonded(key))
             case duties.Fetch():
                 self.take(shares.Fetched(key))
             case shares.Train():
