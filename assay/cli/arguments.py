@@ -180,7 +180,21 @@ class Host(click.ParamType[str]):
             self.fail(f"{value} is no IP address; 0.0.0.0 is all of them", param, ctx)
 
 
+class Endpoint(click.ParamType[str]):
+    """Where something is served, as host:port."""
+
+    name = "host:port"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text as it is, or end with wrong usage."""
+        host, _, port = str(value).rpartition(":")
+        if not host or not re.fullmatch("[0-9]{1,5}", port) or not 1 <= int(port) <= 65_535:
+            self.fail(f"{value} is not host:port with a port from 1 to 65535", param, ctx)
+        return str(value)
+
+
 ADDRESS = Address()
+ENDPOINT = Endpoint()
 HOST = Host()
 AMOUNT = Amount()
 DURATION = Duration()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from assay.cli.arguments import ENDPOINT
 from assay.cli.errors import CliError
 from assay.cli.output import Output
 
@@ -114,7 +115,7 @@ def common_options(command: F) -> F:
     """Add --home, --node, --keyring, --from and --output to a command."""
     options = [
         click.option("--home", default=None, help="Where Assay keeps its files.  [~/.assay]"),
-        click.option("--node", default=None, help="gRPC address of a node, host:port."),
+        click.option("--node", type=ENDPOINT, default=None, help="gRPC address of a node."),
         click.option(
             "--keyring",
             type=click.Choice(["file", "test"]),

@@ -7,6 +7,7 @@ from threading import Event
 
 import click
 
+from assay.cli.arguments import ENDPOINT
 from assay.cli.context import Context, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import short, table
@@ -25,8 +26,8 @@ def command() -> None:
     Example: assay validator run --listen 0.0.0.0:9191 --endpoint validator.example:9191 --from op
     """
 )
-@click.option("--listen", default="", help=f"host:port to serve on.  [{DEFAULT_LISTEN}]")
-@click.option("--endpoint", default="", help="host:port that others reach; goes on chain.")
+@click.option("--listen", type=ENDPOINT, help=f"Where to serve.  [{DEFAULT_LISTEN}]")
+@click.option("--endpoint", type=ENDPOINT, help="Where others reach it; goes on chain.")
 @click.option(
     "--backend", type=click.Choice(["numpy", "torch"]), default="numpy", show_default=True
 )
@@ -38,7 +39,9 @@ def command() -> None:
     help="Processes that replay.",
 )
 @common_options
-def run(context: Context, listen: str, endpoint: str, backend: str, processes: int) -> None:
+def run(
+    context: Context, listen: str | None, endpoint: str | None, backend: str, processes: int
+) -> None:
     """Run in the foreground."""
     from validator.daemon import ValidatorConfig, ValidatorDaemon
 

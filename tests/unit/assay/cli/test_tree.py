@@ -96,6 +96,10 @@ def test_wrong_usage_of_values() -> None:
         ["provider", "join", "val0", "--bond", "1.5"],
         ["order", "show", "12"],
         ["node", "init", "alpha", "--new-chain", "c", "--genesis", "g"],
+        ["status", "--node", "localhost"],
+        ["status", "--node", "localhost:0"],
+        ["validator", "run", "--listen", "0.0.0.0:65536"],
+        ["validator", "run", "--endpoint", ":9191"],
     ):
         ran = assay(*words, home="/nonexistent/home")
         assert ran.code == 2, (words, ran)
