@@ -20,9 +20,9 @@ def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
         os.close(folder)
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, data: bytes | str) -> None:
     """Write a whole file or none, for readers who may look at any moment; a power cut may take it."""
-    _write(path, text.encode(), 0o666, durably=False)
+    _write(path, data.encode() if isinstance(data, str) else data, 0o666, durably=False)
 
 
 def link_whole(source: Path, target: Path) -> None:

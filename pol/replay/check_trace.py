@@ -10,6 +10,7 @@ from pathlib import Path
 from secrets import SystemRandom
 from typing import Protocol
 
+from host.files import write_whole
 from pol.errors import JobError, ReplayError, StateError, TraceError
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
@@ -93,9 +94,7 @@ class StateFolder:
         for root, value in ((boundary.global_root, state), (boundary.local_root, local)):
             path = self._path(root)
             if not path.exists():
-                partial = path.with_suffix(".part")
-                partial.write_bytes(encode_state(value))
-                partial.replace(path)
+                write_whole(path, encode_state(value))
 
     def at(self, boundary: Boundary) -> tuple[State, State]:
         """Read the states of a boundary; TraceError where they are missing or others."""
