@@ -202,11 +202,17 @@ def missing(text: str, near: Path) -> Iterator[str]:
 
 def found() -> Iterator[tuple[str, str]]:
     """Yield each place with what it names in vain."""
-    for page in [*pages(), *protos()]:
+    for page in pages():
+        example = False
         for number, line in enumerate(page.read_text().splitlines(), 1):
-            shown = line if page.suffix == ".md" else line.partition("//")[2]
-            for name in missing(shown, page):
+            # An example in a language says what might be there.
+            example = bool(re.fullmatch("```[a-z]+", line)) or (example and line != "```")
+            for name in () if example else missing(line, page):
                 yield f"{page.relative_to(ROOT)}:{number}", name
+    for proto in protos():
+        for number, line in enumerate(proto.read_text().splitlines(), 1):
+            for name in missing(line.partition("//")[2], proto):
+                yield f"{proto.relative_to(ROOT)}:{number}", name
     for path in code():
         for number, text in module(path).prose:
             for name in missing(text, path):
