@@ -28,6 +28,10 @@ from domain.versions import EXECUTOR_VERSION
 from host.files import link_whole
 from link.blobs import BlobStore
 from link.types import (
+    JOIN,
+    POLL,
+    SUBMIT_OPENING,
+    SUBMIT_SHARE,
     Benchmark,
     BlobRef,
     JoinRequest,
@@ -136,7 +140,7 @@ class Performer:
             memory=measured.memory,
             bandwidth=measure_bandwidth(client),
         )
-        reply = client.join(JoinRequest(VERSION, benchmark, FEATURES))
+        reply = client.call(JOIN, JoinRequest(VERSION, benchmark, FEATURES))
         if not reply.accepted:
             raise ProviderError(f"the validator does not take it: {reply.reason}", "trying again")
         self.poll_seconds = self._config.poll_seconds or reply.limits.poll_ms / 1000
@@ -144,7 +148,7 @@ class Performer:
     def _poll(self) -> Outcome:
         began = time.monotonic()
         doing = tuple(work.doing() for work in self._state().works)
-        reply = self._link.client().poll(PollRequest(VERSION, doing[-DOINGS_MAX:]))
+        reply = self._link.client().call(POLL, PollRequest(VERSION, doing[-DOINGS_MAX:]))
         told = max(reply.retry_after_ms / 1000 or self.poll_seconds, _POLL_SECONDS_MIN)
         pause = self._config.poll_seconds or told
         return (shares.Polled(reply.train, reply.open, began),), pause
@@ -277,7 +281,7 @@ class Performer:
         update = client.put_blob(folder / UPDATE)
         local_out = client.put_blob(folder / LOCAL_OUT)
         self._stop.wait(delay)
-        verdict = client.submit_share(replace(submission, update=update, local_out=local_out))
+        verdict = client.call(SUBMIT_SHARE, replace(submission, update=update, local_out=local_out))
         return (shares.Submitted(key, verdict.accepted, verdict.text),), None
 
     def _signed(self, work: Work) -> ShareSubmission:
@@ -328,8 +332,8 @@ class Performer:
         for index in indices:
             global_state = client.put_blob(folder / f"{index}.global")
             local_state = client.put_blob(folder / f"{index}.local")
-            verdict = client.submit_opening(
-                OpeningSubmission(key, index, global_state, local_state)
+            verdict = client.call(
+                SUBMIT_OPENING, OpeningSubmission(key, index, global_state, local_state)
             )
             if not verdict.accepted:
                 raise ProviderError(f"boundary {index} was not taken: {verdict.text}")

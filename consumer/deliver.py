@@ -11,7 +11,15 @@ from consumer.jobs import check_ordered
 from domain.queries import OrderRequest, ValidatorsRequest
 from domain.records import OrderState, Validator
 from link.connections import connect
-from link.types import BlobRef, PayloadFile, PayloadOffer, PayloadState, PayloadStatusRequest
+from link.types import (
+    OFFER_PAYLOAD,
+    PAYLOAD_STATUS,
+    BlobRef,
+    PayloadFile,
+    PayloadOffer,
+    PayloadState,
+    PayloadStatusRequest,
+)
 from pol.job.document import Job
 from wire.keys import Key
 
@@ -78,7 +86,7 @@ def deliver(
     files = payload(directory, job)
     total = sum(file.blob.size for file in files)
     with connect(winner(client, order_id), key, client.status().chain_id) as link:
-        wanted = link.offer_payload(PayloadOffer(order_id, tuple(files)))
+        wanted = link.call(OFFER_PAYLOAD, PayloadOffer(order_id, tuple(files)))
         missing = {blob.sha256 for blob in wanted.missing}
         sent = sum(file.blob.size for file in files if file.blob.sha256 not in missing)
         for file, path in files.items():
@@ -87,7 +95,7 @@ def deliver(
                 sent += file.blob.size
             if progress:
                 progress(sent, total)
-        return link.payload_status(PayloadStatusRequest(order_id))
+        return link.call(PAYLOAD_STATUS, PayloadStatusRequest(order_id))
 
 
 def _told(progress: Progress | None, before: int, total: int, done: int, _size: int) -> None:

@@ -1,4 +1,4 @@
-"""The caller's end of the link: one method for each call, and blobs of any size in chunks."""
+"""The caller's end of the link: one method for all calls, and blobs of any size in chunks."""
 
 import random
 from collections.abc import Callable
@@ -8,20 +8,21 @@ from io import BytesIO
 from pathlib import Path
 from threading import Event
 from types import TracebackType
-from typing import Any, BinaryIO, Self, cast
+from typing import BinaryIO, Self, TypeVar, cast
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from assay.cluster.v1 import cluster_pb2 as pb
-from link import convert
 from link import types as t
 from link.blobs import BlobStore
-from link.envelope import Signer, seal
+from link.calls import SERVICE, Call, decode_newer, encode
+from link.envelope import SignedRequest, Signer, seal
 from link.errors import ClusterError, Kind
-from link.methods import METHODS, SERVICE
 from link.tls import SERVER_NAME, pem_of
 
+Q = TypeVar("Q")
+R = TypeVar("R")
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
 _FAILURE_KEY = "assay-failure-bin"
@@ -65,7 +66,8 @@ class ClusterClient:
             ],
         )
         self._stubs: dict[str, grpc.UnaryUnaryMultiCallable[bytes, bytes]] = {
-            name: self._channel.unary_unary(f"/{SERVICE}/{name}") for name in METHODS
+            name: self._channel.unary_unary(f"/{SERVICE}/{name}")
+            for name in (call.name for call in t.CALLS)
         }
 
     def close(self) -> None:
@@ -86,69 +88,52 @@ class ClusterClient:
         """Close the client."""
         self.close()
 
-    # One method for each call
+    def call(self, call: Call[Q, R], request: Q) -> R:
+        """Make a call and return its answer; ClusterError says by its kind what went wrong, and names the field."""
+        body = encode(request)
+        for number in range(self._tries):
+            try:
+                raw = self._stubs[call.name](self._signed(call.name, body), timeout=self._timeout)
+            except grpc.RpcError as error:
+                failure = _failure(error)
+                if failure.kind is not Kind.UNREACHABLE or number + 1 == self._tries:
+                    raise failure from None
+                # Full jitter, so that callers whose server came back do not come all at once.
+                if self._closed.wait(random.uniform(0, min(2.0, 0.1 * 2**number))):
+                    raise failure from None
+                continue
+            except ValueError:  # grpc's word for a closed channel
+                raise ClusterError(
+                    Kind.UNREACHABLE, "the connection was closed", "open a new one"
+                ) from None
+            try:
+                return decode_newer(call.reply, raw)
+            except ClusterError as error:
+                raise ClusterError(Kind.BAD_REPLY, f"the validator's answer: {error}") from None
+        raise AssertionError("the last try returns or raises")
 
-    def stat_blob(self, request: t.StatBlobRequest) -> t.BlobStatus:
-        """How much of a blob the validator has."""
-        return cast(t.BlobStatus, self._call("StatBlob", request))
+    def _signed(self, name: str, body: bytes) -> bytes:
+        return encode(
+            SignedRequest(seal(self._key, self._chain_id, self._audience, name, body), body)
+        )
 
-    def put_chunk(self, request: t.PutChunkRequest) -> t.BlobStatus:
-        """Send bytes of a blob."""
-        return cast(t.BlobStatus, self._call("PutChunk", request))
-
-    def get_chunk(self, request: t.GetChunkRequest) -> t.Chunk:
-        """Fetch bytes of a blob."""
-        return cast(t.Chunk, self._call("GetChunk", request))
-
-    def probe(self, request: t.ProbeRequest) -> t.ProbeReply:
-        """Fetch random bytes, to measure the bandwidth."""
-        return cast(t.ProbeReply, self._call("Probe", request))
-
-    def join(self, request: t.JoinRequest) -> t.JoinReply:
-        """Offer to work."""
-        return cast(t.JoinReply, self._call("Join", request))
-
-    def poll(self, request: t.PollRequest) -> t.PollReply:
-        """Ask what there is to do."""
-        return cast(t.PollReply, self._call("Poll", request))
-
-    def submit_share(self, request: t.ShareSubmission) -> t.Verdict:
-        """Hand a share in."""
-        return cast(t.Verdict, self._call("SubmitShare", request))
-
-    def submit_opening(self, request: t.OpeningSubmission) -> t.Verdict:
-        """Hand the states at a boundary in."""
-        return cast(t.Verdict, self._call("SubmitOpening", request))
-
-    def offer_payload(self, request: t.PayloadOffer) -> t.PayloadWanted:
-        """Offer the files of a job."""
-        return cast(t.PayloadWanted, self._call("OfferPayload", request))
-
-    def payload_status(self, request: t.PayloadStatusRequest) -> t.PayloadState:
-        """Ask whether the job is there and loads."""
-        return cast(t.PayloadState, self._call("PayloadStatus", request))
-
-    def get_opening(self, request: t.OpeningRequest) -> t.AuditOpening:
-        """Ask for what replay of a place needs."""
-        return cast(t.AuditOpening, self._call("GetOpening", request))
-
-    def get_result(self, request: t.ResultRequest) -> t.ResultManifest:
-        """Ask for a page of the result's leaves."""
-        return cast(t.ResultManifest, self._call("GetResult", request))
+    # Results
 
     def whole_result(self, order_id: bytes, count: int | None = None) -> t.ResultManifest:
         """Return the manifest with all leaves, page after page; BAD_REPLY where they are not ``count``.
 
         Whoever knows the number says it: a hostile validator may claim any.
         """
-        manifest = self.get_result(t.ResultRequest(order_id, 0, t.RESULT_LEAVES_MAX))
+        manifest = self.call(t.GET_RESULT, t.ResultRequest(order_id, 0, t.RESULT_LEAVES_MAX))
         if count not in (None, manifest.count):
             raise ClusterError(
                 Kind.BAD_REPLY, f"a result of {manifest.count} leaves instead of {count}"
             )
         leaves = list(manifest.leaves)
         while len(leaves) < manifest.count:
-            page = self.get_result(t.ResultRequest(order_id, len(leaves), t.RESULT_LEAVES_MAX))
+            page = self.call(
+                t.GET_RESULT, t.ResultRequest(order_id, len(leaves), t.RESULT_LEAVES_MAX)
+            )
             full = len(page.leaves) == min(t.RESULT_LEAVES_MAX, manifest.count - len(leaves))
             if not full or replace(page, leaves=()) != replace(manifest, leaves=()):
                 raise ClusterError(Kind.BAD_REPLY, "the result's pages do not fit together")
@@ -162,7 +147,7 @@ class ClusterClient:
         """Send a blob, from where an earlier try stopped; return its name."""
         with BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
             blob = _ref_of(file)
-            status = self.stat_blob(t.StatBlobRequest(blob))
+            status = self.call(t.STAT_BLOB, t.StatBlobRequest(blob))
             while not status.complete:
                 if progress:
                     progress(status.held, blob.size)
@@ -170,7 +155,7 @@ class ClusterClient:
                 data = file.read(t.CHUNK_BYTES_MAX)
                 if not data:  # all was sent and the blob is not complete: sent from two places
                     raise ClusterError(Kind.BAD_REPLY, "the validator has all and lacks some")
-                status = self.put_chunk(t.PutChunkRequest(blob, status.held, data))
+                status = self.call(t.PUT_CHUNK, t.PutChunkRequest(blob, status.held, data))
         if progress:
             progress(blob.size, blob.size)
         return blob
@@ -215,44 +200,10 @@ class ClusterClient:
 
     def _next(self, blob: t.BlobRef, offset: int) -> bytes:
         length = min(t.CHUNK_BYTES_MAX, blob.size - offset)
-        chunk = self.get_chunk(t.GetChunkRequest(blob.sha256, offset, length))
+        chunk = self.call(t.GET_CHUNK, t.GetChunkRequest(blob.sha256, offset, length))
         if not 0 < len(chunk.data) <= length or chunk.size != blob.size:
             raise ClusterError(Kind.BAD_REPLY, "a chunk is empty, too long or of another size")
         return chunk.data
-
-    # One call
-
-    def _call(self, name: str, request: Any) -> Any:
-        method = METHODS[name]
-        body = convert.to_wire(method.request_proto, request).SerializeToString()
-        for number in range(self._tries):
-            try:
-                raw = self._stubs[name](self._signed(name, body), timeout=self._timeout)
-            except grpc.RpcError as error:
-                failure = _failure(error)
-                if failure.kind is not Kind.UNREACHABLE or number + 1 == self._tries:
-                    raise failure from None
-                # Full jitter, so that callers whose server came back do not come all at once.
-                if self._closed.wait(random.uniform(0, min(2.0, 0.1 * 2**number))):
-                    raise failure from None
-                continue
-            except ValueError:  # grpc's word for a closed channel
-                raise ClusterError(
-                    Kind.UNREACHABLE, "the connection was closed", "open a new one"
-                ) from None
-            reply = method.reply_proto()
-            try:
-                reply.ParseFromString(raw)
-                return convert.from_wire(method.reply, reply)
-            except (DecodeError, ClusterError) as error:
-                raise ClusterError(Kind.BAD_REPLY, f"the validator's answer: {error}") from None
-        raise AssertionError("the last try returns or raises")
-
-    def _signed(self, name: str, body: bytes) -> bytes:
-        envelope = seal(self._key, self._chain_id, self._audience, name, body)
-        request = pb.SignedRequest(body=body)
-        request.envelope.CopyFrom(cast(pb.Envelope, convert.to_wire(pb.Envelope, envelope)))
-        return request.SerializeToString()
 
 
 def _failure(error: grpc.RpcError) -> ClusterError:

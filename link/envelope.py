@@ -13,11 +13,11 @@ from os import urandom
 from threading import Lock
 from typing import Annotated, Protocol
 
+from domain.bounds import Hash, Range, Signature, Size
 from domain.errors import Refusal
 from domain.hashing import encode_fields, u64
-from link.bounds import Length
 from link.errors import ClusterError, Kind
-from link.types import Caller
+from link.types import MESSAGE_BYTES_MAX, Caller
 from wire.address import address_of
 from wire.keys import verify
 
@@ -50,14 +50,22 @@ class Signer(Protocol):
 class Envelope:
     """The fields of ``assay.cluster.v1.Envelope``."""
 
-    chain_id: Annotated[str, Length(1, 64)]
-    audience: bytes
-    caller: Annotated[str, Length(1, 128)]
-    pub_key: Annotated[bytes, Length(33, 33)]
-    method: Annotated[str, Length(1, 64)]
-    unix_time: int
-    nonce: Annotated[bytes, Length(NONCE_SIZE, NONCE_SIZE)]
-    signature: Annotated[bytes, Length(64, 64)]
+    chain_id: Annotated[str, Size(1, 64)]
+    audience: Hash
+    caller: Annotated[str, Size(1, 128)]
+    pub_key: Annotated[bytes, Size(33, 33)]
+    method: Annotated[str, Size(1, 64)]
+    unix_time: Annotated[int, Range(0, 2**63 - 1)]
+    nonce: Annotated[bytes, Size(NONCE_SIZE, NONCE_SIZE)]
+    signature: Signature
+
+
+@dataclass(frozen=True, slots=True)
+class SignedRequest:
+    """A request as it travels: the envelope, and the bytes of the call's message that it is about."""
+
+    envelope: Envelope
+    body: Annotated[bytes, Size(0, MESSAGE_BYTES_MAX)]
 
 
 def sign_bytes(envelope: Envelope, body: bytes) -> bytes:

@@ -6,21 +6,21 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from os import urandom
 from threading import BoundedSemaphore
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import grpc
-from google.protobuf.message import DecodeError
 
 from assay.cluster.v1 import cluster_pb2 as pb
-from link import convert
-from link.envelope import Envelope, Gate
+from link.calls import SERVICE, Call, decode, decode_newer, encode
+from link.envelope import Gate, SignedRequest
 from link.errors import ClusterError, Kind
-from link.methods import METHODS, SERVICE, Method
 from link.rates import Buckets, ServerLimits
 from link.receiving import Receiver
 from link.tls import Certificate
 from link.types import (
+    CALLS,
     MESSAGE_BYTES_MAX,
+    PROBE,
     Caller,
     Handlers,
     ProbeReply,
@@ -91,7 +91,7 @@ class ClusterServer:
         self._server.add_generic_rpc_handlers(
             (
                 grpc.method_handlers_generic_handler(
-                    SERVICE, {name: self._method(method) for name, method in METHODS.items()}
+                    SERVICE, {call.name: self._handler(call) for call in CALLS}
                 ),
             )
         )
@@ -109,19 +109,19 @@ class ClusterServer:
         self._server.stop(grace).wait()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _method(self, method: Method) -> "grpc.RpcMethodHandler[bytes, bytes]":
+    def _handler(self, call: Call[Any, Any]) -> "grpc.RpcMethodHandler[bytes, bytes]":
         def answer(messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
             try:
                 raw = self._receiver.take(messages, context)
                 with self._working:
-                    return self._answer(method, raw)
+                    return self._answer(call, raw)
             except ClusterError as error:
                 _fail(context, error)
             except grpc.RpcError:  # the caller has gone, or took too long
                 raise
             except Exception:  # noqa: BLE001 - a bug becomes a typed status and a log line
                 ticket = urandom(4).hex()
-                _log.exception("bug in %s (%s)", method.name, ticket)
+                _log.exception("bug in %s (%s)", call.name, ticket)
                 _fail(
                     context,
                     ClusterError(
@@ -132,30 +132,22 @@ class ClusterServer:
         # The same on the wire as a unary call, but the handler sees the call before its message is here.
         return grpc.stream_unary_rpc_method_handler(answer)
 
-    def _answer(self, method: Method, raw: bytes) -> bytes:
-        request = pb.SignedRequest()
-        try:
-            request.ParseFromString(raw)
-        except DecodeError:
-            raise ClusterError(
-                Kind.BAD_REQUEST, "not a SignedRequest", "see assay.cluster.v1"
-            ) from None
-        envelope = convert.from_wire(Envelope, request.envelope)
-        caller = self._gate.check(envelope, method.name, request.body)
+    def _answer(self, call: Call[Any, Any], raw: bytes) -> bytes:
+        request = decode_newer(SignedRequest, raw)
+        envelope = request.envelope
+        caller = self._gate.check(envelope, call.name, request.body)
         roles = self._handlers.roles(caller)
         # First the rate, which bounds how many nonces one caller can have remembered.
         self._charge(caller, bool(roles), len(raw))
-        if method.request is not PutChunkRequest:
+        if call.request is not PutChunkRequest:
             self._messages.take(caller.address if roles else "", len(raw), "bytes of messages")
         self._gate.use_nonce(envelope, bool(roles))
-        _check_role(method, roles)
-        body = convert.decode(method.request_proto, method.request, request.body)
+        _check_role(call, roles)
+        body = decode(call.request, request.body)
         reply = (
-            getattr(self._handlers, method.handler)(caller, body)
-            if method.handler
-            else _probe(body)
+            _probe(body) if call is PROBE else getattr(self._handlers, call.handler)(caller, body)
         )
-        answer = convert.to_wire(method.reply_proto, reply).SerializeToString()
+        answer = encode(reply)
         self._charge_bytes(caller, bool(roles), len(answer))
         return answer
 
@@ -174,12 +166,12 @@ def _probe(request: ProbeRequest) -> ProbeReply:
     return ProbeReply(urandom(request.length))
 
 
-def _check_role(method: Method, roles: frozenset[Role]) -> None:
-    if method.roles and not method.roles & roles:
-        wanted = " or ".join(sorted(role.name.lower() for role in method.roles))
+def _check_role(call: Call[Any, Any], roles: frozenset[Role]) -> None:
+    if call.roles and not call.roles & roles:
+        wanted = " or ".join(sorted(role.name.lower() for role in call.roles))
         raise ClusterError(
             Kind.NOT_ALLOWED,
-            f"{method.name} is for a {wanted} of this validator",
+            f"{call.name} is for a {wanted} of this validator",
             "register on the chain first, with this validator",
             field="envelope.caller",
         )

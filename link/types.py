@@ -1,26 +1,37 @@
 """What goes over the link, as domain values, and the calls that a server has to answer.
 
-Field names equal those of ``assay.cluster.v1``. Bounds stand beside the fields
-(:mod:`link.bounds`) and are checked on the way in and on the way out, so behind this link nobody
-meets a value out of its range.
+Types and fields are called as in ``assay.cluster.v1``. Bounds stand beside the fields (:mod:`domain.bounds`) and are
+checked on the way in and on the way out, so behind this link nobody meets a value out of its bounds.
 """
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
+from domain.bounds import (
+    Address,
+    Bits,
+    Form,
+    Hash,
+    Length,
+    Name,
+    PublicKey,
+    Range,
+    Segment,
+    Signature,
+    Size,
+    Slot,
+)
 from domain.limits import (
     METRICS_MAX,
-    PATH_MAX,
     PAYLOAD_BYTES_MAX,
     ROUNDS_MAX,
     SAMPLES_MAX,
-    SEGMENTS_MAX,
     SLOTS_MAX,
     TEXT_MAX,
 )
-from domain.records import ShareClaim, ShareKey
-from link.bounds import Each, Length, Matches, Within
+from domain.records import Samples, ShareClaim, ShareKey, TraceLeaf
+from link.calls import Call
 
 CHUNK_BYTES_MAX = 1 << 20
 MESSAGE_BYTES_MAX = 4 << 20
@@ -32,12 +43,18 @@ RESULT_LEAVES_MAX = 16_384  # in one answer; the client asks for page after page
 UPDATES_MAX = SLOTS_MAX
 NAN_BITS = 0x7FC00000  # a loss that is not known yet
 
-Amount = Annotated[int, Within(0, 2**63 - 1)]
-Bits = Annotated[int, Within(0, 2**32 - 1)]
-Millis = Annotated[int, Within(0, 3_600_000)]
+Amount = Annotated[int, Range(0, 2**63 - 1)]
+"""Bytes, FLOP/s, steps."""
+Point = Annotated[bytes, Size(33, 33)]
+Sentence = Annotated[str, Size(0, 512)]
+Millis = Annotated[int, Range(0, 3_600_000)]
 # Plain names, at most two folders deep, none of them hidden: no path can leave the job directory.
 _NAME = "[A-Za-z0-9_-][A-Za-z0-9._-]*"
-Path = Annotated[str, Length(1, TEXT_MAX), Matches(f"{_NAME}(/{_NAME}){{0,2}}")]
+Path = Annotated[
+    str,
+    Size(1, TEXT_MAX),
+    Form("a path", f"{_NAME}(/{_NAME}){{0,2}}", "use plain names, at most two folders deep"),
+]
 
 
 # Who and what
@@ -55,23 +72,23 @@ class Role(IntEnum):
 class Caller:
     """Who signed the request: proven by the envelope."""
 
-    address: str
-    pub_key: bytes
+    address: Address
+    pub_key: PublicKey
 
 
 @dataclass(frozen=True, slots=True)
 class BlobRef:
     """A blob, named by SHA-256 of its bytes."""
 
-    sha256: bytes
-    size: Annotated[int, Within(1, PAYLOAD_BYTES_MAX)]
+    sha256: Hash
+    size: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
 class StateRef:
     """A canonical state: its Merkle root, and the blob of its bytes."""
 
-    root: bytes
+    root: Hash
     blob: BlobRef
 
 
@@ -99,16 +116,16 @@ class PutChunkRequest:
 
     blob: BlobRef
     offset: Amount
-    data: Annotated[bytes, Length(1, CHUNK_BYTES_MAX)]
+    data: Annotated[bytes, Size(1, CHUNK_BYTES_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
 class GetChunkRequest:
     """Bytes of a blob from an offset on."""
 
-    sha256: bytes
+    sha256: Hash
     offset: Amount
-    length: Annotated[int, Within(1, CHUNK_BYTES_MAX)]
+    length: Annotated[int, Range(1, CHUNK_BYTES_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +140,7 @@ class BlobStatus:
 class Chunk:
     """Bytes of a blob, and the size of the whole."""
 
-    data: Annotated[bytes, Length(0, CHUNK_BYTES_MAX)]
+    data: Annotated[bytes, Size(0, CHUNK_BYTES_MAX)]
     size: Amount
 
 
@@ -131,14 +148,14 @@ class Chunk:
 class ProbeRequest:
     """Send me ``length`` bytes, so that I can measure the way."""
 
-    length: Annotated[int, Within(1, CHUNK_BYTES_MAX)]
+    length: Annotated[int, Range(1, CHUNK_BYTES_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeReply:
     """Bytes that do not compress."""
 
-    data: Annotated[bytes, Length(1, CHUNK_BYTES_MAX)]
+    data: Annotated[bytes, Size(1, CHUNK_BYTES_MAX)]
 
 
 # Providers
@@ -148,7 +165,7 @@ class ProbeReply:
 class Benchmark:
     """What a provider measured of itself and of the way to this validator."""
 
-    device_class: Annotated[str, Length(1, 32)]
+    device_class: Name
     speed: Amount  # FLOP/s of exact work
     memory: Amount  # bytes
     bandwidth: Amount  # bytes/s
@@ -158,16 +175,16 @@ class Benchmark:
 class JoinRequest:
     """I am in your cluster on the chain; this is what I can do."""
 
-    version: Annotated[str, Length(1, 32)]
+    version: Name
     benchmark: Benchmark
-    features: Annotated[tuple[str, ...], Length(0, 32)]
+    features: Annotated[tuple[Name, ...], Length(0, 32)]
 
 
 @dataclass(frozen=True, slots=True)
 class JoinLimits:
     """What the validator grants: slots at a time, bytes of blobs, and how often to poll."""
 
-    slots: Annotated[int, Within(0, SLOTS_MAX)]
+    slots: Annotated[int, Range(0, SLOTS_MAX)]
     blob_bytes: Amount
     poll_ms: Millis
 
@@ -177,7 +194,7 @@ class JoinReply:
     """Whether the validator takes the provider, and with which limits."""
 
     accepted: bool
-    reason: Annotated[str, Length(0, 512)]
+    reason: Sentence
     limits: JoinLimits
 
 
@@ -206,7 +223,7 @@ class Doing:
 class PollRequest:
     """What I am doing; what is there to do?"""
 
-    version: Annotated[str, Length(1, 32)]
+    version: Name
     doing: Annotated[tuple[Doing, ...], Length(0, TASKS_MAX)]
 
 
@@ -215,13 +232,13 @@ class TrainTask:
     """Train the samples ``first..first+count`` of the round from these two states."""
 
     key: ShareKey
-    first: Annotated[int, Within(0, SAMPLES_MAX)]
-    count: Annotated[int, Within(1, SAMPLES_MAX)]
+    first: Annotated[int, Range(0, SAMPLES_MAX)]
+    count: Samples
     global_in: StateRef
     local_in: StateRef
     reset: bool  # local_in is the order's initial local state
     payload: Annotated[tuple[PayloadFile, ...], Length(1, PAYLOAD_FILES_MAX)]
-    seconds_left: Annotated[int, Within(0, 2**31 - 1)]
+    seconds_left: Annotated[int, Range(0, 2**31 - 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +246,7 @@ class OpenTask:
     """Upload the states at these boundaries."""
 
     key: ShareKey
-    indices: Annotated[tuple[int, ...], Length(1, INDICES_MAX), Each(Within(0, SEGMENTS_MAX))]
+    indices: Annotated[tuple[Segment, ...], Length(1, INDICES_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,10 +262,10 @@ class PollReply:
 class Leaf:
     """One boundary of a trace, without its path."""
 
-    index: Annotated[int, Within(0, SEGMENTS_MAX)]
+    index: Segment
     step: Amount
-    boundary_root: bytes
-    metrics: Annotated[tuple[int, ...], Length(0, METRICS_MAX), Each(Within(0, 2**32 - 1))]
+    boundary_root: Hash
+    metrics: Annotated[tuple[Bits, ...], Length(0, METRICS_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +273,7 @@ class ShareSubmission:
     """A signed share with all its leaves; update and local_out have been put as blobs before."""
 
     claim: ShareClaim
-    signature: Annotated[bytes, Length(64, 64)]
+    signature: Signature
     leaves: Annotated[tuple[Leaf, ...], Length(2, LEAVES_MAX)]
     update: BlobRef
     local_out: BlobRef
@@ -267,7 +284,7 @@ class OpeningSubmission:
     """The states at one boundary, put as blobs before."""
 
     key: ShareKey
-    index: Annotated[int, Within(0, SEGMENTS_MAX)]
+    index: Segment
     global_state: BlobRef
     local_state: BlobRef
 
@@ -277,8 +294,8 @@ class Verdict:
     """Accepted, or why not: a ``ShareReason`` number and one sentence."""
 
     accepted: bool
-    reason: Annotated[int, Within(0, 2**31 - 1)] = 0
-    text: Annotated[str, Length(0, 512)] = ""
+    reason: Annotated[int, Range(0, 2**31 - 1)] = 0
+    text: Sentence = ""
 
 
 # Consumers
@@ -288,7 +305,7 @@ class Verdict:
 class PayloadOffer:
     """The files of an order's job; their job.json must hash to the order's job id."""
 
-    order_id: bytes
+    order_id: Hash
     files: Annotated[tuple[PayloadFile, ...], Length(1, PAYLOAD_FILES_MAX)]
 
 
@@ -303,7 +320,7 @@ class PayloadWanted:
 class PayloadStatusRequest:
     """Is my payload there, and does it load?"""
 
-    order_id: bytes
+    order_id: Hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,34 +329,34 @@ class PayloadState:
 
     complete: bool
     loaded: bool
-    reason: Annotated[str, Length(0, 512)]
+    reason: Sentence
 
 
 @dataclass(frozen=True, slots=True)
 class ResultRequest:
     """Leaves of the result from ``first`` on."""
 
-    order_id: bytes
+    order_id: Hash
     first: Bits
-    limit: Annotated[int, Within(1, RESULT_LEAVES_MAX)]
+    limit: Annotated[int, Range(1, RESULT_LEAVES_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
 class ResultLeaf:
     """One encrypted chunk: its point R_i, the ciphertext's length and hash."""
 
-    point: Annotated[bytes, Length(33, 33)]
+    point: Point
     length: Bits
-    sha256: bytes
+    sha256: Hash
 
 
 @dataclass(frozen=True, slots=True)
 class ResultManifest:
     """What the consumer needs to fetch, check and decrypt the result; ``count`` leaves in all."""
 
-    order_id: bytes
+    order_id: Hash
     attempt: Bits
-    final_root: bytes
+    final_root: Hash
     ciphertext: BlobRef
     count: Bits
     leaves: Annotated[tuple[ResultLeaf, ...], Length(0, RESULT_LEAVES_MAX)]
@@ -352,38 +369,27 @@ class ResultManifest:
 class OpeningRequest:
     """What is needed to replay a place of an audit (``place``: index into the audit's places)."""
 
-    order_id: bytes
+    order_id: Hash
     attempt: Bits
-    round: Annotated[int, Within(0, ROUNDS_MAX - 1)]
-    place: Annotated[int, Within(0, 1023)]
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedLeaf:
-    """A leaf with its path to the share's trace root (as ``domain.messages.TraceLeaf``)."""
-
-    index: Annotated[int, Within(0, SEGMENTS_MAX)]
-    step: Amount
-    boundary_root: bytes
-    metrics: Annotated[tuple[int, ...], Length(0, METRICS_MAX), Each(Within(0, 2**32 - 1))]
-    path: Annotated[tuple[bytes, ...], Length(0, PATH_MAX)]
+    round: Annotated[int, Range(0, ROUNDS_MAX - 1)]
+    place: Annotated[int, Range(0, 1023)]
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedState:
     """The two states at a boundary."""
 
-    index: Annotated[int, Within(0, SEGMENTS_MAX)]
-    global_state: StateRef
-    local_state: StateRef
+    index: Segment
+    global_state: BlobRef
+    local_state: BlobRef
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateRef:
     """An accepted update, for the aggregation."""
 
-    slot: Annotated[int, Within(0, SLOTS_MAX - 1)]
-    count: Annotated[int, Within(1, SAMPLES_MAX)]
+    slot: Slot
+    count: Samples
     update: StateRef
 
 
@@ -398,7 +404,7 @@ class AuditOpening:
     ready: bool
     retry_after_ms: Millis
     payload: Annotated[tuple[PayloadFile, ...], Length(0, PAYLOAD_FILES_MAX)]
-    leaves: Annotated[tuple[OpenedLeaf, ...], Length(0, 2)]
+    leaves: Annotated[tuple[TraceLeaf, ...], Length(0, 2)]
     states: Annotated[tuple[OpenedState, ...], Length(0, 2)]
     updates: Annotated[tuple[UpdateRef, ...], Length(0, UPDATES_MAX)]
     local_out: StateRef | None
@@ -468,3 +474,37 @@ class Handlers(Protocol):
     def get_result(self, caller: Caller, request: ResultRequest) -> ResultManifest:
         """Tell the consumer where its encrypted result is."""
         ...
+
+
+_KNOWN = frozenset(Role)
+_PROVIDER = frozenset({Role.PROVIDER})
+_CONSUMER = frozenset({Role.CONSUMER})
+_AUDITOR = frozenset({Role.AUDITOR})
+
+STAT_BLOB = Call("StatBlob", StatBlobRequest, BlobStatus, _KNOWN)
+PUT_CHUNK = Call("PutChunk", PutChunkRequest, BlobStatus, _PROVIDER | _CONSUMER)
+GET_CHUNK = Call("GetChunk", GetChunkRequest, Chunk, _KNOWN)
+PROBE = Call("Probe", ProbeRequest, ProbeReply, frozenset())
+JOIN = Call("Join", JoinRequest, JoinReply, _PROVIDER)
+POLL = Call("Poll", PollRequest, PollReply, _PROVIDER)
+SUBMIT_SHARE = Call("SubmitShare", ShareSubmission, Verdict, _PROVIDER)
+SUBMIT_OPENING = Call("SubmitOpening", OpeningSubmission, Verdict, _PROVIDER)
+OFFER_PAYLOAD = Call("OfferPayload", PayloadOffer, PayloadWanted, _CONSUMER)
+PAYLOAD_STATUS = Call("PayloadStatus", PayloadStatusRequest, PayloadState, _CONSUMER)
+GET_OPENING = Call("GetOpening", OpeningRequest, AuditOpening, _AUDITOR)
+GET_RESULT = Call("GetResult", ResultRequest, ResultManifest, _CONSUMER)
+
+CALLS: tuple[Call[Any, Any], ...] = (
+    STAT_BLOB,
+    PUT_CHUNK,
+    GET_CHUNK,
+    PROBE,
+    JOIN,
+    POLL,
+    SUBMIT_SHARE,
+    SUBMIT_OPENING,
+    OFFER_PAYLOAD,
+    PAYLOAD_STATUS,
+    GET_OPENING,
+    GET_RESULT,
+)

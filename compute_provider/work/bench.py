@@ -17,7 +17,7 @@ from threading import Event
 from compute_provider.config import ProviderError
 from host import sandbox
 from link.client import ClusterClient
-from link.types import CHUNK_BYTES_MAX, ProbeRequest
+from link.types import CHUNK_BYTES_MAX, PROBE, ProbeRequest
 
 PROBE_BYTES = 8 << 20
 # A validator that sends byte by byte must not keep us for ever.
@@ -73,10 +73,10 @@ def _run(command: list[str], environment: dict[str, str], stop: Event) -> bytes:
 def measure_bandwidth(client: ClusterClient, size: int = PROBE_BYTES) -> int:
     """Return bytes per second from the validator to here, measured for a few seconds at most."""
     # The handshake does not count.
-    client.probe(ProbeRequest(1))
+    client.call(PROBE, ProbeRequest(1))
     start, got = time.perf_counter(), 0
     while got < size and time.perf_counter() - start < _PROBE_SECONDS:
-        got += len(client.probe(ProbeRequest(min(CHUNK_BYTES_MAX, size - got))).data)
+        got += len(client.call(PROBE, ProbeRequest(min(CHUNK_BYTES_MAX, size - got))).data)
     return int(got / max(time.perf_counter() - start, 1e-9))
 
 

@@ -17,7 +17,6 @@ NOT_EXPECTED = {
     "InvariantBroken": "a bug of ours: the node stops",
     "LedgerBroken": "a bug of ours: the node stops",
     "Mismatch": "a bug of ours, found when a converter is compiled",
-    "OutOfBounds": "turned into the error of whoever reads",
     "Refused": "a worker says it to its daemon",
     "Stop": "the set-up runs without the packages",
     "Unusable": "host knows no tree: turned into the StoreError of a daemon",

@@ -617,22 +617,19 @@ class World:
             return
         held = needed_blobs(local, self.order(duty.order_id), clock)
         for state in opening.states:  # what is served is what is kept
-            assert {state.global_state.blob.sha256, state.local_state.blob.sha256} <= held
+            assert {state.global_state.sha256, state.local_state.sha256} <= held
         auditor.change_audit(duty, lambda now: opening_arrived(now, action.place, opening))
 
     def _audited(self, audit: LocalAudit, action: do.ReplayPlace) -> ReplayOutcome:
         place, opening = audit.duty.places[action.place], audit.places[action.place].opening
         assert opening is not None
         if place.kind is AuditKind.AGGREGATION:
-            assert opening.states[0].global_state.root == action.global_in
+            assert opening.states[0].global_state.sha256 == action.global_in
             updates = [(item.count, item.update.root) for item in opening.updates]
-            root = next_state(opening.states[0].global_state.root, updates)
+            root = next_state(opening.states[0].global_state.sha256, updates)
             return ReplayOutcome(0, root, (digest("work", place),))
         (claim,) = action.claims
-        pairs = [
-            (state.global_state.blob.sha256, state.local_state.blob.sha256)
-            for state in opening.states
-        ]
+        pairs = [(state.global_state.sha256, state.local_state.sha256) for state in opening.states]
         # Nothing that does not hash to its leaf ever reaches an auditor.
         last = opening.leaves[1] if place.kind is AuditKind.UPDATE else opening.leaves[0]
         assert boundary_root(*pairs[-1]) == last.boundary_root

@@ -11,8 +11,8 @@ from dataclasses import replace
 from domain.messages import MsgAnswerAudit
 from domain.queries import AuditDuty, OrderResponse
 from domain.reasons import ShareReason
-from domain.records import AuditAnswer, AuditKind, JobTerms, Place, Round, ShareClaim, TraceLeaf
-from link.types import AuditOpening, OpenedLeaf
+from domain.records import AuditAnswer, AuditKind, JobTerms, Place, Round, ShareClaim
+from link.types import AuditOpening
 from pol.rules.commitment import audit_digest, check_leaf, update_claim
 from validator.decide.actions import (
     Action,
@@ -189,7 +189,7 @@ def _fault(
     wanted = (place.segment, place.segment + 1)
     if place.kind == AuditKind.UPDATE:
         wanted = (0, claim.segments)
-    leaves = [leaf_of(item) for item in opening.leaves]
+    leaves = opening.leaves
     if tuple(leaf.index for leaf in leaves) != wanted:
         return "leaves of other boundaries"
     if not all(check_leaf(chain_id, claim, leaf) for leaf in leaves):
@@ -200,8 +200,8 @@ def _fault(
 
 def _fits(opening: AuditOpening, sizes: Sizes) -> bool:
     states = all(
-        state.global_state.blob.size == sizes.global_state
-        and state.local_state.blob.size == sizes.local_state
+        state.global_state.size == sizes.global_state
+        and state.local_state.size == sizes.local_state
         for state in opening.states
     )
     return states and all(item.update.blob.size == sizes.update for item in opening.updates)
@@ -233,7 +233,7 @@ def _answer(audit: LocalAudit, index: int, me: str) -> AuditAnswer:
         return UNAVAILABLE
     digest = audit_digest(me, duty.order_id, duty.attempt, duty.round, index, outcome.inner_roots)
     is_segment = duty.places[index].kind == AuditKind.SEGMENT
-    leaf = leaf_of(opening.leaves[1]) if is_segment else None
+    leaf = opening.leaves[1] if is_segment else None
     return AuditAnswer(outcome.root, digest, leaf)
 
 
@@ -247,8 +247,3 @@ def agrees(duty: AuditDuty, place: Place, answer: AuditAnswer, on_chain: OrderRe
         return answer.root == _round_of(duty, on_chain).next_root
     (claim,) = _claims(duty, place, on_chain)
     return answer.root == update_claim(claim.update_root, claim.local_out)
-
-
-def leaf_of(opened: OpenedLeaf) -> TraceLeaf:
-    """Return a leaf as messages have it."""
-    return TraceLeaf(opened.index, opened.step, opened.boundary_root, opened.metrics, opened.path)

@@ -5,7 +5,6 @@ from domain.records import AssignmentState, AuditKind, Place, ShareState
 from link.types import (
     INDICES_MAX,
     AuditOpening,
-    OpenedLeaf,
     OpenedState,
     OpenTask,
     StateRef,
@@ -20,8 +19,6 @@ from validator.decide.rounds import opening_index, places_to_check
 from validator.decide.traces import trace_leaf_of
 
 RETRY_MS = 500
-UNKNOWN_ROOT = bytes(32)
-"""Root of an opened state that only the leaf's boundary root binds (the daemon hashes no states itself)."""
 
 
 def train_tasks(
@@ -99,10 +96,7 @@ def audit_opening(local: LocalOrder, number: int, place: Place, chain_id: str) -
         ready=True,
         retry_after_ms=0,
         payload=local.payload.files,
-        leaves=tuple(
-            OpenedLeaf(leaf.index, leaf.step, leaf.boundary_root, leaf.metrics, leaf.path)
-            for leaf in leaves
-        ),
+        leaves=tuple(leaves),
         states=tuple(state for state in states if state is not None),
         updates=(),
         local_out=StateRef(work.packet.claim.local_out, work.packet.local_out),
@@ -119,7 +113,7 @@ def _aggregation(local: LocalOrder, current: LocalRound) -> AuditOpening:
         retry_after_ms=0,
         payload=local.payload.files,
         leaves=(),
-        states=(OpenedState(0, current.global_in, initial),),
+        states=(OpenedState(0, current.global_in.blob, initial.blob),),
         updates=tuple(
             UpdateRef(work.slot, work.count, StateRef(packet.claim.update_root, packet.update))
             for work, packet in packets
@@ -131,12 +125,8 @@ def _aggregation(local: LocalOrder, current: LocalRound) -> AuditOpening:
 
 def _opened(current: LocalRound, work: SlotWork, index: int) -> OpenedState | None:
     if index == 0:
-        return OpenedState(0, current.global_in, work.local_in)
+        return OpenedState(0, current.global_in.blob, work.local_in.blob)
     opening = next((held for held in work.openings if held.index == index and held.verified), None)
     if opening is None:
         return None
-    return OpenedState(
-        index,
-        StateRef(UNKNOWN_ROOT, opening.global_state),
-        StateRef(UNKNOWN_ROOT, opening.local_state),
-    )
+    return OpenedState(index, opening.global_state, opening.local_state)

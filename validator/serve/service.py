@@ -7,7 +7,6 @@ from domain.queries import OrderResponse
 from domain.reasons import ShareReason
 from domain.records import AssignmentState, OrderState
 from link import types as t
-from link.blob_calls import BlobCalls
 from link.errors import ClusterError, Kind
 from pol.rules.commitment import share_sign_bytes
 from validator.decide.payload import JOB_FILE, nests
@@ -35,7 +34,7 @@ _FILE_BYTES = 64
 """What a file takes in a message beside its path."""
 
 
-class Service(BlobCalls):
+class Service:
     """Implements :class:`link.types.Handlers` over the records, on the threads of the server."""
 
     def __init__(
@@ -80,6 +79,21 @@ class Service(BlobCalls):
         return tuple(found)
 
     # Blobs
+
+    def stat_blob(self, caller: t.Caller, request: t.StatBlobRequest) -> t.BlobStatus:
+        """How much of the caller's upload is here."""
+        return self.blobs.status(request.blob, caller.address)
+
+    def put_chunk(self, caller: t.Caller, request: t.PutChunkRequest) -> t.BlobStatus:
+        """Take bytes of a blob."""
+        self.may_put(caller, request)
+        return self.blobs.put(request.blob, request.offset, request.data, caller.address)
+
+    def get_chunk(self, caller: t.Caller, request: t.GetChunkRequest) -> t.Chunk:
+        """Give bytes of a blob."""
+        self.may_read(caller, request.sha256)
+        data = self.blobs.read(request.sha256, request.offset, request.length)
+        return t.Chunk(data, self.blobs.size(request.sha256))
 
     def may_put(self, caller: t.Caller, request: t.PutChunkRequest) -> None:
         """Take what was offered as a payload from its consumer, and from providers what can be a state of their order.
@@ -385,6 +399,6 @@ def _fitting(tasks: list[t.TrainTask]) -> list[t.TrainTask]:
 def _blobs_of(opening: t.AuditOpening) -> list[t.BlobRef]:
     blobs = [file.blob for file in opening.payload]
     for state in opening.states:
-        blobs += [state.global_state.blob, state.local_state.blob]
+        blobs += [state.global_state, state.local_state]
     blobs += [update.update.blob for update in opening.updates]
     return blobs + ([opening.local_out.blob] if opening.local_out else [])

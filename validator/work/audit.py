@@ -17,7 +17,7 @@ from domain.records import AuditKind, Place
 from link.blobs import BlobStore
 from link.client import ClusterClient
 from link.errors import ClusterError
-from link.types import AuditOpening, BlobRef, OpeningRequest, PayloadFile
+from link.types import GET_OPENING, AuditOpening, BlobRef, OpeningRequest, PayloadFile
 from pol.work.pool import PoolError
 from pol.work.records import Range
 from validator.decide import actions as do
@@ -73,7 +73,7 @@ class Auditor:
         """Ask the winner for an opening; return when to ask again where it has none yet."""
         duty = action.duty
         request = OpeningRequest(duty.order_id, duty.attempt, duty.round, action.place)
-        opening = self.connect(action.winner).get_opening(request)
+        opening = self.connect(action.winner).call(GET_OPENING, request)
         if not opening.ready:
             least, most = ASK_SECONDS
             return min(most, max(least, opening.retry_after_ms / 1e3))
@@ -100,8 +100,8 @@ class Auditor:
         directory = self._job(duty, action.winner, audit.files)
         states = [
             (
-                self._fetch(duty, action.winner, state.global_state.blob),
-                self._fetch(duty, action.winner, state.local_state.blob),
+                self._fetch(duty, action.winner, state.global_state),
+                self._fetch(duty, action.winner, state.local_state),
             )
             for state in opening.states
         ]

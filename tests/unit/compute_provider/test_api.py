@@ -166,7 +166,7 @@ def test_a_validator_that_sends_byte_by_byte_is_measured_all_the_same(
     asked = list[int]()
 
     class Trickle:
-        def probe(self, request: ProbeRequest) -> ProbeReply:
+        def call(self, _: object, request: ProbeRequest) -> ProbeReply:
             asked.append(request.length)
             return ProbeReply(b"x")
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from link import types as t
-from link.blob_calls import BlobCalls
 from link.blobs import BlobStore
 from link.client import ClusterClient
 from link.errors import ClusterError, Kind
@@ -24,7 +23,7 @@ LIMITS = t.JoinLimits(slots=1, blob_bytes=1 << 30, poll_ms=100)
 
 
 @dataclass
-class Answers(BlobCalls):
+class Answers:
     """Handlers that answer from attributes and remember what they were asked."""
 
     blobs: BlobStore
@@ -38,12 +37,17 @@ class Answers(BlobCalls):
         known[AUDITOR.address] = t.Role.AUDITOR
         return frozenset({known[caller.address]} if caller.address in known else ())
 
-    def may_put(self, caller: t.Caller, request: t.PutChunkRequest) -> None:
-        pass
+    def stat_blob(self, caller: t.Caller, request: t.StatBlobRequest) -> t.BlobStatus:
+        return self.blobs.status(request.blob, caller.address)
 
-    def may_read(self, caller: t.Caller, digest: bytes) -> None:
+    def put_chunk(self, caller: t.Caller, request: t.PutChunkRequest) -> t.BlobStatus:
+        return self.blobs.put(request.blob, request.offset, request.data, caller.address)
+
+    def get_chunk(self, caller: t.Caller, request: t.GetChunkRequest) -> t.Chunk:
         if caller.address not in self.readers:
             raise ClusterError(Kind.NOT_ALLOWED, "not yours to read", "", field="sha256")
+        data = self.blobs.read(request.sha256, request.offset, request.length)
+        return t.Chunk(data, self.blobs.size(request.sha256))
 
     def join(self, caller: t.Caller, request: t.JoinRequest) -> t.JoinReply:
         self.asked.append(request)

@@ -143,7 +143,7 @@ def test_what_did_not_get_through_is_repeated_with_a_new_envelope(tmp_path: Path
 
         real_wait = client._closed.wait
         client._closed.wait = wait  # type: ignore[method-assign, assignment]
-        assert client.poll(t.PollRequest("1", ())).retry_after_ms == 100
+        assert client.call(t.POLL, t.PollRequest("1", ())).retry_after_ms == 100
         assert len(up.answers.asked) == 1
         assert len(waits) >= 2
         assert all(0 <= seconds <= 2.0 for seconds in waits)
@@ -155,7 +155,7 @@ def test_the_tries_are_bounded(tmp_path: Path) -> None:
     with running(tmp_path) as up:
         up.server.stop(0)
         with up.client(tries=3) as client, pytest.raises(ClusterError) as refused:
-            client.poll(t.PollRequest("1", ()))
+            client.call(t.POLL, t.PollRequest("1", ()))
     assert refused.value.kind is Kind.UNREACHABLE
 
 
@@ -171,7 +171,7 @@ def test_a_refusal_is_not_repeated(up: Running) -> None:
 
     up.answers.roles = counting  # type: ignore[method-assign]
     with up.client(tries=5) as client, pytest.raises(ClusterError) as refused:
-        client.poll(t.PollRequest("1", ()))
+        client.call(t.POLL, t.PollRequest("1", ()))
     assert refused.value.kind is Kind.INTERNAL
     assert calls == 1
 
@@ -181,7 +181,7 @@ def test_a_call_on_a_closed_connection_is_an_error_of_the_link(up: Running) -> N
     client = up.client()
     client.close()
     with pytest.raises(ClusterError) as refused:
-        client.poll(t.PollRequest("1", ()))
+        client.call(t.POLL, t.PollRequest("1", ()))
     assert refused.value.kind is Kind.UNREACHABLE
 
 
@@ -196,7 +196,7 @@ def test_no_answer_in_time_is_an_error(up: Running) -> None:
 
     up.answers.roles = stuck  # type: ignore[method-assign]
     with up.client(timeout=0.3) as client, pytest.raises(ClusterError) as refused:
-        client.poll(t.PollRequest("1", ()))
+        client.call(t.POLL, t.PollRequest("1", ()))
     go_on.set()
     assert refused.value.kind is Kind.TIMED_OUT
 
@@ -207,6 +207,6 @@ def test_an_answer_out_of_bounds_is_refused_by_the_caller(up: Running) -> None:
         stubs: dict[str, Any] = client._stubs
         stubs["Poll"] = lambda raw, timeout: lie
         with pytest.raises(ClusterError) as refused:
-            client.poll(t.PollRequest("1", ()))
+            client.call(t.POLL, t.PollRequest("1", ()))
     assert refused.value.kind is Kind.BAD_REPLY
     assert "retry_after_ms" in refused.value.reason

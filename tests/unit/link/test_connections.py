@@ -33,7 +33,7 @@ def test_a_validator_has_one_connection(connections: Connections, tmp_path: Path
         with ThreadPoolExecutor(8) as threads:
             found = set(threads.map(lambda _: connections.client(record(up), CHAIN), range(32)))
         (client,) = found
-        assert not client.get_opening(REQUEST).ready
+        assert not client.call(t.GET_OPENING, REQUEST).ready
         assert connections.client(record(up, operator="v2"), CHAIN) is not client
 
 
@@ -43,15 +43,15 @@ def test_a_validator_that_moved_is_called_where_it_is(
     """With the certificate that it has now, and no other."""
     with running(tmp_path / "old") as old, running(tmp_path / "new") as new:
         before = connections.client(record(old), CHAIN)
-        assert not before.get_opening(REQUEST).ready
+        assert not before.call(t.GET_OPENING, REQUEST).ready
         after = connections.client(record(new), CHAIN)
-        assert not after.get_opening(REQUEST).ready
+        assert not after.call(t.GET_OPENING, REQUEST).ready
         with pytest.raises(ClusterError):  # whoever still has it asks for the new one
-            before.get_opening(REQUEST)
+            before.call(t.GET_OPENING, REQUEST)
         wrong = connections.client(record(new, certificate=old.certificate.der), CHAIN)
         with pytest.raises(ClusterError, check=lambda e: e.kind is Kind.UNREACHABLE):
-            wrong.get_opening(REQUEST)
-        assert not connections.client(record(new), CHAIN).get_opening(REQUEST).ready
+            wrong.call(t.GET_OPENING, REQUEST)
+        assert not connections.client(record(new), CHAIN).call(t.GET_OPENING, REQUEST).ready
 
 
 @pytest.mark.parametrize("missing", [{"endpoint": ""}, {"certificate": b""}])
@@ -73,7 +73,7 @@ def test_nonsense_on_the_chain_is_unreachable(
         running(tmp_path) as up,
         pytest.raises(ClusterError, check=lambda e: e.kind is Kind.UNREACHABLE),
     ):
-        connections.client(record(up, **bad), CHAIN).get_opening(REQUEST)
+        connections.client(record(up, **bad), CHAIN).call(t.GET_OPENING, REQUEST)
 
 
 def test_everything_is_closed_at_the_end(connections: Connections, tmp_path: Path) -> None:
@@ -81,4 +81,4 @@ def test_everything_is_closed_at_the_end(connections: Connections, tmp_path: Pat
         client = connections.client(record(up), CHAIN)
         connections.close()
         with pytest.raises(ClusterError):
-            client.get_opening(REQUEST)
+            client.call(t.GET_OPENING, REQUEST)

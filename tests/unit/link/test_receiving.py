@@ -12,8 +12,8 @@ import grpc
 import pytest
 
 from link import types as t
+from link.calls import SERVICE
 from link.errors import ClusterError, Kind
-from link.methods import SERVICE
 from link.rates import ServerLimits
 from link.tls import SERVER_NAME
 from tests.support.waiting import wait_until
@@ -52,7 +52,7 @@ def coming(up: Running) -> int:
 
 def probe(up: Running) -> None:
     with up.client(timeout=5) as client:
-        assert len(client.probe(t.ProbeRequest(10)).data) == 10
+        assert len(client.call(t.PROBE, t.ProbeRequest(10)).data) == 10
 
 
 def test_calls_without_a_message_stop_nobody_else(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_few_calls_are_worked_on_at_a_time(tmp_path: Path) -> None:
 
         up.answers.poll = poll  # type: ignore[method-assign, assignment]
         with up.client() as client, ThreadPoolExecutor(4) as callers:
-            calls = [callers.submit(client.poll, t.PollRequest("1", ())) for _ in range(4)]
+            calls = [callers.submit(client.call, t.POLL, t.PollRequest("1", ())) for _ in range(4)]
             assert inside.acquire(timeout=WAIT)
             assert inside.acquire(timeout=WAIT)
             wait_until(lambda: coming(up) == 0, "all messages")

@@ -13,12 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assay.cluster.v1 import cluster_pb2 as pb
-from link import convert
 from link import types as t
+from link.calls import SERVICE, decode, encode
 from link.client import _failure
-from link.envelope import Envelope, seal
+from link.envelope import Envelope, SignedRequest, seal
 from link.errors import ClusterError, Kind
-from link.methods import METHODS, SERVICE
 from link.rates import Rate, ServerLimits
 from link.tls import SERVER_NAME
 from tests.unit.link.support import (
@@ -83,9 +82,7 @@ def envelope_for(up: Running, **changes: object) -> Envelope:
 
 
 def raw_of(envelope: Envelope, body: bytes) -> bytes:
-    request = pb.SignedRequest(body=body)
-    request.envelope.CopyFrom(cast(pb.Envelope, convert.to_wire(pb.Envelope, envelope)))
-    return request.SerializeToString()
+    return encode(SignedRequest(envelope, body))
 
 
 def test_a_signed_request_is_answered_and_its_replay_refused(
@@ -162,19 +159,19 @@ def test_a_request_signed_for_one_method_does_not_serve_another(
 
 def test_a_stranger_may_probe_and_nothing_else(up: Running) -> None:
     with up.client(STRANGER) as client:
-        assert len(client.probe(t.ProbeRequest(1000)).data) == 1000
+        assert len(client.call(t.PROBE, t.ProbeRequest(1000)).data) == 1000
         with pytest.raises(ClusterError) as refused:
-            client.poll(t.PollRequest("1", ()))
+            client.call(t.POLL, t.PollRequest("1", ()))
     assert refused.value.kind is Kind.NOT_ALLOWED
 
 
 def test_a_consumer_may_not_poll_nor_a_provider_offer(up: Running) -> None:
     with up.client(CONSUMER) as consumer, pytest.raises(ClusterError) as refused:
-        consumer.poll(t.PollRequest("1", ()))
+        consumer.call(t.POLL, t.PollRequest("1", ()))
     assert refused.value.kind is Kind.NOT_ALLOWED
     file = t.PayloadFile("job.json", t.BlobRef(bytes(32), 1))
     with up.client(PROVIDER) as provider, pytest.raises(ClusterError) as refused:
-        provider.offer_payload(t.PayloadOffer(bytes(32), (file,)))
+        provider.call(t.OFFER_PAYLOAD, t.PayloadOffer(bytes(32), (file,)))
     assert refused.value.kind is Kind.NOT_ALLOWED
 
 
@@ -197,7 +194,7 @@ def test_a_payload_path_cannot_leave_the_job_directory(up: Running, path: str) -
     body = pb.PayloadOffer(order_id=bytes(32))
     body.files.add(path=path, blob=pb.BlobRef(sha256=bytes(32), size=1))
     with pytest.raises(ClusterError) as refused:
-        convert.decode(pb.PayloadOffer, t.PayloadOffer, body.SerializeToString())
+        decode(t.PayloadOffer, body.SerializeToString())
     assert (refused.value.kind, refused.value.field) == (Kind.BAD_REQUEST, "files[0].path")
 
 
@@ -209,16 +206,16 @@ def test_unknown_fields_of_a_request_are_refused() -> None:
         pb.PollRequest(version="1").SerializeToString() + b"\x12" + bytes([len(strange)]) + strange,
     ):
         with pytest.raises(ClusterError) as refused:
-            convert.decode(pb.PollRequest, t.PollRequest, raw)
+            decode(t.PollRequest, raw)
         assert refused.value.kind is Kind.BAD_REQUEST
-        assert "unknown fields" in refused.value.reason
+        assert "unknown field" in refused.value.reason
 
 
 def test_a_bug_shows_no_inside(up: Running, caplog: pytest.LogCaptureFixture) -> None:
     up.answers.bug = True
     try:
         with up.client() as client, pytest.raises(ClusterError) as refused:
-            client.poll(t.PollRequest("1", ()))
+            client.call(t.POLL, t.PollRequest("1", ()))
     finally:
         up.answers.bug = False
     assert refused.value.kind is Kind.INTERNAL
@@ -236,7 +233,7 @@ def test_a_message_over_the_limit_is_refused(send: Callable[[str, bytes], bytes]
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(method=st.sampled_from(sorted(METHODS)), raw=st.binary(max_size=200))
+@given(method=st.sampled_from([call.name for call in t.CALLS]), raw=st.binary(max_size=200))
 def test_random_bytes_are_a_bad_request(
     up: Running, send: Callable[[str, bytes], bytes], method: str, raw: bytes
 ) -> None:
@@ -248,7 +245,7 @@ def test_random_bytes_are_a_bad_request(
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(method=st.sampled_from(sorted(METHODS)), body=st.binary(max_size=200))
+@given(method=st.sampled_from([call.name for call in t.CALLS]), body=st.binary(max_size=200))
 def test_a_signed_random_body_never_shows_a_bug(
     up: Running, send: Callable[[str, bytes], bytes], method: str, body: bytes
 ) -> None:
@@ -265,13 +262,13 @@ def test_calls_over_the_rate_are_refused(tmp_path: Path) -> None:
     limits = ServerLimits(calls=Rate(per_second=0.001, burst=3))
     with running(tmp_path, limits=limits) as up, up.client() as client:
         for _ in range(3):
-            client.poll(t.PollRequest("1", ()))
+            client.call(t.POLL, t.PollRequest("1", ()))
         with pytest.raises(ClusterError) as refused:
-            client.poll(t.PollRequest("1", ()))
+            client.call(t.POLL, t.PollRequest("1", ()))
         assert refused.value.kind is Kind.BUSY
         # Another caller has a bucket of its own.
         with up.client(CONSUMER) as other:
-            assert other.payload_status(t.PayloadStatusRequest(bytes(32))).loaded
+            assert other.call(t.PAYLOAD_STATUS, t.PayloadStatusRequest(bytes(32))).loaded
 
 
 def test_a_call_over_the_rate_leaves_no_nonce(tmp_path: Path) -> None:
@@ -280,7 +277,7 @@ def test_a_call_over_the_rate_leaves_no_nonce(tmp_path: Path) -> None:
     with running(tmp_path, limits=limits) as up, up.client() as client:
         for _ in range(10):
             with suppress(ClusterError):
-                client.poll(t.PollRequest("1", ()))
+                client.call(t.POLL, t.PollRequest("1", ()))
         assert len(up.server._gate._known._used) == 3
 
 
@@ -288,7 +285,7 @@ def test_long_messages_are_rationed_and_chunks_are_not(tmp_path: Path) -> None:
     """Reading a message takes time in proportion to its length, and everybody waits meanwhile."""
     limits = ServerLimits(messages=Rate(per_second=1, burst=3_000))
     with running(tmp_path, limits=limits) as up, up.client() as client:
-        client.poll(t.PollRequest("1", ()))
+        client.call(t.POLL, t.PollRequest("1", ()))
         with pytest.raises(ClusterError, check=lambda e: e.kind is Kind.BUSY):
             send_raw(up, "Poll", bytes(3_000))  # refused before it is read, else a bad request
         client.put_blob(bytes(100_000))
@@ -298,9 +295,9 @@ def test_strangers_share_one_bucket(tmp_path: Path) -> None:
     limits = ServerLimits(stranger_bytes=Rate(per_second=1, burst=5_000))
     with running(tmp_path, limits=limits) as up:
         with up.client(STRANGER) as client:
-            client.probe(t.ProbeRequest(4_000))
+            client.call(t.PROBE, t.ProbeRequest(4_000))
         with up.client(STRANGER) as another, pytest.raises(ClusterError) as refused:
-            another.probe(t.ProbeRequest(4_000))
+            another.call(t.PROBE, t.ProbeRequest(4_000))
     assert refused.value.kind is Kind.BUSY
 
 

@@ -57,14 +57,14 @@ def refused_by(presented: Certificate, trusted_der: bytes, directory: Path) -> K
         ClusterClient(up.endpoint, trusted_der, PROVIDER, CHAIN, 5.0, tries=1) as client,
         pytest.raises(ClusterError) as refused,
     ):
-        client.poll(t.PollRequest("1", ()))
+        client.call(t.POLL, t.PollRequest("1", ()))
     assert up.answers.asked == []
     return refused.value.kind
 
 
 def test_the_certificate_of_the_chain_is_accepted(tmp_path: Path) -> None:
     with running(tmp_path) as up, up.client() as client:
-        assert client.poll(t.PollRequest("1", ())).retry_after_ms == 100
+        assert client.call(t.POLL, t.PollRequest("1", ())).retry_after_ms == 100
 
 
 def test_another_certificate_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from domain.codec import decode, encode
 from domain.messages import MsgAnswerAudit
 from domain.queries import AuditDuty
 from domain.records import AuditKind, Place
-from link.types import AuditOpening, BlobRef, OpenedState, PayloadFile, StateRef
+from link.types import AuditOpening, BlobRef, OpenedState, PayloadFile
 from tests.support.chain_market import digest
 from tests.unit.validator.support import (
     CHAIN_ID,
@@ -52,12 +52,12 @@ ON_CHAIN = chain(
 DUTY = AuditDuty(ORDER_ID, 1, 0, PLACES, 100)
 SIZES = Sizes(100, 50, 90)
 RIGHT = audit_opening(LOCAL, 0, PLACES[0], CHAIN_ID)
-ODD = StateRef(digest("odd"), BlobRef(digest("odd"), 7))
+ODD = BlobRef(digest("odd"), 7)
 OPENINGS = (
     RIGHT,
     audit_opening(LOCAL, 0, PLACES[1], CHAIN_ID),
     replace(RIGHT, payload=()),
-    replace(RIGHT, payload=(*FILES, PayloadFile("job.json/x", ODD.blob))),
+    replace(RIGHT, payload=(*FILES, PayloadFile("job.json/x", ODD))),
     replace(RIGHT, leaves=()),
     replace(RIGHT, leaves=RIGHT.leaves[::-1]),
     replace(RIGHT, states=()),

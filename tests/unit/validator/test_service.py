@@ -8,7 +8,6 @@ from threading import Event
 
 import pytest
 
-from assay.cluster.v1 import cluster_pb2 as pb
 from domain.queries import OrderResponse
 from domain.reasons import ShareReason
 from domain.records import (
@@ -21,9 +20,9 @@ from domain.records import (
     ShareState,
     Validator,
 )
-from link import convert
 from link import types as t
 from link.blobs import BlobStore
+from link.calls import encode
 from link.errors import ClusterError, Kind
 from tests.support.chain_market import digest, make_terms
 from tests.unit.validator.support import (
@@ -298,7 +297,7 @@ def test_what_a_task_lists_is_never_too_much_for_a_message(setting: Setting) -> 
     reply = setting.service.poll(P0, t.PollRequest("1", ()))
     assert 1 <= len(reply.train) < 30
     assert reply.train[0].key.slot == 0
-    sent = convert.to_wire(pb.PollReply, reply).SerializeToString()
+    sent = encode(reply)
     assert len(sent) < t.MESSAGE_BYTES_MAX
 
 
@@ -329,7 +328,7 @@ def test_more_boundaries_than_a_task_holds_are_asked_for_bit_by_bit(setting: Set
     reply = setting.service.poll(P0, t.PollRequest("1", ()))
     (task,) = reply.open
     assert task.indices == tuple(range(1, t.INDICES_MAX + 1))
-    convert.to_wire(pb.PollReply, reply)  # within the bounds of the link
+    encode(reply)  # within the bounds of the link
 
 
 def test_tasks_go_to_whom_they_were_given_and_so_do_their_blobs(setting: Setting) -> None:
@@ -486,7 +485,7 @@ def test_only_who_has_a_seat_gets_openings(setting: Setting) -> None:
     opening = setting.service.get_opening(V1, request())
     assert opening.ready
     assert [leaf.index for leaf in opening.leaves] == [0, 1]
-    digest_ = opening.states[0].global_state.blob.sha256
+    digest_ = opening.states[0].global_state.sha256
     assert setting.service.get_chunk(V1, t.GetChunkRequest(digest_, 0, 1)).size == 100
     for who in (V2, P0, CAROL):
         with refused(Kind.NOT_ALLOWED):

@@ -4,9 +4,8 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from assay.cluster.v1 import cluster_pb2 as pb
-from link import convert
-from link.envelope import Envelope, sign_bytes
+from link.calls import encode
+from link.envelope import Envelope, SignedRequest, sign_bytes
 from link.handover import (
     HandoverId,
     ciphertext_root,
@@ -41,8 +40,7 @@ def build_link() -> Any:
     )
     document = sign_bytes(unsigned, body)
     envelope = replace(unsigned, signature=ACCOUNT.sign(document))
-    request = pb.SignedRequest(body=body)
-    request.envelope.MergeFromString(convert.to_wire(pb.Envelope, envelope).SerializeToString())
+    request = SignedRequest(envelope, body)
     return {
         "secret": ACCOUNT.secret.hex(),
         "chain_id": CHAIN_ID,
@@ -54,7 +52,7 @@ def build_link() -> Any:
         "body": body.hex(),
         "sign_bytes": document.hex(),
         "signature": envelope.signature.hex(),
-        "request": request.SerializeToString(deterministic=True).hex(),
+        "request": encode(request).hex(),
     }
 
 
