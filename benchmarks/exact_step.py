@@ -15,7 +15,7 @@ from pol.job.load import LoadedJob, load_job
 from pol.state.canonical import state_tree
 from pol.tracing.build import build, load_into
 from pol.tracing.spec import JobSpec
-from pol.work.segments import Place, advance, slot_state
+from pol.work.segments import SlotState, advance, slot_state
 
 NAME = "exact_step"
 STEPS = 60
@@ -62,11 +62,11 @@ def _milliseconds(step: Callable[[], object]) -> float:
 
 def _exact_step(loaded: LoadedJob, name: str) -> Callable[[], object]:
     runner = backend(name)
-    place: list[Place] = [slot_state(loaded, loaded.global_state, loaded.local_state)]
+    state: list[SlotState] = [slot_state(loaded, loaded.global_state, loaded.local_state)]
     position = [0]
 
     def step() -> None:
-        place[0], _ = advance(loaded, place[0], position[0], runner)
+        state[0], _ = advance(loaded, state[0], position[0], runner)
         position[0] += loaded.job.document.batch
 
     return step

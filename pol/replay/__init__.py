@@ -1,1 +1,1 @@
-"""Training a share and replaying any place of it."""
+"""Replaying what somebody says was trained, and the file of a local run's trace."""

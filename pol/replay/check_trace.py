@@ -73,7 +73,7 @@ class _Chained:
         self._last = (state, local)
 
     def at(self, boundary: Boundary) -> tuple[State, State]:
-        """Return the last states; places are asked for in order."""
+        """Return the last states; boundaries are asked for in order."""
         return self._last
 
     def reached(self, boundary: Boundary, state: State, local: State) -> None:
@@ -104,7 +104,7 @@ class StateFolder:
         )
 
     def reached(self, boundary: Boundary, state: State, local: State) -> None:
-        """Nothing: every place is opened on its own."""
+        """Nothing: every segment is opened on its own."""
 
     def _read(self, root: bytes, specs: Sequence[TensorSpec]) -> State:
         path = self._path(root)
@@ -192,8 +192,8 @@ class _Checker:
     ) -> None:
         self._trace, self._loaded, self._executor = trace, loaded, executor
         self._tell, self._done = on_progress, 0
-        self._places = [_places(share, segments) for share in trace.shares]
-        self._all = sum(len(places) for places in self._places)
+        self._drawn = [_drawn(share, segments) for share in trace.shares]
+        self._all = sum(len(drawn) for drawn in self._drawn)
 
     def all_in_order(self) -> tuple[Check, ...]:
         """Replay the whole run; a round that does not hold is the last one that can be checked."""
@@ -202,9 +202,9 @@ class _Checker:
         checks: list[Check] = []
         for number, promised in enumerate(self._trace.round_roots):
             updates: list[tuple[int, State]] = []
-            for share, places in self._round(number):
+            for share, drawn in self._round(number):
                 states = _Chained(state, locals_[share.slot])
-                check, update = self._share(share, places, states)
+                check, update = self._share(share, drawn, states)
                 checks.append(check)
                 updates.append((share.count, update))
                 locals_[share.slot] = states.at(share.boundaries[-1])[1]
@@ -217,14 +217,14 @@ class _Checker:
         return tuple(checks)
 
     def drawn(self, states: StateFolder) -> tuple[Check, ...]:
-        """Replay drawn places from kept states, and every round's aggregation."""
+        """Replay drawn segments from kept states, and every round's aggregation."""
         checks: list[Check] = []
         document = self._loaded.job.document
         opening, locals_ = document.global_root, [document.local_root] * self._trace.slots
         for number, promised in enumerate(self._trace.round_roots):
             updates: list[tuple[int, State]] = []
-            for share, places in self._round(number):
-                check, update = self._share(share, places, states)
+            for share, drawn in self._round(number):
+                check, update = self._share(share, drawn, states)
                 if check.holds and share.boundaries[0].global_root != opening:
                     check = replace(check, fault=_OTHER_START)
                 if check.holds and share.boundaries[0].local_root != locals_[share.slot]:
@@ -240,13 +240,13 @@ class _Checker:
 
     def _round(self, number: int) -> list[tuple[ShareRecord, tuple[int, ...]]]:
         first = number * self._trace.slots
-        places = self._places[first : first + self._trace.slots]
-        return list(zip(_of_round(self._trace, number), places, strict=True))
+        drawn = self._drawn[first : first + self._trace.slots]
+        return list(zip(_of_round(self._trace, number), drawn, strict=True))
 
     def _share(
-        self, share: ShareRecord, places: tuple[int, ...], states: _States
+        self, share: ShareRecord, drawn: tuple[int, ...], states: _States
     ) -> tuple[Check, State]:
-        """Check hashes, replay ``places`` in order, then the update; the update is empty after a fault."""
+        """Check hashes, replay the ``drawn`` segments in order, then the update; the update is empty after a fault."""
         checked = 0
 
         def failed(fault: str) -> tuple[Check, State]:
@@ -259,7 +259,7 @@ class _Checker:
         roots = (share.boundaries[0].global_root, share.boundaries[0].local_root)
         if roots != (state_tree(opening[0]).root, state_tree(opening[1]).root):
             return failed("boundary 0 is not where the share has to start")
-        for index in places:
+        for index in drawn:
             try:
                 fault = self._segment(share, index, states)
             except (ReplayError, StateError) as error:
@@ -314,7 +314,7 @@ class _Checker:
         return Check(number, -1, 0, 0, fault), result.state
 
 
-def _places(share: ShareRecord, count: int | None) -> tuple[int, ...]:
+def _drawn(share: ShareRecord, count: int | None) -> tuple[int, ...]:
     if count is None or count >= share.segments:
         return tuple(range(share.segments))
     drawn = SystemRandom().sample(range(share.segments), count)

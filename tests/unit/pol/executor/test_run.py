@@ -3,6 +3,7 @@
 import gc
 import tracemalloc
 import weakref
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -60,6 +61,31 @@ def test_inputs_of_another_type(wrong: Array | None) -> None:
 def test_unknown_back_end() -> None:
     with pytest.raises(ExecutionError, match="neither numpy nor torch"):
         backend("jax")
+
+
+class Whole:
+    """A back end that knows no nodes: it runs this one program in a single expression."""
+
+    name = "whole"
+
+    def compile(self, program: Program, seed: int) -> "Whole":
+        assert len(program.nodes) == 1
+        return self
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        assert list(inputs) == ["global.x"]
+        return {"global.x": inputs["global.x"], "global.y": inputs["global.x"] * np.float32(0.5)}
+
+
+def test_a_back_end_may_take_a_program_as_a_whole() -> None:
+    x = np.array([1.0, -0.0, 3.0], np.float32)
+    outputs = run(halves(), {"global.x": x, "other": x}, 0, Whole())
+    expected = run(halves(), {"global.x": x}, 0, get("numpy"))
+    assert state_tree(outputs).root == state_tree(expected).root
+    with pytest.raises(ExecutionError):
+        run(halves(), {}, 0, Whole())
+    with pytest.raises(NotFinite):
+        run(halves(), {"global.x": np.full(3, np.inf, np.float32)}, 0, Whole())
 
 
 def test_programs_are_compiled_once_and_forgotten_with_them() -> None:
