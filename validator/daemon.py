@@ -243,7 +243,7 @@ class ValidatorDaemon:
             before = self._ledger.get(duty)
             after, actions = decide(duty, before, look)
             if after is not None and after != before:
-                self._ledger.put(before, after)
+                self._ledger.put(duty, before, after)
             for action in actions:
                 if action.lane == Lane.HERE:
                     work_of(self._table, action)()

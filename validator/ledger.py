@@ -24,7 +24,8 @@ class Ledger:
         """Work on a store and the blobs beside it."""
         self.store, self.blobs = store, blobs
         self.lock = RLock()
-        self.standing = Standing()
+        # Records of duties that begin anew with each start.
+        self._unstored: dict[Duty, Record] = {}
         self._changed = changed
 
     def load(self, order_id: bytes, attempt: int) -> LocalOrder | None:
@@ -96,7 +97,7 @@ class Ledger:
             now = self.store.audit(duty)
             if now is None or (after := change(now)) == now:
                 return
-            self.put(now, after)
+            self.put(duty, now, after)
         self._changed.set()
 
     def hold_for(self, duty: AuditDuty, blobs: Iterable[BlobRef]) -> None:
@@ -115,6 +116,12 @@ class Ledger:
 
     # Any duty
 
+    @property
+    def standing(self) -> Standing:
+        """What there is to see to whatever the orders are, as far as it is known."""
+        known = self._unstored.get(Upkeep())
+        return known if isinstance(known, Standing) else Standing()
+
     def get(self, duty: Duty) -> Record | None:
         """Return the record of a duty."""
         match duty:
@@ -122,10 +129,10 @@ class Ledger:
                 return self.store.load(order_id, attempt)
             case AuditDuty():
                 return self.store.audit(duty)
-            case Upkeep():
-                return self.standing
+            case _:
+                return self._unstored.get(duty)
 
-    def put(self, before: Record | None, after: Record) -> None:
+    def put(self, duty: Duty, before: Record | None, after: Record) -> None:
         """Write the record of a duty; the caller holds ``lock`` since it read ``before``."""
         match before, after:
             case LocalOrder(), LocalOrder():
@@ -134,8 +141,8 @@ class Ledger:
                 self.store.save_audit(after)
                 for line in tell_audit(before if isinstance(before, LocalAudit) else None, after):
                     _log.info(line)
-            case _, Standing():
-                self.standing = after
+            case _:
+                self._unstored[duty] = after
 
 
 def is_here(blobs: BlobStore, blob: BlobRef) -> bool:

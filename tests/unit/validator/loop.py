@@ -200,7 +200,7 @@ class Loop:
         self.daemon._connect()
         self.service._verify = verify
         # The market's validators publish nothing.
-        self.daemon._ledger.standing = Standing(published=True)
+        self.daemon._ledger.put(Upkeep(), None, Standing(published=True))
 
     @property
     def service(self) -> Any:
