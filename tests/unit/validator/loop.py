@@ -34,6 +34,7 @@ from tests.support.chain_harness import CHAIN_ID, pub_key, sign, verify
 from tests.support.chain_market import Market, digest, make_terms, submit
 from tests.support.waiting import wait_until
 from validator.daemon import ValidatorConfig, ValidatorDaemon
+from validator.decide.duties import Upkeep
 from validator.decide.lookup import find_round, find_work
 from validator.decide.records import LocalOrder, ReplayOutcome, Standing
 from validator.decide.traces import leaf_hashes
