@@ -10,7 +10,7 @@ from link.errors import ClusterError, Kind
 from link.types import BlobRef
 from validator.decide.audits import audit_name
 from validator.decide.duties import Duty, Record, Upkeep
-from validator.decide.journal import tell, tell_audit
+from validator.decide.journal import tell
 from validator.decide.records import AttemptKey, LocalAudit, LocalOrder, Standing, new_order
 from validator.store import ValidatorStore
 
@@ -24,8 +24,6 @@ class Ledger:
         """Work on a store and the blobs beside it."""
         self.store, self.blobs = store, blobs
         self.lock = RLock()
-        # Records of duties that begin anew with each start.
-        self._unstored: dict[Duty, Record] = {}
         self._changed = changed
 
     def load(self, order_id: bytes, attempt: int) -> LocalOrder | None:
@@ -55,15 +53,9 @@ class Ledger:
             if now is None or (after := change(now)) == now:
                 return now
             self.hold(after, needs)
-            self.save(now, after)
+            self.put(after.key, now, after)
         self._changed.set()
         return after
-
-    def save(self, before: LocalOrder, after: LocalOrder) -> None:
-        """Write a record and tell the operator what is new; the caller holds ``lock`` since it read ``before``."""
-        self.store.save(after)
-        for line in tell(before, after):
-            _log.info(line)
 
     def hold(self, local: LocalOrder, needs: Iterable[BlobRef]) -> None:
         """Hold blobs that are here for an attempt; they stay until the record does not need them any more."""
@@ -119,30 +111,18 @@ class Ledger:
     @property
     def standing(self) -> Standing:
         """What there is to see to whatever the orders are, as far as it is known."""
-        known = self._unstored.get(Upkeep())
+        known = self.store.get(Upkeep())
         return known if isinstance(known, Standing) else Standing()
 
     def get(self, duty: Duty) -> Record | None:
         """Return the record of a duty."""
-        match duty:
-            case AttemptKey(order_id, attempt):
-                return self.store.load(order_id, attempt)
-            case AuditDuty():
-                return self.store.audit(duty)
-            case _:
-                return self._unstored.get(duty)
+        return self.store.get(duty)
 
     def put(self, duty: Duty, before: Record | None, after: Record) -> None:
-        """Write the record of a duty; the caller holds ``lock`` since it read ``before``."""
-        match before, after:
-            case LocalOrder(), LocalOrder():
-                self.save(before, after)
-            case _, LocalAudit():
-                self.store.save_audit(after)
-                for line in tell_audit(before if isinstance(before, LocalAudit) else None, after):
-                    _log.info(line)
-            case _:
-                self._unstored[duty] = after
+        """Write a record and tell the operator what is new; the caller holds ``lock`` since it read ``before``."""
+        self.store.put(duty, after)
+        for line in tell(before, after):
+            _log.info(line)
 
 
 def is_here(blobs: BlobStore, blob: BlobRef) -> bool:

@@ -16,7 +16,9 @@ from domain.errors import Expected
 from domain.queries import AuditDuty
 from host.records import Key, Records, Table, Unusable
 from link.types import ShareSubmission
+from validator.decide.duties import Duty, Record
 from validator.decide.records import (
+    AttemptKey,
     Checked,
     LocalAudit,
     LocalOrder,
@@ -66,6 +68,8 @@ class ValidatorStore:
             raise StoreError(str(error)) from None
         self._lock = RLock()
         self._cache: OrderedDict[tuple[bytes, int], LocalOrder] = OrderedDict()
+        # Of duties that begin anew with each start.
+        self._unstored: dict[Duty, Record] = {}
         self._known_audits: dict[Key, LocalAudit] | None = None
 
     def close(self) -> None:
@@ -90,6 +94,28 @@ class ValidatorStore:
             if clock > known:
                 self._records.put(_CLOCK, clock, "seen")
         return max(known, clock)
+
+    # Records of duties
+
+    def get(self, duty: Duty) -> Record | None:
+        """Return the record of a duty."""
+        match duty:
+            case AttemptKey(order_id, attempt):
+                return self.load(order_id, attempt)
+            case AuditDuty():
+                return self.audit(duty)
+            case _:
+                return self._unstored.get(duty)
+
+    def put(self, duty: Duty, record: Record) -> None:
+        """Write the record of a duty."""
+        match record:
+            case LocalOrder():
+                self.save(record)
+            case LocalAudit():
+                self.save_audit(record)
+            case _:
+                self._unstored[duty] = record
 
     # Records of attempts
 

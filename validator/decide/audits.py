@@ -96,7 +96,9 @@ def _steps(audit: LocalAudit, on_chain: OrderResponse, name: str) -> list[Action
 
 
 def opening_arrived(audit: LocalAudit, index: int, opening: AuditOpening) -> LocalAudit:
-    """Record what the winner says about a place; it is compared with the chain when it is decided on."""
+    """Record what the winner says first about a place; it is compared with the chain when it is decided on."""
+    if audit.places[index].opening is not None:
+        return audit
     return _with(audit, index, opening=opening)
 
 
@@ -116,8 +118,8 @@ def audited_loaded(
 
 
 def place_replayed(audit: LocalAudit, index: int, outcome: ReplayOutcome) -> LocalAudit:
-    """Record what the replay of a place found."""
-    if not audit.places[index].is_open:
+    """Record what the replay of a place found whose opening was accepted."""
+    if not (audit.places[index].accepted and audit.places[index].is_open):
         return audit
     if not outcome.root:
         return _with(audit, index, unavailable=ShareReason(outcome.reason).name.lower())

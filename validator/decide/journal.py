@@ -3,12 +3,21 @@
 from collections.abc import Iterator
 
 from domain.reasons import ShareReason
+from validator.decide.duties import Record
 from validator.decide.lookup import find_round
 from validator.decide.records import LocalAudit, LocalOrder, LocalRound, SlotWork
 
 
-def tell(before: LocalOrder, after: LocalOrder) -> Iterator[str]:
+def tell(before: Record | None, after: Record) -> Iterator[str]:
     """Yield a line for each thing that happened between two versions of a record."""
+    match before, after:
+        case LocalOrder(), LocalOrder():
+            yield from _of_order(before, after)
+        case LocalAudit() | None, LocalAudit():
+            yield from _of_audit(before, after)
+
+
+def _of_order(before: LocalOrder, after: LocalOrder) -> Iterator[str]:
     name = f"order {after.order_id.hex()[:12]} attempt {after.attempt}"
     if after.payload.stage != before.payload.stage:
         why = f" ({after.payload.text})" if after.payload.text else ""
@@ -21,8 +30,7 @@ def tell(before: LocalOrder, after: LocalOrder) -> Iterator[str]:
         yield f"{name}: result sealed"
 
 
-def tell_audit(before: LocalAudit | None, after: LocalAudit) -> Iterator[str]:
-    """Yield a line for each thing that happened between two versions of the record of an audit."""
+def _of_audit(before: LocalAudit | None, after: LocalAudit) -> Iterator[str]:
     duty = after.duty
     name = f"audit of order {duty.order_id.hex()[:12]} attempt {duty.attempt} round {duty.round}"
     if before is None:
