@@ -16,7 +16,7 @@ import tomli_w
 from nacl.signing import SigningKey
 
 from domain import codec
-from domain.errors import Expected
+from domain.errors import Expected, Refusal
 from domain.genesis import Genesis
 from domain.limits import TX_BYTES_MAX
 
@@ -184,13 +184,13 @@ def read_genesis(path: Path) -> tuple[Genesis, int]:
     """Return the application's part of ``genesis.json`` and its time; HomeError says what is wrong with the file."""
     try:
         document = json.loads(path.read_bytes())
-        genesis = codec.from_plain(Genesis, document["app_state"])
+        genesis = codec.accept(Genesis, document["app_state"])
         time_ns = _parse_time(document["genesis_time"])
     except FileNotFoundError:
         raise HomeError(
             f"{path} does not exist", "run `assay node init` with --genesis FILE"
         ) from None
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, Refusal) as error:
         raise HomeError(f"{path} is not an Assay genesis file ({error})") from None
     if document.get("chain_id") != genesis.chain_id:
         raise HomeError(f"{path} names two chains: {document.get('chain_id')}, {genesis.chain_id}")
