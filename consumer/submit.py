@@ -15,8 +15,7 @@ from domain.queries import (
 )
 from domain.records import Conditions, Order
 from link.handover import order_secret, public_point
-from pol.job.document import Job
-from pol.job.terms import order_terms
+from pol.job.document import Job, order_terms
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.schedule import total_work
 from wire.keys import Key

@@ -22,8 +22,7 @@ from localnet.create import KEY, create, test_keyring
 from localnet.layout import NetworkError
 from localnet.market import open_market, wait_for_clusters
 from localnet.network import Network
-from pol.job.document import Job
-from pol.job.terms import order_terms
+from pol.job.document import Job, order_terms
 from pol.rules.schedule import total_work
 from pol.state.arrays import State
 from pol.values import metric_values

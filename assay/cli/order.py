@@ -33,8 +33,7 @@ def command() -> None:
 @common_options
 def submit(context: Context, directory: Path, seconds: int, **values: Any) -> None:
     """Submit, wait for the match, deliver, and wait until the validator has accepted."""
-    from consumer.jobs import read_job
-    from consumer.records import OrderNote, remember
+    from consumer.jobs import OrderNote, read_job, remember
     from consumer.submit import quote
     from consumer.submit import submit as submit_order
     from consumer.watch import Delivery, summarise, wait_for
@@ -168,8 +167,7 @@ def show(context: Context, order: str) -> None:
 @common_options
 def watch(context: Context, order: str, seconds: int) -> None:
     """Print one line per change."""
-    from consumer.jobs import read_job
-    from consumer.records import recall
+    from consumer.jobs import read_job, recall
     from consumer.watch import Delivery, follow, summarise
 
     with context.client() as client:
@@ -250,8 +248,7 @@ def cancel(context: Context, order: str) -> None:
 @common_options
 def result(context: Context, order: str, to: Path, directory: Path | None) -> None:
     """Write the trained state; both roots on chain are checked before."""
-    from consumer.jobs import read_job, write_result
-    from consumer.records import recall
+    from consumer.jobs import read_job, recall, write_result
     from consumer.result import fetch_result
 
     key = context.key()

@@ -9,7 +9,7 @@ from cosmpy.protos.tendermint.crypto.keys_pb2 import PublicKey
 
 from chain.app.abci_server import Method
 from chain.app.application import Application
-from chain.app.version import APP_VERSION, SOFTWARE, SOFTWARE_VERSION
+from chain.app.interfaces import APP_VERSION, SOFTWARE, SOFTWARE_VERSION
 from domain import codec
 from domain.block import TxResult, ValidatorUpdate
 from domain.errors import Refusal

@@ -25,7 +25,7 @@ from chain.app.comet_files import (
     write_keys,
 )
 from chain.app.genesis_check import check_genesis
-from chain.app.version import APP_VERSION
+from chain.app.interfaces import APP_VERSION
 from domain.errors import Refusal
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
 from domain.params import Params

@@ -1,4 +1,4 @@
-"""What the query services and the gRPC server need of a node, and nothing more.
+"""What the query services and the gRPC server need of a node and what it calls itself, and nothing more.
 
 ``Application`` (or the solo engine) provides a :class:`QueryPort`; CometBFT or the solo engine
 provides a :class:`Broadcaster`. The services know only these, so that every one of them runs
@@ -92,3 +92,9 @@ class Broadcaster(Protocol):
         """Hand ``raw`` to the mempool and return what CheckTx said. Never raises for what the
         network does.
         """
+
+
+SOFTWARE = "assay"
+SOFTWARE_VERSION = "0.1.0"
+APP_VERSION = 1
+"""Version of the state machine: it changes whenever the same block could give another state."""

@@ -86,7 +86,7 @@ def _main(backend_name: str, seconds: float, parent: int, folder: Path) -> None:
     import numpy as np
 
     from pol.executor.backend import backend
-    from pol.executor.run import run
+    from pol.executor.interface import run
     from pol.job.program import ProgramBuilder
 
     builder = ProgramBuilder()

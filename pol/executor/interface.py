@@ -1,10 +1,14 @@
-"""What runs programs: a back end makes of a program what is ready to run."""
+"""What runs programs: a back end makes of a program what is ready to run.
+
+:func:`run` has checked inputs in and outputs in canonical form out, whatever back end is between.
+"""
 
 from collections.abc import Mapping
 from typing import Protocol
 
+from pol.errors import ExecutionError
 from pol.job.program import Program
-from pol.state.arrays import Array
+from pol.state.arrays import NUMPY_DTYPES, Array, canonical_array
 
 
 class Compiled(Protocol):
@@ -23,3 +27,31 @@ class Backend(Protocol):
 
     def compile(self, program: Program, seed: int) -> Compiled:
         """Return the program ready to run; what was compiled is remembered as long as the program lives."""
+
+
+def run(
+    program: Program, inputs: Mapping[str, Array], seed: int, backend: Backend
+) -> dict[str, Array]:
+    """Return a program's outputs in name order: FP32 is finite, and its zeros have no sign.
+
+    ``inputs`` are at least the program's by name (others are ignored), with their exact dtypes and shapes; ``seed`` is
+    the job's, the key of every ``uniform`` node. The result is the same on every back end.
+
+    Raises NotFinite when an FP32 output holds NaN or infinity, OutOfRange when a ``take`` asked for a row that does
+    not exist, and ExecutionError when an input is missing or has another type.
+    """
+    outputs = backend.compile(program, seed).run(_checked(program, inputs))
+    return {name: canonical_array(array, name) for name, array in outputs.items()}
+
+
+def _checked(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    arrays = {}
+    for spec in program.inputs:
+        array = inputs.get(spec.name)
+        if array is None:
+            raise ExecutionError(spec.name, "this input is missing")
+        if array.shape != spec.shape or array.dtype != NUMPY_DTYPES[spec.dtype]:
+            reason = f"is {array.dtype}{list(array.shape)}, not {spec.type}"
+            raise ExecutionError(spec.name, reason)
+        arrays[spec.name] = array
+    return arrays

@@ -2,7 +2,8 @@
 
 ``parse_job`` is the only way in: canonical JSON, every field bounded, the three programs
 type-checked against the tensors and columns that they name, work recomputed. What the document says
-about files (roots, hashes, sizes) is checked against the files by ``load.py``.
+about files (roots, hashes, sizes) is checked against the files by ``load.py``. What an order says of
+a job is derived here only (:func:`order_terms`), by consumer and validator.
 """
 
 import re
@@ -14,6 +15,7 @@ from typing import Annotated
 
 from domain import codec
 from domain.bounds import Count, Form, Hash, Length, Name, Range, Size, Sorted
+from domain.records import JobTerms
 from domain.versions import EXECUTOR_VERSION
 from pol.errors import JobError, StateError
 from pol.job.program import Program, parse_program, program_json
@@ -449,3 +451,22 @@ def parse_job(data: bytes, limits: Limits = LIMITS) -> Job:
     document = _document(value, limits)
     check_document(document, limits)
     return Job(document, sha256(data).digest(), len(data))
+
+
+def order_terms(job: Job) -> JobTerms:
+    """Return the terms under which ``job`` is ordered; FLOPs per step are those that loading recomputed."""
+    document = job.document
+    return JobTerms(
+        job_id=job.id,
+        payload_bytes=job.payload_size,
+        global_root=document.global_root,
+        local_root=document.local_root,
+        data_root=document.data_root,
+        rounds=document.rounds,
+        samples_per_round=document.samples_per_round,
+        batch=document.batch,
+        segment_length=document.segment_length,
+        work_per_step=document.step_flops,
+        result_chunks=document.global_chunks,
+        executor_version=document.executor_version,
+    )

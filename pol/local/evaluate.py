@@ -8,8 +8,7 @@ import numpy as np
 
 from pol.errors import JobError
 from pol.executor.backend import backend
-from pol.executor.interface import Backend
-from pol.executor.run import run
+from pol.executor.interface import Backend, run
 from pol.job.document import Job
 from pol.job.load import load_job
 from pol.job.write import HOLDOUT

@@ -6,8 +6,7 @@ import numpy as np
 
 from domain.hashing import merkle_root
 from pol.errors import ReplayError
-from pol.executor.interface import Backend
-from pol.executor.run import run
+from pol.executor.interface import Backend, run
 from pol.job.load import LoadedJob
 from pol.state.arrays import Array, State
 from pol.state.canonical import StateTree, state_specs, state_tree

@@ -14,9 +14,8 @@ from pol.errors import (
     StateError,
     StepFailed,
 )
-from pol.executor.data import batch_at
-from pol.executor.interface import Backend
-from pol.executor.run import run
+from pol.executor.interface import Backend, run
+from pol.job.dataset import batch_at
 from pol.job.document import JobDocument
 from pol.job.load import LoadedJob
 from pol.rules.commitment import boundary_root

@@ -100,7 +100,7 @@ MUTANTS = (
         "escrow/settle.py",
         "for receiver in receivers), pot - each * len(receivers)",
         "for receiver in receivers), 0",
-        ("tests/unit/escrow/test_bonds_and_settle.py",),
+        ("tests/unit/escrow/test_settle.py",),
     ),
     Mutant(
         "round-pay",

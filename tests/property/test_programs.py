@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pol.errors import JobError, NotFinite, OutOfRange
-from pol.executor.run import run
+from pol.executor.interface import run
 from pol.job.program import Program, ProgramBuilder
 from pol.ops.primitive import Attribute
 from pol.ops.table import PRIMITIVES

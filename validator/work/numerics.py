@@ -14,8 +14,8 @@ from domain.records import JobTerms
 from pol.errors import JobError, NotFinite, ReplayError, StateError, StepFailed
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
+from pol.job.document import order_terms
 from pol.job.load import LoadedJob, load_job
-from pol.job.terms import order_terms
 from pol.replay.replay import replay_segment
 from pol.rules.commitment import boundary_root, update_claim
 from pol.state.arrays import State

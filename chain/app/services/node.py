@@ -18,9 +18,8 @@ from cosmpy.protos.tendermint.types.params_pb2 import (
 from cosmpy.protos.tendermint.types.types_pb2 import BlockID, Header
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from chain.app.interfaces import CommittedBlock, QueryPort
+from chain.app.interfaces import SOFTWARE, SOFTWARE_VERSION, CommittedBlock, QueryPort
 from chain.app.services.call import Handler, typed
-from chain.app.version import SOFTWARE, SOFTWARE_VERSION
 from domain.errors import NOT_FOUND, Refusal
 from tools.setup.cometbft import VERSION as COMETBFT_VERSION
 

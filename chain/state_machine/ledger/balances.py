@@ -1,13 +1,15 @@
 """The ledger: the only place that changes balances, bond accounts and stakes, and it only moves coins.
 
 Beside the records, each pot has a count of its own that every move changes. A count below zero stops the block, and
-the counts must add up to the supply after every block: a second, independent count of every coin.
+the counts must add up to the supply after every block: a second, independent count of every coin. A pot without a key
+has an address that events show and plain transfers must not use.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from chain.state_machine.context import Context
-from chain.state_machine.ledger.pots import MODULE_ADDRESSES
 from chain.state_machine.ledger.tables import (
     ACCOUNTS,
     BALANCES,
@@ -147,3 +149,24 @@ def _note_coins(ctx: Context, sender: str, recipient: str, amount: int) -> None:
     ctx.note("coin_spent", ("spender", sender), ("amount", coins))
     ctx.note("coin_received", ("receiver", recipient), ("amount", coins))
     ctx.note("transfer", ("recipient", recipient), ("sender", sender), ("amount", coins))
+
+
+MODULE_ADDRESSES: Mapping[Pot, str] = MappingProxyType(
+    {
+        Pot.BONDS: "assay1vvxdzdetrrqf89k9jr80ep4y09h0dr8hweez8h",
+        Pot.ESCROWS: "assay157annce2zatsvmcmgwzlhppukm9s07xrthqp7u",
+        Pot.STAKES: "assay1sdsq68pzzg3s7yaz62ufpxhcyr7ka2dnaptpp6",
+        Pot.AUDITS: "assay125wpjvugu6ayxhy2vf98c7n62r5c9naqqypplz",
+        Pot.FEES: "assay1lxjck4m8lpk56nncppqk5hjst0m99xc3pru89e",
+        Pot.COMMUNITY: "assay1nsftlzpcvtmhva69pkz8zzc9cwtaczjm7vs696",
+        Pot.BURNT: "assay1jjp2ny3dnaxws4ujccdy9hk2k3q6nw0laqp0py",
+    }
+)
+"""One address for each pot, 160 bits of a hash of its name, so nobody has a key for them."""
+
+_TAKEN = frozenset(MODULE_ADDRESSES.values())
+
+
+def is_module(address: str) -> bool:
+    """Tell whether plain transfers to ``address`` are refused."""
+    return address in _TAKEN

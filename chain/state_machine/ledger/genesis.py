@@ -1,7 +1,6 @@
 """The first coins: accounts, and the counts of all pots."""
 
-from chain.state_machine.ledger.balances import ensure_account, mint_genesis
-from chain.state_machine.ledger.pots import is_module
+from chain.state_machine.ledger.balances import ensure_account, is_module, mint_genesis
 from chain.state_machine.ledger.tables import BALANCES, NEXT_ACCOUNT, POTS, SUPPLY
 from chain.state_machine.store import Overlay
 from domain.amount import MONEY_MAX

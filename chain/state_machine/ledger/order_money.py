@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger import balances
-from chain.state_machine.ledger.pots import MODULE_ADDRESSES
+from chain.state_machine.ledger.balances import MODULE_ADDRESSES
 from chain.state_machine.ledger.tables import BOND_ROWS, BONDED_SHARES, ESCROWS, PAYMENTS, TALLIES
 from chain.state_machine.market.book import mark_if_bidder
 from chain.state_machine.tables import Part

@@ -17,8 +17,8 @@ from domain.events import AttemptFailed, OrderDeclined
 from domain.reasons import AttemptEnd, CloseReason
 from domain.records import Assignment, AssignmentState, Order, OrderState
 from escrow.account import locked
-from escrow.bonds import decline_fee, job_bond_cut
 from escrow.moves import Move, Transfer
+from escrow.settle import decline_fee, job_bond_cut
 from pol.rules.schedule import round_work
 
 SLACK = 3

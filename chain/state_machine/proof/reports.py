@@ -10,7 +10,7 @@ from chain.state_machine.queue import Due, Entry, cancel
 from domain.events import ReportDecided, ReportObjected
 from domain.reasons import CloseReason
 from domain.records import Report, ReportState
-from escrow.bonds import wrong_share
+from escrow.settle import wrong_share
 
 
 def on_report(ctx: Context, entry: Entry) -> None:

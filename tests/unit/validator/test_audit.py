@@ -30,8 +30,8 @@ from link.blobs import BlobStore
 from link.client import ClusterClient
 from link.server import ClusterServer
 from link.tls import make_certificate
+from pol.job.document import order_terms
 from pol.job.load import load_job
-from pol.job.terms import order_terms
 from pol.rules.commitment import audit_digest, check_leaf, update_claim
 from tests.support.chain_market import digest
 from tests.unit.validator.support import CHAIN_ID, ME, ORDER_ID, chain

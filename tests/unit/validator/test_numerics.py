@@ -8,8 +8,8 @@ import pytest
 
 from domain.reasons import ShareReason
 from pol.executor.backend import backend
+from pol.job.document import order_terms
 from pol.job.load import load_job
-from pol.job.terms import order_terms
 from pol.rules.commitment import boundary_root, update_claim
 from pol.state.arrays import State
 from pol.state.canonical import decode_state, encode_state, state_tree

@@ -15,8 +15,8 @@ from domain.records import ShareClaim
 from link import types as t
 from link.blobs import BlobStore
 from link.handover import HandoverId, open_chunk, public_point, split_ciphertext
+from pol.job.document import order_terms
 from pol.job.load import load_job
-from pol.job.terms import order_terms
 from pol.state.canonical import chunks_of
 from pol.work.pool import PoolError
 from tests.support.chain_market import digest

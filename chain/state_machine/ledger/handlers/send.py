@@ -3,7 +3,7 @@
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
 from chain.state_machine.ledger import balances
-from chain.state_machine.ledger.pots import is_module
+from chain.state_machine.ledger.balances import is_module
 from domain.errors import INVALID_COINS, UNAUTHORIZED, Refusal
 from domain.messages import MsgSend
 

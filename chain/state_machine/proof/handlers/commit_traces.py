@@ -36,7 +36,7 @@ from domain.records import (
     ShareClaim,
     ShareState,
 )
-from escrow.bonds import share_bond
+from escrow.settle import share_bond
 from pol.rules.commitment import share_sign_bytes
 from pol.rules.schedule import disjoint, range_fits, segments_of, share_work
 

@@ -10,8 +10,7 @@ from hashlib import sha256
 import numpy as np
 
 from pol.executor.backend import backend
-from pol.executor.interface import Backend
-from pol.executor.run import run
+from pol.executor.interface import Backend, run
 from pol.job.program import Program, ProgramBuilder
 from pol.state.arrays import Array
 from pol.state.canonical import state_tree

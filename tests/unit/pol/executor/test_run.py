@@ -10,7 +10,7 @@ import pytest
 
 from pol.errors import ExecutionError, NotFinite
 from pol.executor.backend import backend
-from pol.executor.run import run
+from pol.executor.interface import run
 from pol.job.program import Program, ProgramBuilder
 from pol.state.arrays import Array, State
 from pol.state.canonical import state_tree

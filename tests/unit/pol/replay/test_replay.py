@@ -9,7 +9,7 @@ import pytest
 
 from pol.errors import Cancelled, NotFiniteStep, RangeError, StateError, StepFailed
 from pol.executor.backend import backend
-from pol.executor.data import batch_at
+from pol.job.dataset import batch_at
 from pol.job.load import LoadedJob
 from pol.replay.replay import replay_segment
 from pol.rules.commitment import boundary_root

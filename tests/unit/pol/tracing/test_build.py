@@ -13,8 +13,8 @@ from torch.nn import functional as F  # noqa: N812
 
 from pol.errors import JobError
 from pol.executor.backend import backend
-from pol.executor.data import batch_at
-from pol.executor.run import run
+from pol.executor.interface import run
+from pol.job.dataset import batch_at
 from pol.job.document import Job
 from pol.job.load import load_job
 from pol.local.evaluate import evaluate, load_holdout

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F  # noqa: N812
 
 from pol.executor.backend import backend
-from pol.executor.run import run
+from pol.executor.interface import run
 from pol.job.program import Program
 from pol.tracing.trace import Tensors, trace_program
 

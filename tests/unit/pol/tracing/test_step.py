@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from pol.executor.backend import backend
-from pol.executor.data import batch_at
+from pol.job.dataset import batch_at
 from pol.job.load import LoadedJob, load_job
 from pol.tracing.build import build, load_into
 from pol.tracing.spec import SGD, AdamW, JobSpec, cross_entropy

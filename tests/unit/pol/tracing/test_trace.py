@@ -11,7 +11,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from pol.errors import JobError
 from pol.executor.backend import backend
-from pol.executor.run import run
+from pol.executor.interface import run
 from pol.tracing.dropout import SeededDropout
 from pol.tracing.rules import RULES
 from pol.tracing.trace import Tensors, trace_program

@@ -5,7 +5,7 @@ import pytest
 
 from chain.state_machine.context import BlockInfo, Context
 from chain.state_machine.ledger import balances
-from chain.state_machine.ledger.pots import MODULE_ADDRESSES
+from chain.state_machine.ledger.balances import MODULE_ADDRESSES
 from chain.state_machine.registry.members import take_updates
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import MemoryStore, Overlay

@@ -1,6 +1,6 @@
 import pytest
 
-from chain.state_machine.ledger.pots import MODULE_ADDRESSES
+from chain.state_machine.ledger.balances import MODULE_ADDRESSES
 from domain.amount import MONEY_MAX
 from domain.errors import INSUFFICIENT_FUNDS, INVALID_ADDRESS, INVALID_COINS, UNAUTHORIZED
 from domain.genesis import DENOM

@@ -5,7 +5,7 @@ from hashlib import sha256
 import pytest
 from bech32 import bech32_encode, convertbits
 
-from chain.state_machine.ledger.pots import MODULE_ADDRESSES, is_module
+from chain.state_machine.ledger.balances import MODULE_ADDRESSES, is_module
 from escrow.moves import Pot
 
 

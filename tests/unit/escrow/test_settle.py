@@ -2,9 +2,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.amount import BPS, price_ceil, price_floor
-from escrow.bonds import decline_fee, job_bond_cut, share_bond, wrong_share
 from escrow.moves import FROM_DEPOSITS, MOVES, Move, Pot, Transfer
-from escrow.settle import audit_fee, settle_round, split_cut
+from escrow.settle import (
+    audit_fee,
+    decline_fee,
+    job_bond_cut,
+    settle_round,
+    share_bond,
+    split_cut,
+    wrong_share,
+)
 
 ORDER = b"\x01" * 32
 WORK = st.integers(1, 2**60)

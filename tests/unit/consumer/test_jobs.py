@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from consumer.errors import ConsumerError
-from consumer.records import OrderNote, recall, remember
+from consumer.jobs import OrderNote, recall, remember
 
 ORDER = b"\x0a" * 32
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pol.executor.data import batch_at, sample_rows
-from pol.job.dataset import Dataset
+from pol.job.dataset import Dataset, batch_at, sample_rows
 from pol.ops.philox import permutation
 from tests.unit.pol.mlp import BATCH, rows, write_mlp_job
 
