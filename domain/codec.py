@@ -13,9 +13,6 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from domain.bounds import check
-from domain.errors import BAD_FIELD, Refusal
-
 T = TypeVar("T")
 
 _dumps = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
@@ -35,35 +32,10 @@ def encode(value: Any) -> bytes:
     return _dumps(to_plain(value)).encode()
 
 
-class Misfit(ValueError):
-    """JSON values that are not of the type that is read; ``field`` is the path of the first that is not."""
-
-    def __init__(self, field: str, reason: str) -> None:
-        """Keep path and reason."""
-        self.field = field
-        self.reason = reason
-        super().__init__(f"{field}: {reason}" if field else reason)
-
-
 def from_plain(cls: type[T], value: Any) -> T:
-    """Build a ``cls`` from JSON values of our own; Misfit (a ValueError) names what is not of its type."""
+    """Build a ``cls`` from JSON values; ValueError names what does not fit."""
     hint: Any = cls
     built: T = _reader(hint)(value)
-    return built
-
-
-def accept(cls: type[T], value: Any) -> T:
-    """Build a ``cls`` from JSON values of somebody else.
-
-    The Refusal names the path of the first field that is missing, unknown, of another type or out of its bounds.
-    """
-    try:
-        built = from_plain(cls, value)
-    except Misfit as misfit:
-        raise Refusal(BAD_FIELD, misfit.field, misfit.reason, "mend it") from None
-    except ValueError as error:
-        raise Refusal(BAD_FIELD, "", str(error), "mend it") from None
-    check(built)
     return built
 
 
@@ -134,25 +106,10 @@ def _record_reader(cls: Any) -> Callable[[Any], Any]:
         record = _expect(dict, value)
         if record.keys() != names:
             odd = sorted(record.keys() ^ names)
-            raise Misfit("", f"{cls.__name__}: unknown or missing fields {odd}")
-        try:
-            return cls(*[reader(record[name]) for name, reader in readers])
-        except ValueError:
-            _name_fault(readers, record)
-            raise
+            raise ValueError(f"{cls.__name__}: unknown or missing fields {odd}")
+        return cls(*[reader(record[name]) for name, reader in readers])
 
     return read
-
-
-def _name_fault(readers: tuple[tuple[str, Callable[[Any], Any]], ...], record: Any) -> None:
-    """Raise the Misfit of the first field that is not of its type, with its name in front of the path."""
-    for name, reader in readers:
-        try:
-            reader(record[name])
-        except ValueError as error:
-            path, reason = (error.field, error.reason) if isinstance(error, Misfit) else ("", error)
-            dot = "." if path and not path.startswith("[") else ""
-            raise Misfit(f"{name}{dot}{path}", str(reason)) from None
 
 
 def _union_reader(classes: tuple[Any, ...]) -> Callable[[Any], Any]:
@@ -172,5 +129,5 @@ def _union_reader(classes: tuple[Any, ...]) -> Callable[[Any], Any]:
 
 def _expect(kind: type[T], value: Any) -> T:
     if type(value) is not kind:
-        raise Misfit("", f"expected {kind.__name__}, got {type(value).__name__}")
+        raise ValueError(f"expected {kind.__name__}, got {type(value).__name__}")
     return value

@@ -19,6 +19,7 @@ from domain import codec
 from domain.errors import Expected, Refusal
 from domain.genesis import Genesis
 from domain.limits import TX_BYTES_MAX
+from domain.plain import read
 
 BLOCK_BYTES_MAX = 4 * 1024 * 1024
 MEMPOOL_TXS_MAX = 20_000
@@ -184,7 +185,7 @@ def read_genesis(path: Path) -> tuple[Genesis, int]:
     """Return the application's part of ``genesis.json`` and its time; HomeError says what is wrong with the file."""
     try:
         document = json.loads(path.read_bytes())
-        genesis = codec.accept(Genesis, document["app_state"])
+        genesis = read(Genesis, document["app_state"])
         time_ns = _parse_time(document["genesis_time"])
     except FileNotFoundError:
         raise HomeError(

@@ -16,7 +16,6 @@ NOT_EXPECTED = {
     "BrokenFrame": "ends one connection of the ABCI server",
     "InvariantBroken": "a bug of ours: the node stops",
     "LedgerBroken": "a bug of ours: the node stops",
-    "Misfit": "damaged files, or turned into a Refusal",
     "Mismatch": "a bug of ours, found when a converter is compiled",
     "Refused": "a worker says it to its daemon",
     "Stop": "the set-up runs without the packages",

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from domain import codec, events, genesis, messages, params, queries, records
-from domain.errors import Refusal
 from domain.records import AuditKind, Bid, Capability, Coin, Offer, Place, Provider, Withdrawal
 from tests.support.bounded import values
 
@@ -219,16 +218,3 @@ def test_one_of_several_records_is_told_by_its_fields() -> None:
         codec.decode(Either, b'{"one":{"b":1}}')
     with pytest.raises(TypeError, match="cannot be told apart"):
         codec.decode(Neither, b'{"one":{"a":1}}')
-
-
-def test_values_of_somebody_else_are_within_their_bounds_and_faults_have_a_path() -> None:
-    good = codec.to_plain(genesis.GenesisAccount("assay1a", (Coin("uassay", 1), Coin("uassay", 2))))
-    assert codec.accept(genesis.GenesisAccount, good).coins[1].amount == 2
-    for amount, reason in ((-1, "is not in 0"), ("1", "expected int, got str")):
-        bad = {**good, "coins": [good["coins"][0], {"denom": "uassay", "amount": amount}]}
-        with pytest.raises(Refusal, match=reason) as refused:
-            codec.accept(genesis.GenesisAccount, bad)
-        assert refused.value.field.startswith("coins")
-        assert refused.value.field.endswith("amount")
-    with pytest.raises(Refusal, match="unknown or missing"):
-        codec.accept(genesis.GenesisAccount, {**good, "more": 1})

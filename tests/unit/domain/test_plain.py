@@ -10,6 +10,8 @@ import pytest
 from domain import codec, plain
 from domain.bounds import Count, Hash, Length, Mismatch, Name, Size, Sorted
 from domain.errors import Refusal
+from domain.genesis import GenesisAccount
+from domain.records import Coin
 
 
 class Kind(IntEnum):
@@ -108,3 +110,13 @@ def test_what_has_no_bound_has_no_reader() -> None:
     for cls in (Bare, Sized):
         with pytest.raises(Mismatch):
             plain.read(cls, {})
+
+
+def test_a_genesis_is_read_within_its_bounds_and_faults_have_a_path() -> None:
+    good = codec.to_plain(GenesisAccount("assay1a", (Coin("uassay", 1), Coin("uassay", 2))))
+    assert plain.read(GenesisAccount, good).coins[1].amount == 2
+    for amount in (-1, "1"):
+        bad = {**good, "coins": [good["coins"][0], {"denom": "uassay", "amount": amount}]}
+        with pytest.raises(Refusal) as refused:
+            plain.read(GenesisAccount, bad)
+        assert refused.value.field == "coins[1].amount"

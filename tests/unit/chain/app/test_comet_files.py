@@ -144,8 +144,8 @@ def test_a_home_without_a_node_is_one_sentence(tmp_path: Path) -> None:
     ("change", "reason"),
     [
         (lambda d: d.pop("app_state"), "not an Assay genesis file"),
-        (lambda d: d["app_state"].pop("denom"), "unknown or missing fields"),
-        (lambda d: d["app_state"].update(extra=1), "unknown or missing fields"),
+        (lambda d: d["app_state"].pop("denom"), "denom: the field is missing"),
+        (lambda d: d["app_state"].update(extra=1), "extra: there is no such field"),
         (lambda d: d.update(genesis_time="yesterday"), "not an Assay genesis file"),
         (lambda d: d.update(chain_id="other"), "names two chains: other, assay-local"),
     ],
