@@ -7,10 +7,10 @@ when the converter is compiled: never a surprise at run time, and nothing fails 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from enum import IntEnum
 from functools import cache
-from operator import attrgetter
+from operator import attrgetter, call
 from typing import Any, NoReturn, get_args, get_origin
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -52,10 +52,27 @@ _PLAIN = {
 def reader(cls: type, descriptor: Descriptor) -> Convert:
     """Return the function from a protobuf message to a ``cls``; it raises a Refusal that names the field."""
     _check_depth(descriptor)
-    readers = tuple(_field_reader(hint, field) for hint, field in _pairs(cls, descriptor))
-    if get_origin(cls) is tuple:
-        return lambda message: tuple([read(message) for read in readers])
-    return lambda message: cls(*[read(message) for read in readers])
+    pairs = _pairs(cls, descriptor)
+    make: Callable[..., Any] = _tuple_of if get_origin(cls) is tuple else cls
+    if any(_is_record(field) for _, field in pairs):
+        readers = tuple(_field_reader(hint, field) for hint, field in pairs)
+        return lambda message: make(*[read(message) for read in readers])
+    # All values at once, where none may be missing: most of the time goes into calls.
+    get = _values_of([field.name for _, field in pairs])
+    reads = tuple(_plain_reader(hint, field) or _as_it_is for hint, field in pairs)
+    return lambda message: make(*map(call, reads, get(message)))
+
+
+def _tuple_of(*values: Any) -> tuple[Any, ...]:
+    return values
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _is_record(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.label != FieldDescriptor.LABEL_REPEATED
 
 
 @cache
@@ -105,12 +122,17 @@ def _mismatch(hint: Any, field: FieldDescriptor) -> NoReturn:
 def _field_reader(hint: Any, field: FieldDescriptor) -> Convert:
     """Return the function from the enclosing protobuf message to the domain value of ``field``."""
     get = attrgetter(field.name)
-    if field.label == FieldDescriptor.LABEL_REPEATED:
-        return _list_reader(hint, field, get)
-    if field.message_type is not None:
+    if _is_record(field):
         return _record_reader(hint, field, get)
-    read = _value_reader(hint, field, field.name)
+    read = _plain_reader(hint, field)
     return get if read is None else lambda message: read(get(message))
+
+
+def _plain_reader(hint: Any, field: FieldDescriptor) -> Convert | None:
+    """Return the function from what protobuf has for a field, which is never missing; None where it is as it is."""
+    if field.label == FieldDescriptor.LABEL_REPEATED:
+        return _list_reader(hint, field)
+    return _value_reader(hint, field, field.name)
 
 
 def _record_reader(hint: Any, field: FieldDescriptor, get: Convert) -> Convert:
@@ -138,7 +160,7 @@ def _part_reader(hint: Any, field: FieldDescriptor) -> Convert:
     return reader(cls, field.message_type)
 
 
-def _list_reader(hint: Any, field: FieldDescriptor, get: Convert) -> Convert:
+def _list_reader(hint: Any, field: FieldDescriptor) -> Convert:
     name, item = field.name, item_of(split(hint)[0])
     if item is None:
         _mismatch(hint, field)
@@ -146,8 +168,7 @@ def _list_reader(hint: Any, field: FieldDescriptor, get: Convert) -> Convert:
     nested = field.message_type is not None
     read = _part_reader(item, field) if nested else _value_reader(item, field, "")
 
-    def read_list(message: Any) -> tuple[Any, ...]:
-        values = get(message)
+    def read_list(values: Any) -> tuple[Any, ...]:
         fits(values)
         if read is None:
             return tuple(values)
@@ -192,7 +213,7 @@ def _int_reader(hint: Any, field: FieldDescriptor, name: str) -> Convert | None:
     ranges = [mark for mark in split(hint)[1] if isinstance(mark, Range)]
     low, high = max(mark.low for mark in ranges), min(mark.high for mark in ranges)
     if field.type == FieldDescriptor.TYPE_STRING:
-        return lambda value: _decimal(value, low, high, fits, name)
+        return _decimal_reader(low, high, fits, name)
     if field.cpp_type not in _RANGES:
         _mismatch(hint, field)
     lowest, highest = _RANGES[field.cpp_type]
@@ -209,21 +230,25 @@ def _int_reader(hint: Any, field: FieldDescriptor, name: str) -> Convert | None:
     return read_int
 
 
-def _decimal(text: str, low: int, high: int, fits: Convert, name: str) -> int:
-    """Return the integer that plain decimal digits spell; nothing else is one."""
-    # Length goes before int(): Python refuses thousands of digits with a ValueError, and needs long for fewer.
-    if not (text.isascii() and text.isdigit()) or (text[0] == "0" and len(text) > 1):
-        raise Refusal(
-            TX_DECODE,
-            name,
-            "not a plain decimal number",
-            "write digits only: no sign, point, exponent or leading zero",
-        )
-    if len(text) > 39 or (value := int(text)) > high:
-        raise Refusal(TX_DECODE, name, "the number is too large", f"at most {high}")
-    if value < low:
-        fits(value)
-    return value
+def _decimal_reader(low: int, high: int, fits: Convert, name: str) -> Convert:
+    """Return the function to the integer that plain decimal digits spell; nothing else is one."""
+
+    def read_decimal(text: str) -> int:
+        # Length goes before int(): Python refuses thousands of digits with a ValueError, and needs long for fewer.
+        if not (text.isascii() and text.isdigit()) or (text[0] == "0" and len(text) > 1):
+            raise Refusal(
+                TX_DECODE,
+                name,
+                "not a plain decimal number",
+                "write digits only: no sign, point, exponent or leading zero",
+            )
+        if len(text) > 39 or (value := int(text)) > high:
+            raise Refusal(TX_DECODE, name, "the number is too large", f"at most {high}")
+        if value < low:
+            fits(value)
+        return value
+
+    return read_decimal
 
 
 def _address_reader(blank: bool, name: str) -> Convert:
@@ -263,7 +288,7 @@ def _writer(cls: type, descriptor: Descriptor) -> Convert:
     pairs = _pairs(cls, descriptor)
     names = tuple(field.name for _, field in pairs)
     writers = tuple(_field_writer(hint, field) for hint, field in pairs)
-    get: Callable[[Any], Sequence[Any]] = tuple if get_origin(cls) is tuple else _values_of(cls)
+    get: Callable[[Any], Sequence[Any]] = tuple if get_origin(cls) is tuple else _values_of(names)
 
     def write(value: Any) -> Any:
         given = zip(names, writers, get(value), strict=True)
@@ -278,8 +303,8 @@ def _writer(cls: type, descriptor: Descriptor) -> Convert:
     return write
 
 
-def _values_of(cls: Any) -> Callable[[Any], Sequence[Any]]:
-    names = [field.name for field in fields(cls)]
+def _values_of(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
+    """Return the function to all attributes of these names."""
     if not names:
         return lambda value: ()
     if len(names) == 1:

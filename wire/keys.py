@@ -23,6 +23,7 @@ SIGNATURE_BYTES = 64
 SECRET_BYTES = 32
 _ENTROPY_BYTES = 32
 _CONTEXT = GLOBAL_CONTEXT.ctx
+_SIGNATURE = ffi.typeof("secp256k1_ecdsa_signature *")
 _PUBLIC_KEYS_REMEMBERED = 16_384
 
 
@@ -90,25 +91,28 @@ def verify(pub_key: bytes, message: bytes, signature: bytes) -> bool:
     """Tell whether ``signature`` is ``pub_key``'s for SHA-256(message); never raises for what it is given."""
     if len(signature) != SIGNATURE_BYTES or len(pub_key) != PUB_KEY_BYTES:
         return False
+    return _verify_digest(pub_key, sha256(message).digest(), signature)
+
+
+def _verify_digest(pub_key: bytes, digest: bytes, signature: bytes) -> bool:
     public = _parse_public_key(pub_key)
     if public is None:
         return False
-    parsed = ffi.new("secp256k1_ecdsa_signature *")
+    parsed = ffi.new(_SIGNATURE)
     if lib.secp256k1_ecdsa_signature_parse_compact(_CONTEXT, parsed, signature) != 1:
         return False
     # libsecp256k1 takes only a low s here.
-    digest = sha256(message).digest()
     return bool(lib.secp256k1_ecdsa_verify(_CONTEXT, parsed, digest, public) == 1)
 
 
 class SignatureVerifier:
     """``verify`` that remembers what held, so that a transaction costs one verification on its way into a block.
 
-    The memory is keyed by SHA-256 of (signature, key, message), never by transaction, and holds successes only.
+    The memory is keyed by signature, key and SHA-256 of the message, never by transaction, and holds successes only.
     """
 
     def __init__(self, capacity: int = 200_000) -> None:
-        """Remember at most ``capacity`` signatures (about 100 bytes each)."""
+        """Remember at most ``capacity`` signatures (about 250 bytes each)."""
         self._held: Memory[bytes, bool] = Memory(capacity)
         self.verified = 0  # how often the curve was really asked
 
@@ -116,12 +120,13 @@ class SignatureVerifier:
         """Tell whether the signature holds; thread-safe."""
         if len(signature) != SIGNATURE_BYTES or len(pub_key) != PUB_KEY_BYTES:
             return False
-        # Both have a fixed length, so that joining them is unambiguous.
-        key = sha256(signature + pub_key + message).digest()
+        # All have a fixed length, so that joining them is unambiguous.
+        digest = sha256(message).digest()
+        key = signature + pub_key + digest
         if self._held.get(key):
             return True
         self.verified += 1
-        if not verify(pub_key, message, signature):
+        if not _verify_digest(pub_key, digest, signature):
             return False
         self._held.put(key, True)
         return True

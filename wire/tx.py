@@ -8,6 +8,7 @@ somebody signed is silently ignored.
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
+from operator import attrgetter
 from typing import Annotated, Any
 
 from cosmpy.protos.cosmos.base.v1beta1.coin_pb2 import Coin as CoinProto
@@ -53,9 +54,11 @@ _DIRECT: int = SignMode.SIGN_MODE_DIRECT
 _UNSPECIFIED: int = SignMode.SIGN_MODE_UNSPECIFIED
 _MESSAGE_FIELDS = tuple(f"body.messages[{index}]" for index in range(MESSAGES_MAX))
 _FEES_REMEMBERED = 4096
+_KEYS_REMEMBERED = 65_536
 _MODES_MAX = 16  # sign modes in sign modes, and beside each other
 _read_coin = reader(Coin, CoinProto.DESCRIPTOR)
 _check_memo = own_checker(Annotated[str, Visible(), Size(0, MEMO_BYTES_MAX)], "body.memo")
+_parts_of = attrgetter("body_bytes", "auth_info_bytes", "signatures")
 _PUB_KEY_URL = "/cosmos.crypto.secp256k1.PubKey"
 # Field 1 with 33 bytes: the only canonical encoding of a compressed key.
 _PUB_KEY_HEAD = b"\x0a\x21"
@@ -100,16 +103,17 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
         raise Refusal(TX_TOO_LARGE, "tx", f"has {len(raw)} bytes", f"at most {TX_BYTES_MAX}")
     if not raw:
         raise Refusal(TX_DECODE, "tx", "is empty", "send a signed transaction")
-    parts, whole = _parse(raw)
-    body_bytes, auth_bytes = parts.body_bytes, parts.auth_info_bytes
+    body_bytes, auth_bytes, signatures, whole = _parse(raw)
     body = parse(TxBody, body_bytes, "body") if whole is None else whole.body
     messages, memo = _read_body(body)
     auth = parse(AuthInfo, auth_bytes, "auth_info") if whole is None else whole.auth_info
     infos = auth.signer_infos
-    _check_nesting(infos)
+    is_direct = len(infos) == 1 and infos[0].mode_info.single.mode == _DIRECT
+    if not is_direct:
+        _check_nesting(infos)
     if auth.HasField("tip"):
         raise _not_supported("auth_info.tip", "tips")
-    signer = _read_signer(infos, parts.signatures, simulated)
+    signer = _read_signer(infos, signatures, is_direct, simulated)
     fee, gas_limit, payer = _read_fee(auth.fee.SerializeToString())
     return Tx(
         sha256(raw).digest(),
@@ -123,22 +127,24 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
         fee,
         gas_limit,
         payer,
+        is_bounded=True,
     )
 
 
-def _parse(raw: bytes) -> tuple[Any, Any]:
-    """Return the parts as they were signed, and with all of them parsed; None there where one is not canonical.
+def _parse(raw: bytes) -> tuple[bytes, bytes, Any, Any]:
+    """Return body and auth_info as they were signed, the signatures, and all parsed; None there where one is not
+    canonical.
 
     ``Tx`` and ``TxRaw`` have one encoding, so that one look at the whole tells whether all of it is canonical. Where
     it is not, the parts are looked at one by one, for a refusal that names the part.
     """
     whole = read(TxProto, raw)
     if whole is not None:
-        parts = TxRaw.FromString(raw)
+        parts = _parts_of(TxRaw.FromString(raw))
         # A part that is there and empty is canonical in the one and not in the other.
-        if parts.body_bytes and parts.auth_info_bytes:
-            return parts, whole
-    return parse(TxRaw, raw, "tx"), None
+        if parts[0] and parts[1]:
+            return *parts, whole
+    return *_parts_of(parse(TxRaw, raw, "tx")), None
 
 
 def _read_body(body: Any) -> tuple[tuple[Message, ...], str]:
@@ -157,11 +163,11 @@ def _read_body(body: Any) -> tuple[tuple[Message, ...], str]:
         raise _not_supported("body.unordered", "unordered transactions")
     if body.extension_options or body.non_critical_extension_options:
         raise _not_supported("body.extension_options", "extension options")
-    messages = [
-        from_bytes(item.type_url, item.value, where)
-        for where, item in zip(_MESSAGE_FIELDS, packed, strict=False)
-    ]
-    return tuple(messages), memo
+    return tuple(map(_read_message, packed, _MESSAGE_FIELDS)), memo
+
+
+def _read_message(packed: Any, where: str) -> Message:
+    return from_bytes(packed.type_url, packed.value, where)
 
 
 def _check_nesting(infos: Any) -> None:
@@ -185,7 +191,7 @@ def _check_nesting(infos: Any) -> None:
     )
 
 
-def _read_signer(infos: Any, signatures: Any, simulated: bool) -> Signer:
+def _read_signer(infos: Any, signatures: Any, is_direct: bool, simulated: bool) -> Signer:
     if len(infos) != 1 or len(signatures) != 1:
         raise Refusal(
             UNAUTHORIZED,
@@ -194,10 +200,7 @@ def _read_signer(infos: Any, signatures: Any, simulated: bool) -> Signer:
             "send exactly one of each",
         )
     info, signature = infos[0], signatures[0]
-    mode = info.mode_info.single.mode
-    if mode != _DIRECT and not (
-        simulated and mode == _UNSPECIFIED and not info.mode_info.HasField("multi")
-    ):
+    if not is_direct and not (simulated and _is_unspecified(info.mode_info)):
         raise Refusal(
             UNAUTHORIZED,
             "auth_info.signer_infos.mode_info",
@@ -213,24 +216,27 @@ def _read_signer(infos: Any, signatures: Any, simulated: bool) -> Signer:
         )
     if not info.HasField("public_key"):
         return Signer(b"", "", info.sequence, signature)
-    pub_key = _read_pub_key(info.public_key)
-    return Signer(pub_key, address_of(pub_key), info.sequence, signature)
+    packed = info.public_key
+    pub_key, address = _read_pub_key(packed.type_url, packed.value)
+    return Signer(pub_key, address, info.sequence, signature)
 
 
-def _read_pub_key(packed: Any) -> bytes:
-    value: bytes = packed.value
-    if (
-        packed.type_url != _PUB_KEY_URL
-        or value[:2] != _PUB_KEY_HEAD
-        or len(value) != PUB_KEY_BYTES + 2
-    ):
+def _is_unspecified(mode_info: Any) -> bool:
+    return not mode_info.HasField("multi") and mode_info.single.mode == _UNSPECIFIED
+
+
+@lru_cache(maxsize=_KEYS_REMEMBERED)
+def _read_pub_key(url: str, value: bytes) -> tuple[bytes, str]:
+    """Return a public key and its address."""
+    if url != _PUB_KEY_URL or value[:2] != _PUB_KEY_HEAD or len(value) != PUB_KEY_BYTES + 2:
         raise Refusal(
             INVALID_PUBKEY,
             "auth_info.signer_infos.public_key",
             "not a compressed secp256k1 key",
             f"send a {_PUB_KEY_URL} with 33 bytes",
         )
-    return value[2:]
+    pub_key = value[2:]
+    return pub_key, address_of(pub_key)
 
 
 @lru_cache(maxsize=_FEES_REMEMBERED)

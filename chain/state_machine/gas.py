@@ -13,7 +13,7 @@ ITEM_GAS = 10_000
 
 def gas_of(tx: Tx) -> int:
     """Return the gas that a transaction uses."""
-    return TX_GAS + tx.size * BYTE_GAS + sum(message_gas(message) for message in tx.messages)
+    return TX_GAS + tx.size * BYTE_GAS + sum(map(message_gas, tx.messages))
 
 
 def message_gas(message: Message) -> int:

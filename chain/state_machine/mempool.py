@@ -17,7 +17,8 @@ class Mempool:
         """Start with nothing that waits; ``base`` may be empty until the first transaction is checked."""
         self._overlay = Overlay(base)
         self._verify = verify
-        self._block: BlockInfo | None = None
+        # Made with the first transaction, and the same for all: the ante keeps nothing of a check in it.
+        self._ctx: Context | None = None
 
     def check_tx(self, tx: Tx, *, min_gas_price_millionths: int, recheck: bool = False) -> TxResult:
         """Check a transaction: the ante on the overlay, and every message without state.
@@ -25,12 +26,13 @@ class Mempool:
         The sequence advances in the overlay, so that a second transaction of the same account can follow. A recheck
         leaves out the signature.
         """
-        if self._block is None:
-            self._block = next_block(self._overlay)
-        ctx = Context(self._overlay, self._block, self._verify, 0, is_check=True)
+        ctx = self._ctx
+        if ctx is None:
+            block = next_block(self._overlay)
+            ctx = self._ctx = Context(self._overlay, block, self._verify, 0, is_check=True)
         try:
             for message in tx.messages:
-                HANDLERS[type(message)].check_stateless(message)
+                HANDLERS[type(message)].check_stateless(message, tx.is_bounded)
             sender = apply_ante(
                 ctx,
                 tx,

@@ -58,10 +58,8 @@ class Overlay:
 
     def record(self, cls: type[T], key: bytes) -> T | None:
         """Return the record at ``key``, or None."""
-        value: Any
-        try:
-            value = self._values[key]
-        except KeyError:
+        value: Any = self._values.get(key, _MISSING)
+        if value is _MISSING:
             return self._record_below(cls, key)
         if type(value) is bytes:
             value = self._values[key] = decode(cls, value)
@@ -70,10 +68,8 @@ class Overlay:
     def _record_below(self, cls: type[T], key: bytes) -> T | None:
         if self._parent is not None:
             return self._parent.record(cls, key)
-        value: Any
-        try:
-            value = self._read[key]
-        except KeyError:
+        value: Any = self._read.get(key, _MISSING)
+        if value is _MISSING:
             data = self._base.get(key)
             value = self._read[key] = None if data is None else decode(cls, data)
         return value  # type: ignore[no-any-return]

@@ -143,7 +143,7 @@ def apply_messages(ctx: Context, tx: Tx, sender: Sender) -> None:
     for index, message in enumerate(tx.messages):
         ctx.message_index = index
         handler = HANDLERS[type(message)]
-        handler.check_stateless(message)
+        handler.check_stateless(message, tx.is_bounded)
         found = handler.check_state(ctx, message)
         ctx.note("message", ("action", message.URL), ("sender", signer_of(message)))
         handler.apply(ctx, message, found)

@@ -10,6 +10,7 @@ from google.protobuf.any_pb2 import Any as AnyProto
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from domain.bounds import check
 from domain.errors import Refusal
 from domain.messages import Message, MsgSend
 from domain.records import Coin
@@ -86,6 +87,13 @@ def mutated(raw: bytes, data: st.DataObject) -> bytes:
     return bytes(changed)
 
 
+def assert_bounded(tx: Tx) -> None:
+    """The state machine does not look at bounds again, so that what is decoded must be within them."""
+    assert tx.is_bounded
+    for message in tx.messages:
+        check(message)
+
+
 @given(messages())
 def test_every_message_comes_back_from_the_wire_as_it_was(message: Message) -> None:
     packed = to_proto(message)
@@ -110,6 +118,7 @@ def test_what_clients_build_is_decoded(raw: bytes) -> None:
     tx = decode_tx(raw)
     assert (len(tx.signers), tx.size, tx.signers[0].pub_key) == (1, len(raw), KEY.pub_key)
     assert TxDecoder()(raw) == tx
+    assert_bounded(tx)
 
 
 @settings(max_examples=300)
@@ -124,6 +133,8 @@ def test_a_changed_transaction_is_decoded_or_refused_the_same_each_time(
         found = decoder(changed)
         assert (found if isinstance(found, Tx) else parts_of(found)) == expected
     assert decoder.decoded == 1
+    if isinstance(expected, Tx):
+        assert_bounded(expected)
     outcome(decode_simulated_tx, changed)
 
 
