@@ -7,9 +7,9 @@ import pkgutil
 import sys
 
 import benchmarks
-from benchmarks.report import as_json, as_table
+from benchmarks.figures import as_json, as_table
 
-NOT_BENCHMARKS = {"__main__", "report"}
+NOT_BENCHMARKS = {"__main__", "figures"}
 
 
 def names() -> list[str]:
@@ -24,8 +24,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("name", choices=names(), metavar="NAME", help=", ".join(names()))
     parser.add_argument("--output", choices=("text", "json"), default="text")
     options = parser.parse_args(arguments)
-    report = importlib.import_module(f"benchmarks.{options.name}").run()
-    print(json.dumps(as_json(report)) if options.output == "json" else as_table(report))
+    figures = importlib.import_module(f"benchmarks.{options.name}").run()
+    print(json.dumps(as_json(figures)) if options.output == "json" else as_table(figures))
     return 0
 
 

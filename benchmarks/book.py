@@ -11,7 +11,7 @@ from hashlib import sha256
 from random import Random
 from time import perf_counter
 
-from benchmarks.report import Report, Row
+from benchmarks.figures import Figures, Row
 from benchmarks.state_tree import HEAD as COMMITTED
 from chain.app.storage import Storage
 from chain.state_machine.context import HEAD, Head
@@ -38,7 +38,7 @@ _CLASSES = ("a100", "cpu", "h100")
 _REGIONS = ("de", "fr", "jp", "uk", "us")
 
 
-def run() -> Report:
+def run() -> Figures:
     """Measure, and return the table."""
     random = Random(1)
     market = _Market(random)
@@ -52,7 +52,7 @@ def run() -> Report:
         market.derived(),
     ]
     market.storage.close()
-    return Report(NAME, rows)
+    return Figures(NAME, rows)
 
 
 class _Market:

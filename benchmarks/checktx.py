@@ -23,7 +23,7 @@ from cosmpy.protos.tendermint.abci.types_pb2 import (
     ResponseFlush,
 )
 
-from benchmarks.report import Report, Row
+from benchmarks.figures import Figures, Row
 from chain.app.abci_methods import Methods
 from chain.app.abci_query import AbciQueries
 from chain.app.abci_server import AbciServer, frame, split_frames
@@ -45,7 +45,7 @@ _TIME_NS = 1_700_000_000 * 10**9
 _RECHECK = 1
 
 
-def run() -> Report:
+def run() -> Figures:
     """Measure, and return the table."""
     keys = [Key(sha256(b"bench %d" % number).digest()) for number in range(ACCOUNTS)]
     txs = _transfers(keys)
@@ -53,7 +53,7 @@ def run() -> Report:
     with tempfile.TemporaryDirectory() as directory:
         new, recheck = _measure(keys, txs[:ACCOUNTS], txs[ACCOUNTS:], Path(directory))
     bare = (before + _bare_verify_rate(keys)) / 2  # around the measurement: a shared machine drifts
-    return Report(
+    return Figures(
         NAME,
         [
             Row("coincurve verify, bare", bare, "1/s", None),

@@ -8,7 +8,7 @@ from time import perf_counter
 
 import plyvel
 
-from benchmarks.report import Report, Row
+from benchmarks.figures import Figures, Row
 from benchmarks.state_tree import HEAD, KEYS, filled
 from chain.app import smt
 from chain.app.storage import Storage
@@ -20,7 +20,7 @@ REPEATS = 5
 Entries = dict[bytes, bytes | None]
 
 
-def run() -> Report:
+def run() -> Figures:
     """Measure, and return the table."""
     random = Random(1)
     storage = filled()
@@ -38,7 +38,7 @@ def run() -> Report:
         rows.append(Row(f"LevelDB alone, {what}", 1e3 * bare, "ms"))
         rows.append(Row(f"Commit, {what}", 1e3 * best, "ms", 1e3 * bare))
     storage.close()
-    return Report(NAME, rows)
+    return Figures(NAME, rows)
 
 
 def _commit(storage: Storage, changes: Entries, nodes: Entries) -> float:

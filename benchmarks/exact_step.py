@@ -8,7 +8,7 @@ from time import perf_counter
 
 import torch
 
-from benchmarks.report import Report, Row
+from benchmarks.figures import Figures, Row
 from examples.digits import job
 from pol.executor.backend import backend
 from pol.job.load import LoadedJob, load_job
@@ -22,7 +22,7 @@ STEPS = 60
 WARM_UP = 5
 
 
-def run() -> Report:
+def run() -> Figures:
     """Measure the median of many steps on one thread each, and the hashing of a state."""
     torch.set_num_threads(1)
     spec = job()
@@ -48,7 +48,7 @@ def run() -> Report:
         )
     )
     rows.append(Row("building the job, once", built * 1e3, "ms"))
-    return Report(NAME, rows)
+    return Figures(NAME, rows)
 
 
 def _milliseconds(step: Callable[[], object]) -> float:

@@ -7,7 +7,7 @@ from hashlib import sha256
 from random import Random
 from time import perf_counter
 
-from benchmarks.report import Report, Row
+from benchmarks.figures import Figures, Row
 from chain.app import smt
 from chain.app.interfaces import CommittedBlock
 from chain.app.storage import Storage
@@ -20,7 +20,7 @@ REPEATS = 5
 HEAD = ChainHead("assay-bench", CommittedBlock(1, 1, b"", b"", b""), 1)
 
 
-def run() -> Report:
+def run() -> Figures:
     """Measure, and return the table."""
     random = Random(1)
     storage = filled()
@@ -31,7 +31,7 @@ def run() -> Report:
         rows.append(Row(f"hashes alone, batch of {size:,}", bare, "keys/s"))
         rows.append(Row(f"update, batch of {size:,}", rate, "keys/s", bare))
     storage.close()
-    return Report(NAME, rows)
+    return Figures(NAME, rows)
 
 
 def filled() -> Storage:

@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from chain.client.away import Node, closed_at
+from chain.client.away import WatchedNode, closed_at
 from chain.client.client import ChainClient
 from chain.client.sender import TxSender
 from compute_provider.config import ProviderConfig, ProviderError
@@ -132,7 +132,7 @@ def run_provider(
         def ask() -> tuple[str, str]:
             return chain.status().chain_id, chain.operator(config.validator)
 
-        found = Node(config.node, stop, _log.warning).wait_for(ask)
+        found = WatchedNode(config.node, stop, _log.warning).wait_for(ask)
         if found is None:
             return
         chain_id, operator = found

@@ -31,7 +31,7 @@ from compute_provider.work.trainer import Trainer
 from domain import codec
 from domain.records import ShareKey
 from host.lanes import Lanes
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from link.types import NAN_BITS, TrainTask
 from pol.work.records import Boundary
 
@@ -62,7 +62,7 @@ _LANES: dict[type[Duty], Lane] = {
     duties.Submit: Lane.LINK,
     duties.Open: Lane.LINK,
     # A validator that answers slowly, or a bond that hangs, must not keep us from objecting to a report.
-    duties.Check: Lane.BOND,
+    duties.CheckTask: Lane.BOND,
     duties.Bond: Lane.BOND,
     duties.Watch: Lane.CHAIN,
     duties.Object: Lane.CHAIN,
@@ -248,9 +248,9 @@ class Daemon:
         try:
             return self._performer.perform(duty)
         except ClusterError as error:
-            if error.kind is Kind.NOT_ALLOWED:
+            if error.kind is ClusterErrorKind.NOT_ALLOWED:
                 self._tell(shares.Left())
-            if error.kind is Kind.UNREACHABLE and not self._stop.is_set():
+            if error.kind is ClusterErrorKind.UNREACHABLE and not self._stop.is_set():
                 self._performer.renew()
             raise
 

@@ -14,7 +14,7 @@ from threading import Event, Lock
 from compute_provider.config import ProviderConfig, ProviderError
 from compute_provider.decide import claims, duties, shares
 from compute_provider.decide.duties import Duty
-from compute_provider.decide.shares import State, Work
+from compute_provider.decide.shares import ShareWork, State
 from compute_provider.interfaces import Behaviour, Chain, Sender
 from compute_provider.links import Link
 from compute_provider.store import Store, name_of
@@ -103,7 +103,7 @@ class Performer:
                 return self._poll()
             case duties.Watch():
                 return tuple(self._watch()), self._config.chain_seconds
-            case duties.Check(task):
+            case duties.CheckTask(task):
                 return (self._checked(task),), None
             case duties.Bond(task):
                 return (self._bonded(task),), None
@@ -284,7 +284,7 @@ class Performer:
         verdict = client.call(SUBMIT_SHARE, replace(submission, update=update, local_out=local_out))
         return (shares.Submitted(key, verdict.accepted, verdict.text),), None
 
-    def _signed(self, work: Work) -> ShareSubmission:
+    def _signed(self, work: ShareWork) -> ShareSubmission:
         key, task = work.key, work.task
         leaves = tuple(
             Leaf(each.index, each.step, each.root, each.metrics)

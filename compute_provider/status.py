@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from compute_provider.decide.shares import State, Work
+from compute_provider.decide.shares import ShareWork, State
 from host.files import write_whole
 from link.types import NAN_BITS
 from pol.values import f32_number
@@ -17,7 +17,7 @@ def describe(state: State) -> list[dict[str, Any]]:
     return [_describe(work) for work in state.works]
 
 
-def _describe(work: Work) -> dict[str, Any]:
+def _describe(work: ShareWork) -> dict[str, Any]:
     key = work.key
     return {
         "order": key.order_id.hex(),

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compute_provider.config import ProviderError
-from compute_provider.decide.shares import State, Work
+from compute_provider.decide.shares import ShareWork, State
 from domain import codec
 from domain.records import ShareKey
-from host.records import Records, Table, Unusable
+from host.records import Records, RecordTable, Unusable
 from pol.work.records import Boundary
 
 FORM = 1
@@ -29,14 +29,14 @@ class Measured:
 
 
 _SHARE = (bytes, int, int, int, int)
-_WORKS = Table("works", Work, _SHARE)
-_BOUNDARIES = Table("boundaries", Boundary, (*_SHARE, int))
+_WORKS = RecordTable("works", ShareWork, _SHARE)
+_BOUNDARIES = RecordTable("boundaries", Boundary, (*_SHARE, int))
 # By order, in uassay.
-_EARNED = Table("earned", int, (bytes,))
+_EARNED = RecordTable("earned", int, (bytes,))
 # By back end.
-_MEASURED = Table("measured", Measured, (str,))
+_MEASURED = RecordTable("measured", Measured, (str,))
 # The chain and the address that a home is of.
-_OWNERS = Table("owners", str, (str,))
+_OWNERS = RecordTable("owners", str, (str,))
 _TABLES = (_WORKS, _BOUNDARIES, _EARNED, _MEASURED, _OWNERS)
 
 

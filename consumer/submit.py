@@ -68,7 +68,7 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class SubmittedOrder:
     """An order on chain: its id, deposit, the transaction and its fee."""
 
     order_id: bytes
@@ -79,7 +79,7 @@ class Submitted:
 
 def submit(
     client: ChainClient, sender: TxSender, key: Key, job: Job, request: Request
-) -> Submitted:
+) -> SubmittedOrder:
     """Submit an order and lock ``ceil(work x price limit)``; ChainError or TxRefused say why not."""
     chain_id = client.status().chain_id
     account = client.query(AccountRequest(key.address))
@@ -110,7 +110,7 @@ def submit(
     opened = next(changes_of(OrderOpened, receipt.events), None)
     if opened is None:
         raise ConsumerError("the transaction opened no order", "look at it with assay query tx")
-    return Submitted(opened.order, deposit, receipt.hash, receipt.height)
+    return SubmittedOrder(opened.order, deposit, receipt.hash, receipt.height)
 
 
 def recover_secret(client: ChainClient, key: Key, order: Order) -> bytes:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
-from chain.client.away import Node
+from chain.client.away import WatchedNode
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from consumer.deliver import Progress, deliver
@@ -81,7 +81,7 @@ def follow(
     """
     ends = time.monotonic() + seconds
     last: OrderResponse | None = None
-    node = Node(client.address, stop, note)
+    node = WatchedNode(client.address, stop, note)
     while not stop.is_set():
         request = partial(client.query, OrderRequest(order_id))
         # A node that was never there is not waited for.
@@ -155,7 +155,7 @@ def wait_for(
     A node that goes away meanwhile is waited for.
     """
     ends = time.monotonic() + seconds
-    node = Node(client.address, stop, delivery.note if delivery else lambda text: None)
+    node = WatchedNode(client.address, stop, delivery.note if delivery else lambda text: None)
     while True:
         answer = node.ask(partial(client.query, OrderRequest(order_id)))
         if answer is not None:

@@ -39,7 +39,7 @@ class Codec(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Table(Generic[R]):
+class RecordTable(Generic[R]):
     """A kind of record: the table's name, the class, and the types of the parts of its key (bytes, int, str)."""
 
     name: str
@@ -64,7 +64,9 @@ class Lost:
 class Records:
     """Records in a file. Thread-safe; other programs may read while one writes."""
 
-    def __init__(self, path: Path, tables: Iterable[Table[Any]], codec: Codec, form: int) -> None:
+    def __init__(
+        self, path: Path, tables: Iterable[RecordTable[Any]], codec: Codec, form: int
+    ) -> None:
         """Open the file, or make it with these tables; Unusable where it is none of ours, or of another form.
 
         ``form`` (1 or more) changes whenever records of before could not be read any more.
@@ -92,12 +94,12 @@ class Records:
 
     # Records
 
-    def get(self, table: Table[R], *key: Part) -> R | None:
+    def get(self, table: RecordTable[R], *key: Part) -> R | None:
         """Return the record under a key."""
         rows = self._sql(f"SELECT record FROM {table.name}{_where(table, key)}", *key)
         return self._codec.decode(table.record, rows[0][0]) if rows else None
 
-    def scan(self, table: Table[R], *prefix: Part) -> Iterator[tuple[Key, R]]:
+    def scan(self, table: RecordTable[R], *prefix: Part) -> Iterator[tuple[Key, R]]:
         """Yield the records whose keys begin with these parts, in the order of their keys, as they are now."""
         columns = ", ".join(table.columns)
         rows = self._sql(
@@ -107,14 +109,14 @@ class Records:
         for record, *key in rows:
             yield tuple(key), self._codec.decode(table.record, record)
 
-    def keys(self, table: Table[Any], *prefix: Part) -> list[Key]:
+    def keys(self, table: RecordTable[Any], *prefix: Part) -> list[Key]:
         """Return the keys that begin with these parts, in their order."""
         columns = ", ".join(table.columns)
         return self._sql(
             f"SELECT {columns} FROM {table.name}{_where(table, prefix)} ORDER BY {columns}", *prefix
         )
 
-    def put(self, table: Table[R], record: R, *key: Part) -> None:
+    def put(self, table: RecordTable[R], record: R, *key: Part) -> None:
         """Write a record under its whole key, in the place of what was there."""
         if len(key) != len(table.key):
             raise ValueError(f"{table.name} has keys of {len(table.key)} parts")
@@ -125,7 +127,7 @@ class Records:
             self._codec.encode(record),
         )
 
-    def delete(self, table: Table[Any], *prefix: Part) -> None:
+    def delete(self, table: RecordTable[Any], *prefix: Part) -> None:
         """Delete the records whose keys begin with these parts; one, where they are a whole key."""
         self._sql(f"DELETE FROM {table.name}{_where(table, prefix)}", *prefix)
 
@@ -160,7 +162,7 @@ class Records:
                     lost.append(Lost(table.name, key, str(error)))
         return lost
 
-    def _set_aside(self, table: Table[Any], key: Key) -> None:
+    def _set_aside(self, table: RecordTable[Any], key: Key) -> None:
         where = _where(table, key)
         name = f"{table.name} {key!r}"
         with self.transaction():
@@ -198,6 +200,6 @@ class Records:
             return self._database.execute(text, values).fetchall()
 
 
-def _where(table: Table[Any], parts: Key) -> str:
+def _where(table: RecordTable[Any], parts: Key) -> str:
     columns = table.columns[: len(parts)]
     return " WHERE " + " AND ".join(f"{column} = ?" for column in columns) if columns else ""

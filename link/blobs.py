@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock, RLock
 from typing import Any, BinaryIO
 
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from link.types import BlobRef, BlobStatus
 
 _READ_BYTES = 1 << 20
@@ -134,7 +134,7 @@ class BlobStore:
         """
         if offset + len(data) > blob.size:
             raise ClusterError(
-                Kind.BAD_REQUEST,
+                ClusterErrorKind.BAD_REQUEST,
                 f"goes beyond the size {blob.size}",
                 "send the rest only",
                 field="data",
@@ -148,7 +148,10 @@ class BlobStore:
             held = partial.stat().st_size if begun else 0
             if offset > held:
                 raise ClusterError(
-                    Kind.WRONG_STATE, f"{held} bytes are here", f"go on at {held}", field="offset"
+                    ClusterErrorKind.WRONG_STATE,
+                    f"{held} bytes are here",
+                    f"go on at {held}",
+                    field="offset",
                 )
             if not begun:
                 self._reserve(name, blob, owner)
@@ -237,7 +240,7 @@ class BlobStore:
             partial.unlink()
             self._sql("DELETE FROM blobs WHERE name = ?", name)
             raise ClusterError(
-                Kind.WRONG_CONTENT,
+                ClusterErrorKind.WRONG_CONTENT,
                 "the bytes do not hash to the name",
                 "send it anew",
                 field="sha256",
@@ -264,14 +267,14 @@ class BlobStore:
             kept = max(0, self._kept_free - made) if owner else 0
             if total + blob.size > self._quota - kept:
                 raise ClusterError(
-                    Kind.OVER_QUOTA,
+                    ClusterErrorKind.OVER_QUOTA,
                     "this store is full",
                     "try again when orders have closed",
                     field="size",
                 )
             if owner and mine + blob.size > self.owner_quota:
                 raise ClusterError(
-                    Kind.OVER_QUOTA,
+                    ClusterErrorKind.OVER_QUOTA,
                     f"{self.owner_quota} bytes for each caller, {mine} are used",
                     "wait until earlier blobs are released",
                     field="size",
@@ -315,7 +318,7 @@ def _name_of(digest: bytes) -> str:
     # File names are made from 32 bytes and nothing else, so no name from outside becomes a path.
     if len(digest) != 32:
         raise ClusterError(
-            Kind.BAD_REQUEST, "not 32 bytes", "send SHA-256 of the blob", field="sha256"
+            ClusterErrorKind.BAD_REQUEST, "not 32 bytes", "send SHA-256 of the blob", field="sha256"
         )
     return digest.hex()
 
@@ -342,5 +345,5 @@ def _sync_directory(path: Path) -> None:
 
 def _absent(digest: bytes) -> ClusterError:
     return ClusterError(
-        Kind.NOT_FOUND, f"no blob {digest.hex()[:16]}…", "send it first", field="sha256"
+        ClusterErrorKind.NOT_FOUND, f"no blob {digest.hex()[:16]}…", "send it first", field="sha256"
     )

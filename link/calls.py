@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from assay.cluster.v1 import cluster_pb2 as pb
 from domain.bounds import Mismatch
 from domain.errors import Refusal
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from wire.canonical import parse
 from wire.convert import reader, writer
 
@@ -74,10 +74,10 @@ def _read(cls: Any, parsed: Callable[[], Any]) -> Any:
         return reader(cls, _proto(cls).DESCRIPTOR)(parsed())
     except DecodeError:
         reason, remedy = f"not a {cls.__name__}", "send protobuf of that message"
-        raise ClusterError(Kind.BAD_REQUEST, reason, remedy) from None
+        raise ClusterError(ClusterErrorKind.BAD_REQUEST, reason, remedy) from None
     except Refusal as refusal:
         raise ClusterError(
-            Kind.BAD_REQUEST, refusal.reason, refusal.remedy, field=refusal.field
+            ClusterErrorKind.BAD_REQUEST, refusal.reason, refusal.remedy, field=refusal.field
         ) from None
 
 

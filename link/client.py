@@ -18,7 +18,7 @@ from link import types as t
 from link.blobs import BlobStore
 from link.calls import SERVICE, Call, decode_newer, encode
 from link.envelope import SignedRequest, Signer, seal
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from link.tls import SERVER_NAME, pem_of
 
 Q = TypeVar("Q")
@@ -96,7 +96,7 @@ class ClusterClient:
                 raw = self._stubs[call.name](self._signed(call.name, body), timeout=self._timeout)
             except grpc.RpcError as error:
                 failure = _failure(error)
-                if failure.kind is not Kind.UNREACHABLE or number + 1 == self._tries:
+                if failure.kind is not ClusterErrorKind.UNREACHABLE or number + 1 == self._tries:
                     raise failure from None
                 # Full jitter, so that callers whose server came back do not come all at once.
                 if self._closed.wait(random.uniform(0, min(2.0, 0.1 * 2**number))):
@@ -104,12 +104,14 @@ class ClusterClient:
                 continue
             except ValueError:  # grpc's word for a closed channel
                 raise ClusterError(
-                    Kind.UNREACHABLE, "the connection was closed", "open a new one"
+                    ClusterErrorKind.UNREACHABLE, "the connection was closed", "open a new one"
                 ) from None
             try:
                 return decode_newer(call.reply, raw)
             except ClusterError as error:
-                raise ClusterError(Kind.BAD_REPLY, f"the validator's answer: {error}") from None
+                raise ClusterError(
+                    ClusterErrorKind.BAD_REPLY, f"the validator's answer: {error}"
+                ) from None
         raise AssertionError("the last try returns or raises")
 
     def _signed(self, name: str, body: bytes) -> bytes:
@@ -127,7 +129,8 @@ class ClusterClient:
         manifest = self.call(t.GET_RESULT, t.ResultRequest(order_id, 0, t.RESULT_LEAVES_MAX))
         if count not in (None, manifest.count):
             raise ClusterError(
-                Kind.BAD_REPLY, f"a result of {manifest.count} leaves instead of {count}"
+                ClusterErrorKind.BAD_REPLY,
+                f"a result of {manifest.count} leaves instead of {count}",
             )
         leaves = list(manifest.leaves)
         while len(leaves) < manifest.count:
@@ -136,7 +139,9 @@ class ClusterClient:
             )
             full = len(page.leaves) == min(t.RESULT_LEAVES_MAX, manifest.count - len(leaves))
             if not full or replace(page, leaves=()) != replace(manifest, leaves=()):
-                raise ClusterError(Kind.BAD_REPLY, "the result's pages do not fit together")
+                raise ClusterError(
+                    ClusterErrorKind.BAD_REPLY, "the result's pages do not fit together"
+                )
             leaves += page.leaves
         # Not a message any more, so the bound on its leaves does not hold here.
         return replace(manifest, leaves=tuple(leaves))
@@ -154,7 +159,9 @@ class ClusterClient:
                 file.seek(status.held)
                 data = file.read(t.CHUNK_BYTES_MAX)
                 if not data:  # all was sent and the blob is not complete: sent from two places
-                    raise ClusterError(Kind.BAD_REPLY, "the validator has all and lacks some")
+                    raise ClusterError(
+                        ClusterErrorKind.BAD_REPLY, "the validator has all and lacks some"
+                    )
                 status = self.call(t.PUT_CHUNK, t.PutChunkRequest(blob, status.held, data))
         if progress:
             progress(blob.size, blob.size)
@@ -173,7 +180,9 @@ class ClusterClient:
             if _ref_of(file) != blob:
                 partial.unlink()
                 raise ClusterError(
-                    Kind.WRONG_CONTENT, "the validator's bytes do not hash to the name", "try again"
+                    ClusterErrorKind.WRONG_CONTENT,
+                    "the validator's bytes do not hash to the name",
+                    "try again",
                 )
         partial.replace(path)
         if progress:
@@ -186,7 +195,9 @@ class ClusterClient:
             parts += self._next(blob, len(parts))
         if sha256(parts).digest() != blob.sha256:
             raise ClusterError(
-                Kind.WRONG_CONTENT, "the validator's bytes do not hash to the name", "try again"
+                ClusterErrorKind.WRONG_CONTENT,
+                "the validator's bytes do not hash to the name",
+                "try again",
             )
         return bytes(parts)
 
@@ -202,7 +213,9 @@ class ClusterClient:
         length = min(t.CHUNK_BYTES_MAX, blob.size - offset)
         chunk = self.call(t.GET_CHUNK, t.GetChunkRequest(blob.sha256, offset, length))
         if not 0 < len(chunk.data) <= length or chunk.size != blob.size:
-            raise ClusterError(Kind.BAD_REPLY, "a chunk is empty, too long or of another size")
+            raise ClusterError(
+                ClusterErrorKind.BAD_REPLY, "a chunk is empty, too long or of another size"
+            )
         return chunk.data
 
 
@@ -213,22 +226,28 @@ def _failure(error: grpc.RpcError) -> ClusterError:
             return _typed(value)
     code, details = call.code(), call.details() or ""
     if code is grpc.StatusCode.UNAVAILABLE:
-        return ClusterError(Kind.UNREACHABLE, f"no connection ({details[:200]})", "try again later")
+        return ClusterError(
+            ClusterErrorKind.UNREACHABLE, f"no connection ({details[:200]})", "try again later"
+        )
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return ClusterError(Kind.TIMED_OUT, "no answer in time", "try again")
+        return ClusterError(ClusterErrorKind.TIMED_OUT, "no answer in time", "try again")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        kind = Kind.TOO_LARGE if "larger than max" in details else Kind.BUSY
-        return ClusterError(kind, details[:200], "try again later" if kind is Kind.BUSY else "")
-    return ClusterError(Kind.BAD_REPLY, f"{code}: {details[:200]}")
+        kind = ClusterErrorKind.TOO_LARGE if "larger than max" in details else ClusterErrorKind.BUSY
+        return ClusterError(
+            kind, details[:200], "try again later" if kind is ClusterErrorKind.BUSY else ""
+        )
+    return ClusterError(ClusterErrorKind.BAD_REPLY, f"{code}: {details[:200]}")
 
 
 def _typed(value: bytes) -> ClusterError:
     failure = pb.Failure()
     try:
         failure.ParseFromString(value)
-        return ClusterError(Kind(failure.kind), failure.reason, failure.remedy, field=failure.field)
+        return ClusterError(
+            ClusterErrorKind(failure.kind), failure.reason, failure.remedy, field=failure.field
+        )
     except (DecodeError, ValueError):
-        return ClusterError(Kind.BAD_REPLY, "a failure that does not parse")
+        return ClusterError(ClusterErrorKind.BAD_REPLY, "a failure that does not parse")
 
 
 def _ref_of(file: BinaryIO) -> t.BlobRef:

@@ -5,14 +5,14 @@ from threading import Lock
 from domain.records import Validator
 from link.client import ClusterClient
 from link.envelope import Signer
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 
 
 def connect(validator: Validator, key: Signer, chain_id: str) -> ClusterClient:
     """Return a client that trusts exactly the certificate on chain; ClusterError where nothing is published there."""
     if not validator.endpoint or not validator.certificate:
         raise ClusterError(
-            Kind.UNREACHABLE,
+            ClusterErrorKind.UNREACHABLE,
             f"validator {validator.moniker or validator.operator} has published no endpoint",
             "try again when its daemon runs",
         )
@@ -34,7 +34,7 @@ class Connections:
         where = (validator.endpoint, validator.certificate)
         with self._lock:
             if self._closed:
-                raise ClusterError(Kind.UNREACHABLE, "the connections are closed")
+                raise ClusterError(ClusterErrorKind.UNREACHABLE, "the connections are closed")
             known = self._clients.get(validator.operator)
             if known is not None and known[:2] == where:
                 return known[2]

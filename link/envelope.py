@@ -16,7 +16,7 @@ from typing import Annotated, Protocol
 from domain.bounds import Hash, Range, Signature, Size
 from domain.errors import Refusal
 from domain.hashing import encode_fields, u64
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from link.types import MESSAGE_BYTES_MAX, Caller
 from wire.address import address_of
 from wire.keys import verify
@@ -122,7 +122,7 @@ class NonceMemory:
             self._forget(now)
             if (caller, nonce) in self._used:
                 raise ClusterError(
-                    Kind.REPLAYED,
+                    ClusterErrorKind.REPLAYED,
                     "was used before",
                     "sign every request anew",
                     field="envelope.nonce",
@@ -130,7 +130,10 @@ class NonceMemory:
             # Dropping an old nonce to make room would let its request be replayed; refuse instead.
             if len(self._used) >= self._capacity or self._counts[caller] >= self._per_caller:
                 raise ClusterError(
-                    Kind.BUSY, "too many requests within two minutes", "slow down", field="envelope"
+                    ClusterErrorKind.BUSY,
+                    "too many requests within two minutes",
+                    "slow down",
+                    field="envelope",
                 )
             self._used.add((caller, nonce))
             self._counts[caller] += 1
@@ -175,7 +178,7 @@ class Gate:
         skew = envelope.unix_time - int(self._clock())
         if abs(skew) > TIME_TOLERANCE:
             raise ClusterError(
-                Kind.STALE,
+                ClusterErrorKind.STALE,
                 f"{abs(skew)} s {'ahead of' if skew > 0 else 'behind'} this machine's clock",
                 "set the clock",
                 field="envelope.unix_time",
@@ -200,4 +203,4 @@ def _address_of(pub_key: bytes) -> str:
 
 
 def _refused(field: str, message: str, remedy: str) -> ClusterError:
-    return ClusterError(Kind.BAD_SIGNATURE, message, remedy, field=f"envelope.{field}")
+    return ClusterError(ClusterErrorKind.BAD_SIGNATURE, message, remedy, field=f"envelope.{field}")

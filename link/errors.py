@@ -5,7 +5,7 @@ from enum import StrEnum
 from domain.errors import Expected
 
 
-class Kind(StrEnum):
+class ClusterErrorKind(StrEnum):
     """What went wrong, as a stable word for programs; who is at fault decides the gRPC status."""
 
     BAD_REQUEST = "bad_request"  # a field does not parse or is out of its bounds
@@ -29,7 +29,9 @@ class Kind(StrEnum):
 class ClusterError(Expected):
     """A call that did not succeed: its kind, the field at fault, the reason, and a remedy."""
 
-    def __init__(self, kind: Kind, reason: str, remedy: str = "", *, field: str = "") -> None:
+    def __init__(
+        self, kind: ClusterErrorKind, reason: str, remedy: str = "", *, field: str = ""
+    ) -> None:
         """Keep the kind beside the parts."""
         super().__init__(reason, remedy, field=field)
         self.kind = kind

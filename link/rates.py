@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,5 +63,7 @@ class Buckets:
         if not granted:
             wait = (amount - tokens) / self._rate.per_second
             raise ClusterError(
-                Kind.BUSY, f"more than {self._rate.per_second:g} {what}/s", f"wait {wait:.1f} s"
+                ClusterErrorKind.BUSY,
+                f"more than {self._rate.per_second:g} {what}/s",
+                f"wait {wait:.1f} s",
             )

@@ -10,7 +10,7 @@ from threading import Lock, Timer
 
 import grpc
 
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 
 
 class Receiver:
@@ -31,7 +31,7 @@ class Receiver:
             try:
                 return next(messages)
             except StopIteration:
-                raise ClusterError(Kind.BAD_REQUEST, "no message", "send one") from None
+                raise ClusterError(ClusterErrorKind.BAD_REQUEST, "no message", "send one") from None
             finally:
                 late.cancel()
 
@@ -40,7 +40,9 @@ class Receiver:
         with self._lock:
             if self._coming[host] >= self._per_host:
                 raise ClusterError(
-                    Kind.BUSY, "too many requests of your host are half sent", "try again later"
+                    ClusterErrorKind.BUSY,
+                    "too many requests of your host are half sent",
+                    "try again later",
                 )
             self._coming[host] += 1
         try:

@@ -13,7 +13,7 @@ import grpc
 from assay.cluster.v1 import cluster_pb2 as pb
 from link.calls import SERVICE, Call, decode, decode_newer, encode
 from link.envelope import Gate, SignedRequest
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from link.rates import Buckets, ServerLimits
 from link.receiving import Receiver
 from link.tls import Certificate
@@ -33,18 +33,18 @@ _log = logging.getLogger("assay.cluster")
 FAILURE_KEY = "assay-failure-bin"
 
 _STATUS = {
-    Kind.BAD_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
-    Kind.TOO_LARGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    Kind.STALE: grpc.StatusCode.UNAUTHENTICATED,
-    Kind.REPLAYED: grpc.StatusCode.UNAUTHENTICATED,
-    Kind.BAD_SIGNATURE: grpc.StatusCode.UNAUTHENTICATED,
-    Kind.NOT_ALLOWED: grpc.StatusCode.PERMISSION_DENIED,
-    Kind.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
-    Kind.WRONG_STATE: grpc.StatusCode.FAILED_PRECONDITION,
-    Kind.WRONG_CONTENT: grpc.StatusCode.DATA_LOSS,
-    Kind.OVER_QUOTA: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    Kind.BUSY: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    Kind.INTERNAL: grpc.StatusCode.INTERNAL,
+    ClusterErrorKind.BAD_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
+    ClusterErrorKind.TOO_LARGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ClusterErrorKind.STALE: grpc.StatusCode.UNAUTHENTICATED,
+    ClusterErrorKind.REPLAYED: grpc.StatusCode.UNAUTHENTICATED,
+    ClusterErrorKind.BAD_SIGNATURE: grpc.StatusCode.UNAUTHENTICATED,
+    ClusterErrorKind.NOT_ALLOWED: grpc.StatusCode.PERMISSION_DENIED,
+    ClusterErrorKind.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    ClusterErrorKind.WRONG_STATE: grpc.StatusCode.FAILED_PRECONDITION,
+    ClusterErrorKind.WRONG_CONTENT: grpc.StatusCode.DATA_LOSS,
+    ClusterErrorKind.OVER_QUOTA: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ClusterErrorKind.BUSY: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ClusterErrorKind.INTERNAL: grpc.StatusCode.INTERNAL,
 }
 
 
@@ -125,7 +125,9 @@ class ClusterServer:
                 _fail(
                     context,
                     ClusterError(
-                        Kind.INTERNAL, f"internal error {ticket}", "the validator's log has more"
+                        ClusterErrorKind.INTERNAL,
+                        f"internal error {ticket}",
+                        "the validator's log has more",
                     ),
                 )
 
@@ -170,7 +172,7 @@ def _check_role(call: Call[Any, Any], roles: frozenset[Role]) -> None:
     if call.roles and not call.roles & roles:
         wanted = " or ".join(sorted(role.name.lower() for role in call.roles))
         raise ClusterError(
-            Kind.NOT_ALLOWED,
+            ClusterErrorKind.NOT_ALLOWED,
             f"{call.name} is for a {wanted} of this validator",
             "register on the chain first, with this validator",
             field="envelope.caller",

@@ -139,7 +139,7 @@ def _skip_training(task: "Task") -> "Produced":
     """Train the first and the last segment, make up all between: a plausible trace, little work."""
     from compute_provider.work.worker import honest
     from pol.state.canonical import encode_state
-    from pol.work.records import Range
+    from pol.work.records import Samples
     from pol.work.train import share_update
 
     count = task.segments
@@ -152,7 +152,7 @@ def _skip_training(task: "Task") -> "Produced":
         ends.append((boundary, state, local))
 
     order, unit = task.order, task.unit
-    task.train(Range(order.round, order.first, unit), task.opening, task.local, keep)
+    task.train(Samples(order.round, order.first, unit), task.opening, task.local, keep)
     (zero, *_), (one, first_state, first_local) = ends[0], ends[-1]
     task.emit(zero, task.opening, task.local)
     task.emit(one, first_state, first_local)
@@ -169,7 +169,7 @@ def _skip_training(task: "Task") -> "Produced":
         )
         task.emit(_rooted(made_up, state, local), state, local)
     ends.clear()
-    last = Range(order.round, order.first + (count - 1) * unit, unit)
+    last = Samples(order.round, order.first + (count - 1) * unit, unit)
     task.train(last, state, local, keep)
     closing, state, local = ends[-1]
     task.emit(replace(closing, index=count), state, local)

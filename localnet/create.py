@@ -10,14 +10,14 @@ import tomli_w
 
 from chain.app.comet_files import LOCAL_TIMING, Ports
 from chain.app.homes import NodeSpec, init_network
-from chain.client.keyring import Backend, Keyring
+from chain.client.keyring import Keyring, KeyringBackend
 from domain.genesis import DENOM, LOCAL_PREFIX, GenesisAccount
 from domain.params import Params, local_params
 from domain.records import Coin
 from localnet.layout import (
-    Kind,
     Layout,
     NetworkError,
+    NetworkKind,
     ProviderSpec,
     ValidatorSpec,
     save_layout,
@@ -42,7 +42,7 @@ def create(
     providers: int | Sequence[int] = 2,
     misbehave: dict[str, str] | None = None,
     params: Params | None = None,
-    kind: Kind = Kind.COMETBFT,
+    kind: NetworkKind = NetworkKind.COMETBFT,
 ) -> Layout:
     """Make a network of ``validators`` with ``providers`` in each cluster (one number, or one for each cluster).
 
@@ -105,14 +105,14 @@ def network_params() -> Params:
 
 def test_keyring(home: Path) -> Keyring:
     """Return the keyring of a home of a local network (keys in the clear)."""
-    return Keyring(home / "keys", Backend.TEST, lambda name: "")
+    return Keyring(home / "keys", KeyringBackend.TEST, lambda name: "")
 
 
-def _validator(directory: Path, index: int, base: int, kind: Kind) -> ValidatorSpec:
+def _validator(directory: Path, index: int, base: int, kind: NetworkKind) -> ValidatorSpec:
     home = directory / f"val{index}"
     operator = _make_key(home)
     p2p, rpc, grpc, cluster = range(base + index * _PORTS_EACH, base + (index + 1) * _PORTS_EACH)
-    if kind is Kind.SOLO:
+    if kind is NetworkKind.SOLO:
         grpc = base + _PORTS_EACH - 2  # the first one's: there is no other node
     address = f"127.0.0.1:{cluster}"
     _write_config(home, grpc, {"validator": {"listen": address, "endpoint": address}})

@@ -12,7 +12,7 @@ from chain.client.client import ChainClient
 from chain.client.sender import TxSender
 from consumer.jobs import read_job, write_result
 from consumer.result import fetch_result
-from consumer.submit import Request, Submitted, quote, submit
+from consumer.submit import Request, SubmittedOrder, quote, submit
 from consumer.watch import Delivery, Summary, summarise, wait_for
 from domain.events import OrderOpened, changes_of
 from domain.queries import EventsRequest, OrderResponse
@@ -48,12 +48,12 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Everything that the report is made from."""
+    """Everything that the summary is made from."""
 
     network: Network
     job: Job
     job_directory: Path
-    submitted: Submitted
+    submitted: SubmittedOrder
     deposit: int
     price: int
     chain: OrderResponse
@@ -132,7 +132,7 @@ class Demo:
 
     def _train(
         self, network: Network, client: ChainClient, key: Key, job: Job, directory: Path
-    ) -> tuple[Submitted, int, int, OrderResponse]:
+    ) -> tuple[SubmittedOrder, int, int, OrderResponse]:
         request = Request(Conditions(tier="exact"), 0, 120, 600)
         price = quote(client, job, request).price
         if not price:
@@ -242,7 +242,7 @@ def loss_curve(network: Network, order_id: bytes) -> dict[float, float]:
     return {at: sum(values) / len(values) for at, values in points.items()}
 
 
-def report(finished: Finished, quality: dict[str, object]) -> dict[str, object]:
+def summary(finished: Finished, quality: dict[str, object]) -> dict[str, object]:
     """Return the demo's JSON object. Money is counted from what the chain's queries return, nothing else."""
     chain, layout = finished.chain, finished.network.layout
     names = {spec.address: spec.name for spec in layout.providers}

@@ -14,7 +14,7 @@ class NetworkError(Expected):
     """A local network is not what or where it should be; the text names the process and its log."""
 
 
-class Kind(StrEnum):
+class NetworkKind(StrEnum):
     """What makes the blocks of a network."""
 
     COMETBFT = "cometbft"  # a node with CometBFT for each validator
@@ -55,7 +55,7 @@ class Layout:
     providers: tuple[ProviderSpec, ...]
     consumer_home: str
     consumer: str
-    kind: Kind = Kind.COMETBFT
+    kind: NetworkKind = NetworkKind.COMETBFT
 
     @property
     def path(self) -> Path:
@@ -65,7 +65,7 @@ class Layout:
     @property
     def nodes(self) -> tuple[ValidatorSpec, ...]:
         """The validators whose node is a process of its own."""
-        return self.validators[:1] if self.kind is Kind.SOLO else self.validators
+        return self.validators[:1] if self.kind is NetworkKind.SOLO else self.validators
 
     def validator(self, moniker: str) -> ValidatorSpec:
         """Return a validator by its moniker; NetworkError."""
@@ -95,7 +95,7 @@ def load_layout(directory: Path) -> Layout:
         fields = json.loads((directory / FILE).read_text())
         fields["validators"] = tuple(ValidatorSpec(**item) for item in fields["validators"])
         fields["providers"] = tuple(ProviderSpec(**item) for item in fields["providers"])
-        fields["kind"] = Kind(fields["kind"])
+        fields["kind"] = NetworkKind(fields["kind"])
         return Layout(**fields)
     except FileNotFoundError:
         start = "start one with assay localnet start"

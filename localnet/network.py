@@ -19,7 +19,7 @@ from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from host.files import write_whole
 from host.process import start_child, stop_child
-from localnet.layout import Kind, Layout, NetworkError, ValidatorSpec
+from localnet.layout import Layout, NetworkError, NetworkKind, ValidatorSpec
 
 STATUS_FILE = "status.json"
 START_SECONDS = 60.0
@@ -99,7 +99,7 @@ class Network:
         if name.endswith(".node"):
             spec = self.layout.validator(name.removesuffix(".node"))
             command = [*assay, "node", "start", "--home", spec.home]
-            return [*command, "--solo"] if self.layout.kind is Kind.SOLO else command
+            return [*command, "--solo"] if self.layout.kind is NetworkKind.SOLO else command
         if name.endswith(".validator"):
             spec = self.layout.validator(name.removesuffix(".validator"))
             return [*assay, "validator", "run", "--home", spec.home]

@@ -19,7 +19,7 @@ UNBOUNDED = 1 << 512
 """More than any amount."""
 
 
-class Kind(Enum):
+class OptionKind(Enum):
     """What the value of an option is, which decides how people write it."""
 
     TEXT = "text"
@@ -37,7 +37,7 @@ class Option:
     """
 
     field: str
-    kind: Kind
+    kind: OptionKind
     help: str
     default: str | int | None = None
     required: bool = False
@@ -158,60 +158,60 @@ CONDITIONS: tuple[Condition, ...] = (
         passes="its price is not above the limit, nor above what the escrow can pay",
         has=lambda standing, _: -standing.bid.offer.price,
         needs=lambda order, _: -order.price_limit,
-        offers=Option("price", Kind.AMOUNT, "uassay per PFLOP (10^15 FLOPs).", required=True),
+        offers=Option("price", OptionKind.AMOUNT, "uassay per PFLOP (10^15 FLOPs).", required=True),
     ),
     OneOf(
         name="device_class",
         passes="it is of the device class, if the order names one",
         has=lambda standing, _: standing.bid.offer.device_class,
         does=lambda order, device_class: order.conditions.device_class in ("", device_class),
-        asks=Option("device_class", Kind.TEXT, "Only this device class."),
-        offers=Option("device_class", Kind.TEXT, "Device class of the cluster.", "cpu"),
+        asks=Option("device_class", OptionKind.TEXT, "Only this device class."),
+        offers=Option("device_class", OptionKind.TEXT, "Device class of the cluster.", "cpu"),
     ),
     AtLeast(
         name="memory",
         passes="a device has at least the memory",
         has=lambda standing, _: standing.bid.offer.memory,
         needs=lambda order, _: order.conditions.memory,
-        asks=Option("memory", Kind.SIZE, "At least so many bytes a device."),
-        offers=Option("memory", Kind.SIZE, "Bytes a device.", "1GiB"),
+        asks=Option("memory", OptionKind.SIZE, "At least so many bytes a device."),
+        offers=Option("memory", OptionKind.SIZE, "Bytes a device.", "1GiB"),
     ),
     OneOf(
         name="regions",
         passes="all its regions are among the order's, if the order names any",
         has=lambda standing, _: standing.bid.offer.regions,
         does=_stays_inside,
-        asks=Option("regions", Kind.TAGS, "Comma-separated; work must stay in them."),
-        offers=Option("regions", Kind.TAGS, "Comma-separated region tags."),
+        asks=Option("regions", OptionKind.TAGS, "Comma-separated; work must stay in them."),
+        offers=Option("regions", OptionKind.TAGS, "Comma-separated region tags."),
     ),
     OneOf(
         name="tier",
         passes="it verifies in the tier, if the order names one",
         has=lambda standing, _: standing.bid.offer.tiers,
         does=lambda order, tiers: order.conditions.tier in ("", *tiers),
-        asks=Option("tier", Kind.TEXT, "How strictly to verify.", "exact"),
-        offers=Option("tiers", Kind.TAGS, "Verification tiers.", "exact"),
+        asks=Option("tier", OptionKind.TEXT, "How strictly to verify.", "exact"),
+        offers=Option("tiers", OptionKind.TAGS, "Verification tiers.", "exact"),
     ),
     AtLeast(
         name="min_work",
         passes="the order has at least its least work",
         has=lambda standing, _: -standing.bid.offer.min_work,
         needs=lambda order, _: -order.work,
-        offers=Option("min_work", Kind.WORK, "FLOPs of an order.", 1),
+        offers=Option("min_work", OptionKind.WORK, "FLOPs of an order.", 1),
     ),
     AtLeast(
         name="max_work",
         passes="the order has at most its greatest work, if it names one",
         has=lambda standing, _: standing.bid.offer.max_work or UNBOUNDED,
         needs=lambda order, _: order.work,
-        offers=Option("max_work", Kind.WORK, "FLOPs of an order.  [the capacity]"),
+        offers=Option("max_work", OptionKind.WORK, "FLOPs of an order.  [the capacity]"),
     ),
     AtLeast(
         name="deadline",
         passes="work / speed and two round windows fit before the deadline",
         has=lambda standing, _: standing.bid.offer.speed,
         needs=_least_speed,
-        offers=Option("speed", Kind.WORK, "FLOP/s of the cluster.", required=True),
+        offers=Option("speed", OptionKind.WORK, "FLOP/s of the cluster.", required=True),
     ),
     AtLeast(
         name="capacity",

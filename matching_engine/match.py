@@ -30,7 +30,7 @@ class Matched:
 
 
 @dataclass(frozen=True, slots=True)
-class Quote:
+class SimulatedMatch:
     """What would match now: bids that satisfy the order, best first, and why the others do not."""
 
     candidates: tuple[Bid, ...]
@@ -62,7 +62,7 @@ def match(orders: Iterable[Asked], book: Book, seed: bytes, clock: int, orders_m
     return Matched(tuple(fills), tuple(unmatched), carried)
 
 
-def quote(order: Asked, book: Book, seed: bytes, clock: int) -> Quote:
+def quote(order: Asked, book: Book, seed: bytes, clock: int) -> SimulatedMatch:
     """Return what :func:`match` would choose from if ``order`` came alone: the first candidate.
 
     The order's id enters the hash for equal prices: a quote before submission stands for its price.
@@ -70,7 +70,7 @@ def quote(order: Asked, book: Book, seed: bytes, clock: int) -> Quote:
     fits = fitting(order, clock)
     bids = [row.bid for row in book.narrowest(order, clock) if fits(row)]
     bids.sort(key=lambda bid: (bid.offer.price, _bid_rank(seed, order, bid)))
-    return Quote(tuple(bids), book.histogram(order, clock))
+    return SimulatedMatch(tuple(bids), book.histogram(order, clock))
 
 
 def _best(order: Asked, book: Book, seed: bytes, clock: int) -> Standing | None:

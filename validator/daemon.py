@@ -19,7 +19,7 @@ from host.lanes import Lanes
 from link.blobs import BlobStore
 from link.client import ClusterClient
 from link.connections import Connections
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from link.handover import derive_scalar
 from link.server import ClusterServer
 from link.tls import make_certificate
@@ -81,7 +81,7 @@ class ValidatorDaemon:
         self._me = key.address
         self._wake = Event()
         self._client = ChainClient(config.node)
-        self._node = away.Node(config.node, stop, _log.warning)
+        self._node = away.WatchedNode(config.node, stop, _log.warning)
         self._sender = TxSender(self._client, key)
         self._store = ValidatorStore(config.home / "validator.db")
         self._store.set_aside_damaged()
@@ -260,5 +260,7 @@ class ValidatorDaemon:
         """Return a client of another validator; ClusterError where there is none."""
         validator = self._service.view.validators.get(operator)
         if validator is None:
-            raise ClusterError(Kind.UNREACHABLE, f"{operator} is no validator (any more)")
+            raise ClusterError(
+                ClusterErrorKind.UNREACHABLE, f"{operator} is no validator (any more)"
+            )
         return self._links.client(validator, self._chain_id)

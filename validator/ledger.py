@@ -6,12 +6,12 @@ from threading import Event, RLock
 
 from domain.queries import AuditDuty
 from link.blobs import BlobStore
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from link.types import BlobRef
 from validator.decide.audits import audit_name
 from validator.decide.duties import Duty, Record, Upkeep
 from validator.decide.journal import tell
-from validator.decide.records import AttemptKey, LocalAudit, LocalOrder, Standing, new_order
+from validator.decide.records import AttemptKey, LocalAudit, LocalOrder, LocalUpkeep, new_order
 from validator.store import ValidatorStore
 
 _log = logging.getLogger("assay.validator")
@@ -63,7 +63,10 @@ class Ledger:
             self.blobs.hold(blob.sha256, str(local.key))
             if not is_here(self.blobs, blob):
                 raise ClusterError(
-                    Kind.WRONG_STATE, "its blobs are not here", "put them first", field="sha256"
+                    ClusterErrorKind.WRONG_STATE,
+                    "its blobs are not here",
+                    "put them first",
+                    field="sha256",
                 )
 
     def hold_payload(self, local: LocalOrder) -> None:
@@ -96,7 +99,7 @@ class Ledger:
         """Hold blobs, here or still to come, for an audit; ClusterError WRONG_STATE where it is over."""
         with self.lock:
             if self.store.audit(duty) is None:
-                raise ClusterError(Kind.WRONG_STATE, "the audit is over")
+                raise ClusterError(ClusterErrorKind.WRONG_STATE, "the audit is over")
             for blob in blobs:
                 self.blobs.hold(blob.sha256, audit_name(duty))
 
@@ -109,10 +112,10 @@ class Ledger:
     # Any duty
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> LocalUpkeep:
         """What there is to see to whatever the orders are, as far as it is known."""
         known = self.store.get(Upkeep())
-        return known if isinstance(known, Standing) else Standing()
+        return known if isinstance(known, LocalUpkeep) else LocalUpkeep()
 
     def get(self, duty: Duty) -> Record | None:
         """Return the record of a duty."""

@@ -14,12 +14,12 @@ from threading import RLock
 from domain import codec
 from domain.errors import Expected
 from domain.queries import AuditDuty
-from host.records import Key, Records, Table, Unusable
+from host.records import Key, Records, RecordTable, Unusable
 from link.types import ShareSubmission
 from validator.decide.duties import Duty, Record
 from validator.decide.records import (
     AttemptKey,
-    Checked,
+    CheckedPlace,
     LocalAudit,
     LocalOrder,
     LocalRound,
@@ -35,21 +35,21 @@ CACHED = 64
 """Records kept whole in memory: they are frozen, and read far more often than written."""
 
 # Each record here without those that have a table of their own. A work is found by its position in its round.
-_ORDERS = Table("orders", LocalOrder, (bytes, int))
-_ROUNDS = Table("rounds", LocalRound, (bytes, int, int))
-_WORKS = Table("works", SlotWork, (bytes, int, int, int))
-_PACKETS = Table("packets", ShareSubmission, (bytes, int, int, int))
-_OPENINGS = Table("openings", Opening, (bytes, int, int, int, int))
-_CHECKED = Table("checked", Checked, (bytes, int, int, int, int))
+_ORDERS = RecordTable("orders", LocalOrder, (bytes, int))
+_ROUNDS = RecordTable("rounds", LocalRound, (bytes, int, int))
+_WORKS = RecordTable("works", SlotWork, (bytes, int, int, int))
+_PACKETS = RecordTable("packets", ShareSubmission, (bytes, int, int, int))
+_OPENINGS = RecordTable("openings", Opening, (bytes, int, int, int, int))
+_CHECKED = RecordTable("checked", CheckedPlace, (bytes, int, int, int, int))
 _OF_WORKS = (_WORKS, _PACKETS, _OPENINGS, _CHECKED)
 _OF_ATTEMPTS = (_ORDERS, _ROUNDS, *_OF_WORKS)
 
-_AUDITS = Table("audits", LocalAudit, (bytes, int, int, int))
-_VERDICTS = Table("verdicts", VerdictRow, (bytes, int, int, int, int))
+_AUDITS = RecordTable("audits", LocalAudit, (bytes, int, int, int))
+_VERDICTS = RecordTable("verdicts", VerdictRow, (bytes, int, int, int, int))
 # Audits that were answered: whether everything was found as the chain has it.
-_ANSWERED = Table("answered", bool, (bytes, int, int))
-_CHAIN = Table("chain", str, (str,))
-_CLOCK = Table("clock", int, (str,))
+_ANSWERED = RecordTable("answered", bool, (bytes, int, int))
+_CHAIN = RecordTable("chain", str, (str,))
+_CLOCK = RecordTable("clock", int, (str,))
 
 
 class StoreError(Expected):

@@ -121,7 +121,7 @@ class Duration(Bounded):
         return int(digits) * _SECONDS[unit]
 
 
-class Size(Bounded):
+class ByteSize(Bounded):
     """A number of bytes, written as digits or as 8GiB, 512MiB; 0 where none is asked for."""
 
     name = "size"
@@ -198,7 +198,7 @@ ENDPOINT = Endpoint()
 HOST = Host()
 AMOUNT = Amount()
 DURATION = Duration()
-SIZE = Size()
+SIZE = ByteSize()
 TAGS = Tags()
 FLOPS = click.IntRange(1, WORK_MAX)
 PORT = click.IntRange(1, 65_535)

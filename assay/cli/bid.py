@@ -7,7 +7,7 @@ import click
 
 from assay.cli.arguments import AMOUNT, DURATION, FLOPS, all_bids, find_bid
 from assay.cli.conditions import offer_options, read_offer
-from assay.cli.context import Context, common_options
+from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import short, table
 from domain.amount import BPS
@@ -39,7 +39,7 @@ def command() -> None:
 )
 @click.option("--duration", "lasts", type=DURATION, default="7d", show_default=True)
 @common_options
-def place(context: Context, capacity: int, providers_bps: int, lasts: int, **values: Any) -> None:
+def place(context: Settings, capacity: int, providers_bps: int, lasts: int, **values: Any) -> None:
     """Place a bid."""
     from domain.messages import MsgPlaceBid
 
@@ -59,7 +59,7 @@ def place(context: Context, capacity: int, providers_bps: int, lasts: int, **val
 @command.command("list", help="List bids.\n\nExample: assay bid list --validator assay1…")
 @click.option("--validator", default="", help="Only of this validator.")
 @common_options
-def list_(context: Context, validator: str) -> None:
+def list_(context: Settings, validator: str) -> None:
     """List the book."""
     from domain.queries import BidsRequest
 
@@ -87,7 +87,7 @@ def list_(context: Context, validator: str) -> None:
 @command.command(help="Show a bid.\n\nExample: assay bid show 1a2b…")
 @click.argument("bid")
 @common_options
-def show(context: Context, bid: str) -> None:
+def show(context: Settings, bid: str) -> None:
     """Show one bid."""
     from domain.codec import to_plain
 
@@ -105,7 +105,9 @@ def show(context: Context, bid: str) -> None:
 @click.option("--capacity", type=FLOPS, help="FLOPs to sell from now on.")
 @click.option("--duration", "lasts", type=DURATION, default="7d", show_default=True)
 @common_options
-def change(context: Context, bid: str, price: int | None, capacity: int | None, lasts: int) -> None:
+def change(
+    context: Settings, bid: str, price: int | None, capacity: int | None, lasts: int
+) -> None:
     """Change a bid."""
     from domain.messages import MsgChangeBid
 
@@ -126,7 +128,7 @@ def change(context: Context, bid: str, price: int | None, capacity: int | None, 
 @command.command(help="Take a bid out of the book.\n\nExample: assay bid withdraw 1a2b… --from op")
 @click.argument("bid")
 @common_options
-def withdraw(context: Context, bid: str) -> None:
+def withdraw(context: Settings, bid: str) -> None:
     """Withdraw a bid; running assignments go on."""
     from domain.messages import MsgWithdrawBid
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from assay.cli.arguments import AMOUNT, DURATION, FLOPS, SIZE, TAGS
-from matching_engine.conditions import CONDITIONS, Kind, Option
+from matching_engine.conditions import CONDITIONS, Option, OptionKind
 
 if TYPE_CHECKING:
     from consumer.submit import Request
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_TYPES: dict[Kind, click.ParamType[Any]] = {
-    Kind.TEXT: click.STRING,
-    Kind.TAGS: TAGS,
-    Kind.AMOUNT: AMOUNT,
-    Kind.WORK: FLOPS,
-    Kind.SIZE: SIZE,
+_TYPES: dict[OptionKind, click.ParamType[Any]] = {
+    OptionKind.TEXT: click.STRING,
+    OptionKind.TAGS: TAGS,
+    OptionKind.AMOUNT: AMOUNT,
+    OptionKind.WORK: FLOPS,
+    OptionKind.SIZE: SIZE,
 }
 _ASKED = [row.asks for row in CONDITIONS if row.asks]
 _OFFERED = [row.offers for row in CONDITIONS if row.offers]

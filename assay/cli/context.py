@@ -29,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass
-class Context:
+class Settings:
     """The options that stand before or after any command, with the configuration file behind them."""
 
     home: Path
@@ -63,14 +63,14 @@ class Context:
 
     def keyring(self) -> "Keyring":
         """Return the home's keyring; the test one says that it is not safe."""
-        from chain.client.keyring import Backend, Keyring
+        from chain.client.keyring import Keyring, KeyringBackend
 
         name = str(self.keyring_option or self.config.get("keyring", "file"))
-        if name not in list(Backend):
+        if name not in list(KeyringBackend):
             raise CliError(f"there is no keyring {name}", "choose file or test", field="--keyring")
-        if name == Backend.TEST:
+        if name == KeyringBackend.TEST:
             self.output.note("warning: --keyring test keeps keys in the clear; local networks only")
-        return Keyring(self.home / "keys", Backend(name), _passphrase)
+        return Keyring(self.home / "keys", KeyringBackend(name), _passphrase)
 
     def key(self) -> "Key":
         """Unlock the key that ``--from`` names (or the only one there is)."""
@@ -143,10 +143,10 @@ def common_options(command: F) -> F:
     return made  # type: ignore[no-any-return]
 
 
-def make_context(values: dict[str, str | None]) -> Context:
+def make_context(values: dict[str, str | None]) -> Settings:
     """Build the context from option values, falling back to environment and defaults."""
     home = Path(values["home"] or os.environ.get("ASSAY_HOME") or DEFAULT_HOME).expanduser()
-    return Context(
+    return Settings(
         home,
         Output(values["output"] or "text"),
         values["node"] or os.environ.get("ASSAY_NODE"),

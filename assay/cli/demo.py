@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from assay.cli.context import Context, common_options
+from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import amount, flops, short, stderr, table
 
@@ -41,9 +41,9 @@ DEFAULT_DIRECTORY = "~/.assay/demo"
     help="Leave this validator and its cluster out from the start; one of four may be missing.",
 )
 @common_options
-def command(context: Context, directory: Path, down: tuple[str, ...]) -> None:
-    """Run the demo and print its report."""
-    from localnet.demo import Demo, report
+def command(context: Settings, directory: Path, down: tuple[str, ...]) -> None:
+    """Run the demo and print its summary."""
+    from localnet.demo import Demo, summary
     from localnet.layout import FILE
 
     directory = directory.expanduser().resolve()
@@ -58,7 +58,7 @@ def command(context: Context, directory: Path, down: tuple[str, ...]) -> None:
     directory.mkdir(parents=True)
     with _Ticker(hidden=context.output.json) as ticker:
         finished = Demo(directory, ticker.show, down).run()
-    value = report(finished, _quality(finished))
+    value = summary(finished, _quality(finished))
     _plot_file(finished, directory / "loss.png")
     context.output.result(value, [])
     if not context.output.json:
@@ -137,8 +137,8 @@ def _plot_terminal(finished: "Finished") -> str:
     return built
 
 
-def _tell(context: Context, finished: "Finished", value: dict[str, Any], directory: Path) -> None:
-    """Print the report for people."""
+def _tell(context: Settings, finished: "Finished", value: dict[str, Any], directory: Path) -> None:
+    """Print the summary for people."""
     layout = finished.network.layout
     names = {s.address: s.name for s in layout.providers} | {
         s.operator: s.moniker for s in layout.validators

@@ -62,7 +62,7 @@ class Founder(click.ParamType["GenesisValidator"]):
         return GenesisValidator(operator, moniker, cons_key, AMOUNT.convert(stake, param, ctx))
 
 
-class Account(click.ParamType[tuple[str, int]]):
+class FundedAccount(click.ParamType[tuple[str, int]]):
     """An account of a new chain and its coins."""
 
     name = "ADDRESS=AMOUNT"
@@ -76,4 +76,4 @@ class Account(click.ParamType[tuple[str, int]]):
 
 
 FOUNDER = Founder()
-ACCOUNT = Account()
+ACCOUNT = FundedAccount()

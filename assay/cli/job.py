@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.context import Context, common_options
+from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import flops, step_progress, table
 from domain.errors import Expected
@@ -46,7 +46,7 @@ def command() -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("-o", "--to", required=True, type=click.Path(path_type=Path), help="Folder to make.")
 @common_options
-def build(context: Context, file: Path, to: Path) -> None:
+def build(context: Settings, file: Path, to: Path) -> None:
     """Trace a job file and write the job directory."""
     from pol.job.document import DOCUMENT
 
@@ -64,7 +64,7 @@ def build(context: Context, file: Path, to: Path) -> None:
 )
 @click.argument("directory", type=click.Path(path_type=Path))
 @common_options
-def inspect(context: Context, directory: Path) -> None:
+def inspect(context: Settings, directory: Path) -> None:
     """Load a job with all its files, as a validator does, and describe it."""
     from pol.job.load import load_job
 
@@ -92,7 +92,7 @@ def inspect(context: Context, directory: Path) -> None:
 @click.option("-o", "--to", type=click.Path(path_type=Path), help="Folder to write.  [DIR/run]")
 @common_options
 def run(
-    context: Context,
+    context: Settings,
     directory: Path,
     rounds: int | None,
     slots: int,
@@ -123,7 +123,7 @@ def run(
     _tell(context, loaded.job, done, to)
 
 
-def _tell(context: Context, job: "Job", done: "LocalRun", to: Path) -> None:
+def _tell(context: Settings, job: "Job", done: "LocalRun", to: Path) -> None:
     names = [name for name in done.after if name != "majority_baseline"]
     rows: list[tuple[object, ...]] = [
         ("-", "-", *(f"{done.before[name]:.4f}" for name in names)),
@@ -157,7 +157,7 @@ def _tell(context: Context, job: "Job", done: "LocalRun", to: Path) -> None:
     )
 
 
-def _show(context: Context, job: "Job", directory: Path) -> None:
+def _show(context: Settings, job: "Job", directory: Path) -> None:
     from pol.local.inspect import inspect_job
 
     about = inspect_job(job)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from assay.cli.context import Context, common_options
+from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import table
 
@@ -18,7 +18,7 @@ def command() -> None:
 @command.command(help="Make a new key.\n\nExample: assay keys add alice")
 @click.argument("name")
 @common_options
-def add(context: Context, name: str) -> None:
+def add(context: Settings, name: str) -> None:
     """Make a key and print its address."""
     info = context.keyring().add(name)
     context.output.result(info, f"{info.name}  {info.address}")
@@ -26,7 +26,7 @@ def add(context: Context, name: str) -> None:
 
 @command.command("list", help="List keys.\n\nExample: assay keys list")
 @common_options
-def list_(context: Context) -> None:
+def list_(context: Settings) -> None:
     """List names and addresses."""
     infos = context.keyring().names()
     rows = [(info.name, info.address) for info in infos]
@@ -36,7 +36,7 @@ def list_(context: Context) -> None:
 @command.command(help="Show a key's address and public key.\n\nExample: assay keys show alice")
 @click.argument("name")
 @common_options
-def show(context: Context, name: str) -> None:
+def show(context: Settings, name: str) -> None:
     """Show what is public of a key."""
     info = context.keyring().show(name)
     context.output.result(info, f"{info.name}  {info.address}  {info.pub_key.hex()}")
@@ -50,7 +50,7 @@ def show(context: Context, name: str) -> None:
 @click.argument("name")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @common_options
-def import_(context: Context, name: str, file: Path) -> None:
+def import_(context: Settings, name: str, file: Path) -> None:
     """Import a secret."""
     from wire.keys import Key
 
@@ -70,7 +70,7 @@ def import_(context: Context, name: str, file: Path) -> None:
 @click.argument("name")
 @click.option("--to", required=True, type=click.Path(path_type=Path), help="File to make.")
 @common_options
-def export(context: Context, name: str, to: Path) -> None:
+def export(context: Settings, name: str, to: Path) -> None:
     """Export a secret; it is never printed."""
     key = context.keyring().unlock(name)
     if to.exists():
@@ -84,7 +84,7 @@ def export(context: Context, name: str, to: Path) -> None:
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common_options
-def delete(context: Context, name: str, yes: bool) -> None:
+def delete(context: Settings, name: str, yes: bool) -> None:
     """Delete a key."""
     ring = context.keyring()
     info = ring.show(name)

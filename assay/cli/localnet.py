@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from assay.cli.context import Context, common_options
+from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import table
 
@@ -47,11 +47,11 @@ def command() -> None:
 @click.option("--reset", is_flag=True, help="Throw an existing network away.")
 @common_options
 def start(
-    context: Context, directory: Path, validators: int, providers: int, solo: bool, reset: bool
+    context: Settings, directory: Path, validators: int, providers: int, solo: bool, reset: bool
 ) -> None:
     """Make the network where there is none, start it, carry out faults that are asked for."""
     from localnet.create import create
-    from localnet.layout import FILE, Kind, load_layout
+    from localnet.layout import FILE, NetworkKind, load_layout
     from localnet.market import open_market
     from localnet.network import Network
     from localnet.supervisor import supervise, supervisor_of
@@ -64,7 +64,7 @@ def start(
     if reset and (directory / FILE).exists():
         shutil.rmtree(directory)
     known = (directory / FILE).exists()
-    kind = Kind.SOLO if solo else Kind.COMETBFT
+    kind = NetworkKind.SOLO if solo else NetworkKind.COMETBFT
     layout = (
         load_layout(directory) if known else create(directory, validators, providers, kind=kind)
     )
@@ -84,7 +84,7 @@ def start(
 @command.command(help="Stop a network.\n\nExample: assay localnet stop")
 @directory_option
 @common_options
-def stop(context: Context, directory: Path) -> None:
+def stop(context: Settings, directory: Path) -> None:
     """Ask the supervisor to end and wait for it."""
     from localnet.supervisor import ask_for_end
 
@@ -98,7 +98,7 @@ def stop(context: Context, directory: Path) -> None:
 )
 @directory_option
 @common_options
-def status(context: Context, directory: Path) -> None:
+def status(context: Settings, directory: Path) -> None:
     """Show what runs."""
     from chain.client.client import ChainClient
     from chain.client.errors import ChainError
@@ -164,7 +164,7 @@ def status(context: Context, directory: Path) -> None:
 @click.option("--lines", type=click.IntRange(1, 100_000), default=50, show_default=True)
 @directory_option
 @common_options
-def logs(context: Context, name: str, lines: int, directory: Path) -> None:
+def logs(context: Settings, name: str, lines: int, directory: Path) -> None:
     """Print the end of a log."""
     folder = directory.expanduser().resolve() / "logs"
     path = folder / f"{name}.log"
@@ -187,7 +187,7 @@ def logs(context: Context, name: str, lines: int, directory: Path) -> None:
 @click.argument("name")
 @directory_option
 @common_options
-def fault(context: Context, what: str, name: str, directory: Path) -> None:
+def fault(context: Settings, what: str, name: str, directory: Path) -> None:
     """Leave a request for the supervisor and wait until it is carried out."""
     from localnet.supervisor import ask_for_fault
 

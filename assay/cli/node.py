@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.cli.arguments import AMOUNT, HOST, PORT
-from assay.cli.context import Context, common_options
+from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.founding import ACCOUNT, FOUNDER, found_chain
 
@@ -63,7 +63,7 @@ def command() -> None:
 )
 @common_options
 def init(
-    context: Context,
+    context: Settings,
     moniker: str,
     new_chain: str,
     genesis_file: Path | None,
@@ -120,7 +120,7 @@ def init(
     """
 )
 @common_options
-def show(context: Context) -> None:
+def show(context: Settings) -> None:
     """Show the identity of a home's node, running or not."""
     found = _identity(context)
     lines = [f"{name.replace('_', ' '):<9} {value or '-'}" for name, value in found.items()]
@@ -146,7 +146,7 @@ def show(context: Context) -> None:
     help="Start CometBFT, or wait for one that somebody else runs.",
 )
 @common_options
-def start(context: Context, solo: bool, cometbft: str) -> None:
+def start(context: Settings, solo: bool, cometbft: str) -> None:
     """Run the node in the foreground."""
     from chain.app.node import Consensus, NodeConfig, NodeReady, run_node
 
@@ -168,7 +168,7 @@ def start(context: Context, solo: bool, cometbft: str) -> None:
 )
 @click.option("--to", required=True, type=click.Path(path_type=Path), help="File to write.")
 @common_options
-def export(context: Context, to: Path) -> None:
+def export(context: Settings, to: Path) -> None:
     """Export all keys and values at the last committed height."""
     from chain.app.export import export_state
 
@@ -205,7 +205,7 @@ def _read_genesis(path: Path) -> bytes:
     return data
 
 
-def _identity(context: Context) -> dict[str, str]:
+def _identity(context: Settings) -> dict[str, str]:
     """Return what others need to know of the home's node; HomeError where it is not the home of one."""
     from chain.app.comet_files import read_genesis, read_keys
     from chain.app.homes import comet_home, genesis_path, read_node_table

@@ -9,7 +9,7 @@ import click
 
 from assay.cli.arguments import DURATION, find_order
 from assay.cli.conditions import condition_options, read_request
-from assay.cli.context import Context, common_options
+from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import byte_progress, flops, short, table
 from domain.errors import Expected
@@ -31,7 +31,7 @@ def command() -> None:
     "--wait", "seconds", type=DURATION, default="10m", show_default=True, help="Wait for it."
 )
 @common_options
-def submit(context: Context, directory: Path, seconds: int, **values: Any) -> None:
+def submit(context: Settings, directory: Path, seconds: int, **values: Any) -> None:
     """Submit, wait for the match, deliver, and wait until the validator has accepted."""
     from consumer.jobs import OrderNote, read_job, remember
     from consumer.submit import quote
@@ -82,7 +82,7 @@ def submit(context: Context, directory: Path, seconds: int, **values: Any) -> No
 @click.option("--consumer", default="", help="Only of this consumer.")
 @click.option("--validator", default="", help="Only with an assignment of this validator.")
 @common_options
-def list_(context: Context, consumer: str, validator: str) -> None:
+def list_(context: Settings, consumer: str, validator: str) -> None:
     """List orders with state and reason."""
     from domain.queries import OrdersRequest
     from domain.reasons import CloseReason
@@ -106,7 +106,7 @@ def list_(context: Context, consumer: str, validator: str) -> None:
 @command.command(help="Show everything about an order.\n\nExample: assay order show 1a2b…")
 @click.argument("order")
 @common_options
-def show(context: Context, order: str) -> None:
+def show(context: Settings, order: str) -> None:
     """Show an order with its rounds, shares and money."""
     from consumer.watch import summarise
     from domain.queries import OrderRequest
@@ -165,7 +165,7 @@ def show(context: Context, order: str) -> None:
 @click.argument("order")
 @click.option("--wait", "seconds", type=DURATION, default="1d", show_default=True, help="At most.")
 @common_options
-def watch(context: Context, order: str, seconds: int) -> None:
+def watch(context: Settings, order: str, seconds: int) -> None:
     """Print one line per change."""
     from consumer.jobs import read_job, recall
     from consumer.watch import Delivery, follow, summarise
@@ -198,7 +198,7 @@ def watch(context: Context, order: str, seconds: int) -> None:
 @command.command(help="Tell why an order is where it is.\n\nExample: assay order why 1a2b…")
 @click.argument("order")
 @common_options
-def why(context: Context, order: str) -> None:
+def why(context: Settings, order: str) -> None:
     """Print the reasons: unmatched histogram, failed attempts, closing."""
     from domain.queries import OrderRequest
     from domain.reasons import AttemptEnd, CloseReason
@@ -227,7 +227,7 @@ def why(context: Context, order: str) -> None:
 @command.command(help="Cancel an order that is not matched.\n\nExample: assay order cancel 1a2b…")
 @click.argument("order")
 @common_options
-def cancel(context: Context, order: str) -> None:
+def cancel(context: Settings, order: str) -> None:
     """Cancel and get the deposit back."""
     from domain.messages import MsgCancelOrder
 
@@ -246,7 +246,7 @@ def cancel(context: Context, order: str) -> None:
 @click.option("-o", "--to", required=True, type=click.Path(path_type=Path), help="File to write.")
 @click.option("--job", "directory", type=click.Path(path_type=Path), help="The job directory.")
 @common_options
-def result(context: Context, order: str, to: Path, directory: Path | None) -> None:
+def result(context: Settings, order: str, to: Path, directory: Path | None) -> None:
     """Write the trained state; both roots on chain are checked before."""
     from consumer.jobs import read_job, recall, write_result
     from consumer.result import fetch_result

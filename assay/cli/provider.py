@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.cli.arguments import AMOUNT
-from assay.cli.context import Context, common_options
+from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.job import backend_option
 from assay.cli.output import flops, short, table
@@ -35,7 +35,7 @@ def command() -> None:
     help="How long to measure.",
 )
 @common_options
-def bench(context: Context, backend: str, seconds: int) -> None:
+def bench(context: Settings, backend: str, seconds: int) -> None:
     """Measure, without a node or a key."""
     from compute_provider import api
 
@@ -63,7 +63,7 @@ def bench(context: Context, backend: str, seconds: int) -> None:
 @click.option("--bond", type=AMOUNT, help="Keep so much in the bond account, as 50000000uassay.")
 @backend_option
 @common_options
-def join(context: Context, validator: str, dry_run: bool, bond: int | None, backend: str) -> None:
+def join(context: Settings, validator: str, dry_run: bool, bond: int | None, backend: str) -> None:
     """Run the provider's daemon in the foreground."""
     from compute_provider import api
     from compute_provider.config import ProviderConfig
@@ -95,7 +95,7 @@ def join(context: Context, validator: str, dry_run: bool, bond: int | None, back
     "Example: assay provider status"
 )
 @common_options
-def status(context: Context) -> None:
+def status(context: Settings) -> None:
     """Read what the daemon wrote last."""
     from compute_provider import api
 
@@ -137,7 +137,7 @@ def status(context: Context) -> None:
     "Example: assay provider leave --from worker"
 )
 @common_options
-def leave(context: Context) -> None:
+def leave(context: Settings) -> None:
     """Leave; the bond comes back with assay tx withdraw-bond."""
     from compute_provider import api
     from compute_provider.config import ProviderConfig
@@ -157,7 +157,7 @@ def leave(context: Context) -> None:
     )
 
 
-def _show(context: Context, config: "ProviderConfig", found: "Forecast") -> None:
+def _show(context: Settings, config: "ProviderConfig", found: "Forecast") -> None:
     price, bandwidth = found.price_per_pflop, found.bandwidth
     rows = [
         ("validator", f"{found.moniker} ({config.validator})"),

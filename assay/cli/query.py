@@ -2,7 +2,7 @@
 
 import click
 
-from assay.cli.context import Context, common_options
+from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.output import table
 
@@ -15,7 +15,7 @@ def command() -> None:
 @command.command(help="Show an account.\n\nExample: assay query account assay1…")
 @click.argument("address")
 @common_options
-def account(context: Context, address: str) -> None:
+def account(context: Settings, address: str) -> None:
     """Show balance, sequence and bond."""
     from domain.queries import AccountRequest
 
@@ -33,7 +33,7 @@ def account(context: Context, address: str) -> None:
 
 @command.command(help="Show the chain's parameters.\n\nExample: assay query params")
 @common_options
-def params(context: Context) -> None:
+def params(context: Settings) -> None:
     """Show all parameters."""
     from domain.codec import to_plain
     from domain.queries import ParamsRequest
@@ -48,7 +48,7 @@ def params(context: Context) -> None:
 @command.command(help="List providers.\n\nExample: assay query providers --validator assay1…")
 @click.option("--validator", default="", help="Only this cluster.")
 @common_options
-def providers(context: Context, validator: str) -> None:
+def providers(context: Settings, validator: str) -> None:
     """List providers with measured speed and record."""
     from domain.queries import ProvidersRequest
 
@@ -72,7 +72,7 @@ def providers(context: Context, validator: str) -> None:
 @command.command(help="Show a transaction.\n\nExample: assay query tx 1A2B…")
 @click.argument("hash_", metavar="HASH")
 @common_options
-def tx(context: Context, hash_: str) -> None:
+def tx(context: Settings, hash_: str) -> None:
     """Show how a transaction ended."""
     try:
         digest = bytes.fromhex(hash_)

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from assay.cli.conditions import condition_options, read_request
-from assay.cli.context import Context, common_options
+from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import flops, short, table
 
@@ -18,7 +18,7 @@ from assay.cli.output import flops, short, table
 @click.argument("directory", type=click.Path(path_type=Path))
 @condition_options
 @common_options
-def command(context: Context, directory: Path, **values: Any) -> None:
+def command(context: Settings, directory: Path, **values: Any) -> None:
     """Print the bids that fit, cheapest first, and why others do not."""
     from consumer.jobs import read_job
     from consumer.submit import quote

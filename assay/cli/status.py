@@ -2,13 +2,13 @@
 
 import click
 
-from assay.cli.context import Context, common_options
+from assay.cli.context import Settings, common_options
 from assay.cli.output import table
 
 
 @click.command(help="Show where the chain stands.\n\nExample: assay status --node 127.0.0.1:9090")
 @common_options
-def command(context: Context) -> None:
+def command(context: Settings) -> None:
     """Print chain id, height, clock and the validators."""
     from domain.queries import ValidatorsRequest
 

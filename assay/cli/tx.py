@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.cli.arguments import AMOUNT
-from assay.cli.context import Context, common_options
+from assay.cli.context import Settings, common_options
 
 if TYPE_CHECKING:
     from domain.messages import Message
@@ -21,7 +21,7 @@ def command() -> None:
 @click.argument("to")
 @click.argument("coins", type=AMOUNT)
 @common_options
-def send(context: Context, to: str, coins: int) -> None:
+def send(context: Settings, to: str, coins: int) -> None:
     """Move uassay to another account."""
     from domain.genesis import DENOM
     from domain.messages import MsgSend
@@ -38,7 +38,7 @@ def send(context: Context, to: str, coins: int) -> None:
 )
 @click.argument("coins", type=AMOUNT)
 @common_options
-def deposit_bond(context: Context, coins: int) -> None:
+def deposit_bond(context: Settings, coins: int) -> None:
     """Deposit a bond."""
     from domain.messages import MsgDepositBond
 
@@ -52,14 +52,14 @@ def deposit_bond(context: Context, coins: int) -> None:
 )
 @click.argument("coins", type=AMOUNT)
 @common_options
-def withdraw_bond(context: Context, coins: int) -> None:
+def withdraw_bond(context: Settings, coins: int) -> None:
     """Withdraw a bond."""
     from domain.messages import MsgWithdrawBond
 
     _send(context, lambda address: MsgWithdrawBond(address, coins))
 
 
-def _send(context: Context, make: Callable[[str], "Message"]) -> None:
+def _send(context: Settings, make: Callable[[str], "Message"]) -> None:
     """Unlock the key, make its message, send, and tell what came of it."""
     key = context.key()
     with context.client() as client:

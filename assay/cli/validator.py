@@ -8,7 +8,7 @@ from threading import Event
 import click
 
 from assay.cli.arguments import ENDPOINT
-from assay.cli.context import Context, common_options
+from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import short, table
 
@@ -40,7 +40,7 @@ def command() -> None:
 )
 @common_options
 def run(
-    context: Context, listen: str | None, endpoint: str | None, backend: str, processes: int
+    context: Settings, listen: str | None, endpoint: str | None, backend: str, processes: int
 ) -> None:
     """Run in the foreground."""
     from validator.daemon import ValidatorConfig, ValidatorDaemon
@@ -64,7 +64,7 @@ def run(
     help="Show verdicts and orders of this validator.\n\nExample: assay validator status"
 )
 @common_options
-def status(context: Context) -> None:
+def status(context: Settings) -> None:
     """Read the daemon's database."""
     from domain.reasons import ShareReason
     from validator.store import ValidatorStore

@@ -16,7 +16,7 @@ from threading import Lock, RLock
 from chain.app import smt
 from chain.app.ahead import Ahead
 from chain.app.genesis_check import check_names
-from chain.app.interfaces import CommittedBlock, StoredTx, View
+from chain.app.interfaces import CommittedBlock, CommittedState, StoredTx
 from chain.app.storage import Snapshot, Storage
 from chain.app.stored import ChainHead
 from chain.state_machine.market.book import LivingBook, book_step, version_of
@@ -255,10 +255,10 @@ class Application:
         """Whether one process makes the blocks."""
         return self._config.solo
 
-    def view(self) -> View:
+    def view(self) -> CommittedState:
         """Return the newest committed state."""
         base = self._base
-        return View(base.head.block, base.reader)
+        return CommittedState(base.head.block, base.reader)
 
     def committed(self) -> Snapshot:
         """Return the newest commit with its tree; at height 0 it is empty."""

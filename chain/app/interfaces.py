@@ -27,7 +27,7 @@ class CommittedBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class CommittedState:
     """The committed state at one height: ``reader`` and ``head`` belong to the same commit.
 
     ``head`` has height 0 before the first block.
@@ -64,7 +64,7 @@ class QueryPort(Protocol):
     def solo(self) -> bool:
         """Whether one process makes the blocks."""
 
-    def view(self) -> View:
+    def view(self) -> CommittedState:
         """Return the newest committed state; it stays as it is while the caller holds it."""
 
     def block(self, height: int) -> CommittedBlock | None:

@@ -22,7 +22,7 @@ def is_away(error: ChainError) -> bool:
     return error.kind in _AWAY or (error.kind is ErrorKind.REFUSED and error.code is None)
 
 
-class Node:
+class WatchedNode:
     """A node that may go away and come back; ``note`` is told of each once. For one thread."""
 
     def __init__(self, address: str, stop: Event, note: Callable[[str], None]) -> None:

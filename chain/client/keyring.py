@@ -26,7 +26,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _OPS_MAX, _MEMORY_MAX = 16, 1 << 30
 
 
-class Backend(StrEnum):
+class KeyringBackend(StrEnum):
     """How keys lie on disk."""
 
     FILE = "file"  # encrypted with a passphrase
@@ -49,7 +49,7 @@ class KeyInfo:
 class Keyring:
     """Keys in a directory, one file each. ``ask`` returns the passphrase for a key's name when one is needed."""
 
-    def __init__(self, directory: Path, backend: Backend, ask: Callable[[str], str]) -> None:
+    def __init__(self, directory: Path, backend: KeyringBackend, ask: Callable[[str], str]) -> None:
         """Use ``directory``, which is made when the first key is added."""
         self._directory, self._backend, self._ask = directory / backend.value, backend, ask
 
@@ -69,7 +69,7 @@ class Keyring:
             raise KeyringError(f"a key named {name} exists; choose another name or delete it first")
         key = key or Key(random(32))
         record: dict[str, object] = {"address": key.address, "pub_key": key.pub_key.hex()}
-        if self._backend is Backend.TEST:
+        if self._backend is KeyringBackend.TEST:
             record["secret"] = key.secret.hex()
         else:
             record |= _encrypt(key.secret, self._ask(name))
@@ -80,7 +80,7 @@ class Keyring:
         """Return the key; KeyringError where the passphrase is wrong."""
         record = self._read(name)
         try:
-            if self._backend is Backend.TEST:
+            if self._backend is KeyringBackend.TEST:
                 key = Key(bytes.fromhex(str(record["secret"])))
             else:
                 # Whatever else the file says: a key in the clear is not one that the passphrase protects.

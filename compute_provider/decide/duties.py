@@ -33,7 +33,7 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckTask:
     """Compare the task with the chain, and its trace with the room on the disk."""
 
     task: TrainTask
@@ -90,7 +90,7 @@ class Object:
     key: ShareKey
 
 
-OfShare = Check | Bond | Fetch | Submit | Open | Object
+OfShare = CheckTask | Bond | Fetch | Submit | Open | Object
 Duty = Join | Poll | Watch | Status | OfShare
 
 
@@ -108,7 +108,7 @@ def of_shares(state: State) -> Iterator[OfShare]:
     for work in state.works:
         match work.stage:
             case Stage.CHECKING:
-                yield Check(work.task)
+                yield CheckTask(work.task)
             case Stage.BONDING:
                 yield Bond(work.task)
             case Stage.FETCHING:

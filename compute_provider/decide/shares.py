@@ -63,7 +63,7 @@ _SIGNED = (Stage.TRAINED, Stage.SUBMITTED, Stage.REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ShareWork:
     """A share and how far it is.
 
     ``loss`` is FP32 bits, ``text`` why it failed or was refused; the roots are there once it is trained. ``listed``:
@@ -105,16 +105,16 @@ class State:
     Only the shares outlast a restart.
     """
 
-    works: tuple[Work, ...] = ()
+    works: tuple[ShareWork, ...] = ()
     joined: bool = False
     openings: tuple[OpenTask, ...] = ()
     polled: float = 0.0
 
-    def get(self, key: ShareKey) -> Work | None:
+    def get(self, key: ShareKey) -> ShareWork | None:
         """Return the work on a share."""
         return next((work for work in self.works if work.key == key), None)
 
-    def put(self, work: Work) -> "State":
+    def put(self, work: ShareWork) -> "State":
         """Return the state with this work added or replaced."""
         others = (other for other in self.works if other.key != work.key)
         return replace(self, works=tuple(sorted((*others, work), key=lambda each: each.key)))
@@ -306,7 +306,7 @@ def step(state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
     return (state, ()) if work is None else _step_share(state, work, event)
 
 
-def _step_share(state: State, work: Work, event: Event) -> tuple[State, tuple[Action, ...]]:
+def _step_share(state: State, work: ShareWork, event: Event) -> tuple[State, tuple[Action, ...]]:
     match event:
         case Checked() if work.stage is Stage.CHECKING:
             return state.put(replace(work, stage=Stage.BONDING)), ()
@@ -362,7 +362,7 @@ def _on_poll(state: State, event: Polled) -> tuple[State, tuple[Action, ...]]:
             state = state.put(replace(work, stage=Stage.CHECKING))
     for task in event.train:
         if state.get(task.key) is None:
-            state = state.put(Work(task, Stage.CHECKING))
+            state = state.put(ShareWork(task, Stage.CHECKING))
     return replace(state, openings=event.open, polled=event.began), tuple(actions)
 
 

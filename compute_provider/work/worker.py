@@ -30,7 +30,7 @@ from pol.work.records import Boundary
 if TYPE_CHECKING:
     from pol.job.load import LoadedJob
     from pol.state.arrays import State
-    from pol.work.records import Range, TrainedShare
+    from pol.work.records import Samples, TrainedShare
 
 Emit = Callable[[Boundary, "State", "State"], None]
 UPDATE, LOCAL_OUT = "update.state", "local_out.state"
@@ -120,11 +120,11 @@ class Task:
     bend: "Callable[[Boundary, State, State], tuple[Boundary, State, State]] | None" = None
 
     @property
-    def range(self) -> "Range":
+    def range(self) -> "Samples":
         """The samples."""
-        from pol.work.records import Range
+        from pol.work.records import Samples
 
-        return Range(self.order.round, self.order.first, self.order.count)
+        return Samples(self.order.round, self.order.first, self.order.count)
 
     @property
     def unit(self) -> int:
@@ -146,7 +146,7 @@ class Task:
         write_durably(self.folder / f"{boundary.index}.local", encode_state(local))
         _say(self.out, boundary=codec.to_plain(boundary))
 
-    def train(self, part: "Range", state: "State", local: "State", emit: Emit) -> "TrainedShare":
+    def train(self, part: "Samples", state: "State", local: "State", emit: Emit) -> "TrainedShare":
         """Train a part of the range."""
         from pol.executor.backend import backend
         from pol.work.train import train_share
@@ -178,12 +178,12 @@ def honest(task: Task) -> Produced:
     from dataclasses import replace
 
     from pol.state.canonical import encode_state
-    from pol.work.records import Range
+    from pol.work.records import Samples
     from pol.work.train import share_update
 
     start, state, local = _resume(task)
     done = start * task.unit
-    left = Range(task.order.round, task.order.first + done, task.order.count - done)
+    left = Samples(task.order.round, task.order.first + done, task.order.count - done)
 
     def emit(boundary: Boundary, state: "State", local: "State") -> None:
         # Boundary 0 of the rest is on disk already.
@@ -247,11 +247,11 @@ def _replay_holds(order: WorkOrder, folder: Path, loaded: "LoadedJob", opening: 
     """Tell whether the stored trace is right at the segment that was reported."""
     from pol.executor.backend import backend
     from pol.replay.replay import replay_segment
-    from pol.work.records import Range
+    from pol.work.records import Samples
     from pol.work.train import share_update
 
     last = order.boundaries[-1]
-    part = Range(order.round, order.first, order.count)
+    part = Samples(order.round, order.first, order.count)
     try:
         if order.replay == last.index:
             closing, local_out = read_boundary(loaded, folder, last)

@@ -110,7 +110,7 @@ FIELDS = tuple(JobDocument.__dataclass_fields__)
 
 
 @dataclass(frozen=True, slots=True)
-class PayloadFile:
+class JobFile:
     """A file that the consumer uploads; checked by ``sha256``, or by the root of the state that it holds."""
 
     path: str
@@ -139,7 +139,7 @@ class Job:
         return document.rounds * document.samples_per_round // document.batch * document.step_flops
 
     @property
-    def payload(self) -> tuple[PayloadFile, ...]:
+    def payload(self) -> tuple[JobFile, ...]:
         """The files that a provider needs, in the order in which they are sent."""
         return payload_files(self)
 
@@ -149,17 +149,15 @@ class Job:
         return sum(file.size for file in self.payload)
 
 
-def payload_files(job: Job) -> tuple[PayloadFile, ...]:
+def payload_files(job: Job) -> tuple[JobFile, ...]:
     """Return the uploaded files: the document, both initial states, the shards."""
     document = job.document
     return (
-        PayloadFile(DOCUMENT, job.size, job.id, None),
-        PayloadFile(
-            GLOBAL_STATE, encoded_size(document.global_tensors), None, document.global_root
-        ),
-        PayloadFile(LOCAL_STATE, encoded_size(document.local_tensors), None, document.local_root),
+        JobFile(DOCUMENT, job.size, job.id, None),
+        JobFile(GLOBAL_STATE, encoded_size(document.global_tensors), None, document.global_root),
+        JobFile(LOCAL_STATE, encoded_size(document.local_tensors), None, document.local_root),
         *(
-            PayloadFile(f"{DATA_FOLDER}/{shard.name}", shard.size, shard.sha256, None)
+            JobFile(f"{DATA_FOLDER}/{shard.name}", shard.size, shard.sha256, None)
             for shard in document.shards
         ),
     )

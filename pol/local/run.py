@@ -20,7 +20,7 @@ from pol.state.arrays import State
 from pol.state.tensors import dump_safetensors
 from pol.values import metric_values
 from pol.work.aggregate import aggregate
-from pol.work.records import Boundary, Range, TrainedShare
+from pol.work.records import Boundary, Samples, TrainedShare
 from pol.work.train import train_share
 
 MODEL_FILE = "model.safetensors"
@@ -50,7 +50,7 @@ class LocalRun:
     trace: Path | None
 
 
-def slot_ranges(job: Job, round: int, slots: int) -> tuple[Range, ...]:
+def slot_ranges(job: Job, round: int, slots: int) -> tuple[Samples, ...]:
     """Divide a round into one range for each slot, as equal as whole segments allow.
 
     Raises JobError when the round has fewer segments than slots.
@@ -60,7 +60,7 @@ def slot_ranges(job: Job, round: int, slots: int) -> tuple[Range, ...]:
     if not 1 <= slots <= segments:
         raise JobError("slots", f"a round has {segments} segments", f"use 1 to {segments} slots")
     edges = [segments * slot // slots * unit for slot in range(slots + 1)]
-    return tuple(Range(round, low, high - low) for low, high in pairwise(edges))
+    return tuple(Samples(round, low, high - low) for low, high in pairwise(edges))
 
 
 def run_locally(
@@ -90,7 +90,7 @@ def run_locally(
     for round_ in range(
         job.document.rounds if rounds is None else min(rounds, job.document.rounds)
     ):
-        shares: list[tuple[Range, TrainedShare]] = []
+        shares: list[tuple[Samples, TrainedShare]] = []
         for slot, part in enumerate(slot_ranges(job, round_, slots)):
             observe = _observer(on_progress, round_, slot)
             share = train_share(

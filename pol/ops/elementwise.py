@@ -91,7 +91,7 @@ def exponent_of(x: Array) -> Array:
     return (x.view(np.int64) >> _MANTISSA_BITS) - _BIAS
 
 
-class Namespace:
+class NumpyNamespace:
     """The FP64 operations of ``functions.py`` in NumPy."""
 
     def round_even(self, x: Any) -> Any:
@@ -121,7 +121,7 @@ class Namespace:
         return exponent_of(wide).astype(np.float64), bits.view(np.float64)
 
 
-NAMESPACE = Namespace()
+NAMESPACE = NumpyNamespace()
 
 
 def _composed(function: Callable[[functions.Namespace, Any], Any]) -> Maker:

@@ -22,7 +22,7 @@ from pol.state.canonical import decode_state, encode_state, state_tree
 from pol.state.layout import encoded_size
 from pol.values import TensorSpec
 from pol.work.aggregate import aggregate
-from pol.work.records import Boundary, Range
+from pol.work.records import Boundary, Samples
 from pol.work.train import share_update
 
 STATES_FOLDER = "states"
@@ -292,7 +292,7 @@ class _Checker:
 
     def _segment(self, share: ShareRecord, index: int, states: _States) -> str:
         state, local = states.at(share.boundaries[index])
-        part: Range = share.range
+        part: Samples = share.range
         replayed = replay_segment(self._loaded, part, index, state, local, self._executor)
         promised, found = share.boundaries[index + 1], replayed.boundary
         states.reached(promised, replayed.global_state, replayed.local_state)

@@ -4,13 +4,13 @@ from pol.errors import RangeError
 from pol.executor.interface import Backend
 from pol.job.load import LoadedJob
 from pol.state.arrays import State
-from pol.work.records import Range, Replayed
+from pol.work.records import ReplayedSegment, Samples
 from pol.work.segments import SlotState, check_range, run_segment, slot_state
 
 
 def replay_segment(
-    loaded: LoadedJob, part: Range, index: int, opening: State, local: State, backend: Backend
-) -> Replayed:
+    loaded: LoadedJob, part: Samples, index: int, opening: State, local: State, backend: Backend
+) -> ReplayedSegment:
     """Take the steps of segment ``index`` of a range from the states at its beginning.
 
     Raises RangeError when there is no such segment, StateError when a state does not have the job's tensors, and
@@ -26,4 +26,4 @@ def replay_segment(
 
     start = slot_state(loaded, opening, local)
     end, boundary = run_segment(loaded, part, index, start, backend, observe)
-    return Replayed(boundary, tuple(roots), end.global_state, end.local_state)
+    return ReplayedSegment(boundary, tuple(roots), end.global_state, end.local_state)

@@ -17,7 +17,7 @@ from domain.records import ShareKey
 from pol.errors import JobError, TraceError
 from pol.job.load import read_file
 from pol.rules.commitment import boundary_root, trace_leaf
-from pol.work.records import Boundary, Position, Range
+from pol.work.records import Boundary, Position, Samples
 
 VERSION = 1
 FILE_SIZE_MAX = 256 << 20
@@ -41,9 +41,9 @@ class ShareRecord:
     trace_root: Hash
 
     @property
-    def range(self) -> Range:
+    def range(self) -> Samples:
         """The samples of the share."""
-        return Range(self.round, self.first, self.count)
+        return Samples(self.round, self.first, self.count)
 
     @property
     def segments(self) -> int:
@@ -76,7 +76,7 @@ class Trace:
 def share_record(
     job_id: bytes,
     slot: int,
-    part: Range,
+    part: Samples,
     boundaries: tuple[Boundary, ...],
     update_root: bytes,
     local_out_root: bytes,

@@ -27,7 +27,7 @@ class Ref(int):
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class TraceSite:
     """What a handler may ask about the node that it translates."""
 
     emitter: Emitter

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pol.tracing.rules import Ref, Site, Unsupported, rule
+from pol.tracing.rules import Ref, TraceSite, Unsupported, rule
 
 
 @rule("aten.sum.dim_IntList", "aten.sum.default", "prims.sum.default")
 def _sum(
-    site: Site, x: Ref, dims: Sequence[int] | None = None, keepdim: bool = False, **_o: Any
+    site: TraceSite, x: Ref, dims: Sequence[int] | None = None, keepdim: bool = False, **_o: Any
 ) -> int:
     if not site.emitter.shape(x):
         return site.operand(x, site.dtype)
@@ -17,13 +17,19 @@ def _sum(
 
 @rule("aten.mean.dim", "aten.mean.default")
 def _mean(
-    site: Site, x: Ref, dims: Sequence[int] | None = None, keepdim: bool = False, dtype: Any = None
+    site: TraceSite,
+    x: Ref,
+    dims: Sequence[int] | None = None,
+    keepdim: bool = False,
+    dtype: Any = None,
 ) -> int:
     del dtype
     return site.emitter.mean(site.operand(x, "f32"), dims or (), keepdim)
 
 
-def _variance(site: Site, x: int, dims: Sequence[int], correction: float, keepdim: bool) -> int:
+def _variance(
+    site: TraceSite, x: int, dims: Sequence[int], correction: float, keepdim: bool
+) -> int:
     emitter = site.emitter
     centred = emitter.emit("sub", x, emitter.mean(x, dims, keepdim=True))
     square = emitter.emit("mul", centred, centred)
@@ -31,13 +37,13 @@ def _variance(site: Site, x: int, dims: Sequence[int], correction: float, keepdi
 
 
 @rule("prims.var.default")
-def _var(site: Site, x: Ref, dims: Sequence[int] | None, correction: float = 1.0) -> int:
+def _var(site: TraceSite, x: Ref, dims: Sequence[int] | None, correction: float = 1.0) -> int:
     return _variance(site, x, dims or (), correction, keepdim=False)
 
 
 @rule("aten.var.correction")
 def _var_correction(
-    site: Site,
+    site: TraceSite,
     x: Ref,
     dims: Sequence[int] | None = None,
     correction: float | None = None,
@@ -48,7 +54,7 @@ def _var_correction(
 
 @rule("aten.var_mean.correction")
 def _var_mean(
-    site: Site,
+    site: TraceSite,
     x: Ref,
     dims: Sequence[int] | None = None,
     correction: float | None = None,
@@ -60,28 +66,28 @@ def _var_mean(
 
 
 @rule("aten.amax.default", "prims.amax.default")
-def _amax(site: Site, x: Ref, dims: Sequence[int] = (), keepdim: bool = False) -> int:
+def _amax(site: TraceSite, x: Ref, dims: Sequence[int] = (), keepdim: bool = False) -> int:
     return site.emitter.amax(x, dims, keepdim)
 
 
 @rule("aten.max.default")
-def _max(site: Site, x: Ref) -> int:
+def _max(site: TraceSite, x: Ref) -> int:
     return site.emitter.amax(x, ())
 
 
 @rule("aten.amin.default", "prims.amin.default")
-def _amin(site: Site, x: Ref, dims: Sequence[int] = (), keepdim: bool = False) -> int:
+def _amin(site: TraceSite, x: Ref, dims: Sequence[int] = (), keepdim: bool = False) -> int:
     emitter = site.emitter
     return emitter.emit("neg", emitter.amax(emitter.emit("neg", x), dims, keepdim))
 
 
 @rule("aten.min.default")
-def _min(site: Site, x: Ref) -> int:
+def _min(site: TraceSite, x: Ref) -> int:
     return _amin(site, x)
 
 
 @rule("aten.any.default", "aten.any.dim", "aten.any.dims")
-def _any(site: Site, x: Ref, dims: Any = (), keepdim: bool = False) -> int:
+def _any(site: TraceSite, x: Ref, dims: Any = (), keepdim: bool = False) -> int:
     emitter = site.emitter
     order = (dims,) if isinstance(dims, int) else tuple(dims or ())
     count = emitter.sum(emitter.cast(x, "bool"), order, keepdim)
@@ -89,7 +95,7 @@ def _any(site: Site, x: Ref, dims: Any = (), keepdim: bool = False) -> int:
 
 
 @rule("aten.argmax.default")
-def _argmax(site: Site, x: Ref, dim: int | None = None, keepdim: bool = False) -> int:
+def _argmax(site: TraceSite, x: Ref, dim: int | None = None, keepdim: bool = False) -> int:
     emitter = site.emitter
     if dim is None:
         flat = emitter.reshape(x, (emitter.type(x).elements,))
@@ -98,26 +104,26 @@ def _argmax(site: Site, x: Ref, dim: int | None = None, keepdim: bool = False) -
 
 
 @rule("aten.max.dim")
-def _max_dim(site: Site, x: Ref, dim: int, keepdim: bool = False) -> tuple[int, ...]:
+def _max_dim(site: TraceSite, x: Ref, dim: int, keepdim: bool = False) -> tuple[int, ...]:
     axis = dim % len(site.emitter.shape(x))
     index = site.emitter.emit("argmax", x, dim=axis, keepdim=keepdim)
     return site.emitter.amax(x, [axis], keepdim), index
 
 
 @rule("aten.min.dim")
-def _min_dim(site: Site, x: Ref, dim: int, keepdim: bool = False) -> tuple[int, ...]:
+def _min_dim(site: TraceSite, x: Ref, dim: int, keepdim: bool = False) -> tuple[int, ...]:
     turned = Ref(site.emitter.emit("neg", x))
     largest, index = _max_dim(site, turned, dim, keepdim)
     return site.emitter.emit("neg", largest), index
 
 
 @rule("aten.mm.default", "aten.bmm.default")
-def _matmul(site: Site, left: Ref, right: Ref) -> int:
+def _matmul(site: TraceSite, left: Ref, right: Ref) -> int:
     return site.emitter.emit("matmul", left, right)
 
 
 @rule("aten.mv.default", "aten.dot.default", "aten.vdot.default")
-def _vector_product(site: Site, left: Ref, right: Ref) -> int:
+def _vector_product(site: TraceSite, left: Ref, right: Ref) -> int:
     emitter = site.emitter
     size = emitter.shape(right)[0]
     rows = emitter.reshape(left, (emitter.type(left).elements // size, size))
@@ -126,7 +132,7 @@ def _vector_product(site: Site, left: Ref, right: Ref) -> int:
 
 
 @rule("assay.uniform.default")
-def _uniform(site: Site, step: Ref, shape: Sequence[int], place: int) -> int:
+def _uniform(site: TraceSite, step: Ref, shape: Sequence[int], place: int) -> int:
     return site.emitter.emit("uniform", step, shape=tuple(shape), site=place)
 
 
@@ -142,5 +148,5 @@ def _uniform(site: Site, step: Ref, shape: Sequence[int], place: int) -> int:
     "aten.randperm.default",
     "aten.native_dropout.default",
 )
-def _random(site: Site, *_arguments: Any, **_options: Any) -> int:
+def _random(site: TraceSite, *_arguments: Any, **_options: Any) -> int:
     raise Unsupported("random numbers come from the job's seed; use nn.Dropout or F.dropout")

@@ -7,7 +7,7 @@ import numpy as np
 
 from pol.limits import MAX_OPERANDS
 from pol.tracing.emitter import kept
-from pol.tracing.rules import Ref, Site, Unsupported, rule
+from pol.tracing.rules import Ref, TraceSite, Unsupported, rule
 
 
 @rule(
@@ -21,35 +21,35 @@ from pol.tracing.rules import Ref, Site, Unsupported, rule
     "prims.reshape.default",
     "prims.squeeze.default",
 )
-def _reshape(site: Site, x: Ref, *_how: Any) -> int:
+def _reshape(site: TraceSite, x: Ref, *_how: Any) -> int:
     return site.emitter.reshape(x, site.shape)
 
 
 @rule("aten.permute.default", "prims.transpose.default")
-def _permute(site: Site, x: Ref, dims: Sequence[int]) -> int:
+def _permute(site: TraceSite, x: Ref, dims: Sequence[int]) -> int:
     return site.emitter.permute(x, dims)
 
 
 @rule("aten.t.default")
-def _t(site: Site, x: Ref) -> int:
+def _t(site: TraceSite, x: Ref) -> int:
     return site.emitter.permute(x, range(len(site.shape) - 1, -1, -1))
 
 
 @rule("aten.transpose.int")
-def _transpose(site: Site, x: Ref, first: int, second: int) -> int:
+def _transpose(site: TraceSite, x: Ref, first: int, second: int) -> int:
     order = list(range(len(site.shape)))
     order[first], order[second] = order[second], order[first]
     return site.emitter.permute(x, order)
 
 
 @rule("aten.expand.default")
-def _expand(site: Site, x: Ref, sizes: Sequence[int], implicit: bool = False) -> int:
+def _expand(site: TraceSite, x: Ref, sizes: Sequence[int], implicit: bool = False) -> int:
     del sizes, implicit
     return site.emitter.broadcast(x, site.shape)
 
 
 @rule("aten.repeat.default")
-def _repeat(site: Site, x: Ref, times: Sequence[int]) -> int:
+def _repeat(site: TraceSite, x: Ref, times: Sequence[int]) -> int:
     """Dimension by dimension: put a dimension of 1 before it, repeat that, and join the two."""
     emitter = site.emitter
     value = emitter.reshape(x, (1,) * (len(times) - len(emitter.shape(x))) + emitter.shape(x))
@@ -64,14 +64,14 @@ def _repeat(site: Site, x: Ref, times: Sequence[int]) -> int:
 
 
 @rule("prims.broadcast_in_dim.default")
-def _broadcast_in_dim(site: Site, x: Ref, shape: Sequence[int], dims: Sequence[int]) -> int:
+def _broadcast_in_dim(site: TraceSite, x: Ref, shape: Sequence[int], dims: Sequence[int]) -> int:
     aligned = [1] * len(shape)
     for size, dim in zip(site.emitter.shape(x), dims, strict=True):
         aligned[dim] = size
     return site.emitter.broadcast(site.emitter.reshape(x, aligned), shape)
 
 
-def _cut(site: Site, x: int, dim: int, start: int, stop: int, step: int = 1) -> int:
+def _cut(site: TraceSite, x: int, dim: int, start: int, stop: int, step: int = 1) -> int:
     shape = site.emitter.shape(x)
     starts, stops, steps = [0] * len(shape), list(shape), [1] * len(shape)
     starts[dim], stops[dim], steps[dim] = start, stop, step
@@ -90,7 +90,7 @@ def _bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
 
 @rule("aten.slice.Tensor")
 def _slice(
-    site: Site,
+    site: TraceSite,
     x: Ref,
     dim: int = 0,
     start: int | None = None,
@@ -103,14 +103,14 @@ def _slice(
 
 
 @rule("aten.select.int")
-def _select(site: Site, x: Ref, dim: int, index: int) -> int:
+def _select(site: TraceSite, x: Ref, dim: int, index: int) -> int:
     shape = site.emitter.shape(x)
     place = index % shape[dim]
     return site.emitter.reshape(_cut(site, x, dim % len(shape), place, place + 1), site.shape)
 
 
 @rule("aten.split.Tensor", "aten.split_with_sizes.default", "aten.split_with_sizes_copy.default")
-def _split(site: Site, x: Ref, size: Any, dim: int = 0) -> tuple[int, ...]:
+def _split(site: TraceSite, x: Ref, size: Any, dim: int = 0) -> tuple[int, ...]:
     shape = site.emitter.shape(x)
     total = shape[dim]
     sizes = (
@@ -124,7 +124,7 @@ def _split(site: Site, x: Ref, size: Any, dim: int = 0) -> tuple[int, ...]:
 
 
 @rule("aten.unbind.int")
-def _unbind(site: Site, x: Ref, dim: int = 0) -> tuple[int, ...]:
+def _unbind(site: TraceSite, x: Ref, dim: int = 0) -> tuple[int, ...]:
     shape = site.emitter.shape(x)
     axis = dim % len(shape)
     rest = shape[:axis] + shape[axis + 1 :]
@@ -135,7 +135,7 @@ def _unbind(site: Site, x: Ref, dim: int = 0) -> tuple[int, ...]:
 
 
 @rule("aten.cat.default", "prims.cat.default")
-def _cat(site: Site, parts: Sequence[Ref], dim: int = 0) -> int:
+def _cat(site: TraceSite, parts: Sequence[Ref], dim: int = 0) -> int:
     values = [site.operand(part, site.dtype) for part in parts]
     axis = dim % len(site.shape)
     # a node takes only so many operands
@@ -146,7 +146,7 @@ def _cat(site: Site, parts: Sequence[Ref], dim: int = 0) -> int:
 
 
 @rule("aten.constant_pad_nd.default")
-def _pad(site: Site, x: Ref, widths: Sequence[int], value: float = 0) -> int:
+def _pad(site: TraceSite, x: Ref, widths: Sequence[int], value: float = 0) -> int:
     """Torch gives (low, high) pairs from the last dimension on; negative widths would cut."""
     rank = len(site.shape)
     low, high = [0] * rank, [0] * rank
@@ -155,7 +155,9 @@ def _pad(site: Site, x: Ref, widths: Sequence[int], value: float = 0) -> int:
     return _padded(site, x, low, high, value)
 
 
-def _padded(site: Site, x: int, low: Sequence[int], high: Sequence[int], value: float = 0) -> int:
+def _padded(
+    site: TraceSite, x: int, low: Sequence[int], high: Sequence[int], value: float = 0
+) -> int:
     """Pad each dimension; a negative width cuts."""
     result = x
     for dim, (before, after) in enumerate(zip(low, high, strict=True)):
@@ -169,7 +171,7 @@ def _padded(site: Site, x: int, low: Sequence[int], high: Sequence[int], value: 
     return site.emitter.emit("pad", result, **widths, value=element)
 
 
-def _spread(site: Site, x: int, dim: int, step: int) -> int:
+def _spread(site: TraceSite, x: int, dim: int, step: int) -> int:
     """Put ``step`` - 1 zeros after each element along ``dim``."""
     shape = site.emitter.shape(x)
     apart = site.emitter.reshape(x, (*shape[: dim + 1], 1, *shape[dim + 1 :]))
@@ -181,7 +183,7 @@ def _spread(site: Site, x: int, dim: int, step: int) -> int:
 
 @rule("aten.slice_scatter.default")
 def _slice_scatter(
-    site: Site,
+    site: TraceSite,
     x: Ref,
     source: Ref,
     dim: int = 0,
@@ -205,7 +207,7 @@ def _slice_scatter(
 
 
 @rule("aten.select_scatter.default")
-def _select_scatter(site: Site, x: Ref, source: Ref, dim: int, index: int) -> int:
+def _select_scatter(site: TraceSite, x: Ref, source: Ref, dim: int, index: int) -> int:
     shape, axis = site.shape, dim % len(site.shape)
     row = site.emitter.reshape(source, kept(shape, [axis]))
     place = index % shape[axis]
@@ -214,7 +216,7 @@ def _select_scatter(site: Site, x: Ref, source: Ref, dim: int, index: int) -> in
 
 @rule("aten.embedding.default")
 def _embedding(
-    site: Site,
+    site: TraceSite,
     table: Ref,
     index: Ref,
     padding_idx: int = -1,
@@ -228,14 +230,19 @@ def _embedding(
 
 @rule("aten.embedding_dense_backward.default")
 def _embedding_backward(
-    site: Site, gradient: Ref, index: Ref, rows: int, padding_idx: int, scale_grad_by_freq: bool
+    site: TraceSite,
+    gradient: Ref,
+    index: Ref,
+    rows: int,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
 ) -> int:
     if scale_grad_by_freq:
         raise Unsupported("scale_grad_by_freq is not supported")
     return _added_rows(site, gradient, index, rows, padding_idx)
 
 
-def _added_rows(site: Site, values: int, index: int, rows: int, left_out: int = -1) -> int:
+def _added_rows(site: TraceSite, values: int, index: int, rows: int, left_out: int = -1) -> int:
     """Add each row of ``values`` to the row that ``index`` names of a table of zeros.
 
     It is the product of the one-hot matrix of the indices with the rows: an exact sum, whatever the order.
@@ -256,7 +263,7 @@ def _added_rows(site: Site, values: int, index: int, rows: int, left_out: int = 
 
 @rule("aten.index_put.default", "aten._unsafe_index_put.default")
 def _index_put(
-    site: Site, x: Ref, indices: Sequence[Ref | None], values: Ref, accumulate: bool = False
+    site: TraceSite, x: Ref, indices: Sequence[Ref | None], values: Ref, accumulate: bool = False
 ) -> int:
     emitter, index = site.emitter, indices[0]
     plain = index is not None and len(indices) == 1 and emitter.type(index).dtype == "i64"
@@ -269,7 +276,7 @@ def _index_put(
 
 
 @rule("aten.index_select.default")
-def _index_select(site: Site, x: Ref, dim: int, index: Ref) -> int:
+def _index_select(site: TraceSite, x: Ref, dim: int, index: Ref) -> int:
     emitter = site.emitter
     rank = len(emitter.shape(x))
     order = [dim % rank, *(axis for axis in range(rank) if axis != dim % rank)]
@@ -278,7 +285,7 @@ def _index_select(site: Site, x: Ref, dim: int, index: Ref) -> int:
 
 
 @rule("aten.index.Tensor")
-def _index(site: Site, x: Ref, indices: Sequence[Ref | None]) -> int:
+def _index(site: TraceSite, x: Ref, indices: Sequence[Ref | None]) -> int:
     index = indices[0]
     if index is None or len(indices) != 1 or site.emitter.type(index).dtype != "i64":
         raise Unsupported("only x[i] with one tensor of integers is supported")
@@ -286,7 +293,7 @@ def _index(site: Site, x: Ref, indices: Sequence[Ref | None]) -> int:
 
 
 @rule("aten.gather.default")
-def _gather(site: Site, x: Ref, dim: int, index: Ref, sparse_grad: bool = False) -> int:
+def _gather(site: TraceSite, x: Ref, dim: int, index: Ref, sparse_grad: bool = False) -> int:
     """One index for each row: the sum over a one-hot mask, in which all terms but one are zero."""
     del sparse_grad
     emitter, source, wanted = site.emitter, site.emitter.shape(x), site.shape
@@ -306,7 +313,7 @@ def _gather(site: Site, x: Ref, dim: int, index: Ref, sparse_grad: bool = False)
 
 
 @rule("aten.scatter.value", "aten.scatter.src")
-def _scatter(site: Site, x: Ref, dim: int, index: Ref, value: Any) -> int:
+def _scatter(site: TraceSite, x: Ref, dim: int, index: Ref, value: Any) -> int:
     emitter, axis = site.emitter, dim % len(site.shape)
     shape = emitter.shape(index)
     if shape != kept(site.shape, [axis]):
@@ -317,7 +324,7 @@ def _scatter(site: Site, x: Ref, dim: int, index: Ref, value: Any) -> int:
 
 
 @rule("aten.scatter_add.default")
-def _scatter_add(site: Site, x: Ref, dim: int, index: Ref, source: Ref) -> int:
+def _scatter_add(site: TraceSite, x: Ref, dim: int, index: Ref, source: Ref) -> int:
     """The gradient of gathering one element for each row."""
     emitter = site.emitter
     zeros = Ref(emitter.full(0, site.dtype, site.shape))
@@ -329,7 +336,7 @@ def _scatter_add(site: Site, x: Ref, dim: int, index: Ref, source: Ref) -> int:
 
 
 @rule("aten.arange.start_step", "prims.iota.default", "aten.arange.default", "aten.arange.start")
-def _arange(site: Site, *arguments: Any, **options: Any) -> int:
+def _arange(site: TraceSite, *arguments: Any, **options: Any) -> int:
     """Numbers start, start + step, …; torch's three forms differ in which of them are given."""
     emitter = site.emitter
     size = site.shape[0]
@@ -347,7 +354,7 @@ def _arange(site: Site, *arguments: Any, **options: Any) -> int:
 
 
 def _number(position: int, default: float | None = None) -> Any:
-    def handler(site: Site, *arguments: Any, **_options: Any) -> int:
+    def handler(site: TraceSite, *arguments: Any, **_options: Any) -> int:
         number = arguments[position] if default is None else default
         if isinstance(number, Ref):
             return site.emitter.broadcast(site.operand(number, site.dtype), site.shape)

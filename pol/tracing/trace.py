@@ -22,7 +22,7 @@ from pol.limits import LIMITS, Limits
 from pol.tracing import rules_elementwise, rules_reduce, rules_shape
 from pol.tracing.emitter import Emitter
 from pol.tracing.origin import line_of_error, line_of_node
-from pol.tracing.rules import RULES, Ref, Site, Unsupported, dtype_of
+from pol.tracing.rules import RULES, Ref, TraceSite, Unsupported, dtype_of
 
 Tensors = Mapping[str, torch.Tensor]
 Function = Callable[[Tensors], Tensors]
@@ -215,7 +215,7 @@ def _translate(emitter: Emitter, node: Node, values: Mapping[Node, Any]) -> Any:
         if handler is None:
             raise Unsupported("it has no form in Assay's primitives")
         kept = {k: v for k, v in kwargs.items() if k not in {"layout", "device", "pin_memory"}}
-        result = handler(Site(emitter, node), *args, **kept)
+        result = handler(TraceSite(emitter, node), *args, **kept)
     if isinstance(result, tuple):
         return tuple(Ref(part) for part in result)
     return Ref(result)

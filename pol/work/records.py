@@ -19,7 +19,7 @@ Position = Annotated[int, bounds.Range(0, 2**63 - 1)]
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class Samples:
     """The samples of a share: ``count`` positions from ``first`` on, inside ``round``."""
 
     round: int
@@ -66,7 +66,7 @@ class TrainedShare:
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayedSegment:
     """A replayed segment: the boundary that it ends in, and the states there.
 
     ``step_roots`` has the boundary root after each of its steps; the last one is ``boundary.root``.

@@ -22,7 +22,7 @@ from pol.rules.commitment import boundary_root
 from pol.state.arrays import Array, State
 from pol.state.canonical import StateTree, freeze, state_specs, state_tree
 from pol.values import TensorSpec, f32_bits
-from pol.work.records import Boundary, Range
+from pol.work.records import Boundary, Samples
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class SlotState:
         return Boundary(index, step, *roots, metrics)
 
 
-def check_range(document: JobDocument, part: Range) -> int:
+def check_range(document: JobDocument, part: Samples) -> int:
     """Return the number of segments of a range.
 
     Raises RangeError when the range is not inside a round of the job, or does not start and end between segments.
@@ -119,7 +119,7 @@ def merged(before: State, outputs: Mapping[str, Array], prefix: str) -> dict[str
 
 def run_segment(
     loaded: LoadedJob,
-    part: Range,
+    part: Samples,
     index: int,
     state: SlotState,
     backend: Backend,

@@ -8,13 +8,13 @@ from pol.executor.interface import Backend
 from pol.job.load import LoadedJob
 from pol.state.arrays import State, canonical_array
 from pol.state.canonical import state_tree
-from pol.work.records import Boundary, Range, TrainedShare, UpdateResult
+from pol.work.records import Boundary, Samples, TrainedShare, UpdateResult
 from pol.work.segments import SlotState, check_range, check_state, run_segment, slot_state
 
 
 def train_share(
     loaded: LoadedJob,
-    part: Range,
+    part: Samples,
     opening: State,
     local: State,
     *,

@@ -1,4 +1,4 @@
-"""``assay demo`` as a person runs it: real processes, CometBFT, a real job, and every claim of its report."""
+"""``assay demo`` as a person runs it: real processes, CometBFT, a real job, and every claim of its summary."""
 
 import json
 import re
@@ -57,7 +57,7 @@ class Run:
         path = comet_home(Path(self.layout.validators[0].home)) / "data" / "assay.db"
         storage = Storage(path)
         try:
-            order_id = bytes.fromhex(self.report["order"]["id"])
+            order_id = bytes.fromhex(self.summary["order"]["id"])
             found = answer(storage.snapshot(), OrderRequest(order_id))
         finally:
             storage.close()
@@ -120,53 +120,53 @@ def check_ended(run: Run) -> None:
 def check_settled(run: Run) -> None:
     """Training, verification and payment came to their end, by what the chain's own database says."""
     report, chain = run.report, run.chain()
-    order = report["order"]
+    order = summary["order"]
     assert chain.order.close_reason == order["closed"] == CloseReason.SETTLED
     assert order["flops_verified"] == order["flops_quoted"] == chain.order.work_verified > 0
-    assert report["rounds"] == chain.order.terms.rounds == sum(r.verified for r in chain.rounds)
+    assert summary["rounds"] == chain.order.terms.rounds == sum(r.verified for r in chain.rounds)
     # Every uassay of the deposit is somewhere: counted here once more, from the list of payments.
-    assert report["deposit_accounted"] is True
+    assert summary["deposit_accounted"] is True
     sums: dict[str, int] = {}
     for payment in chain.payments:
         sums[payment.kind] = sums.get(payment.kind, 0) + payment.amount
     payouts = sums["provider"] + sums["validator"] + sums["auditor"]
-    assert sum(report["payouts"].values()) == payouts
-    assert (report["fees"], report["refund"]) == (sums["protocol"], sums.get("refund", 0))
-    assert order["deposit"] == payouts + report["fees"] + report["refund"]
+    assert sum(summary["payouts"].values()) == payouts
+    assert (summary["fees"], summary["refund"]) == (sums["protocol"], sums.get("refund", 0))
+    assert order["deposit"] == payouts + summary["fees"] + summary["refund"]
     assert chain.escrow.bonds == ()
 
 
 def check_learned(run: Run) -> None:
-    model = run.report["model"]
+    model = run.summary["model"]
     assert model["metric"] == "accuracy"
     assert model["parameters"] > 10_000
     assert model["before"] < 0.5
     assert model["after"] >= AFTER_LEAST > model["majority_baseline"] + 0.5
     # The curve has all rounds, also those that the validator no longer needs to remember.
-    curve = {point["rounds_trained"]: point["loss"] for point in run.report["loss"]}
+    curve = {point["rounds_trained"]: point["loss"] for point in run.summary["loss"]}
     assert list(curve) == sorted(curve)
-    assert set(range(1, run.report["rounds"] + 1)) <= curve.keys()
-    assert {int(at) for at in curve} >= set(range(run.report["rounds"]))
+    assert set(range(1, run.summary["rounds"] + 1)) <= curve.keys()
+    assert {int(at) for at in curve} >= set(range(run.summary["rounds"]))
     assert curve[max(curve)] < curve[min(curve)] / 4
 
 
 def check_cheat(run: Run) -> None:
     """The cheat is named, with where it cheated, and its bond is gone; its share was trained by another."""
     report, chain = run.report, run.chain()
-    cheat = report["cheat"]
+    cheat = summary["cheat"]
     (culprit,) = (spec for spec in run.layout.providers if spec.misbehave)
     assert (cheat["provider"], cheat["method"]) == (culprit.address, culprit.misbehave)
     reports = [r for r in chain.reports if r.provider == culprit.address]
     assert [r.state for r in reports] == [ReportState.CUT] * len(reports)
     assert (cheat["round"], cheat["segment"]) == (reports[0].round, reports[0].segment)
     assert cheat["slashed"] == reports[0].bond > 0
-    assert culprit.address not in report["payouts"]
-    rejected = [v for v in report["verdicts"] if v["verdict"] == "rejected"]
+    assert culprit.address not in summary["payouts"]
+    rejected = [v for v in summary["verdicts"] if v["verdict"] == "rejected"]
     assert culprit.address in {v["provider"] for v in rejected}
     assert "segment_mismatch" in {v["reason"] for v in rejected if v["provider"] == culprit.address}
-    accepted = [v for v in report["verdicts"] if v["verdict"] == "accepted"]
+    accepted = [v for v in summary["verdicts"] if v["verdict"] == "accepted"]
     assert culprit.address not in {v["provider"] for v in accepted}
-    assert {v["round"] for v in accepted} == set(range(report["rounds"]))
+    assert {v["round"] for v in accepted} == set(range(summary["rounds"]))
 
 
 def test_it_ends_well_and_leaves_no_process(demo: Run) -> None:
@@ -175,33 +175,33 @@ def test_it_ends_well_and_leaves_no_process(demo: Run) -> None:
     assert len(demo.descendants) >= 20
 
 
-def test_the_report_has_everything(demo: Run) -> None:
-    report = demo.report
+def test_the_summary_has_everything(demo: Run) -> None:
+    summary = demo.summary
     expected = {
         "validators", "providers", "blocks", "order", "model", "rounds", "verdicts", "cheat",
         "payouts", "refund", "deposit_accounted", "result", "seconds",
     }  # fmt: skip
     assert expected <= report.keys()
-    assert {"id", "job", "price_per_pflop", "deposit", "flops_quoted", "flops_verified"} <= report[
+    assert {"id", "job", "price_per_pflop", "deposit", "flops_quoted", "flops_verified"} <= summary[
         "order"
     ].keys()
-    assert {"parameters", "metric", "majority_baseline", "before", "after"} <= report[
+    assert {"parameters", "metric", "majority_baseline", "before", "after"} <= summary[
         "model"
     ].keys()
-    assert {"provider", "method", "round", "segment", "slashed"} <= report["cheat"].keys()
-    assert {"path", "sha256"} <= report["result"].keys()
+    assert {"provider", "method", "round", "segment", "slashed"} <= summary["cheat"].keys()
+    assert {"path", "sha256"} <= summary["result"].keys()
     phases = {"network", "match", "train_and_verify", "windows", "total"}
-    assert phases <= report["seconds"].keys()
-    assert all(seconds > 0 for seconds in report["seconds"].values())
-    assert report["seconds"]["total"] <= demo.seconds
-    assert (report["validators"], report["providers"]) == (4, 8)
-    assert report["blocks"] > 50
-    for verdict in report["verdicts"]:
+    assert phases <= summary["seconds"].keys()
+    assert all(seconds > 0 for seconds in summary["seconds"].values())
+    assert summary["seconds"]["total"] <= demo.seconds
+    assert (summary["validators"], summary["providers"]) == (4, 8)
+    assert summary["blocks"] > 50
+    for verdict in summary["verdicts"]:
         assert {
             "provider", "round", "segments_committed", "segments_checked", "verdict", "reason",
         } <= verdict.keys()  # fmt: skip
         assert verdict["segments_checked"] > 0 or verdict["reason"] in ("no_answer", "late")
-    assert all(re.fullmatch("assay1[0-9a-z]{38}", address) for address in report["payouts"])
+    assert all(re.fullmatch("assay1[0-9a-z]{38}", address) for address in summary["payouts"])
 
 
 def test_the_order_is_settled_and_every_coin_accounted_for(demo: Run) -> None:
@@ -224,11 +224,11 @@ def test_auditors_of_other_validators_are_paid(demo: Run) -> None:
         assert audit.agreed
         answered = {seat.validator for seat in audit.seats if seat.answers}
         assert answered <= operators - {winner}
-        assert answered <= demo.report["payouts"].keys()
+        assert answered <= demo.summary["payouts"].keys()
 
 
 def test_the_result_is_the_verified_state_and_loads(demo: Run) -> None:
-    result = demo.report["result"]
+    result = demo.summary["result"]
     path = Path(result["path"])
     assert sha256(path.read_bytes()).hexdigest() == result["sha256"]
     chain = demo.chain()
@@ -246,7 +246,7 @@ def test_it_loads_into_the_original_model(demo: Run) -> None:
         "print(job().model.load_state_dict(load_file(sys.argv[1])))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, demo.report["result"]["path"]],
+        [sys.executable, "-c", script, demo.summary["result"]["path"]],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,

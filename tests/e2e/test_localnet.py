@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from localnet.layout import Kind, load_layout
+from localnet.layout import NetworkKind, load_layout
 from tests.support.waiting import is_running, wait_until
 
 ASSAY = (sys.executable, "-m", "assay.cli")
@@ -69,7 +69,7 @@ def test_a_solo_network_from_start_to_stop(tmp_path: Path) -> None:
     directory = tmp_path / "network"
     where = ("--dir", str(directory))
     with supervisor(directory, "--solo", "--validators", "2", "--providers", "1") as process:
-        assert load_layout(directory).kind is Kind.SOLO
+        assert load_layout(directory).kind is NetworkKind.SOLO
         status = assay("localnet", "status", *where)
         assert status["running"]
         running = pids(status)

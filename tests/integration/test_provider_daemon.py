@@ -30,7 +30,7 @@ from domain.hashing import merkle_root
 from domain.queries import OrderResponse
 from domain.records import OrderState, Report, ReportState, Share, ShareKey, ShareState
 from link import types as t
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from localnet import cheats
 from pol.rules.commitment import boundary_root, share_sign_bytes, trace_leaf
 from pol.state.canonical import decode_state, state_tree
@@ -62,7 +62,7 @@ class Validator(Answers):
         self.on_share()
         for blob in (request.update, request.local_out):
             if not self.blobs.has(blob.sha256):
-                raise ClusterError(Kind.WRONG_STATE, "send the blobs first")
+                raise ClusterError(ClusterErrorKind.WRONG_STATE, "send the blobs first")
         self.shares.put(request)
         return self.verdict
 
@@ -311,7 +311,7 @@ def test_downloads_that_hang_do_not_keep_it_from_objecting(world: World) -> None
     def hang(caller: t.Caller, request: t.GetChunkRequest) -> t.Chunk:
         hanging.append(1)
         release.wait(WAIT)
-        raise ClusterError(Kind.NOT_FOUND, "never")
+        raise ClusterError(ClusterErrorKind.NOT_FOUND, "never")
 
     world.answers.tasks = (s.task(),)
     with daemon(world):

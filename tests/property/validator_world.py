@@ -47,14 +47,14 @@ from validator.decide.lookup import accepted_works, find_round, find_share
 from validator.decide.plan import Worker
 from validator.decide.records import (
     AttemptKey,
-    Checked,
+    CheckedPlace,
     LocalAudit,
     LocalOrder,
+    LocalUpkeep,
     ReplayOutcome,
     SealedResult,
     Sizes,
     SlotWork,
-    Standing,
     new_order,
 )
 from validator.decide.retention import needed_blobs
@@ -238,12 +238,12 @@ class Daemon:
         self.records = {
             duty: decode(type(record), encode(record))
             for duty, record in self.records.items()
-            if not isinstance(record, Standing)
+            if not isinstance(record, LocalUpkeep)
         }
         self.down_until = self.since = clock + 1 + self.world.dice(3)
 
     def load(self, duty: Duty) -> Record | None:
-        known = Standing(published=True) if isinstance(duty, Upkeep) else None
+        known = LocalUpkeep(published=True) if isinstance(duty, Upkeep) else None
         return self.records.get(duty, known)
 
     def attempt(self, key: AttemptKey) -> LocalOrder:
@@ -575,27 +575,27 @@ class World:
         assert work.packet is not None
         return work.packet.leaves[index].boundary_root
 
-    def _check(self, work: SlotWork, place: int) -> Checked:
+    def _check(self, work: SlotWork, place: int) -> CheckedPlace:
         packet = work.packet
         assert packet is not None
         claim = packet.claim
         if self._root(work, place) != self._leaf(work, place):
-            return Checked(place, ShareReason.OPENING_MISMATCH, b"")
+            return CheckedPlace(place, ShareReason.OPENING_MISMATCH, b"")
         states = self._states(work, place)
         if place == claim.segments:
             update = update_of(claim.global_in, states[0])
             root = update_claim(update, states[1])
             if root != update_claim(claim.update_root, claim.local_out):
-                return Checked(place, ShareReason.UPDATE_MISMATCH, root)
+                return CheckedPlace(place, ShareReason.UPDATE_MISMATCH, root)
             sent = (packet.update.sha256, packet.local_out.sha256)
             fits = sent == (claim.update_root, claim.local_out)
-            return Checked(place, ShareReason.NONE if fits else ShareReason.MALFORMED, root)
+            return CheckedPlace(place, ShareReason.NONE if fits else ShareReason.MALFORMED, root)
         root = boundary_root(*step(states, position(claim, self.terms, place)))
         if root != self._leaf(work, place + 1):
-            return Checked(place, ShareReason.SEGMENT_MISMATCH, root)
+            return CheckedPlace(place, ShareReason.SEGMENT_MISMATCH, root)
         if packet.leaves[place + 1].metrics != METRICS:
-            return Checked(place, ShareReason.METRICS_MISMATCH, root)
-        return Checked(place, ShareReason.NONE, root)
+            return CheckedPlace(place, ShareReason.METRICS_MISMATCH, root)
+        return CheckedPlace(place, ShareReason.NONE, root)
 
     def _recompute(self, work: SlotWork, index: int) -> States:
         assert work.packet is not None

@@ -30,7 +30,7 @@ from domain.queries import OrderRequest, OrderResponse, ValidatorsRequest
 from domain.reasons import CloseReason
 from domain.records import Assignment, Conditions, Offer, OrderState
 from localnet.create import KEY, create, test_keyring
-from localnet.layout import Kind, ProviderSpec
+from localnet.layout import NetworkKind, ProviderSpec
 from localnet.market import wait_for_clusters
 from localnet.network import Network
 from tests.support.waiting import wait_until
@@ -227,7 +227,7 @@ def market_network(
         [len(cluster) for cluster in clusters],
         {f"prov{index}": way for index, way in enumerate(flat) if way},
         params or quick_params(),
-        Kind.SOLO,
+        NetworkKind.SOLO,
     )
     for spec in layout.providers:
         _say_speed(Path(spec.home) / "provider", speed_of(spec.misbehave))

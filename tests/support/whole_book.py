@@ -11,7 +11,7 @@ from domain.amount import price_ceil
 from domain.hashing import hash_fields
 from matching_engine.book import Histogram
 from matching_engine.conditions import CONDITIONS, fitting
-from matching_engine.match import Matched, Quote
+from matching_engine.match import Matched, SimulatedMatch
 from matching_engine.records import Asked, Fill, Standing, job_bond
 
 
@@ -55,10 +55,10 @@ def match(
     return Matched(tuple(fills), tuple(unmatched), carried)
 
 
-def quote(order: Asked, bids: Sequence[Standing], seed: bytes, clock: int) -> Quote:
+def quote(order: Asked, bids: Sequence[Standing], seed: bytes, clock: int) -> SimulatedMatch:
     """Return the candidates and the histogram as ``matching_engine.match.quote`` does."""
     ranked = _ranked(order, bids, seed, clock)
-    return Quote(tuple(row.bid for row in ranked), _histogram(order, bids, clock))
+    return SimulatedMatch(tuple(row.bid for row in ranked), _histogram(order, bids, clock))
 
 
 def _ranked(order: Asked, rows: Sequence[Standing], seed: bytes, clock: int) -> list[Standing]:

@@ -14,7 +14,7 @@ from domain.records import OrderState
 from validator.decide.actions import Action
 from validator.decide.audits import decide_audit, new_audit
 from validator.decide.orders import decide_attempt
-from validator.decide.records import AttemptKey, LocalAudit, LocalOrder, Standing
+from validator.decide.records import AttemptKey, LocalAudit, LocalOrder, LocalUpkeep
 from validator.decide.upkeep import decide_upkeep
 from validator.decide.view import Look
 
@@ -26,7 +26,7 @@ class Upkeep:
 
 Duty = AttemptKey | AuditDuty | Upkeep
 """An attempt that this validator won; a seat in the audit of another's round; what there is to do without either."""
-Record = LocalOrder | LocalAudit | Standing
+Record = LocalOrder | LocalAudit | LocalUpkeep
 
 
 def duties(look: Look) -> Iterator[Duty]:
@@ -50,7 +50,7 @@ def decide(
             return decide_attempt(record, look)
         case AuditDuty(), LocalAudit() | None:
             return decide_audit(record or new_audit(duty, look.chain.clock), look)
-        case Upkeep(), Standing() | None:
-            return decide_upkeep(record or Standing(), look)
+        case Upkeep(), LocalUpkeep() | None:
+            return decide_upkeep(record or LocalUpkeep(), look)
     # An attempt that was forgotten.
     return None, ()

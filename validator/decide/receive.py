@@ -12,7 +12,7 @@ from pol.rules.schedule import segments_of
 from validator.decide.lookup import exclude, find_round, find_share, find_work, replace_work
 from validator.decide.payload import GLOBAL_FILE, LOCAL_FILE
 from validator.decide.records import (
-    Checked,
+    CheckedPlace,
     LocalOrder,
     Opening,
     Payload,
@@ -186,7 +186,7 @@ def state_recomputed(
     return replace_work(local, key.round, _with_opening(work, opening))
 
 
-def place_checked(local: LocalOrder, key: ShareKey, checked: Checked) -> LocalOrder:
+def place_checked(local: LocalOrder, key: ShareKey, checked: CheckedPlace) -> LocalOrder:
     """Record the outcome of a replay; unless the opening was wrong, it may be handed on from now on."""
     work = find_share(local, key)
     if work is None or any(done.place == checked.place for done in work.checked):

@@ -38,7 +38,7 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedPlace:
     """The outcome of replaying one place of a share: segment ``place``, or the update (place = n)."""
 
     place: int
@@ -64,7 +64,7 @@ class SlotWork:
     picks: tuple[int, ...]  # the validator's own further segments
     # By their boundaries and places.
     openings: tuple[Opening, ...]
-    checked: tuple[Checked, ...]
+    checked: tuple[CheckedPlace, ...]
     # Boundaries that training does not lead to, found after the round was closed.
     broken: tuple[int, ...]
     verdict: int  # ShareReason that ended it; NONE while it stands
@@ -211,7 +211,7 @@ class LocalAudit:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LocalUpkeep:
     """Whether the endpoint was seen on chain, whose speed was certified last, the chain clock of the next cleaning."""
 
     published: bool = False

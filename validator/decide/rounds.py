@@ -17,7 +17,7 @@ from pol.rules.lots import duty_places
 from validator.decide.actions import Action, Aggregate, CheckPlace, SendTx
 from validator.decide.assign import PATIENCE, open_round, reissue, transfer_seconds
 from validator.decide.lookup import accepted_works, exclude, find_round, replace_round, share_key
-from validator.decide.records import Checked, LocalOrder, LocalRound, SlotLocal, SlotWork
+from validator.decide.records import CheckedPlace, LocalOrder, LocalRound, SlotLocal, SlotWork
 from validator.decide.traces import trace_leaf_of
 from validator.decide.view import View
 
@@ -114,7 +114,7 @@ def _verify(
     return work, actions
 
 
-def _worst(failed: Iterable[Checked]) -> Checked:
+def _worst(failed: Iterable[CheckedPlace]) -> CheckedPlace:
     """Prefer what Merkle evidence can show: it cuts the bond, a mere rejection does not."""
     return min(failed, key=lambda done: (done.reason not in PROVABLE, done.place))
 
@@ -145,7 +145,7 @@ def is_verified(current: LocalRound, work: SlotWork, share: Share | None) -> boo
 # What the chain is told
 
 
-def _evidence(work: SlotWork) -> Checked | None:
+def _evidence(work: SlotWork) -> CheckedPlace | None:
     """Return the failed place that can be shown to any node, where the verdict rests on one."""
     if work.verdict not in PROVABLE:
         return None

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from domain.messages import MsgCertifyProvider, MsgSetEndpoint
 from validator.decide.actions import Action, Clean, SendTx
-from validator.decide.records import Standing
+from validator.decide.records import LocalUpkeep
 from validator.decide.view import Look
 
 CERTIFY_SECONDS = 86_400
@@ -13,7 +13,7 @@ CERTIFY = "certify/"
 CLEAN_SECONDS = 60
 
 
-def decide_upkeep(standing: Standing, look: Look) -> tuple[Standing, tuple[Action, ...]]:
+def decide_upkeep(standing: LocalUpkeep, look: Look) -> tuple[LocalUpkeep, tuple[Action, ...]]:
     """Return what was seen to, and every action whose outcome is missing; all of it rests on whole looks."""
     if not look.chain.whole:
         return standing, ()
@@ -37,7 +37,7 @@ def _is_published(look: Look) -> bool:
     return own is not None and (own.endpoint, own.certificate) == (look.endpoint, look.certificate)
 
 
-def _certificate(standing: Standing, look: Look) -> tuple[str, tuple[Action, ...]]:
+def _certificate(standing: LocalUpkeep, look: Look) -> tuple[str, tuple[Action, ...]]:
     """Put on chain what a provider measured, checked later against the time that its shares take.
 
     One after the other, each in its turn: anybody may register here, duties do not wait behind a crowd, and nobody

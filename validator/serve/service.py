@@ -7,7 +7,7 @@ from domain.queries import OrderResponse
 from domain.reasons import ShareReason
 from domain.records import AssignmentState, OrderState
 from link import types as t
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.commitment import share_sign_bytes
 from validator.decide.payload import JOB_FILE, nests
 from validator.decide.plan import Worker
@@ -116,13 +116,13 @@ class Service:
             if request.offset or self.blobs.unclaimed(address) < UNCLAIMED_MAX * (1 + given):
                 return
             raise ClusterError(
-                Kind.OVER_QUOTA,
+                ClusterErrorKind.OVER_QUOTA,
                 "too many blobs of yours wait for the share or opening that names them",
                 "submit those first",
                 field="blob",
             )
         raise ClusterError(
-            Kind.NOT_ALLOWED,
+            ClusterErrorKind.NOT_ALLOWED,
             "this blob is neither in a payload that you offered nor of a share that you were given",
             "offer the payload, or ask for a task first",
             field="blob",
@@ -143,7 +143,7 @@ class Service:
             ):
                 return
         raise ClusterError(
-            Kind.NOT_ALLOWED,
+            ClusterErrorKind.NOT_ALLOWED,
             "this blob was not given to you",
             "ask for its task first",
             field="sha256",
@@ -176,7 +176,10 @@ class Service:
         claim = request.claim
         if claim.provider != caller.address:
             raise ClusterError(
-                Kind.NOT_ALLOWED, "not the caller", "submit your own shares", field="claim.provider"
+                ClusterErrorKind.NOT_ALLOWED,
+                "not the caller",
+                "submit your own shares",
+                field="claim.provider",
             )
         on_chain = self._find(claim.order_id, claim.attempt)
         message = share_sign_bytes(self.chain_id, claim)
@@ -260,24 +263,30 @@ class Service:
         blobs = {file.path: file.blob for file in files}
         if blobs.get(JOB_FILE, t.BlobRef(b"", 1)).sha256 != terms.job_id:
             raise ClusterError(
-                Kind.BAD_REQUEST, "job.json is not the ordered job", "send that job", field="files"
+                ClusterErrorKind.BAD_REQUEST,
+                "job.json is not the ordered job",
+                "send that job",
+                field="files",
             )
         size = sum(blob.size for blob in blobs.values())
         if len(blobs) != len(files) or size != terms.payload_bytes:
             raise ClusterError(
-                Kind.BAD_REQUEST,
+                ClusterErrorKind.BAD_REQUEST,
                 f"{size} bytes where the order says {terms.payload_bytes}",
                 "offer every payload file once",
                 field="files",
             )
         if nests(list(blobs)):
             raise ClusterError(
-                Kind.BAD_REQUEST, "a file has the path of a folder", "send that job", field="files"
+                ClusterErrorKind.BAD_REQUEST,
+                "a file has the path of a folder",
+                "send that job",
+                field="files",
             )
         for blob in blobs.values():
             if self.blobs.has(blob.sha256) and not is_here(self.blobs, blob):
                 raise ClusterError(
-                    Kind.BAD_REQUEST,
+                    ClusterErrorKind.BAD_REQUEST,
                     "a file has another size",
                     "offer what there is",
                     field="files",
@@ -289,13 +298,19 @@ class Service:
         local = self.ledger.store.latest(request.order_id)
         if local is None or on_chain is None:
             raise ClusterError(
-                Kind.NOT_FOUND, "no such order here", "ask its validator", field="order_id"
+                ClusterErrorKind.NOT_FOUND,
+                "no such order here",
+                "ask its validator",
+                field="order_id",
             )
         self._check_consumer(caller, on_chain)
         result, final = local.result, local.rounds[-1].next_global if local.rounds else None
         if result is None or final is None:
             raise ClusterError(
-                Kind.WRONG_STATE, "no result yet", "ask again when it is proven", field=""
+                ClusterErrorKind.WRONG_STATE,
+                "no result yet",
+                "ask again when it is proven",
+                field="",
             )
         self._grants.give(caller.address, (result.blob,))
         last = min(request.first + request.limit, len(result.points))
@@ -320,11 +335,17 @@ class Service:
             or caller.address not in {seat.validator for seat in audit.seats}
         ):
             raise ClusterError(
-                Kind.NOT_ALLOWED, "no seat in this audit", "wait until you are drawn", field="round"
+                ClusterErrorKind.NOT_ALLOWED,
+                "no seat in this audit",
+                "wait until you are drawn",
+                field="round",
             )
         if request.place >= len(audit.places):
             raise ClusterError(
-                Kind.BAD_REQUEST, f"the audit has {len(audit.places)} places", "", field="place"
+                ClusterErrorKind.BAD_REQUEST,
+                f"the audit has {len(audit.places)} places",
+                "",
+                field="place",
             )
         opening = audit_opening(local, request.round, audit.places[request.place], self.chain_id)
         self._grants.give(caller.address, _blobs_of(opening))
@@ -348,7 +369,7 @@ class Service:
         on_chain = self.view.orders.get(order_id)
         if on_chain is None:
             raise ClusterError(
-                Kind.NOT_FOUND,
+                ClusterErrorKind.NOT_FOUND,
                 "no such order with this validator",
                 "check the id",
                 field="order_id",
@@ -358,7 +379,7 @@ class Service:
         mine = assignment is not None and assignment.validator == self.me
         if not mine or self.ledger.load(order_id, number) is None:
             raise ClusterError(
-                Kind.NOT_FOUND,
+                ClusterErrorKind.NOT_FOUND,
                 "not an attempt of this validator",
                 "read the order again",
                 field="attempt",
@@ -368,7 +389,10 @@ class Service:
     def _check_consumer(self, caller: t.Caller, on_chain: OrderResponse) -> None:
         if on_chain.order.consumer != caller.address:
             raise ClusterError(
-                Kind.NOT_ALLOWED, "not your order", "use the key that ordered", field="order_id"
+                ClusterErrorKind.NOT_ALLOWED,
+                "not your order",
+                "use the key that ordered",
+                field="order_id",
             )
 
     def _complete_payload(self, order_id: bytes, attempt: int) -> LocalOrder:
@@ -376,7 +400,9 @@ class Service:
         with self.ledger.lock:
             local = self.ledger.load(order_id, attempt)
             if local is None:  # _find saw it: it was forgotten in this moment
-                raise ClusterError(Kind.NOT_FOUND, "no such order here", "", field="order_id")
+                raise ClusterError(
+                    ClusterErrorKind.NOT_FOUND, "no such order here", "", field="order_id"
+                )
             blobs = [file.blob for file in local.payload.files]
             offered = local.payload.stage == PayloadStage.OFFERED
             if not offered or not all(is_here(self.blobs, blob) for blob in blobs):

@@ -19,7 +19,7 @@ from link.client import ClusterClient
 from link.errors import ClusterError
 from link.types import GET_OPENING, AuditOpening, BlobRef, OpeningRequest, PayloadFile
 from pol.work.pool import PoolError
-from pol.work.records import Range
+from pol.work.records import Samples
 from validator.decide import actions as do
 from validator.decide.audits import audited_loaded, opening_arrived, place_replayed
 from validator.decide.records import ReplayOutcome
@@ -142,7 +142,7 @@ class Auditor:
         return self.run(
             numerics.check_segment,
             directory,
-            Range(claim.round, claim.first, claim.count),
+            Samples(claim.round, claim.first, claim.count),
             place.segment,
             states[0],
             Claimed(first.boundary_root, last.boundary_root, last.metrics),

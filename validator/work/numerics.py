@@ -22,7 +22,7 @@ from pol.state.arrays import State
 from pol.state.canonical import chunks_of, decode_state, encode_state, state_tree
 from pol.state.layout import encoded_size
 from pol.work.aggregate import aggregate
-from pol.work.records import Range
+from pol.work.records import Samples
 from pol.work.train import share_update
 from validator.decide.records import ReplayOutcome, Sizes
 
@@ -68,7 +68,7 @@ def load(directory: Path) -> LoadOutcome:
 
 def check_segment(
     directory: Path,
-    part: Range,
+    part: Samples,
     index: int,
     states: tuple[Path, Path],
     claimed: Claimed,
@@ -206,7 +206,7 @@ def opening_holds(directory: Path, states: tuple[Path, Path], root: bytes) -> bo
 
 def recompute_states(
     directory: Path,
-    part: Range,
+    part: Samples,
     start: int,
     index: int,
     states: tuple[Path, Path],

@@ -23,13 +23,13 @@ from link.blobs import BlobStore
 from link.handover import HandoverId, ciphertext_root, seal_result
 from link.types import BlobRef, ShareSubmission, StateRef
 from pol.work.pool import ReplayPool
-from pol.work.records import Range
+from pol.work.records import Samples
 from validator.decide import actions as do
 from validator.decide import receive
 from validator.decide.lookup import accepted_works, find_round, find_work
 from validator.decide.records import (
     AttemptKey,
-    Checked,
+    CheckedPlace,
     LocalOrder,
     LocalRound,
     SealedResult,
@@ -132,13 +132,13 @@ class Performer:
             outcome = self.run(
                 numerics.check_segment,
                 self._directory(local),
-                Range(claim.round, claim.first, claim.count),
+                Samples(claim.round, claim.first, claim.count),
                 place,
                 states,
                 Claimed(first.boundary_root, last.boundary_root, last.metrics),
                 self.backend,
             )
-        checked = Checked(place, int(outcome.reason), outcome.root)
+        checked = CheckedPlace(place, int(outcome.reason), outcome.root)
         self._change(local.key, partial(receive.place_checked, key=action.share, checked=checked))
 
     def verify_opening(self, action: do.VerifyOpening) -> None:
@@ -174,7 +174,7 @@ class Performer:
         result = self.run(
             numerics.recompute_states,
             self._directory(local),
-            Range(packet.claim.round, packet.claim.first, packet.claim.count),
+            Samples(packet.claim.round, packet.claim.first, packet.claim.count),
             start,
             action.index,
             self._states(current, work, start),

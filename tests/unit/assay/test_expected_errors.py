@@ -10,7 +10,7 @@ from assay.cli.main import run
 from chain.client.errors import ChainTimeout, TxRefused
 from consumer.errors import StillWaiting
 from domain.errors import NOT_FOUND, Code, Exit, Expected, Refusal
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from pol.errors import JobError, StepFailed
 
 
@@ -38,7 +38,7 @@ def error_object(text: str) -> dict[str, object]:
     [
         (StillWaiting("it is open", "look again", field="order"), "still_waiting", 3),
         (Refusal(NOT_FOUND, "order", "it is open", "look again"), "not_found", 1),
-        (ClusterError(Kind.BUSY, "it is open", "look again", field="order"), "busy", 1),
+        (ClusterError(ClusterErrorKind.BUSY, "it is open", "look again", field="order"), "busy", 1),
         (CliError("it is open", "look again", field="order"), "cli", 1),
     ],
 )
@@ -102,7 +102,7 @@ def test_what_the_system_refuses_names_the_file(capsys: pytest.CaptureFixture[st
     [
         Expected("it is full", "empty it", field="disk"),
         Refusal(NOT_FOUND, "order_id", "there is none", "look again"),
-        ClusterError(Kind.BUSY, "too many calls", "wait"),
+        ClusterError(ClusterErrorKind.BUSY, "too many calls", "wait"),
         JobError("step", "too large", "make it smaller"),
         StepFailed(3, "node 7", "no result"),
         TxRefused(Code("sdk", 5, "insufficient_funds"), "no coins", b"h", 9),

@@ -38,7 +38,7 @@ def performer(tmp_path: Path) -> Iterator[Performer]:
 
 def problem(performer: Performer) -> str:
     """Return what speaks against the task, or an empty string."""
-    (event,), _ = performer.perform(duties.Check(s.task()))
+    (event,), _ = performer.perform(duties.CheckTask(s.task()))
     if isinstance(event, shares.Checked):
         return ""
     assert isinstance(event, shares.Failed)

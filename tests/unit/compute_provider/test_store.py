@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compute_provider.config import ProviderError
-from compute_provider.decide.shares import Stage, State, Work
+from compute_provider.decide.shares import ShareWork, Stage, State
 from compute_provider.store import Measured, Store
 from domain.records import ShareKey
 from pol.work.records import Boundary
@@ -30,8 +30,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def test_the_state_is_loaded_as_it_was_saved(store: Store, tmp_path: Path) -> None:
-    one = Work(task(), Stage.TRAINING, 3, 20, 5, 1, "text")
-    two = Work(replace(task(), key=OTHER), Stage.READY)
+    one = ShareWork(task(), Stage.TRAINING, 3, 20, 5, 1, "text")
+    two = ShareWork(replace(task(), key=OTHER), Stage.READY)
     first = State((one, two))
     store.save(State(), first)
     assert store.load() == first
@@ -43,7 +43,7 @@ def test_the_state_is_loaded_as_it_was_saved(store: Store, tmp_path: Path) -> No
 
 
 def test_a_save_that_fails_changes_nothing_and_the_next_one_is_taken(store: Store) -> None:
-    one = State((Work(task(), Stage.READY),))
+    one = State((ShareWork(task(), Stage.READY),))
     store._records._sql(
         "CREATE TRIGGER full BEFORE INSERT ON works BEGIN SELECT RAISE(ABORT, 'full'); END"
     )
@@ -80,7 +80,7 @@ def test_what_a_crash_left_over_is_swept(store: Store, tmp_path: Path) -> None:
     for key in (KEY, OTHER):
         store.folder(key)
         store.put_boundary(key, boundary(0))
-    store.sweep(State((Work(task(), Stage.TRAINING),)))
+    store.sweep(State((ShareWork(task(), Stage.TRAINING),)))
     assert len(list((tmp_path / "shares").iterdir())) == 1
     assert store.boundaries(KEY) == (boundary(0),)
     assert store.boundaries(OTHER) == ()

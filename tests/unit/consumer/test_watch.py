@@ -18,7 +18,7 @@ from consumer.watch import Delivery, follow, wait_for
 from domain.errors import BAD_FIELD
 from domain.queries import OrderResponse
 from domain.records import AssignmentState, OrderState
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from link.types import PayloadState
 from tests.unit.compute_provider import support as s
 from tests.unit.pol.mlp import write_mlp_job
@@ -120,7 +120,7 @@ def deliver_with(
 def test_a_delivery_that_fails_is_tried_again_while_nothing_else_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    gone = ClusterError(Kind.UNREACHABLE, "no connection", "")
+    gone = ClusterError(ClusterErrorKind.UNREACHABLE, "no connection", "")
     make, said = deliver_with(monkeypatch, gone, gone, False, True, True)
     matched, again = at(OrderState.MATCHED), at(OrderState.MATCHED, attempt=2)
     node = Node(matched, matched, matched, matched, matched, again, at(OrderState.CLOSED, 2))

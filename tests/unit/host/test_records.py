@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from domain import codec
-from host.records import Lost, Records, Table, Unusable
+from host.records import Lost, Records, RecordTable, Unusable
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,8 @@ class Pair:
     data: bytes
 
 
-PAIRS = Table("pairs", Pair, (bytes, int))
-FACTS = Table("facts", str, (str,))
+PAIRS = RecordTable("pairs", Pair, (bytes, int))
+FACTS = RecordTable("facts", str, (str,))
 
 
 def opened(path: Path, form: int = 1) -> Records:

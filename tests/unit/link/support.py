@@ -8,7 +8,7 @@ from pathlib import Path
 from link import types as t
 from link.blobs import BlobStore
 from link.client import ClusterClient
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from link.rates import ServerLimits
 from link.server import ClusterServer
 from link.tls import Certificate, make_certificate
@@ -45,7 +45,9 @@ class Answers:
 
     def get_chunk(self, caller: t.Caller, request: t.GetChunkRequest) -> t.Chunk:
         if caller.address not in self.readers:
-            raise ClusterError(Kind.NOT_ALLOWED, "not yours to read", "", field="sha256")
+            raise ClusterError(
+                ClusterErrorKind.NOT_ALLOWED, "not yours to read", "", field="sha256"
+            )
         data = self.blobs.read(request.sha256, request.offset, request.length)
         return t.Chunk(data, self.blobs.size(request.sha256))
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from link.blobs import BlobStore
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from link.types import BlobRef
 
 
@@ -53,7 +53,7 @@ def test_a_gap_is_refused_with_the_place_to_go_on(store: BlobStore) -> None:
     store.put(blob, 0, bytes(10))
     with pytest.raises(ClusterError) as refused:
         store.put(blob, 11, bytes(10))
-    assert refused.value.kind is Kind.WRONG_STATE
+    assert refused.value.kind is ClusterErrorKind.WRONG_STATE
     assert "10" in refused.value.remedy
     assert store.status(blob).held == 10
 
@@ -67,7 +67,7 @@ def test_a_gap_promises_nothing(store: BlobStore) -> None:
 def test_bytes_beyond_the_size_are_refused(store: BlobStore) -> None:
     with pytest.raises(ClusterError) as refused:
         store.put(ref(bytes(10)), 5, bytes(6))
-    assert refused.value.kind is Kind.BAD_REQUEST
+    assert refused.value.kind is ClusterErrorKind.BAD_REQUEST
     assert files(store) == []
 
 
@@ -76,7 +76,7 @@ def test_wrong_content_is_dropped_and_can_be_sent_anew(store: BlobStore) -> None
     blob = ref(data)
     with pytest.raises(ClusterError) as refused:
         store.put(blob, 0, b"the wrong bytes")
-    assert refused.value.kind is Kind.WRONG_CONTENT
+    assert refused.value.kind is ClusterErrorKind.WRONG_CONTENT
     assert files(store) == []
     assert store.total() == 0
     assert store.put(blob, 0, data).complete
@@ -97,11 +97,11 @@ def test_quotas_count_what_was_promised(tmp_path: Path) -> None:
     store.put(ref(bytes(600)), 0, b"\0", owner="a")  # one byte sent, 600 promised
     with pytest.raises(ClusterError) as refused:
         store.put(ref(b"x"), 0, b"x", owner="a")
-    assert refused.value.kind is Kind.OVER_QUOTA
+    assert refused.value.kind is ClusterErrorKind.OVER_QUOTA
     store.put(ref(b"y" * 400), 0, b"y" * 400, owner="b")
     with pytest.raises(ClusterError) as refused:
         store.put(ref(b"z"), 0, b"z", owner="b")
-    assert refused.value.kind is Kind.OVER_QUOTA
+    assert refused.value.kind is ClusterErrorKind.OVER_QUOTA
     store.drop_partial(ref(bytes(600)), "a")
     assert store.put(ref(b"x"), 0, b"x", owner="a").complete
     assert store.total("a") == 1
@@ -113,13 +113,13 @@ def test_others_leave_room_for_what_is_made_here(tmp_path: Path) -> None:
     store = BlobStore(tmp_path, quota=1_000, owner_quota=500, kept_free=300)
     store.put(ref(bytes(500)), 0, b"\0", owner="a")
     store.put(ref(bytes(200)), 0, b"\0", owner="b")
-    with pytest.raises(ClusterError, check=lambda e: e.kind is Kind.OVER_QUOTA):
+    with pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.OVER_QUOTA):
         store.put(ref(b"x"), 0, b"x", owner="c")
     store.add(b"y" * 200)
-    with pytest.raises(ClusterError, check=lambda e: e.kind is Kind.OVER_QUOTA):
+    with pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.OVER_QUOTA):
         store.put(ref(b"x"), 0, b"x", owner="c")
     store.add(b"z" * 100)
-    with pytest.raises(ClusterError, check=lambda e: e.kind is Kind.OVER_QUOTA):
+    with pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.OVER_QUOTA):
         store.add(b"x")
     store.close()
 
@@ -184,7 +184,7 @@ def test_a_name_that_is_not_a_hash_is_no_path(store: BlobStore, name: bytes) -> 
     ):
         with pytest.raises(ClusterError) as refused:
             act()
-        assert refused.value.kind is Kind.BAD_REQUEST
+        assert refused.value.kind is ClusterErrorKind.BAD_REQUEST
 
 
 def test_a_blob_lives_until_its_last_holder_releases_it(store: BlobStore) -> None:
@@ -236,7 +236,7 @@ def test_any_order_of_chunks_and_restarts_ends_in_the_blob(
             if offset > before.held and not before.complete:
                 with pytest.raises(ClusterError) as refused:
                     store.put(blob, offset, part)
-                assert refused.value.kind is Kind.WRONG_STATE
+                assert refused.value.kind is ClusterErrorKind.WRONG_STATE
             else:
                 after = store.put(blob, offset, part)
                 assert after.held == max(before.held, offset + len(part))

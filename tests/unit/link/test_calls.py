@@ -14,7 +14,7 @@ from domain.records import ShareClaim, ShareKey
 from link import types as t
 from link.calls import SERVICE, Call, decode, decode_newer, encode
 from link.envelope import SignedRequest
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from tests.support.bounded import bends, sample, values
 from wire.convert import _writer as unchecked
 
@@ -62,7 +62,7 @@ def test_what_is_just_outside_a_bound_is_neither_sent_nor_taken(cls: Any) -> Non
         for read in (decode, decode_newer):
             with pytest.raises(ClusterError) as theirs:
                 read(cls, raw)
-            assert (theirs.value.kind, theirs.value.field) == (Kind.BAD_REQUEST, path)
+            assert (theirs.value.kind, theirs.value.field) == (ClusterErrorKind.BAD_REQUEST, path)
 
 
 def test_a_claim_is_bounded_as_on_the_chain() -> None:

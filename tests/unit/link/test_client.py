@@ -11,7 +11,7 @@ from assay.cluster.v1 import cluster_pb2 as pb
 from link import types as t
 from link.blobs import BlobStore
 from link.client import ClusterClient
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from link.server import ClusterServer
 from tests.unit.link.support import AUDITOR, CHAIN, CONSUMER, PROVIDER, Running, running
 
@@ -71,7 +71,7 @@ def test_wrong_bytes_are_never_left_at_the_path(up: Running, tmp_path: Path) -> 
         ):
             with pytest.raises(ClusterError) as refused:
                 act()
-            assert refused.value.kind is Kind.WRONG_CONTENT
+            assert refused.value.kind is ClusterErrorKind.WRONG_CONTENT
         assert not (tmp_path / "file").exists()
         assert not store.has(blob.sha256)
         up.answers.blobs.path(blob.sha256).write_bytes(DATA)
@@ -88,7 +88,7 @@ def test_a_caller_who_may_not_read_gets_nothing(up: Running, tmp_path: Path) -> 
         assert auditor.get_bytes(blob) == b"secret"
     with up.client(CONSUMER) as consumer, pytest.raises(ClusterError) as refused:
         consumer.get_bytes(blob)
-    assert refused.value.kind is Kind.NOT_ALLOWED
+    assert refused.value.kind is ClusterErrorKind.NOT_ALLOWED
 
 
 def test_all_pages_of_a_result_are_put_together(up: Running) -> None:
@@ -101,7 +101,7 @@ def test_a_result_of_another_length_is_refused_before_it_is_fetched(up: Running)
     with up.client(CONSUMER) as client:
         assert client.whole_result(bytes(32), 20_000).count == 20_000
         for count in (19_999, 20_001, 0):
-            with pytest.raises(ClusterError, check=lambda e: e.kind is Kind.BAD_REPLY):
+            with pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.BAD_REPLY):
                 client.whole_result(bytes(32), count)
 
 
@@ -116,7 +116,7 @@ def test_pages_that_trickle_are_refused(up: Running, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(up.answers, "get_result", trickle)
     with (
         up.client(CONSUMER) as client,
-        pytest.raises(ClusterError, check=lambda e: e.kind is Kind.BAD_REPLY),
+        pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.BAD_REPLY),
     ):
         client.whole_result(bytes(32))
 
@@ -156,7 +156,7 @@ def test_the_tries_are_bounded(tmp_path: Path) -> None:
         up.server.stop(0)
         with up.client(tries=3) as client, pytest.raises(ClusterError) as refused:
             client.call(t.POLL, t.PollRequest("1", ()))
-    assert refused.value.kind is Kind.UNREACHABLE
+    assert refused.value.kind is ClusterErrorKind.UNREACHABLE
 
 
 def test_a_refusal_is_not_repeated(up: Running) -> None:
@@ -172,7 +172,7 @@ def test_a_refusal_is_not_repeated(up: Running) -> None:
     up.answers.roles = counting  # type: ignore[method-assign]
     with up.client(tries=5) as client, pytest.raises(ClusterError) as refused:
         client.call(t.POLL, t.PollRequest("1", ()))
-    assert refused.value.kind is Kind.INTERNAL
+    assert refused.value.kind is ClusterErrorKind.INTERNAL
     assert calls == 1
 
 
@@ -182,7 +182,7 @@ def test_a_call_on_a_closed_connection_is_an_error_of_the_link(up: Running) -> N
     client.close()
     with pytest.raises(ClusterError) as refused:
         client.call(t.POLL, t.PollRequest("1", ()))
-    assert refused.value.kind is Kind.UNREACHABLE
+    assert refused.value.kind is ClusterErrorKind.UNREACHABLE
 
 
 def test_no_answer_in_time_is_an_error(up: Running) -> None:
@@ -198,7 +198,7 @@ def test_no_answer_in_time_is_an_error(up: Running) -> None:
     with up.client(timeout=0.3) as client, pytest.raises(ClusterError) as refused:
         client.call(t.POLL, t.PollRequest("1", ()))
     go_on.set()
-    assert refused.value.kind is Kind.TIMED_OUT
+    assert refused.value.kind is ClusterErrorKind.TIMED_OUT
 
 
 def test_an_answer_out_of_bounds_is_refused_by_the_caller(up: Running) -> None:
@@ -208,5 +208,5 @@ def test_an_answer_out_of_bounds_is_refused_by_the_caller(up: Running) -> None:
         stubs["Poll"] = lambda raw, timeout: lie
         with pytest.raises(ClusterError) as refused:
             client.call(t.POLL, t.PollRequest("1", ()))
-    assert refused.value.kind is Kind.BAD_REPLY
+    assert refused.value.kind is ClusterErrorKind.BAD_REPLY
     assert "retry_after_ms" in refused.value.reason

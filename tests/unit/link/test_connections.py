@@ -10,7 +10,7 @@ import pytest
 from domain.records import Validator
 from link import types as t
 from link.connections import Connections
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from tests.unit.link.support import AUDITOR, CHAIN, Running, running
 
 REQUEST = t.OpeningRequest(bytes(32), 1, 0, 0)
@@ -49,7 +49,7 @@ def test_a_validator_that_moved_is_called_where_it_is(
         with pytest.raises(ClusterError):  # whoever still has it asks for the new one
             before.call(t.GET_OPENING, REQUEST)
         wrong = connections.client(record(new, certificate=old.certificate.der), CHAIN)
-        with pytest.raises(ClusterError, check=lambda e: e.kind is Kind.UNREACHABLE):
+        with pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.UNREACHABLE):
             wrong.call(t.GET_OPENING, REQUEST)
         assert not connections.client(record(new), CHAIN).call(t.GET_OPENING, REQUEST).ready
 
@@ -60,7 +60,7 @@ def test_a_validator_that_published_nothing_is_unreachable(
 ) -> None:
     with (
         running(tmp_path) as up,
-        pytest.raises(ClusterError, check=lambda e: e.kind is Kind.UNREACHABLE),
+        pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.UNREACHABLE),
     ):
         connections.client(record(up, **missing), CHAIN)
 
@@ -71,7 +71,7 @@ def test_nonsense_on_the_chain_is_unreachable(
 ) -> None:
     with (
         running(tmp_path) as up,
-        pytest.raises(ClusterError, check=lambda e: e.kind is Kind.UNREACHABLE),
+        pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.UNREACHABLE),
     ):
         connections.client(record(up, **bad), CHAIN).call(t.GET_OPENING, REQUEST)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from link.envelope import TIME_TOLERANCE, Gate, NonceMemory, seal
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from wire.keys import Key
 
 KEY = Key(b"\x05" * 32)
@@ -20,7 +20,7 @@ def test_a_nonce_is_refused_for_as_long_as_its_envelope_would_pass() -> None:
     # An envelope from the future (+60 s) passes the check of time until 120 s later.
     with pytest.raises(ClusterError) as refused:
         memory.use("a", nonce(1), now=1000 + 2 * TIME_TOLERANCE)
-    assert refused.value.kind is Kind.REPLAYED
+    assert refused.value.kind is ClusterErrorKind.REPLAYED
     memory.use("a", nonce(1), now=1000 + 2 * TIME_TOLERANCE + 2)
 
 
@@ -30,15 +30,15 @@ def test_a_full_memory_refuses_and_never_forgets_early() -> None:
         memory.use("a", nonce(number), now=1000)
     with pytest.raises(ClusterError) as refused:
         memory.use("a", nonce(3), now=1000)
-    assert refused.value.kind is Kind.BUSY
+    assert refused.value.kind is ClusterErrorKind.BUSY
     with pytest.raises(ClusterError) as refused:
         memory.use("a", nonce(0), now=1000)
-    assert refused.value.kind is Kind.REPLAYED
+    assert refused.value.kind is ClusterErrorKind.REPLAYED
     memory.use("b", nonce(0), now=1000)
     memory.use("b", nonce(1), now=1000)
     with pytest.raises(ClusterError) as refused:
         memory.use("c", nonce(0), now=1000)
-    assert refused.value.kind is Kind.BUSY
+    assert refused.value.kind is ClusterErrorKind.BUSY
     memory.use("a", nonce(3), now=2000)  # two minutes later there is room again
 
 
@@ -51,7 +51,7 @@ def test_the_time_may_be_off_by_a_minute(skew: int, passes: bool) -> None:
     else:
         with pytest.raises(ClusterError) as refused:
             gate.check(envelope, "Poll", b"body")
-        assert refused.value.kind is Kind.STALE
+        assert refused.value.kind is ClusterErrorKind.STALE
 
 
 def test_strangers_cannot_fill_the_memory_of_those_who_are_known() -> None:
@@ -64,5 +64,5 @@ def test_strangers_cannot_fill_the_memory_of_those_who_are_known() -> None:
 
     with pytest.raises(ClusterError) as refused:
         flood()
-    assert refused.value.kind is Kind.BUSY
+    assert refused.value.kind is ClusterErrorKind.BUSY
     gate.use_nonce(seal(KEY, "chain", bytes(32), "Poll", b"", now=5000), True)

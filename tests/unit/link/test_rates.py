@@ -2,7 +2,7 @@
 
 import pytest
 
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from link.rates import Buckets, Rate
 
 
@@ -45,7 +45,7 @@ def test_a_refusal_says_how_long_to_wait() -> None:
     buckets = Buckets(Rate(per_second=2, burst=3), clock=Clock())
     with pytest.raises(ClusterError, match=r"wait 3\.5 s") as refused:
         buckets.take("a", 10, "calls")
-    assert refused.value.kind is Kind.BUSY
+    assert refused.value.kind is ClusterErrorKind.BUSY
 
 
 def test_only_who_was_quiet_longest_is_forgotten() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from link import types as t
 from link.calls import SERVICE
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from link.rates import ServerLimits
 from link.tls import SERVER_NAME
 from tests.support.waiting import wait_until
@@ -98,7 +98,7 @@ def test_one_host_does_not_get_all_places(tmp_path: Path) -> None:
     with running(tmp_path, limits=limits) as up:
         with half_sent(up, 3):
             wait_until(lambda: coming(up) == 3, "the calls")
-            with pytest.raises(ClusterError, check=lambda e: e.kind is Kind.BUSY):
+            with pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.BUSY):
                 probe(up)
         wait_until(lambda: coming(up) == 0, "their end")
         probe(up)

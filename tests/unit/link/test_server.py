@@ -17,7 +17,7 @@ from link import types as t
 from link.calls import SERVICE, decode, encode
 from link.client import _failure
 from link.envelope import Envelope, SignedRequest, seal
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from link.rates import Rate, ServerLimits
 from link.tls import SERVER_NAME
 from tests.unit.link.support import (
@@ -92,7 +92,7 @@ def test_a_signed_request_is_answered_and_its_replay_refused(
     assert pb.PollReply.FromString(send("Poll", raw)).retry_after_ms == 100
     with pytest.raises(ClusterError) as refused:
         send("Poll", raw)
-    assert refused.value.kind is Kind.REPLAYED
+    assert refused.value.kind is ClusterErrorKind.REPLAYED
     assert refused.value.field == "envelope.nonce"
     assert refused.value.remedy
 
@@ -100,16 +100,16 @@ def test_a_signed_request_is_answered_and_its_replay_refused(
 @pytest.mark.parametrize(
     ("changes", "kind", "field"),
     [
-        ({"chain_id": "another"}, Kind.BAD_SIGNATURE, "envelope.chain_id"),
-        ({"audience": bytes(32)}, Kind.BAD_SIGNATURE, "envelope.audience"),
-        ({"method": "Join"}, Kind.BAD_SIGNATURE, "envelope.method"),
-        ({"caller": CONSUMER.address}, Kind.BAD_SIGNATURE, "envelope.pub_key"),
-        ({"pub_key": bytes(33)}, Kind.BAD_SIGNATURE, "envelope.pub_key"),
-        ({"nonce": bytes(16)}, Kind.BAD_SIGNATURE, "envelope.signature"),
-        ({"signature": bytes(64)}, Kind.BAD_SIGNATURE, "envelope.signature"),
+        ({"chain_id": "another"}, ClusterErrorKind.BAD_SIGNATURE, "envelope.chain_id"),
+        ({"audience": bytes(32)}, ClusterErrorKind.BAD_SIGNATURE, "envelope.audience"),
+        ({"method": "Join"}, ClusterErrorKind.BAD_SIGNATURE, "envelope.method"),
+        ({"caller": CONSUMER.address}, ClusterErrorKind.BAD_SIGNATURE, "envelope.pub_key"),
+        ({"pub_key": bytes(33)}, ClusterErrorKind.BAD_SIGNATURE, "envelope.pub_key"),
+        ({"nonce": bytes(16)}, ClusterErrorKind.BAD_SIGNATURE, "envelope.signature"),
+        ({"signature": bytes(64)}, ClusterErrorKind.BAD_SIGNATURE, "envelope.signature"),
         (
             {"caller": CONSUMER.address, "pub_key": CONSUMER.pub_key},
-            Kind.BAD_SIGNATURE,
+            ClusterErrorKind.BAD_SIGNATURE,
             "envelope.signature",
         ),
     ],
@@ -118,7 +118,7 @@ def test_an_altered_envelope_is_refused(
     up: Running,
     send: Callable[[str, bytes], bytes],
     changes: dict[str, object],
-    kind: Kind,
+    kind: ClusterErrorKind,
     field: str,
 ) -> None:
     with pytest.raises(ClusterError) as refused:
@@ -136,7 +136,10 @@ def test_an_envelope_from_another_time_is_refused(
     sealed = seal(PROVIDER, CHAIN, audience, "Poll", poll_body(), now=now + skew)
     with pytest.raises(ClusterError) as refused:
         send("Poll", raw_of(sealed, poll_body()))
-    assert (refused.value.kind, refused.value.field) == (Kind.STALE, "envelope.unix_time")
+    assert (refused.value.kind, refused.value.field) == (
+        ClusterErrorKind.STALE,
+        "envelope.unix_time",
+    )
 
 
 def test_an_altered_body_is_refused(up: Running, send: Callable[[str, bytes], bytes]) -> None:
@@ -144,7 +147,7 @@ def test_an_altered_body_is_refused(up: Running, send: Callable[[str, bytes], by
     with pytest.raises(ClusterError) as refused:
         send("Poll", raw_of(envelope_for(up), other))
     assert (refused.value.kind, refused.value.field) == (
-        Kind.BAD_SIGNATURE,
+        ClusterErrorKind.BAD_SIGNATURE,
         "envelope.signature",
     )
 
@@ -154,7 +157,10 @@ def test_a_request_signed_for_one_method_does_not_serve_another(
 ) -> None:
     with pytest.raises(ClusterError) as refused:
         send("Join", raw_of(envelope_for(up), poll_body()))
-    assert (refused.value.kind, refused.value.field) == (Kind.BAD_SIGNATURE, "envelope.method")
+    assert (refused.value.kind, refused.value.field) == (
+        ClusterErrorKind.BAD_SIGNATURE,
+        "envelope.method",
+    )
 
 
 def test_a_stranger_may_probe_and_nothing_else(up: Running) -> None:
@@ -162,17 +168,17 @@ def test_a_stranger_may_probe_and_nothing_else(up: Running) -> None:
         assert len(client.call(t.PROBE, t.ProbeRequest(1000)).data) == 1000
         with pytest.raises(ClusterError) as refused:
             client.call(t.POLL, t.PollRequest("1", ()))
-    assert refused.value.kind is Kind.NOT_ALLOWED
+    assert refused.value.kind is ClusterErrorKind.NOT_ALLOWED
 
 
 def test_a_consumer_may_not_poll_nor_a_provider_offer(up: Running) -> None:
     with up.client(CONSUMER) as consumer, pytest.raises(ClusterError) as refused:
         consumer.call(t.POLL, t.PollRequest("1", ()))
-    assert refused.value.kind is Kind.NOT_ALLOWED
+    assert refused.value.kind is ClusterErrorKind.NOT_ALLOWED
     file = t.PayloadFile("job.json", t.BlobRef(bytes(32), 1))
     with up.client(PROVIDER) as provider, pytest.raises(ClusterError) as refused:
         provider.call(t.OFFER_PAYLOAD, t.PayloadOffer(bytes(32), (file,)))
-    assert refused.value.kind is Kind.NOT_ALLOWED
+    assert refused.value.kind is ClusterErrorKind.NOT_ALLOWED
 
 
 def test_values_out_of_bounds_are_refused_with_their_path(
@@ -184,7 +190,7 @@ def test_values_out_of_bounds_are_refused_with_their_path(
     with pytest.raises(ClusterError) as refused:
         send("Poll", raw_of(sealed, body))
     assert (refused.value.kind, refused.value.field) == (
-        Kind.BAD_REQUEST,
+        ClusterErrorKind.BAD_REQUEST,
         "doing[0].key.order_id",
     )
 
@@ -195,7 +201,10 @@ def test_a_payload_path_cannot_leave_the_job_directory(up: Running, path: str) -
     body.files.add(path=path, blob=pb.BlobRef(sha256=bytes(32), size=1))
     with pytest.raises(ClusterError) as refused:
         decode(t.PayloadOffer, body.SerializeToString())
-    assert (refused.value.kind, refused.value.field) == (Kind.BAD_REQUEST, "files[0].path")
+    assert (refused.value.kind, refused.value.field) == (
+        ClusterErrorKind.BAD_REQUEST,
+        "files[0].path",
+    )
 
 
 def test_unknown_fields_of_a_request_are_refused() -> None:
@@ -207,7 +216,7 @@ def test_unknown_fields_of_a_request_are_refused() -> None:
     ):
         with pytest.raises(ClusterError) as refused:
             decode(t.PollRequest, raw)
-        assert refused.value.kind is Kind.BAD_REQUEST
+        assert refused.value.kind is ClusterErrorKind.BAD_REQUEST
         assert "unknown field" in refused.value.reason
 
 
@@ -218,7 +227,7 @@ def test_a_bug_shows_no_inside(up: Running, caplog: pytest.LogCaptureFixture) ->
             client.call(t.POLL, t.PollRequest("1", ()))
     finally:
         up.answers.bug = False
-    assert refused.value.kind is Kind.INTERNAL
+    assert refused.value.kind is ClusterErrorKind.INTERNAL
     assert "secret" not in str(refused.value)
     assert "Traceback" not in str(refused.value)
     assert "secret of the validator" in caplog.text  # but the validator's own log has it
@@ -227,7 +236,7 @@ def test_a_bug_shows_no_inside(up: Running, caplog: pytest.LogCaptureFixture) ->
 def test_a_message_over_the_limit_is_refused(send: Callable[[str, bytes], bytes]) -> None:
     with pytest.raises(ClusterError) as refused:
         send("PutChunk", bytes(t.MESSAGE_BYTES_MAX + 1))
-    assert refused.value.kind is Kind.TOO_LARGE
+    assert refused.value.kind is ClusterErrorKind.TOO_LARGE
 
 
 @settings(
@@ -239,7 +248,7 @@ def test_random_bytes_are_a_bad_request(
 ) -> None:
     with pytest.raises(ClusterError) as refused:
         send(method, raw)
-    assert refused.value.kind is Kind.BAD_REQUEST
+    assert refused.value.kind is ClusterErrorKind.BAD_REQUEST
 
 
 @settings(
@@ -255,7 +264,12 @@ def test_a_signed_random_body_never_shows_a_bug(
         send(method, raw_of(sealed, body))
     except ClusterError as error:
         kind = error.kind
-    assert kind in {None, Kind.BAD_REQUEST, Kind.NOT_ALLOWED, Kind.NOT_FOUND}
+    assert kind in {
+        None,
+        ClusterErrorKind.BAD_REQUEST,
+        ClusterErrorKind.NOT_ALLOWED,
+        ClusterErrorKind.NOT_FOUND,
+    }
 
 
 def test_calls_over_the_rate_are_refused(tmp_path: Path) -> None:
@@ -265,7 +279,7 @@ def test_calls_over_the_rate_are_refused(tmp_path: Path) -> None:
             client.call(t.POLL, t.PollRequest("1", ()))
         with pytest.raises(ClusterError) as refused:
             client.call(t.POLL, t.PollRequest("1", ()))
-        assert refused.value.kind is Kind.BUSY
+        assert refused.value.kind is ClusterErrorKind.BUSY
         # Another caller has a bucket of its own.
         with up.client(CONSUMER) as other:
             assert other.call(t.PAYLOAD_STATUS, t.PayloadStatusRequest(bytes(32))).loaded
@@ -286,7 +300,7 @@ def test_long_messages_are_rationed_and_chunks_are_not(tmp_path: Path) -> None:
     limits = ServerLimits(messages=Rate(per_second=1, burst=3_000))
     with running(tmp_path, limits=limits) as up, up.client() as client:
         client.call(t.POLL, t.PollRequest("1", ()))
-        with pytest.raises(ClusterError, check=lambda e: e.kind is Kind.BUSY):
+        with pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.BUSY):
             send_raw(up, "Poll", bytes(3_000))  # refused before it is read, else a bad request
         client.put_blob(bytes(100_000))
 
@@ -298,7 +312,7 @@ def test_strangers_share_one_bucket(tmp_path: Path) -> None:
             client.call(t.PROBE, t.ProbeRequest(4_000))
         with up.client(STRANGER) as another, pytest.raises(ClusterError) as refused:
             another.call(t.PROBE, t.ProbeRequest(4_000))
-    assert refused.value.kind is Kind.BUSY
+    assert refused.value.kind is ClusterErrorKind.BUSY
 
 
 def test_two_servers_cannot_share_a_port(up: Running, tmp_path: Path) -> None:

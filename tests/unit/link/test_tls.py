@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 
 from link import types as t
 from link.client import ClusterClient
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from link.tls import SERVER_NAME, Certificate, make_certificate, new_certificate
 from tests.unit.link.support import CHAIN, PROVIDER, running
 
@@ -51,7 +51,7 @@ def issued_by(issuer: Certificate) -> Certificate:
     return Certificate(key_pem, cert_pem, certificate.public_bytes(Encoding.DER))
 
 
-def refused_by(presented: Certificate, trusted_der: bytes, directory: Path) -> Kind:
+def refused_by(presented: Certificate, trusted_der: bytes, directory: Path) -> ClusterErrorKind:
     with (
         running(directory, certificate=presented) as up,
         ClusterClient(up.endpoint, trusted_der, PROVIDER, CHAIN, 5.0, tries=1) as client,
@@ -70,18 +70,18 @@ def test_the_certificate_of_the_chain_is_accepted(tmp_path: Path) -> None:
 def test_another_certificate_is_refused(tmp_path: Path) -> None:
     trusted = make_certificate(tmp_path / "trusted")
     other = make_certificate(tmp_path / "other")
-    assert refused_by(other, trusted.der, tmp_path) is Kind.UNREACHABLE
+    assert refused_by(other, trusted.der, tmp_path) is ClusterErrorKind.UNREACHABLE
 
 
 def test_a_certificate_for_another_name_is_refused(tmp_path: Path) -> None:
     key_pem, cert_pem = new_certificate("elsewhere.example")
     presented = Certificate(key_pem, cert_pem, der_of(cert_pem))
-    assert refused_by(presented, presented.der, tmp_path) is Kind.UNREACHABLE
+    assert refused_by(presented, presented.der, tmp_path) is ClusterErrorKind.UNREACHABLE
 
 
 def test_a_certificate_issued_by_the_trusted_one_is_refused(tmp_path: Path) -> None:
     trusted = make_certificate(tmp_path / "trusted")
-    assert refused_by(issued_by(trusted), trusted.der, tmp_path) is Kind.UNREACHABLE
+    assert refused_by(issued_by(trusted), trusted.der, tmp_path) is ClusterErrorKind.UNREACHABLE
 
 
 def test_the_files_are_private_and_read_again(tmp_path: Path) -> None:

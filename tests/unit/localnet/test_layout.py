@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from localnet.create import create
-from localnet.layout import FILE, Kind, NetworkError, load_layout
+from localnet.layout import FILE, NetworkError, NetworkKind, load_layout
 from localnet.network import Network
 from tests.unit.assay.support import assay
 
 
 def test_a_network_is_read_as_it_was_made(tmp_path: Path) -> None:
-    made = create(tmp_path, validators=2, providers=[0, 1], kind=Kind.SOLO)
+    made = create(tmp_path, validators=2, providers=[0, 1], kind=NetworkKind.SOLO)
     assert load_layout(tmp_path) == made
     assert made.validator("val1").moniker == "val1"
     assert made.provider("prov0").validator == "val1"

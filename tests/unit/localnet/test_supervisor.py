@@ -8,7 +8,7 @@ import pytest
 
 from domain.errors import Exit
 from localnet.create import create
-from localnet.layout import Kind, NetworkError
+from localnet.layout import NetworkError, NetworkKind
 from localnet.network import Network
 from localnet.supervisor import (
     NetworkBusy,
@@ -22,7 +22,7 @@ from localnet.supervisor import (
 @pytest.fixture
 def network(tmp_path: Path) -> Network:
     """A network that is supervised by this process."""
-    made = Network(create(tmp_path, validators=1, providers=0, kind=Kind.SOLO))
+    made = Network(create(tmp_path, validators=1, providers=0, kind=NetworkKind.SOLO))
     (tmp_path / "supervisor.pid").write_text(str(os.getpid()))
     return made
 

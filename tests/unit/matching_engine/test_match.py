@@ -9,7 +9,7 @@ from domain.amount import PFLOP
 from domain.hashing import hash_fields
 from domain.records import Bid, Conditions, Offer
 from matching_engine.book import Book
-from matching_engine.match import Matched, Quote, match, quote
+from matching_engine.match import Matched, SimulatedMatch, match, quote
 from matching_engine.records import Asked, Fill, Standing
 
 SEED = b"previous block"
@@ -51,7 +51,7 @@ def test_the_cheapest_bid_wins_at_its_own_price() -> None:
 def test_an_empty_market() -> None:
     assert match([], Book([offer("b", 1)]), SEED, 0, 9) == Matched((), (), ())
     assert match([order("o")], Book([]), SEED, 0, 9) == Matched((), ((b"o", ()),), ())
-    assert quote(order("o"), Book([]), SEED, 0) == Quote((), ())
+    assert quote(order("o"), Book([]), SEED, 0) == SimulatedMatch((), ())
 
 
 @pytest.mark.parametrize("seed", [b"", b"one", b"two", b"three", b"four"])

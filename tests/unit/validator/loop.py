@@ -36,7 +36,7 @@ from tests.support.waiting import wait_until
 from validator.daemon import ValidatorConfig, ValidatorDaemon
 from validator.decide.duties import Upkeep
 from validator.decide.lookup import find_round, find_work
-from validator.decide.records import LocalOrder, ReplayOutcome, Standing
+from validator.decide.records import LocalOrder, LocalUpkeep, ReplayOutcome
 from validator.decide.traces import leaf_hashes
 from validator.work import numerics
 from validator.work.numerics import Encoded, LoadOutcome
@@ -201,7 +201,7 @@ class Loop:
         self.daemon._connect()
         self.service._verify = verify
         # The market's validators publish nothing.
-        self.daemon._ledger.put(Upkeep(), None, Standing(published=True))
+        self.daemon._ledger.put(Upkeep(), None, LocalUpkeep(published=True))
 
     @property
     def service(self) -> Any:

@@ -37,7 +37,7 @@ from validator.decide.audits import (
     place_replayed,
 )
 from validator.decide.duties import Upkeep, decide, duties
-from validator.decide.records import LocalAudit, ReplayOutcome, Sizes, Standing
+from validator.decide.records import LocalAudit, LocalUpkeep, ReplayOutcome, Sizes
 from validator.decide.tasks import audit_opening
 from validator.decide.view import ChainView, Look
 
@@ -138,7 +138,7 @@ def test_an_audit_that_is_answered_or_over_is_forgotten() -> None:
     _, actions = decide(DUTY, audit, look(50))
     assert kinds(actions) == [do.EndAudit]
     assert turn(audit, DUTY.draw_ends)[1] == ()
-    assert kinds(decide(Upkeep(), Standing(), replace(look(50), endpoint="here:1"))[1]) == []
+    assert kinds(decide(Upkeep(), LocalUpkeep(), replace(look(50), endpoint="here:1"))[1]) == []
 
 
 outcomes = st.builds(

@@ -53,7 +53,7 @@ from validator.decide.receive import (
 )
 from validator.decide.records import (
     AttemptKey,
-    Checked,
+    CheckedPlace,
     LocalOrder,
     Opening,
     SealedResult,
@@ -153,7 +153,7 @@ def all_checked(local: LocalOrder, now: OrderResponse) -> LocalOrder:
     for work in current.works:
         share = next(s for s in now.shares if s.claim.slot == work.slot)
         for place in places_to_check(current, work, share):
-            checked = Checked(place, ShareReason.NONE, digest("root"))
+            checked = CheckedPlace(place, ShareReason.NONE, digest("root"))
             local = place_checked(local, share_key(work.slot, work.issue), checked)
     return local
 
@@ -249,8 +249,8 @@ def test_places_are_replayed_as_their_openings_arrive() -> None:
 
 def test_a_provable_failure_is_reported_with_its_leaves() -> None:
     local = with_openings(with_packets(planned()), 1, 2, 3, 4)
-    bad = Checked(3, ShareReason.SEGMENT_MISMATCH, digest("other"))
-    other = Checked(1, ShareReason.METRICS_MISMATCH, digest("root"))
+    bad = CheckedPlace(3, ShareReason.SEGMENT_MISMATCH, digest("other"))
+    other = CheckedPlace(1, ShareReason.METRICS_MISMATCH, digest("root"))
     local = place_checked(place_checked(local, share_key(), other), share_key(), bad)
     after, actions = decide(local, view(on_chain(local)))
     report = next(m for m in messages(actions) if isinstance(m, MsgReportProvider))
@@ -266,7 +266,7 @@ def test_a_provable_failure_is_reported_with_its_leaves() -> None:
 
 def test_what_no_evidence_shows_is_rejected_together_with_the_new_share() -> None:
     local = with_openings(with_packets(planned()), 1, 2, 3, 4)
-    bad = Checked(3, ShareReason.OPENING_MISMATCH, b"")
+    bad = CheckedPlace(3, ShareReason.OPENING_MISMATCH, b"")
     local = place_checked(local, share_key(), bad)
     now = on_chain(local)
     after, _ = decide(local, view(now))
@@ -290,7 +290,9 @@ def test_what_no_evidence_shows_is_rejected_together_with_the_new_share() -> Non
 
 def test_a_reported_share_blocks_its_slot_until_the_chain_has_the_report() -> None:
     local = with_openings(with_packets(planned()), 1, 2, 3, 4)
-    local = place_checked(local, share_key(), Checked(3, ShareReason.SEGMENT_MISMATCH, digest("x")))
+    local = place_checked(
+        local, share_key(), CheckedPlace(3, ShareReason.SEGMENT_MISMATCH, digest("x"))
+    )
     now = on_chain(local)
     after, _ = decide(local, view(now))
     (current,) = after.rounds

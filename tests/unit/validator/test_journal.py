@@ -7,7 +7,7 @@ from tests.unit.validator.support import chain, loaded, view
 from tests.unit.validator.test_decide import planned, with_packets
 from validator.decide.journal import tell
 from validator.decide.orders import decide_order as decide
-from validator.decide.records import Checked, new_order
+from validator.decide.records import CheckedPlace, new_order
 
 
 def test_a_share_is_told_from_its_range_to_its_verdict() -> None:
@@ -28,7 +28,9 @@ def test_a_share_is_told_from_its_range_to_its_verdict() -> None:
     ]
     first, second = held.rounds[0].works
     wrong = int(ShareReason.SEGMENT_MISMATCH)
-    judged = replace(first, checked=(Checked(0, 0, b""), Checked(1, wrong, b"")), verdict=wrong)
+    judged = replace(
+        first, checked=(CheckedPlace(0, 0, b""), CheckedPlace(1, wrong, b"")), verdict=wrong
+    )
     current = replace(held.rounds[0], works=(judged, second))
     after = replace(held, rounds=(current,))
     assert [line.partition("issue 1: ")[2] for line in tell(held, after)] == [

@@ -12,7 +12,7 @@ import pytest
 
 from domain.records import AssignmentState, OrderState
 from link.blobs import BlobStore
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from link.types import Benchmark, BlobRef, PayloadFile
 from tests.support.chain_market import digest
 from tests.unit.validator.support import (
@@ -32,7 +32,7 @@ from validator.decide.orders import decide_order as decide
 from validator.decide.payload import nests
 from validator.decide.receive import opening_verified, place_checked
 from validator.decide.records import (
-    Checked,
+    CheckedPlace,
     Failures,
     LocalOrder,
     Opening,
@@ -133,7 +133,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 def test_a_record_names_only_blobs_that_are_here_and_held(ledger: Ledger) -> None:
     ledger.begin(ORDER_ID, 1)
     missing = BlobRef(digest("missing"), 3)
-    with pytest.raises(ClusterError, check=lambda e: e.kind is Kind.WRONG_STATE):
+    with pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.WRONG_STATE):
         ledger.change(ORDER_ID, 1, lambda _: loaded(), [missing])
     assert ledger.load(ORDER_ID, 1) == new_order(ORDER_ID, 1)
     blob = ledger.blobs.add(b"abc")
@@ -195,7 +195,7 @@ def with_leaves(number: int) -> LocalOrder:
 
 
 CHANGES: tuple[Callable[[LocalOrder], LocalOrder], ...] = (
-    lambda now: place_checked(now, share_key(), Checked(3, 0, bytes(32))),
+    lambda now: place_checked(now, share_key(), CheckedPlace(3, 0, bytes(32))),
     lambda now: opening_verified(now, share_key(), 2, holds=False),
     lambda now: replace_work(now, 0, replace(work_at(now), verdict=7, settled=True)),
     lambda now: not_aggregated(now, 0),

@@ -14,7 +14,7 @@ from domain.reasons import CloseReason, ShareReason
 from domain.records import AssignmentState, OrderState, ShareState
 from host import lanes
 from link import types as t
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from link.handover import HandoverId, open_chunk, split_ciphertext
 from tests.support.chain_harness import CHAIN_ID
 from tests.support.chain_market import BOND, bid
@@ -322,7 +322,7 @@ def test_an_order_that_goes_to_another_after_a_failed_attempt_is_let_go(loop: Lo
     assert len(loop.node.sent) == sent
     assert loop.daemon._blobs.total() == 0
     assert loop.poll(PROVIDERS[0]).train == ()
-    with pytest.raises(ClusterError, check=lambda error: error.kind is Kind.NOT_FOUND):
+    with pytest.raises(ClusterError, check=lambda error: error.kind is ClusterErrorKind.NOT_FOUND):
         loop.deliver(order_id)
     assert {row.reason for row in loop.daemon._store.verdicts(order_id)} <= {ShareReason.NO_ANSWER}
 

@@ -27,7 +27,7 @@ from validator.decide.lookup import find_round, find_work
 from validator.decide.receive import job_loaded, payload_complete, payload_offered
 from validator.decide.records import (
     AttemptKey,
-    Checked,
+    CheckedPlace,
     LocalOrder,
     LocalRound,
     Opening,
@@ -122,7 +122,7 @@ class Setting:
         assert after is not None
         return after
 
-    def check(self, local: LocalOrder, place: int) -> tuple[Checked, tuple[int, ...]]:
+    def check(self, local: LocalOrder, place: int) -> tuple[CheckedPlace, tuple[int, ...]]:
         """Replay a place; return the outcome, and which openings may be handed on from now on."""
         work = work_of(self.perform(local, do.CheckPlace("check", share_key(), place)))
         (checked,) = work.checked

@@ -39,7 +39,14 @@ from validator.decide.receive import (
     share_skipped,
     state_recomputed,
 )
-from validator.decide.records import Checked, LocalOrder, Opening, PayloadStage, SlotWork, new_order
+from validator.decide.records import (
+    CheckedPlace,
+    LocalOrder,
+    Opening,
+    PayloadStage,
+    SlotWork,
+    new_order,
+)
 from validator.decide.rounds import places_to_check
 from validator.decide.traces import leaf_hashes, trace_leaf_of
 
@@ -81,7 +88,7 @@ def test_only_states_that_hash_to_their_leaf_are_handed_on() -> None:
         (ShareReason.SEGMENT_MISMATCH, True),
         (ShareReason.NONE, True),
     ):
-        checked = Checked(2, reason, b"")
+        checked = CheckedPlace(2, reason, b"")
         after = next(works(place_checked(local, share_key(work.slot, work.issue), checked)))
         assert [o.verified for o in after.openings] == [verified]
     states = (FILES[2].blob, FILES[2].blob)  # what was recomputed takes the place of what was sent
@@ -91,7 +98,7 @@ def test_only_states_that_hash_to_their_leaf_are_handed_on() -> None:
 
 def test_a_replay_that_comes_twice_counts_once() -> None:
     local, work = planned()
-    first, second = (Checked(0, reason, b"") for reason in (0, 1))
+    first, second = (CheckedPlace(0, reason, b"") for reason in (0, 1))
     key = share_key(work.slot, work.issue)
     once = place_checked(local, key, first)
     assert place_checked(once, key, second) == once

@@ -23,7 +23,7 @@ from domain.records import (
 from link import types as t
 from link.blobs import BlobStore
 from link.calls import encode
-from link.errors import ClusterError, Kind
+from link.errors import ClusterError, ClusterErrorKind
 from tests.support.chain_market import digest, make_terms
 from tests.unit.validator.support import (
     CHAIN_ID,
@@ -142,7 +142,7 @@ def setting(tmp_path: Path) -> Iterator[Setting]:
     blobs.close()
 
 
-def refused(kind: Kind) -> "pytest.RaisesExc[ClusterError]":
+def refused(kind: ClusterErrorKind) -> "pytest.RaisesExc[ClusterError]":
     return pytest.raises(ClusterError, check=lambda error: error.kind is kind)
 
 
@@ -186,11 +186,11 @@ def test_a_payload_is_taken_file_by_file(setting: Setting) -> None:
 def test_only_the_consumer_offers_and_asks(setting: Setting) -> None:
     setting.see(assigned=MATCHED)
     for who in (MALLORY, P0, V1):
-        with refused(Kind.NOT_ALLOWED):
+        with refused(ClusterErrorKind.NOT_ALLOWED):
             setting.service.offer_payload(who, offer())
-        with refused(Kind.NOT_ALLOWED):
+        with refused(ClusterErrorKind.NOT_ALLOWED):
             setting.service.payload_status(who, t.PayloadStatusRequest(ORDER_ID))
-    with refused(Kind.NOT_FOUND):
+    with refused(ClusterErrorKind.NOT_FOUND):
         setting.service.offer_payload(CAROL, offer(order_id=bytes(32)))
 
 
@@ -209,7 +209,7 @@ def test_an_offer_that_cannot_be_the_job_is_refused(
     setting: Setting, files: tuple[t.PayloadFile, ...]
 ) -> None:
     setting.see(assigned=MATCHED)
-    with refused(Kind.BAD_REQUEST):
+    with refused(ClusterErrorKind.BAD_REQUEST):
         setting.service.offer_payload(CAROL, offer(*files))
     assert setting.record().payload.stage == PayloadStage.ABSENT
 
@@ -222,7 +222,7 @@ def test_sizes_that_are_not_the_blobs_are_refused(setting: Setting) -> None:
         replace(f, blob=replace(f.blob, size=f.blob.size + d))
         for f, d in zip(FILES[2:], (30, -30), strict=True)
     ]
-    with refused(Kind.BAD_REQUEST):
+    with refused(ClusterErrorKind.BAD_REQUEST):
         setting.service.offer_payload(CAROL, offer(*FILES[:2], *lied))
 
 
@@ -247,19 +247,19 @@ def test_a_payload_is_taken_only_while_the_order_is_matched(setting: Setting) ->
 def test_bytes_that_nothing_names_are_refused(setting: Setting) -> None:
     setting.see(assigned=MATCHED)
     for who in (CAROL, P0, V1, MALLORY):
-        with refused(Kind.NOT_ALLOWED):
+        with refused(ClusterErrorKind.NOT_ALLOWED):
             setting.put(who, b"junk")
     setting.service.offer_payload(CAROL, offer())
-    with refused(Kind.NOT_ALLOWED):
+    with refused(ClusterErrorKind.NOT_ALLOWED):
         setting.put(CAROL, b"junk")
-    with refused(Kind.NOT_ALLOWED):
+    with refused(ClusterErrorKind.NOT_ALLOWED):
         setting.put(P0, CONTENT["data/0"])
 
 
 def test_a_provider_sends_nothing_larger_than_a_state(setting: Setting) -> None:
     setting.train()
     setting.put(P0, b"x" * 100)
-    with refused(Kind.NOT_ALLOWED):
+    with refused(ClusterErrorKind.NOT_ALLOWED):
         setting.put(P0, b"x" * 101)
 
 
@@ -270,7 +270,7 @@ def test_a_provider_does_not_send_blob_after_blob_without_saying_what_they_are(
     most = 2 * UNCLAIMED_MAX
     for number in range(most - 2):
         setting.put(P0, b"junk %d" % number)
-    with refused(Kind.OVER_QUOTA):
+    with refused(ClusterErrorKind.OVER_QUOTA):
         setting.put(P0, b"one more")
     assert setting.service.submit_share(P0, packet).accepted
     setting.put(P0, b"one more")
@@ -340,10 +340,10 @@ def test_tasks_go_to_whom_they_were_given_and_so_do_their_blobs(setting: Setting
         request = t.GetChunkRequest(blob.sha256, 0, 10)
         assert setting.service.get_chunk(P0, request).size == blob.size
         for who in (caller("p2"), CAROL, V1):
-            with refused(Kind.NOT_ALLOWED):
+            with refused(ClusterErrorKind.NOT_ALLOWED):
                 setting.service.get_chunk(who, request)
     update = setting.put(P0, b"not in any payload")
-    with refused(Kind.NOT_ALLOWED):
+    with refused(ClusterErrorKind.NOT_ALLOWED):
         setting.service.get_chunk(P0, t.GetChunkRequest(update.sha256, 0, 10))
     assert setting.service.poll(caller("p2"), t.PollRequest("1", ())).train == ()
 
@@ -363,7 +363,7 @@ def test_a_right_share_is_taken_once(setting: Setting) -> None:
 
 def test_nobody_submits_for_another(setting: Setting) -> None:
     packet = setting.train()
-    with refused(Kind.NOT_ALLOWED):
+    with refused(ClusterErrorKind.NOT_ALLOWED):
         setting.service.submit_share(P1, packet)
     stolen = replace(packet, claim=replace(packet.claim, provider="p1"))
     assert setting.service.submit_share(P1, stolen).reason == ShareReason.MALFORMED
@@ -372,9 +372,9 @@ def test_nobody_submits_for_another(setting: Setting) -> None:
 
 def test_a_share_without_its_blobs_is_not_taken(setting: Setting) -> None:
     packet = replace(setting.train(), signature=b"p0".ljust(64))
-    with refused(Kind.WRONG_STATE):
+    with refused(ClusterErrorKind.WRONG_STATE):
         setting.service.submit_share(P0, replace(packet, update=t.BlobRef(digest("no"), 90)))
-    with refused(Kind.WRONG_STATE):
+    with refused(ClusterErrorKind.WRONG_STATE):
         setting.service.submit_share(P0, replace(packet, update=replace(packet.update, size=89)))
     assert not any(work.packet for work in works(setting.record()))
 
@@ -437,7 +437,7 @@ def test_openings_are_taken_only_where_they_were_asked_for(setting: Setting) -> 
     ).accepted
     short = replace(wanted, global_state=setting.put(P0, b"G" * 99))
     assert setting.service.submit_opening(P0, short).reason == ShareReason.OPENING_MISMATCH
-    with refused(Kind.WRONG_STATE):
+    with refused(ClusterErrorKind.WRONG_STATE):
         setting.service.submit_opening(
             P0, replace(wanted, global_state=t.BlobRef(digest("no"), 100))
         )
@@ -488,13 +488,13 @@ def test_only_who_has_a_seat_gets_openings(setting: Setting) -> None:
     digest_ = opening.states[0].global_state.sha256
     assert setting.service.get_chunk(V1, t.GetChunkRequest(digest_, 0, 1)).size == 100
     for who in (V2, P0, CAROL):
-        with refused(Kind.NOT_ALLOWED):
+        with refused(ClusterErrorKind.NOT_ALLOWED):
             setting.service.get_opening(who, request())
-    with refused(Kind.NOT_ALLOWED):
+    with refused(ClusterErrorKind.NOT_ALLOWED):
         setting.service.get_opening(V1, request(number=1))
-    with refused(Kind.BAD_REQUEST):
+    with refused(ClusterErrorKind.BAD_REQUEST):
         setting.service.get_opening(V1, request(2))
-    with refused(Kind.NOT_FOUND):
+    with refused(ClusterErrorKind.NOT_FOUND):
         setting.service.get_opening(V1, request(attempt=2))
 
 
@@ -509,7 +509,7 @@ def test_states_that_nobody_has_checked_reach_no_auditor(setting: Setting) -> No
 def test_a_result_is_for_its_consumer_also_after_closing(setting: Setting) -> None:
     ask = t.ResultRequest(ORDER_ID, 0, 2)
     closed_round(setting)
-    with refused(Kind.WRONG_STATE):
+    with refused(ClusterErrorKind.WRONG_STATE):
         setting.service.get_result(CAROL, ask)
     blob = setting.ledger.blobs.add(b"sealed")
     hashes = tuple(digest(i) for i in range(3))
@@ -521,7 +521,7 @@ def test_a_result_is_for_its_consumer_also_after_closing(setting: Setting) -> No
     local = setting.record()
     setting.ledger.tidy(local.key, needed_blobs(local, done, 10_000))
     for who in (MALLORY, P0, V1):
-        with refused(Kind.NOT_ALLOWED):
+        with refused(ClusterErrorKind.NOT_ALLOWED):
             setting.service.get_result(who, ask)
     manifest = setting.service.get_result(CAROL, ask)
     assert (manifest.count, [leaf.length for leaf in manifest.leaves]) == (3, [1, 2])

@@ -8,14 +8,14 @@ from pol.executor.backend import backend
 from pol.job.load import load_job
 from pol.state.arrays import State
 from pol.state.canonical import encode_state
-from pol.work.records import Boundary, Range, TrainedShare
+from pol.work.records import Boundary, Samples, TrainedShare
 from pol.work.train import train_share
 from validator.decide.records import ReplayOutcome
 from validator.work import numerics
 from validator.work.numerics import Claimed
 
 JOB = Path(__file__).parents[2] / "fixtures" / "job_tiny"
-PART = Range(0, 32, 128)
+PART = Samples(0, 32, 128)
 N = 4
 
 

@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from chain.client.away import Node, closed_at
+from chain.client.away import WatchedNode, closed_at
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ChainTimeout, ErrorKind
 from domain.errors import BAD_FIELD
@@ -26,7 +26,7 @@ def test_a_node_that_comes_later_is_waited_for_and_that_is_said_once(tmp_path: P
             asked.append(1)
             return client.status().chain_id
 
-        waiting = pool.submit(Node(address, stop, told.append).wait_for, ask)
+        waiting = pool.submit(WatchedNode(address, stop, told.append).wait_for, ask)
         wait_until(lambda: len(asked) >= 3, "three tries")
         with running(tmp_path, address) as node:
             node.engine.make_block()
@@ -41,7 +41,7 @@ def test_a_stop_ends_the_waiting_though_something_there_never_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(1) as pool:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with ChainClient(address, timeout=60.0) as client, closed_at(stop, client):
-            waiting = pool.submit(Node(address, stop, told.append).wait_for, client.status)
+            waiting = pool.submit(WatchedNode(address, stop, told.append).wait_for, client.status)
             connection, _ = silent.accept()
             started = time.monotonic()
             stop.set()
@@ -72,7 +72,7 @@ def test_what_may_pass_is_waited_for_and_nothing_else(error: ChainError, waits: 
         return answer
 
     told = list[str]()
-    node = Node("here", Event(), told.append)
+    node = WatchedNode("here", Event(), told.append)
     if waits:
         assert node.wait_for(ask) == "here"
         assert told == [f"waiting for the node at here: {error.reason}", "the node at here answers"]
@@ -85,7 +85,7 @@ def test_what_may_pass_is_waited_for_and_nothing_else(error: ChainError, waits: 
 def test_what_changes_is_said_and_nothing_twice() -> None:
     told = list[str]()
     gone = ChainError(ErrorKind.UNAVAILABLE, "gone", "")
-    node = Node("here", Event(), told.append)
+    node = WatchedNode("here", Event(), told.append)
 
     def fail() -> str:
         raise gone

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from nacl.pwhash import argon2id
 
-from chain.client.keyring import Backend, Keyring, KeyringError
+from chain.client.keyring import Keyring, KeyringBackend, KeyringError
 from host.files import write_durably
 from wire.keys import Key
 
@@ -22,7 +22,7 @@ def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keyring:
     """A keyring with one key; the derivation is made cheap."""
     monkeypatch.setattr(argon2id, "OPSLIMIT_MODERATE", 1)
     monkeypatch.setattr(argon2id, "MEMLIMIT_MODERATE", 8192)
-    made = Keyring(tmp_path, Backend.FILE, lambda name: "secret")
+    made = Keyring(tmp_path, KeyringBackend.FILE, lambda name: "secret")
     made.add("me", MINE)
     return made
 
@@ -113,7 +113,7 @@ def test_what_cannot_be_read_is_said(ring: Keyring, tmp_path: Path) -> None:
 def test_a_test_key_without_its_secret_is_said_to_be_none(
     tmp_path: Path, secret: str | None
 ) -> None:
-    ring = Keyring(tmp_path, Backend.TEST, lambda name: "")
+    ring = Keyring(tmp_path, KeyringBackend.TEST, lambda name: "")
     ring.add("me", MINE)
     assert ring.unlock("me").secret == MINE.secret
     rewrite(tmp_path, secret=secret)

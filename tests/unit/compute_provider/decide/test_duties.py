@@ -2,7 +2,7 @@
 
 from compute_provider.decide import duties, shares
 from compute_provider.decide.duties import of_shares
-from compute_provider.decide.shares import Answer, Stage, State, Work, step
+from compute_provider.decide.shares import Answer, ShareWork, Stage, State, step
 from link.types import OpenTask
 from tests.unit.compute_provider.support import task
 
@@ -11,7 +11,7 @@ KEY = ONE.key
 
 
 def at(stage: Stage, **more: object) -> State:
-    return State((Work(ONE, stage, **more),))  # type: ignore[arg-type]
+    return State((ShareWork(ONE, stage, **more),))  # type: ignore[arg-type]
 
 
 def test_it_joins_until_it_has_joined_and_polls_from_then_on() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from compute_provider.decide import duties, shares
 from compute_provider.decide.duties import OfShare, of_shares
-from compute_provider.decide.shares import Stage, State, Work
+from compute_provider.decide.shares import ShareWork, Stage, State
 from domain import codec
 from domain.records import ShareKey
 from link.types import NAN_BITS, OpenTask, Phase, TrainTask
@@ -37,12 +37,12 @@ def step(state: State, event: shares.Event) -> tuple[State, tuple[shares.Action 
 
 
 def at(stage: Stage, known: TrainTask = ONE, **more: object) -> State:
-    return State((Work(known, stage, **more),))  # type: ignore[arg-type]
+    return State((ShareWork(known, stage, **more),))  # type: ignore[arg-type]
 
 
 def test_a_share_goes_its_way() -> None:
     state, actions = step(State(), polled(ONE))
-    assert actions == (duties.Check(ONE),)
+    assert actions == (duties.CheckTask(ONE),)
     state, actions = step(state, shares.Checked(KEY))
     assert actions == (duties.Bond(ONE),)
     state, actions = step(state, shares.Bonded(KEY))
@@ -98,8 +98,8 @@ def test_what_is_not_listed_is_dropped_until_it_is_signed() -> None:
 def test_a_task_that_changes_is_begun_anew() -> None:
     other = replace(ONE, first=32, count=288)
     state, actions = step(at(Stage.TRAINING), polled(other))
-    assert actions == (shares.Forget(KEY), duties.Check(other))
-    assert state.works == (Work(other, Stage.CHECKING),)
+    assert actions == (shares.Forget(KEY), duties.CheckTask(other))
+    assert state.works == (ShareWork(other, Stage.CHECKING),)
     # What is signed stays what it is: a second signature for the same key would be a contradiction.
     state, actions = step(at(Stage.SUBMITTED, listed=False), polled(other))
     assert (state, actions) == (at(Stage.SUBMITTED), (duties.Submit(KEY),))
@@ -114,13 +114,13 @@ def test_a_share_that_the_validator_lost_is_submitted_again() -> None:
 
 
 def test_one_share_is_trained_at_a_time() -> None:
-    state = State((Work(ONE, Stage.TRAINING), Work(TWO, Stage.FETCHING)))
+    state = State((ShareWork(ONE, Stage.TRAINING), ShareWork(TWO, Stage.FETCHING)))
     state, actions = step(state, shares.Fetched(TWO.key))
     assert actions == ()
     state, actions = step(state, trained(KEY))
     assert actions == (shares.Train(TWO), duties.Submit(KEY))
     state, actions = step(
-        State((Work(ONE, Stage.TRAINING), Work(TWO, Stage.READY))),
+        State((ShareWork(ONE, Stage.TRAINING), ShareWork(TWO, Stage.READY))),
         shares.Failed(KEY, "worker died", True),
     )
     assert actions == (shares.Train(TWO),)
@@ -149,7 +149,7 @@ def test_the_chain_is_asked_as_long_as_the_task_is_listed() -> None:
     for _ in range(10):
         state, _ = step(state, shares.Failed(KEY, "not the open round", True))
         state, actions = step(state, polled(ONE))
-        assert actions == (duties.Check(ONE),)
+        assert actions == (duties.CheckTask(ONE),)
 
 
 def test_a_bond_that_is_lacking_is_asked_for_as_long_as_the_task_is_listed() -> None:
@@ -157,7 +157,7 @@ def test_a_bond_that_is_lacking_is_asked_for_as_long_as_the_task_is_listed() -> 
     for _ in range(10):
         state, _ = step(state, shares.Failed(KEY, "too little is free", True))
         state, actions = step(state, polled(ONE))
-        assert actions == (duties.Check(ONE),)
+        assert actions == (duties.CheckTask(ONE),)
         state, actions = step(state, shares.Checked(KEY))
         assert actions == (duties.Bond(ONE),)
 
@@ -244,7 +244,7 @@ class World:
         if fails:
             return self.take(shares.Failed(key, "failed", True))
         match done:
-            case duties.Check():
+            case duties.CheckTask():
                 self.take(shares.Checked(key))
             case duties.Bond():
                 self.take(shares.Bonded(key))
@@ -260,7 +260,7 @@ class World:
     def crash(self) -> None:
         """All that was under way is lost; the state is what was saved."""
         self.running, self.ended = [], {}
-        works = [codec.decode(Work, codec.encode(work)) for work in self.state.works]
+        works = [codec.decode(ShareWork, codec.encode(work)) for work in self.state.works]
         self.state = State(tuple(works))
         self.take(shares.Restarted())
 
@@ -293,5 +293,5 @@ def test_any_order_of_polls_failures_and_crashes_ends_in_the_same_shares(
 
 
 def test_a_work_survives_the_disk() -> None:
-    work = Work(ONE, Stage.TRAINING, 3, 20, NAN_BITS, 1, "text")
-    assert codec.decode(Work, codec.encode(work)) == work
+    work = ShareWork(ONE, Stage.TRAINING, 3, 20, NAN_BITS, 1, "text")
+    assert codec.decode(ShareWork, codec.encode(work)) == work

@@ -11,11 +11,11 @@ from compute_provider.work.trainer import Trainer
 from compute_provider.work.worker import WorkOrder
 from domain import codec
 from domain.records import ShareKey
-from pol.work.records import Boundary, Range
+from pol.work.records import Boundary, Samples
 from tests.unit.compute_provider.support import TINY, task, terms
 
 KEY = task().key
-WHOLE = Range(0, 0, 320)
+WHOLE = Samples(0, 0, 320)
 SEGMENTS = 10
 
 

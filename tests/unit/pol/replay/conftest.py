@@ -7,11 +7,11 @@ import pytest
 from pol.executor.backend import backend
 from pol.job.load import LoadedJob, load_job
 from pol.state.arrays import State
-from pol.work.records import Boundary, Range, TrainedShare
+from pol.work.records import Boundary, Samples, TrainedShare
 from pol.work.train import train_share
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "job_tiny"
-SHARE = Range(1, 64, 192)
+SHARE = Samples(1, 64, 192)
 
 States = list[tuple[Boundary, State, State]]
 

@@ -11,11 +11,11 @@ from pol.replay.replay import replay_segment
 from pol.state.arrays import State
 from pol.state.canonical import decode_state, encode_state
 from pol.work.aggregate import aggregate
-from pol.work.records import Boundary, Range
+from pol.work.records import Boundary, Samples
 from pol.work.train import train_share
 
 
-def train(directory: str, part: Range, folder: str) -> bytes:
+def train(directory: str, part: Samples, folder: str) -> bytes:
     """The update's root; the update and the boundaries' states go into the folder."""
     loaded, kept = load_job(Path(directory)), Path(folder)
 
@@ -35,7 +35,7 @@ def train(directory: str, part: Range, folder: str) -> bytes:
     return share.update_root
 
 
-def replay(directory: str, part: Range, index: int, folder: str) -> Boundary:
+def replay(directory: str, part: Samples, index: int, folder: str) -> Boundary:
     loaded, kept = load_job(Path(directory)), Path(folder)
     document = loaded.job.document
     state = decode_state((kept / f"{index}.global").read_bytes(), document.global_tensors)
@@ -52,7 +52,7 @@ def merge(directory: str, updates: tuple[tuple[int, Path], ...]) -> bytes:
 def overflow(directory: str) -> None:
     loaded = load_job(Path(directory))
     huge = {name: array + np.float32(3e38) for name, array in loaded.local_state.items()}
-    train_share(loaded, Range(0, 0, 32), loaded.global_state, huge, backend=backend("numpy"))
+    train_share(loaded, Samples(0, 0, 32), loaded.global_state, huge, backend=backend("numpy"))
 
 
 def refuse() -> None:

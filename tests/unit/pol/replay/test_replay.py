@@ -15,7 +15,7 @@ from pol.replay.replay import replay_segment
 from pol.rules.commitment import boundary_root
 from pol.state.canonical import encode_state, state_tree
 from pol.values import metric_values
-from pol.work.records import Range, Replayed, TrainedShare
+from pol.work.records import ReplayedSegment, Samples, TrainedShare
 from pol.work.segments import advance, slot_state
 from pol.work.train import share_update, train_share
 from tests.unit.pol.replay.conftest import SHARE, States
@@ -32,7 +32,7 @@ def _flip_lowest_bit(array: Any) -> Any:
     return array
 
 
-def _replay(loaded: LoadedJob, states: States, index: int, name: str = "numpy") -> Replayed:
+def _replay(loaded: LoadedJob, states: States, index: int, name: str = "numpy") -> ReplayedSegment:
     _, opening, local = states[index]
     return replay_segment(loaded, SHARE, index, opening, local, backend(name))
 
@@ -145,11 +145,11 @@ def test_any_changed_bit_changes_the_update_place(
 
 def test_local_state_goes_on_from_round_to_round(loaded: LoadedJob) -> None:
     first = train_share(
-        loaded, Range(0, 0, 160), loaded.global_state, loaded.local_state, backend=NUMPY
+        loaded, Samples(0, 0, 160), loaded.global_state, loaded.local_state, backend=NUMPY
     )
-    bound = train_share(loaded, Range(1, 0, 32), first.global_out, first.local_out, backend=NUMPY)
+    bound = train_share(loaded, Samples(1, 0, 32), first.global_out, first.local_out, backend=NUMPY)
     reset = train_share(
-        loaded, Range(1, 0, 32), first.global_out, loaded.local_state, backend=NUMPY
+        loaded, Samples(1, 0, 32), first.global_out, loaded.local_state, backend=NUMPY
     )
     assert bound.boundaries[0].local_root == first.local_out_root
     assert reset.boundaries[0].local_root == loaded.job.document.local_root
@@ -159,17 +159,17 @@ def test_local_state_goes_on_from_round_to_round(loaded: LoadedJob) -> None:
 @pytest.mark.parametrize(
     "wanted",
     [
-        Range(2, 0, 32),
-        Range(-1, 0, 32),
-        Range(0, 16, 32),
-        Range(0, 0, 16),
-        Range(0, 0, 0),
-        Range(0, 320, 32),
-        Range(0, 0, 352),
-        Range(0, -32, 32),
+        Samples(2, 0, 32),
+        Samples(-1, 0, 32),
+        Samples(0, 16, 32),
+        Samples(0, 0, 16),
+        Samples(0, 0, 0),
+        Samples(0, 320, 32),
+        Samples(0, 0, 352),
+        Samples(0, -32, 32),
     ],
 )
-def test_a_range_outside_the_job_is_refused(loaded: LoadedJob, wanted: Range) -> None:
+def test_a_range_outside_the_job_is_refused(loaded: LoadedJob, wanted: Samples) -> None:
     states = (loaded.global_state, loaded.local_state)
     with pytest.raises(RangeError):
         train_share(loaded, wanted, *states, backend=NUMPY)

@@ -25,7 +25,7 @@ from pol.tracing.optimizers import VELOCITY
 from pol.tracing.spec import SGD, AdamW, Batch, JobSpec, Nesterov, accuracy, cross_entropy
 from pol.tracing.weights import seeded_parameters
 from pol.work.aggregate import aggregate
-from pol.work.records import Range
+from pol.work.records import Samples
 from pol.work.train import train_share
 
 ROOT = Path(__file__).parents[4]
@@ -126,7 +126,7 @@ def test_a_buffer_that_the_forward_pass_changes_is_trained(tmp_path: Path) -> No
     assert "seen" in [spec.name for spec in job.updated]
     loaded = load_job(tmp_path)
     share = train_share(
-        loaded, Range(0, 0, 8), loaded.global_state, loaded.local_state, backend=NUMPY
+        loaded, Samples(0, 0, 8), loaded.global_state, loaded.local_state, backend=NUMPY
     )
     batches = [batch_at(loaded.data, job, position)["batch.x"] for position in (0, 4)]
     expected = sum(batch.mean(0) + 1 for batch in batches)

@@ -8,14 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """One figure.
+    """One figure: what was measured, the figure, and its unit.
 
-    Args:
-        case: what was measured.
-        value: the figure.
-        unit: its unit.
-        baseline: the figure, in the same unit and from the same call, that it is compared with; None for
-            the baseline itself.
+    ``baseline`` is the figure, in the same unit and from the same call, that it is compared with; None for the baseline
+    itself.
     """
 
     case: str
@@ -30,7 +26,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Report:
+class Figures:
     """The figures of one benchmark."""
 
     name: str
@@ -52,21 +48,21 @@ def machine() -> str:
     return f"{model}, {cores} cores, {platform.system()}, Python {platform.python_version()}"
 
 
-def as_json(report: Report) -> dict[str, object]:
-    """Return the report as the one object of ``--output json``."""
+def as_json(figures: Figures) -> dict[str, object]:
+    """Return the figures as the one object of ``--output json``."""
     rows = [
         {"case": r.case, "value": r.value, "unit": r.unit, "baseline": r.baseline, "ratio": r.ratio}
-        for r in report.rows
+        for r in figures.rows
     ]
-    return {"name": report.name, "machine": machine(), "rows": rows}
+    return {"name": figures.name, "machine": machine(), "rows": rows}
 
 
-def as_table(report: Report) -> str:
-    """Return the report as text for people."""
+def as_table(figures: Figures) -> str:
+    """Return the figures as text for people."""
     cells = [("case", "value", "unit", "baseline", "ratio")]
     cells += [
         (row.case, _number(row.value), row.unit, _number(row.baseline), _number(row.ratio))
-        for row in report.rows
+        for row in figures.rows
     ]
     widths = [max(len(line[column]) for line in cells) for column in range(5)]
     lines = []
@@ -76,7 +72,7 @@ def as_table(report: Report) -> str:
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         ]
         lines.append("  ".join(parts).rstrip())
-    return "\n".join([f"{report.name} ({machine()})", *lines])
+    return "\n".join([f"{figures.name} ({machine()})", *lines])
 
 
 def _number(value: float | None) -> str:

@@ -6,20 +6,20 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import __main__ as runner
-from benchmarks.report import Report, Row, as_table
+from benchmarks.figures import Figures, Row, as_table
 
-REPORT = Report("fake", [Row("plain", 2000.0, "1/s"), Row("ours", 500.0, "1/s", 2000.0)])
+FIGURES = Figures("fake", [Row("plain", 2000.0, "1/s"), Row("ours", 500.0, "1/s", 2000.0)])
 
 
 def test_benchmarks_are_found_by_module_name() -> None:
     assert "exact_step" in runner.names()
-    assert not {"report", "__main__"} & set(runner.names())
+    assert not {"figures", "__main__"} & set(runner.names())
 
 
 def test_json_is_one_object_with_ratios(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    module = SimpleNamespace(run=lambda: REPORT)
+    module = SimpleNamespace(run=lambda: FIGURES)
     monkeypatch.setattr("importlib.import_module", lambda _name: module)
     assert runner.main(["exact_step", "--output", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -32,7 +32,7 @@ def test_json_is_one_object_with_ratios(
 
 
 def test_the_table_has_a_line_for_each_row() -> None:
-    lines = as_table(REPORT).splitlines()
+    lines = as_table(FIGURES).splitlines()
     assert len(lines) == 4
     assert lines[3].split() == ["ours", "500", "1/s", "2,000", "0.25"]
 
