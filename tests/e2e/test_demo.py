@@ -44,7 +44,7 @@ class Run:
     directory: Path
 
     @property
-    def report(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         value: dict[str, Any] = json.loads(self.output)
         return value
 
@@ -119,7 +119,7 @@ def check_ended(run: Run) -> None:
 
 def check_settled(run: Run) -> None:
     """Training, verification and payment came to their end, by what the chain's own database says."""
-    report, chain = run.report, run.chain()
+    summary, chain = run.summary, run.chain()
     order = summary["order"]
     assert chain.order.close_reason == order["closed"] == CloseReason.SETTLED
     assert order["flops_verified"] == order["flops_quoted"] == chain.order.work_verified > 0
@@ -152,7 +152,7 @@ def check_learned(run: Run) -> None:
 
 def check_cheat(run: Run) -> None:
     """The cheat is named, with where it cheated, and its bond is gone; its share was trained by another."""
-    report, chain = run.report, run.chain()
+    summary, chain = run.summary, run.chain()
     cheat = summary["cheat"]
     (culprit,) = (spec for spec in run.layout.providers if spec.misbehave)
     assert (cheat["provider"], cheat["method"]) == (culprit.address, culprit.misbehave)
@@ -181,7 +181,7 @@ def test_the_summary_has_everything(demo: Run) -> None:
         "validators", "providers", "blocks", "order", "model", "rounds", "verdicts", "cheat",
         "payouts", "refund", "deposit_accounted", "result", "seconds",
     }  # fmt: skip
-    assert expected <= report.keys()
+    assert expected <= summary.keys()
     assert {"id", "job", "price_per_pflop", "deposit", "flops_quoted", "flops_verified"} <= summary[
         "order"
     ].keys()
