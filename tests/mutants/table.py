@@ -177,6 +177,14 @@ MUTANTS = (
         (ADDRESS_FIELDS,),
     ),
     Mutant(
+        "signer",
+        "a provider certifies itself",
+        "domain/messages.py",
+        'SIGNER: ClassVar[str] = "validator"\n    validator: Address\n    provider: Address\n',
+        'SIGNER: ClassVar[str] = "provider"\n    provider: Address\n    validator: Address\n',
+        (TRANSACTIONS,),
+    ),
+    Mutant(
         "sign-chain",
         "a transaction is signed for all chains",
         "domain/tx.py",

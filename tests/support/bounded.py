@@ -125,8 +125,9 @@ def sample(hint: Any) -> Any:
 def _sample_leaf(kind: Any, marks: tuple[Any, ...]) -> Any:
     for mark in marks:
         match mark:
-            case Range(low=low):
-                return low
+            case Range(low=low, high=high):
+                # Protobuf leaves out what is 0.
+                return max(low, min(1, high))
             case Form():
                 if mark in (ADDRESS, MAYBE_ADDRESS):
                     return SOMEBODY

@@ -1,17 +1,19 @@
 """One signed transaction for each type of message, with real keys and addresses: bytes, sign bytes and gas.
 
-The messages are those of the scripted market, whose names become addresses here.
+The messages are those of the scripted market, whose names become addresses here. A type that the market does not send
+is a sample made from its bounds, in which each party is called like the field that it stands in.
 """
 
 from dataclasses import fields, is_dataclass, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, get_args
 
 from chain.state_machine.gas import gas_of
 from domain.genesis import DENOM
 from domain.messages import Message, signer_of
 from domain.records import Coin
 from domain.tx import sign_doc
+from tests.support.bounded import SOMEBODY, sample
 from tests.support.chain_harness import CHAIN_ID
 from tests.support.chain_market import Market
 from tests.vectors.builders import market
@@ -27,7 +29,7 @@ def key_of(name: str) -> Key:
     return Key(sha256(b"vectors " + name.encode()).digest())
 
 
-def examples() -> list[Message]:
+def sent() -> list[Message]:
     """Return the first message of each type that the market took."""
     played, chain = market.play()
     names = {account.address for account in chain.genesis.accounts} | {"new account"}
@@ -36,6 +38,14 @@ def examples() -> list[Message]:
     for message in chain.messages:
         first.setdefault(type_url(message), message)
     return [_with_addresses(first[url], names) for url in sorted(first)]
+
+
+def sampled(cls: Any) -> Message:
+    """Return a message of a type that the market does not send."""
+    made: Any = sample(cls)
+    parties = [f.name for f in fields(cls) if getattr(made, f.name) == SOMEBODY]
+    message: Message = replace(made, **{name: key_of(name).address for name in parties})
+    return message
 
 
 def _with_addresses(value: Any, names: set[str]) -> Any:
@@ -51,11 +61,15 @@ def _with_addresses(value: Any, names: set[str]) -> Any:
 
 def build() -> Any:
     """Return the transactions by type url."""
+    messages = sent()
+    others = set(get_args(Message)) - set(map(type, messages))
+    messages += [sampled(cls) for cls in sorted(others, key=lambda cls: str(cls.URL))]
     played, _ = market.play()
-    signers = {key.address: key for key in map(key_of, _people(played))}
+    parties = [*_people(played), *(cls.SIGNER for cls in others)]
+    signers = {key.address: key for key in map(key_of, parties)}
     return {
         type_url(message): _transaction(message, signers[signer_of(message)], sequence)
-        for sequence, message in enumerate(examples())
+        for sequence, message in enumerate(messages)
     }
 
 
@@ -79,7 +93,7 @@ def _transaction(message: Message, key: Key, sequence: int) -> dict[str, Any]:
     tx = decode_tx(raw)
     assert tx.messages == (message,)
     return {
-        "signer": {"secret": key.secret.hex(), "address": key.address},
+        "signer": {"field": message.SIGNER, "secret": key.secret.hex(), "address": key.address},
         "message": market.plain_message(message),
         "body": tx.body.hex(),
         "auth_info": tx.auth_info.hex(),
