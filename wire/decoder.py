@@ -40,8 +40,10 @@ class TxDecoder:
         try:
             tx = decode_tx(raw)
         except Refusal as refusal:
-            # Whoever raises it again later must not find the frames of the first time.
+            # It holds nothing but itself: not the frames that it came through, which hold the transactions around it,
+            # neither its own nor those of the refusal that it was made of.
             found = refusal.with_traceback(None)
+            found.__context__ = None
             if len(raw) <= TX_BYTES_MAX:
                 self._refused.put(raw, found, len(raw) + _OVERHEAD)
             return found

@@ -1,5 +1,8 @@
 """What is remembered, for how long, and what can drive it out."""
 
+import gc
+import weakref
+
 from domain.errors import Refusal
 from domain.limits import TX_BYTES_MAX
 from domain.messages import MsgSend
@@ -57,6 +60,23 @@ def test_a_transaction_is_decoded_once_and_so_is_what_is_none() -> None:
     assert decoder.decoded == 2
     assert all(isinstance(tx, Tx) and isinstance(no, Refusal) for tx, no in seen)
     assert len({id(tx) for tx, _ in seen}) == 1
+
+
+def test_what_is_refused_keeps_nothing_of_those_who_asked() -> None:
+    """A refusal that was made of another one would keep all that lay around it, for example the batch it came in."""
+    decoder = TxDecoder()
+    bad = transfer(0).replace(KEY.address.encode(), b"x" * len(KEY.address))
+
+    def ask() -> "weakref.ref[object]":
+        batch = Memory[int, object](2)
+        assert isinstance(decoder(bad), Refusal)
+        return weakref.ref(batch)
+
+    batch = ask()
+    gc.collect()
+    assert batch() is None
+    assert isinstance(decoder(bad), Refusal)
+    assert decoder.decoded == 1
 
 
 def test_large_transactions_and_rubbish_drive_out_no_small_one() -> None:
