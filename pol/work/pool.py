@@ -8,12 +8,14 @@ import os
 import pickle
 import queue
 import shutil
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from io import BytesIO
@@ -28,7 +30,7 @@ from host import sandbox
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.1
-"""How soon a waiting thread notices that the pool is closed."""
+"""How soon it is noticed that the pool is closed, or that a task's time is over."""
 
 
 class PoolError(Expected):
@@ -82,6 +84,12 @@ class _Worker:
     def receive(self) -> Any:
         """Return what the worker says next; it may not be larger than what it may hold."""
         return _Reader(BytesIO(self.connection.recv_bytes(self._memory_bytes))).load()
+
+    def stop(self) -> None:
+        """End the process, and whatever a thread waits for at this end of the pipe; any thread may call."""
+        with socket.socket(fileno=os.dup(self.connection.fileno())) as end:
+            end.shutdown(socket.SHUT_RDWR)
+        self._process.kill()
 
     def kill(self) -> None:
         self.connection.close()
@@ -206,19 +214,46 @@ class ReplayPool:
         if task.deadline is not None and time.monotonic() >= task.deadline:
             _fail(task.future, TaskTimeout("the deadline passed while the task was waiting"))
             return
-        worker.connection.send_bytes(task.data)
-        while not worker.connection.poll(_POLL_SECONDS):
-            if self._closed.is_set():
-                raise PoolClosed("the pool was closed")
-            if task.deadline is not None and time.monotonic() >= task.deadline:
-                raise TaskTimeout("the deadline passed while the task was running")
-        done, value = worker.receive()
+        with self._watched(worker, task):
+            worker.connection.send_bytes(task.data)
+            done, value = worker.receive()
         if done:
             task.future.set_result(value)
         elif isinstance(value, MemoryError):
             raise OutOfMemory(f"the task needs more than {self._memory_bytes} bytes of memory")
-        else:
+        elif isinstance(value, Exception):
             task.future.set_exception(value)
+        else:
+            raise WorkerDied("the worker failed without an error")
+
+    @contextmanager
+    def _watched(self, worker: _Worker, task: _Task) -> Iterator[None]:
+        """Stop the worker when the task's time is over: it may take nothing, or fall silent in mid-message."""
+        ended, over = threading.Event(), list[PoolError]()
+
+        def watch() -> None:
+            while not ended.wait(_POLL_SECONDS):
+                if self._closed.is_set():
+                    over.append(PoolClosed("the pool was closed"))
+                elif task.deadline is not None and time.monotonic() >= task.deadline:
+                    over.append(TaskTimeout("the deadline passed while the task was running"))
+                if over:
+                    worker.stop()
+                    return
+
+        watcher = threading.Thread(target=watch, name="replay-watch", daemon=True)
+        watcher.start()
+        try:
+            yield
+        except (OSError, EOFError):
+            # The end of the pipe says less than why it was ended.
+            if not over:
+                raise
+        finally:
+            ended.set()
+            watcher.join()
+        if over:
+            raise over[0]
 
 
 def _fail(future: "Future[Any]", error: Exception) -> None:

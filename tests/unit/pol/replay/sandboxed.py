@@ -1,7 +1,9 @@
 """Tasks that try what a worker of the pool may not do; each returns what came of it."""
 
 import os
+import signal
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,6 +63,12 @@ class Bomb:
 
 def bomb() -> Bomb:
     return Bomb()
+
+
+def say(part: bytes) -> None:
+    """Write to the pool's pipe (the worker's first argument), past whoever should, and fall silent."""
+    os.write(int(sys.argv[1]), part)
+    signal.pause()
 
 
 def add_with_torch() -> list[float]:

@@ -3,6 +3,7 @@
 import math
 import operator
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -61,6 +63,23 @@ def test_a_deadline_kills_the_worker_and_only_it(pool: ReplayPool) -> None:
         psutil.Process(first)
 
 
+@pytest.mark.parametrize("part", [b"\0\0", b"\0\0\0\x10", b"\0\0\0\x10half"])
+def test_a_deadline_holds_for_who_falls_silent_in_mid_message(
+    pool: ReplayPool, part: bytes
+) -> None:
+    with pytest.raises(TaskTimeout):
+        pool.submit(sandboxed.say, part, timeout=0.5).result(20)
+    assert pool.submit(operator.add, 2, 3).result(20) == 5
+
+
+def test_a_deadline_holds_for_who_takes_no_task(pool: ReplayPool) -> None:
+    stopped = pool.submit(os.getpid).result(20)
+    os.kill(stopped, signal.SIGSTOP)
+    with pytest.raises(TaskTimeout):
+        pool.submit(len, bytes(1 << 24), timeout=0.5).result(20)
+    assert pool.submit(os.getpid).result(20) != stopped
+
+
 def test_a_deadline_counts_the_time_in_the_queue(pool: ReplayPool) -> None:
     slow, late = pool.submit(signal.pause, timeout=0.5), pool.submit(os.getpid, timeout=0.1)
     for future in (slow, late):
@@ -81,10 +100,11 @@ def test_a_waiting_task_can_be_cancelled(pool: ReplayPool) -> None:
     assert pool.submit(operator.add, 1, 1).result(20) == 2
 
 
-def test_closing_ends_every_task() -> None:
+@pytest.mark.parametrize("task", [(signal.pause,), (sandboxed.say, b"\0\0")])
+def test_closing_ends_every_task(task: tuple[Any, ...]) -> None:
     pool = ReplayPool(workers=1)
     child = pool.submit(os.getpid).result(20)
-    running, waiting = pool.submit(signal.pause), pool.submit(os.getpid)
+    running, waiting = pool.submit(*task), pool.submit(os.getpid)
     pool.close()
     for future in (running, waiting):
         with pytest.raises(PoolClosed):
@@ -205,6 +225,13 @@ def test_what_a_worker_says_calls_nothing_here(
     with pytest.raises(WorkerDied, match="no record"):
         closed.submit(sandboxed.bomb).result(20)
     assert not (tmp_path / "bomb").exists()
+
+
+def test_what_a_worker_says_is_no_error_is_none_here(closed: ReplayPool) -> None:
+    said = pickle.dumps((False, "no error"))
+    with pytest.raises(WorkerDied, match="without an error"):
+        closed.submit(sandboxed.say, len(said).to_bytes(4, "big") + said).result(20)
+    assert closed.submit(operator.add, 2, 3).result(20) == 5
 
 
 def test_torch_works_in_the_sandbox(closed: ReplayPool) -> None:
