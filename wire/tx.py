@@ -46,7 +46,7 @@ from domain.tx import SignerInfo as Signer
 from domain.tx import Tx, sign_doc
 from wire.address import PUB_KEY_BYTES, address_of, check_address
 from wire.canonical import parse, read
-from wire.convert import reader
+from wire.convert import maker, reader
 from wire.keys import SIGNATURE_BYTES, Key
 from wire.messages import from_bytes, to_proto
 
@@ -56,6 +56,7 @@ _MESSAGE_FIELDS = tuple(f"body.messages[{index}]" for index in range(MESSAGES_MA
 _FEES_REMEMBERED = 4096
 _KEYS_REMEMBERED = 65_536
 _MODES_MAX = 16  # sign modes in sign modes, and beside each other
+_make_tx, _make_signer = maker(Tx), maker(Signer)
 _read_coin = reader(Coin, CoinProto.DESCRIPTOR)
 _check_memo = own_checker(Annotated[str, Visible(), Size(0, MEMO_BYTES_MAX)], "body.memo")
 _parts_of = attrgetter("body_bytes", "auth_info_bytes", "signatures")
@@ -115,7 +116,7 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
         raise _not_supported("auth_info.tip", "tips")
     signer = _read_signer(infos, signatures, is_direct, simulated)
     fee, gas_limit, payer = _read_fee(auth.fee.SerializeToString())
-    return Tx(
+    return _make_tx(
         sha256(raw).digest(),
         len(raw),
         body_bytes,
@@ -127,7 +128,7 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
         fee,
         gas_limit,
         payer,
-        is_bounded=True,
+        True,  # is_bounded: from_bytes looks at that
     )
 
 
@@ -215,10 +216,10 @@ def _read_signer(infos: Any, signatures: Any, is_direct: bool, simulated: bool) 
             f"send r and s: {SIGNATURE_BYTES} bytes",
         )
     if not info.HasField("public_key"):
-        return Signer(b"", "", info.sequence, signature)
+        return _make_signer(b"", "", info.sequence, signature)
     packed = info.public_key
     pub_key, address = _read_pub_key(packed.type_url, packed.value)
-    return Signer(pub_key, address, info.sequence, signature)
+    return _make_signer(pub_key, address, info.sequence, signature)
 
 
 def _is_unspecified(mode_info: Any) -> bool:

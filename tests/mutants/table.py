@@ -185,6 +185,17 @@ MUTANTS = (
         (TRANSACTIONS,),
     ),
     Mutant(
+        "bounds-of-python",
+        "the state machine takes the bounds of messages that Python made for granted",
+        "chain/state_machine/handler.py",
+        "        if not is_bounded:\n",
+        "        if is_bounded:\n",
+        (
+            "tests/unit/chain/state_machine/registry/handlers/test_registry.py"
+            "::test_measurements_are_bounded",
+        ),
+    ),
+    Mutant(
         "sign-chain",
         "a transaction is signed for all chains",
         "domain/tx.py",

@@ -1,7 +1,7 @@
 """Domain types and protobuf messages agree field by field, and values that do not fit are refused by name."""
 
 import re
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass, replace
 from enum import IntEnum
 from typing import Annotated, Any, get_args, get_origin
 
@@ -29,7 +29,7 @@ from domain.records import BondKind, BondRow, Conditions, Offer, Payment
 from tests.support.bounded import bends, sample
 from wire.address import to_bech32
 from wire.convert import _writer as unchecked
-from wire.convert import reader, writer
+from wire.convert import maker, reader, writer
 from wire.messages import TYPE_URLS, from_bytes, response_class, to_proto
 from wire.queries import METHODS
 
@@ -369,3 +369,25 @@ def test_what_is_just_outside_a_bound_is_neither_read_nor_written(
             reader(cls, descriptor)(message)
         # The parts of a tuple have names on the wire.
         assert refused.value.field.startswith(re.sub(r"\]\[\d+\]$", "].", path))
+
+
+def test_a_record_that_is_made_of_its_values_is_frozen_like_any_other() -> None:
+    made, built = (
+        maker(Payment)(*range(len(fields(Payment)))),
+        Payment(*range(len(fields(Payment)))),
+    )
+    assert (type(made), made, hash(made), repr(made)) == (Payment, built, hash(built), repr(built))
+    with pytest.raises(FrozenInstanceError):
+        made.amount = 1  # type: ignore[misc]  # what is tested
+
+
+def test_a_class_whose_constructor_does_more_has_no_maker() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Strict:
+        value: int
+
+        def __post_init__(self) -> None:
+            raise AssertionError
+
+    with pytest.raises(Mismatch, match="more than its fields"):
+        maker(Strict)
