@@ -39,6 +39,12 @@ FORBIDDEN = {
         ("pol/tracing/bad.py", "import pol.local"),
         ("pol/rules/bad.py", "import pol.values"),
     ],
+    "machine": [
+        ("chain/state_machine/ledger/bad.py", "import chain.state_machine.registry"),
+        ("chain/state_machine/ledger/bad.py", "import chain.state_machine.market"),
+        ("chain/state_machine/registry/bad.py", "import chain.state_machine.proof"),
+        ("chain/state_machine/proof/bad.py", "import chain.state_machine.due"),
+    ],
     "protobuf": [
         ("chain/app/bad.py", "import assay.market"),
         ("validator/bad.py", "def f():\n    import assay.cluster"),

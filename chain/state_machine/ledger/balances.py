@@ -1,4 +1,4 @@
-"""The ledger: the only place that changes balances, bond accounts and stakes, and it only moves coins.
+"""The ledger: the only place that changes balances, bond accounts and the count of a pot, and it only moves coins.
 
 Beside the records, each pot has a count of its own that every move changes. A count below zero stops the block, and
 the counts must add up to the supply after every block: a second, independent count of every coin. A pot without a key
@@ -20,7 +20,6 @@ from chain.state_machine.ledger.tables import (
     get_bond_account,
 )
 from chain.state_machine.queue import Entry
-from chain.state_machine.registry.tables import STAKES_BEFORE, VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers
 from domain.errors import INSUFFICIENT_FUNDS, Refusal
@@ -116,7 +115,7 @@ def mint_genesis(store: Overlay, pot: Pot, amount: int) -> None:
 
 
 def _change(ctx: Context, pot: Pot, owner: str, amount: int) -> None:
-    """Change the record of ``owner`` in ``pot``. Escrows and audit pots are changed by who makes the move."""
+    """Change the record of ``owner`` in ``pot``. Stakes, escrows and audit pots are changed by who makes the move."""
     store = ctx.store
     if pot is Pot.ACCOUNTS:
         if amount > 0:
@@ -127,13 +126,6 @@ def _change(ctx: Context, pot: Pot, owner: str, amount: int) -> None:
         if account.free + amount < 0:
             raise LedgerBroken(f"the bond account of {owner} lacks {-account.free - amount}")
         BOND_ACCOUNTS.put(store, replace(account, free=account.free + amount))
-    elif pot is Pot.STAKES:
-        validator = VALIDATORS.must(store, owner)
-        if validator.stake + amount < 0:
-            raise LedgerBroken(f"the stake of {owner} lacks {-validator.stake - amount}")
-        VALIDATORS.update(store, owner, stake=validator.stake + amount)
-        if not STAKES_BEFORE.has(store, owner):
-            STAKES_BEFORE.set(store, validator.stake, owner)
 
 
 def _add(store: Overlay, numbers: Numbers, amount: int, *parts: str) -> None:

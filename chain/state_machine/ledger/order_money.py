@@ -7,7 +7,6 @@ from chain.state_machine.context import Context
 from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.balances import MODULE_ADDRESSES
 from chain.state_machine.ledger.tables import BOND_ROWS, BONDED_SHARES, ESCROWS, PAYMENTS, TALLIES
-from chain.state_machine.market.book import mark_if_bidder
 from chain.state_machine.tables import Part
 from domain.events import PaymentMade
 from domain.records import BondKind, BondRow, Payment, ShareKey
@@ -71,15 +70,6 @@ def lock_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
     move = Move.JOB_BOND if row.kind is BondKind.JOB else Move.SHARE_BOND
     apply_inflow(ctx, order_id, Transfer(move, row.owner, order_id.hex(), row.amount))
     _put_bond(ctx, order_id, row)
-
-
-def return_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
-    """Return a bond to its owner's bond account, where it may back other orders."""
-    remove_bond(ctx, order_id, row)
-    back = Transfer(Move.BOND_RETURN, order_id.hex(), row.owner, row.amount)
-    round = row.round if row.kind is BondKind.SHARE else NO_ROUND
-    apply_payments(ctx, order_id, (back,), round)
-    mark_if_bidder(ctx, row.owner)
 
 
 def cut_bond(ctx: Context, order_id: bytes, row: BondRow, transfers: Iterable[Transfer]) -> None:

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from chain.state_machine.context import HEAD, Context
+from chain.state_machine.ledger.order_money import NO_ROUND, apply_payments, remove_bond
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, get_bond_account
 from chain.state_machine.market.tables import BIDS, BIDS_OF, LOADS, SWEEP, Sweep, get_load
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.tables import parts_of
-from domain.records import Bid
+from domain.records import Bid, BondKind, BondRow
+from escrow.moves import Move, Transfer
 from matching_engine.book import Book
 from matching_engine.records import Standing
 
@@ -171,3 +173,12 @@ def mark_if_bidder(ctx: Context, owner: str) -> None:
         return
     if next(BIDS_OF.keys(ctx.store, owner), None) is not None:
         mark_book_changed(ctx)
+
+
+def return_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
+    """Return a bond to its owner's bond account, where it may back other orders."""
+    remove_bond(ctx, order_id, row)
+    back = Transfer(Move.BOND_RETURN, order_id.hex(), row.owner, row.amount)
+    round = row.round if row.kind is BondKind.SHARE else NO_ROUND
+    apply_payments(ctx, order_id, (back,), round)
+    mark_if_bidder(ctx, row.owner)

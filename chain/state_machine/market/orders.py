@@ -5,9 +5,9 @@ from dataclasses import replace
 from itertools import islice
 
 from chain.state_machine.context import Context
-from chain.state_machine.ledger.order_money import apply_payments, get_job_bond, return_bond
+from chain.state_machine.ledger.order_money import apply_payments, get_job_bond
 from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, TALLIES
-from chain.state_machine.market.book import mark_book_changed
+from chain.state_machine.market.book import mark_book_changed, return_bond
 from chain.state_machine.market.tables import (
     ASSIGNMENTS,
     BIDS,

@@ -9,7 +9,6 @@ ends without any answer from anybody is void: never verified and never paid.
 from dataclasses import replace
 
 from chain.state_machine.context import Context
-from chain.state_machine.ledger.balances import apply_transfer
 from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
 from chain.state_machine.proof.lots import get_parties, open_lot
 from chain.state_machine.proof.rounds import get_active_seats, get_auditors, mark_void, stop_audit
@@ -23,11 +22,10 @@ from chain.state_machine.proof.tables import (
     AuditSubject,
 )
 from chain.state_machine.queue import Due, Entry, schedule
-from chain.state_machine.registry.members import is_active
+from chain.state_machine.registry.members import cut_stake, is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.events import AuditDrawn, AuditMissed
 from domain.records import Assignment, Audit, Order, Place, Round, RoundKey, Seat, Share, Validator
-from escrow.moves import Move, Transfer
 from escrow.settle import audit_fee
 from pol.rules.lots import audit_place_count, audit_places, draw_weighted, seed
 from pol.rules.schedule import segment_samples, share_work
@@ -203,7 +201,7 @@ def _cut_silent(
     first_seats = min(order.params.auditors, len(audit.seats))
     cut = min(validator.stake, 2 * (fee // first_seats))
     VALIDATORS.update(ctx.store, seat.validator, audits_missed=validator.audits_missed + 1)
-    apply_transfer(ctx, Transfer(Move.CUT, seat.validator, "", cut))
+    cut_stake(ctx, seat.validator, cut)
     AUDIT_POTS.set(ctx.store, AUDIT_POTS.get(ctx.store, *audit.key) + cut, *audit.key)
     return cut
 

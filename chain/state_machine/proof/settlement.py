@@ -5,8 +5,9 @@ the same moment, and nothing else is ever paid; so nothing that can still be voi
 """
 
 from chain.state_machine.context import Context
-from chain.state_machine.ledger.order_money import get_share_bond, pay_from_deposits, return_bond
+from chain.state_machine.ledger.order_money import get_share_bond, pay_from_deposits
 from chain.state_machine.ledger.tables import TALLIES
+from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.orders import clear_attempt, end_order, open_order
 from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
 from chain.state_machine.proof.rounds import (

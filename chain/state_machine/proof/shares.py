@@ -3,7 +3,8 @@
 from typing import Any
 
 from chain.state_machine.context import Context
-from chain.state_machine.ledger.order_money import get_share_bond, return_bond
+from chain.state_machine.ledger.order_money import get_share_bond
+from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.lots import drop_lot
 from chain.state_machine.proof.tables import LAST_ISSUES, SHARES, STANDING_ISSUES, SharesSubject

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from chain.state_machine.context import Context
+from chain.state_machine.ledger.balances import LedgerBroken, apply_transfer
 from chain.state_machine.ledger.tables import BONDED_SHARES
 from chain.state_machine.registry.tables import CLUSTERS, PROVIDERS, STAKES_BEFORE, VALIDATORS
 from domain.block import ValidatorUpdate
@@ -10,6 +11,7 @@ from domain.errors import WRONG_STATE, Refusal
 from domain.events import ProviderLeft
 from domain.genesis import POWER_REDUCTION
 from domain.records import Provider, Validator
+from escrow.moves import Move, Transfer
 
 
 def compute_power(validator: Validator) -> int:
@@ -20,6 +22,17 @@ def compute_power(validator: Validator) -> int:
 def is_active(validator: Validator) -> bool:
     """Tell whether a validator is in the set: only then it gets new matches and seats."""
     return compute_power(validator) > 0
+
+
+def cut_stake(ctx: Context, operator: str, amount: int) -> None:
+    """Move coins from a validator's stake into an audit pot; its power follows at the end of the block."""
+    stake = VALIDATORS.must(ctx.store, operator).stake
+    if stake < amount:
+        raise LedgerBroken(f"the stake of {operator} lacks {amount - stake}")
+    VALIDATORS.update(ctx.store, operator, stake=stake - amount)
+    if not STAKES_BEFORE.has(ctx.store, operator):
+        STAKES_BEFORE.set(ctx.store, stake, operator)
+    apply_transfer(ctx, Transfer(Move.CUT, operator, "", amount))
 
 
 def take_updates(ctx: Context) -> tuple[ValidatorUpdate, ...]:

@@ -5,6 +5,7 @@ from chain.state_machine.market.handlers import (
     cancel_order,
     change_bid,
     decline_order,
+    deposit_bond,
     place_bid,
     stop_order,
     submit_order,
@@ -12,6 +13,7 @@ from chain.state_machine.market.handlers import (
 )
 
 HANDLERS = (
+    deposit_bond.HANDLER,
     place_bid.HANDLER,
     change_bid.HANDLER,
     withdraw_bid.HANDLER,

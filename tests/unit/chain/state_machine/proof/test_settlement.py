@@ -8,6 +8,7 @@ from chain.state_machine.context import BlockInfo, Context
 from chain.state_machine.ledger import order_money
 from chain.state_machine.ledger.balances import LedgerBroken
 from chain.state_machine.market import orders
+from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof import settlement
 from domain.errors import WRONG_STATE
@@ -145,7 +146,7 @@ def test_a_bond_never_pays_more_than_it_has_and_keeps_the_rest() -> None:
     order_money.cut_bond(ctx, order_id, row, [replace(burn, amount=80_000 - 1)])
     rest = order_money.get_share_bond(ctx, trace.claim.key)
     assert rest == replace(row, amount=1)
-    order_money.return_bond(ctx, order_id, rest)
+    return_bond(ctx, order_id, rest)
     assert order_money.get_share_bond(ctx, trace.claim.key) is None
 
 

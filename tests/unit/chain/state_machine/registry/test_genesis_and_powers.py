@@ -4,9 +4,8 @@ from typing import Any
 import pytest
 
 from chain.state_machine.context import BlockInfo, Context
-from chain.state_machine.ledger import balances
-from chain.state_machine.ledger.balances import MODULE_ADDRESSES
-from chain.state_machine.registry.members import take_updates
+from chain.state_machine.ledger.balances import MODULE_ADDRESSES, LedgerBroken
+from chain.state_machine.registry.members import cut_stake, take_updates
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import MemoryStore, Overlay
 from chain.state_machine.transition import init_chain
@@ -17,7 +16,6 @@ from domain.errors import Refusal
 from domain.genesis import DENOM, Genesis, GenesisAccount
 from domain.params import Params, local_params
 from domain.records import Coin
-from escrow.moves import Move, Transfer
 from tests.support.chain_harness import CHAIN_ID, Chain, cons_key, make_genesis, verify
 from wire.address import check_address
 
@@ -108,38 +106,41 @@ def context(overlay: Overlay) -> Context:
     return Context(overlay, BlockInfo(CHAIN_ID, DENOM, 1, 0, local_params(), b""), verify, 1)
 
 
-def cut(ctx: Context, operator: str, amount: int) -> None:
-    balances.apply_transfer(ctx, Transfer(Move.CUT, operator, "", amount))
-
-
 def test_power_follows_stake_and_only_changes_are_told() -> None:
     ctx = context(Chain(GENESIS).overlay())
-    cut(ctx, "v0", 1)
-    cut(ctx, "v1", 10**7)
+    cut_stake(ctx, "v0", 1)
+    cut_stake(ctx, "v1", 10**7)
     assert take_updates(ctx) == (
         ValidatorUpdate(cons_key("v0"), 9_999),
         ValidatorUpdate(cons_key("v1"), 9_990),
     )
     assert take_updates(ctx) == ()
-    cut(ctx, "v0", 1)
+    cut_stake(ctx, "v0", 1)
     assert take_updates(ctx) == ()
 
 
 def test_a_validator_without_stake_leaves_the_set() -> None:
     ctx = context(Chain(GENESIS).overlay())
-    cut(ctx, "v1", 10**10)
+    cut_stake(ctx, "v1", 10**10)
     assert take_updates(ctx) == (ValidatorUpdate(cons_key("v1"), 0),)
 
 
 def test_the_set_never_becomes_empty() -> None:
     ctx = context(Chain(GENESIS).overlay())
     for name in ("v0", "v1"):
-        cut(ctx, name, 10**10)
+        cut_stake(ctx, name, 10**10)
     assert take_updates(ctx) == ()
 
 
 def test_a_jailed_validator_has_no_power() -> None:
     ctx = context(Chain(GENESIS).overlay())
     VALIDATORS.put(ctx.store, replace(VALIDATORS.must(ctx.store, "v0"), jailed=True))
-    cut(ctx, "v0", 10**7)
+    cut_stake(ctx, "v0", 10**7)
+    assert take_updates(ctx) == ()
+
+
+def test_no_more_is_cut_than_a_validator_has_at_stake() -> None:
+    ctx = context(Chain(GENESIS).overlay())
+    with pytest.raises(LedgerBroken, match="the stake of v0 lacks 1"):
+        cut_stake(ctx, "v0", 10**10 + 1)
     assert take_updates(ctx) == ()

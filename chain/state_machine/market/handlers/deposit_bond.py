@@ -1,4 +1,4 @@
-"""MsgDepositBond: move coins from the account into its bond account."""
+"""MsgDepositBond: move coins from the account into its bond account, where they back bids and shares."""
 
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
