@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
+from functools import partial
 from io import BytesIO
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
@@ -87,9 +88,9 @@ class _Worker:
 
     def stop(self) -> None:
         """End the process, and whatever a thread waits for at this end of the pipe; any thread may call."""
+        self._process.kill()
         with socket.socket(fileno=os.dup(self.connection.fileno())) as end:
             end.shutdown(socket.SHUT_RDWR)
-        self._process.kill()
 
     def kill(self) -> None:
         self.connection.close()
@@ -105,9 +106,16 @@ class _Reader(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         found = getattr(sys.modules.get(module), name, None)
-        if isinstance(found, type) and (is_dataclass(found) or issubclass(found, Exception | Enum)):
-            return found
         if found is rebuilt:
+            return found
+        if isinstance(found, type) and issubclass(found, Enum):
+            return partial(found)
+        # A pickle may also set attributes, even of a class, unless the class says itself how that is done.
+        if (
+            isinstance(found, type)
+            and hasattr(found, "__setstate__")
+            and (is_dataclass(found) or issubclass(found, Exception))
+        ):
             return found
         raise pickle.UnpicklingError(f"{module}.{name} is no record")
 

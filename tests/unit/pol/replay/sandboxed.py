@@ -5,6 +5,8 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 
@@ -52,6 +54,19 @@ def hold(size: int) -> int:
 
 def environment() -> dict[str, str]:
     return dict(os.environ)
+
+
+@dataclass
+class Mutable:
+    """A record whose class lets anybody set attributes."""
+
+
+class Colour(Enum):
+    RED = 1
+
+
+def colour() -> Colour:
+    return Colour.RED
 
 
 class Bomb:

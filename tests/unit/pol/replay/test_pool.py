@@ -227,6 +227,20 @@ def test_what_a_worker_says_calls_nothing_here(
     assert not (tmp_path / "bomb").exists()
 
 
+@pytest.mark.parametrize("named", [sandboxed.Mutable, sandboxed.Colour, JobError])
+def test_what_a_worker_says_changes_no_class_here(closed: ReplayPool, named: type) -> None:
+    """A pickle that names a class and sets an attribute of it."""
+    name = f"c{named.__module__}\n{named.__name__}\n".encode()
+    said = b"\x80\x02" + name + b"(N}X\x05\x00\x00\x00spoilK\x01stbK\x01\x86."
+    with pytest.raises(WorkerDied):
+        closed.submit(sandboxed.say, len(said).to_bytes(4, "big") + said, timeout=10).result(20)
+    assert not hasattr(named, "spoil")
+
+
+def test_members_of_enumerations_come_back_as_they_are(closed: ReplayPool) -> None:
+    assert closed.submit(sandboxed.colour).result(20) is sandboxed.Colour.RED
+
+
 def test_what_a_worker_says_is_no_error_is_none_here(closed: ReplayPool) -> None:
     said = pickle.dumps((False, "no error"))
     with pytest.raises(WorkerDied, match="without an error"):
