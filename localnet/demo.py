@@ -56,7 +56,7 @@ class Finished:
     submitted: SubmittedOrder
     deposit: int
     price: int
-    chain: OrderResponse
+    on_chain: OrderResponse
     blocks: int
     verdicts: tuple[VerdictRow, ...]
     curve: tuple[tuple[float, float], ...]  # (rounds trained, loss)
@@ -103,8 +103,8 @@ class Demo:
         job, home = read_job(job_directory), Path(network.layout.consumer_home)
         key = test_keyring(home).unlock(KEY)
         with network.client() as client:
-            made, price, deposit, chain = self._train(network, client, key, job, job_directory)
-            if not chain.order.close_reason or not chain.rounds:
+            made, price, deposit, on_chain = self._train(network, client, key, job, job_directory)
+            if not on_chain.order.close_reason or not on_chain.rounds:
                 raise NetworkError(
                     f"the order closed without a verified round; see {self._directory}"
                 )
@@ -120,7 +120,7 @@ class Demo:
             made,
             deposit,
             price,
-            chain,
+            on_chain,
             blocks,
             tuple(verdicts_of(network, made.order_id)),
             tuple(sorted(self._curve.items())),
@@ -143,33 +143,33 @@ class Demo:
         delivery = Delivery(client, key, made.order_id, directory, job)
         stop = Event()
 
-        def seen(chain: OrderResponse) -> None:
+        def seen(on_chain: OrderResponse) -> None:
             network.check_alive()
-            void = [closed.round for closed in chain.rounds if closed.void]
+            void = [closed.round for closed in on_chain.rounds if closed.void]
             if void:
                 raise NetworkError(
                     f"round {void[0]} was not confirmed by its auditors: the machine was too busy for the windows of a "
                     f"local network; run the demo again (logs: {self._directory}/logs)"
                 )
-            self._moment(network, client, chain)
+            self._moment(network, client, on_chain)
 
         def reach(state: OrderState, phase: str) -> OrderResponse:
             begun = time.monotonic()
-            chain = wait_for(client, made.order_id, state, delivery, stop, ORDER_SECONDS, seen)
+            on_chain = wait_for(client, made.order_id, state, delivery, stop, ORDER_SECONDS, seen)
             self._seconds[phase] = time.monotonic() - begun
-            return chain
+            return on_chain
 
         reach(OrderState.RUNNING, "match")
         reach(OrderState.PROVEN, "train_and_verify")
-        chain = reach(OrderState.CLOSED, "windows")
-        return made, price, _deposited(client, made.order_id), chain
+        on_chain = reach(OrderState.CLOSED, "windows")
+        return made, price, _deposited(client, made.order_id), on_chain
 
     def _say(self, phase: str) -> None:
         self._show(Moment(phase, 0, None, None))
 
-    def _moment(self, network: Network, client: ChainClient, chain: OrderResponse) -> None:
-        summary = summarise(chain)
-        self._curve |= loss_curve(network, chain.order.id)
+    def _moment(self, network: Network, client: ChainClient, on_chain: OrderResponse) -> None:
+        summary = summarise(on_chain)
+        self._curve |= loss_curve(network, on_chain.order.id)
         loss = self._curve[max(self._curve)] if self._curve else None
         self._show(Moment(summary.state.name.lower(), client.status().height, summary, loss))
 
@@ -237,39 +237,39 @@ def loss_curve(network: Network, order_id: bytes) -> dict[float, float]:
                 if work.packet and not work.verdict:
                     segments = len(work.packet.leaves) - 1
                     for leaf in work.packet.leaves[1:]:
-                        at = round(current.number + leaf.index / segments, 3)
+                        at = round(current.round + leaf.index / segments, 3)
                         points.setdefault(at, []).append(metric_values(leaf.metrics)[0])
     return {at: sum(values) / len(values) for at, values in points.items()}
 
 
 def summary(finished: Finished, quality: dict[str, object]) -> dict[str, object]:
     """Return the demo's JSON object. Money is counted from what the chain's queries return, nothing else."""
-    chain, layout = finished.chain, finished.network.layout
+    on_chain, layout = finished.on_chain, finished.network.layout
     names = {spec.address: spec.name for spec in layout.providers}
     paid = {"provider", "validator", "auditor"}
     payouts: dict[str, int] = {}
-    for payment in chain.payments:
+    for payment in on_chain.payments:
         if payment.kind in paid:
             payouts[payment.to] = payouts.get(payment.to, 0) + payment.amount
-    fees = sum(p.amount for p in chain.payments if p.kind == "protocol")
-    refund = sum(row.refunded for row in chain.escrow.depositors)
-    cut = [r for r in chain.reports if r.state == ReportState.CUT]
+    fees = sum(p.amount for p in on_chain.payments if p.kind == "protocol")
+    refund = sum(row.refunded for row in on_chain.escrow.depositors)
+    cut = [r for r in on_chain.reports if r.state == ReportState.CUT]
     cheat = cut[0] if cut else None
     return {
         "validators": len(layout.validators),
         "providers": len(layout.providers),
         "blocks": finished.blocks,
         "order": {
-            "id": chain.order.id,
-            "job": chain.order.terms.job_id,
+            "id": on_chain.order.id,
+            "job": on_chain.order.terms.job_id,
             "price_per_pflop": finished.price,
             "deposit": finished.deposit,
             "flops_quoted": total_work(order_terms(finished.job)),
-            "flops_verified": chain.order.work_verified,
-            "closed": chain.order.close_reason,
+            "flops_verified": on_chain.order.work_verified,
+            "closed": on_chain.order.close_reason,
         },
         "model": quality,
-        "rounds": sum(r.verified for r in chain.rounds),
+        "rounds": sum(r.verified for r in on_chain.rounds),
         "loss": [{"rounds_trained": at, "loss": value} for at, value in finished.curve],
         "verdicts": [
             {

@@ -19,7 +19,7 @@ from link.types import ShareSubmission
 from validator.decide.duties import Duty, Record
 from validator.decide.records import (
     AttemptKey,
-    CheckedPlace,
+    CheckedSegment,
     LocalAudit,
     LocalOrder,
     LocalRound,
@@ -29,7 +29,7 @@ from validator.decide.records import (
 )
 
 _log = logging.getLogger("assay.validator")
-FORM = 1
+FORM = 2
 """Of the records; another number for every change after which those of before cannot be read."""
 CACHED = 64
 """Records kept whole in memory: they are frozen, and read far more often than written."""
@@ -40,7 +40,7 @@ _ROUNDS = RecordTable("rounds", LocalRound, (bytes, int, int))
 _WORKS = RecordTable("works", SlotWork, (bytes, int, int, int))
 _PACKETS = RecordTable("packets", ShareSubmission, (bytes, int, int, int))
 _OPENINGS = RecordTable("openings", Opening, (bytes, int, int, int, int))
-_CHECKED = RecordTable("checked", CheckedPlace, (bytes, int, int, int, int))
+_CHECKED = RecordTable("checked", CheckedSegment, (bytes, int, int, int, int))
 _OF_WORKS = (_WORKS, _PACKETS, _OPENINGS, _CHECKED)
 _OF_ATTEMPTS = (_ORDERS, _ROUNDS, *_OF_WORKS)
 
@@ -220,7 +220,7 @@ class ValidatorStore:
         if local is None:
             return None
         rounds = (
-            replace(found, works=tuple(self._works(order_id, attempt, found.number)))
+            replace(found, works=tuple(self._works(order_id, attempt, found.round)))
             for _, found in self._records.scan(_ROUNDS, order_id, attempt)
         )
         return replace(local, rounds=tuple(rounds))
@@ -239,17 +239,17 @@ class ValidatorStore:
         bare = replace(after, rounds=())
         if before is None or replace(before, rounds=()) != bare:
             self._records.put(_ORDERS, bare, *key)
-        old = {known.number: known for known in before.rounds} if before else {}
+        old = {known.round: known for known in before.rounds} if before else {}
         for current in after.rounds:
-            known = old.pop(current.number, None)
+            known = old.pop(current.round, None)
             if current is not known:
                 self._write_round(known, current, *key)
-        for number in old:
+        for round in old:
             for table in (_ROUNDS, *_OF_WORKS):
-                self._records.delete(table, *key, number)
+                self._records.delete(table, *key, round)
 
     def _write_round(self, before: LocalRound | None, after: LocalRound, *key: bytes | int) -> None:
-        key = (*key, after.number)
+        key = (*key, after.round)
         bare = replace(after, works=())
         if before is None or replace(before, works=()) != bare:
             self._records.put(_ROUNDS, bare, *key)
@@ -265,10 +265,10 @@ class ValidatorStore:
             self._records.put(_WORKS, bare, *key)
         if after.packet is not None and (before is None or before.packet != after.packet):
             self._records.put(_PACKETS, after.packet, *key)
-        checked = {done.place: done for done in before.checked} if before else {}
+        checked = {done.segment: done for done in before.checked} if before else {}
         for done in after.checked:
-            if checked.get(done.place) != done:
-                self._records.put(_CHECKED, done, *key, done.place)
+            if checked.get(done.segment) != done:
+                self._records.put(_CHECKED, done, *key, done.segment)
         openings = {held.index: held for held in before.openings} if before else {}
         for held in after.openings:
             if openings.pop(held.index, None) != held:

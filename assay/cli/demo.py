@@ -146,7 +146,7 @@ def _tell(context: Settings, finished: "Finished", value: dict[str, Any], direct
     payouts = value["payouts"]
     roles = {
         p.to: p.kind
-        for p in finished.chain.payments
+        for p in finished.on_chain.payments
         if p.kind in ("provider", "validator", "auditor")
     }
     cheat, order, model = value["cheat"], value["order"], value["model"]
@@ -180,11 +180,11 @@ def _tell(context: Settings, finished: "Finished", value: dict[str, Any], direct
 
 def _did(finished: "Finished", address: str) -> str:
     """Say what somebody did for the order, in a few words."""
-    chain = finished.chain
+    on_chain = finished.on_chain
     shares = sum(not v.reason and v.provider == address for v in finished.verdicts)
     if shares:
         return f"trained {shares} accepted shares"
-    if any(a.validator == address and a.final_root for a in chain.assignments):
-        return f"ran the cluster, verified and proved {len(chain.rounds)} rounds"
-    seats = [seat for audit in chain.audits for seat in audit.seats if seat.validator == address]
+    if any(a.validator == address and a.final_root for a in on_chain.assignments):
+        return f"ran the cluster, verified and proved {len(on_chain.rounds)} rounds"
+    seats = [seat for audit in on_chain.audits for seat in audit.seats if seat.validator == address]
     return f"audited {sum(bool(seat.answers) for seat in seats)} rounds"

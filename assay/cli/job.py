@@ -112,8 +112,8 @@ def run(
         wanted = min(rounds or document.rounds, document.rounds)
         task = bar.add_task("training", total=wanted * document.samples_per_round // document.batch)
 
-        def stepped(round_: int, slot: int, _step: int, loss: float) -> None:
-            text = f"round {round_} of {wanted}, slot {slot} loss {loss:.4f}"
+        def stepped(round: int, slot: int, _step: int, loss: float) -> None:
+            text = f"round {round} of {wanted}, slot {slot} loss {loss:.4f}"
             bar.update(task, advance=1, description=text)
 
         folder = StateFolder(to / STATES_FOLDER, loaded)

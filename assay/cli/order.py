@@ -59,10 +59,10 @@ def submit(context: Settings, directory: Path, seconds: int, **values: Any) -> N
                 lambda done, total: bar.update(task, completed=done, total=total),
                 context.output.note,
             )
-            chain = wait_for(
+            on_chain = wait_for(
                 client, made.order_id, OrderState.RUNNING, delivery, Event(), float(seconds)
             )
-    summary = summarise(chain)
+    summary = summarise(on_chain)
     context.output.result(
         {
             "order": made.order_id,
@@ -113,8 +113,8 @@ def show(context: Settings, order: str) -> None:
     from domain.reasons import ShareReason
 
     with context.client() as client:
-        chain = client.query(OrderRequest(find_order(client, order)))
-    summary, terms = summarise(chain), chain.order.terms
+        on_chain = client.query(OrderRequest(find_order(client, order)))
+    summary, terms = summarise(on_chain), on_chain.order.terms
     head = [
         ("state", summary.state.name.lower() + (f" ({summary.reason})" if summary.reason else "")),
         ("validator", summary.validator or "-"),
@@ -142,14 +142,14 @@ def show(context: Settings, order: str) -> None:
             s.state.name.lower(),
             ShareReason(s.reason).name.lower() if s.reason else "-",
         )
-        for s in chain.shares
+        for s in on_chain.shares
     ]
-    payments = [(p.kind, short(p.to), p.amount, p.round) for p in chain.payments]
+    payments = [(p.kind, short(p.to), p.amount, p.round) for p in on_chain.payments]
     share_columns = (
         "attempt", "round", "slot", "issue", "provider", "segments", "drawn", "state", "reason",
     )  # fmt: skip
     context.output.result(
-        chain,
+        on_chain,
         [
             table(f"Order {order}", ("what", "value"), head),
             table("Shares", share_columns, shares),
@@ -180,10 +180,10 @@ def watch(context: Settings, order: str, seconds: int) -> None:
         except Expected as error:
             context.output.note(f"watching only: {error}")
         shown = None
-        for chain in follow(client, wanted, Event(), float(seconds), context.output.note):
+        for on_chain in follow(client, wanted, Event(), float(seconds), context.output.note):
             if delivery:
-                delivery.step(chain)
-            summary = summarise(chain)
+                delivery.step(on_chain)
+            summary = summarise(on_chain)
             if summary != shown:
                 context.output.line(
                     summary,
@@ -204,10 +204,12 @@ def why(context: Settings, order: str) -> None:
     from domain.reasons import AttemptEnd, CloseReason
 
     with context.client() as client:
-        chain = client.query(OrderRequest(find_order(client, order)))
-    found = chain.order
+        on_chain = client.query(OrderRequest(find_order(client, order)))
+    found = on_chain.order
     attempts = {
-        a.attempt: AttemptEnd(a.end_reason).name.lower() for a in chain.assignments if a.end_reason
+        a.attempt: AttemptEnd(a.end_reason).name.lower()
+        for a in on_chain.assignments
+        if a.end_reason
     }
     closed = CloseReason(found.close_reason).name.lower() if found.close_reason else ""
     lines = [f"the order is {found.state.name.lower()}{f': {closed}' if closed else ''}"]

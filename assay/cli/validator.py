@@ -87,12 +87,12 @@ def status(context: Settings) -> None:
             v.segments,
             v.checked,
             "accepted" if not v.reason else ShareReason(v.reason).name.lower(),
-            v.place if v.place >= 0 else "-",
+            v.segment if v.segment >= 0 else "-",
         )
         for v in verdicts
     ]
     columns = (
-        "order", "round", "slot", "issue", "provider", "segments", "checked", "verdict", "place",
+        "order", "round", "slot", "issue", "provider", "segments", "checked", "verdict", "segment",
     )  # fmt: skip
     context.output.result(
         {

@@ -87,12 +87,10 @@ def run_locally(
     reports: list[RoundReport] = []
     losses: list[tuple[int, float]] = []
     trace: list[dict[str, Any]] = []
-    for round_ in range(
-        job.document.rounds if rounds is None else min(rounds, job.document.rounds)
-    ):
+    for round in range(job.document.rounds if rounds is None else min(rounds, job.document.rounds)):
         shares: list[tuple[Samples, TrainedShare]] = []
-        for slot, part in enumerate(slot_ranges(job, round_, slots)):
-            observe = _observer(on_progress, round_, slot)
+        for slot, part in enumerate(slot_ranges(job, round, slots)):
+            observe = _observer(on_progress, round, slot)
             share = train_share(
                 loaded,
                 part,
@@ -112,18 +110,18 @@ def run_locally(
         state = result.state
         metrics = evaluate(job, state, holdout, executor)
         values = [loss for _, share in shares for _, loss in _losses(share.boundaries)]
-        reports.append(RoundReport(round_, float(np.mean(values)), metrics, result.root.hex()))
+        reports.append(RoundReport(round, float(np.mean(values)), metrics, result.root.hex()))
     after = reports[-1].metrics if reports else before
     finished = LocalRun(state, tuple(reports), before, after, tuple(losses), None, None)
     return finished if out is None else _saved(finished, loaded, slots, trace, out)
 
 
 def _observer(
-    on_progress: Callable[[int, int, int, float], None] | None, round_: int, slot: int
+    on_progress: Callable[[int, int, int, float], None] | None, round: int, slot: int
 ) -> Callable[[int, float], None] | None:
     if on_progress is None:
         return None
-    return lambda step, loss: on_progress(round_, slot, step, loss)
+    return lambda step, loss: on_progress(round, slot, step, loss)
 
 
 def _losses(boundaries: Sequence[Boundary]) -> list[tuple[int, float]]:

@@ -166,19 +166,19 @@ def _check_shape(trace: Trace, loaded: LoadedJob) -> None:
         for index, share in enumerate(trace.shares)
     ):
         raise TraceError("shares", "there is not one of each slot in each round", _REMEDY)
-    for number in range(len(trace.round_roots)):
+    for round in range(len(trace.round_roots)):
         covered = 0
-        for share in _of_round(trace, number):
+        for share in _of_round(trace, round):
             if share.first != covered:
-                raise TraceError("shares", f"round {number} has a gap or an overlap", _REMEDY)
+                raise TraceError("shares", f"round {round} has a gap or an overlap", _REMEDY)
             covered += share.count
         if covered != document.samples_per_round:
-            raise TraceError("shares", f"round {number} is not covered", _REMEDY)
+            raise TraceError("shares", f"round {round} is not covered", _REMEDY)
 
 
-def _of_round(trace: Trace, number: int) -> tuple[ShareRecord, ...]:
+def _of_round(trace: Trace, round: int) -> tuple[ShareRecord, ...]:
     """Return the shares of a round of a trace whose shape is checked."""
-    return trace.shares[number * trace.slots : (number + 1) * trace.slots]
+    return trace.shares[round * trace.slots : (round + 1) * trace.slots]
 
 
 class _Checker:
@@ -200,9 +200,9 @@ class _Checker:
         state: State = self._loaded.global_state
         locals_: list[State] = [self._loaded.local_state] * self._trace.slots
         checks: list[Check] = []
-        for number, promised in enumerate(self._trace.round_roots):
+        for round, promised in enumerate(self._trace.round_roots):
             updates: list[tuple[int, State]] = []
-            for share, drawn in self._round(number):
+            for share, drawn in self._round(round):
                 states = _Chained(state, locals_[share.slot])
                 check, update = self._share(share, drawn, states)
                 checks.append(check)
@@ -210,7 +210,7 @@ class _Checker:
                 locals_[share.slot] = states.at(share.boundaries[-1])[1]
             if not all(check.holds for check in checks):
                 return tuple(checks)
-            check, state = self._aggregation(number, promised, state, updates)
+            check, state = self._aggregation(round, promised, state, updates)
             checks.append(check)
             if not check.holds:
                 return tuple(checks)
@@ -221,9 +221,9 @@ class _Checker:
         checks: list[Check] = []
         document = self._loaded.job.document
         opening, locals_ = document.global_root, [document.local_root] * self._trace.slots
-        for number, promised in enumerate(self._trace.round_roots):
+        for round, promised in enumerate(self._trace.round_roots):
             updates: list[tuple[int, State]] = []
-            for share, drawn in self._round(number):
+            for share, drawn in self._round(round):
                 check, update = self._share(share, drawn, states)
                 if check.holds and share.boundaries[0].global_root != opening:
                     check = replace(check, fault=_OTHER_START)
@@ -233,15 +233,15 @@ class _Checker:
                 checks.append(check)
                 updates.append((share.count, update))
             if all(update for _, update in updates):
-                first, _ = states.at(_of_round(self._trace, number)[0].boundaries[0])
-                checks.append(self._aggregation(number, promised, first, updates)[0])
+                first, _ = states.at(_of_round(self._trace, round)[0].boundaries[0])
+                checks.append(self._aggregation(round, promised, first, updates)[0])
             opening = promised
         return tuple(checks)
 
-    def _round(self, number: int) -> list[tuple[ShareRecord, tuple[int, ...]]]:
-        first = number * self._trace.slots
+    def _round(self, round: int) -> list[tuple[ShareRecord, tuple[int, ...]]]:
+        first = round * self._trace.slots
         drawn = self._drawn[first : first + self._trace.slots]
-        return list(zip(_of_round(self._trace, number), drawn, strict=True))
+        return list(zip(_of_round(self._trace, round), drawn, strict=True))
 
     def _share(
         self, share: ShareRecord, drawn: tuple[int, ...], states: _States
@@ -304,14 +304,14 @@ class _Checker:
         return "" if promised.metrics == found.metrics else f"segment {index} has other metrics"
 
     def _aggregation(
-        self, number: int, promised: bytes, opening: State, updates: Sequence[tuple[int, State]]
+        self, round: int, promised: bytes, opening: State, updates: Sequence[tuple[int, State]]
     ) -> tuple[Check, State]:
         try:
             result = aggregate(self._loaded, opening, updates, self._executor)
         except (ReplayError, StateError) as error:
-            return Check(number, -1, 0, 0, f"the aggregation has no result: {error}"), opening
+            return Check(round, -1, 0, 0, f"the aggregation has no result: {error}"), opening
         fault = "" if result.root == promised else "the round ends in another global state"
-        return Check(number, -1, 0, 0, fault), result.state
+        return Check(round, -1, 0, 0, fault), result.state
 
 
 def _drawn(share: ShareRecord, count: int | None) -> tuple[int, ...]:

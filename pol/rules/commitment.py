@@ -116,7 +116,7 @@ def audit_digest(
     auditor: str,
     order_id: bytes,
     attempt: int,
-    round_number: int,
+    round: int,
     place_index: int,
     inner_roots: Sequence[bytes],
 ) -> bytes:
@@ -131,7 +131,7 @@ def audit_digest(
         auditor,
         order_id,
         u32(attempt),
-        u32(round_number),
+        u32(round),
         u32(place_index),
         *inner_roots,
     )

@@ -43,9 +43,9 @@ def segments_of(terms: JobTerms, count: int) -> int:
     return count // segment_samples(terms)
 
 
-def first_step(terms: JobTerms, round_number: int, first: int) -> int:
+def first_step(terms: JobTerms, round: int, first: int) -> int:
     """Return the number of the step that starts at sample ``first`` of a round (from 0)."""
-    return (round_number * terms.samples_per_round + first) // terms.batch
+    return (round * terms.samples_per_round + first) // terms.batch
 
 
 def check_terms(terms: JobTerms) -> None:

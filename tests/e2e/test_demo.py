@@ -52,7 +52,7 @@ class Run:
     def layout(self) -> Layout:
         return load_layout(self.directory)
 
-    def chain(self) -> OrderResponse:
+    def on_chain(self) -> OrderResponse:
         """Return what the first validator's database says of the order, now that nobody runs any more."""
         path = comet_home(Path(self.layout.validators[0].home)) / "data" / "assay.db"
         storage = Storage(path)
@@ -119,21 +119,23 @@ def check_ended(run: Run) -> None:
 
 def check_settled(run: Run) -> None:
     """Training, verification and payment came to their end, by what the chain's own database says."""
-    summary, chain = run.summary, run.chain()
+    summary, on_chain = run.summary, run.on_chain()
     order = summary["order"]
-    assert chain.order.close_reason == order["closed"] == CloseReason.SETTLED
-    assert order["flops_verified"] == order["flops_quoted"] == chain.order.work_verified > 0
-    assert summary["rounds"] == chain.order.terms.rounds == sum(r.verified for r in chain.rounds)
+    assert on_chain.order.close_reason == order["closed"] == CloseReason.SETTLED
+    assert order["flops_verified"] == order["flops_quoted"] == on_chain.order.work_verified > 0
+    assert (
+        summary["rounds"] == on_chain.order.terms.rounds == sum(r.verified for r in on_chain.rounds)
+    )
     # Every uassay of the deposit is somewhere: counted here once more, from the list of payments.
     assert summary["deposit_accounted"] is True
     sums: dict[str, int] = {}
-    for payment in chain.payments:
+    for payment in on_chain.payments:
         sums[payment.kind] = sums.get(payment.kind, 0) + payment.amount
     payouts = sums["provider"] + sums["validator"] + sums["auditor"]
     assert sum(summary["payouts"].values()) == payouts
     assert (summary["fees"], summary["refund"]) == (sums["protocol"], sums.get("refund", 0))
     assert order["deposit"] == payouts + summary["fees"] + summary["refund"]
-    assert chain.escrow.bonds == ()
+    assert on_chain.escrow.bonds == ()
 
 
 def check_learned(run: Run) -> None:
@@ -152,11 +154,11 @@ def check_learned(run: Run) -> None:
 
 def check_cheat(run: Run) -> None:
     """The cheat is named, with where it cheated, and its bond is gone; its share was trained by another."""
-    summary, chain = run.summary, run.chain()
+    summary, on_chain = run.summary, run.on_chain()
     cheat = summary["cheat"]
     (culprit,) = (spec for spec in run.layout.providers if spec.misbehave)
     assert (cheat["provider"], cheat["method"]) == (culprit.address, culprit.misbehave)
-    reports = [r for r in chain.reports if r.provider == culprit.address]
+    reports = [r for r in on_chain.reports if r.provider == culprit.address]
     assert [r.state for r in reports] == [ReportState.CUT] * len(reports)
     assert (cheat["round"], cheat["segment"]) == (reports[0].round, reports[0].segment)
     assert cheat["slashed"] == reports[0].bond > 0
@@ -217,10 +219,10 @@ def test_the_cheat_is_named_and_cut(demo: Run) -> None:
 
 
 def test_auditors_of_other_validators_are_paid(demo: Run) -> None:
-    chain = demo.chain()
-    winner = chain.assignments[-1].validator
+    on_chain = demo.on_chain()
+    winner = on_chain.assignments[-1].validator
     operators = {spec.operator for spec in demo.layout.validators}
-    for audit in chain.audits:
+    for audit in on_chain.audits:
         assert audit.agreed
         answered = {seat.validator for seat in audit.seats if seat.answers}
         assert answered <= operators - {winner}
@@ -231,11 +233,11 @@ def test_the_result_is_the_verified_state_and_loads(demo: Run) -> None:
     result = demo.summary["result"]
     path = Path(result["path"])
     assert sha256(path.read_bytes()).hexdigest() == result["sha256"]
-    chain = demo.chain()
-    assert chain.assignments[-1].state is AssignmentState.DONE
+    on_chain = demo.on_chain()
+    assert on_chain.assignments[-1].state is AssignmentState.DONE
     # The file's tensors have the root that was audited and proven.
-    assert state_tree(load_file(path)).root == chain.assignments[-1].final_root
-    assert chain.assignments[-1].final_root == chain.rounds[-1].next_root
+    assert state_tree(load_file(path)).root == on_chain.assignments[-1].final_root
+    assert on_chain.assignments[-1].final_root == on_chain.rounds[-1].next_root
     assert (demo.directory / "loss.png").stat().st_size > 1000
 
 
@@ -264,5 +266,5 @@ def test_one_of_four_validators_down_all_the_time(tmp_path: Path) -> None:
     check_learned(run)
     check_cheat(run)
     missing = run.layout.validator("val3").operator
-    seats = [seat for audit in run.chain().audits for seat in audit.seats]
+    seats = [seat for audit in run.on_chain().audits for seat in audit.seats]
     assert not any(seat.answers for seat in seats if seat.validator == missing)

@@ -47,11 +47,11 @@ class World:
         return [row for row in rows if row.provider == spec.address]
 
     def shares(self, spec: ProviderSpec) -> list[Share]:
-        chain = self.order_of(spec).chain
-        return [share for share in chain.shares if share.claim.provider == spec.address]
+        on_chain = self.order_of(spec).on_chain
+        return [share for share in on_chain.shares if share.claim.provider == spec.address]
 
     def reports(self, spec: ProviderSpec) -> list[Report]:
-        return [r for r in self.order_of(spec).chain.reports if r.provider == spec.address]
+        return [r for r in self.order_of(spec).on_chain.reports if r.provider == spec.address]
 
     def free_bond(self, address: str) -> int:
         return self.market.client.query(AccountRequest(address)).bond.free
@@ -81,7 +81,7 @@ def reasons(rows: list[VerdictRow]) -> set[ShareReason]:
 
 
 @pytest.mark.parametrize(
-    ("method", "reason", "wrong_places"),
+    ("method", "reason", "wrong_segments"),
     [
         # Its first and last segments are honest, all between are not.
         ("skip_training", ShareReason.SEGMENT_MISMATCH, lambda n: range(1, n - 1)),
@@ -91,7 +91,7 @@ def reasons(rows: list[VerdictRow]) -> set[ShareReason]:
     ids=["skip_training", "wrong_trace", "wrong_update"],
 )
 def test_what_can_be_proven_is_reported_and_cut(
-    world: World, method: str, reason: ShareReason, wrong_places: Callable[[int], Container[int]]
+    world: World, method: str, reason: ShareReason, wrong_segments: Callable[[int], Container[int]]
 ) -> None:
     cheat = world.market.cheat(method)
     verdicts = world.verdicts(cheat)
@@ -99,7 +99,7 @@ def test_what_can_be_proven_is_reported_and_cut(
     assert reasons(verdicts) == {reason}
     for row in verdicts:
         # Replays run side by side, and the first that fails is the evidence.
-        assert row.place in wrong_places(row.segments)
+        assert row.segment in wrong_segments(row.segments)
     shares, reports = world.shares(cheat), world.reports(cheat)
     assert {share.state for share in shares} == {ShareState.REPORTED}
     assert {share.reason for share in shares} == {reason}
@@ -109,7 +109,7 @@ def test_what_can_be_proven_is_reported_and_cut(
     )
     assert {report.state for report in reports} == {ReportState.CUT}
     assert {(r.slot, r.issue, r.segment) for r in reports} == {
-        (row.slot, row.issue, row.place) for row in verdicts
+        (row.slot, row.issue, row.segment) for row in verdicts
     }
     assert all(report.claimed_root != report.replayed_root for report in reports)
     # The whole bond is gone: at most half the value of the share to the consumer, the rest burnt.
@@ -120,8 +120,8 @@ def test_what_can_be_proven_is_reported_and_cut(
 
 def test_the_cut_bonds_go_to_the_consumer_and_into_the_fire(world: World) -> None:
     for order in world.orders.values():
-        cut = sum(report.bond for report in order.chain.reports)
-        compensation = order.paid("compensation", to=order.chain.order.consumer)
+        cut = sum(report.bond for report in order.on_chain.reports)
+        compensation = order.paid("compensation", to=order.on_chain.order.consumer)
         assert compensation <= cut // 2
         assert compensation + order.paid("burn") == cut
     assert world.orders["val0"].paid("burn") > 0
@@ -133,7 +133,7 @@ def test_garbage_is_rejected_and_its_bond_returns(world: World) -> None:
     cheat = world.market.cheat("garbage")
     verdicts = world.verdicts(cheat)
     assert reasons(verdicts) == {ShareReason.MALFORMED}
-    assert all(row.place == row.segments for row in verdicts)
+    assert all(row.segment == row.segments for row in verdicts)
     shares = world.shares(cheat)
     assert {(share.state, share.reason) for share in shares} == {
         (ShareState.REJECTED, ShareReason.MALFORMED)
@@ -168,16 +168,16 @@ def test_nobody_trusts_a_cheat_again(world: World) -> None:
 
 def test_every_order_is_finished_by_the_others(world: World) -> None:
     for moniker, order in world.orders.items():
-        chain = order.wait_closed(0)
+        on_chain = order.wait_closed(0)
         assert order.close_reason is CloseReason.SETTLED
-        assert len(chain.assignments) == 1  # within the first attempt
-        assert [r.round for r in chain.rounds if r.verified] == [0, 1]
+        assert len(on_chain.assignments) == 1  # within the first attempt
+        assert [r.round for r in on_chain.rounds if r.verified] == [0, 1]
         honest = next(s for s in world.market.members(moniker) if not s.misbehave)
-        assert standing_providers(chain) == {honest.address}
+        assert standing_providers(on_chain) == {honest.address}
         assert ShareReason.NONE in reasons(world.verdicts(honest))
         # The honest provider has earned its part of all rounds, and nobody else in the cluster anything.
         earned = sum(
-            share.work * chain.assignments[0].price // 10**15 for share in world.shares(honest)
+            share.work * on_chain.assignments[0].price // 10**15 for share in world.shares(honest)
             if share.state is ShareState.ACCEPTED
         )  # fmt: skip
         assert 0 < order.paid("provider") < earned
@@ -186,21 +186,24 @@ def test_every_order_is_finished_by_the_others(world: World) -> None:
         assert order.paid("validator", to=world.market.operator(moniker)) > 0
 
 
-def standing_providers(chain: OrderResponse) -> set[str]:
-    return {s.claim.provider for s in chain.shares if s.state is ShareState.ACCEPTED}
+def standing_providers(on_chain: OrderResponse) -> set[str]:
+    return {s.claim.provider for s in on_chain.shares if s.state is ShareState.ACCEPTED}
 
 
 def test_the_auditors_agreed_and_are_paid(world: World) -> None:
     for moniker, order in world.orders.items():
-        for audit in order.chain.audits:
+        for audit in order.on_chain.audits:
             assert audit.agreed
             answered = {seat.validator for seat in audit.seats if seat.answers}
             assert answered
             assert world.market.operator(moniker) not in answered
             assert len(audit.places) > 1
-        auditors = {p.to for p in order.chain.payments if p.kind == "auditor"}
+        auditors = {p.to for p in order.on_chain.payments if p.kind == "auditor"}
         assert auditors == {
-            seat.validator for audit in order.chain.audits for seat in audit.seats if seat.answers
+            seat.validator
+            for audit in order.on_chain.audits
+            for seat in audit.seats
+            if seat.answers
         }
 
 
@@ -209,6 +212,6 @@ def test_no_coin_is_lost(world: World) -> None:
         paid = order.paid("provider", "validator", "auditor")
         fees, refund = order.paid("protocol"), order.paid("refund")
         assert order.deposit == paid + fees + refund
-        (row,) = order.chain.escrow.depositors
+        (row,) = order.on_chain.escrow.depositors
         assert (row.locked, row.paid, row.refunded) == (0, paid + fees, refund)
-        assert order.chain.escrow.bonds == ()
+        assert order.on_chain.escrow.bonds == ()

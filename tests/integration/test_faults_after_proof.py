@@ -39,9 +39,9 @@ def test_audits_are_served_when_the_provider_is_gone_and_the_daemon_was_killed(
     order.wait_state(OrderState.PROVEN, SECONDS)
 
     def all_agreed() -> bool:
-        chain = market.look(order)
-        assert not [closed.round for closed in chain.rounds if closed.void]
-        return len(chain.audits) == ROUNDS and all(audit.agreed for audit in chain.audits)
+        on_chain = market.look(order)
+        assert not [closed.round for closed in on_chain.rounds if closed.void]
+        return len(on_chain.audits) == ROUNDS and all(audit.agreed for audit in on_chain.audits)
 
     wait_until(all_agreed, "audits that agree", SECONDS)
     for audit in market.look(order).audits:

@@ -96,7 +96,7 @@ def look_at_idle(market: MarketNetwork) -> Iterator[Idle]:
 def accounted(order: MarketOrder) -> bool:
     """Tell whether every coin of the deposit is in one payment of the chain's list."""
     kinds = ("provider", "validator", "auditor", "protocol", "refund", "deposit_burn")
-    return order.deposit == order.paid(*kinds) and order.chain.escrow.bonds == ()
+    return order.deposit == order.paid(*kinds) and order.on_chain.escrow.bonds == ()
 
 
 def closed_event(market: MarketNetwork, order: MarketOrder) -> dict[str, str]:
@@ -139,9 +139,9 @@ def test_killed_in_the_middle_of_a_round_and_started_again(world: World) -> None
 
     # A validator's daemon and one of its providers, when a share is committed and its round is open.
     def is_committed() -> bool:
-        chain = market.look(pair)
-        assert not chain.rounds, "the round was closed before anything could be killed"
-        return any(share.state is ShareState.COMMITTED for share in chain.shares)
+        on_chain = market.look(pair)
+        assert not on_chain.rounds, "the round was closed before anything could be killed"
+        return any(share.state is ShareState.COMMITTED for share in on_chain.shares)
 
     wait_until(is_committed, "a committed share", SECONDS)
     network.kill("val3.validator")
@@ -152,7 +152,7 @@ def test_killed_in_the_middle_of_a_round_and_started_again(world: World) -> None
     assert second in {state.name for state in network.states() if state.running}
 
     # The node, with both orders under way.
-    pair.wait(lambda chain: chain.rounds, "a closed round", SECONDS)
+    pair.wait(lambda on_chain: on_chain.rounds, "a closed round", SECONDS)
     before = market.look(pair)
     assert before.order.state is OrderState.RUNNING
     height = market.client.status().height
@@ -161,27 +161,27 @@ def test_killed_in_the_middle_of_a_round_and_started_again(world: World) -> None
     network.wait_for_height(height + 1, ["val0"])
 
     for order in (alone, pair):
-        chain = order.wait_closed(SECONDS)
+        on_chain = order.wait_closed(SECONDS)
         assert order.close_reason is CloseReason.SETTLED
-        assert len(chain.assignments) == 1
+        assert len(on_chain.assignments) == 1
         # Every share that was ever given out was trained by whom it was given to, and accepted.
-        assert {share.claim.issue for share in chain.shares} == {1}
-        assert {share.state for share in chain.shares} == {ShareState.ACCEPTED}
-        moniker = market.moniker_of(chain.assignments[0].validator)
+        assert {share.claim.issue for share in on_chain.shares} == {1}
+        assert {share.state for share in on_chain.shares} == {ShareState.ACCEPTED}
+        moniker = market.moniker_of(on_chain.assignments[0].validator)
         assert {row.reason for row in market.verdicts(moniker, order.id)} == {0}
         assert accounted(order)
     result = fetch_result(market.client, market.key, pair.id, market.job, scratch(market))
-    assert result.root == pair.chain.rounds[-1].next_root
+    assert result.root == pair.on_chain.rounds[-1].next_root
 
 
 def test_nobody_matches(world: World) -> None:
     """An order ends by its time to live: the whole deposit is back, and the event says why nobody took it."""
     order = world.too_cheap
-    chain = order.wait_closed(SECONDS)
+    on_chain = order.wait_closed(SECONDS)
     assert order.close_reason is CloseReason.EXPIRED
-    assert chain.assignments == ()
-    assert order.paid("refund", to=chain.order.consumer) == order.deposit
-    histogram = dict(chain.order.unmatched)
+    assert on_chain.assignments == ()
+    assert order.paid("refund", to=on_chain.order.consumer) == order.deposit
+    histogram = dict(on_chain.order.unmatched)
     assert histogram["price"] > 0
     assert "jailed" not in histogram
     event = closed_event(world.market, order)
@@ -192,48 +192,48 @@ def test_nobody_matches(world: World) -> None:
 def test_a_payload_that_is_never_delivered(world: World) -> None:
     """The validator declines in time; nobody can prove who lied, so both burn the same small fee."""
     order = world.undelivered
-    chain = order.wait_closed(SECONDS)
-    (attempt,) = chain.assignments
+    on_chain = order.wait_closed(SECONDS)
+    (attempt,) = on_chain.assignments
     assert attempt.end_reason == AttemptEnd.PAYLOAD_NOT_DELIVERED
     assert attempt.validator == world.market.operator("val1")
     assert order.close_reason is CloseReason.EXPIRED
-    assert chain.order.failures == 0  # a decline is none
+    assert on_chain.order.failures == 0  # a decline is none
     fee = attempt.job_bond * PARAMS.decline_fee_bps // 10_000
     assert fee > 0
     assert order.paid("deposit_burn") == order.paid("burn") == fee
-    assert order.paid("refund", to=chain.order.consumer) == order.deposit - fee
+    assert order.paid("refund", to=on_chain.order.consumer) == order.deposit - fee
     assert order.paid("bond_return", to=attempt.validator) == attempt.job_bond - fee
     assert accounted(order)
 
 
 def test_a_winner_that_never_accepts_when_nobody_else_bids(world: World) -> None:
     order = world.dead_end
-    chain = order.wait_closed(SECONDS)
-    (attempt,) = chain.assignments
+    on_chain = order.wait_closed(SECONDS)
+    (attempt,) = on_chain.assignments
     assert attempt.end_reason == AttemptEnd.NOT_ACCEPTED
     assert order.close_reason is CloseReason.EXPIRED
-    assert order.paid("refund", to=chain.order.consumer) == order.deposit
-    assert order.paid("compensation", to=chain.order.consumer) == attempt.job_bond > 0
+    assert order.paid("refund", to=on_chain.order.consumer) == order.deposit
+    assert order.paid("compensation", to=on_chain.order.consumer) == attempt.job_bond > 0
     assert accounted(order)
     # Its bid is closed, and it is excluded: the histogram says that nothing is left for these conditions.
-    assert dict(chain.order.unmatched).get("regions", 0) > 0
-    assert chain.order.excluded == (world.market.operator("val0"),)
+    assert dict(on_chain.order.unmatched).get("regions", 0) > 0
+    assert on_chain.order.excluded == (world.market.operator("val0"),)
 
 
 def test_a_winner_that_never_accepts_is_replaced(world: World) -> None:
     order, market = world.dead_winner, world.market
-    chain = order.wait_closed(SECONDS)
-    first, second = chain.assignments
+    on_chain = order.wait_closed(SECONDS)
+    first, second = on_chain.assignments
     assert (first.validator, first.end_reason) == (market.operator("val0"), AttemptEnd.NOT_ACCEPTED)
     assert second.validator == market.operator("val1")
     assert order.close_reason is CloseReason.SETTLED
-    assert (chain.order.failures, chain.order.excluded) == (1, (first.validator,))
-    assert order.paid("compensation", to=chain.order.consumer) == first.job_bond > 0
+    assert (on_chain.order.failures, on_chain.order.excluded) == (1, (first.validator,))
+    assert order.paid("compensation", to=on_chain.order.consumer) == first.job_bond > 0
     assert order.paid("bond_return", to=second.validator) == second.job_bond
     assert order.paid("provider", to=market.members("val1")[0].address) > 0
     assert accounted(order)
     world.dead_end.wait_closed(SECONDS)
-    lost = sum(o.chain.assignments[0].job_bond for o in (order, world.dead_end))
+    lost = sum(o.on_chain.assignments[0].job_bond for o in (order, world.dead_end))
     assert world.free_bond("val0") == MARKET_BOND - lost
     assert world.validator("val0").attempts_failed == 2
 
@@ -267,14 +267,14 @@ def test_data_that_auditors_cannot_get(world: World) -> None:
         return answers
 
     wait_until(unavailable, "an auditor to say that it cannot get the data", SECONDS)
-    chain = order.wait_closed(SECONDS)
+    on_chain = order.wait_closed(SECONDS)
     assert order.close_reason is CloseReason.UNVERIFIED
-    assert market.client.status().clock >= chain.order.deadline
-    assert any(closed.void for closed in chain.rounds)
-    assert not any(closed.verified for closed in chain.rounds)
+    assert market.client.status().clock >= on_chain.order.deadline
+    assert any(closed.void for closed in on_chain.rounds)
+    assert not any(closed.verified for closed in on_chain.rounds)
     assert order.paid("provider", "validator", "auditor", "protocol") == 0
-    assert order.paid("refund", to=chain.order.consumer) == order.deposit
-    (attempt,) = chain.assignments
+    assert order.paid("refund", to=on_chain.order.consumer) == order.deposit
+    (attempt,) = on_chain.assignments
     assert attempt.state is AssignmentState.FAILED
     assert attempt.end_reason == AttemptEnd.ORDER_DEADLINE
     # Who was at fault is for the next issue to decide: all bonds return.

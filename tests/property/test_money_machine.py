@@ -118,8 +118,8 @@ class MoneyMachine(RuleBasedStateMachine):
         self, order: Order, slot: int, first: int, segments: int = 2, **more: Any
     ) -> Trace:
         """Return a trace with the slot's next issue number."""
-        number = self.market.assignment(order.id).round
-        place = (order.attempt, number, slot)
+        round = self.market.assignment(order.id).round
+        place = (order.attempt, round, slot)
         claims = (share.claim for share in self.market.shares(order.id))
         issue = 1 + sum((claim.attempt, claim.round, claim.slot) == place for claim in claims)
         return self.market.trace(order.id, slot, first, 4 * segments, issue=issue, **more)

@@ -75,9 +75,9 @@ def check_share(world: World, share: Share) -> bool:
     return False
 
 
-def check_seats(world: World, chain: OrderResponse) -> None:
+def check_seats(world: World, on_chain: OrderResponse) -> None:
     """Check that nobody's stake was cut for silence who meant to answer, whatever crashed and whoever was away."""
-    for audit in chain.audits:
+    for audit in on_chain.audits:
         for seat in audit.seats:
             duty = AuditDuty(audit.order_id, audit.attempt, audit.round, audit.places, 0)
             assert not (seat.missed and world.attends(seat.validator, duty)), seat
@@ -92,16 +92,16 @@ def check_seats(world: World, chain: OrderResponse) -> None:
 def test_every_order_ends_and_honest_work_is_paid(plan: Plan) -> None:
     world, order_ids = play(plan)
     for order_id in order_ids:
-        chain = world.order(order_id)
-        missed = [check_share(world, share) for share in chain.shares]
-        reason = CloseReason(chain.order.close_reason)
-        check_seats(world, chain)
+        on_chain = world.order(order_id)
+        missed = [check_share(world, share) for share in on_chain.shares]
+        reason = CloseReason(on_chain.order.close_reason)
+        check_seats(world, on_chain)
         # A decline closes the bid, so that two orders may use up both.
         delivered = plan.deliver[0] or (plan.deliver[1] and plan.orders == 1)
         able = delivered and bool(plan.habits or not plan.poor)
         if able and not any(missed):
             assert reason is CloseReason.SETTLED, (reason, world.refused[-3:])
-        for assignment in chain.assignments:
+        for assignment in on_chain.assignments:
             # A validator that does its part never loses more than the fee for a payload that did not come.
             if assignment.state is AssignmentState.FAILED and able and not any(missed):
                 assert not plan.deliver[min(assignment.attempt, 2) - 1]
@@ -110,9 +110,9 @@ def test_every_order_ends_and_honest_work_is_paid(plan: Plan) -> None:
 @pytest.mark.parametrize("habit", sorted({*HABITS} - {"middle"}))
 def test_each_cheat_ends_in_its_own_reason_and_others_finish(habit: str) -> None:
     world, (order_id,) = play(Plan(7, ((habit,),), bidders=("v0",), orders=1))
-    chain = world.order(order_id)
-    assert chain.order.close_reason == CloseReason.SETTLED
-    fell = [share for share in chain.shares if share.state is not ShareState.ACCEPTED]
+    on_chain = world.order(order_id)
+    assert on_chain.order.close_reason == CloseReason.SETTLED
+    fell = [share for share in on_chain.shares if share.state is not ShareState.ACCEPTED]
     assert [ShareReason(share.reason) for share in fell] == (
         [REASONS[habit]] if habit in REASONS else []
     )
@@ -124,14 +124,14 @@ def test_a_wrong_share_outside_what_was_drawn_is_never_paid() -> None:
     """The validator's own replays miss it, an audit of the place does not: the round is void, the deposit returns."""
     for seed in range(100, 140):
         world, (order_id,) = play(Plan(seed, (("middle",),), bidders=("v0",), orders=1))
-        chain = world.order(order_id)
-        if any(closed.void for closed in chain.rounds):
+        on_chain = world.order(order_id)
+        if any(closed.void for closed in on_chain.rounds):
             break
     else:
         raise AssertionError("no seed lets the cheat through to an audit")
-    assert chain.order.close_reason == CloseReason.UNVERIFIED
-    assert chain.order.work_verified == 0
-    assert {payment.kind for payment in chain.payments} <= {"refund", "bond_return", "protocol"}
+    assert on_chain.order.close_reason == CloseReason.UNVERIFIED
+    assert on_chain.order.work_verified == 0
+    assert {payment.kind for payment in on_chain.payments} <= {"refund", "bond_return", "protocol"}
 
 
 def test_the_same_dice_give_the_same_run() -> None:

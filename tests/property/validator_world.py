@@ -47,7 +47,7 @@ from validator.decide.lookup import accepted_works, find_round, find_share
 from validator.decide.plan import Worker
 from validator.decide.records import (
     AttemptKey,
-    CheckedPlace,
+    CheckedSegment,
     LocalAudit,
     LocalOrder,
     LocalUpkeep,
@@ -502,7 +502,7 @@ class World:
                 daemon.change(
                     attempt, lambda now: receive.job_loaded(now, self.terms, self.terms, "")
                 )
-            case do.CheckPlace() | do.VerifyOpening() | do.Recompute():
+            case do.CheckSegment() | do.VerifyOpening() | do.Recompute():
                 self._on_share(daemon, action)
             case do.Aggregate(round=key):
                 attempt = AttemptKey(key.order_id, key.attempt)
@@ -536,7 +536,7 @@ class World:
                 )
 
     def _on_share(
-        self, daemon: Daemon, action: do.CheckPlace | do.VerifyOpening | do.Recompute
+        self, daemon: Daemon, action: do.CheckSegment | do.VerifyOpening | do.Recompute
     ) -> None:
         key = action.share
         attempt = AttemptKey(key.order_id, key.attempt)
@@ -544,9 +544,9 @@ class World:
         if work is None:
             return
         match action:
-            case do.CheckPlace(place=place):
-                checked = self._check(work, place)
-                daemon.change(attempt, partial(receive.place_checked, key=key, checked=checked))
+            case do.CheckSegment(segment=segment):
+                checked = self._check(work, segment)
+                daemon.change(attempt, partial(receive.segment_checked, key=key, checked=checked))
             case do.VerifyOpening(index=index):
                 holds = self._root(work, index) == self._leaf(work, index)
                 daemon.change(
@@ -575,27 +575,29 @@ class World:
         assert work.packet is not None
         return work.packet.leaves[index].boundary_root
 
-    def _check(self, work: SlotWork, place: int) -> CheckedPlace:
+    def _check(self, work: SlotWork, segment: int) -> CheckedSegment:
         packet = work.packet
         assert packet is not None
         claim = packet.claim
-        if self._root(work, place) != self._leaf(work, place):
-            return CheckedPlace(place, ShareReason.OPENING_MISMATCH, b"")
-        states = self._states(work, place)
-        if place == claim.segments:
+        if self._root(work, segment) != self._leaf(work, segment):
+            return CheckedSegment(segment, ShareReason.OPENING_MISMATCH, b"")
+        states = self._states(work, segment)
+        if segment == claim.segments:
             update = update_of(claim.global_in, states[0])
             root = update_claim(update, states[1])
             if root != update_claim(claim.update_root, claim.local_out):
-                return CheckedPlace(place, ShareReason.UPDATE_MISMATCH, root)
+                return CheckedSegment(segment, ShareReason.UPDATE_MISMATCH, root)
             sent = (packet.update.sha256, packet.local_out.sha256)
             fits = sent == (claim.update_root, claim.local_out)
-            return CheckedPlace(place, ShareReason.NONE if fits else ShareReason.MALFORMED, root)
-        root = boundary_root(*step(states, position(claim, self.terms, place)))
-        if root != self._leaf(work, place + 1):
-            return CheckedPlace(place, ShareReason.SEGMENT_MISMATCH, root)
-        if packet.leaves[place + 1].metrics != METRICS:
-            return CheckedPlace(place, ShareReason.METRICS_MISMATCH, root)
-        return CheckedPlace(place, ShareReason.NONE, root)
+            return CheckedSegment(
+                segment, ShareReason.NONE if fits else ShareReason.MALFORMED, root
+            )
+        root = boundary_root(*step(states, position(claim, self.terms, segment)))
+        if root != self._leaf(work, segment + 1):
+            return CheckedSegment(segment, ShareReason.SEGMENT_MISMATCH, root)
+        if packet.leaves[segment + 1].metrics != METRICS:
+            return CheckedSegment(segment, ShareReason.METRICS_MISMATCH, root)
+        return CheckedSegment(segment, ShareReason.NONE, root)
 
     def _recompute(self, work: SlotWork, index: int) -> States:
         assert work.packet is not None

@@ -215,16 +215,16 @@ class Market:
     def shares(self, order_id: bytes) -> tuple[Share, ...]:
         return self.all_of(order_id).shares
 
-    def round(self, order_id: bytes, number: int) -> Round:
+    def round(self, order_id: bytes, round: int) -> Round:
         """Return a closed round of the current attempt."""
         attempt = self.order(order_id).attempt
         rounds = self.all_of(order_id).rounds
-        return next(r for r in rounds if (r.attempt, r.round) == (attempt, number))
+        return next(r for r in rounds if (r.attempt, r.round) == (attempt, round))
 
-    def audit(self, order_id: bytes, number: int) -> Audit:
+    def audit(self, order_id: bytes, round: int) -> Audit:
         attempt = self.order(order_id).attempt
         audits = self.all_of(order_id).audits
-        return next(a for a in audits if (a.attempt, a.round) == (attempt, number))
+        return next(a for a in audits if (a.attempt, a.round) == (attempt, round))
 
     # --- driving an order ---
 
@@ -372,39 +372,39 @@ class Market:
 
     # --- audits ---
 
-    def wait_seats(self, order_id: bytes, number: int, draw: int = 1) -> Audit:
+    def wait_seats(self, order_id: bytes, round: int, draw: int = 1) -> Audit:
         """Make blocks until a draw of the round's audit has seats."""
         for _ in range(60):
-            audit = self.audit(order_id, number)
+            audit = self.audit(order_id, round)
             if audit.draw >= draw:
                 return audit
             self.chain.block()
         raise AssertionError("no seats were drawn")
 
-    def right_answer(self, order_id: bytes, number: int, place: Place) -> AuditAnswer:
+    def right_answer(self, order_id: bytes, round: int, place: Place) -> AuditAnswer:
         """Return the answer of an auditor who finds what the chain has."""
-        closed = self.round(order_id, number)
+        closed = self.round(order_id, round)
         work = digest("inner", encode(place))
         if place.kind is AuditKind.AGGREGATION:
             return AuditAnswer(closed.next_root, work)
         ref = ShareRef(place.slot, place.issue)
-        trace = self.traces[order_id, closed.attempt, number, ref]
+        trace = self.traces[order_id, closed.attempt, round, ref]
         if place.kind is AuditKind.UPDATE:
             claim = trace.claim
             return AuditAnswer(update_claim(claim.update_root, claim.local_out), work)
         leaf = trace.leaves[place.segment + 1]
         return AuditAnswer(leaf.boundary_root, work, leaf)
 
-    def answer_message(self, order_id: bytes, number: int, auditor: str) -> MsgAnswerAudit:
-        audit = self.audit(order_id, number)
-        answers = tuple(self.right_answer(order_id, number, place) for place in audit.places)
-        return MsgAnswerAudit(auditor, order_id, audit.attempt, number, answers)
+    def answer_message(self, order_id: bytes, round: int, auditor: str) -> MsgAnswerAudit:
+        audit = self.audit(order_id, round)
+        answers = tuple(self.right_answer(order_id, round, place) for place in audit.places)
+        return MsgAnswerAudit(auditor, order_id, audit.attempt, round, answers)
 
-    def answer_all(self, order_id: bytes, number: int) -> None:
+    def answer_all(self, order_id: bytes, round: int) -> None:
         """Let every seat that waits answer rightly."""
-        audit = self.wait_seats(order_id, number)
+        audit = self.wait_seats(order_id, round)
         waiting = [seat.validator for seat in audit.seats if not seat.answers and not seat.missed]
-        messages: list[Message] = [self.answer_message(order_id, number, name) for name in waiting]
+        messages: list[Message] = [self.answer_message(order_id, round, name) for name in waiting]
         if messages:
             self.chain.ok(*messages)
 
@@ -432,8 +432,8 @@ class Market:
     def settle(self, order_id: bytes) -> None:
         """Take a running order to its end: rounds, proof, audits, windows."""
         rounds = self.order(order_id).terms.rounds
-        for number in range(self.assignment(order_id).round, rounds):
+        for round in range(self.assignment(order_id).round, rounds):
             self.train_round(order_id)
-            self.answer_all(order_id, number)
+            self.answer_all(order_id, round)
         self.prove(order_id)
         self.chain.pass_time(self.order(order_id).params.round_window + 2)

@@ -60,18 +60,18 @@ class MarketOrder:
         self._market, self._stop = market, Event()
         self._delivery = Delivery(market.client, market.key, order_id, JOB, market.job)
         self._deliver = deliver
-        self.chain: OrderResponse = market.client.query(OrderRequest(order_id))
+        self.on_chain: OrderResponse = market.client.query(OrderRequest(order_id))
         self._thread = Thread(target=self._follow, name=f"order {order_id.hex()[:8]}", daemon=True)
         self._thread.start()
 
     def _follow(self) -> None:
         while not self._stop.wait(POLL_SECONDS):
             with suppress(ChainError):  # the node may be down; that is what some tests are about
-                self.chain = self._market.client.query(OrderRequest(self.id))
-                if self.chain.order.state is OrderState.CLOSED:
+                self.on_chain = self._market.client.query(OrderRequest(self.id))
+                if self.on_chain.order.state is OrderState.CLOSED:
                     return
                 if self._deliver:
-                    self._delivery.step(self.chain)
+                    self._delivery.step(self.on_chain)
 
     def stop(self) -> None:
         """End the thread."""
@@ -81,19 +81,19 @@ class MarketOrder:
     @property
     def assignment(self) -> Assignment:
         """The last attempt."""
-        return self.chain.assignments[-1]
+        return self.on_chain.assignments[-1]
 
     @property
     def close_reason(self) -> CloseReason:
         """Why it closed."""
-        return CloseReason(self.chain.order.close_reason)
+        return CloseReason(self.on_chain.order.close_reason)
 
     def wait(self, condition: Callable[[OrderResponse], object], what: str, seconds: float) -> None:
         """Wait until the chain says something of the order; processes that end by themselves fail the test."""
 
         def holds() -> bool:
             self._market.network.check_alive()
-            return bool(condition(self.chain))
+            return bool(condition(self.on_chain))
 
         try:
             wait_until(holds, what, seconds)
@@ -103,24 +103,24 @@ class MarketOrder:
     def wait_state(self, state: OrderState, seconds: float) -> None:
         """Wait until the order has reached a state."""
         self.wait(
-            lambda chain: chain.order.state >= state, f"the order to be {state.name}", seconds
+            lambda on_chain: on_chain.order.state >= state, f"the order to be {state.name}", seconds
         )
 
     def wait_closed(self, seconds: float) -> OrderResponse:
         """Wait for the end."""
         self.wait_state(OrderState.CLOSED, seconds)
-        return self.chain
+        return self.on_chain
 
     def paid(self, *kinds: str, to: str = "") -> int:
         """Return the sum of the payments of these kinds, to one address if given."""
-        payments = self.chain.payments
+        payments = self.on_chain.payments
         return sum(p.amount for p in payments if p.kind in kinds and to in ("", p.to))
 
     def _where(self) -> str:
-        order, logs = self.chain.order, self._market.network.layout.path / "logs"
+        order, logs = self.on_chain.order, self._market.network.layout.path / "logs"
         attempts = ", ".join(
             f"{self._market.moniker_of(a.validator)} {a.state.name} in round {a.round}, end {a.end_reason}"
-            for a in self.chain.assignments
+            for a in self.on_chain.assignments
         )
         return f"it is {order.state.name}, end {order.close_reason}; {attempts or 'no attempt'}; see {logs}"
 

@@ -49,13 +49,13 @@ class LoadJob:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckPlace:
-    """Replay a place of a share in the pool: segment ``place``, or the update where ``place`` is n."""
+class CheckSegment:
+    """Replay a segment of a share in the pool, or the update where ``segment`` is n."""
 
     lane: ClassVar = Lane.WORK
     key: str
     share: ShareKey
-    place: int
+    segment: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ class Clean:
 Action = (
     SendTx
     | LoadJob
-    | CheckPlace
+    | CheckSegment
     | VerifyOpening
     | Recompute
     | Aggregate

@@ -37,10 +37,10 @@ def _units_max(order: Order) -> int:
 
 def open_round(local: LocalOrder, view: View, assignment: Assignment) -> LocalOrder:
     """Plan the open round when it has no plan, its opening state is held, and somebody is there to train."""
-    number = assignment.round
-    if any(known.number == number for known in local.rounds):
+    round = assignment.round
+    if any(known.round == round for known in local.rounds):
         return local
-    opening = _opening_state(local, number)
+    opening = _opening_state(local, round)
     workers = _planned_workers(local, view)
     if opening is None or not workers:
         return local
@@ -49,14 +49,14 @@ def open_round(local: LocalOrder, view: View, assignment: Assignment) -> LocalOr
     works: list[SlotWork] = []
     for part in split_round(terms.samples_per_round, unit, units_max, workers):
         works.append(new_work(local, view, assignment, part, _waiting(works, part.provider)))
-    planned = LocalRound(number, opening, tuple(works), None, (), 0)
+    planned = LocalRound(round, opening, tuple(works), None, (), 0)
     return replace(local, rounds=(*local.rounds, planned))
 
 
-def _opening_state(local: LocalOrder, number: int) -> StateRef | None:
-    if number == 0:
+def _opening_state(local: LocalOrder, round: int) -> StateRef | None:
+    if round == 0:
         return local.payload.initial_global
-    return next((r.next_global for r in local.rounds if r.number == number - 1), None)
+    return next((r.next_global for r in local.rounds if r.round == round - 1), None)
 
 
 def _planned_workers(local: LocalOrder, view: View) -> list[Worker]:

@@ -36,13 +36,13 @@ def audited_boundaries(local: LocalOrder, on_chain: OrderResponse) -> Boundaries
 def wanted_of_provider(local: LocalOrder, on_chain: OrderResponse) -> Boundaries:
     """Return the audited boundaries that providers are asked for: those that nobody has brought yet."""
     wanted: Boundaries = {}
-    for (number, slot, issue), indices in audited_boundaries(local, on_chain).items():
-        work = find_work(find_round(local, number), slot, issue)
+    for (round, slot, issue), indices in audited_boundaries(local, on_chain).items():
+        work = find_work(find_round(local, round), slot, issue)
         if work is None or work.provider in local.excluded:
             continue
         missing = indices - {held.index for held in work.openings} - set(work.broken)
         if missing:
-            wanted[number, slot, issue] = missing
+            wanted[round, slot, issue] = missing
     return wanted
 
 
@@ -57,8 +57,8 @@ def ask_seconds(view: View) -> int:
 def decide_audited(local: LocalOrder, view: View, prefix: str) -> tuple[LocalOrder, list[Action]]:
     """Ask the providers of audited states for a moment, hash what they bring, recompute what they do not."""
     actions: list[Action] = []
-    for (number, slot, issue), indices in sorted(audited_boundaries(local, view.on_chain).items()):
-        current = find_round(local, number)
+    for (round, slot, issue), indices in sorted(audited_boundaries(local, view.on_chain).items()):
+        current = find_round(local, round)
         work = find_work(current, slot, issue)
         if current is None or work is None:
             continue
@@ -67,7 +67,7 @@ def decide_audited(local: LocalOrder, view: View, prefix: str) -> tuple[LocalOrd
             local = replace_round(local, current)
         asked = _is_asked(local, work, view) and view.clock < current.audit_by
         brought = {held.index for held in work.openings}
-        key, share = f"{prefix}/{number}/{slot}/{issue}", share_key(local, current, work)
+        key, share = f"{prefix}/{round}/{slot}/{issue}", share_key(local, current, work)
         for index in sorted(indices):
             if index in brought:
                 name = f"{key}/verify/{index}"

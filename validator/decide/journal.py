@@ -23,9 +23,9 @@ def _of_order(before: LocalOrder, after: LocalOrder) -> Iterator[str]:
         why = f" ({after.payload.text})" if after.payload.text else ""
         yield f"{name}: payload {after.payload.stage.name.lower()}{why}"
     for current in after.rounds:
-        known = find_round(before, current.number)
+        known = find_round(before, current.round)
         for line in _of_round(known, current):
-            yield f"{name} round {current.number}{line}"
+            yield f"{name} round {current.round}{line}"
     if after.result is not None and before.result is None:
         yield f"{name}: result sealed"
 
@@ -57,10 +57,10 @@ def _of_work(before: SlotWork | None, after: SlotWork) -> Iterator[str]:
         yield f"{after.count} samples for {after.provider}, until {after.answer_by} s"
     if after.packet is not None and (before is None or before.packet is None):
         yield f"trace of {after.packet.claim.segments} segments arrived"
-    done = {checked.place for checked in before.checked} if before else set()
+    done = {checked.segment for checked in before.checked} if before else set()
     for checked in after.checked:
-        if checked.place not in done:
-            yield f"place {checked.place} {_said(checked.reason)}"
+        if checked.segment not in done:
+            yield f"segment {checked.segment} {_said(checked.reason)}"
     if after.verdict and (before is None or not before.verdict):
         yield f"rejected, {_said(after.verdict)}"
 

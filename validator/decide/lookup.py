@@ -6,9 +6,9 @@ from domain.records import ShareKey
 from validator.decide.records import LocalOrder, LocalRound, SlotWork
 
 
-def find_round(local: LocalOrder, number: int) -> LocalRound | None:
+def find_round(local: LocalOrder, round: int) -> LocalRound | None:
     """Return the record of a round."""
-    return next((current for current in local.rounds if current.number == number), None)
+    return next((current for current in local.rounds if current.round == round), None)
 
 
 def find_work(current: LocalRound | None, slot: int, issue: int) -> SlotWork | None:
@@ -30,13 +30,13 @@ def accepted_works(current: LocalRound) -> tuple[SlotWork, ...]:
 
 def replace_round(local: LocalOrder, changed: LocalRound) -> LocalOrder:
     """Return the record with one round replaced."""
-    rounds = tuple(changed if r.number == changed.number else r for r in local.rounds)
+    rounds = tuple(changed if r.round == changed.round else r for r in local.rounds)
     return replace(local, rounds=rounds)
 
 
-def replace_work(local: LocalOrder, number: int, changed: SlotWork) -> LocalOrder:
+def replace_work(local: LocalOrder, round: int, changed: SlotWork) -> LocalOrder:
     """Return the record with one issue of a slot replaced."""
-    current = find_round(local, number)
+    current = find_round(local, round)
     if current is None:
         return local
     works = tuple(
@@ -52,4 +52,4 @@ def exclude(local: LocalOrder, *providers: str) -> LocalOrder:
 
 def share_key(local: LocalOrder, current: LocalRound, work: SlotWork) -> ShareKey:
     """Return the name of a share on the link."""
-    return ShareKey(local.order_id, local.attempt, current.number, work.slot, work.issue)
+    return ShareKey(local.order_id, local.attempt, current.round, work.slot, work.issue)

@@ -46,7 +46,7 @@ def decide_order(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Actio
     assignment = on_chain.assignment(local.attempt)
     if assignment is None or on_chain.order.state == OrderState.CLOSED:
         return local, ()
-    if any(known.number > assignment.round for known in local.rounds):
+    if any(known.round > assignment.round for known in local.rounds):
         return local, ()  # the node is behind what it said before
     prefix = str(local.key)
     if assignment.state == AssignmentState.MATCHED:
@@ -105,7 +105,7 @@ def _decide_result(local: LocalOrder, view: View, prefix: str) -> list[Action]:
     if last is None or last.next_global is None:
         return []
     if local.result is None:
-        return [Seal(f"{prefix}/seal", local.key.round(last.number), view.on_chain.order.order_key)]
+        return [Seal(f"{prefix}/seal", local.key.round(last.round), view.on_chain.order.order_key)]
     prove = MsgProve(
         view.me,
         local.order_id,

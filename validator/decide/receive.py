@@ -12,7 +12,7 @@ from pol.rules.schedule import segments_of
 from validator.decide.lookup import exclude, find_round, find_share, find_work, replace_work
 from validator.decide.payload import GLOBAL_FILE, LOCAL_FILE
 from validator.decide.records import (
-    CheckedPlace,
+    CheckedSegment,
     LocalOrder,
     Opening,
     Payload,
@@ -186,15 +186,15 @@ def state_recomputed(
     return replace_work(local, key.round, _with_opening(work, opening))
 
 
-def place_checked(local: LocalOrder, key: ShareKey, checked: CheckedPlace) -> LocalOrder:
+def segment_checked(local: LocalOrder, key: ShareKey, checked: CheckedSegment) -> LocalOrder:
     """Record the outcome of a replay; unless the opening was wrong, it may be handed on from now on."""
     work = find_share(local, key)
-    if work is None or any(done.place == checked.place for done in work.checked):
+    if work is None or any(done.segment == checked.segment for done in work.checked):
         return local
     if checked.reason != ShareReason.OPENING_MISMATCH:
-        # The opening of place i is at boundary i.
-        work = _with_verified(work, checked.place)
-    done = sorted((*work.checked, checked), key=lambda done: done.place)
+        # The opening of segment i is at boundary i.
+        work = _with_verified(work, checked.segment)
+    done = sorted((*work.checked, checked), key=lambda done: done.segment)
     return replace_work(local, key.round, replace(work, checked=tuple(done)))
 
 

@@ -22,9 +22,9 @@ class AttemptKey:
     def __str__(self) -> str:
         return f"{self.order_id.hex()}/{self.attempt}"
 
-    def round(self, number: int) -> RoundKey:
+    def round(self, round: int) -> RoundKey:
         """Return the key of one of its rounds."""
-        return RoundKey(self.order_id, self.attempt, number)
+        return RoundKey(self.order_id, self.attempt, round)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedPlace:
-    """The outcome of replaying one place of a share: segment ``place``, or the update (place = n)."""
+class CheckedSegment:
+    """The outcome of replaying one segment of a share, or the update (``segment`` = n)."""
 
-    place: int
+    segment: int
     reason: int  # ShareReason; NONE where it holds
     replayed_root: bytes
 
@@ -62,9 +62,9 @@ class SlotWork:
     packet: ShareSubmission | None
     open_by: int  # chain clock: the openings have to be here; 0 until they were asked
     picks: tuple[int, ...]  # the validator's own further segments
-    # By their boundaries and places.
+    # By their boundaries and segments.
     openings: tuple[Opening, ...]
-    checked: tuple[CheckedPlace, ...]
+    checked: tuple[CheckedSegment, ...]
     # Boundaries that training does not lead to, found after the round was closed.
     broken: tuple[int, ...]
     verdict: int  # ShareReason that ended it; NONE while it stands
@@ -75,7 +75,7 @@ class SlotWork:
 class LocalRound:
     """A round as this daemon ran it. ``works`` holds every issue, in the order of assignment."""
 
-    number: int
+    round: int
     global_in: StateRef
     works: tuple[SlotWork, ...]
     next_global: StateRef | None  # aggregated
@@ -226,8 +226,8 @@ class LocalUpkeep:
 class VerdictRow:
     """What this validator found about one share, for people and scripts.
 
-    ``reason`` is a ShareReason, NONE where the share was accepted; ``place`` is where it failed: a segment, n for the
-    update, -1 where no place is concerned.
+    ``reason`` is a ShareReason, NONE where the share was accepted; ``segment`` is where it failed: n for the
+    update, -1 where none is concerned.
     """
 
     order_id: bytes
@@ -239,7 +239,7 @@ class VerdictRow:
     segments: int
     checked: int
     reason: int
-    place: int
+    segment: int
 
 
 EMPTY_PAYLOAD = Payload(PayloadStage.ABSENT, (), 0, "", None, None)

@@ -13,15 +13,15 @@ KEEP_SECONDS = 7 * 86_400
 LIVE = (AssignmentState.MATCHED, AssignmentState.RUNNING, AssignmentState.PROVEN)
 
 
-def is_over(on_chain: OrderResponse, attempt: int, number: int, clock: int) -> bool:
+def is_over(on_chain: OrderResponse, attempt: int, round: int, clock: int) -> bool:
     """Tell whether nobody can ask about a round any more: its window is over, and it is paid or never will be."""
-    closed = on_chain.round(attempt, number)
+    closed = on_chain.round(attempt, round)
     return closed is not None and clock >= closed.window_ends and (closed.verified or closed.void)
 
 
 def fold(local: LocalOrder, on_chain: OrderResponse, clock: int) -> LocalOrder:
     """Drop rounds that are over, all but the last, from the record; how often providers failed in them stays."""
-    over = [r for r in local.rounds[:-1] if is_over(on_chain, local.attempt, r.number, clock)]
+    over = [r for r in local.rounds[:-1] if is_over(on_chain, local.attempt, r.round, clock)]
     if not over:
         return local
     counts = {item.provider: item.count for item in local.failures}
@@ -51,9 +51,9 @@ def _needed(local: LocalOrder, on_chain: OrderResponse, clock: int) -> Iterator[
     rounds = [
         known
         for known in local.rounds
-        if not is_over(on_chain, local.attempt, known.number, clock)
+        if not is_over(on_chain, local.attempt, known.round, clock)
         # The round that was open when an attempt failed is never closed.
-        and (live or on_chain.round(local.attempt, known.number) is not None)
+        and (live or on_chain.round(local.attempt, known.round) is not None)
     ]
     if live or rounds:
         yield from (file.blob for file in local.payload.files)

@@ -14,10 +14,10 @@ from domain.reasons import ShareReason
 from domain.records import Assignment, Share, ShareRef, ShareState
 from link.types import StateRef
 from pol.rules.lots import duty_places
-from validator.decide.actions import Action, Aggregate, CheckPlace, SendTx
+from validator.decide.actions import Action, Aggregate, CheckSegment, SendTx
 from validator.decide.assign import PATIENCE, open_round, reissue, transfer_seconds
 from validator.decide.lookup import accepted_works, exclude, find_round, replace_round, share_key
-from validator.decide.records import CheckedPlace, LocalOrder, LocalRound, SlotLocal, SlotWork
+from validator.decide.records import CheckedSegment, LocalOrder, LocalRound, SlotLocal, SlotWork
 from validator.decide.traces import trace_leaf_of
 from validator.decide.view import View
 
@@ -41,8 +41,8 @@ def decide_round(
     current = find_round(local, assignment.round)
     if current is None:
         return local, []
-    key = f"{prefix}/{current.number}"
-    shares = view.on_chain.shares_of(local.attempt, current.number)
+    key = f"{prefix}/{current.round}"
+    shares = view.on_chain.shares_of(local.attempt, current.round)
     actions: list[Action] = []
     works: list[SlotWork] = []
     for work in current.works:
@@ -89,38 +89,38 @@ def _verify(
     local: LocalOrder, current: LocalRound, work: SlotWork, share: Share, view: View, key: str
 ) -> tuple[SlotWork, list[Action]]:
     """Ask for what the duty and the own picks need, and replay what has arrived."""
-    places = places_to_check(current, work, share)
-    patience = OPEN_SECONDS + transfer_seconds(local, view, states=len(places))
+    segments = segments_to_check(current, work, share)
+    patience = OPEN_SECONDS + transfer_seconds(local, view, states=len(segments))
     if not work.open_by:
         work = replace(work, open_by=view.clock + patience)
     failed = [done for done in work.checked if done.reason]
     if failed:
         return replace(work, verdict=_worst(failed).reason), []
-    checked = {done.place for done in work.checked}
+    checked = {done.segment for done in work.checked}
     held = {opening.index for opening in work.openings}
     actions: list[Action] = []
     waiting = False
-    for place in places:
-        if place in checked:
+    for segment in segments:
+        if segment in checked:
             continue
-        index = opening_index(place)
+        index = opening_index(segment)
         if index and index not in held:
             waiting = True
         else:
-            name = f"{key}/{work.slot}/{work.issue}/check/{place}"
-            actions.append(CheckPlace(name, share_key(local, current, work), place))
+            name = f"{key}/{work.slot}/{work.issue}/check/{segment}"
+            actions.append(CheckSegment(name, share_key(local, current, work), segment))
     if waiting and view.clock >= max(work.open_by, view.since + patience):
         return replace(work, verdict=ShareReason.NO_ANSWER), []
     return work, actions
 
 
-def _worst(failed: Iterable[CheckedPlace]) -> CheckedPlace:
+def _worst(failed: Iterable[CheckedSegment]) -> CheckedSegment:
     """Prefer what Merkle evidence can show: it cuts the bond, a mere rejection does not."""
-    return min(failed, key=lambda done: (done.reason not in PROVABLE, done.place))
+    return min(failed, key=lambda done: (done.reason not in PROVABLE, done.segment))
 
 
-def places_to_check(current: LocalRound, work: SlotWork, share: Share) -> tuple[int, ...]:
-    """Return the places of a share that this validator replays: its duty and its own picks, sorted.
+def segments_to_check(current: LocalRound, work: SlotWork, share: Share) -> tuple[int, ...]:
+    """Return the segments of a share that this validator replays: its duty and its own picks, sorted.
 
     Of a share whose round does not aggregate, all of them: somebody's states have grown beyond what training gives.
     """
@@ -129,24 +129,24 @@ def places_to_check(current: LocalRound, work: SlotWork, share: Share) -> tuple[
     return tuple(sorted({*duty_places(share.claim.segments, share.drawn), *work.picks}))
 
 
-def opening_index(place: int) -> int:
-    """Return the boundary whose states a place is replayed from: its start, and the end n for the update."""
-    return place  # segment i starts at boundary i; the update (place n) is read from boundary n
+def opening_index(segment: int) -> int:
+    """Return the boundary whose states a segment is replayed from: its start, and the end n for the update."""
+    return segment  # segment i starts at boundary i; the update (segment n) is read from boundary n
 
 
 def is_verified(current: LocalRound, work: SlotWork, share: Share | None) -> bool:
     """Tell whether everything that had to be replayed of a share was, and held."""
     if work.verdict or share is None or share.state != ShareState.COMMITTED or not share.drawn:
         return False
-    held = {done.place for done in work.checked if not done.reason}
-    return held.issuperset(places_to_check(current, work, share))
+    held = {done.segment for done in work.checked if not done.reason}
+    return held.issuperset(segments_to_check(current, work, share))
 
 
 # What the chain is told
 
 
-def _evidence(work: SlotWork) -> CheckedPlace | None:
-    """Return the failed place that can be shown to any node, where the verdict rests on one."""
+def _evidence(work: SlotWork) -> CheckedSegment | None:
+    """Return the failed segment that can be shown to any node, where the verdict rests on one."""
     if work.verdict not in PROVABLE:
         return None
     return next((done for done in work.checked if done.reason == work.verdict), None)
@@ -162,14 +162,14 @@ def _report(
         if work.settled or evidence is None or share is None or work.packet is None:
             continue
         n = share.claim.segments
-        pair = (0, n) if evidence.place == n else (evidence.place, evidence.place + 1)
+        pair = (0, n) if evidence.segment == n else (evidence.segment, evidence.segment + 1)
         report = MsgReportProvider(
             view.me,
             local.order_id,
             local.attempt,
-            current.number,
+            current.round,
             ShareRef(work.slot, work.issue),
-            evidence.place,
+            evidence.segment,
             tuple(trace_leaf_of(work.packet, index, view.chain_id) for index in pair),
             evidence.replayed_root,
         )
@@ -199,7 +199,7 @@ def _commit(
         view.me,
         local.order_id,
         local.attempt,
-        current.number,
+        current.round,
         tuple(Rejection(ShareRef(w.slot, w.issue), w.verdict) for w in rejected),
         tuple(signed[:COMMIT_MAX]),
     )
@@ -218,16 +218,16 @@ def _close(
     if current.next_global is None:
         # Where all places hold and it still does not aggregate, the job is at fault, and nobody can help it.
         hopeless = refs == current.suspects
-        return [] if hopeless else [Aggregate(f"{key}/aggregate", local.key.round(current.number))]
+        return [] if hopeless else [Aggregate(f"{key}/aggregate", local.key.round(current.round))]
     close = MsgCloseRound(
-        view.me, local.order_id, local.attempt, current.number, refs, current.next_global.root
+        view.me, local.order_id, local.attempt, current.round, refs, current.next_global.root
     )
     return [SendTx(f"{key}/close", (close,))]
 
 
-def aggregated(local: LocalOrder, number: int, next_global: StateRef) -> LocalOrder:
+def aggregated(local: LocalOrder, round: int, next_global: StateRef) -> LocalOrder:
     """Record the aggregation of a round, and the local states that its slots go on with."""
-    current = find_round(local, number)
+    current = find_round(local, round)
     if current is None:
         return local
     after = {item.slot: item for item in local.locals}
@@ -239,9 +239,9 @@ def aggregated(local: LocalOrder, number: int, next_global: StateRef) -> LocalOr
     return replace_round(local, replace(current, next_global=next_global))
 
 
-def not_aggregated(local: LocalOrder, number: int) -> LocalOrder:
+def not_aggregated(local: LocalOrder, round: int) -> LocalOrder:
     """Record that a round's updates lead to no finite state: every place of its shares is replayed now."""
-    current = find_round(local, number)
+    current = find_round(local, round)
     if current is None:
         return local
     refs = tuple(ShareRef(work.slot, work.issue) for work in accepted_works(current))

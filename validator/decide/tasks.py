@@ -15,7 +15,7 @@ from link.types import (
 from validator.decide.audited import wanted_of_provider
 from validator.decide.lookup import accepted_works, find_round, find_work, share_key
 from validator.decide.records import LocalOrder, LocalRound, SlotWork
-from validator.decide.rounds import opening_index, places_to_check
+from validator.decide.rounds import opening_index, segments_to_check
 from validator.decide.traces import trace_leaf_of
 
 RETRY_MS = 500
@@ -59,13 +59,13 @@ def open_tasks(local: LocalOrder, on_chain: OrderResponse, provider: str) -> lis
         if work is None or work.verdict or share.state != ShareState.COMMITTED:
             continue
         held = {opening.index for opening in work.openings}
-        places = places_to_check(current, work, share)
-        missing = {opening_index(place) for place in places} - held - {0}
+        segments = segments_to_check(current, work, share)
+        missing = {opening_index(segment) for segment in segments} - held - {0}
         if missing:
             wanted.setdefault((claim.round, claim.slot, claim.issue), set()).update(missing)
     tasks: list[OpenTask] = []
-    for (number, slot, issue), indices in sorted(wanted.items()):
-        current = find_round(local, number)
+    for (round, slot, issue), indices in sorted(wanted.items()):
+        current = find_round(local, round)
         work = find_work(current, slot, issue)
         if current and work and work.provider == provider:
             # Once these are here, the others are asked for.
@@ -74,9 +74,9 @@ def open_tasks(local: LocalOrder, on_chain: OrderResponse, provider: str) -> lis
     return tasks
 
 
-def audit_opening(local: LocalOrder, number: int, place: Place, chain_id: str) -> AuditOpening:
+def audit_opening(local: LocalOrder, round: int, place: Place, chain_id: str) -> AuditOpening:
     """Return what an auditor needs to replay a place, or "ask again later"."""
-    current = find_round(local, number)
+    current = find_round(local, round)
     if current is None:
         return not_ready(RETRY_MS)
     if place.kind == AuditKind.AGGREGATION:

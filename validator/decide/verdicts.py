@@ -9,18 +9,18 @@ def verdict_rows(local: LocalOrder, on_chain: OrderResponse) -> tuple[VerdictRow
     """Return a row for each share that is judged."""
     rows: list[VerdictRow] = []
     for current in local.rounds:
-        shares = on_chain.shares_of(local.attempt, current.number)
+        shares = on_chain.shares_of(local.attempt, current.round)
         for work in current.works:
             share = shares.get((work.slot, work.issue))
             accepted = current.next_global is not None and not work.verdict
             if not (work.verdict or accepted or is_verified(current, work, share)):
                 continue
-            failed = [d.place for d in work.checked if d.reason and d.reason == work.verdict]
+            failed = [d.segment for d in work.checked if d.reason and d.reason == work.verdict]
             rows.append(
                 VerdictRow(
                     local.order_id,
                     local.attempt,
-                    current.number,
+                    current.round,
                     work.slot,
                     work.issue,
                     work.provider,

@@ -233,7 +233,7 @@ class Service:
         on_chain = self._find(request.order_id)
         self._check_consumer(caller, on_chain)
         self._check_files(on_chain, request.files)
-        number, assignment = on_chain.order.attempt, on_chain.current
+        attempt, assignment = on_chain.order.attempt, on_chain.current
         matched = assignment is not None and assignment.state == AssignmentState.MATCHED
 
         def take(now: LocalOrder) -> LocalOrder:
@@ -243,10 +243,10 @@ class Service:
             return now
 
         with self.ledger.lock:
-            local = self.ledger.change(request.order_id, number, take)
+            local = self.ledger.change(request.order_id, attempt, take)
             if local is not None and local.payload.stage == PayloadStage.OFFERED:
                 self.ledger.hold_payload(local)
-            self._complete_payload(request.order_id, number)
+            self._complete_payload(request.order_id, attempt)
         missing = (f.blob for f in request.files if not is_here(self.blobs, f.blob))
         return t.PayloadWanted(tuple(missing))
 

@@ -29,7 +29,7 @@ from validator.decide import receive
 from validator.decide.lookup import accepted_works, find_round, find_work
 from validator.decide.records import (
     AttemptKey,
-    CheckedPlace,
+    CheckedSegment,
     LocalOrder,
     LocalRound,
     SealedResult,
@@ -73,7 +73,7 @@ class Performer:
         return {
             do.SendTx: self.send,
             do.LoadJob: self.load,
-            do.CheckPlace: self.check,
+            do.CheckSegment: self.check,
             do.VerifyOpening: self.verify_opening,
             do.Recompute: self.recompute,
             do.Aggregate: self.aggregate,
@@ -108,17 +108,17 @@ class Performer:
             lambda now: receive.job_loaded(now, action.terms, outcome.terms, outcome.text),
         )
 
-    def check(self, action: do.CheckPlace) -> None:
-        """Replay a place of a share."""
+    def check(self, action: do.CheckSegment) -> None:
+        """Replay a segment of a share."""
         found = self._share(action.share)
         if found is None:
             return
         local, current, work, packet = found
-        claim, leaves, place = packet.claim, packet.leaves, action.place
-        states = self._states(current, work, place)
+        claim, leaves, segment = packet.claim, packet.leaves, action.segment
+        states = self._states(current, work, segment)
         if states is None:
             return
-        if place == claim.segments:
+        if segment == claim.segments:
             outcome = self.run(
                 numerics.check_update,
                 self._directory(local),
@@ -128,18 +128,18 @@ class Performer:
                 Claimed(b"", leaves[-1].boundary_root, (), claim.update_root, claim.local_out),
             )
         else:
-            first, last = leaves[place], leaves[place + 1]
+            first, last = leaves[segment], leaves[segment + 1]
             outcome = self.run(
                 numerics.check_segment,
                 self._directory(local),
                 Samples(claim.round, claim.first, claim.count),
-                place,
+                segment,
                 states,
                 Claimed(first.boundary_root, last.boundary_root, last.metrics),
                 self.backend,
             )
-        checked = CheckedPlace(place, int(outcome.reason), outcome.root)
-        self._change(local.key, partial(receive.place_checked, key=action.share, checked=checked))
+        checked = CheckedSegment(segment, int(outcome.reason), outcome.root)
+        self._change(local.key, partial(receive.segment_checked, key=action.share, checked=checked))
 
     def verify_opening(self, action: do.VerifyOpening) -> None:
         """Hash states that a provider brought."""
@@ -192,9 +192,9 @@ class Performer:
 
     def aggregate(self, action: do.Aggregate) -> None:
         """Aggregate a round."""
-        attempt, number = _attempt_of(action.round), action.round.round
+        attempt, round = _attempt_of(action.round), action.round.round
         local = self._find(attempt)
-        current = find_round(local, number) if local else None
+        current = find_round(local, round) if local else None
         if local is None or current is None:
             return
         updates = tuple(
@@ -211,10 +211,10 @@ class Performer:
         )
         if encoded is None:
             _log.error("%s: the updates lead to no finite state", action.key)
-            self._change(attempt, lambda now: not_aggregated(now, number))
+            self._change(attempt, lambda now: not_aggregated(now, round))
             return
         state = StateRef(encoded.root, self.blobs.add(encoded.data))
-        self._change(attempt, lambda now: aggregated(now, number, state), state.blob)
+        self._change(attempt, lambda now: aggregated(now, round, state), state.blob)
 
     def seal(self, action: do.Seal) -> None:
         """Encrypt the result."""

@@ -137,7 +137,7 @@ class Node:
 
 @dataclass
 class Numerics:
-    """A pool whose results are made up. ``wrong`` has what replays find, by place."""
+    """A pool whose results are made up. ``wrong`` has what replays find, by segment."""
 
     terms: JobTerms = TERMS
     load_error: str = ""
@@ -177,9 +177,9 @@ class Numerics:
             return [bytes([i]) * 70 for i in range(self.terms.result_chunks)]
         raise AssertionError(function)
 
-    def _outcome(self, place: int) -> ReplayOutcome:
-        reason = self.wrong.get(place, ShareReason.NONE)
-        return ReplayOutcome(reason, digest("replayed", place), ())
+    def _outcome(self, segment: int) -> ReplayOutcome:
+        reason = self.wrong.get(segment, ShareReason.NONE)
+        return ReplayOutcome(reason, digest("replayed", segment), ())
 
 
 class Loop:
@@ -332,8 +332,8 @@ def trained(loop: Loop, name: str, task: t.TrainTask) -> t.ShareSubmission:
     return replace(packet, claim=claim, signature=signature)
 
 
-def work_of(local: LocalOrder, number: int, slot: int, issue: int = 1) -> Any:
-    return find_work(find_round(local, number), slot, issue)
+def work_of(local: LocalOrder, round: int, slot: int, issue: int = 1) -> Any:
+    return find_work(find_round(local, round), slot, issue)
 
 
 @contextmanager

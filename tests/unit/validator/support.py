@@ -118,12 +118,12 @@ def loaded() -> LocalOrder:
     return job_loaded(local, TERMS, TERMS, "")
 
 
-def claim_of(local: LocalOrder, work: SlotWork, number: int = 0, **changes: Any) -> ShareClaim:
-    current = next(r for r in local.rounds if r.number == number)
+def claim_of(local: LocalOrder, work: SlotWork, round: int = 0, **changes: Any) -> ShareClaim:
+    current = next(r for r in local.rounds if r.round == round)
     claim = ShareClaim(
         order_id=ORDER_ID,
         attempt=1,
-        round=number,
+        round=round,
         slot=work.slot,
         issue=work.issue,
         first=work.first,
@@ -140,12 +140,10 @@ def claim_of(local: LocalOrder, work: SlotWork, number: int = 0, **changes: Any)
     return replace(claim, **changes)
 
 
-def packet_of(
-    local: LocalOrder, work: SlotWork, number: int = 0, **changes: Any
-) -> ShareSubmission:
+def packet_of(local: LocalOrder, work: SlotWork, round: int = 0, **changes: Any) -> ShareSubmission:
     """Return a share as its provider would send it; ``changes`` are of its claim."""
-    claim = claim_of(local, work, number, **changes)
-    start = first_step(TERMS, number, work.first)
+    claim = claim_of(local, work, round, **changes)
+    start = first_step(TERMS, round, work.first)
     roots = [boundary_root(claim.global_in, claim.local_in)]
     roots += [digest("boundary", work.slot, i) for i in range(1, claim.segments + 1)]
     leaves = tuple(
@@ -166,13 +164,13 @@ def share_of(packet: ShareSubmission, **changes: Any) -> Share:
     return replace(share, **changes)
 
 
-def closed(number: int = 0, **changes: Any) -> Round:
+def closed(round: int = 0, **changes: Any) -> Round:
     made = Round(
         order_id=ORDER_ID,
         attempt=1,
-        round=number,
+        round=round,
         global_in=TERMS.global_root,
-        next_root=digest("next", number),
+        next_root=digest("next", round),
         shares=(ShareRef(0, 1), ShareRef(1, 1)),
         work=1,
         closed_at=10,
@@ -184,9 +182,9 @@ def closed(number: int = 0, **changes: Any) -> Round:
     return replace(made, **changes)
 
 
-def audit(*places: Place, number: int = 0, **changes: Any) -> Audit:
+def audit(*places: Place, round: int = 0, **changes: Any) -> Audit:
     made = Audit(
-        ORDER_ID, 1, number, 1, places, (Seat(OTHER, (), 0, missed=False),), 15, agreed=False
+        ORDER_ID, 1, round, 1, places, (Seat(OTHER, (), 0, missed=False),), 15, agreed=False
     )
     return replace(made, **changes)
 
@@ -204,8 +202,8 @@ def works(local: LocalOrder) -> Iterator[SlotWork]:
         yield from current.works
 
 
-def share_key(slot: int = 0, issue: int = 1, number: int = 0) -> ShareKey:
-    return ShareKey(ORDER_ID, 1, number, slot, issue)
+def share_key(slot: int = 0, issue: int = 1, round: int = 0) -> ShareKey:
+    return ShareKey(ORDER_ID, 1, round, slot, issue)
 
 
 assert loaded().payload.stage == PayloadStage.LOADED

@@ -47,19 +47,19 @@ from validator.decide.receive import (
     opening_verified,
     payload_complete,
     payload_offered,
-    place_checked,
+    segment_checked,
     sealed,
     state_recomputed,
 )
 from validator.decide.records import (
     AttemptKey,
-    CheckedPlace,
+    CheckedSegment,
     LocalOrder,
     Opening,
     SealedResult,
     new_order,
 )
-from validator.decide.rounds import OPEN_SECONDS, aggregated, not_aggregated, places_to_check
+from validator.decide.rounds import OPEN_SECONDS, aggregated, not_aggregated, segments_to_check
 from validator.decide.view import View
 
 KEY = AttemptKey(ORDER_ID, 1)
@@ -152,9 +152,9 @@ def all_checked(local: LocalOrder, now: OrderResponse) -> LocalOrder:
     (current,) = local.rounds
     for work in current.works:
         share = next(s for s in now.shares if s.claim.slot == work.slot)
-        for place in places_to_check(current, work, share):
-            checked = CheckedPlace(place, ShareReason.NONE, digest("root"))
-            local = place_checked(local, share_key(work.slot, work.issue), checked)
+        for index in segments_to_check(current, work, share):
+            checked = CheckedSegment(index, ShareReason.NONE, digest("root"))
+            local = segment_checked(local, share_key(work.slot, work.issue), checked)
     return local
 
 
@@ -238,20 +238,20 @@ def test_places_are_replayed_as_their_openings_arrive() -> None:
     local = with_packets(planned())
     now = on_chain(local)
     _, actions = decide(local, view(now))
-    assert {(a.share.slot, a.place) for a in actions if isinstance(a, do.CheckPlace)} == {
+    assert {(a.share.slot, a.segment) for a in actions if isinstance(a, do.CheckSegment)} == {
         (0, 0),
         (1, 0),
     }
     _, actions = decide(with_openings(local, 1, 3, 4), view(now))
-    places = {a.place for a in actions if isinstance(a, do.CheckPlace) and a.share.slot == 0}
-    assert places >= {0, 1, 3, 4}
+    segments = {a.segment for a in actions if isinstance(a, do.CheckSegment) and a.share.slot == 0}
+    assert segments >= {0, 1, 3, 4}
 
 
 def test_a_provable_failure_is_reported_with_its_leaves() -> None:
     local = with_openings(with_packets(planned()), 1, 2, 3, 4)
-    bad = CheckedPlace(3, ShareReason.SEGMENT_MISMATCH, digest("other"))
-    other = CheckedPlace(1, ShareReason.METRICS_MISMATCH, digest("root"))
-    local = place_checked(place_checked(local, share_key(), other), share_key(), bad)
+    bad = CheckedSegment(3, ShareReason.SEGMENT_MISMATCH, digest("other"))
+    other = CheckedSegment(1, ShareReason.METRICS_MISMATCH, digest("root"))
+    local = segment_checked(segment_checked(local, share_key(), other), share_key(), bad)
     after, actions = decide(local, view(on_chain(local)))
     report = next(m for m in messages(actions) if isinstance(m, MsgReportProvider))
     assert (report.ref, report.segment) == (ShareRef(0, 1), 3)
@@ -266,8 +266,8 @@ def test_a_provable_failure_is_reported_with_its_leaves() -> None:
 
 def test_what_no_evidence_shows_is_rejected_together_with_the_new_share() -> None:
     local = with_openings(with_packets(planned()), 1, 2, 3, 4)
-    bad = CheckedPlace(3, ShareReason.OPENING_MISMATCH, b"")
-    local = place_checked(local, share_key(), bad)
+    bad = CheckedSegment(3, ShareReason.OPENING_MISMATCH, b"")
+    local = segment_checked(local, share_key(), bad)
     now = on_chain(local)
     after, _ = decide(local, view(now))
     (current,) = after.rounds
@@ -290,8 +290,8 @@ def test_what_no_evidence_shows_is_rejected_together_with_the_new_share() -> Non
 
 def test_a_reported_share_blocks_its_slot_until_the_chain_has_the_report() -> None:
     local = with_openings(with_packets(planned()), 1, 2, 3, 4)
-    local = place_checked(
-        local, share_key(), CheckedPlace(3, ShareReason.SEGMENT_MISMATCH, digest("x"))
+    local = segment_checked(
+        local, share_key(), CheckedSegment(3, ShareReason.SEGMENT_MISMATCH, digest("x"))
     )
     now = on_chain(local)
     after, _ = decide(local, view(now))
@@ -319,7 +319,7 @@ def test_a_verdict_of_the_chain_that_the_record_lacks_is_taken_over() -> None:
 def test_a_node_that_is_behind_is_not_followed() -> None:
     local = with_packets(planned())
     (current,) = local.rounds
-    ahead = replace(local, rounds=(current, replace(current, number=1)))
+    ahead = replace(local, rounds=(current, replace(current, round=1)))
     assert decide(ahead, view(chain())) == (ahead, ())
 
 
@@ -348,8 +348,8 @@ def test_a_round_that_does_not_aggregate_has_every_place_replayed() -> None:
     (current,) = suspect.rounds
     for work in current.works:
         share: Share = next(s for s in now.shares if s.claim.slot == work.slot)
-        assert places_to_check(current, work, share) == (0, 1, 2, 3, 4)
-    assert {type(a) for a in actions} <= {do.CheckPlace}
+        assert segments_to_check(current, work, share) == (0, 1, 2, 3, 4)
+    assert {type(a) for a in actions} <= {do.CheckSegment}
     assert decide(all_checked(suspect, now), view(now))[1] == ()  # the job itself is at fault
 
 
@@ -362,7 +362,7 @@ def test_the_next_round_goes_on_from_the_slots_local_states() -> None:
         assignments=chain(assigned={"round": 1}).assignments,
     )
     after, _ = decide(local, view(now))
-    second = next(r for r in after.rounds if r.number == 1)
+    second = next(r for r in after.rounds if r.round == 1)
     assert second.global_in == state("next")
     assert [w.local_in.root for w in second.works] == [
         digest("local out", 0),
@@ -433,7 +433,7 @@ def test_what_cannot_be_recomputed_is_not_tried_for_ever() -> None:
 def test_the_result_is_sealed_and_proven_when_all_rounds_are_closed() -> None:
     local, now = audited(0)
     (first,) = local.rounds
-    last = replace(first, number=1, next_global=state("final"))
+    last = replace(first, round=1, next_global=state("final"))
     local = replace(local, rounds=(last,))
     now = replace(now, assignments=chain(assigned={"round": 2}).assignments, audits=())
     assert decide(local, view(now))[1] == (

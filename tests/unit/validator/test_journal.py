@@ -7,7 +7,7 @@ from tests.unit.validator.support import chain, loaded, view
 from tests.unit.validator.test_decide import planned, with_packets
 from validator.decide.journal import tell
 from validator.decide.orders import decide_order as decide
-from validator.decide.records import CheckedPlace, new_order
+from validator.decide.records import CheckedSegment, new_order
 
 
 def test_a_share_is_told_from_its_range_to_its_verdict() -> None:
@@ -29,13 +29,13 @@ def test_a_share_is_told_from_its_range_to_its_verdict() -> None:
     first, second = held.rounds[0].works
     wrong = int(ShareReason.SEGMENT_MISMATCH)
     judged = replace(
-        first, checked=(CheckedPlace(0, 0, b""), CheckedPlace(1, wrong, b"")), verdict=wrong
+        first, checked=(CheckedSegment(0, 0, b""), CheckedSegment(1, wrong, b"")), verdict=wrong
     )
     current = replace(held.rounds[0], works=(judged, second))
     after = replace(held, rounds=(current,))
     assert [line.partition("issue 1: ")[2] for line in tell(held, after)] == [
-        "place 0 holds",
-        "place 1 segment_mismatch",
+        "segment 0 holds",
+        "segment 1 segment_mismatch",
         "rejected, segment_mismatch",
     ]
     done = replace(current, next_global=current.global_in)

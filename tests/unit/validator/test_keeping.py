@@ -30,9 +30,9 @@ from validator.decide.assign import open_round
 from validator.decide.lookup import find_round, find_work, replace_round, replace_work
 from validator.decide.orders import decide_order as decide
 from validator.decide.payload import nests
-from validator.decide.receive import opening_verified, place_checked
+from validator.decide.receive import opening_verified, segment_checked
 from validator.decide.records import (
-    CheckedPlace,
+    CheckedSegment,
     Failures,
     LocalOrder,
     Opening,
@@ -71,12 +71,12 @@ VERIFIED = replace(RUNNING, rounds=(closed(verified=True),))
 
 def test_a_round_leaves_the_record_when_nobody_can_ask_any_more() -> None:
     local = two_rounds()
-    assert [r.number for r in local.rounds] == [0, 1]
+    assert [r.round for r in local.rounds] == [0, 1]
     for kept in ((RUNNING, 100), (VERIFIED, 19)):
         assert fold(local, *kept) == local
     for over in (VERIFIED, replace(RUNNING, rounds=(closed(void=True),))):
         after = fold(local, over, 20)
-        assert [r.number for r in after.rounds] == [1]
+        assert [r.round for r in after.rounds] == [1]
         assert after.failures == (Failures("p0", 1),)
     alone = replace(local, rounds=local.rounds[:1])
     assert fold(alone, VERIFIED, 20) == alone  # the last one has the state to go on from
@@ -195,7 +195,7 @@ def with_leaves(number: int) -> LocalOrder:
 
 
 CHANGES: tuple[Callable[[LocalOrder], LocalOrder], ...] = (
-    lambda now: place_checked(now, share_key(), CheckedPlace(3, 0, bytes(32))),
+    lambda now: segment_checked(now, share_key(), CheckedSegment(3, 0, bytes(32))),
     lambda now: opening_verified(now, share_key(), 2, holds=False),
     lambda now: replace_work(now, 0, replace(work_at(now), verdict=7, settled=True)),
     lambda now: not_aggregated(now, 0),

@@ -27,7 +27,7 @@ from validator.decide.lookup import find_round, find_work
 from validator.decide.receive import job_loaded, payload_complete, payload_offered
 from validator.decide.records import (
     AttemptKey,
-    CheckedPlace,
+    CheckedSegment,
     LocalOrder,
     LocalRound,
     Opening,
@@ -122,9 +122,9 @@ class Setting:
         assert after is not None
         return after
 
-    def check(self, local: LocalOrder, place: int) -> tuple[CheckedPlace, tuple[int, ...]]:
-        """Replay a place; return the outcome, and which openings may be handed on from now on."""
-        work = work_of(self.perform(local, do.CheckPlace("check", share_key(), place)))
+    def check(self, local: LocalOrder, segment: int) -> tuple[CheckedSegment, tuple[int, ...]]:
+        """Replay a segment; return the outcome, and which openings may be handed on from now on."""
+        work = work_of(self.perform(local, do.CheckSegment("check", share_key(), segment)))
         (checked,) = work.checked
         return checked, tuple(held.index for held in work.openings if held.verified)
 
@@ -165,14 +165,14 @@ def test_a_payload_that_loads_and_one_that_does_not(setting: Setting) -> None:
     assert "global.state" in after.payload.text
 
 
-@pytest.mark.parametrize("place", [0, 2, N])
+@pytest.mark.parametrize("index", [0, 2, N])
 def test_an_honest_place_holds_and_its_opening_may_be_handed_on(
-    setting: Setting, place: int
+    setting: Setting, index: int
 ) -> None:
-    opened = (setting.opening(place),) if place else ()
-    checked, verified = setting.check(setting.share(*opened), place)
-    assert (checked.place, checked.reason) == (place, ShareReason.NONE)
-    assert verified == ((place,) if place else ())
+    opened = (setting.opening(index),) if index else ()
+    checked, verified = setting.check(setting.share(*opened), index)
+    assert (checked.segment, checked.reason) == (index, ShareReason.NONE)
+    assert verified == ((index,) if index else ())
 
 
 def test_a_wrong_place_has_the_replayed_root_as_evidence(setting: Setting) -> None:
@@ -246,7 +246,7 @@ def test_a_round_is_aggregated_and_its_result_sealed_for_its_consumer_only(
     "action",
     [
         do.LoadJob("load", KEY, TERMS),
-        do.CheckPlace("check", share_key(), 0),
+        do.CheckSegment("check", share_key(), 0),
         do.Recompute("recompute", share_key(), 3),
         do.Aggregate("aggregate", KEY.round(0)),
     ],

@@ -34,20 +34,20 @@ from validator.decide.receive import (
     mark_late,
     payload_complete,
     payload_offered,
-    place_checked,
+    segment_checked,
     share_received,
     share_skipped,
     state_recomputed,
 )
 from validator.decide.records import (
-    CheckedPlace,
+    CheckedSegment,
     LocalOrder,
     Opening,
     PayloadStage,
     SlotWork,
     new_order,
 )
-from validator.decide.rounds import places_to_check
+from validator.decide.rounds import segments_to_check
 from validator.decide.traces import leaf_hashes, trace_leaf_of
 
 
@@ -88,8 +88,8 @@ def test_only_states_that_hash_to_their_leaf_are_handed_on() -> None:
         (ShareReason.SEGMENT_MISMATCH, True),
         (ShareReason.NONE, True),
     ):
-        checked = CheckedPlace(2, reason, b"")
-        after = next(works(place_checked(local, share_key(work.slot, work.issue), checked)))
+        checked = CheckedSegment(2, reason, b"")
+        after = next(works(segment_checked(local, share_key(work.slot, work.issue), checked)))
         assert [o.verified for o in after.openings] == [verified]
     states = (FILES[2].blob, FILES[2].blob)  # what was recomputed takes the place of what was sent
     after = next(works(state_recomputed(local, share_key(work.slot, work.issue), 2, states)))
@@ -98,11 +98,11 @@ def test_only_states_that_hash_to_their_leaf_are_handed_on() -> None:
 
 def test_a_replay_that_comes_twice_counts_once() -> None:
     local, work = planned()
-    first, second = (CheckedPlace(0, reason, b"") for reason in (0, 1))
+    first, second = (CheckedSegment(0, reason, b"") for reason in (0, 1))
     key = share_key(work.slot, work.issue)
-    once = place_checked(local, key, first)
-    assert place_checked(once, key, second) == once
-    assert place_checked(local, replace(key, round=5), first) == local
+    once = segment_checked(local, key, first)
+    assert segment_checked(once, key, second) == once
+    assert segment_checked(local, replace(key, round=5), first) == local
 
 
 def test_late_is_only_what_had_no_answer() -> None:
@@ -175,8 +175,8 @@ def test_every_place_of_a_suspect_share_is_replayed() -> None:
     (current,) = local.rounds
     (work,) = current.works
     share = share_of(packet_of(local, work))
-    duty = places_to_check(current, work, share)
+    duty = segments_to_check(current, work, share)
     assert {0, 1, 7, 8} <= set(duty)
     assert len(duty) <= 5
     suspect = replace(current, suspects=(ShareRef(0, 1),))
-    assert places_to_check(suspect, work, share) == tuple(range(9))
+    assert segments_to_check(suspect, work, share) == tuple(range(9))

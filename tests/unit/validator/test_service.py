@@ -476,8 +476,8 @@ def closed_round(setting: Setting) -> None:
     setting.see(rounds=(closed(),), audits=(audit(segment(0), segment(2)),))
 
 
-def request(place: int = 0, number: int = 0, attempt: int = 1) -> t.OpeningRequest:
-    return t.OpeningRequest(ORDER_ID, attempt, number, place)
+def request(place: int = 0, round: int = 0, attempt: int = 1) -> t.OpeningRequest:
+    return t.OpeningRequest(ORDER_ID, attempt, round, place)
 
 
 def test_only_who_has_a_seat_gets_openings(setting: Setting) -> None:
@@ -491,7 +491,7 @@ def test_only_who_has_a_seat_gets_openings(setting: Setting) -> None:
         with refused(ClusterErrorKind.NOT_ALLOWED):
             setting.service.get_opening(who, request())
     with refused(ClusterErrorKind.NOT_ALLOWED):
-        setting.service.get_opening(V1, request(number=1))
+        setting.service.get_opening(V1, request(round=1))
     with refused(ClusterErrorKind.BAD_REQUEST):
         setting.service.get_opening(V1, request(2))
     with refused(ClusterErrorKind.NOT_FOUND):
