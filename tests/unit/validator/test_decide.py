@@ -47,8 +47,8 @@ from validator.decide.receive import (
     opening_verified,
     payload_complete,
     payload_offered,
-    segment_checked,
     sealed,
+    segment_checked,
     state_recomputed,
 )
 from validator.decide.records import (
