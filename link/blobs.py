@@ -169,13 +169,6 @@ class BlobStore:
         self.put(blob, 0, data, owner)
         return blob
 
-    def drop_partial(self, blob: BlobRef, owner: str = "") -> None:
-        """Forget what came of a blob so far."""
-        name = _partial_name(blob, owner)
-        with self._locks[hash(name) % _LOCKS]:
-            (self._partial / name).unlink(missing_ok=True)
-            self._sql("DELETE FROM blobs WHERE name = ?", name)
-
     # Holding
 
     def hold(self, digest: bytes, holder: str) -> None:

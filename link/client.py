@@ -188,19 +188,6 @@ class ClusterClient:
         if progress:
             progress(blob.size, blob.size)
 
-    def get_bytes(self, blob: t.BlobRef) -> bytes:
-        """Fetch a small blob into memory, verified."""
-        parts = bytearray()
-        while len(parts) < blob.size:
-            parts += self._next(blob, len(parts))
-        if sha256(parts).digest() != blob.sha256:
-            raise ClusterError(
-                ClusterErrorKind.WRONG_CONTENT,
-                "the validator's bytes do not hash to the name",
-                "try again",
-            )
-        return bytes(parts)
-
     def fetch(self, blob: t.BlobRef, store: BlobStore, progress: Progress | None = None) -> None:
         """Fetch a blob into a store of this machine, from where an earlier try stopped."""
         status = store.status(blob)

@@ -15,7 +15,6 @@ import numpy as np
 from domain.hashing import merkle_leaf, merkle_path, merkle_root
 from pol.errors import NotFinite, StateError
 from pol.state.arrays import (
-    NUMPY_DTYPES,
     Array,
     State,
     array_from_bytes,
@@ -171,8 +170,3 @@ def freeze(state: State) -> dict[str, Array]:
         array.flags.writeable = False
         result[name] = array
     return result
-
-
-def zeros_state(specs: Sequence[TensorSpec]) -> dict[str, Array]:
-    """Return a state of zeros with these tensors."""
-    return {spec.name: np.zeros(spec.shape, NUMPY_DTYPES[spec.dtype]) for spec in specs}

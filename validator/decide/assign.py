@@ -107,7 +107,6 @@ def new_work(
         provider=part.provider,
         local_in=local_in,
         reset=local_in == initial,
-        assigned_at=view.clock,
         answer_by=view.clock + _patience(local, view, assignment, part, before, issue),
         packet=None,
         open_by=0,

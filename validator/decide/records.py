@@ -57,7 +57,6 @@ class SlotWork:
     provider: str
     local_in: StateRef
     reset: bool  # local_in is the order's initial local state
-    assigned_at: int  # chain clock
     answer_by: int  # chain clock: the share has to be here
     packet: ShareSubmission | None
     open_by: int  # chain clock: the openings have to be here; 0 until they were asked

@@ -117,7 +117,7 @@ class Setting:
         assert first
         assert second
         work = SlotWork(
-            0, 1, PART.first, PART.count, "p0", second, True, 0, 0, self.packet, 0, (), openings,
+            0, 1, PART.first, PART.count, "p0", second, True, 0, self.packet, 0, (), openings,
             (), (), 0, False,
         )  # fmt: skip
         local = replace(local, rounds=(LocalRound(0, first, (work,), None, (), 0),))

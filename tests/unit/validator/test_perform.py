@@ -93,7 +93,7 @@ class Setting:
         assert second
         packet = self.packet(bent)
         work = SlotWork(
-            0, 1, PART.first, PART.count, "p0", second, True, 0, 0, packet, 0, (), openings, (), (),
+            0, 1, PART.first, PART.count, "p0", second, True, 0, packet, 0, (), openings, (), (),
             0, False,
         )  # fmt: skip
         local = replace(local, rounds=(LocalRound(PART.round, first, (work,), None, (), 0),))
