@@ -43,7 +43,6 @@ from validator.decide import receive
 from validator.decide.actions import Action
 from validator.decide.audits import audited_loaded, opening_arrived, place_replayed
 from validator.decide.duties import Duty, Record, Upkeep, decide, duties
-from validator.decide.lookup import accepted_works, find_round, find_share
 from validator.decide.plan import Worker
 from validator.decide.records import (
     AttemptKey,
@@ -55,6 +54,9 @@ from validator.decide.records import (
     SealedResult,
     Sizes,
     SlotWork,
+    accepted_works,
+    find_round,
+    find_share,
     new_order,
 )
 from validator.decide.retention import needed_blobs

@@ -5,8 +5,14 @@ from dataclasses import replace
 from domain.queries import OrderResponse
 from domain.records import AuditKind
 from validator.decide.actions import Action, Recompute, VerifyOpening
-from validator.decide.lookup import find_round, find_work, replace_round, share_key
-from validator.decide.records import LocalOrder, SlotWork
+from validator.decide.records import (
+    LocalOrder,
+    SlotWork,
+    find_round,
+    find_work,
+    replace_round,
+    share_key,
+)
 from validator.decide.view import View
 
 Boundaries = dict[tuple[int, int, int], set[int]]

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from domain.reasons import ShareReason
 from validator.decide.duties import Record
-from validator.decide.lookup import find_round
-from validator.decide.records import LocalAudit, LocalOrder, LocalRound, SlotWork
+from validator.decide.records import LocalAudit, LocalOrder, LocalRound, SlotWork, find_round
 
 
 def tell(before: Record | None, after: Record) -> Iterator[str]:

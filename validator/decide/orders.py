@@ -8,11 +8,9 @@ from domain.records import Assignment, AssignmentState, OrderState
 from validator.decide.actions import Action, Forget, LoadJob, NoteVerdicts, Seal, SendTx, Tidy
 from validator.decide.assign import can_be_served
 from validator.decide.audited import decide_audited
-from validator.decide.lookup import find_round
-from validator.decide.records import LocalOrder, PayloadStage
+from validator.decide.records import LocalOrder, PayloadStage, find_round
 from validator.decide.retention import KEEP_SECONDS, fold, needed_blobs
-from validator.decide.rounds import decide_round
-from validator.decide.verdicts import verdict_rows
+from validator.decide.rounds import decide_round, verdict_rows
 from validator.decide.view import Look, View
 
 DECLINE_SECONDS = 6

@@ -9,7 +9,6 @@ from domain.reasons import AttemptEnd, ShareReason
 from domain.records import JobTerms, ShareKey
 from link.types import BlobRef, OpeningSubmission, PayloadFile, ShareSubmission, StateRef
 from pol.rules.schedule import segments_of
-from validator.decide.lookup import exclude, find_round, find_share, find_work, replace_work
 from validator.decide.payload import GLOBAL_FILE, LOCAL_FILE
 from validator.decide.records import (
     CheckedSegment,
@@ -19,6 +18,11 @@ from validator.decide.records import (
     PayloadStage,
     SealedResult,
     SlotWork,
+    exclude,
+    find_round,
+    find_share,
+    find_work,
+    replace_work,
 )
 from validator.decide.traces import check_packet
 

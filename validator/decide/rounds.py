@@ -10,14 +10,26 @@ from domain.messages import (
     Rejection,
     SignedShare,
 )
+from domain.queries import OrderResponse
 from domain.reasons import ShareReason
 from domain.records import Assignment, Share, ShareRef, ShareState
 from link.types import StateRef
 from pol.rules.lots import duty_places
 from validator.decide.actions import Action, Aggregate, CheckSegment, SendTx
 from validator.decide.assign import PATIENCE, open_round, reissue, transfer_seconds
-from validator.decide.lookup import accepted_works, exclude, find_round, replace_round, share_key
-from validator.decide.records import CheckedSegment, LocalOrder, LocalRound, SlotLocal, SlotWork
+from validator.decide.records import (
+    CheckedSegment,
+    LocalOrder,
+    LocalRound,
+    SlotLocal,
+    SlotWork,
+    VerdictRow,
+    accepted_works,
+    exclude,
+    find_round,
+    replace_round,
+    share_key,
+)
 from validator.decide.traces import trace_leaf_of
 from validator.decide.view import View
 
@@ -246,3 +258,31 @@ def not_aggregated(local: LocalOrder, round: int) -> LocalOrder:
         return local
     refs = tuple(ShareRef(work.slot, work.issue) for work in accepted_works(current))
     return replace_round(local, replace(current, suspects=refs))
+
+
+def verdict_rows(local: LocalOrder, on_chain: OrderResponse) -> tuple[VerdictRow, ...]:
+    """Return a row for each share that is judged."""
+    rows: list[VerdictRow] = []
+    for current in local.rounds:
+        shares = on_chain.shares_of(local.attempt, current.round)
+        for work in current.works:
+            share = shares.get((work.slot, work.issue))
+            accepted = current.next_global is not None and not work.verdict
+            if not (work.verdict or accepted or is_verified(current, work, share)):
+                continue
+            failed = [d.segment for d in work.checked if d.reason and d.reason == work.verdict]
+            rows.append(
+                VerdictRow(
+                    local.order_id,
+                    local.attempt,
+                    current.round,
+                    work.slot,
+                    work.issue,
+                    work.provider,
+                    work.packet.claim.segments if work.packet else 0,
+                    len(work.checked),
+                    int(work.verdict),
+                    failed[0] if failed else -1,
+                )
+            )
+    return tuple(rows)

@@ -13,8 +13,15 @@ from link.types import (
     not_ready,
 )
 from validator.decide.audited import wanted_of_provider
-from validator.decide.lookup import accepted_works, find_round, find_work, share_key
-from validator.decide.records import LocalOrder, LocalRound, SlotWork
+from validator.decide.records import (
+    LocalOrder,
+    LocalRound,
+    SlotWork,
+    accepted_works,
+    find_round,
+    find_work,
+    share_key,
+)
 from validator.decide.rounds import opening_index, segments_to_check
 from validator.decide.traces import trace_leaf_of
 

@@ -26,7 +26,6 @@ from pol.work.pool import ReplayPool
 from pol.work.records import Samples
 from validator.decide import actions as do
 from validator.decide import receive
-from validator.decide.lookup import accepted_works, find_round, find_work
 from validator.decide.records import (
     AttemptKey,
     CheckedSegment,
@@ -34,6 +33,9 @@ from validator.decide.records import (
     LocalRound,
     SealedResult,
     SlotWork,
+    accepted_works,
+    find_round,
+    find_work,
 )
 from validator.decide.rounds import aggregated, not_aggregated
 from validator.ledger import Ledger

@@ -35,8 +35,7 @@ from tests.support.chain_market import Market, digest, make_terms, submit
 from tests.support.waiting import wait_until
 from validator.daemon import ValidatorConfig, ValidatorDaemon
 from validator.decide.duties import Upkeep
-from validator.decide.lookup import find_round, find_work
-from validator.decide.records import LocalOrder, LocalUpkeep, ReplayOutcome
+from validator.decide.records import LocalOrder, LocalUpkeep, ReplayOutcome, find_round, find_work
 from validator.decide.traces import leaf_hashes
 from validator.work import numerics
 from validator.work.numerics import Encoded, LoadOutcome

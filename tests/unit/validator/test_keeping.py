@@ -27,7 +27,6 @@ from tests.unit.validator.support import (
     works,
 )
 from validator.decide.assign import open_round
-from validator.decide.lookup import find_round, find_work, replace_round, replace_work
 from validator.decide.orders import decide_order as decide
 from validator.decide.payload import nests
 from validator.decide.receive import opening_verified, segment_checked
@@ -38,7 +37,11 @@ from validator.decide.records import (
     Opening,
     SlotWork,
     VerdictRow,
+    find_round,
+    find_work,
     new_order,
+    replace_round,
+    replace_work,
 )
 from validator.decide.retention import fold, needed_blobs
 from validator.decide.rounds import aggregated, not_aggregated

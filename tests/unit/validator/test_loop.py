@@ -30,7 +30,7 @@ from tests.unit.validator.loop import (
     work_of,
 )
 from validator.decide import orders
-from validator.decide.lookup import find_round
+from validator.decide.records import find_round
 
 DUTIES = ["AcceptOrder", "CommitTraces", "CloseRound", "CommitTraces", "CloseRound", "Prove"]
 

@@ -23,7 +23,6 @@ from tests.support.chain_market import digest
 from tests.unit.validator.support import CHAIN_ID, ORDER_ID, share_key
 from tests.unit.validator.trained import JOB, PART, N, Trained, train
 from validator.decide import actions as do
-from validator.decide.lookup import find_round, find_work
 from validator.decide.receive import job_loaded, payload_complete, payload_offered
 from validator.decide.records import (
     AttemptKey,
@@ -32,6 +31,8 @@ from validator.decide.records import (
     LocalRound,
     Opening,
     SlotWork,
+    find_round,
+    find_work,
     new_order,
 )
 from validator.decide.traces import leaf_hashes
