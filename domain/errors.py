@@ -89,6 +89,16 @@ def rebuilt(kind: type[Expected], args: tuple[Any, ...]) -> Expected:
     return kind.__new__(kind, *args)
 
 
+def printable(text: str) -> str:
+    """Return ``text`` with escapes for what a terminal or a log should not get from a stranger."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Code:
     """A kind of refusal: codespace, number (unique in the codespace), and a stable name for scripts."""

@@ -140,13 +140,12 @@ class Records:
                 if self._depth == 1:
                     self._database.execute("BEGIN IMMEDIATE")
                 yield
+                if self._depth == 1:
+                    self._database.execute("COMMIT")
             except BaseException:
                 if self._depth == 1 and self._database.in_transaction:
                     self._database.execute("ROLLBACK")
                 raise
-            else:
-                if self._depth == 1:
-                    self._database.execute("COMMIT")
             finally:
                 self._depth -= 1
 

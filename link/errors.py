@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from domain.errors import Expected
+from domain.errors import Expected, printable
 
 
 class ClusterErrorKind(StrEnum):
@@ -27,13 +27,16 @@ class ClusterErrorKind(StrEnum):
 
 
 class ClusterError(Expected):
-    """A call that did not succeed: its kind, the field at fault, the reason, and a remedy."""
+    """A call that did not succeed: its kind, the field at fault, the reason, and a remedy.
+
+    The words may be another owner's: what a terminal or a log should not get is written as escapes.
+    """
 
     def __init__(
         self, kind: ClusterErrorKind, reason: str, remedy: str = "", *, field: str = ""
     ) -> None:
         """Keep the kind beside the parts."""
-        super().__init__(reason, remedy, field=field)
+        super().__init__(printable(reason), printable(remedy), field=printable(field))
         self.kind = kind
 
     @property

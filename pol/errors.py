@@ -18,17 +18,7 @@
 All but the machine's part of ExecutionError are the same on every machine.
 """
 
-from domain.errors import Expected
-
-
-def printable(text: str) -> str:
-    """Return ``text`` with escapes for what a terminal or a log should not get from a stranger."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in text
-    )
+from domain.errors import Expected, printable
 
 
 class JobError(Expected):

@@ -208,3 +208,8 @@ def test_an_answer_out_of_bounds_is_refused_by_the_caller(up: Running) -> None:
             client.call(t.POLL, t.PollRequest("1", ()))
     assert refused.value.kind is ClusterErrorKind.BAD_REPLY
     assert "retry_after_ms" in refused.value.reason
+
+
+def test_words_of_another_owner_reach_no_terminal_as_they_are() -> None:
+    error = ClusterError(ClusterErrorKind.BUSY, "wait\x1b[2J", "a\rb", field="\u202ex")
+    assert str(error) == r"\u202ex: wait\x1b[2J; a\rb"
