@@ -22,8 +22,7 @@ from validator.decide.actions import (
     LoadAudited,
     ReplayPlace,
 )
-from validator.decide.payload import JOB_FILE, nests
-from validator.decide.records import AuditedPlace, LocalAudit, ReplayOutcome, Sizes
+from validator.decide.records import JOB_FILE, AuditedPlace, LocalAudit, ReplayOutcome, Sizes, nests
 from validator.decide.view import Look
 
 UNAVAILABLE = AuditAnswer(b"", b"", None)

@@ -9,8 +9,9 @@ from domain.reasons import AttemptEnd, ShareReason
 from domain.records import JobTerms, ShareKey
 from link.types import BlobRef, OpeningSubmission, PayloadFile, ShareSubmission, StateRef
 from pol.rules.schedule import segments_of
-from validator.decide.payload import GLOBAL_FILE, LOCAL_FILE
 from validator.decide.records import (
+    GLOBAL_FILE,
+    LOCAL_FILE,
     CheckedSegment,
     LocalOrder,
     Opening,

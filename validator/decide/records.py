@@ -4,6 +4,7 @@ Everything here can be written down and read back after a kill; what is only und
 not, since :mod:`validator.decide` asks for it again as long as its outcome is missing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -296,3 +297,13 @@ def exclude(local: LocalOrder, *providers: str) -> LocalOrder:
 def share_key(local: LocalOrder, current: LocalRound, work: SlotWork) -> ShareKey:
     """Return the name of a share on the link."""
     return ShareKey(local.order_id, local.attempt, current.round, work.slot, work.issue)
+
+
+GLOBAL_FILE, LOCAL_FILE, JOB_FILE = "global.state", "local.state", "job.json"
+
+
+def nests(paths: Sequence[str]) -> bool:
+    """Tell whether a path is a folder of another one, so that they cannot lie in one directory."""
+    parts = [path.split("/") for path in paths]
+    folders = {"/".join(names[:depth]) for names in parts for depth in range(1, len(names))}
+    return not folders.isdisjoint(paths)

@@ -9,7 +9,6 @@ from domain.records import AssignmentState, OrderState
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.commitment import share_sign_bytes
-from validator.decide.payload import JOB_FILE, nests
 from validator.decide.plan import Worker
 from validator.decide.receive import (
     late_share,
@@ -19,7 +18,7 @@ from validator.decide.receive import (
     payload_offered,
     share_received,
 )
-from validator.decide.records import LocalOrder, PayloadStage
+from validator.decide.records import JOB_FILE, LocalOrder, PayloadStage, nests
 from validator.decide.tasks import audit_opening, open_tasks, train_tasks
 from validator.decide.view import ChainView
 from validator.ledger import Ledger, is_here

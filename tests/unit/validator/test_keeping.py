@@ -28,7 +28,6 @@ from tests.unit.validator.support import (
 )
 from validator.decide.assign import open_round
 from validator.decide.orders import decide_order as decide
-from validator.decide.payload import nests
 from validator.decide.receive import opening_verified, segment_checked
 from validator.decide.records import (
     CheckedSegment,
@@ -39,6 +38,7 @@ from validator.decide.records import (
     VerdictRow,
     find_round,
     find_work,
+    nests,
     new_order,
     replace_round,
     replace_work,

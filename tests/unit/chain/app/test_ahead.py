@@ -1,106 +1,49 @@
-"""Looking ahead: every transaction once, whoever has time, and nobody waits for what nobody does."""
+"""Looking ahead: every transaction once, on two threads where there are many, and never a verdict."""
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from threading import Event
+import logging
+from threading import get_ident
 
 import pytest
 
-from chain.app.ahead import Batch
+from chain.app.ahead import Ahead
+from chain.state_machine.store import MemoryStore
+from domain.errors import TX_DECODE, Refusal
+from domain.tx import Tx
 
 RAWS = [b"%d" % number for number in range(100)]
+NOTHING = MemoryStore()
 
 
-@pytest.fixture
-def helper() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as pool:
-        yield pool
+def ahead_of(seen: list[bytes], threads: set[int]) -> Ahead:
+    """Look at bytes that are no transactions, so that nobody's signature can hold."""
 
-
-def is_even(raw: bytes) -> bool:
-    return int(raw) % 2 == 0
-
-
-@pytest.mark.parametrize("helped", [False, True])
-def test_each_is_looked_at_once_and_asked_for_once(
-    helper: ThreadPoolExecutor, helped: bool
-) -> None:
-    seen: list[bytes] = []
-
-    def look(raw: bytes) -> bool:
+    def decode(raw: bytes) -> Tx | Refusal:
         seen.append(raw)
-        return is_even(raw)
+        threads.add(get_ident())
+        return Refusal(TX_DECODE, "tx", "is none")
 
-    batch = Batch(look, [*RAWS, RAWS[0]])
-    if helped:
-        batch.share(helper)
-    assert [batch.holds(raw) for raw in RAWS] == list(map(is_even, RAWS))
-    assert sorted(seen) == sorted(RAWS)
-    assert not any(batch.holds(raw) for raw in [*RAWS, b"another"])
+    return Ahead(decode, lambda *_: True)
 
 
-def test_who_waits_for_one_looks_at_others_meanwhile(helper: ThreadPoolExecutor) -> None:
-    begun, go_on = Event(), Event()
-    done: list[bytes] = []
-
-    def look(raw: bytes) -> bool:
-        if raw == RAWS[0]:
-            begun.set()
-            assert go_on.wait(10)
-        done.append(raw)
-        if raw == RAWS[-1]:
-            go_on.set()  # who waits came to the end
-        return True
-
-    batch = Batch(look, RAWS)
-    batch.share(helper)
-    assert begun.wait(10)
-    assert batch.holds(RAWS[0])
-    assert sorted(done) == sorted(RAWS)
-    assert done[-1] == RAWS[0]
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 99, 100])
+def test_each_is_looked_at_once(count: int) -> None:
+    seen: list[bytes] = []
+    threads: set[int] = set()
+    ahead = ahead_of(seen, threads)
+    ahead.fetch(NOTHING, "chain", RAWS[:count])
+    assert sorted(seen) == sorted(RAWS[:count])
+    assert len(threads) == min(count, 1) or count >= 8
+    assert not any(ahead.take(raw) for raw in RAWS)
 
 
-def test_a_finished_batch_was_seen_whole(helper: ThreadPoolExecutor) -> None:
-    done: list[bytes] = []
-
-    def look(raw: bytes) -> bool:
-        done.append(raw)
-        return True
-
-    batch = Batch(look, RAWS)
-    batch.share(helper)
-    batch.finish()
-    assert sorted(done) == sorted(RAWS)
-
-
-def test_a_helper_that_is_busy_elsewhere_is_not_waited_for(helper: ThreadPoolExecutor) -> None:
-    go_on = Event()
-    helper.submit(go_on.wait, 10)
-    batch = Batch(is_even, RAWS)
-    batch.share(helper)
-    batch.finish()
-    assert not go_on.is_set()
-    go_on.set()
-
-
-def fails(raw: bytes) -> bool:
-    raise ZeroDivisionError(raw)
-
-
-@pytest.mark.parametrize("look", [fails, lambda raw: False])
-def test_a_bug_or_a_bad_signature_is_left_to_the_check(
-    helper: ThreadPoolExecutor, look: Callable[[bytes], bool]
+def test_a_bug_in_a_look_is_logged_and_costs_only_the_look(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    batch = Batch(look, RAWS)
-    batch.share(helper)
-    assert not any(batch.holds(raw) for raw in RAWS)
+    def decode(raw: bytes) -> Tx | Refusal:
+        raise ZeroDivisionError(raw)
 
-
-def test_what_is_dropped_is_not_looked_at_and_nobody_waits_for_it(
-    helper: ThreadPoolExecutor,
-) -> None:
-    batch = Batch(fails, RAWS)
-    batch.drop()
-    batch.share(helper)
-    assert not any(batch.holds(raw) for raw in RAWS)
-    batch.finish()
+    ahead = Ahead(decode, lambda *_: True)
+    with caplog.at_level(logging.ERROR):
+        ahead.fetch(NOTHING, "chain", RAWS)
+    assert "CheckTx goes on without it" in caplog.text
+    assert not ahead.take(RAWS[0])
