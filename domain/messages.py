@@ -43,8 +43,8 @@ from domain.records import (
     ShareClaim,
     ShareKey,
     ShareRef,
+    TraceLeaf,
 )
-from domain.records import TraceLeaf as TraceLeaf  # noqa: PLC0414 -- where many import it from
 
 _AT_ONCE = Length(0, SHARES_PER_MESSAGE_MAX, LIMIT_REACHED)
 

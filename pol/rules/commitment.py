@@ -17,8 +17,7 @@ from domain.hashing import (
     u64,
     verify_path,
 )
-from domain.messages import TraceLeaf
-from domain.records import ShareClaim, ShareKey
+from domain.records import ShareClaim, ShareKey, TraceLeaf
 
 
 def boundary_root(global_root: bytes, local_root: bytes) -> bytes:

@@ -1,9 +1,8 @@
 """Traces as the validator holds them: Merkle leaves with paths, and the check of a submitted share."""
 
 from domain.hashing import merkle_path, merkle_root
-from domain.messages import TraceLeaf
 from domain.reasons import ShareReason
-from domain.records import JobTerms
+from domain.records import JobTerms, TraceLeaf
 from link.types import Leaf, ShareSubmission
 from pol.rules.commitment import boundary_root, trace_leaf
 from pol.rules.schedule import first_step

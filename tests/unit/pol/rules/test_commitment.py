@@ -15,8 +15,7 @@ from domain.hashing import (
     u32,
     u64,
 )
-from domain.messages import TraceLeaf
-from domain.records import ShareClaim
+from domain.records import ShareClaim, TraceLeaf
 from pol.rules import commitment
 
 CHAIN = "assay-test"
