@@ -1,7 +1,7 @@
 # Everything a developer types. `make setup` needs Python 3.11 or 3.12 with venv, git and make.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-node test demo lint style types layers lock
+.PHONY: help setup setup-node test nightly demo lint style types layers lock
 
 # The first Python on PATH that fits; else whichever there is, and the set-up says what is wrong.
 ifndef PYTHON
@@ -24,6 +24,10 @@ setup-node: ## the same without torch and the tests: enough to run a node (2 GB)
 
 test: setup ## all tests; PYTEST_ARGS adds options
 	@.venv/bin/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
+
+nightly: setup ## what is too long for that: every row of one result for one job, every mutant
+	@.venv/bin/python -m tests.same_bits --all
+	@.venv/bin/python -m tests.mutants
 
 demo: setup ## a market on this machine, from an order to settled training
 	@.venv/bin/assay demo

@@ -43,7 +43,7 @@ ORIGINS = {
     "read_job": "consumer.jobs:read_job",
     "run_locally": "pol.local.run:run_locally",
     "submit": "consumer.submit:submit",
-    "verify_trace": "pol.replay.check_trace:verify_trace",
+    "verify_trace": "pol.replay.replay:verify_trace",
     "wait_for": "consumer.watch:wait_for",
 }
 

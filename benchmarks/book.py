@@ -56,7 +56,7 @@ def run() -> Figures:
 
 
 class _Market:
-    """Bids of random prices, classes, memory, speeds and regions, and a book that follows their commits."""
+    """Bids of random prices, classes, memory, slots, speeds and regions, and a book that follows their commits."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -64,7 +64,7 @@ class _Market:
         self._book = LivingBook()
         self.storage = Storage.temporary()
         overlay = Overlay(self.storage.snapshot())
-        HEAD.put(overlay, Head("assay-bench", "uassay", 0, 0, 0, _SEED))
+        HEAD.put(overlay, Head("assay-bench", "uassay", 0, 0, 0, _SEED, _SEED))
         names = [f"validator {number:04}" for number in range(VALIDATORS_BIDDING)]
         for name in names:
             VALIDATORS.put(overlay, replace(_VALIDATOR, operator=name))
@@ -73,7 +73,8 @@ class _Market:
             bid_id = sha256(b"bid %d" % number).digest()
             offer = Offer(
                 price=random.randint(500_000, 1_500_000),
-                speed=random.choice((10**12, 10**13, 10**14)),
+                slot_speed=random.choice((10**12, 10**13, 10**14)),
+                slots=random.choice((1, 2, 4, 8, 12, 16, 24, 32, 64)),
                 device_class=random.choice(_CLASSES),
                 memory=random.choice((16, 40, 80)) << 30,
                 regions=tuple(sorted(random.sample(_REGIONS, random.choice((1, 2))))),
@@ -142,7 +143,7 @@ class _Market:
         block = Overlay(self._reader)
         self._change(block)
         seed = sha256(b"block %d" % self._height).digest()
-        HEAD.put(block, replace(HEAD.must(block), height=self._height, last_hash=seed))
+        HEAD.put(block, replace(HEAD.must(block), height=self._height, last_hash=seed, beacon=seed))
         before = version_of(self._reader)
         self._write(block)
         self._reader = Overlay(self.storage.snapshot())
@@ -162,12 +163,15 @@ def _asked(number: int, *, work: int = PFLOP, memory: int = 80 << 30) -> Asked:
     )
     return Asked(
         order_id=sha256(b"order %d" % number).digest(),
-        work=work,
+        rounds=10,
+        slots=10,
+        share_work=work // 100,
+        outer_work=0,
         price_limit=1_200_000,
         conditions=conditions,
         excluded=(),
         seconds_left=86_400,
-        window_seconds=600,
+        verify_seconds=1_200,
         job_bond_bps=1_000,
         opened_height=1,
     )

@@ -30,11 +30,12 @@ from chain.app.abci_server import AbciServer, frame, split_frames
 from chain.app.application import AppConfig, Application
 from chain.app.services import route
 from chain.app.storage import Storage
+from chain.app.verifier import start_verifier
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
 from domain.messages import MsgSend
 from domain.params import Params
 from domain.records import Coin
-from wire.keys import Key
+from wire.keys import Key, SignatureVerifier
 from wire.tx import build_tx
 
 NAME = "checktx"
@@ -50,8 +51,8 @@ def run() -> Figures:
     keys = [Key(sha256(b"bench %d" % number).digest()) for number in range(ACCOUNTS)]
     txs = _transfers(keys)
     before = _bare_verify_rate(keys)
-    with tempfile.TemporaryDirectory() as directory:
-        new, recheck = _measure(keys, txs[:ACCOUNTS], txs[ACCOUNTS:], Path(directory))
+    with tempfile.TemporaryDirectory() as directory, start_verifier() as verifier:
+        new, recheck = _measure(verifier, keys, txs[:ACCOUNTS], txs[ACCOUNTS:], Path(directory))
     bare = (before + _bare_verify_rate(keys)) / 2  # around the measurement: a shared machine drifts
     return Figures(
         NAME,
@@ -97,10 +98,14 @@ def _bare_verify_rate(keys: list[Key]) -> float:
 
 
 def _measure(
-    keys: list[Key], first: list[bytes], txs: list[bytes], directory: Path
+    verifier: SignatureVerifier,
+    keys: list[Key],
+    first: list[bytes],
+    txs: list[bytes],
+    directory: Path,
 ) -> tuple[float, float]:
     storage = Storage(directory / "db")
-    app = _started(storage, keys, first)
+    app = _started(storage, verifier, keys, first)
     methods = Methods(app, AbciQueries(app, route(app)))
     server = AbciServer(methods.table, directory / "abci.sock", prefetch=app.prefetch)
     server.start()
@@ -116,7 +121,9 @@ def _measure(
     return len(txs) / new, len(txs) / recheck
 
 
-def _started(storage: Storage, keys: list[Key], first: list[bytes]) -> Application:
+def _started(
+    storage: Storage, verifier: SignatureVerifier, keys: list[Key], first: list[bytes]
+) -> Application:
     """Return an application whose accounts have sent once before, as most have on a running chain."""
     operator = keys[0].address
     genesis = Genesis(
@@ -124,9 +131,9 @@ def _started(storage: Storage, keys: list[Key], first: list[bytes]) -> Applicati
         DENOM,
         Params(),
         tuple(GenesisAccount(key.address, (Coin(DENOM, 10**12),)) for key in keys),
-        (GenesisValidator(operator, "bench", b"\x01" * 32, 10**9),),
+        (GenesisValidator(operator, "bench", b"\x01" * 32, keys[0].pub_key, 10**9),),
     )
-    app = Application(storage, AppConfig())
+    app = Application(storage, AppConfig(), verifier)
     app.init_chain(genesis, _TIME_NS)
     done = app.finalize_block(1, _TIME_NS + 10**9, b"\x01" * 32, bytes(20), first)
     if any(result.code for result in done.result.tx_results):

@@ -63,11 +63,11 @@ def _milliseconds(step: Callable[[], object]) -> float:
 def _exact_step(loaded: LoadedJob, name: str) -> Callable[[], object]:
     runner = backend(name)
     state: list[SlotState] = [slot_state(loaded, loaded.global_state, loaded.local_state)]
-    position = [0]
+    done = [0]
 
     def step() -> None:
-        state[0], _ = advance(loaded, state[0], position[0], runner)
-        position[0] += loaded.job.document.batch
+        state[0], _ = advance(loaded, state[0], done[0], 0, runner)
+        done[0] += 1
 
     return step
 

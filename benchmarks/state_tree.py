@@ -10,8 +10,7 @@ from time import perf_counter
 from benchmarks.figures import Figures, Row
 from chain.app import smt
 from chain.app.interfaces import CommittedBlock
-from chain.app.storage import Storage
-from chain.app.stored import ChainHead
+from chain.app.storage import ChainHead, Storage
 
 NAME = "state_tree"
 KEYS = 100_000

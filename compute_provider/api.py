@@ -10,11 +10,10 @@ from typing import Any
 from chain.client.away import WatchedNode, closed_at
 from chain.client.client import ChainClient
 from chain.client.sender import TxSender
-from compute_provider.config import ProviderConfig, ProviderError
 from compute_provider.daemon import Daemon
-from compute_provider.interfaces import Behaviour, Honest
+from compute_provider.interfaces import Behaviour, Honest, ProviderConfig, ProviderError
 from compute_provider.links import find_validator
-from compute_provider.status import read_status
+from compute_provider.store import read_status
 from compute_provider.work.bench import Speed, measure_bandwidth, measure_speed
 from domain.amount import PFLOP
 from domain.messages import MsgLeaveCluster
@@ -27,8 +26,7 @@ from domain.queries import (
     ValidatorsRequest,
 )
 from domain.records import Provider, Validator
-from link.client import ClusterClient
-from link.connections import connect
+from link.client import ClusterClient, connect
 from link.errors import ClusterError
 
 __all__ = [

@@ -19,13 +19,18 @@ from threading import Event
 from typing import Any
 
 from chain.client.errors import ChainError
-from compute_provider.config import ProviderConfig, ProviderError
 from compute_provider.decide import duties, shares
 from compute_provider.decide.duties import Duty
-from compute_provider.interfaces import Behaviour, Chain, Honest, Sender
+from compute_provider.interfaces import (
+    Behaviour,
+    Chain,
+    Honest,
+    ProviderConfig,
+    ProviderError,
+    Sender,
+)
 from compute_provider.perform import Outcome, Performer
-from compute_provider.status import describe, write_status
-from compute_provider.store import Measured, Store, locked, name_of
+from compute_provider.store import Measured, Store, describe, locked, name_of, write_status
 from compute_provider.work.bench import measure_speed
 from compute_provider.work.trainer import Trainer
 from domain import codec
@@ -60,12 +65,11 @@ _LANES: dict[type[Duty], Lane] = {
     duties.Poll: Lane.POLL,
     duties.Fetch: Lane.LINK,
     duties.Submit: Lane.LINK,
+    duties.Deliver: Lane.LINK,
     duties.Open: Lane.LINK,
-    # A validator that answers slowly, or a bond that hangs, must not keep us from objecting to a report.
     duties.CheckTask: Lane.BOND,
     duties.Bond: Lane.BOND,
     duties.Watch: Lane.CHAIN,
-    duties.Object: Lane.CHAIN,
     duties.Status: Lane.DISK,
 }
 
@@ -198,15 +202,13 @@ class Daemon:
         match action:
             case shares.Train(task):
                 self._work(task)
-            case shares.Replay(task, segment):
-                self._work(task, segment)
             case shares.Forget(key):
                 self._steps.pop(key, None)
                 self._trainer.stop(key)
                 self._performer.forget(key)
 
-    def _work(self, task: TrainTask, replay: int = -1) -> None:
-        order = self._performer.work_order(task, replay)
+    def _work(self, task: TrainTask) -> None:
+        order = self._performer.work_order(task)
         self._trainer.start(task.key, order, self._behaviour.worker(task.key))
 
     # Duties
@@ -214,7 +216,7 @@ class Daemon:
     def _start_duties(self, began: float) -> None:
         for duty in duties.duties(self._state):
             # What the validator's picture asks for may have been done since that was drawn.
-            drawn = isinstance(duty, duties.Submit | duties.Open)
+            drawn = isinstance(duty, duties.Submit | duties.Deliver | duties.Open)
             seen = self._state.polled if drawn else began
             self._lanes.start(_name(duty), partial(self._do, duty), _LANES[type(duty)], seen)
 
@@ -278,11 +280,7 @@ class Daemon:
             case {"done": {"update_root": update, "local_out_root": local_out}}:
                 roots = bytes.fromhex(update), bytes.fromhex(local_out)
                 self._tell(shares.Trained(key, *roots))
-            case {"replayed": bool(holds)}:
-                if not holds:
-                    _log.warning("a report of %s is right: no objection", name_of(key))
-                self._tell(shares.Replayed(key, holds))
-            case {"failed": str(text), "again": bool(again)} if message.get("replay", -1) < 0:
+            case {"failed": str(text), "again": bool(again)}:
                 _log.warning("%s: training failed: %s", name_of(key), text)
                 self._tell(shares.Failed(key, text, again))
 

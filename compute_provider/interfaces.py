@@ -1,12 +1,17 @@
-"""What a provider needs of the chain (``chain.client`` fits it), and how it behaves, as narrow interfaces."""
+"""What a provider is given: its settings, the chain (``chain.client`` fits it), and how it behaves."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
+from domain.errors import Expected
 from domain.messages import Message
 from domain.queries import AccountResponse, OrderResponse, StatusResponse
 from domain.records import Provider, ShareClaim, ShareKey, Validator
-from link.types import Leaf, TrainTask
+from host.sandbox import physical_memory
+from link.types import TrainTask
+from wire.keys import Key
 
 
 class Chain(Protocol):
@@ -48,7 +53,7 @@ class Behaviour(Protocol):
         """Return the module, with its arguments, that runs as the worker of a share."""
         ...
 
-    def claim(self, honest: ShareClaim, leaves: Sequence[Leaf]) -> ShareClaim:
+    def claim(self, honest: ShareClaim) -> ShareClaim:
         """Return the claim to sign."""
         ...
 
@@ -64,10 +69,37 @@ class Honest:
         """Return the worker that trains."""
         return ("compute_provider.work.worker",)
 
-    def claim(self, honest: ShareClaim, _leaves: Sequence[Leaf]) -> ShareClaim:
+    def claim(self, honest: ShareClaim) -> ShareClaim:
         """Return the claim as it is."""
         return honest
 
     def delay(self, _task: TrainTask) -> float | None:
         """Return no delay."""
         return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderConfig:
+    """Settings of one provider; ``home`` is its own folder (usually ``~/.assay/provider``)."""
+
+    home: Path
+    # The gRPC address of a node.
+    node: str
+    # Operator address; for the api also the moniker.
+    validator: str
+    key: Key
+    backend: str = "numpy"
+    device_class: str = "cpu"
+    # What to keep in the bond account at least (uassay).
+    bond: int = 0
+    # Deposit what a share needs when it is given.
+    auto_bond: bool = True
+    memory_bytes: int = field(default_factory=lambda: physical_memory() * 3 // 4)
+    disk_bytes: int = 64 << 30
+    # None: as the validator says.
+    poll_seconds: float | None = None
+    chain_seconds: float = 2.0
+
+
+class ProviderError(Expected):
+    """The provider cannot go on: the reason and the remedy."""

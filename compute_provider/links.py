@@ -1,10 +1,8 @@
 """The connection to the validator: to where the chain says it is, asked again when that may have changed."""
 
-from compute_provider.config import ProviderError
-from compute_provider.interfaces import Chain
+from compute_provider.interfaces import Chain, ProviderError
 from domain.records import Validator
-from link.client import ClusterClient
-from link.connections import Connections
+from link.client import ClusterClient, Connections
 from wire.keys import Key
 
 

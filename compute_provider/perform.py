@@ -7,41 +7,39 @@ knows what they mean for the share.
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from threading import Event, Lock
 
-from compute_provider.config import ProviderConfig, ProviderError
 from compute_provider.decide import claims, duties, shares
 from compute_provider.decide.duties import Duty
-from compute_provider.decide.shares import ShareWork, State
-from compute_provider.interfaces import Behaviour, Chain, Sender
+from compute_provider.decide.shares import ShareWork, Stage, State
+from compute_provider.interfaces import Behaviour, Chain, ProviderConfig, ProviderError, Sender
 from compute_provider.links import Link
 from compute_provider.store import Store, name_of
 from compute_provider.work.bench import measure_bandwidth
 from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder
-from domain.hashing import merkle_root
-from domain.messages import MsgDepositBond, MsgObjectReport, MsgRegisterProvider
+from domain.limits import EXECUTOR_VERSION
+from domain.messages import MsgDepositBond, MsgRegisterProvider
 from domain.queries import OrderResponse
-from domain.records import ShareClaim, ShareKey
-from domain.versions import EXECUTOR_VERSION
+from domain.records import ShareClaim, ShareKey, ShareRoots
 from host.files import link_whole
 from link.blobs import BlobStore
 from link.types import (
+    DELIVER_SHARE,
     JOIN,
     POLL,
     SUBMIT_OPENING,
     SUBMIT_SHARE,
     Benchmark,
-    BlobRef,
     JoinRequest,
-    Leaf,
     OpeningSubmission,
     PollRequest,
+    ShareDelivery,
     ShareSubmission,
+    TraceBoundary,
     TrainTask,
 )
-from pol.rules.commitment import share_sign_bytes, trace_leaf
+from pol.rules.commitment import compute_trace_root, share_commitment, share_sign_bytes
 
 VERSION = "1"
 FEATURES = ("exact-15",)
@@ -102,7 +100,7 @@ class Performer:
             case duties.Poll():
                 return self._poll()
             case duties.Watch():
-                return tuple(self._watch()), self._config.chain_seconds
+                return tuple(self._watch()), self._watch_seconds()
             case duties.CheckTask(task):
                 return (self._checked(task),), None
             case duties.Bond(task):
@@ -112,13 +110,10 @@ class Performer:
                 return (shares.Fetched(task.key),), None
             case duties.Submit(key):
                 return self._submit(key)
+            case duties.Deliver(key):
+                return (self._deliver(key),), None
             case duties.Open(key, indices):
                 self._open(key, indices)
-            case duties.Object(key):
-                me = self._config.key.address
-                message = MsgObjectReport(me, key.order_id, key.attempt, key.round, key.ref)
-                self._sender.send(message)
-                return (shares.Objected(key),), None
         return (), None
 
     # The cluster
@@ -166,11 +161,17 @@ class Performer:
             for work in works:
                 if work.key.order_id != order_id:
                     continue
-                segment = claims.open_report(work.key, order)
-                if segment is not None:
-                    yield shares.Reported(work.key, segment)
+                handed_in = work.stage in (Stage.TRAINED, Stage.SUBMITTED)
+                if handed_in and claims.has_committed(order, self._signed(work)[0]):
+                    yield shares.Committed(work.key)
                 if claims.is_over(work.key, order, clock):
                     yield shares.Released(work.key)
+
+    def _watch_seconds(self) -> float:
+        """Return when to look again: soon, where the chain is about to have a commitment that we deliver on."""
+        waiting = any(work.stage is Stage.SUBMITTED for work in self._state().works)
+        usual = self._config.chain_seconds
+        return min(usual, self.poll_seconds) if waiting else usual
 
     # Taking a share
 
@@ -249,7 +250,7 @@ class Performer:
         if self._stop.is_set() or work is None or work.task is not task:
             raise ProviderError("the share is not wanted any more")
 
-    def work_order(self, task: TrainTask, replay: int = -1) -> WorkOrder:
+    def work_order(self, task: TrainTask) -> WorkOrder:
         """Return what a worker needs for the share."""
         key = task.key
         return WorkOrder(
@@ -260,71 +261,71 @@ class Performer:
             global_root=task.global_in.root,
             local_root=task.local_in.root,
             round=key.round,
-            first=task.first,
-            count=task.count,
+            slot=key.slot,
             backend=self._config.backend,
             memory_bytes=self._config.memory_bytes,
             boundaries=self._store.boundaries(key),
-            replay=replay,
         )
 
     # Handing a share in
 
     def _submit(self, key: ShareKey) -> Outcome:
-        """Sign a trained share, send its update and local state, and submit it."""
+        """Sign the commitment to a trained share and submit it: nothing that anybody could take."""
         work = self._state().get(key)
         delay = self._behaviour.delay(work.task) if work else None
         if work is None or delay is None:
             return (), _NEVER_SECONDS
-        submission = self._signed(work)
-        folder, client = self._store.folder(key), self._link.client()
-        update = client.put_blob(folder / UPDATE)
-        local_out = client.put_blob(folder / LOCAL_OUT)
-        self._stop.wait(delay)
-        verdict = client.call(SUBMIT_SHARE, replace(submission, update=update, local_out=local_out))
-        return (shares.Submitted(key, verdict.accepted, verdict.text),), None
-
-    def _signed(self, work: ShareWork) -> ShareSubmission:
-        key, task = work.key, work.task
-        leaves = tuple(
-            Leaf(each.index, each.step, each.root, each.metrics)
-            for each in self._store.boundaries(key)
-        )
-        claim = ShareClaim(
-            order_id=key.order_id,
-            attempt=key.attempt,
-            round=key.round,
-            slot=key.slot,
-            issue=key.issue,
-            first=task.first,
-            count=task.count,
-            provider=self._config.key.address,
-            global_in=task.global_in.root,
-            local_in=task.local_in.root,
-            local_out=work.local_out_root,
-            segments=len(leaves) - 1,
-            trace_root=b"",
-            update_root=work.update_root,
-            executor_version=EXECUTOR_VERSION,
-        )
-        hashes = [
-            trace_leaf(
-                self._chain_id,
-                key,
-                claim.provider,
-                leaf.index,
-                leaf.step,
-                leaf.boundary_root,
-                leaf.metrics,
-            )
-            for leaf in leaves
-        ]
-        claim = replace(claim, trace_root=merkle_root(hashes))
-        claim = self._behaviour.claim(claim, leaves)
+        claim, _ = self._signed(work)
         # Deterministic (RFC 6979): a restart signs the same bytes the same way.
         signature = self._config.key.sign(share_sign_bytes(self._chain_id, claim))
-        nothing_yet = BlobRef(bytes(32), 1)
-        return ShareSubmission(claim, signature, leaves, nothing_yet, nothing_yet)
+        self._stop.wait(delay)
+        verdict = self._link.client().call(SUBMIT_SHARE, ShareSubmission(claim, signature))
+        return (shares.Submitted(key, verdict.accepted, verdict.text),), None
+
+    def _deliver(self, key: ShareKey) -> shares.Event:
+        """Send what the commitment of a share hides, now that it is on chain under our name."""
+        work = self._state().get(key)
+        if work is None:
+            raise ProviderError("the share is not wanted any more")
+        _, roots = self._signed(work)
+        folder, client = self._store.folder(key), self._link.client()
+        delivery = ShareDelivery(
+            key,
+            roots,
+            tuple(
+                TraceBoundary(boundary.step, boundary.root, boundary.metrics)
+                for boundary in self._store.boundaries(key)[1:]
+            ),
+            client.put_blob(folder / UPDATE),
+            client.put_blob(folder / LOCAL_OUT),
+        )
+        verdict = client.call(DELIVER_SHARE, delivery)
+        return shares.Delivered(key, verdict.accepted, verdict.text)
+
+    def _signed(self, work: ShareWork) -> tuple[ShareClaim, ShareRoots]:
+        """Return what is signed for a trained share, and what that hides."""
+        key, task = work.key, work.task
+        boundaries = self._store.boundaries(key)
+        roots = ShareRoots(
+            trace_root=compute_trace_root(boundary.leaf for boundary in boundaries[1:]),
+            update_root=work.update_root,
+            local_out=work.local_out_root,
+            metrics=boundaries[-1].metrics,
+        )
+        me = self._config.key.address
+        commitment = share_commitment(
+            self._chain_id,
+            key,
+            me,
+            (task.global_in.root, task.local_in.root),
+            len(boundaries) - 1,
+            EXECUTOR_VERSION,
+            roots,
+        )
+        claim = ShareClaim(
+            key.order_id, key.attempt, key.round, key.slot, key.issue, me, commitment
+        )
+        return self._behaviour.claim(claim), roots
 
     def _open(self, key: ShareKey, indices: tuple[int, ...]) -> None:
         """Send the states at boundaries of a share."""

@@ -10,7 +10,7 @@ from consumer.errors import ConsumerError
 from consumer.jobs import check_ordered
 from domain.queries import OrderRequest, ValidatorsRequest
 from domain.records import OrderState, Validator
-from link.connections import connect
+from link.client import connect
 from link.types import (
     OFFER_PAYLOAD,
     PAYLOAD_STATUS,

@@ -14,8 +14,7 @@ from consumer.jobs import check_ordered
 from consumer.submit import recover_secret
 from domain.queries import OrderRequest, OrderResponse
 from domain.records import Assignment, AssignmentState, OrderState
-from link.client import ClusterClient
-from link.connections import connect
+from link.client import ClusterClient, connect
 from link.handover import (
     HandoverError,
     HandoverId,

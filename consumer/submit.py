@@ -1,25 +1,39 @@
 """Quotes and orders: what a job would cost, and the signed message that locks the payment for it."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from chain.client.client import ChainClient
+from chain.client.errors import TxRefused
 from chain.client.sender import TxSender
 from consumer.errors import ConsumerError
 from domain.amount import MONEY_MAX, price_ceil
+from domain.errors import BAD_PROOF
 from domain.events import OrderOpened, changes_of
+from domain.hashing import message_id
 from domain.messages import MsgSubmitOrder
 from domain.queries import (
     AccountRequest,
+    ParamsRequest,
     SimulateMatchRequest,
     SimulateMatchResponse,
 )
-from domain.records import Conditions, Order
+from domain.records import Conditions, Histogram, JobTerms, Order
 from link.handover import order_secret, public_point
+from matching_engine.conditions import CONDITIONS
 from pol.job.document import Job, order_terms
 from pol.rules.commitment import possession_sign_bytes
-from pol.rules.schedule import total_work
+from pol.rules.orders import check_order, least_deposit
+from pol.rules.schedule import round_seconds, total_work
 from wire.keys import Key
 
+LIMIT_FACTOR = 2
+"""How many times the best price an order may cost by default: enough for the next bid, if the winner fails."""
+PRICES_TRIED = 8
+"""How many prices a quote without a limit looks at, the cheapest first."""
+SENDS_MAX = 5
+"""How often an order is made again because another transaction of the same key took its sequence."""
 SEQUENCES_TRIED = 10_000
 """How far back :func:`recover_secret` looks for the sequence that an order's key was derived with."""
 
@@ -37,10 +51,19 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What an order would meet now: work, the best bid's price and cost, and why other bids do not fit."""
+    """What an order would meet now: work, the best bid's price, cost and time, and why other bids do not fit."""
 
-    work: int
+    terms: JobTerms
     match: SimulateMatchResponse
+    # That was asked with, or of an order that names none; uassay per PFLOP.
+    price_limit: int = 0
+    # Of the bid that would take it at any price, 0 if there is none.
+    cheapest: int = 0
+
+    @property
+    def work(self) -> int:
+        """FLOPs of the whole job."""
+        return total_work(self.terms)
 
     @property
     def price(self) -> int:
@@ -52,19 +75,67 @@ class Quote:
         """What the whole job costs at that price (uassay), rounded up."""
         return price_ceil(self.work, self.price)
 
+    @property
+    def seconds(self) -> int:
+        """How long that bid's rounds are expected to take, in seconds without windows; 0 if none fits."""
+        if not self.match.bids:
+            return 0
+        offer = self.match.bids[0].offer
+        return self.terms.rounds * round_seconds(self.terms, offer.slot_speed, offer.slots)
+
 
 def quote(client: ChainClient, job: Job, request: Request) -> Quote:
-    """Ask the node which bids would serve this job; nothing is signed or paid."""
+    """Ask the node which bids would serve this job; nothing is signed or paid.
+
+    Refusal names what the chain would refuse of the order; without a price limit, a search for any price comes first.
+    """
     terms = order_terms(job)
-    work = total_work(terms)
+    check_request(client, terms, request)
     simulation = SimulateMatchRequest(
         conditions=request.conditions,
-        work=work,
-        price_limit=request.price_limit or MONEY_MAX,
+        price_limit=request.price_limit,
         deadline=request.deadline,
-        rounds=terms.rounds,
+        terms=terms,
     )
-    return Quote(work, client.query(simulation))
+    found = client.query(simulation)
+    if request.price_limit:
+        at_any = () if found.bids else client.query(replace(simulation, price_limit=0)).bids
+        cheapest = at_any[0].offer.price if at_any else 0
+        return Quote(terms, found, request.price_limit, cheapest)
+    # Bonds grow with the limit, so that the cheapest bid may not be backed for what is asked.
+    prices = dict.fromkeys(bid.offer.price for bid in found.bids)
+    for price in islice(prices, PRICES_TRIED):
+        limit = min(LIMIT_FACTOR * price, MONEY_MAX)
+        found = client.query(replace(simulation, price_limit=limit))
+        if found.bids:
+            return Quote(terms, found, limit)
+    return Quote(terms, found)
+
+
+def check_request(client: ChainClient, terms: JobTerms, request: Request) -> int:
+    """Check an order as the chain will, by the function that it has for it; return the deposit (``uassay``)."""
+    params = client.query(ParamsRequest()).params
+    deposit = least_deposit(terms, request.price_limit, params)
+    check_order(
+        terms, request.conditions, request.price_limit, deposit, request.time_to_live, params
+    )
+    return deposit
+
+
+def explain(unmatched: Histogram, cheapest: int = 0) -> tuple[str, str]:
+    """Return why no bid takes an order, and what would help; ``cheapest`` is the price that would do, 0 where none."""
+    if not unmatched:
+        return "no bid stands", "wait for bids: an order with --price-limit stays in the book"
+    reason = ", ".join(f"{count} on {name}" for name, count in unmatched)
+    most = max(count for _, count in unmatched)
+    failed = [name for name, count in unmatched if count == most]
+    if cheapest:
+        remedy = (
+            f"a bid would take it at {cheapest:,} uassay/PFLOP (--price-limit {cheapest}uassay)"
+        )
+    else:
+        remedy = "; ".join(row.helps for row in CONDITIONS if row.name in failed)
+    return f"no bid fits now: bids fail, {reason}", remedy
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,26 +149,34 @@ class SubmittedOrder:
 
 
 def submit(
-    client: ChainClient, sender: TxSender, key: Key, job: Job, request: Request
+    client: ChainClient,
+    sender: TxSender,
+    key: Key,
+    job: Job,
+    request: Request,
+    sending: Callable[[bytes], None] = lambda order_id: None,
 ) -> SubmittedOrder:
-    """Submit an order and lock ``ceil(work x price limit)``; ChainError or TxRefused say why not."""
-    chain_id = client.status().chain_id
-    account = client.query(AccountRequest(key.address))
+    """Submit an order and lock its deposit; Refusal, ChainError or TxRefused say why not.
+
+    ``sending`` is told the order's id before it is sent: from then on it may be on chain, whatever happens here.
+    """
     terms = order_terms(job)
-    deposit = price_ceil(total_work(terms), request.price_limit)
+    deposit = check_request(client, terms, request)
     if deposit > MONEY_MAX:
         raise ConsumerError(
             f"the deposit of {deposit} uassay is beyond what the chain counts",
             "lower the price limit",
         )
-    secret = order_secret(key.secret, chain_id, job.id, account.account.sequence)
-    order_key = public_point(secret)
-    proof = Key(secret).sign(possession_sign_bytes(chain_id, key.address, job.id, order_key))
-    receipt = sender.send(
-        MsgSubmitOrder(
+    chain_id = client.status().chain_id
+    for left in reversed(range(SENDS_MAX)):
+        sequence = client.query(AccountRequest(key.address)).account.sequence
+        secret = order_secret(key.secret, chain_id, job.id, sequence)
+        order_key = public_point(secret)
+        order_id = message_id("order", chain_id, key.address, sequence, 0)
+        message = MsgSubmitOrder(
             consumer=key.address,
             order_key=order_key,
-            key_proof=proof,
+            key_proof=Key(secret).sign(possession_sign_bytes(order_id, order_key)),
             terms=terms,
             conditions=request.conditions,
             price_limit=request.price_limit,
@@ -106,7 +185,15 @@ def submit(
             deadline=request.deadline,
             rematch=request.rematch,
         )
-    )
+        sending(order_id)
+        try:
+            receipt = sender.send(message)
+        except TxRefused as refused:
+            # The proof is for one sequence, which another transaction of this key has taken meanwhile.
+            if refused.code != BAD_PROOF or not left:
+                raise
+        else:
+            break
     opened = next(changes_of(OrderOpened, receipt.events), None)
     if opened is None:
         raise ConsumerError("the transaction opened no order", "look at it with assay query tx")

@@ -51,7 +51,6 @@ def summarise(answer: OrderResponse) -> Summary:
     order = answer.order
     current, rounds = answer.current, answer.rounds_of(order.attempt)
     shares = [s for s in answer.shares if s.claim.attempt == order.attempt]
-    bad = (ShareState.REJECTED, ShareState.REPORTED)
     return Summary(
         state=order.state,
         reason=CloseReason(order.close_reason).name.lower() if order.close_reason else "",
@@ -61,7 +60,7 @@ def summarise(answer: OrderResponse) -> Summary:
         rounds=order.terms.rounds,
         verified=sum(r.verified for r in rounds),
         shares_committed=len(shares),
-        shares_rejected=sum(s.state in bad for s in shares),
+        shares_rejected=sum(s.state is ShareState.REJECTED for s in shares),
         paid=sum(row.paid for row in answer.escrow.depositors),
         refunded=sum(row.refunded for row in answer.escrow.depositors),
     )

@@ -29,6 +29,14 @@ def ceil_div(numerator: int, denominator: int) -> int:
     return -(-numerator // denominator)
 
 
+def critical_work(slots: int, at_once: int, share_work: int, outer_work: int) -> int:
+    """Return the FLOPs of a round that have to be done one after another, where ``at_once`` slots train at once.
+
+    Slots wait for each other, and the aggregation for all of them; more at once than there are is of no use.
+    """
+    return ceil_div(slots, at_once) * share_work + outer_work
+
+
 def price_ceil(flops: int, price_per_pflop: int) -> int:
     """Return what ``flops`` cost, rounded up: how money is locked. May exceed MONEY_MAX: check first."""
     return ceil_div(flops * price_per_pflop, PFLOP)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from domain.beacon import Reveal
 from domain.errors import Refusal
 from domain.events import Event
 from domain.tx import Tx
@@ -9,13 +10,14 @@ from domain.tx import Tx
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A decided block. ``txs`` holds a Refusal where decoding failed."""
+    """A decided block. ``txs`` holds a Refusal where decoding failed, and not the reveal that stands before them."""
 
     height: int
     time_ns: int  # header time, nanoseconds since the epoch
     hash: bytes
     proposer: bytes  # consensus address, 20 bytes
     txs: tuple[Tx | Refusal, ...]
+    reveal: Reveal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,10 @@ class ValidatorUpdate:
 
 @dataclass(frozen=True, slots=True)
 class BlockResult:
-    """Everything a block did: results in order, block events, power changes; state changes stay in the overlay."""
+    """Everything a block did: results in order, that of a reveal first; block events, power changes.
+
+    State changes stay in the overlay.
+    """
 
     tx_results: tuple[TxResult, ...]
     events: tuple[Event, ...]

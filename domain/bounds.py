@@ -20,7 +20,7 @@ from typing import Annotated, Any, NoReturn, Union, get_args, get_origin, get_ty
 from domain.amount import BPS, MONEY_MAX, WORK_MAX
 from domain.errors import BAD_FIELD, INVALID_ADDRESS, INVALID_COINS, TX_DECODE, Code, Refusal
 from domain.hashing import HASH_SIZE
-from domain.limits import DURATION_MAX, NAME_MAX, SEGMENTS_MAX, SLOTS_MAX, TAGS_MAX, TEXT_MAX
+from domain.limits import DURATION_MAX, NAME_MAX, SHARE_SEGMENTS_MAX, SLOTS_MAX, TAGS_MAX, TEXT_MAX
 
 Test = Callable[[Any], None]
 """Raises a Refusal that names the field unless the value is within its bounds."""
@@ -145,7 +145,7 @@ Count = Annotated[int, Range(0, 2**32 - 1)]
 Bits = Annotated[int, Range(0, 2**32 - 1)]
 """The bit pattern of an FP32 number."""
 Slot = Annotated[int, Range(0, SLOTS_MAX - 1)]
-Segment = Annotated[int, Range(0, SEGMENTS_MAX)]
+Segment = Annotated[int, Range(0, SHARE_SEGMENTS_MAX)]
 """A segment, or a boundary: n segments have n + 1."""
 
 ITEMS_MAX = 2**20

@@ -12,6 +12,7 @@
     ├── KeyringError             a key that cannot be read, written or unlocked       (chain.client.keyring)
     ├── HomeError, StorageError, CometError      a node's home, database, CometBFT    (chain.app)
     ├── ClusterError             a call between owners failed                         (link.errors)
+    ├── ListenError              an address on which nobody can listen                (link.errors)
     ├── HandoverError            a result's chunk is not what it promises             (link.handover)
     ├── JobError                 a job is refused                                     (pol.errors)
     │   └── TraceError                                                                (pol.errors)
@@ -162,7 +163,7 @@ INSUFFICIENT_BOND: Final = _assay(8, "insufficient_bond")
 INSUFFICIENT_DEPOSIT: Final = _assay(9, "insufficient_deposit")
 # A signature, Merkle path or possession proof does not hold.
 BAD_PROOF: Final = _assay(10, "bad_proof")
-NOT_COVERED: Final = _assay(11, "not_covered")  # accepted ranges do not cover the round
+SLOT_MISSING: Final = _assay(11, "slot_missing")  # a slot of the round has no share
 TOO_SLOW_TO_AUDIT: Final = _assay(12, "too_slow_to_audit")
 # An executor version, tier or feature that this chain does not run.
 UNSUPPORTED: Final = _assay(13, "unsupported")

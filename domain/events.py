@@ -56,6 +56,25 @@ class EndpointSet(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class BeaconKeySet(Change):
+    """A validator registered a beacon key, which counts from a height on; the one before counts until then."""
+
+    KIND: ClassVar[str] = "validator.beacon_key"
+    operator: str
+    beacon_key: bytes
+    counts_from: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeaconKeyRevoked(Change):
+    """A validator's beacon key counts no more."""
+
+    KIND: ClassVar[str] = "validator.beacon_key_revoked"
+    operator: str
+    beacon_key: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class ProviderRegistered(Change):
     """A provider joined a cluster."""
 
@@ -230,12 +249,12 @@ class OrderClosed(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareCommitted(Change):
-    """A share is on chain."""
+    """The commitment to a share is on chain."""
 
     KIND: ClassVar[str] = "share.committed"
     share: ShareKey
     provider: str
-    segments: int
+    commitment: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,33 +287,33 @@ class ShareDrawn(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class ReportOpened(Change):
-    """A share was reported with evidence; the segment is that of the evidence."""
+class ShareAccepted(Change):
+    """A share is in a closed round, with what its commitment hid; ``metrics`` are FP32 bits at its last boundary."""
 
-    KIND: ClassVar[str] = "report.opened"
+    KIND: ClassVar[str] = "share.accepted"
     share: ShareKey
     provider: str
-    segment: int
+    trace_root: bytes
+    update_root: bytes
+    local_out: bytes
+    metrics: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ReportObjected(Change):
-    """The provider objected: its bond stays locked until the order closes."""
+class ShareCompared(Change):
+    """A rejected share was compared with the accepted one of its slot, whose round is verified.
 
-    KIND: ClassVar[str] = "report.objected"
+    Where it was ``right``, its provider was ``paid`` by the validator, from the job bond and then ``from_stake``; where
+    it was not, its bond is ``burnt``.
+    """
+
+    KIND: ClassVar[str] = "share.compared"
     share: ShareKey
     provider: str
-    segment: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReportDecided(Change):
-    """Nobody objected in time: the bond was cut."""
-
-    KIND: ClassVar[str] = "report.decided"
-    share: ShareKey
-    provider: str
-    segment: int
+    right: bool
+    paid: int
+    burnt: int
+    from_stake: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +390,8 @@ KINDS: Mapping[str, type[Change]] = MappingProxyType(
         cls.KIND: cls
         for cls in (
             EndpointSet,
+            BeaconKeySet,
+            BeaconKeyRevoked,
             ProviderRegistered,
             ProviderLeft,
             ProviderCertified,
@@ -392,9 +413,8 @@ KINDS: Mapping[str, type[Change]] = MappingProxyType(
             ShareSkipped,
             ShareRejected,
             ShareDrawn,
-            ReportOpened,
-            ReportObjected,
-            ReportDecided,
+            ShareAccepted,
+            ShareCompared,
             RoundClosed,
             RoundVerified,
             RoundVoid,

@@ -3,7 +3,17 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from domain.bounds import Address, ChainId, ConsensusKey, Denom, Many, PositiveMoney, Size, Text
+from domain.bounds import (
+    Address,
+    ChainId,
+    ConsensusKey,
+    Denom,
+    Many,
+    PositiveMoney,
+    PublicKey,
+    Size,
+    Text,
+)
 from domain.limits import CERTIFICATE_BYTES_MAX
 from domain.params import Params
 from domain.records import Coin
@@ -24,6 +34,7 @@ class GenesisValidator:
     operator: Address
     moniker: Text
     cons_key: ConsensusKey
+    beacon_key: PublicKey  # counts from block 1
     stake: PositiveMoney
     endpoint: Text = ""
     certificate: Annotated[bytes, Size(0, CERTIFICATE_BYTES_MAX)] = b""

@@ -36,6 +36,14 @@ def hash_fields(tag: str, *fields: bytes | str) -> bytes:
     return sha256(encode_fields(tag, *fields)).digest()
 
 
+def message_id(kind: str, chain_id: str, sender: str, sequence: int, index: int) -> bytes:
+    """Return the id of the order or bid that a message creates, by sequence and place in its transaction.
+
+    So it is known before the message is sent, and no two messages of a chain have the same.
+    """
+    return hash_fields(f"assay/{kind}", chain_id, sender, u64(sequence), u32(index))
+
+
 def merkle_leaf(tag: str, *fields: bytes | str) -> bytes:
     """Return the RFC 6962 leaf hash of a tag and fields (32 bytes)."""
     return sha256(b"\x00" + encode_fields(tag, *fields)).digest()

@@ -4,7 +4,7 @@ TX_BYTES_MAX = 256 * 1024
 MEMO_BYTES_MAX = 256
 MESSAGES_MAX = 16
 DECODE_DEPTH_MAX = 8
-GAS_MAX = 50_000_000
+GAS_MAX = 100_000_000
 TEXT_MAX = 128  # monikers, device classes, endpoints
 NAME_MAX = 32  # a region, tier or device class
 TAGS_MAX = 16
@@ -19,10 +19,14 @@ METRICS_MAX = 8
 BIDS_PER_VALIDATOR_MAX = 64
 WITHDRAWALS_MAX = 16
 ROUNDS_MAX = 100_000
-SEGMENTS_MAX = 1_000_000
+SHARE_SEGMENTS_MAX = 32_767  # whose leaves one message of the link carries
 SAMPLES_MAX = 2**48
 PAYLOAD_BYTES_MAX = 2**48
 RESULT_CHUNKS_MAX = 2**32
 DURATION_MAX = 366 * 86_400  # seconds
 QUERY_LIMIT_MAX = 1_000
 EVENTS_LIMIT_MAX = 1_000
+
+
+EXECUTOR_VERSION = 1
+"""Definitions of the primitives. Changes whenever one gives other bits, or comes or goes."""

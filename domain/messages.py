@@ -20,9 +20,9 @@ from domain.bounds import (
     PositiveMoney,
     PositiveWork,
     PublicKey,
-    Segment,
     Signature,
     Size,
+    Slot,
     Visible,
     Work,
 )
@@ -41,9 +41,8 @@ from domain.records import (
     JobTerms,
     Offer,
     ShareClaim,
-    ShareKey,
     ShareRef,
-    TraceLeaf,
+    ShareRoots,
 )
 
 _AT_ONCE = Length(0, SHARES_PER_MESSAGE_MAX, LIMIT_REACHED)
@@ -84,6 +83,28 @@ class MsgSetEndpoint(MessageBase):
     operator: Address
     endpoint: Annotated[str, Visible(), Size(1, TEXT_MAX)]
     certificate: Annotated[bytes, Size(1, CERTIFICATE_BYTES_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class MsgSetBeaconKey(MessageBase):
+    """Register another beacon key; it counts after ``beacon_delay`` blocks, and the one before until then."""
+
+    URL: ClassVar[str] = "/assay.registry.v1.MsgSetBeaconKey"
+    SIGNER: ClassVar[str] = "operator"
+    GAS_EXTRA: ClassVar[int] = 1
+    operator: Address
+    beacon_key: PublicKey
+    key_proof: Signature
+
+
+@dataclass(frozen=True, slots=True)
+class MsgRevokeBeaconKey(MessageBase):
+    """Give up a beacon key that is lost or known to others, from the next block on."""
+
+    URL: ClassVar[str] = "/assay.registry.v1.MsgRevokeBeaconKey"
+    SIGNER: ClassVar[str] = "operator"
+    operator: Address
+    beacon_key: PublicKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +261,7 @@ class MsgStopOrder(MessageBase):
 
 @dataclass(frozen=True, slots=True)
 class SignedShare:
-    """A share with its provider's signature over :func:`pol.rules.commitment.share_sign_bytes`."""
+    """A commitment to a share with its provider's signature over :func:`pol.rules.commitment.share_sign_bytes`."""
 
     claim: ShareClaim
     signature: Signature
@@ -256,11 +277,11 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class MsgCommitTraces(MessageBase):
-    """Put shares of the open round on chain (at most 128); rejections are applied first."""
+    """Put commitments to shares of the open round on chain (at most 128); rejections are applied first."""
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCommitTraces"
     SIGNER: ClassVar[str] = "validator"
-    GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"shares": 2, "rejections": 1})
+    GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"shares": 4, "rejections": 6})
     validator: Address
     order_id: Hash
     attempt: Count
@@ -270,61 +291,26 @@ class MsgCommitTraces(MessageBase):
 
 
 @dataclass(frozen=True, slots=True)
-class MsgReportProvider(MessageBase):
-    """Report a share that is provably wrong: the leaves of the segment and the replayed root.
+class AcceptedShare:
+    """A share that the validator accepts, with what its commitment hides."""
 
-    For segment i < n: leaves i and i+1, ``replayed_root`` is the boundary root that replay gives for i+1. For the
-    update (segment = n): leaves 0 and n, ``replayed_root`` = hash of update root and local_out.
-    """
-
-    URL: ClassVar[str] = "/assay.pol.v1.MsgReportProvider"
-    SIGNER: ClassVar[str] = "validator"
-    GAS_EXTRA: ClassVar[int] = 2
-    validator: Address
-    order_id: Hash
-    attempt: Count
-    round: Count
-    ref: ShareRef
-    segment: Segment
-    leaves: Annotated[tuple[TraceLeaf, ...], Length(2, 2)]
-    replayed_root: Hash
-
-    @property
-    def key(self) -> ShareKey:
-        """The share that is reported."""
-        return ShareKey(self.order_id, self.attempt, self.round, self.ref.slot, self.ref.issue)
-
-
-@dataclass(frozen=True, slots=True)
-class MsgObjectReport(MessageBase):
-    """Object to a report within ``report_window``."""
-
-    URL: ClassVar[str] = "/assay.pol.v1.MsgObjectReport"
-    SIGNER: ClassVar[str] = "provider"
-    provider: Address
-    order_id: Hash
-    attempt: Count
-    round: Count
-    ref: ShareRef
-
-    @property
-    def key(self) -> ShareKey:
-        """The share that is reported."""
-        return ShareKey(self.order_id, self.attempt, self.round, self.ref.slot, self.ref.issue)
+    slot: Slot
+    issue: Count
+    roots: ShareRoots
 
 
 @dataclass(frozen=True, slots=True)
 class MsgCloseRound(MessageBase):
-    """Close the open round: accepted shares in slot order, and the next global state root."""
+    """Close the open round: accepted shares in slot order, with their roots, and the next global state root."""
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCloseRound"
     SIGNER: ClassVar[str] = "validator"
-    GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"shares": 1})
+    GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"shares": 3})
     validator: Address
     order_id: Hash
     attempt: Count
     round: Count
-    shares: Annotated[tuple[ShareRef, ...], Length(0, SLOTS_MAX, LIMIT_REACHED)]
+    shares: Annotated[tuple[AcceptedShare, ...], Length(0, SLOTS_MAX, LIMIT_REACHED)]
     next_root: Hash
 
 
@@ -359,6 +345,8 @@ class MsgAnswerAudit(MessageBase):
 Message = (
     MsgSend
     | MsgSetEndpoint
+    | MsgSetBeaconKey
+    | MsgRevokeBeaconKey
     | MsgRegisterProvider
     | MsgLeaveCluster
     | MsgCertifyProvider
@@ -373,8 +361,6 @@ Message = (
     | MsgDeclineOrder
     | MsgStopOrder
     | MsgCommitTraces
-    | MsgReportProvider
-    | MsgObjectReport
     | MsgCloseRound
     | MsgProve
     | MsgAnswerAudit

@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from domain.amount import BPS
-from domain.bounds import Bps, Duration, Range
-from domain.limits import ANSWERS_MAX, DURATION_MAX, SEGMENTS_MAX
+from domain.amount import BPS, ceil_div
+from domain.bounds import Bps, Duration, Money, Range
+from domain.limits import ANSWERS_MAX, DURATION_MAX, GAS_MAX, SHARE_SEGMENTS_MAX
+
+DRAWS = 3
+"""How often seats of an audit are drawn at most."""
 
 # Every edge is safe, if not sensible.
 Wait = Annotated[int, Range(0, DURATION_MAX)]
@@ -14,12 +17,14 @@ Rate = Annotated[int, Range(1, 2**63 - 1)]
 """Bytes/s, or FLOP/s."""
 Take = Annotated[int, Range(0, BPS // 2)]
 """Basis points of which two are never more than all."""
-Portion = Annotated[int, Range(1, 100_000)]
-"""How much of something a block does."""
+BlockGas = Annotated[int, Range(GAS_MAX, 10**12)]
+"""A block has room for any transaction."""
+DueGas = Annotated[int, Range(1, 10**12)]
+Blocks = Annotated[int, Range(1, 10**9)]
 Attempts = Annotated[int, Range(1, 100)]
 Auditors = Annotated[int, Range(0, 100)]
 AuditPlaces = Annotated[int, Range(1, ANSWERS_MAX)]
-SegmentsDrawn = Annotated[int, Range(1, SEGMENTS_MAX)]
+SegmentsDrawn = Annotated[int, Range(1, SHARE_SEGMENTS_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,6 @@ class OrderParams:
     accept_rate: Rate
     progress_base: Wait
     round_window: Duration
-    report_window: Duration
     max_attempts: Attempts
     auditors: Auditors
     audit_places_max: AuditPlaces
@@ -41,10 +45,19 @@ class OrderParams:
     audit_bps: Take
     lot_wait: Wait
     reference_speed: Rate
+    accept_max: Wait
+    payload_fee: Money
 
     @property
-    def range_work_max(self) -> int:
-        """FLOPs that the slowest auditor replays in an eighth of the window: the most that one range may have."""
+    def verify_seconds(self) -> int:
+        """The longest that the last round waits for its verification: its window, and every draw of its audit."""
+        if not self.auditors:
+            return self.round_window
+        return self.round_window + DRAWS * (self.lot_wait + ceil_div(self.round_window, 2))
+
+    @property
+    def place_work_max(self) -> int:
+        """FLOPs that the slowest auditor replays in an eighth of the window: the most that one place may have."""
         return self.reference_speed * self.round_window // 8
 
 
@@ -58,7 +71,6 @@ class Params:
     accept_rate: Rate = 1_000_000  # bytes/s
     progress_base: Wait = 3_600
     round_window: Duration = 3_600
-    report_window: Duration = 3_600
     max_attempts: Attempts = 3
     auditors: Auditors = 2
     audit_places_max: AuditPlaces = 16
@@ -72,8 +84,14 @@ class Params:
     min_gas_price_millionths: Annotated[int, Range(0, 10**12)] = (
         1_000  # consensus minimum, millionths of uassay per gas unit
     )
-    matches_per_block: Portion = 256
-    deadlines_per_block: Portion = 256
+    block_gas: BlockGas = 100_000_000  # that the transactions of a block declare
+    due_gas: DueGas = 50_000_000  # of what happens by itself in a block, apart from that
+    # From the block that registers a key to the first one that needs it.
+    beacon_delay: Blocks = 1_000
+    accept_max: Wait = 86_400
+    payload_fee: Money = 50_000  # burnt of both sides, where nobody can tell whose fault it was
+    order_min: Money = 200_000  # the smallest deposit of an order
+    ttl_max: Duration = 7 * 86_400
 
     def for_order(self) -> OrderParams:
         """Return the part that an order keeps for life."""
@@ -85,13 +103,16 @@ def local_params() -> Params:
     return Params(
         clock_step_max=2,
         lot_wait=20,
+        beacon_delay=10,
         accept_base=20,
         accept_rate=10_000_000,
         progress_base=30,
         round_window=10,
-        report_window=10,
         audit_places_max=4,
         segments_drawn=2,
         reference_speed=200_000_000,
         bond_wait=60,
+        accept_max=60,
+        payload_fee=500,
+        order_min=2_000,
     )

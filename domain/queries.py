@@ -20,13 +20,12 @@ from domain.bounds import (
     MaybeHash,
     Money,
     Number,
-    PositiveWork,
     Range,
     Size,
     Text,
     Visible,
 )
-from domain.limits import ANSWERS_MAX, ROUNDS_MAX
+from domain.limits import ANSWERS_MAX
 from domain.params import Params
 from domain.records import (
     Account,
@@ -37,12 +36,12 @@ from domain.records import (
     Conditions,
     Escrow,
     Histogram,
+    JobTerms,
     Order,
     OrderState,
     Payment,
     Place,
     Provider,
-    Report,
     Round,
     Share,
     ShareKey,
@@ -170,14 +169,13 @@ class OrdersRequest(Query[OrdersResponse]):
 
 @dataclass(frozen=True, slots=True)
 class OrderResponse:
-    """The order; assignments of all attempts; shares, rounds, audits and reports of all attempts; escrow; payments."""
+    """The order; assignments of all attempts; shares, rounds, and audits of all attempts; escrow; payments."""
 
     order: Order
     assignments: Annotated[tuple[Assignment, ...], Many]
     shares: Annotated[tuple[Share, ...], Many]
     rounds: Annotated[tuple[Round, ...], Many]
     audits: Annotated[tuple[Audit, ...], Many]
-    reports: Annotated[tuple[Report, ...], Many]
     escrow: Escrow
     payments: Annotated[tuple[Payment, ...], Many]
 
@@ -260,13 +258,15 @@ class SimulateMatchResponse:
 
 @dataclass(frozen=True, slots=True)
 class SimulateMatchRequest(Query[SimulateMatchResponse]):
-    """Would this match now? The same pure function that the auction runs."""
+    """Would such an order match now? The same pure function that the auction runs.
+
+    A price limit of 0 asks for bids at any price, and looks at no bonds, because those grow with the limit.
+    """
 
     conditions: Conditions
-    work: PositiveWork
     price_limit: Money
     deadline: Duration  # seconds from now
-    rounds: Annotated[int, Range(0, ROUNDS_MAX)]
+    terms: JobTerms
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ class CloseReason(IntEnum):
     DEADLINE = 20_002  # its deadline passed before a match
     UNSERVED = 10_000  # max_attempts failed
     FAILED = 10_001  # the attempt failed and re-matching was impossible
-    UNVERIFIED = 20_003  # order deadline with a round that is not verified
+    UNVERIFIED = 20_003  # every round closed, and one is void
 
 
 class AttemptEnd(IntEnum):
@@ -21,34 +21,43 @@ class AttemptEnd(IntEnum):
     PAYLOAD_NOT_DELIVERED = 1
     DECLINED_BAD_JOB = 2  # the job does not load
     DECLINED_WORK_MISMATCH = 3  # the job's work differs from the order's
+    DECLINED_TOO_SLOW = 4  # a trial takes longer than its work at the bid's speed
+    DECLINED_NOT_FINITE = 5  # a trial ends in what is no number
     DECLINED_NO_CAPACITY = 10_010
     NOT_ACCEPTED = 10_011  # accept deadline missed
     NO_PROGRESS = 10_012  # progress deadline missed
     STOPPED_BY_VALIDATOR = 10_013
+    DECLINED_BY_CHOICE = 10_020
     ORDER_DEADLINE = 20_010
 
 
 class ShareReason(IntEnum):
-    """Why a share was skipped, rejected or reported."""
+    """Why a share was skipped or rejected."""
 
     NONE = 0
     # the validator's verdicts
-    NO_ANSWER = 10_100  # never returned a share, or never opened what was asked
+    NO_ANSWER = 10_100  # never returned a share, or never delivered or opened what it committed to
     LATE = 10_101
-    MALFORMED = 10_102  # garbage: cannot be parsed, or over a limit
-    TRACE_NOT_BOUND = 10_103  # the leaves are not this provider's for this share (copied trace)
-    OPENING_MISMATCH = 10_104  # an opened state does not hash to its leaf
     SEGMENT_MISMATCH = 10_105  # replay gives another boundary root (wrong trace)
     UPDATE_MISMATCH = 10_106  # not the function of boundaries 0 and n (wrong update)
     NOT_FINITE = 10_107
-    METRICS_MISMATCH = 10_108  # the states replay, the loss in the leaf does not
+    # what a validator tells a provider and its operator; on chain it is NO_ANSWER
+    MALFORMED = 10_102  # garbage: cannot be parsed, or over a limit
+    TRACE_NOT_BOUND = 10_103  # what was delivered is not what was committed to
+    OPENING_MISMATCH = 10_104  # an opened state does not hash to its leaf
     # the chain's own checks in CommitTraces
     BAD_SIGNATURE = 10_110
     NOT_IN_CLUSTER = 10_111
-    BAD_RANGE = 10_112  # outside the round, not a multiple, or overlapping
-    SLOT_TAKEN = 10_113
-    WRONG_OPENING = 10_114  # global_in or local_in is not what the chain has
-    WRONG_VERSION = 10_115
+    BAD_SLOT = 10_112  # a slot that the order has not
+    SLOT_TAKEN = 10_113  # by a share that nobody rejected
     NO_BOND = 10_116
     WRONG_ISSUE = 10_117
     ATTEMPT_ENDED = 10_118  # its round will never be closed: no verdict, and the bond returned
+
+
+MISMATCHES = frozenset(
+    {ShareReason.SEGMENT_MISMATCH, ShareReason.UPDATE_MISMATCH, ShareReason.NOT_FINITE}
+)
+"""Reasons that an honest validator never gives wrongly: what a provider committed to is not what training gives."""
+SILENCES = frozenset({ShareReason.NO_ANSWER, ShareReason.LATE})
+"""Reasons that nobody can check: who was silent, provider or validator?"""

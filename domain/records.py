@@ -55,7 +55,7 @@ from domain.limits import (
 )
 from domain.params import OrderParams
 
-Samples = Annotated[int, Range(1, SAMPLES_MAX)]
+SampleCount = Annotated[int, Range(1, SAMPLES_MAX)]
 """Samples of a job, or steps: never more than there are samples."""
 Histogram = Annotated[tuple[tuple[Name, Number], ...], Many]
 """How many bids failed on which condition."""
@@ -80,6 +80,14 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
+class BeaconKey:
+    """A key whose unique signature begins its owner's proposals, from a height on."""
+
+    key: PublicKey
+    counts_from: Number
+
+
+@dataclass(frozen=True, slots=True)
 class Validator:
     """An operator with a consensus key and a stake."""
 
@@ -96,6 +104,13 @@ class Validator:
     attempts_failed: Count
     audits_answered: Count
     audits_missed: Count
+    # By height: the one that counts, and one that will.
+    beacon_keys: Annotated[tuple[BeaconKey, ...], Length(0, 2)] = ()
+
+    def beacon_key(self, height: int) -> bytes:
+        """Return the key that counts in block ``height``, empty where none does."""
+        counting = [beacon.key for beacon in self.beacon_keys if beacon.counts_from <= height]
+        return counting[-1] if counting else b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,20 +151,21 @@ class Provider:
     capability: Capability | None
     shares_accepted: Count
     shares_rejected: Count
-    shares_reported: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What a bid offers, to any order that asks for no more: ``matching_engine/conditions.py`` compares the two.
 
-    ``price`` in ``uassay`` per PFLOP, ``speed`` in FLOP/s of the validator's whole cluster, ``memory`` in bytes of a
-    device, ``min_work`` and ``max_work`` in FLOPs of an order (a greatest of 0 means any), ``providers_bps`` the
-    providers' share of the earnings.
+    ``price`` in ``uassay`` per PFLOP, ``slot_speed`` in FLOP/s given to one slot, ``slots`` how many slots of an order
+    train at once, ``memory`` in bytes of a
+    device, ``min_work`` and ``max_work`` in FLOPs of an order, ``max_payload`` in bytes of payload and data,
+    ``max_job_bond`` in ``uassay`` (a greatest of 0 means any), ``providers_bps`` the providers' share of the earnings.
     """
 
     price: PositiveMoney
-    speed: PositiveWork
+    slot_speed: PositiveWork
+    slots: Annotated[int, Range(1, SLOTS_MAX)] = 1
     device_class: Name = "cpu"
     memory: ByteCount = 0
     regions: Tags = ()
@@ -157,13 +173,16 @@ class Offer:
     min_work: Work = 0
     max_work: Work = 0
     providers_bps: Bps = 0
+    max_payload: ByteCount = 0
+    max_job_bond: Money = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Bid:
-    """A validator's standing offer, and what is left of it.
+    """A validator's standing offer, and what is sold of it.
 
-    ``capacity`` is the FLOPs left to sell: a match takes its work off, the end of the assignment puts it back.
+    ``capacity`` is the FLOPs that it may have sold at once. ``reserved`` is the work of what it was matched with, until
+    those assignments end; a change of the bid leaves it.
     """
 
     id: Hash
@@ -172,6 +191,12 @@ class Bid:
     capacity: Work
     expires_at: Number
     placed_height: Number
+    reserved: Work = 0
+
+    @property
+    def free(self) -> int:
+        """FLOPs that are left to sell."""
+        return max(0, self.capacity - self.reserved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,20 +221,34 @@ class OrderState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobTerms:
-    """What the chain knows of a job: hashes, sizes and integers."""
+    """What the chain knows of a job: hashes, sizes and integers (protocol section 2).
+
+    ``payload_bytes`` are those of the document and both opening states, ``data_bytes`` those of the rows. ``step_work``
+    and ``outer_work`` are FLOPs; ``global_bytes`` and ``local_bytes`` those of a boundary state's two canonical parts.
+    """
 
     job_id: Hash
     payload_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
+    data_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
     global_root: Hash
     local_root: Hash
     data_root: Hash
     rounds: Annotated[int, Range(1, ROUNDS_MAX)]
-    samples_per_round: Samples
-    batch: Samples
-    segment_length: Samples
-    work_per_step: PositiveWork
+    slots: Annotated[int, Range(1, SLOTS_MAX)]
+    round_steps: SampleCount  # inner steps of each slot in each round
+    batch: SampleCount  # rows that a slot takes in a step
+    segment_steps: SampleCount  # divides round_steps
+    step_work: PositiveWork
+    outer_work: Work  # one aggregation of all slots
+    global_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
+    local_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
     result_chunks: Annotated[int, Range(1, RESULT_CHUNKS_MAX)]
     executor_version: Annotated[int, Range(1, 2**32 - 1)]
+
+    @property
+    def delivered_bytes(self) -> int:
+        """Bytes of all files that a consumer delivers: document, opening states and rows."""
+        return self.payload_bytes + self.data_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +299,8 @@ class Assignment:
     work: Work
     job_bond: Money
     providers_bps: Bps
-    speed: Work  # the bid's FLOP/s, for the progress deadline
+    slot_speed: Work  # the bid's FLOP/s for one slot, for the progress deadline
+    slots: Annotated[int, Range(1, SLOTS_MAX)]  # the bid's slots at once
     state: AssignmentState
     end_reason: Count  # AttemptEnd, 0 while it lives
     matched_at: Number
@@ -276,14 +316,21 @@ class Assignment:
         """The round that is open."""
         return RoundKey(self.order_id, self.attempt, self.round)
 
+    @property
+    def is_live(self) -> bool:
+        """Whether it holds capacity: it is matched, running or proven."""
+        states = AssignmentState
+        return self.state in (states.MATCHED, states.RUNNING, states.PROVEN)
+
 
 class ShareState(IntEnum):
     """What became of a share."""
 
     COMMITTED = 1
     ACCEPTED = 2  # in a closed round
-    REJECTED = 3
-    REPORTED = 4  # rejected with evidence; its bond is at stake
+    REJECTED = 3  # its bond stays until its round is verified, or the attempt is over
+    RIGHT = 4  # rejected, and committed to what was accepted
+    WRONG = 5  # rejected, and committed to something else
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -325,23 +372,15 @@ class ShareKey:
 
 @dataclass(frozen=True, slots=True)
 class ShareClaim:
-    """What a provider signs about its work in a round (protocol section 4.3)."""
+    """What a provider signs about its work in a round: one hash, which shows nothing of it (protocol section 4.3)."""
 
     order_id: Hash
     attempt: Count
     round: Count
     slot: Count
     issue: Count
-    first: Number
-    count: Number
     provider: Address
-    global_in: Hash
-    local_in: Hash
-    local_out: Hash
-    segments: Count
-    trace_root: Hash
-    update_root: Hash
-    executor_version: Count
+    commitment: Hash  # pol.rules.commitment.share_commitment
 
     @property
     def key(self) -> ShareKey:
@@ -350,19 +389,32 @@ class ShareClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareRoots:
+    """What a commitment hides: shown to the validator once it is on chain, and to everybody when the round closes."""
+
+    trace_root: Hash
+    update_root: Hash
+    local_out: Hash
+    # FP32 bit patterns, of the last boundary
+    metrics: Annotated[tuple[Bits, ...], Length(0, METRICS_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
     """A committed share."""
 
     claim: ShareClaim
     signature: Signature
+    local_in: Hash  # the slot's local state root, by the chain
     work: Work
     bond: Money
     state: ShareState
     reason: Count  # ShareReason
     committed_at: Number
     committed_height: Number
-    # segments of the public lot; empty until the seed is known
+    # segments of the public lots of its slot in this round; empty until its own seed is known
     drawn: Annotated[tuple[Segment, ...], Many]
+    roots: ShareRoots | None  # once it is accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,13 +473,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class TraceLeaf:
-    """One boundary of a trace, with its Merkle path to the share's trace root."""
+    """What a trace states of boundary 1..n; boundary 0 is the opening that the chain knows, and has no leaf.
+
+    The path leads to the share's trace root. Without one where all leaves of the trace are together.
+    """
 
     index: Count
     step: Number
     boundary_root: Hash
-    metrics: Annotated[tuple[Bits, ...], Length(0, METRICS_MAX)]  # FP32 bit patterns
-    path: Annotated[tuple[Hash, ...], Length(0, PATH_MAX)]
+    path: Annotated[tuple[Hash, ...], Length(0, PATH_MAX)] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,38 +524,6 @@ class Audit:
     def key(self) -> RoundKey:
         """The round that is audited."""
         return RoundKey(self.order_id, self.attempt, self.round)
-
-
-class ReportState(IntEnum):
-    """What became of a report of a provider."""
-
-    OPEN = 1
-    CUT = 2  # nobody objected: the bond was cut
-    OBJECTED = 3  # counts as not proven until there are seats to decide it
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """A provider reported with evidence that any node can check."""
-
-    order_id: Hash
-    attempt: Count
-    round: Count
-    slot: Slot
-    issue: Count
-    segment: Segment  # n for the update
-    provider: Address
-    claimed_root: Hash
-    replayed_root: Hash
-    reported_at: Number
-    deadline: Number
-    bond: Money
-    state: ReportState
-
-    @property
-    def key(self) -> ShareKey:
-        """The share that is reported."""
-        return ShareKey(self.order_id, self.attempt, self.round, self.slot, self.issue)
 
 
 @dataclass(frozen=True, slots=True)

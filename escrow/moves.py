@@ -4,9 +4,12 @@ A move that is not in the table does not happen: the ledger of the state machine
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
+
+from domain.amount import PFLOP, money
+from domain.records import Depositor, Escrow
 
 
 class Pot(StrEnum):
@@ -44,6 +47,9 @@ class Move(StrEnum):
     COMPENSATION = "compensation"
     DECLINE_FEE = "decline_fee"
     BURN = "burn"
+    # out of the stake of a validator who rejected what was right
+    STAKE_COMPENSATION = "stake_compensation"
+    STAKE_BURN = "stake_burn"
     # silent auditors
     CUT = "cut"
     CUT_SHARE = "cut_share"
@@ -69,6 +75,8 @@ MOVES: Mapping[Move, tuple[Pot, Pot]] = MappingProxyType(
         Move.COMPENSATION: (Pot.ESCROWS, Pot.ACCOUNTS),
         Move.DECLINE_FEE: (Pot.ESCROWS, Pot.COMMUNITY),
         Move.BURN: (Pot.ESCROWS, Pot.BURNT),
+        Move.STAKE_COMPENSATION: (Pot.STAKES, Pot.ACCOUNTS),
+        Move.STAKE_BURN: (Pot.STAKES, Pot.BURNT),
         Move.CUT: (Pot.STAKES, Pot.AUDITS),
         Move.CUT_SHARE: (Pot.AUDITS, Pot.ACCOUNTS),
         Move.CUT_BURN: (Pot.AUDITS, Pot.BURNT),
@@ -89,3 +97,56 @@ class Transfer:
     source: str  # owner in the pot that the move takes from
     target: str  # owner in the pot that it goes to
     amount: int  # uassay
+
+
+# --- deposits of an order: locked, paid, refunded, each depositor in a row, first in, first out --
+
+
+def open_escrow(order_id: bytes, depositor: str, amount: int) -> tuple[Escrow, Transfer]:
+    """Return the escrow of a new order and the move of its deposit."""
+    row = Depositor(depositor, money(amount), 0, 0)
+    deposit = Transfer(Move.DEPOSIT, depositor, order_id.hex(), amount)
+    return Escrow(order_id, (row,), ()), deposit
+
+
+def locked(escrow: Escrow) -> int:
+    """Return what all depositors together have locked."""
+    return sum(row.locked for row in escrow.depositors)
+
+
+def use(escrow: Escrow, amount: int) -> Escrow:
+    """Return the escrow after ``amount`` of the deposits was paid, first in, first out.
+
+    ValueError where that much is not locked: sums are made so that it cannot happen.
+    """
+    rows = []
+    left = money(amount)
+    for row in escrow.depositors:
+        part = min(left, row.locked)
+        rows.append(replace(row, locked=row.locked - part, paid=row.paid + part))
+        left -= part
+    if left:
+        raise ValueError(f"an escrow lacks {left} of {amount} uassay")
+    return replace(escrow, depositors=tuple(rows))
+
+
+def refund(escrow: Escrow) -> tuple[Escrow, tuple[Transfer, ...]]:
+    """Return the empty escrow and the moves of what is locked back to its depositors."""
+    source = escrow.order_id.hex()
+    moves = tuple(
+        Transfer(Move.REFUND, source, row.address, row.locked)
+        for row in escrow.depositors
+        if row.locked
+    )
+    rows = tuple(
+        replace(row, locked=0, refunded=row.refunded + row.locked) for row in escrow.depositors
+    )
+    return replace(escrow, depositors=rows), moves
+
+
+def affordable_price(escrow: Escrow, work: int, price_limit: int) -> int:
+    """Return the highest price per PFLOP, up to the limit, at which the rest of the escrow pays ``work``.
+
+    Rounded down, so that the price times the work, rounded up, is never more than what is locked.
+    """
+    return min(price_limit, locked(escrow) * PFLOP // work)

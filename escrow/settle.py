@@ -38,9 +38,10 @@ def settle_round(
 ) -> Earnings:
     """Return the earnings of a round of ``work`` FLOPs at ``price`` per PFLOP.
 
-    ``shares`` are (provider, work) of the accepted shares. ``auditors`` are those who answered: the audit fee is split
-    equally, and what does not divide goes to the protocol; without auditors there is no audit fee. Providers get their
-    part of the rest by work; what does not divide goes, with all that is left, to the validator.
+    ``shares`` are (provider, work) of the accepted shares; work beyond them, the aggregation, is the validator's.
+    ``auditors`` are those who answered: the audit fee is split equally, and what does not divide goes to the protocol;
+    without auditors there is no audit fee. Providers get their part of the rest by work; what does not divide goes,
+    with all that is left, to the validator.
     """
     total = price_floor(work, price)
     protocol = bps_floor(total, protocol_bps)
@@ -90,13 +91,27 @@ def job_bond_cut(job_bond: int, rounds: int, rounds_closed: int) -> int:
     return ceil_div(job_bond * (rounds - rounds_closed), rounds)
 
 
-def wrong_share(
-    order_id: bytes, consumer: str, bond: int, work: int, price: int
-) -> tuple[Transfer, ...]:
-    """Return the moves that cut the bond of a wrong share: at most half its value to the consumer, the rest burnt."""
-    source = order_id.hex()
-    to_consumer = min(bond, price_floor(work, price) // 2)
-    return (
-        Transfer(Move.COMPENSATION, source, consumer, to_consumer),
-        Transfer(Move.BURN, source, "", bond - to_consumer),
-    )
+def wrong_share(order_id: bytes, bond: int) -> tuple[Transfer, ...]:
+    """Return the move that cuts the bond of a wrong share that was rejected: all of it is burnt.
+
+    It never was in a closed round, so nobody's share became void by it, and the consumer paid nothing for it.
+    """
+    return (Transfer(Move.BURN, order_id.hex(), "", bond),)
+
+
+def compute_redress(work: int, price: int, *, silent: bool) -> tuple[int, int]:
+    """Return what a validator owes for a right share that it rejected: to its provider, and to be burnt.
+
+    For a mismatch the share's value each, because an honest validator never errs in that. Where it says that the
+    provider was ``silent``, half of it each: nobody can tell who was, so neither gains.
+    """
+    value = price_floor(work, price)
+    part = value // 2 if silent else value
+    return part, part
+
+
+def take_from(source: int, owed: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return what ``source`` pays of two claims, the first one before the second, and what is left of them."""
+    first = min(source, owed[0])
+    second = min(source - first, owed[1])
+    return (first, second), (owed[0] - first, owed[1] - second)

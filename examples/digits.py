@@ -13,8 +13,7 @@ from torch import nn
 
 from assay import AdamW, JobSpec, accuracy, cross_entropy
 
-ROUNDS, SAMPLES, BATCH = 4, 2560, 32
-STEPS = ROUNDS * SAMPLES // BATCH
+STEPS = 160
 
 
 def learning_rate(step: int) -> float:
@@ -48,9 +47,10 @@ def job() -> JobSpec:
         optimizer=AdamW(weight_decay=0.01),
         schedule=learning_rate,
         clip_norm=1.0,
-        rounds=ROUNDS,
-        samples_per_round=SAMPLES,
-        batch=BATCH,
-        segment_length=5,
+        steps=STEPS,
+        batch=32,
+        slots=2,
+        round_steps=40,
+        segment_steps=5,
         seed=7,
     )

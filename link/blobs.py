@@ -4,12 +4,15 @@ A blob's name is SHA-256 of its bytes. Bytes that are still coming lie in ``part
 name, the declared size and the owner, so that nobody can spoil what another one sends; a complete
 file is hashed, and renamed into place or dropped. The files are the truth about content; a small
 database beside them remembers owners and holds.
+
+What has arrived takes room, what was announced does not. Whoever sends a blob that others have sent
+before sends all of it: nobody learns here what others have.
 """
 
 import os
 import sqlite3
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Collection
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock, RLock
@@ -42,6 +45,10 @@ class BlobStore:
         self._database_lock = Lock()
         # Nothing gets a hold between the last look at its holds and its end. Taken before the locks of names.
         self._hold_lock = Lock()
+        # Of blobs that are still coming, by name: owner and bytes. Under the database's lock, as the next one.
+        self._arrived: dict[str, tuple[str, int]] = {}
+        # Bytes of whole blobs by owner, and under None of all, each once; None where it has to be counted anew.
+        self._whole: Counter[str | None] | None = None
         self._database = sqlite3.connect(
             directory / "blobs.db", check_same_thread=False, isolation_level=None
         )
@@ -93,14 +100,19 @@ class BlobStore:
             file.seek(offset)
             return file.read(length)
 
+    def sent(self, blob: BlobRef, owner: str = "") -> bool:
+        """Tell whether the blob is here, whole, with that size, and was sent by ``owner`` (""; by anybody)."""
+        if not self.has(blob.sha256) or self.size(blob.sha256) != blob.size:
+            return False
+        name = _partial_name(blob, owner)
+        return not owner or bool(self._sql("SELECT 1 FROM blobs WHERE name = ? AND complete", name))
+
     def status(self, blob: BlobRef, owner: str = "") -> BlobStatus:
-        """Return how much of the blob is here: where its owner has to go on."""
-        if self.has(blob.sha256):
-            return BlobStatus(self.size(blob.sha256), True)
+        """Return how much of the blob is here of what its owner sent: where it has to go on."""
         name = _partial_name(blob, owner)
         with self._locks[hash(name) % _LOCKS]:  # not while its last byte is being checked
-            if self.has(blob.sha256):
-                return BlobStatus(self.size(blob.sha256), True)
+            if self.sent(blob, owner):
+                return BlobStatus(blob.size, True)
             partial = self._partial / name
             held = partial.stat().st_size if partial.exists() else 0
             if held < blob.size:
@@ -111,18 +123,24 @@ class BlobStore:
                 return BlobStatus(0, False)
 
     def total(self, owner: str | None = None) -> int:
-        """Return the bytes promised or held, of one owner if given."""
-        sizes = self._sql("SELECT owner, SUM(size) FROM blobs GROUP BY owner")
-        return sum(size for who, size in sizes if owner is None or who == owner)
+        """Return the bytes that are here, whole or not, of one owner if given."""
+        with self._database_lock:
+            return self._used(owner)
 
-    def unclaimed(self, owner: str) -> int:
-        """Return how many blobs of an owner, whole or not, nobody holds."""
-        ((count,),) = self._sql(
-            "SELECT COUNT(*) FROM blobs WHERE owner = ? AND NOT EXISTS"
+    def room(self, owner: str) -> int:
+        """Return how many bytes more an owner may send now."""
+        with self._database_lock:
+            return max(0, min(self._free(owner), self.owner_quota - self._used(owner)))
+
+    def unclaimed(self, owner: str, besides: BlobRef) -> tuple[int, int]:
+        """Return how many blobs of an owner nobody holds, and their bytes as announced, all but one of them."""
+        ((count, size),) = self._sql(
+            "SELECT COUNT(*), COALESCE(SUM(size), 0) FROM blobs WHERE owner = ? AND name != ? AND NOT EXISTS"
             " (SELECT 1 FROM holds WHERE holds.sha256 = blobs.sha256)",
             owner,
+            _partial_name(besides, owner),
         )
-        return int(count)
+        return int(count), int(size)
 
     # Writing
 
@@ -141,8 +159,8 @@ class BlobStore:
             )
         name = _partial_name(blob, owner)
         with self._locks[hash(name) % _LOCKS]:
-            if self.has(blob.sha256):
-                return BlobStatus(self.size(blob.sha256), True)
+            if self.sent(blob, owner):
+                return BlobStatus(blob.size, True)
             partial = self._partial / name
             begun = partial.exists()
             held = partial.stat().st_size if begun else 0
@@ -153,12 +171,17 @@ class BlobStore:
                     f"go on at {held}",
                     field="offset",
                 )
+            new = data[held - offset :]
+            self._reserve(name, blob, owner, held, len(new))
             if not begun:
-                self._reserve(name, blob, owner)
                 partial.touch(mode=0o600)
-            with partial.open("ab") as file:
-                file.write(data[held - offset :])
-                held = file.tell()
+            try:
+                with partial.open("ab") as file:
+                    file.write(new)
+                    held = file.tell()
+            except OSError:  # a full disk: what did arrive counts
+                self._note(name, owner, partial.stat().st_size)
+                raise
             if held < blob.size:
                 return BlobStatus(held, False)
             return self._finish(partial, name, blob)
@@ -208,21 +231,25 @@ class BlobStore:
         for (name,) in self._sql("SELECT name FROM blobs WHERE sha256 = ?", digest):
             with self._locks[hash(name) % _LOCKS]:
                 (self._partial / name).unlink(missing_ok=True)
-        self._sql("DELETE FROM blobs WHERE sha256 = ?", digest)
+                self._forget(name)
 
     def collect(self, older_than: float) -> int:
-        """Delete what nobody holds and nobody wrote since ``older_than`` (Unix time); count."""
+        """Delete what nobody wrote since ``older_than`` (Unix time), and nobody holds or nobody ever finished; count.
+
+        A hold keeps a blob that is here. One that stopped half-way takes room from others, and may be sent anew.
+        """
         deleted = 0
         for name, digest, complete in self._sql("SELECT name, sha256, complete FROM blobs"):
             path = self.path(digest) if complete else self._partial / name
-            try:
-                written = path.stat().st_mtime
-            except FileNotFoundError:
-                continue
             with self._hold_lock, self._locks[hash(name) % _LOCKS]:
-                if written < older_than and not self.is_held(digest):
+                try:
+                    written = path.stat().st_mtime
+                except FileNotFoundError:
+                    self._forget(name)  # it went with another owner's
+                    continue
+                if written < older_than and not (complete and self.is_held(digest)):
                     path.unlink(missing_ok=True)
-                    self._sql("DELETE FROM blobs WHERE name = ?", name)
+                    self._forget(name)
                     deleted += 1
         return deleted
 
@@ -231,7 +258,7 @@ class BlobStore:
     def _finish(self, partial: Path, name: str, blob: BlobRef) -> BlobStatus:
         if _hash_file(partial) != blob.sha256:
             partial.unlink()
-            self._sql("DELETE FROM blobs WHERE name = ?", name)
+            self._forget(name)
             raise ClusterError(
                 ClusterErrorKind.WRONG_CONTENT,
                 "the bytes do not hash to the name",
@@ -244,49 +271,78 @@ class BlobStore:
         target.parent.mkdir(exist_ok=True, mode=0o700)
         partial.replace(target)
         _sync_directory(target.parent)
-        with self._transaction() as database:
-            # Two owners may have sent the same blob: it is stored, and counted, once.
-            database.execute("DELETE FROM blobs WHERE sha256 = ? AND complete", (blob.sha256,))
-            database.execute("UPDATE blobs SET complete = 1 WHERE name = ?", (name,))
+        with self._database_lock:
+            self._database.execute("UPDATE blobs SET complete = 1 WHERE name = ?", (name,))
+            self._arrived.pop(name, None)
+            self._whole = None
         return BlobStatus(blob.size, True)
 
-    def _reserve(self, name: str, blob: BlobRef, owner: str) -> None:
-        with self._transaction() as database:
-            total, mine, made = database.execute(
-                "SELECT COALESCE(SUM(size), 0), COALESCE(SUM(size * (owner = ?)), 0),"
-                " COALESCE(SUM(size * (owner = '')), 0) FROM blobs WHERE name != ?",
-                (owner, name),
-            ).fetchone()
-            kept = max(0, self._kept_free - made) if owner else 0
-            if total + blob.size > self._quota - kept:
+    def _reserve(self, name: str, blob: BlobRef, owner: str, held: int, more: int) -> None:
+        """Count ``more`` bytes of a blob of which ``held`` are here, before they are written; OVER_QUOTA."""
+        with self._database_lock:
+            if more > self._free(owner):
                 raise ClusterError(
                     ClusterErrorKind.OVER_QUOTA,
                     "this store is full",
                     "try again when orders have closed",
                     field="size",
                 )
-            if owner and mine + blob.size > self.owner_quota:
+            mine = self._used(owner)
+            if owner and mine + more > self.owner_quota:
                 raise ClusterError(
                     ClusterErrorKind.OVER_QUOTA,
                     f"{self.owner_quota} bytes for each caller, {mine} are used",
                     "wait until earlier blobs are released",
                     field="size",
                 )
-            database.execute(
-                "INSERT OR REPLACE INTO blobs VALUES (?, ?, ?, ?, 0)",
-                (name, blob.sha256, blob.size, owner),
+            if name not in self._arrived:
+                self._database.execute(
+                    "INSERT OR REPLACE INTO blobs VALUES (?, ?, ?, ?, 0)",
+                    (name, blob.sha256, blob.size, owner),
+                )
+                self._whole = None
+            self._arrived[name] = (owner, held + more)
+
+    def _note(self, name: str, owner: str, held: int) -> None:
+        with self._database_lock:
+            self._arrived[name] = (owner, held)
+
+    def _forget(self, name: str) -> None:
+        with self._database_lock:
+            self._database.execute("DELETE FROM blobs WHERE name = ?", (name,))
+            self._arrived.pop(name, None)
+            self._whole = None
+
+    def _used(self, owner: str | None) -> int:
+        """Return the bytes that are here of one owner, of all where it is None; with the database's lock."""
+        if self._whole is None:
+            by_owner = "SELECT owner, SUM(size) FROM blobs WHERE complete GROUP BY owner"
+            self._whole = Counter(dict(self._database.execute(by_owner)))
+            # Two owners may have sent the same blob: it is stored once, and both pay for it.
+            ((self._whole[None],),) = self._database.execute(
+                "SELECT COALESCE(SUM(size), 0)"
+                " FROM (SELECT DISTINCT sha256, size FROM blobs WHERE complete)"
             )
+        coming = sum(held for who, held in self._arrived.values() if owner in (None, who))
+        return self._whole[owner] + coming
+
+    def _free(self, owner: str) -> int:
+        """Return the bytes that are free for an owner, whatever it has used; with the database's lock."""
+        kept = max(0, self._kept_free - self._used("")) if owner else 0
+        return self._quota - kept - self._used(None)
 
     def _reconcile(self) -> None:
         """Make the database agree with the files after a crash between the two."""
-        rows = self._sql("SELECT name, sha256, complete FROM blobs")
-        for name, digest, complete in rows:
-            if self.path(digest).exists():
-                if not complete and not (self._partial / name).exists():
-                    self._sql("UPDATE blobs SET complete = 1 WHERE name = ?", name)
-            elif complete or not (self._partial / name).exists():
+        rows = self._sql("SELECT name, sha256, owner, complete FROM blobs")
+        for name, digest, owner, complete in rows:
+            partial = self._partial / name
+            if not complete and partial.exists():
+                self._arrived[name] = (owner, partial.stat().st_size)
+            elif not self.path(digest).exists():
                 self._sql("DELETE FROM blobs WHERE name = ?", name)
-        known = {name for name, _, _ in rows}
+            elif not complete:
+                self._sql("UPDATE blobs SET complete = 1 WHERE name = ?", name)
+        known = {name for name, _, _, _ in rows}
         for path in self._partial.iterdir():
             if path.name not in known:
                 path.unlink()
@@ -294,17 +350,6 @@ class BlobStore:
     def _sql(self, text: str, *values: bytes | str | int) -> list[tuple[Any, ...]]:
         with self._database_lock:
             return self._database.execute(text, values).fetchall()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._database_lock:
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._database
-            except BaseException:
-                self._database.execute("ROLLBACK")
-                raise
-            self._database.execute("COMMIT")
 
 
 def _name_of(digest: bytes) -> str:

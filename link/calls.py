@@ -29,12 +29,16 @@ _METHODS = pb.DESCRIPTOR.services_by_name["Cluster"].methods_by_name
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Q, R]):
-    """A call by the name that it has in the protobuf service; ``roles`` may make it (none: anybody who signs)."""
+    """A call by the name that it has in the protobuf service; ``roles`` may make it (none: anybody who signs).
+
+    A request of more than ``size`` bytes is refused before anything of it is looked at.
+    """
 
     name: str
     request: type[Q]
     reply: type[R]
     roles: frozenset[IntEnum]
+    size: int = 1_024
 
     def __post_init__(self) -> None:
         """Compile the ways to bytes; Mismatch where the types do not fit the protobuf messages."""

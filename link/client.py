@@ -1,4 +1,4 @@
-"""The caller's end of the link: one method for all calls, and blobs of any size in chunks."""
+"""The caller's end of the link: one method for all calls, blobs in chunks, and connections that are kept."""
 
 import random
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from dataclasses import replace
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from types import TracebackType
 from typing import BinaryIO, Self, TypeVar, cast
 
@@ -14,6 +14,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from assay.cluster.v1 import cluster_pb2 as pb
+from domain.records import Validator
 from link import types as t
 from link.blobs import BlobStore
 from link.calls import SERVICE, Call, decode_newer, encode
@@ -212,7 +213,8 @@ def _failure(error: grpc.RpcError) -> ClusterError:
         if key == _FAILURE_KEY and isinstance(value, bytes):
             return _typed(value)
     code, details = call.code(), call.details() or ""
-    if code is grpc.StatusCode.UNAVAILABLE:
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+        # Cancelled: the connection was closed here, or the server had to give the call's place to somebody else.
         return ClusterError(
             ClusterErrorKind.UNREACHABLE, f"no connection ({details[:200]})", "try again later"
         )
@@ -244,3 +246,51 @@ def _ref_of(file: BinaryIO) -> t.BlobRef:
         digest.update(part)
         size += len(part)
     return t.BlobRef(digest.digest(), size)
+
+
+# --- connections to validators, to where the chain says they are now -----------------------------
+
+
+def connect(validator: Validator, key: Signer, chain_id: str) -> ClusterClient:
+    """Return a client that trusts exactly the certificate on chain; ClusterError where nothing is published there."""
+    if not validator.endpoint or not validator.certificate:
+        raise ClusterError(
+            ClusterErrorKind.UNREACHABLE,
+            f"validator {validator.moniker or validator.operator} has published no endpoint",
+            "try again when its daemon runs",
+        )
+    return ClusterClient(validator.endpoint, validator.certificate, key, chain_id)
+
+
+class Connections:
+    """One connection to each validator; one that has moved gets a new one. Thread-safe."""
+
+    def __init__(self, key: Signer) -> None:
+        """Call others as ``key``."""
+        self._key = key
+        self._lock = Lock()
+        self._clients: dict[str, tuple[str, bytes, ClusterClient]] = {}
+        self._closed = False
+
+    def client(self, validator: Validator, chain_id: str) -> ClusterClient:
+        """Return the kept client, or a new one; ClusterError where no endpoint is published or all is closed."""
+        where = (validator.endpoint, validator.certificate)
+        with self._lock:
+            if self._closed:
+                raise ClusterError(ClusterErrorKind.UNREACHABLE, "the connections are closed")
+            known = self._clients.get(validator.operator)
+            if known is not None and known[:2] == where:
+                return known[2]
+            client = connect(validator, self._key, chain_id)
+            if known is not None:
+                known[2].close()
+            self._clients[validator.operator] = (*where, client)
+            return client
+
+    def close(self) -> None:
+        """Close all connections for good; calls under way end."""
+        with self._lock:
+            self._closed = True
+            for _, _, client in self._clients.values():
+                client.close()
+            self._clients.clear()

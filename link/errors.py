@@ -43,3 +43,7 @@ class ClusterError(Expected):
     def word(self) -> str:
         """The kind."""
         return self.kind.value
+
+
+class ListenError(Expected):
+    """An address that cannot be listened on."""

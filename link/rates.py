@@ -21,13 +21,23 @@ class Rate:
 class ServerLimits:
     """Limits of a server; the defaults suit a machine with a few cores."""
 
+    # A connection that has carried a signed call of somebody with a role is that caller's; all others are strangers'.
     threads: int = 8  # calls that are worked on at a time
-    concurrent: int = 64  # calls at a time; more are refused before they are read
-    connections: int = 512  # each takes a file handle, which the rest of the daemon needs too
+    concurrent: int = 64  # calls at a time
+    concurrent_per_caller: int = 16  # also on one connection
+    stranger_threads: int = 2
+    strangers: int = 32
+    strangers_per_network: int = 8  # /24 of IPv4, /64 of IPv6
+    # Each connection takes a file handle, which the rest of the daemon needs too. The difference is for those that
+    # come between two looks at who is too many.
+    connections: int = 512
+    known_connections: int = 256
+    connections_per_caller: int = 16
+    stranger_connections: int = 128
+    stranger_connections_per_network: int = 32
     handshake_seconds: float = 10.0
     idle_seconds: float = 300.0  # until a connection without calls is closed
     receive_seconds: float = 10.0  # for a request to arrive: as long as callers wait for an answer
-    receiving_per_host: int = 32  # requests of one host that are not here yet
     calls: Rate = Rate(200, 2_000)
     bytes: Rate = Rate(256 << 20, 2 << 30)
     # Bytes of all but chunks: reading 1 MiB takes about 1 s.

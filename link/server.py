@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from os import urandom
-from threading import BoundedSemaphore
 from typing import Any, NoReturn
 
 import grpc
@@ -13,7 +12,8 @@ import grpc
 from assay.cluster.v1 import cluster_pb2 as pb
 from link.calls import SERVICE, Call, decode, decode_newer, encode
 from link.envelope import Gate, SignedRequest
-from link.errors import ClusterError, ClusterErrorKind
+from link.errors import ClusterError, ClusterErrorKind, ListenError
+from link.limiter import ConnectionLimiter
 from link.rates import Buckets, ServerLimits
 from link.receiving import Receiver
 from link.tls import Certificate
@@ -31,6 +31,8 @@ from link.types import (
 
 _log = logging.getLogger("assay.cluster")
 FAILURE_KEY = "assay-failure-bin"
+_SPARE_THREADS = 8
+_ENVELOPE_BYTES = 1_024  # about twice what one has
 
 _STATUS = {
     ClusterErrorKind.BAD_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
@@ -69,18 +71,19 @@ class ClusterServer:
         self._messages = Buckets(limits.messages)
         self._stranger_calls = Buckets(limits.stranger_calls)
         self._stranger_bytes = Buckets(limits.stranger_bytes)
-        # Each call has a thread while it comes in, and few of them work at a time.
-        self._pool = ThreadPoolExecutor(limits.concurrent, thread_name_prefix="cluster")
-        self._working = BoundedSemaphore(limits.threads)
-        self._receiver = Receiver(limits.receive_seconds, limits.receiving_per_host)
+        # Each call has a thread while it comes in, and few of them work at a time. Some threads more, for those
+        # that just lost their place: a call is never refused by grpc itself, which knows no strangers.
+        self._pool = ThreadPoolExecutor(
+            limits.concurrent + limits.strangers + _SPARE_THREADS, thread_name_prefix="cluster"
+        )
+        self._receiver = Receiver(limits)
         self._server = grpc.server(
             self._pool,
-            maximum_concurrent_rpcs=limits.concurrent,
             options=[
                 ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
                 ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
                 ("grpc.max_metadata_size", 8192),
-                ("grpc.max_concurrent_streams", limits.concurrent),
+                ("grpc.max_concurrent_streams", limits.concurrent_per_caller),
                 ("grpc.max_allowed_incoming_connections", limits.connections),
                 ("grpc.server_handshake_timeout_ms", int(1e3 * limits.handshake_seconds)),
                 ("grpc.max_connection_idle_ms", int(1e3 * limits.idle_seconds)),
@@ -96,25 +99,32 @@ class ClusterServer:
             )
         )
         credentials = grpc.ssl_server_credentials([(certificate.key_pem, certificate.cert_pem)])
-        self.port: int = self._server.add_secure_port(address, credentials)
-        if not self.port:
-            raise RuntimeError(f"cannot listen on {address}: choose another port")
+        try:
+            self.port: int = self._server.add_secure_port(address, credentials)
+        except RuntimeError:
+            self._pool.shutdown()
+            raise ListenError(
+                f"{address} is taken by another program, or is not of this machine",
+                "end that program, or choose another port",
+            ) from None
+        self._limiter = ConnectionLimiter(self.port, self._receiver.peers, limits)
 
     def start(self) -> None:
         """Answer calls, on threads of the server."""
         self._server.start()
+        self._limiter.start()
 
     def stop(self, grace: float = 1.0) -> None:
         """Refuse new calls, give running ones ``grace`` seconds, and end."""
+        self._limiter.stop()
         self._server.stop(grace).wait()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _handler(self, call: Call[Any, Any]) -> "grpc.RpcMethodHandler[bytes, bytes]":
         def answer(messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
             try:
-                raw = self._receiver.take(messages, context)
-                with self._working:
-                    return self._answer(call, raw)
+                with self._receiver.call(messages, context) as (raw, place), place.work():
+                    return self._answer(call, raw, context.peer())
             except ClusterError as error:
                 _fail(context, error)
             except grpc.RpcError:  # the caller has gone, or took too long
@@ -134,7 +144,13 @@ class ClusterServer:
         # The same on the wire as a unary call, but the handler sees the call before its message is here.
         return grpc.stream_unary_rpc_method_handler(answer)
 
-    def _answer(self, call: Call[Any, Any], raw: bytes) -> bytes:
+    def _answer(self, call: Call[Any, Any], raw: bytes, peer: str) -> bytes:
+        if len(raw) > call.size + _ENVELOPE_BYTES:
+            raise ClusterError(
+                ClusterErrorKind.TOO_LARGE,
+                f"{len(raw)} bytes, and a {call.name} has at most {call.size}",
+                "send less at a time",
+            )
         request = decode_newer(SignedRequest, raw)
         envelope = request.envelope
         caller = self._gate.check(envelope, call.name, request.body)
@@ -144,6 +160,8 @@ class ClusterServer:
         if call.request is not PutChunkRequest:
             self._messages.take(caller.address if roles else "", len(raw), "bytes of messages")
         self._gate.use_nonce(envelope, bool(roles))
+        if roles:
+            self._receiver.peers.prove(peer, caller.address)
         _check_role(call, roles)
         body = decode(call.request, request.body)
         reply = (

@@ -15,6 +15,7 @@ from domain.bounds import (
     Hash,
     Length,
     Name,
+    Number,
     PublicKey,
     Range,
     Segment,
@@ -26,16 +27,16 @@ from domain.limits import (
     METRICS_MAX,
     PAYLOAD_BYTES_MAX,
     ROUNDS_MAX,
-    SAMPLES_MAX,
+    SHARE_SEGMENTS_MAX,
     SLOTS_MAX,
     TEXT_MAX,
 )
-from domain.records import Samples, ShareClaim, ShareKey, TraceLeaf
+from domain.records import ShareClaim, ShareKey, ShareRoots, TraceLeaf
 from link.calls import Call
 
 CHUNK_BYTES_MAX = 1 << 20
 MESSAGE_BYTES_MAX = 4 << 20
-LEAVES_MAX = 32_768  # what fits a message; a validator gives no larger share
+BOUNDARIES_MAX = SHARE_SEGMENTS_MAX  # what fits a message
 PAYLOAD_FILES_MAX = 4_096
 TASKS_MAX = 64
 INDICES_MAX = 4_096
@@ -48,6 +49,7 @@ Amount = Annotated[int, Range(0, 2**63 - 1)]
 Point = Annotated[bytes, Size(33, 33)]
 Sentence = Annotated[str, Size(0, 512)]
 Millis = Annotated[int, Range(0, 3_600_000)]
+Metrics = Annotated[tuple[Bits, ...], Length(0, METRICS_MAX)]
 # Plain names, at most two folders deep, none of them hidden: no path can leave the job directory.
 _NAME = "[A-Za-z0-9_-][A-Za-z0-9._-]*"
 Path = Annotated[
@@ -182,10 +184,9 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True)
 class JoinLimits:
-    """What the validator grants: slots at a time, bytes of blobs, and how often to poll."""
+    """What the validator grants: slots at a time, and how often to poll."""
 
     slots: Annotated[int, Range(0, SLOTS_MAX)]
-    blob_bytes: Amount
     poll_ms: Millis
 
 
@@ -229,14 +230,11 @@ class PollRequest:
 
 @dataclass(frozen=True, slots=True)
 class TrainTask:
-    """Train the samples ``first..first+count`` of the round from these two states."""
+    """Train a slot of a round, which the key names, from these two states; the local one is the slot's."""
 
     key: ShareKey
-    first: Annotated[int, Range(0, SAMPLES_MAX)]
-    count: Samples
     global_in: StateRef
     local_in: StateRef
-    reset: bool  # local_in is the order's initial local state
     payload: Annotated[tuple[PayloadFile, ...], Length(1, PAYLOAD_FILES_MAX)]
     seconds_left: Annotated[int, Range(0, 2**31 - 1)]
 
@@ -259,22 +257,29 @@ class PollReply:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
-    """One boundary of a trace, without its path."""
-
-    index: Segment
-    step: Amount
-    boundary_root: Hash
-    metrics: Annotated[tuple[Bits, ...], Length(0, METRICS_MAX)]
-
-
-@dataclass(frozen=True, slots=True)
 class ShareSubmission:
-    """A signed share with all its leaves; update and local_out have been put as blobs before."""
+    """A signed commitment to a share; nothing of the share itself."""
 
     claim: ShareClaim
     signature: Signature
-    leaves: Annotated[tuple[Leaf, ...], Length(2, LEAVES_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceBoundary:
+    """Boundary 1..n of a trace; its root covers ``metrics``, FP32 bit patterns."""
+
+    step: Number
+    boundary_root: Hash
+    metrics: Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class ShareDelivery:
+    """What the commitment of a share hides, with all its boundaries; update and local_out were put as blobs before."""
+
+    key: ShareKey
+    roots: ShareRoots
+    boundaries: Annotated[tuple[TraceBoundary, ...], Length(1, BOUNDARIES_MAX)]
     update: BlobRef
     local_out: BlobRef
 
@@ -367,21 +372,22 @@ class ResultManifest:
 
 @dataclass(frozen=True, slots=True)
 class OpeningRequest:
-    """What is needed to replay a place of an audit (``place``: index into the audit's places)."""
+    """What is needed to replay a place of an audit (``place_index``: where it stands among the audit's places)."""
 
     order_id: Hash
     attempt: Bits
     round: Annotated[int, Range(0, ROUNDS_MAX - 1)]
-    place: Annotated[int, Range(0, 1023)]
+    place_index: Annotated[int, Range(0, 1023)]
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedState:
-    """The two states at a boundary."""
+    """The two states at a boundary, with its metrics: none at boundary 0."""
 
     index: Segment
     global_state: BlobRef
     local_state: BlobRef
+    metrics: Metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,13 +395,12 @@ class UpdateRef:
     """An accepted update, for the aggregation."""
 
     slot: Slot
-    count: Samples
     update: StateRef
 
 
 @dataclass(frozen=True, slots=True)
 class AuditOpening:
-    """Segment i: leaves i and i+1, states at i. Update: leaves and states 0 and n, local_out.
+    """Segment i: leaves i (none at 0) and i+1, states at i. Update: leaf n, states 0 and n, local_out.
 
     Aggregation: the round's opening global state as ``states[0]`` (its local state is the order's
     initial one), and the updates in slot order. Until ``ready``, ask again later.
@@ -432,7 +437,7 @@ class Handlers(Protocol):
         ...
 
     def stat_blob(self, caller: Caller, request: StatBlobRequest) -> BlobStatus:
-        """How much of the blob is held."""
+        """How much is here of a blob that the caller sends."""
         ...
 
     def put_chunk(self, caller: Caller, request: PutChunkRequest) -> BlobStatus:
@@ -452,7 +457,11 @@ class Handlers(Protocol):
         ...
 
     def submit_share(self, caller: Caller, request: ShareSubmission) -> Verdict:
-        """Take a signed share."""
+        """Take a signed commitment to a share."""
+        ...
+
+    def deliver_share(self, caller: Caller, request: ShareDelivery) -> Verdict:
+        """Take what a commitment hides."""
         ...
 
     def submit_opening(self, caller: Caller, request: OpeningSubmission) -> Verdict:
@@ -481,15 +490,18 @@ _PROVIDER = frozenset({Role.PROVIDER})
 _CONSUMER = frozenset({Role.CONSUMER})
 _AUDITOR = frozenset({Role.AUDITOR})
 
-STAT_BLOB = Call("StatBlob", StatBlobRequest, BlobStatus, _KNOWN)
-PUT_CHUNK = Call("PutChunk", PutChunkRequest, BlobStatus, _PROVIDER | _CONSUMER)
+STAT_BLOB = Call("StatBlob", StatBlobRequest, BlobStatus, _PROVIDER | _CONSUMER)
+PUT_CHUNK = Call(
+    "PutChunk", PutChunkRequest, BlobStatus, _PROVIDER | _CONSUMER, CHUNK_BYTES_MAX + 256
+)
 GET_CHUNK = Call("GetChunk", GetChunkRequest, Chunk, _KNOWN)
 PROBE = Call("Probe", ProbeRequest, ProbeReply, frozenset())
-JOIN = Call("Join", JoinRequest, JoinReply, _PROVIDER)
-POLL = Call("Poll", PollRequest, PollReply, _PROVIDER)
+JOIN = Call("Join", JoinRequest, JoinReply, _PROVIDER, 4 << 10)
+POLL = Call("Poll", PollRequest, PollReply, _PROVIDER, 16 << 10)
 SUBMIT_SHARE = Call("SubmitShare", ShareSubmission, Verdict, _PROVIDER)
+DELIVER_SHARE = Call("DeliverShare", ShareDelivery, Verdict, _PROVIDER, MESSAGE_BYTES_MAX)
 SUBMIT_OPENING = Call("SubmitOpening", OpeningSubmission, Verdict, _PROVIDER)
-OFFER_PAYLOAD = Call("OfferPayload", PayloadOffer, PayloadWanted, _CONSUMER)
+OFFER_PAYLOAD = Call("OfferPayload", PayloadOffer, PayloadWanted, _CONSUMER, 1 << 20)
 PAYLOAD_STATUS = Call("PayloadStatus", PayloadStatusRequest, PayloadState, _CONSUMER)
 GET_OPENING = Call("GetOpening", OpeningRequest, AuditOpening, _AUDITOR)
 GET_RESULT = Call("GetResult", ResultRequest, ResultManifest, _CONSUMER)
@@ -502,6 +514,7 @@ CALLS: tuple[Call[Any, Any], ...] = (
     JOIN,
     POLL,
     SUBMIT_SHARE,
+    DELIVER_SHARE,
     SUBMIT_OPENING,
     OFFER_PAYLOAD,
     PAYLOAD_STATUS,

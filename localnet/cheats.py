@@ -1,7 +1,8 @@
 """Providers that cheat, so that a local network can show that they are caught. Refused on any other chain.
 
-A way to cheat is ``METHOD[@ROUND]``. What training produces is bent in the worker, by what stands in ``_PRODUCERS``;
-what is signed, and when it is sent, in the daemon by :class:`Cheat`. Both processes are started from here::
+A way to cheat is ``METHOD[@ROUND]``; one of them, ``slow``, is honest. What training produces is bent in the worker, by
+what stands in ``_PRODUCERS``; what is signed, and when it is sent, in the daemon by :class:`Cheat`. Both processes
+are started from here::
 
     python -m localnet.cheats provider METHOD[@ROUND] HOME NODE VALIDATOR BOND
     python -m localnet.cheats worker METHOD PARENT
@@ -11,19 +12,20 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
 from domain.errors import Expected
 from domain.genesis import LOCAL_PREFIX
-from domain.hashing import merkle_root
 from domain.records import ShareClaim, ShareKey
-from link.types import Leaf, TrainTask
-from pol.rules.commitment import boundary_root, trace_leaf
+from link.types import TrainTask
+from pol.rules.commitment import boundary_root
 
 # The worker enters its sandbox before NumPy comes.
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from pol.state.arrays import State
     from pol.work.records import Boundary
 
+SLOW_SECONDS = 0.5
 _HONEST_WORKER = "compute_provider.work.worker"
 
 
@@ -44,7 +47,6 @@ class Cheat:
 
     method: str
     round: int | None
-    chain_id: str
 
     def worker(self, key: ShareKey) -> Sequence[str]:
         """Return the worker that bends what training produces, where the method is one of that."""
@@ -52,24 +54,11 @@ class Cheat:
             return ("localnet.cheats", "worker", self.method)
         return (_HONEST_WORKER,)
 
-    def claim(self, honest: ShareClaim, leaves: Sequence[Leaf]) -> ShareClaim:
-        """Return a claim on leaves that name somebody else: so another's trace looks to the validator."""
+    def claim(self, honest: ShareClaim) -> ShareClaim:
+        """Return a claim under which nothing of this provider's fits: so a commitment copied from another looks."""
         if self.method != "copy_trace" or not self._in(honest.round):
             return honest
-        other = replace(honest, provider=honest.provider[::-1], slot=honest.slot + 1)
-        hashes = [
-            trace_leaf(
-                self.chain_id,
-                other.key,
-                other.provider,
-                leaf.index,
-                leaf.step,
-                leaf.boundary_root,
-                leaf.metrics,
-            )
-            for leaf in leaves
-        ]
-        return replace(honest, trace_root=merkle_root(hashes))
+        return replace(honest, commitment=sha256(honest.commitment).digest())
 
     def delay(self, task: TrainTask) -> float | None:
         """Return a delay beyond the validator's deadline, or None, where the method asks for that."""
@@ -97,7 +86,7 @@ def parse(text: str, chain_id: str) -> Cheat:
             f"there is no such way to cheat: {text}",
             f"name one of {', '.join(METHODS)}, and @ROUND if you like",
         )
-    return Cheat(method, int(number) if number else None, chain_id)
+    return Cheat(method, int(number) if number else None)
 
 
 # What a worker produces instead
@@ -135,12 +124,24 @@ def _wrong_trace(task: "Task") -> "Produced":
     return honest(replace(task, order=whole, bend=bend))
 
 
+def _slow(task: "Task") -> "Produced":
+    """Train honestly, with a pause after each segment, as a weak machine makes one."""
+    from compute_provider.work.worker import honest
+
+    def pause(
+        boundary: "Boundary", state: "State", local: "State"
+    ) -> "tuple[Boundary, State, State]":
+        time.sleep(SLOW_SECONDS)
+        return boundary, state, local
+
+    return honest(replace(task, bend=pause))
+
+
 def _skip_training(task: "Task") -> "Produced":
     """Train the first and the last segment, make up all between: a plausible trace, little work."""
     from compute_provider.work.worker import honest
     from pol.state.canonical import encode_state
-    from pol.work.records import Samples
-    from pol.work.train import share_update
+    from pol.work.train import opening_boundary, share_update
 
     count = task.segments
     # Nothing lies between.
@@ -151,10 +152,10 @@ def _skip_training(task: "Task") -> "Produced":
     def keep(boundary: "Boundary", state: "State", local: "State") -> None:
         ends.append((boundary, state, local))
 
-    order, unit = task.order, task.unit
-    task.train(Samples(order.round, order.first, unit), task.opening, task.local, keep)
-    (zero, *_), (one, first_state, first_local) = ends[0], ends[-1]
+    zero = opening_boundary(task.loaded, task.part, task.opening, task.local)
     task.emit(zero, task.opening, task.local)
+    task.train(range(1), task.opening, task.local, keep)
+    one, first_state, first_local = ends.pop()
     task.emit(one, first_state, first_local)
     state, local = first_state, first_local
     for index in range(2, count):
@@ -168,11 +169,9 @@ def _skip_training(task: "Task") -> "Produced":
             metrics=tuple(one.metrics),
         )
         task.emit(_rooted(made_up, state, local), state, local)
-    ends.clear()
-    last = Samples(order.round, order.first + (count - 1) * unit, unit)
-    task.train(last, state, local, keep)
-    closing, state, local = ends[-1]
-    task.emit(replace(closing, index=count), state, local)
+    task.train(range(count - 1, count), state, local, keep)
+    closing, state, local = ends.pop()
+    task.emit(closing, state, local)
     result = share_update(task.loaded, task.opening, state, local)
     return (
         encode_state(result.update),
@@ -212,7 +211,7 @@ def _rooted(boundary: "Boundary", state: "State", local: "State") -> "Boundary":
     from pol.state.canonical import state_tree
 
     global_root, local_root = state_tree(state).root, state_tree(local).root
-    root = boundary_root(global_root, local_root)
+    root = boundary_root(global_root, local_root, boundary.metrics)
     return replace(boundary, global_root=global_root, local_root=local_root, root=root)
 
 
@@ -225,8 +224,10 @@ _PRODUCERS: "dict[str, Producer]" = {
     "wrong_trace": _wrong_trace,
     # The right trace, an update that does not follow from it.
     "wrong_update": _wrong_update,
+    # Nothing is wrong, it takes its time.
+    "slow": _slow,
 }
-# And in the daemon: the trace is bound to another provider; the share comes after its deadline, or never.
+# And in the daemon: the commitment is another's; the share comes after its deadline, or never.
 METHODS = (*_PRODUCERS, "copy_trace", "late", "never_answer")
 
 
@@ -236,7 +237,7 @@ METHODS = (*_PRODUCERS, "copy_trace", "late", "never_answer")
 def _provide(way: str, home: Path, node: str, validator: str, bond: int) -> None:
     """Do what ``assay provider join`` does, with the key of a local network's home, and cheat."""
     from compute_provider.api import run_provider
-    from compute_provider.config import ProviderConfig
+    from compute_provider.interfaces import ProviderConfig
     from localnet.create import KEY, test_keyring
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import tomli_w
 
+from chain.app.beacon_keys import add_beacon_keys, read_beacon_keys
 from chain.app.comet_files import LOCAL_TIMING, Ports
-from chain.app.homes import NodeSpec, init_network
+from chain.app.homes import NodeSpec, beacon_keys_path, init_network
 from chain.client.keyring import Keyring, KeyringBackend
 from domain.genesis import DENOM, LOCAL_PREFIX, GenesisAccount
 from domain.params import Params, local_params
@@ -43,10 +44,12 @@ def create(
     misbehave: dict[str, str] | None = None,
     params: Params | None = None,
     kind: NetworkKind = NetworkKind.COMETBFT,
+    backends: dict[str, str] | None = None,
 ) -> Layout:
     """Make a network of ``validators`` with ``providers`` in each cluster (one number, or one for each cluster).
 
-    ``misbehave`` maps a provider's name (``prov0`` …) to a method of ``localnet.cheats``.
+    ``misbehave`` maps a provider's name (``prov0`` …) to a method of ``localnet.cheats``, ``backends`` to what it
+    computes with, where that is not NumPy; who misbehaves takes NumPy.
     """
     directory = directory.resolve()
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -55,7 +58,8 @@ def create(
     sizes = [providers] * validators if isinstance(providers, int) else list(providers)
     clusters = [spec for spec, size in zip(specs, sizes, strict=True) for _ in range(size)]
     members = tuple(
-        _provider(directory, spec, index, misbehave or {}) for index, spec in enumerate(clusters)
+        _provider(directory, spec, index, misbehave or {}, backends or {})
+        for index, spec in enumerate(clusters)
     )
     consumer_home = directory / "consumer"
     consumer = _make_key(consumer_home)
@@ -90,6 +94,10 @@ def create(
         params or network_params(),
         timing=LOCAL_TIMING,
     )
+    if kind is NetworkKind.SOLO:  # its one node proposes for all of them
+        for spec in specs[1:]:
+            others = read_beacon_keys(beacon_keys_path(Path(spec.home)))
+            add_beacon_keys(beacon_keys_path(Path(specs[0].home)), *others)
     save_layout(layout)
     return layout
 
@@ -120,13 +128,24 @@ def _validator(directory: Path, index: int, base: int, kind: NetworkKind) -> Val
 
 
 def _provider(
-    directory: Path, validator: ValidatorSpec, index: int, misbehave: dict[str, str]
+    directory: Path,
+    validator: ValidatorSpec,
+    index: int,
+    misbehave: dict[str, str],
+    backends: dict[str, str],
 ) -> ProviderSpec:
     name = f"prov{index}"
     home = directory / name
     address = _make_key(home)
     _write_config(home, validator.grpc, {})
-    return ProviderSpec(name, str(home), address, validator.moniker, misbehave.get(name, ""))
+    return ProviderSpec(
+        name,
+        str(home),
+        address,
+        validator.moniker,
+        misbehave.get(name, ""),
+        backends.get(name, "numpy"),
+    )
 
 
 def _make_key(home: Path) -> str:

@@ -17,10 +17,10 @@ from consumer.watch import Delivery, Summary, summarise, wait_for
 from domain.events import OrderOpened, changes_of
 from domain.queries import EventsRequest, OrderResponse
 from domain.reasons import ShareReason
-from domain.records import Conditions, OrderState, ReportState
+from domain.records import Conditions, OrderState, ShareState
 from localnet.create import KEY, create, test_keyring
 from localnet.layout import NetworkError
-from localnet.market import open_market, wait_for_clusters
+from localnet.market import open_market
 from localnet.network import Network
 from pol.job.document import Job, order_terms
 from pol.rules.schedule import total_work
@@ -90,7 +90,6 @@ class Demo:
             self._say(f"starting {validators} validators and {len(up) - 2 * validators} providers")
             network.start(up)
             open_market(network)
-            wait_for_clusters(network)
             _finish_build(build)
             self._seconds["network"] = time.monotonic() - self._started
             return self._order(network, job_directory)
@@ -235,10 +234,10 @@ def loss_curve(network: Network, order_id: bytes) -> dict[float, float]:
         for current in local.rounds if local else ():
             for work in current.works:
                 if work.packet and not work.verdict:
-                    segments = len(work.packet.leaves) - 1
-                    for leaf in work.packet.leaves[1:]:
-                        at = round(current.round + leaf.index / segments, 3)
-                        points.setdefault(at, []).append(metric_values(leaf.metrics)[0])
+                    boundaries = work.packet.boundaries
+                    for index, boundary in enumerate(boundaries, 1):
+                        at = round(current.round + index / len(boundaries), 3)
+                        points.setdefault(at, []).append(metric_values(boundary.metrics)[0])
     return {at: sum(values) / len(values) for at, values in points.items()}
 
 
@@ -253,8 +252,9 @@ def summary(finished: Finished, quality: dict[str, object]) -> dict[str, object]
             payouts[payment.to] = payouts.get(payment.to, 0) + payment.amount
     fees = sum(p.amount for p in on_chain.payments if p.kind == "protocol")
     refund = sum(row.refunded for row in on_chain.escrow.depositors)
-    cut = [r for r in on_chain.reports if r.state == ReportState.CUT]
-    cheat = cut[0] if cut else None
+    wrong = [share for share in on_chain.shares if share.state is ShareState.WRONG]
+    cheat = wrong[0] if wrong else None
+    places = {v.key: v.segment for v in finished.verdicts}
     return {
         "validators": len(layout.validators),
         "providers": len(layout.providers),
@@ -285,10 +285,10 @@ def summary(finished: Finished, quality: dict[str, object]) -> dict[str, object]
             for v in finished.verdicts
         ],
         "cheat": {
-            "provider": cheat.provider if cheat else "",
+            "provider": cheat.claim.provider if cheat else "",
             "method": CHEAT_METHOD,
-            "round": cheat.round if cheat else -1,
-            "segment": cheat.segment if cheat else -1,
+            "round": cheat.claim.round if cheat else -1,
+            "segment": places[cheat.claim.key] if cheat else -1,
             "slashed": cheat.bond if cheat else 0,
         },
         "payouts": payouts,

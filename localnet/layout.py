@@ -36,13 +36,14 @@ class ValidatorSpec:
 
 @dataclass(frozen=True, slots=True)
 class ProviderSpec:
-    """A compute provider: home, address, its validator's moniker, and how it misbehaves (empty: it does not)."""
+    """A compute provider: home, address, its validator's moniker, how it misbehaves (empty: it does not), back end."""
 
     name: str
     home: str
     address: str
     validator: str
     misbehave: str
+    backend: str = "numpy"
 
 
 @dataclass(frozen=True, slots=True)

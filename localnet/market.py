@@ -9,33 +9,42 @@ from domain.records import Offer
 from localnet.create import KEY, test_keyring
 from localnet.layout import ValidatorSpec
 from localnet.network import Network
+from validator.decide.offer import best_offer
 
 MARKET_BOND = 100_000_000_000
 PRICE = 900_000_000_000
 """uassay per PFLOP of the cheapest bid; the others ask a little more each."""
 PRICE_STEP = 10_000_000_000
-SPEED = 1_000_000_000
 CAPACITY = 10**16
 PROVIDERS_BPS = 7_000
 DURATION = 30 * 86_400
 
 
 def open_market(network: Network, seconds: float = 60.0) -> None:
-    """Have every validator that runs deposit its market bond and place a bid; the first one is the cheapest."""
+    """Have every validator that runs deposit its market bond and place a bid; the first one is the cheapest.
+
+    It offers what its providers were certified to do, where it has any.
+    """
     _wait_for_endpoints(network, seconds)
+    wait_for_clusters(network, seconds)
     running = {state.name for state in network.states() if state.running}
     for index, spec in enumerate(network.layout.validators):
         if f"{spec.moniker}.validator" not in running:
             continue
         key = test_keyring(Path(spec.home)).unlock(KEY)
         with network.client(spec) as client:
+            cluster = client.query(ProvidersRequest(key.address, 1000, "")).providers
+            slots, slot_speed = best_offer(cluster)
+            if not slots:
+                continue
             TxSender(client, key).send(
                 MsgDepositBond(key.address, MARKET_BOND),
                 MsgPlaceBid(
                     validator=key.address,
                     offer=Offer(
                         price=PRICE + index * PRICE_STEP,
-                        speed=SPEED,
+                        slot_speed=slot_speed,
+                        slots=slots,
                         device_class="cpu",
                         memory=1 << 30,
                         regions=("local",),

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,8 @@ from pathlib import Path
 from chain.app.homes import comet_home
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
+from compute_provider.store import Measured, Store
+from compute_provider.work.bench import measure_speed
 from host.files import write_whole
 from host.process import start_child, stop_child
 from localnet.layout import Layout, NetworkError, NetworkKind, ValidatorSpec
@@ -24,6 +27,8 @@ from localnet.layout import Layout, NetworkError, NetworkKind, ValidatorSpec
 STATUS_FILE = "status.json"
 START_SECONDS = 60.0
 PROVIDER_BOND = 10_000_000_000
+BACKEND = "numpy"
+"""What providers compute with unless they are told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class Network:
     ) -> None:
         """Start the processes (all by default): nodes first, then what needs a node that answers."""
         chosen = self.names() if names is None else list(names)
+        self._measure_providers(chosen)
         nodes = [name for name in chosen if name.endswith(".node")]
         for name in nodes:
             self.start_one(name)
@@ -68,6 +74,21 @@ class Network:
             if name not in nodes:
                 self.start_one(name)
         note(f"started {len(chosen) - len(nodes)} daemons")
+
+    def _measure_providers(self, names: Sequence[str]) -> None:
+        """Measure the machine once for all providers that are new: each would measure what the others leave of it.
+
+        They share it, and so their work: what each of them says is its part.
+        """
+        homes = [Path(p.home) / "provider" for p in self.layout.providers if p.name in names]
+        new = [home for home in homes if not _is_measured(home)]
+        if not new:
+            return
+        speed = measure_speed(BACKEND, seconds=1.0)
+        part = max(1, speed.flops // len(self.layout.providers))
+        for home in new:
+            with closing(Store(home)) as store:
+                store.put_measured(BACKEND, Measured(part, speed.memory, int(time.time())))
 
     def start_one(self, name: str) -> None:
         """Start one process; one that runs is left alone."""
@@ -110,7 +131,7 @@ class Network:
             node = f"127.0.0.1:{validator.grpc}"
             return [*cheat, provider.home, node, validator.operator, str(PROVIDER_BOND)]
         command = [*assay, "provider", "join", validator.operator, "--home", provider.home]
-        return [*command, "--bond", f"{PROVIDER_BOND}uassay"]
+        return [*command, "--bond", f"{PROVIDER_BOND}uassay", "--backend", provider.backend]
 
     # Faults
 
@@ -204,6 +225,12 @@ def comet_pid(validator: ValidatorSpec) -> int:
         return int(ready["comet_pid"])
     except (FileNotFoundError, ValueError, KeyError):
         return 0
+
+
+def _is_measured(home: Path) -> bool:
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with closing(Store(home)) as store:
+        return store.measured(BACKEND) is not None
 
 
 def _reached(client: ChainClient, height: int) -> bool:

@@ -2,17 +2,21 @@
 
 A book is fed with changes and lives as long as its owner likes. An index only notes which bids changed, and looks at
 them when it is asked next. So a change costs little, and a question about a book that did not change costs nothing but
-the answer: a bisection for an amount, a sum over the different values otherwise.
+the answer: a bisection for an amount, a sum over the different values otherwise. What depends on the order and the bid
+together is no obstacle where it depends on few different values of the bid: the least slot speed is another for each
+number of slots at once, so bids lie by slot speed within their number of slots, and an index serves orders of any
+shape.
 """
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
 from domain.amount import price_ceil
-from matching_engine.conditions import CONDITIONS, PRICE, AtLeast, Condition, OneOf
+from matching_engine.conditions import CONDITIONS, PRICE, AtLeast, AtLeastFor, Condition, OneOf
 from matching_engine.records import Asked, Fill, Standing
 
 Histogram = tuple[tuple[str, int], ...]
@@ -20,6 +24,9 @@ Histogram = tuple[tuple[str, int], ...]
 
 A bid counts under each condition that it fails. An empty histogram means that no bid stands.
 """
+
+Backing = tuple[bool, int, int, int]
+"""What is one for all bids of a validator: jailed, free bond, free stake, and when it last worsened a bid."""
 
 LOOKS = 256
 """Bids that are looked at by price alone, before the narrowest condition is asked for."""
@@ -67,10 +74,10 @@ class Book:
             del self._of_validator[row.bid.validator]
         self._note(bid_id)
 
-    def back(self, validator: str, jailed: bool, free_bond: int, free_stake: int) -> None:
+    def back(self, validator: str, backing: Backing) -> None:
         """Set what a validator can give, for all its bids."""
         for row in self.of_validator(validator):
-            self._set(Standing(row.bid, jailed, row.free_capacity, free_bond, free_stake))
+            self._set(Standing(row.bid, backing[0], row.free_capacity, *backing[1:]))
 
     def apply_fill(self, fill: Fill) -> list[Standing]:
         """Take the work off the bid, and job bond and value off every bid of its validator; return what they were."""
@@ -78,8 +85,14 @@ class Book:
         value = price_ceil(fill.work, fill.price)
         for row in before:
             sold = fill.work if row.bid.id == fill.bid_id else 0
-            capacity, bond = row.free_capacity - sold, row.free_bond - fill.job_bond
-            self._set(Standing(row.bid, row.jailed, capacity, bond, row.free_stake - value))
+            self._set(
+                replace(
+                    row,
+                    free_capacity=row.free_capacity - sold,
+                    free_bond=row.free_bond - fill.job_bond,
+                    free_stake=row.free_stake - value,
+                )
+            )
         return before
 
     def restore(self, rows: Iterable[Standing]) -> None:
@@ -99,6 +112,10 @@ class Book:
 
     # --- questions -----------------------------------------------------------
 
+    def __len__(self) -> int:
+        """Return how many bids stand."""
+        return len(self._rows)
+
     def standing(self) -> list[Standing]:
         """Return all bids by id."""
         return [self._rows[bid_id] for bid_id in sorted(self._rows)]
@@ -107,11 +124,11 @@ class Book:
         """Return the bids of a validator."""
         return [self._rows[bid_id] for bid_id in self._of_validator.get(validator, ())]
 
-    def backing(self, validator: str) -> tuple[bool, int, int] | None:
+    def backing(self, validator: str) -> Backing | None:
         """Return what a validator can give, as :meth:`back` takes it; None where it has no bid."""
         for bid_id in self._of_validator.get(validator, ()):
             row = self._rows[bid_id]
-            return row.jailed, row.free_bond, row.free_stake
+            return row.jailed, row.free_bond, row.free_stake, row.worsened_height
         return None
 
     def histogram(self, order: Asked, clock: int) -> Histogram:
@@ -221,6 +238,47 @@ class _Amounts(_Index):
         return (found[at][1] for at in range(len(found) - 1, failing - 1, -1))
 
 
+class _GroupedAmounts(_Index):
+    """Bids by an amount, ascending, within a group that many share."""
+
+    def __init__(self, condition: AtLeastFor, basis: int, ids: Iterable[bytes]) -> None:
+        super().__init__(condition, basis, ids)
+        self._needs = condition.needs
+        self._sorted: dict[Any, list[tuple[int, bytes]]] = {}
+
+    def _move(self, moved: list[tuple[bytes, Any, Any]]) -> None:
+        if len(moved) > MOVED_ONE_BY_ONE:
+            self._sorted = {}
+            for bid_id, (group, amount) in self._values.items():
+                self._sorted.setdefault(group, []).append((amount, bid_id))
+            for found in self._sorted.values():
+                found.sort()
+            return
+        for bid_id, before, after in moved:
+            if before is not None:
+                group, amount = before
+                found = self._sorted[group]
+                del found[bisect_left(found, (amount, bid_id))]
+                if not found:
+                    del self._sorted[group]
+            if after is not None:
+                group, amount = after
+                insort(self._sorted.setdefault(group, []), (amount, bid_id))
+
+    def failing(self, order: Asked, clock: int) -> int:
+        """Count the bids that have too little for their group."""
+        least = self._needs(order, clock)
+        groups = self._sorted.items()
+        return sum(bisect_left(found, (least(group), b"")) for group, found in groups)
+
+    def passing(self, order: Asked, clock: int) -> Iterator[bytes]:
+        """Yield those that have enough, group by group."""
+        least = self._needs(order, clock)
+        for group, found in self._sorted.items():
+            for at in range(bisect_left(found, (least(group), b"")), len(found)):
+                yield found[at][1]
+
+
 class _Groups(_Index):
     """Bids by a value that many share."""
 
@@ -254,6 +312,8 @@ def _make_index(condition: Condition, basis: int, ids: Iterable[bytes]) -> _Inde
     match condition:
         case AtLeast():
             return _Amounts(condition, basis, ids)
+        case AtLeastFor():
+            return _GroupedAmounts(condition, basis, ids)
         case OneOf():
             return _Groups(condition, basis, ids)
     raise TypeError(f"{condition.name} is of no kind that can be indexed")

@@ -1,9 +1,11 @@
 """The auction of a block: orders and bids in, fills and reasons out (design section 4).
 
 All bids of the block are in the book first. Then orders, older blocks first and within a block by a hash with the seed,
-each take the cheapest bid that satisfies all their conditions; among equal prices the lowest hash of seed, order and
-bid. What a fill takes is gone for the orders after it. The seed is the **previous** block's hash, so that whoever
-orders a block's transactions gains nothing by it: the result does not depend on the order of the arguments.
+each take the cheapest bid that satisfies all their conditions. Bids that stood before the order's block come first, so
+that nobody who saw the order goes below a rival's price; one that was placed or changed since serves it where none of
+those does. Among equal prices each validator has one ticket, the hash of seed, order and validator, however many bids
+it has. What a fill takes is gone for the orders after it. The seed is the **previous** block's beacon:
+whoever orders a block's transactions gains nothing by it, and the result does not depend on the order of the arguments.
 """
 
 from collections.abc import Iterable
@@ -13,7 +15,7 @@ from domain.hashing import hash_fields
 from domain.records import Bid
 from matching_engine.book import Book, Histogram
 from matching_engine.conditions import fitting
-from matching_engine.records import Asked, Fill, Standing, job_bond
+from matching_engine.records import Asked, Fill, Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +39,10 @@ class SimulatedMatch:
     histogram: Histogram
 
 
-def match(orders: Iterable[Asked], book: Book, seed: bytes, clock: int, orders_max: int) -> Matched:
-    """Run the auction of a block over at most ``orders_max`` orders, at ``clock`` (seconds).
+def match(orders: Iterable[Asked], book: Book, seed: bytes, clock: int, fills_max: int) -> Matched:
+    """Run the auction of a block at ``clock`` (seconds), until ``fills_max`` orders have found a bid.
 
-    ``seed`` is the previous block's hash. An unmatched order's histogram shows the book at its turn; when the auction
+    ``seed`` is the previous block's beacon. An unmatched order's histogram shows the book at its turn; when the auction
     is over, the book is as it was before. ValueError for an order that comes twice: a bug of the caller.
     """
     queue = sorted(orders, key=lambda order: (order.opened_height, _order_rank(seed, order)))
@@ -49,7 +51,9 @@ def match(orders: Iterable[Asked], book: Book, seed: bytes, clock: int, orders_m
     fills: list[Fill] = []
     unmatched: list[tuple[bytes, Histogram]] = []
     before: list[Standing] = []
-    for order in queue[:orders_max]:
+    for order in queue:
+        if len(fills) == fills_max:
+            break
         best = _best(order, book, seed, clock)
         if best is None:
             unmatched.append((order.order_id, book.histogram(order, clock)))
@@ -58,7 +62,7 @@ def match(orders: Iterable[Asked], book: Book, seed: bytes, clock: int, orders_m
         before += book.apply_fill(fill)
         fills.append(fill)
     book.restore(reversed(before))
-    carried = tuple(order.order_id for order in queue[orders_max:])
+    carried = tuple(order.order_id for order in queue[len(fills) + len(unmatched) :])
     return Matched(tuple(fills), tuple(unmatched), carried)
 
 
@@ -69,31 +73,38 @@ def quote(order: Asked, book: Book, seed: bytes, clock: int) -> SimulatedMatch:
     """
     fits = fitting(order, clock)
     bids = [row.bid for row in book.narrowest(order, clock) if fits(row)]
-    bids.sort(key=lambda bid: (bid.offer.price, _bid_rank(seed, order, bid)))
+    bids.sort(key=lambda bid: (_is_later(order, bid), bid.offer.price, _ticket(seed, order, bid)))
     return SimulatedMatch(tuple(bids), book.histogram(order, clock))
 
 
 def _best(order: Asked, book: Book, seed: bytes, clock: int) -> Standing | None:
     """Return the bid that takes the order, reading no further than the price that it has."""
     fits = fitting(order, clock)
-    best: list[Standing] = []
+    stood: list[Standing] = []
+    later: list[Standing] = []
     for row in book.by_price(order, clock):
-        if best and row.bid.offer.price != best[0].bid.offer.price:
+        price = row.bid.offer.price
+        if stood and price != stood[0].bid.offer.price:
             break
-        if fits(row):
-            best.append(row)
-    return min(best, key=lambda row: _bid_rank(seed, order, row.bid), default=None)
+        found = later if _is_later(order, row.bid) else stood
+        if (not found or price == found[0].bid.offer.price) and fits(row):
+            found.append(row)
+    return min(stood or later, key=lambda row: _ticket(seed, order, row.bid), default=None)
 
 
 def _order_rank(seed: bytes, order: Asked) -> bytes:
     return hash_fields("assay/match/order", seed, order.order_id)
 
 
-def _bid_rank(seed: bytes, order: Asked, bid: Bid) -> bytes:
-    return hash_fields("assay/match/bid", seed, order.order_id, bid.id)
+def _is_later(order: Asked, bid: Bid) -> bool:
+    return bid.placed_height >= order.opened_height
+
+
+def _ticket(seed: bytes, order: Asked, bid: Bid) -> tuple[bytes, bytes]:
+    drawn = hash_fields("assay/match/validator", seed, order.order_id, bid.validator)
+    return drawn, bid.id
 
 
 def _fill(order: Asked, bid: Bid) -> Fill:
     price = bid.offer.price
-    bond = job_bond(order.work, price, order.job_bond_bps)
-    return Fill(order.order_id, bid.id, bid.validator, order.work, price, bond)
+    return Fill(order.order_id, bid.id, bid.validator, order.work, price, order.job_bond(price))

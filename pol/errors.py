@@ -10,7 +10,7 @@
     ├── ExecutionError       a program cannot be run here, or with these inputs
     │   └── OutOfRange       the job asked a table for a row that it does not have
     └── ReplayError          training or replay cannot go on
-        ├── RangeError       the range or segment is not one of the job's
+        ├── RangeError       the round, slot or segment is not one of the job's
         ├── StepFailed       a step has no result
         │   └── NotFiniteStep
         └── Cancelled        the caller asked for an end
@@ -70,11 +70,11 @@ class ReplayError(Expected):
 
 
 class RangeError(ReplayError):
-    """A range or a segment's index is not one of the job's."""
+    """A round, a slot or a segment is not one of the job's."""
 
 
 class StepFailed(ReplayError):
-    """The step with the global batch number ``step`` has no result, because of ``where``: a tensor or node."""
+    """The inner step ``step`` of the job has no result, because of ``where``: a tensor or node."""
 
     def __init__(self, step: int, where: str, reason: str) -> None:
         super().__init__(reason, field=f"step {step}, {where}")

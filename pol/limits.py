@@ -21,7 +21,10 @@ MAX_INTEGER = 2**63 - 1
 class Limits:
     """Caps on a job that a machine is willing to load (sizes in bytes where not said otherwise).
 
-    ``rows`` is capped because the order of an epoch's samples is an array of that length.
+    ``live_size`` caps what a program has at once, and for a step also its batch and the order of an epoch's samples,
+    an array as long as there are ``rows``. ``tensors`` caps a state's, each of which costs time at every step. A batch
+    goes through the data ``epochs_per_batch`` times at most, for each time is an order of its own. How many rounds,
+    slots, steps and segments there may be is the same everywhere (``pol.rules.schedule.check_terms``).
     """
 
     document_size: int = 16 * 2**20
@@ -31,17 +34,15 @@ class Limits:
     constants_size: int = 2**20
     value_elements: int = 2**28
     live_size: int = 8 * 2**30
-    tensors: int = 10_000
+    tensors: int = 4_096
     state_size: int = 4 * 2**30
     columns: int = 64
     shards: int = 10_000
     shard_size: int = 2**30
     data_size: int = 8 * 2**30
     rows: int = 2**27
-    samples_per_round: int = 2**40
-    epochs_per_batch: int = 1024
+    epochs_per_batch: int = 2
     metrics: int = 16
-    rounds: int = 1_000_000
     header_size: int = 2**20
 
 

@@ -17,8 +17,7 @@ from chain.client.errors import ChainError, ErrorKind
 from chain.client.sender import TxSender
 from host.lanes import Lanes
 from link.blobs import BlobStore
-from link.client import ClusterClient
-from link.connections import Connections
+from link.client import ClusterClient, Connections
 from link.errors import ClusterError, ClusterErrorKind
 from link.handover import derive_scalar
 from link.server import ClusterServer

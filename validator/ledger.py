@@ -42,26 +42,30 @@ class Ledger:
         attempt: int,
         change: Callable[[LocalOrder], LocalOrder],
         needs: Iterable[BlobRef] = (),
+        sender: str = "",
     ) -> LocalOrder | None:
         """Apply ``change`` to the record as it is now; None if there is none.
 
-        ``needs`` are blobs that the new record names and that must be here: they are held before it is written, so
-        that no crash and no clean-up in between can lose them. ClusterError WRONG_STATE where one is missing.
+        ``needs`` are blobs that the new record names and that must be here, sent by ``sender`` (""; by anybody): they
+        are held before it is written, so that no crash and no clean-up in between can lose them. ClusterError
+        WRONG_STATE where one is missing.
         """
         with self.lock:
             now = self.store.load(order_id, attempt)
             if now is None or (after := change(now)) == now:
                 return now
-            self.hold(after, needs)
+            self.hold(after, needs, sender)
             self.put(after.key, now, after)
         self._changed.set()
         return after
 
-    def hold(self, local: LocalOrder, needs: Iterable[BlobRef]) -> None:
+    def hold(self, local: LocalOrder, needs: Iterable[BlobRef], sender: str = "") -> None:
         """Hold blobs that are here for an attempt; they stay until the record does not need them any more."""
         for blob in needs:
-            self.blobs.hold(blob.sha256, str(local.key))
-            if not is_here(self.blobs, blob):
+            # What is held is no longer counted as unclaimed, so nobody gets a hold by naming what is not here.
+            if self.blobs.sent(blob, sender):
+                self.blobs.hold(blob.sha256, str(local.key))
+            if not self.blobs.sent(blob, sender):
                 raise ClusterError(
                     ClusterErrorKind.WRONG_STATE,
                     "its blobs are not here",
@@ -70,9 +74,11 @@ class Ledger:
                 )
 
     def hold_payload(self, local: LocalOrder) -> None:
-        """Hold the files of a payload, here or still to come."""
-        for file in local.payload.files:
-            self.blobs.hold(file.blob.sha256, str(local.key))
+        """Hold the files of a payload, here or still to come, and nothing that an earlier offer named."""
+        digests = {file.blob.sha256 for file in local.payload.files}
+        for digest in digests:
+            self.blobs.hold(digest, str(local.key))
+        self.blobs.keep_only(str(local.key), digests)
 
     def tidy(self, attempt: AttemptKey, needed: frozenset[bytes]) -> None:
         """Release the blobs that an attempt does not need any more."""
@@ -126,8 +132,3 @@ class Ledger:
         self.store.put(duty, after)
         for line in tell(before, after):
             _log.info(line)
-
-
-def is_here(blobs: BlobStore, blob: BlobRef) -> bool:
-    """Tell whether a blob is here, whole, with the size that is said of it."""
-    return blobs.has(blob.sha256) and blobs.size(blob.sha256) == blob.size

@@ -105,9 +105,7 @@ class Observer:
             if on_chain is None:
                 continue
             if on_chain.order.state == OrderState.CLOSED:
-                on_chain = replace(
-                    on_chain, shares=(), rounds=(), audits=(), reports=(), payments=()
-                )
+                on_chain = replace(on_chain, shares=(), rounds=(), audits=(), payments=())
                 self._closed[order_id] = on_chain
             found[order_id] = on_chain
         return found

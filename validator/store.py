@@ -15,7 +15,7 @@ from domain import codec
 from domain.errors import Expected
 from domain.queries import AuditDuty
 from host.records import Key, Records, RecordTable, Unusable
-from link.types import ShareSubmission
+from link.types import ShareDelivery
 from validator.decide.duties import Duty, Record
 from validator.decide.records import (
     AttemptKey,
@@ -29,7 +29,7 @@ from validator.decide.records import (
 )
 
 _log = logging.getLogger("assay.validator")
-FORM = 2
+FORM = 5
 """Of the records; another number for every change after which those of before cannot be read."""
 CACHED = 64
 """Records kept whole in memory: they are frozen, and read far more often than written."""
@@ -38,7 +38,7 @@ CACHED = 64
 _ORDERS = RecordTable("orders", LocalOrder, (bytes, int))
 _ROUNDS = RecordTable("rounds", LocalRound, (bytes, int, int))
 _WORKS = RecordTable("works", SlotWork, (bytes, int, int, int))
-_PACKETS = RecordTable("packets", ShareSubmission, (bytes, int, int, int))
+_PACKETS = RecordTable("packets", ShareDelivery, (bytes, int, int, int))
 _OPENINGS = RecordTable("openings", Opening, (bytes, int, int, int, int))
 _CHECKED = RecordTable("checked", CheckedSegment, (bytes, int, int, int, int))
 _OF_WORKS = (_WORKS, _PACKETS, _OPENINGS, _CHECKED)

@@ -7,19 +7,34 @@ the same are then the same bytes, and nothing rides along that the application d
 
 from typing import Any
 
+from google.protobuf.internal import api_implementation
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from domain.errors import TX_DECODE, Refusal
 
+UNREADABLE = (DecodeError, ValueError)
+"""What protobuf raises for bytes that are no message; the second by some of its implementations, for text that is no
+UTF-8.
+"""
+
+IMPLEMENTATION = "upb"
+"""The implementation of protobuf whose limits and speed all nodes share."""
+
 _LOOKED_AT_MAX = 256  # items of a list, to name what a refusal is about
+
+
+def implementation() -> str:
+    """Return the implementation of protobuf that this process has; a node needs :data:`IMPLEMENTATION`."""
+    name: str = api_implementation.Type()
+    return name
 
 
 def read(cls: Any, raw: bytes) -> Any | None:
     """Return the message that ``raw`` is the canonical encoding of, or None where it is that of none."""
     try:
         message = cls.FromString(raw)
-    except DecodeError:
+    except UNREADABLE:
         return None
     message.DiscardUnknownFields()
     return message if message.SerializeToString() == raw else None
@@ -37,7 +52,7 @@ def _why_not(cls: Any, raw: bytes, field: str) -> Refusal:
     """Say what is wrong with bytes that are not canonical."""
     try:
         unknown = _find_unknown(cls.FromString(raw))
-    except DecodeError:
+    except UNREADABLE:
         return Refusal(
             TX_DECODE, field, f"not a {cls.DESCRIPTOR.full_name}", "encode it as protobuf"
         )

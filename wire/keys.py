@@ -8,6 +8,7 @@ bindings of libsecp256k1; a test names what it relies on.
 """
 
 import secrets
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Self
@@ -21,6 +22,12 @@ from wire.memory import Memory
 
 SIGNATURE_BYTES = 64
 SECRET_BYTES = 32
+DIGEST_BYTES = 32
+CASE_BYTES = SIGNATURE_BYTES + PUB_KEY_BYTES + DIGEST_BYTES
+
+VerifyCases = Callable[[Iterable[bytes]], Iterable[bytes]]
+"""From cases (see :func:`case_of`) to those that hold; it may take more of them than it has verified."""
+
 _ENTROPY_BYTES = 32
 _CONTEXT = GLOBAL_CONTEXT.ctx
 _SIGNATURE = ffi.typeof("secp256k1_ecdsa_signature *")
@@ -89,49 +96,82 @@ def _parse_public_key(pub_key: bytes) -> Any:
 
 def verify(pub_key: bytes, message: bytes, signature: bytes) -> bool:
     """Tell whether ``signature`` is ``pub_key``'s for SHA-256(message); never raises for what it is given."""
+    case = case_of(pub_key, message, signature)
+    return case is not None and verify_case(case)
+
+
+def case_of(pub_key: bytes, message: bytes, signature: bytes) -> bytes | None:
+    """Return all that decides whether a signature holds, in CASE_BYTES; None where it does not have their form."""
     if len(signature) != SIGNATURE_BYTES or len(pub_key) != PUB_KEY_BYTES:
-        return False
-    return _verify_digest(pub_key, sha256(message).digest(), signature)
+        return None
+    # All have a fixed length, so that joining them is unambiguous.
+    return signature + pub_key + sha256(message).digest()
 
 
-def _verify_digest(pub_key: bytes, digest: bytes, signature: bytes) -> bool:
-    public = _parse_public_key(pub_key)
+def verify_case(case: bytes) -> bool:
+    """Tell whether the signature of a case holds."""
+    public = _parse_public_key(case[SIGNATURE_BYTES:-DIGEST_BYTES])
     if public is None:
         return False
     parsed = ffi.new(_SIGNATURE)
-    if lib.secp256k1_ecdsa_signature_parse_compact(_CONTEXT, parsed, signature) != 1:
+    if lib.secp256k1_ecdsa_signature_parse_compact(_CONTEXT, parsed, case[:SIGNATURE_BYTES]) != 1:
         return False
     # libsecp256k1 takes only a low s here.
-    return bool(lib.secp256k1_ecdsa_verify(_CONTEXT, parsed, digest, public) == 1)
+    return bool(lib.secp256k1_ecdsa_verify(_CONTEXT, parsed, case[-DIGEST_BYTES:], public) == 1)
+
+
+def verify_one_by_one(cases: Iterable[bytes]) -> Iterator[bytes]:
+    """Return the cases that hold."""
+    return filter(verify_case, cases)
 
 
 class SignatureVerifier:
     """``verify`` that remembers what held, so that a transaction costs one verification on its way into a block.
 
-    The memory is keyed by signature, key and SHA-256 of the message, never by transaction, and holds successes only.
+    The memory is keyed by the whole case, never by transaction, and holds successes only. Any thread may call.
     """
 
-    def __init__(self, capacity: int = 200_000) -> None:
-        """Remember at most ``capacity`` signatures (about 250 bytes each)."""
+    def __init__(
+        self, capacity: int = 200_000, verify_cases: VerifyCases = verify_one_by_one
+    ) -> None:
+        """Remember at most ``capacity`` signatures (about 250 bytes each); ``verify_cases`` does many at once."""
         self._held: Memory[bytes, bool] = Memory(capacity)
+        self._verify_cases = verify_cases
         self.verified = 0  # how often the curve was really asked
 
     def __call__(self, pub_key: bytes, message: bytes, signature: bytes) -> bool:
-        """Tell whether the signature holds; thread-safe."""
-        if len(signature) != SIGNATURE_BYTES or len(pub_key) != PUB_KEY_BYTES:
+        """Tell whether the signature holds."""
+        case = case_of(pub_key, message, signature)
+        if case is None:
             return False
-        # All have a fixed length, so that joining them is unambiguous.
-        digest = sha256(message).digest()
-        key = signature + pub_key + digest
-        if self._held.get(key):
+        if self._held.get(case):
             return True
         self.verified += 1
-        if not _verify_digest(pub_key, digest, signature):
+        if not verify_case(case):
             return False
-        self._held.put(key, True)
+        self._held.put(case, True)
         return True
 
     verify = __call__
+
+    def verify_all(self, cases: Iterable[bytes]) -> set[bytes]:
+        """Return the cases that hold. Each is made when it is asked for, while others are verified already."""
+        known: set[bytes] = set()
+        found = set(self._verify_cases(self._unknown(cases, known)))
+        for case in found:
+            self._held.put(case, True)
+        return known | found
+
+    def _unknown(self, cases: Iterable[bytes], known: set[bytes]) -> Iterator[bytes]:
+        """Yield each case once that has to be verified, and put the others that hold into ``known``."""
+        asked: set[bytes] = set()
+        for case in cases:
+            if self._held.get(case):
+                known.add(case)
+            elif case not in asked:
+                asked.add(case)
+                self.verified += 1
+                yield case
 
     def __len__(self) -> int:
         """Return how many signatures are remembered."""

@@ -14,6 +14,7 @@ from domain.errors import UNKNOWN_REQUEST, Refusal
 from domain.messages import Message
 from wire.canonical import parse
 from wire.convert import reader, writer
+from wire.reveal import REVEAL_URL
 
 _FILES = (bank.DESCRIPTOR, registry.DESCRIPTOR, market.DESCRIPTOR, pol.DESCRIPTOR)
 
@@ -43,6 +44,9 @@ def type_url(message: Message) -> str:
 def from_bytes(url: str, value: bytes, field: str = "value") -> Message:
     """Return the domain message of a type url and its bytes; a Refusal names the field."""
     entry = _READERS.get(url)
+    if url == REVEAL_URL:
+        reason = "is for the proposer of a block, as its first item"
+        raise Refusal(UNKNOWN_REQUEST, f"{field}.type_url", reason, "leave it to the node")
     if entry is None:
         raise Refusal(
             UNKNOWN_REQUEST,

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from assay.market.v1 import query_pb2 as market
@@ -15,7 +14,7 @@ from assay.registry.v1 import query_pb2 as registry
 from domain import queries
 from domain.errors import TX_DECODE, Refusal
 from domain.queries import Query
-from wire.canonical import parse
+from wire.canonical import UNREADABLE, parse
 from wire.convert import reader, writer
 
 
@@ -85,7 +84,7 @@ def decode_response(method: QueryMethod, data: bytes) -> Any:
     """Return the response in ``data``. Fields that are not known are let pass: the node may be newer."""
     try:
         message = method.response_proto.FromString(data)
-    except DecodeError:
+    except UNREADABLE:
         raise Refusal(
             TX_DECODE, "response", "not what this query answers", "ask a node of this chain"
         ) from None

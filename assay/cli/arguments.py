@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item", "Order", "Bid")
 _DIGITS = re.compile("[0-9]{1,40}")
+_BEACON_KEY = re.compile("0[23][0-9a-fA-F]{64}")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
@@ -193,7 +194,22 @@ class Endpoint(click.ParamType[str]):
         return str(value)
 
 
+class BeaconKey(click.ParamType[bytes]):
+    """The public half of a beacon key, as `assay node show` prints it."""
+
+    name = "beacon_key"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> bytes:
+        """Return its 33 bytes."""
+        if not _BEACON_KEY.fullmatch(value):
+            self.fail(f"{value!r} is not a beacon key; it has 66 hex digits", param, ctx)
+        return bytes.fromhex(value)
+
+
 ADDRESS = Address()
+BEACON_KEY = BeaconKey()
 ENDPOINT = Endpoint()
 HOST = Host()
 AMOUNT = Amount()

@@ -25,8 +25,9 @@ def command() -> None:
 
 @command.command(
     help="Place a standing bid; one serves many orders.\n\n"
-    "Example: assay bid place --price 900000000000uassay --speed 2000000000 "
-    "--capacity 1000000000000000 --from op"
+    "Without --slot-speed it offers what the chain's certificates say of your providers: so many slots at once that\n"
+    "they get the most done a second, each as fast as the slowest of them trains it.\n\n"
+    "Example: assay bid place --price 900000000000uassay --capacity 1000000000000000 --from op"
 )
 @offer_options
 @click.option("--capacity", type=FLOPS, required=True, help="FLOPs to sell in all.")
@@ -44,10 +45,13 @@ def place(context: Settings, capacity: int, providers_bps: int, lasts: int, **va
     from domain.messages import MsgPlaceBid
 
     key = context.key()
-    offer = read_offer(values, providers_bps=providers_bps)
-    offer = replace(offer, max_work=offer.max_work or capacity)
-    message = MsgPlaceBid(key.address, offer, capacity, duration=lasts)
     with context.client() as client:
+        if values["slot_speed"] is None:
+            certified = _certified(client, key.address, values["slots"] or 0)
+            values["slots"], values["slot_speed"] = certified
+        offer = read_offer(values, providers_bps=providers_bps)
+        offer = replace(offer, max_work=offer.max_work or capacity)
+        message = MsgPlaceBid(key.address, offer, capacity, duration=lasts)
         receipt = context.sender(client, key).send(message)
     placed = next(changes_of(BidPlaced, receipt.events)).bid.hex()
     context.output.result(
@@ -71,7 +75,8 @@ def list_(context: Settings, validator: str) -> None:
             short(bid.validator),
             bid.offer.price,
             bid.offer.device_class,
-            bid.offer.speed,
+            bid.offer.slot_speed,
+            bid.offer.slots,
             bid.capacity,
             ",".join(bid.offer.tiers),
             bid.expires_at,
@@ -79,7 +84,7 @@ def list_(context: Settings, validator: str) -> None:
         for bid in bids
     ]
     columns = (
-        "bid", "validator", "uassay/PFLOP", "device", "FLOP/s", "FLOPs left", "tiers", "expires at",
+        "bid", "validator", "uassay/PFLOP", "device", "FLOP/s a slot", "slots", "FLOPs left", "tiers", "expires at",
     )  # fmt: skip
     context.output.result(bids, table("Bids", columns, rows))
 
@@ -137,6 +142,24 @@ def withdraw(context: Settings, bid: str) -> None:
         message = MsgWithdrawBid(key.address, find_bid(client, bid))
         receipt = context.sender(client, key).send(message)
     context.output.result(receipt, f"withdrawn at height {receipt.height}")
+
+
+def _certified(client: "ChainClient", validator: str, slots: int) -> tuple[int, int]:
+    """Return (slots, FLOP/s of a slot) that the certificates of a validator's providers are good for."""
+    from domain.queries import ProvidersRequest
+    from validator.decide.offer import best_offer
+
+    found = best_offer(client.query(ProvidersRequest(validator, 1000, "")).providers, slots)
+    if not all(found):
+        few = (
+            f"{slots} of your providers have no certificate"
+            if slots
+            else "no provider of yours has a certificate"
+        )
+        raise CliError(
+            f"{few} yet", "wait until they have joined, or give --slot-speed and --slots"
+        )
+    return found
 
 
 def _bid(client: "ChainClient", text: str) -> "Bid":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from assay.cli.arguments import AMOUNT, DURATION, FLOPS, SIZE, TAGS
+from domain.limits import SLOTS_MAX
 from matching_engine.conditions import CONDITIONS, Option, OptionKind
 
 if TYPE_CHECKING:
@@ -20,11 +21,14 @@ _TYPES: dict[OptionKind, click.ParamType[Any]] = {
     OptionKind.AMOUNT: AMOUNT,
     OptionKind.WORK: FLOPS,
     OptionKind.SIZE: SIZE,
+    OptionKind.SLOTS: click.IntRange(1, SLOTS_MAX),
 }
-_ASKED = [row.asks for row in CONDITIONS if row.asks]
-_OFFERED = [row.offers for row in CONDITIONS if row.offers]
+_ASKED = [option for row in CONDITIONS for option in row.asks]
+_OFFERED = [option for row in CONDITIONS for option in row.offers]
 _PRICE_LIMIT = click.option(
-    "--price-limit", type=AMOUNT, help="At most so much a PFLOP, as 1000000uassay."
+    "--price-limit",
+    type=AMOUNT,
+    help="At most so much a PFLOP, as 1000000uassay.  [twice the best price]",
 )
 _LIFE = (
     click.option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.arguments import ADDRESS, AMOUNT
+from assay.cli.arguments import ADDRESS, AMOUNT, BEACON_KEY
 
 if TYPE_CHECKING:
     from domain.genesis import GenesisValidator
@@ -40,7 +40,7 @@ def found_chain(
 class Founder(click.ParamType["GenesisValidator"]):
     """A validator of a new chain, as its own `assay node init` prints it."""
 
-    name = "MONIKER,ADDRESS,KEY,STAKE"
+    name = "MONIKER,ADDRESS,KEY,BEACON_KEY,STAKE"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -49,17 +49,19 @@ class Founder(click.ParamType["GenesisValidator"]):
         from domain.genesis import GenesisValidator
 
         parts = value.split(",")
-        if len(parts) != 4:
+        if len(parts) != 5:
             self.fail(f"write {self.name}; `assay node init` prints them", param, ctx)
-        moniker, address, key, stake = parts
+        moniker, address, key, beacon, stake = parts
         try:
             cons_key = bytes.fromhex(key)
         except ValueError:
             cons_key = b""
         if len(cons_key) != 32:
             self.fail(f"{moniker}: {key} is not a consensus key; it has 64 hex digits", param, ctx)
+        beacon_key = BEACON_KEY.convert(beacon, param, ctx)
         operator = ADDRESS.convert(address, param, ctx)
-        return GenesisValidator(operator, moniker, cons_key, AMOUNT.convert(stake, param, ctx))
+        coins = AMOUNT.convert(stake, param, ctx)
+        return GenesisValidator(operator, moniker, cons_key, beacon_key, coins)
 
 
 class FundedAccount(click.ParamType[tuple[str, int]]):

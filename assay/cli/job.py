@@ -12,7 +12,7 @@ from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import flops, step_progress, table
 from domain.errors import Expected
-from domain.limits import ROUNDS_MAX, SLOTS_MAX
+from domain.limits import ROUNDS_MAX
 
 if TYPE_CHECKING:
     from pol.job.document import Job
@@ -73,20 +73,13 @@ def inspect(context: Settings, directory: Path) -> None:
 
 
 @command.command(
-    help="""Train a job on this machine, exactly as a network would, and write the model and a trace.
+    help="""Train a job on this machine, with the result that a network gives, and write the model and a trace.
 
-    Example: assay job run ./digits --slots 2 --rounds 1 -o ./digits/run
+    Example: assay job run ./digits --rounds 1 -o ./digits/run
     """
 )
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--rounds", type=click.IntRange(1, ROUNDS_MAX), help="Train so many rounds only.")
-@click.option(
-    "--slots",
-    type=click.IntRange(1, SLOTS_MAX),
-    default=2,
-    show_default=True,
-    help="Shares of a round.",
-)
 @backend_option
 @click.option("--keep-states", is_flag=True, help="Keep all boundary states, to replay a few.")
 @click.option("-o", "--to", type=click.Path(path_type=Path), help="Folder to write.  [DIR/run]")
@@ -95,7 +88,6 @@ def run(
     context: Settings,
     directory: Path,
     rounds: int | None,
-    slots: int,
     backend: str,
     keep_states: bool,
     to: Path | None,
@@ -103,14 +95,15 @@ def run(
     """Train here, with a progress bar."""
     from pol.job.load import load_job
     from pol.local.run import run_locally
-    from pol.replay.check_trace import STATES_FOLDER, StateFolder
+    from pol.replay.replay import STATES_FOLDER, StateFolder
 
     to = to or directory / RUN_FOLDER
     with step_progress(context.output) as bar:
         loaded = load_job(directory)
         document = loaded.job.document
         wanted = min(rounds or document.rounds, document.rounds)
-        task = bar.add_task("training", total=wanted * document.samples_per_round // document.batch)
+        steps = wanted * document.round_steps * document.slots
+        task = bar.add_task("training", total=steps)
 
         def stepped(round: int, slot: int, _step: int, loss: float) -> None:
             text = f"round {round} of {wanted}, slot {slot} loss {loss:.4f}"
@@ -118,7 +111,7 @@ def run(
 
         folder = StateFolder(to / STATES_FOLDER, loaded)
         done = run_locally(
-            directory, slots, wanted, backend, stepped, to, folder.keep if keep_states else None
+            directory, wanted, backend, stepped, to, folder.keep if keep_states else None
         )
     _tell(context, loaded.job, done, to)
 
@@ -164,9 +157,10 @@ def _show(context: Settings, job: "Job", directory: Path) -> None:
     rows = [
         ("job id", about.id),
         ("parameters that train", f"{about.parameters:,}"),
-        ("rounds x samples, batch", f"{about.rounds} x {about.samples_per_round:,}, {about.batch}"),
-        ("segments in a round", f"{about.segments_per_round} of {about.segment_length} steps"),
-        ("rows of data", f"{about.rows:,}"),
+        ("steps", f"{about.steps:,}: {about.rounds} rounds of {about.round_steps:,}"),
+        ("slots, batch", f"{about.slots}, {about.batch} rows each"),
+        ("segments", f"{about.segments:,} of {about.segment_steps} steps"),
+        ("rows of data, times read", f"{about.rows:,}, {about.epochs:.1f}"),
         ("operations (step, outer, eval)", ", ".join(map(str, about.nodes.values()))),
         ("work of a step", flops(about.step_flops)),
         ("work in all", flops(about.total_flops)),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import AMOUNT, HOST, PORT
+from assay.cli.arguments import AMOUNT, BEACON_KEY, HOST, PORT
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.founding import ACCOUNT, FOUNDER, found_chain
@@ -79,7 +79,7 @@ def init(
 ) -> None:
     """Write keys, configuration and genesis."""
     from chain.app.comet_files import Ports
-    from chain.app.homes import genesis_path, init_node
+    from chain.app.homes import genesis_path, get_beacon_key, init_node
     from domain.genesis import GenesisValidator
 
     if new_chain and genesis_file is not None:
@@ -98,13 +98,15 @@ def init(
     )
     _write_addresses(context.home, grpc_host, grpc_port)
     if new_chain:
-        own = GenesisValidator(operator, moniker, keys.cons_key, stake)
+        beacon_key = get_beacon_key(context.home)
+        own = GenesisValidator(operator, moniker, keys.cons_key, beacon_key, stake)
         document = found_chain(new_chain, (own, *founders), dict(accounts))
         genesis_path(context.home).write_bytes(document)
     made = _identity(context)
     lines = [f"made {context.home}"]
     if not made["genesis"]:
-        lines += [f"for the chain's maker: --validator {moniker},{operator},{made['key']},STAKE"]
+        named = f"{moniker},{operator},{made['key']},{made['beacon_key']},STAKE"
+        lines += [f"for the chain's maker: --validator {named}"]
     elif founders:
         lines += [f"the others join with {made['genesis']} and --peers {made['peer']}"]
     if made["genesis"]:
@@ -123,7 +125,7 @@ def init(
 def show(context: Settings) -> None:
     """Show the identity of a home's node, running or not."""
     found = _identity(context)
-    lines = [f"{name.replace('_', ' '):<9} {value or '-'}" for name, value in found.items()]
+    lines = [f"{name.replace('_', ' '):<10} {value or '-'}" for name, value in found.items()]
     context.output.result(found, lines)
 
 
@@ -161,6 +163,59 @@ def start(context: Settings, solo: bool, cometbft: str) -> None:
 
 
 @command.command(
+    "new-beacon-key",
+    help="""Make another beacon key beside the old one, and register it; it counts after the chain's beacon_delay.
+
+    The node goes on with the old key until then, and needs no restart. Back up node/config/beacon_keys.json.
+
+    Example: assay node new-beacon-key --from op
+    """,
+)
+@common_options
+def new_beacon_key(context: Settings) -> None:
+    """Write the key first: one that is registered and lost costs the node's proposals."""
+    from chain.app.beacon_keys import add_beacon_keys
+    from chain.app.homes import beacon_keys_path, read_node_table
+    from domain.beacon import possession_sign_bytes
+    from domain.messages import MsgSetBeaconKey
+    from wire.keys import Key
+
+    read_node_table(context.home)
+    operator, beacon_key = context.key(), Key.generate()
+    with context.client() as client:
+        chain_id = client.status().chain_id
+        add_beacon_keys(beacon_keys_path(context.home), beacon_key)
+        document = possession_sign_bytes(chain_id, operator.address, beacon_key.pub_key)
+        message = MsgSetBeaconKey(operator.address, beacon_key.pub_key, beacon_key.sign(document))
+        receipt = context.sender(client, operator).send(message)
+    context.output.result(
+        {"beacon_key": beacon_key.pub_key, "height": receipt.height, "tx": receipt.hash},
+        f"registered {beacon_key.pub_key.hex()} at height {receipt.height}",
+    )
+
+
+@command.command(
+    "revoke-beacon-key",
+    help="""Give up a beacon key that is lost, or that others know; `assay status --output json` has yours.
+
+    From the next block on your proposals need none, and lots do not count them, until another key counts.
+
+    Example: assay node revoke-beacon-key 02ab… --from op
+    """,
+)
+@click.argument("beacon_key", type=BEACON_KEY)
+@common_options
+def revoke_beacon_key(context: Settings, beacon_key: bytes) -> None:
+    """Send the message; the file of keys stays as it is."""
+    from domain.messages import MsgRevokeBeaconKey
+
+    key = context.key()
+    with context.client() as client:
+        receipt = context.sender(client, key).send(MsgRevokeBeaconKey(key.address, beacon_key))
+    context.output.result(receipt, f"revoked at height {receipt.height}")
+
+
+@command.command(
     help="""Write the committed state of a stopped node as JSON; its app hash is computed anew.
 
     Example: assay node export --to state.json
@@ -170,7 +225,7 @@ def start(context: Settings, solo: bool, cometbft: str) -> None:
 @common_options
 def export(context: Settings, to: Path) -> None:
     """Export all keys and values at the last committed height."""
-    from chain.app.export import export_state
+    from chain.app.storage import export_state
 
     found = export_state(context.home)
     to.write_text(json.dumps(found, indent=1) + "\n")
@@ -208,7 +263,7 @@ def _read_genesis(path: Path) -> bytes:
 def _identity(context: Settings) -> dict[str, str]:
     """Return what others need to know of the home's node; HomeError where it is not the home of one."""
     from chain.app.comet_files import read_genesis, read_keys
-    from chain.app.homes import comet_home, genesis_path, read_node_table
+    from chain.app.homes import comet_home, genesis_path, get_beacon_key, read_node_table
 
     table = read_node_table(context.home)
     keys = read_keys(comet_home(context.home))
@@ -219,6 +274,7 @@ def _identity(context: Settings) -> dict[str, str]:
     return {
         "moniker": str(table["moniker"]),
         "key": keys.cons_key.hex(),
+        "beacon_key": get_beacon_key(context.home).hex(),
         "peer": f"{keys.node_id}@{reached}:{port}",
         "chain_id": read_genesis(genesis)[0].chain_id if genesis.exists() else "",
         "genesis": str(genesis) if genesis.exists() else "",

@@ -10,10 +10,11 @@ import click
 from assay.cli.arguments import DURATION, find_order
 from assay.cli.conditions import condition_options, read_request
 from assay.cli.context import Settings, common_options
-from assay.cli.errors import CliError
+from assay.cli.errors import CliError, Interrupted
 from assay.cli.output import byte_progress, flops, short, table
 from domain.errors import Expected
-from domain.records import OrderState
+from domain.queries import OrderResponse
+from domain.records import Histogram, OrderState
 
 
 @click.group(help="Submit orders, watch them, fetch results.")
@@ -34,34 +35,66 @@ def command() -> None:
 def submit(context: Settings, directory: Path, seconds: int, **values: Any) -> None:
     """Submit, wait for the match, deliver, and wait until the validator has accepted."""
     from consumer.jobs import OrderNote, read_job, remember
-    from consumer.submit import quote
+    from consumer.submit import explain, quote
     from consumer.submit import submit as submit_order
     from consumer.watch import Delivery, summarise, wait_for
 
     job, request, key = read_job(directory), read_request(values), context.key()
     with context.client() as client:
-        if not request.price_limit:
-            best = quote(client, job, request).price
-            if not best:
-                raise CliError("no bid fits now", "name what you would pay with --price-limit")
-            request = replace(request, price_limit=best)
-        made = submit_order(client, context.sender(client, key), key, job, request)
-        remember(context.home, OrderNote(made.order_id, directory, key.address))
-        context.output.note(f"order {made.order_id.hex()}: locked {made.deposit:,} uassay")
-        with byte_progress(context.output) as bar:
-            task = bar.add_task("payload", total=job.payload_size)
-            delivery = Delivery(
-                client,
-                key,
-                made.order_id,
-                directory,
-                job,
-                lambda done, total: bar.update(task, completed=done, total=total),
-                context.output.note,
-            )
-            on_chain = wait_for(
-                client, made.order_id, OrderState.RUNNING, delivery, Event(), float(seconds)
-            )
+        found = quote(client, job, request)
+        if not found.match.bids:
+            reason, remedy = explain(found.match.unmatched, found.cheapest)
+            if not request.price_limit:
+                raise CliError(reason, remedy)
+            context.output.note(f"{reason}; {remedy}; the order waits")
+        request = replace(request, price_limit=request.price_limit or found.price_limit)
+
+        def sending(order_id: bytes) -> None:
+            remember(context.home, OrderNote(order_id, directory, key.address))
+            sent.append(order_id)
+
+        told: list[Histogram] = []
+
+        def seen(answer: OrderResponse) -> None:
+            """Say once what keeps an order waiting that was sent."""
+            unmatched = answer.order.unmatched
+            if answer.order.state is OrderState.OPEN and unmatched and unmatched not in told:
+                told.append(unmatched)
+                cheapest = quote(client, job, request).cheapest
+                context.output.note("; ".join((*explain(unmatched, cheapest), "the order waits")))
+
+        sent: list[bytes] = []
+        try:
+            made = submit_order(client, context.sender(client, key), key, job, request, sending)
+            context.output.note(f"order {made.order_id.hex()}: locked {made.deposit:,} uassay")
+            with byte_progress(context.output) as bar:
+                task = bar.add_task("payload", total=job.payload_size)
+                delivery = Delivery(
+                    client,
+                    key,
+                    made.order_id,
+                    directory,
+                    job,
+                    lambda done, total: bar.update(task, completed=done, total=total),
+                    context.output.note,
+                )
+                on_chain = wait_for(
+                    client,
+                    made.order_id,
+                    OrderState.RUNNING,
+                    delivery,
+                    Event(),
+                    float(seconds),
+                    seen,
+                )
+        except (KeyboardInterrupt, click.exceptions.Abort):
+            if not sent:
+                raise
+            name = sent[-1].hex()
+            raise Interrupted(
+                f"interrupted: order {name} is sent, and goes on without you",
+                f"follow and deliver it with assay order watch {name}, or take it back with assay order cancel {name}",
+            ) from None
     summary = summarise(on_chain)
     context.output.result(
         {
@@ -111,6 +144,7 @@ def show(context: Settings, order: str) -> None:
     from consumer.watch import summarise
     from domain.queries import OrderRequest
     from domain.reasons import ShareReason
+    from pol.rules.schedule import share_segments, total_work
 
     with context.client() as client:
         on_chain = client.query(OrderRequest(find_order(client, order)))
@@ -119,10 +153,7 @@ def show(context: Settings, order: str) -> None:
         ("state", summary.state.name.lower() + (f" ({summary.reason})" if summary.reason else "")),
         ("validator", summary.validator or "-"),
         ("attempt", summary.attempt),
-        (
-            "work",
-            flops(terms.rounds * terms.samples_per_round // terms.batch * terms.work_per_step),
-        ),
+        ("work", flops(total_work(terms))),
         (
             "rounds closed / verified / all",
             f"{summary.round} / {summary.verified} / {terms.rounds}",
@@ -137,7 +168,7 @@ def show(context: Settings, order: str) -> None:
             s.claim.slot,
             s.claim.issue,
             short(s.claim.provider),
-            s.claim.segments,
+            share_segments(terms),
             ",".join(map(str, s.drawn)),
             s.state.name.lower(),
             ShareReason(s.reason).name.lower() if s.reason else "-",

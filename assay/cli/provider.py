@@ -66,7 +66,7 @@ def bench(context: Settings, backend: str, seconds: int) -> None:
 def join(context: Settings, validator: str, dry_run: bool, bond: int | None, backend: str) -> None:
     """Run the provider's daemon in the foreground."""
     from compute_provider import api
-    from compute_provider.config import ProviderConfig
+    from compute_provider.interfaces import ProviderConfig
     from wire.address import check_address
 
     if validator.startswith("assay1"):
@@ -140,7 +140,7 @@ def status(context: Settings) -> None:
 def leave(context: Settings) -> None:
     """Leave; the bond comes back with assay tx withdraw-bond."""
     from compute_provider import api
-    from compute_provider.config import ProviderConfig
+    from compute_provider.interfaces import ProviderConfig
 
     config = ProviderConfig(context.home / "provider", context.node, "", context.key())
     found = api.status(config.home)

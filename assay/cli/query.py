@@ -61,11 +61,10 @@ def providers(context: Settings, validator: str) -> None:
             p.capability.speed if p.capability else 0,
             p.shares_accepted,
             p.shares_rejected,
-            p.shares_reported,
         )
         for p in found
     ]
-    columns = ("address", "cluster", "FLOP/s", "accepted", "rejected", "reported")
+    columns = ("address", "cluster", "FLOP/s", "accepted", "rejected")
     context.output.result(found, table("Providers", columns, rows))
 
 

@@ -21,14 +21,16 @@ from assay.cli.output import flops, short, table
 def command(context: Settings, directory: Path, **values: Any) -> None:
     """Print the bids that fit, cheapest first, and why others do not."""
     from consumer.jobs import read_job
-    from consumer.submit import quote
+    from consumer.submit import explain, quote
 
     job = read_job(directory)
     with context.client() as client:
         found = quote(client, job, read_request(values))
     rows = [
-        (short(b.id), short(b.validator), b.offer.price, b.offer.speed) for b in found.match.bids
+        (short(b.id), short(b.validator), b.offer.price, b.offer.slot_speed, b.offer.slots)
+        for b in found.match.bids
     ]
+    columns = ("bid", "validator", "uassay/PFLOP", "FLOP/s a slot", "slots")
     unmatched = dict(found.match.unmatched)
     why = ", ".join(f"{name}: {count}" for name, count in unmatched.items())
     context.output.result(
@@ -36,16 +38,17 @@ def command(context: Settings, directory: Path, **values: Any) -> None:
             "work": found.work,
             "price": found.price,
             "cost": found.cost,
+            "price_limit": found.price_limit,
+            "seconds": found.seconds,
             "bids": found.match.bids,
             "unmatched": unmatched,
         },
         [
-            f"work {flops(found.work)}; best price {found.price:,} uassay/PFLOP; cost {found.cost:,} uassay",
-            table("Bids that fit", ("bid", "validator", "uassay/PFLOP", "FLOP/s"), rows),
+            f"work {flops(found.work)}; best price {found.price:,} uassay/PFLOP; cost {found.cost:,} uassay; "
+            f"rounds take {found.seconds:,} s; an order's price limit is {found.price_limit:,} unless you name another",
+            table("Bids that fit", columns, rows),
             f"bids that do not fit, by condition: {why or 'none'}",
         ],
     )
     if not found.match.bids:
-        raise CliError(
-            "no bid fits now", "relax a condition that the table names, or order and wait"
-        )
+        raise CliError(*explain(found.match.unmatched, found.cheapest))

@@ -9,10 +9,10 @@ from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.job import backend_option
 from assay.cli.output import short, step_progress, table
-from domain.limits import SEGMENTS_MAX
+from domain.limits import SHARE_SEGMENTS_MAX
 
 if TYPE_CHECKING:
-    from pol.replay.check_trace import Check
+    from pol.replay.replay import Check
 
 
 @click.group(help="Show and verify Proof-of-Learning traces.")
@@ -31,7 +31,7 @@ def show(context: Settings, file: Path) -> None:
     from pol.values import metric_values
 
     trace = read_trace(file)
-    faults = [broken_link(trace.job, share) for share in trace.shares]
+    faults = [broken_link(share) for share in trace.shares]
     rows = []
     for share, fault in zip(trace.shares, faults, strict=True):
         last = metric_values(share.boundaries[-1].metrics)
@@ -50,14 +50,11 @@ def show(context: Settings, file: Path) -> None:
     context.output.result(
         {
             "job": trace.job,
-            "slots": trace.slots,
             "round_roots": trace.round_roots,
             "shares": [
                 {
                     "round": share.round,
                     "slot": share.slot,
-                    "first": share.first,
-                    "count": share.count,
                     "segments": share.segments,
                     "trace_root": share.trace_root,
                     "update_root": share.update_root,
@@ -66,7 +63,7 @@ def show(context: Settings, file: Path) -> None:
                 for share, fault in zip(trace.shares, faults, strict=True)
             ],
         },
-        [f"job {trace.job.hex()}, {trace.slots} slots", table("Shares", columns, rows)],
+        [f"job {trace.job.hex()}", table("Shares", columns, rows)],
     )
 
 
@@ -94,7 +91,7 @@ class Segments(click.IntRange):
 )
 @click.option(
     "--segments",
-    type=Segments(1, SEGMENTS_MAX),
+    type=Segments(1, SHARE_SEGMENTS_MAX),
     default="all",
     show_default=True,
     help="all, or a number.",
@@ -103,7 +100,7 @@ class Segments(click.IntRange):
 @common_options
 def verify(context: Settings, file: Path, directory: Path, segments: int, backend: str) -> None:
     """Replay and compare; refused where the trace does not hold."""
-    from pol.replay.check_trace import STATES_FOLDER, verify_trace
+    from pol.replay.replay import STATES_FOLDER, verify_trace
     from pol.replay.trace_file import read_trace
 
     with step_progress(context.output) as bar:

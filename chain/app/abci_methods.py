@@ -11,6 +11,7 @@ from chain.app.abci_server import Method
 from chain.app.application import Application
 from chain.app.interfaces import APP_VERSION, SOFTWARE, SOFTWARE_VERSION
 from domain import codec
+from domain.beacon import Reveal
 from domain.block import TxResult, ValidatorUpdate
 from domain.errors import Refusal
 from domain.genesis import Genesis
@@ -120,11 +121,14 @@ class Methods:
         )
 
     def _prepare_proposal(self, request: Any) -> Any:
-        chosen = self._app.prepare_proposal(request.txs, request.max_tx_bytes)
+        chosen = self._app.prepare_proposal(
+            request.txs, request.max_tx_bytes, request.height, request.proposer_address
+        )
         return abci.Response(prepare_proposal=abci.ResponsePrepareProposal(txs=chosen))
 
     def _process_proposal(self, request: Any) -> Any:
-        status = _ACCEPT if self._app.process_proposal(request.txs) else _REJECT
+        held = self._app.process_proposal(request.txs, request.height, request.proposer_address)
+        status = _ACCEPT if held else _REJECT
         return abci.Response(process_proposal=abci.ResponseProcessProposal(status=status))
 
     def _verify_vote_extension(self, request: Any) -> Any:
@@ -143,7 +147,7 @@ class Methods:
         return abci.Response(
             finalize_block=abci.ResponseFinalizeBlock(
                 events=events_proto(done.result.events),
-                tx_results=list(map(_tx_result, done.txs, done.result.tx_results)),
+                tx_results=list(map(_tx_result, done.items, done.result.tx_results)),
                 validator_updates=_validator_updates(done.result.validator_updates),
                 app_hash=done.app_hash,
             )
@@ -166,11 +170,11 @@ def _validator_updates(updates: Iterable[ValidatorUpdate]) -> list[Any]:
     ]
 
 
-def _tx_result(tx: Tx | Refusal, result: TxResult) -> Any:
+def _tx_result(item: Reveal | Tx | Refusal, result: TxResult) -> Any:
     return abci.ExecTxResult(
         code=result.code,
         codespace=result.codespace,
-        data=b"" if isinstance(tx, Refusal) else tx_data(tx.messages, result),
+        data=tx_data(item.messages, result) if isinstance(item, Tx) else b"",
         log=result.log,
         gas_wanted=result.gas_wanted,
         gas_used=result.gas_used,

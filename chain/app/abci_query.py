@@ -8,7 +8,7 @@ from cosmpy.protos.tendermint.abci.types_pb2 import ResponseQuery
 from cosmpy.protos.tendermint.crypto.proof_pb2 import ProofOp, ProofOps
 
 from chain.app.application import INTERNAL, Application
-from chain.app.smt_proof import PROOF_TYPE, prove
+from chain.app.smt import PROOF_TYPE, prove
 from domain.errors import INVALID_REQUEST, NOT_FOUND, UNKNOWN_REQUEST, Refusal
 
 log = logging.getLogger(__name__)

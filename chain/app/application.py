@@ -15,15 +15,19 @@ from threading import Lock, RLock
 
 from chain.app import smt
 from chain.app.ahead import Ahead
-from chain.app.genesis_check import check_names
+from chain.app.beacon_keys import BeaconKeys
+from chain.app.homes import check_names
 from chain.app.interfaces import CommittedBlock, CommittedState, StoredTx
-from chain.app.storage import Snapshot, Storage
-from chain.app.stored import ChainHead
+from chain.app.storage import ChainHead, Snapshot, Storage
+from chain.app.turns import Turns
+from chain.state_machine.context import PARAMS
 from chain.state_machine.market.book import LivingBook, book_step, version_of
-from chain.state_machine.market.queries import simulate_match
 from chain.state_machine.mempool import Mempool, simulate_tx
+from chain.state_machine.queries import simulate_match
+from chain.state_machine.registry.beacon import RevealDuty, get_reveal_duty
 from chain.state_machine.store import Overlay, Reader
-from chain.state_machine.transition import apply_block, init_chain
+from chain.state_machine.transition import apply_block, check_proposed, init_chain
+from domain.beacon import Reveal
 from domain.block import Block, BlockResult, TxResult, ValidatorUpdate
 from domain.errors import Refusal
 from domain.events import Event
@@ -31,8 +35,10 @@ from domain.genesis import Genesis
 from domain.limits import EVENTS_LIMIT_MAX
 from domain.queries import EventsResponse, SimulateMatchRequest, SimulateMatchResponse
 from domain.tx import Tx
-from wire.decoder import TxDecoder
 from wire.keys import SignatureVerifier
+from wire.reveal import decode_reveal, encode_reveal
+from wire.tx import TxDecoder
+from wire.vrf import verify as verify_reveal
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +66,7 @@ class Started:
 class Finalized:
     """Answer of FinalizeBlock."""
 
-    txs: tuple[Tx | Refusal, ...]
+    items: tuple[Reveal | Tx | Refusal, ...]
     result: BlockResult
     app_hash: bytes
 
@@ -90,13 +96,18 @@ class Application:
     """ABCI semantics over a :class:`Storage`; also the ``QueryPort`` of the query services."""
 
     def __init__(
-        self, storage: Storage, config: AppConfig, verifier: SignatureVerifier | None = None
+        self,
+        storage: Storage,
+        config: AppConfig,
+        verifier: SignatureVerifier | None = None,
+        beacon_keys: BeaconKeys | None = None,
     ) -> None:
-        """Continue from where ``storage`` stands."""
+        """Continue from where ``storage`` stands. Nobody votes for what a validator without its beacon key proposes."""
         self._storage = storage
         self._config = config
         self._decode = TxDecoder()
-        self._verify = verifier or SignatureVerifier()
+        self._verify = SignatureVerifier() if verifier is None else verifier
+        self._beacon_keys = beacon_keys or BeaconKeys()
         self._consensus = RLock()
         self._mempool_lock = Lock()
         self._pending: _Pending | None = None
@@ -108,6 +119,7 @@ class Application:
         # A book for the auction and another one for quotes, so that blocks never wait for strangers.
         self._book, self._quoted = LivingBook(), LivingBook()
         self._quote_lock = Lock()
+        self._simulations = Turns()
         if snapshot.head.block.height:
             self.started.set()
 
@@ -138,32 +150,102 @@ class Application:
             self._rebase(_Base(head, overlay, snapshot, overlay))
             return Started(validators, root)
 
-    def prepare_proposal(self, raws: Sequence[bytes], max_bytes: int) -> list[bytes]:
-        """Return the transactions of a proposal: those that decode, in the mempool's order, as many as fit."""
+    def can_propose(self, proposer: bytes) -> bool:
+        """Tell whether this node can make what the next block begins with, if it is ``proposer``'s."""
+        duty = self._reveal_duty(proposer)
+        return duty is None or self._beacon_keys.holds(duty.pub_key)
+
+    def prepare_proposal(
+        self, raws: Sequence[bytes], max_bytes: int, height: int, proposer: bytes
+    ) -> list[bytes]:
+        """Return a proposal: what its proposer reveals, then transactions in the mempool's order.
+
+        As many as bytes and gas have room for. Where nothing can be proposed that others vote for, nothing is, and the
+        log says why.
+        """
+        if height != self.head.block.height + 1:
+            log.error("no proposal for block %d behind %d", height, self.head.block.height)
+            return []
+        left, gas_left = max_bytes, self._block_gas()
+        first: list[bytes] = []
+        duty = self._reveal_duty(proposer)
+        if duty is not None:
+            proof = self._beacon_keys.prove(duty.pub_key, duty.message)
+            if proof is None:
+                log.error(
+                    "this node lacks the beacon key %s of %s: nobody votes for what it proposes;"
+                    " restore the key from a copy, or revoke it",
+                    duty.pub_key.hex(),
+                    duty.operator,
+                )
+                return []
+            first = [encode_reveal(proof)]
+            left -= _encoded_size(first[0])
+            if left < 0:
+                log.error("no proposal: %d bytes do not hold what it begins with", max_bytes)
+                return []
         chosen: dict[bytes, None] = {}
-        left = max_bytes
         for raw in raws[:BLOCK_TXS_MAX]:
-            if raw in chosen or isinstance(self._decode(raw), Refusal):
+            tx = self._proposed(raw)
+            if raw in chosen or isinstance(tx, Refusal):
                 continue
             left -= _encoded_size(raw)
-            if left < 0:
+            gas_left -= tx.gas_limit
+            if left < 0 or gas_left < 0:
                 break  # a later one might need this one's sequence
             chosen[raw] = None
-        return list(chosen)
+        return [*first, *chosen]
 
-    def process_proposal(self, raws: Sequence[bytes]) -> bool:
-        """Tell whether to vote for a proposal, and verify its signatures now, so that they are known in its block."""
+    def process_proposal(self, raws: Sequence[bytes], height: int, proposer: bytes) -> bool:
+        """Tell whether to vote for a proposal, and verify its signatures now, so that they are known in its block.
+
+        Nothing is run: what a block may cost is the sum of what its transactions declare, and the first one that is
+        too much is the last that is looked at.
+        """
+        if height != self.head.block.height + 1:
+            log.warning("proposal for block %d refused behind %d", height, self.head.block.height)
+            return False
+        duty = self._reveal_duty(proposer)
+        if duty is not None:
+            reveal = decode_reveal(raws[0]) if raws else None
+            if reveal is None or not verify_reveal(duty.pub_key, duty.message, reveal.proof):
+                log.warning("proposal refused: it does not begin as %s has to", duty.operator)
+                return False
+            raws = raws[1:]
         if len(raws) > BLOCK_TXS_MAX:
             log.warning("proposal refused: %d transactions", len(raws))
             return False
+        gas_left = self._block_gas()
         for index, raw in enumerate(raws):
-            tx = self._decode(raw)
+            tx = self._proposed(raw)
             if isinstance(tx, Refusal):
                 log.warning("proposal refused: transaction %d: %s", index, tx)
+                return False
+            gas_left -= tx.gas_limit
+            if gas_left < 0:
+                log.warning("proposal refused: transaction %d: more gas than a block has", index)
                 return False
         base = self._base
         self._ahead.verify_all(base.reader, base.head.chain_id, raws)
         return True
+
+    def _reveal_duty(self, proposer: bytes) -> RevealDuty | None:
+        base = self._base
+        return get_reveal_duty(Overlay(base.reader), proposer, base.head.block.height + 1)
+
+    def _proposed(self, raw: bytes) -> Tx | Refusal:
+        """Return what a proposal may hold, or why it may not."""
+        tx = self._decode(raw)
+        if not isinstance(tx, Refusal):
+            try:
+                check_proposed(tx)
+            except Refusal as refusal:
+                return refusal
+        return tx
+
+    def _block_gas(self) -> int:
+        """Return the gas of a block on the last commit, which is the same for all who propose or vote."""
+        return PARAMS.must(Overlay(self._base.reader)).block_gas
 
     def finalize_block(
         self, height: int, time_ns: int, block_hash: bytes, proposer: bytes, raws: Sequence[bytes]
@@ -174,8 +256,10 @@ class Application:
             if height != base.head.block.height + 1:
                 raise RuntimeError(f"block {height} cannot follow {base.head.block.height}")
             overlay = Overlay(base.reader)
-            block = Block(height, time_ns, block_hash, proposer, tuple(map(self._decode, raws)))
-            result = apply_block(overlay, block, self._verify, self._book)
+            reveal = decode_reveal(raws[0]) if raws else None
+            txs = tuple(map(self._decode, raws if reveal is None else raws[1:]))
+            block = Block(height, time_ns, block_hash, proposer, txs, reveal)
+            result = apply_block(overlay, block, self._verify, verify_reveal, self._book)
             if len(result.tx_results) != len(raws):
                 raise RuntimeError(f"{len(result.tx_results)} results for {len(raws)} transactions")
             changes = overlay.changes()
@@ -191,7 +275,7 @@ class Application:
                 _stored_txs(block, raws, result),
                 events,
             )
-            return Finalized(block.txs, result, tree.root)
+            return Finalized(_items(block), result, tree.root)
 
     def commit(self) -> ChainHead:
         """Write the finalized block in one atomic batch; CheckTx and queries see it from here on."""
@@ -284,8 +368,12 @@ class Application:
             return simulate_match(self._base.reader, request, self._quoted)
 
     def simulate(self, tx: Tx) -> TxResult:
-        """Run ``tx`` on a throw-away overlay of the committed state."""
-        return simulate_tx(self._base.reader, tx)
+        """Run ``tx`` on a throw-away overlay of the committed state; one at a time, and few may wait for their turn.
+
+        Each keeps one core busy for as long as a transaction may. Raises a Refusal where too many wait.
+        """
+        with self._simulations.turn():
+            return simulate_tx(self._base.reader, tx)
 
 
 def _refused(refusal: Refusal) -> TxResult:
@@ -314,11 +402,16 @@ def _numbered(result: BlockResult, first: int) -> tuple[Event, ...]:
     return tuple(events)
 
 
+def _items(block: Block) -> tuple[Reveal | Tx | Refusal, ...]:
+    """Return what a block consists of, as it came."""
+    return block.txs if block.reveal is None else (block.reveal, *block.txs)
+
+
 def _stored_txs(block: Block, raws: Sequence[bytes], result: BlockResult) -> tuple[StoredTx, ...]:
     return tuple(
-        StoredTx(tx.hash, block.height, index, block.time_ns, raw, tx_result)
-        for index, (tx, raw, tx_result) in enumerate(
-            zip(block.txs, raws, result.tx_results, strict=True)
+        StoredTx(item.hash, block.height, index, block.time_ns, raw, tx_result)
+        for index, (item, raw, tx_result) in enumerate(
+            zip(_items(block), raws, result.tx_results, strict=True)
         )
-        if isinstance(tx, Tx)
+        if not isinstance(item, Refusal)
     )

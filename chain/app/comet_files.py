@@ -6,6 +6,7 @@ Every value that matters is written down, so that the defaults of a CometBFT rel
 import base64
 import json
 import os
+import tomllib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -104,6 +105,20 @@ def read_keys(comet_home: Path) -> NodeKeys:
     return NodeKeys(cons_key, _node_id(node_key))
 
 
+def read_addresses(comet_home: Path) -> dict[str, tuple[str, int]]:
+    """Return host and port of CometBFT's RPC and p2p, under these names, as far as its ``config.toml`` has them."""
+    try:
+        tables = tomllib.loads((comet_home / "config" / "config.toml").read_text())
+    except (OSError, ValueError):
+        return {}  # CometBFT says it better
+    found = {}
+    for name in ("rpc", "p2p"):
+        host, _, port = str(tables.get(name, {}).get("laddr", "")).rpartition(":")
+        if port.isdecimal():
+            found[name] = (host.removeprefix("tcp://").strip("[]"), int(port))
+    return found
+
+
 def write_config(
     comet_home: Path,
     moniker: str,
@@ -165,7 +180,7 @@ def genesis_document(genesis: Genesis, time_ns: int, app_version: int) -> bytes:
         "chain_id": genesis.chain_id,
         "initial_height": "1",
         "consensus_params": {
-            "block": {"max_bytes": str(BLOCK_BYTES_MAX), "max_gas": "-1"},
+            "block": {"max_bytes": str(BLOCK_BYTES_MAX), "max_gas": str(genesis.params.block_gas)},
             "evidence": {
                 "max_age_num_blocks": "100000",
                 "max_age_duration": str(48 * 3600 * 10**9),

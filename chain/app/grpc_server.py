@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import grpc
 
-from chain.app.interfaces import Broadcaster, QueryPort
-from chain.app.services.call import Handler, status_of
-from chain.app.services.table import build_table
-from domain.errors import Refusal
+from chain.app.cosmos_services import Handler
+from chain.app.interfaces import UNREACHABLE, Broadcaster, QueryPort
+from chain.app.services import build_table
+from domain.errors import NOT_FOUND, Code, Refusal
 from domain.limits import TX_BYTES_MAX
 from wire.results import code_metadata
 
@@ -110,3 +110,17 @@ def _guarded(path: str, handler: Handler) -> Callable[[bytes, grpc.ServicerConte
         return context.abort(status, text)
 
     return handle
+
+
+_INVALID_ARGUMENT: Final = frozenset(
+    {"bad_field", "tx_decode", "invalid_address", "invalid_coins", "invalid_request"}
+)
+
+
+def status_of(code: Code) -> str:
+    """Return the name of the gRPC status that a refusal has."""
+    if code == NOT_FOUND:
+        return "NOT_FOUND"
+    if code == UNREACHABLE:
+        return "UNAVAILABLE"
+    return "INVALID_ARGUMENT" if code.name in _INVALID_ARGUMENT else "FAILED_PRECONDITION"

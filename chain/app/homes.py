@@ -14,6 +14,7 @@ from typing import Any
 
 import tomli_w
 
+from chain.app.beacon_keys import FILE_NAME, add_beacon_keys, read_beacon_keys
 from chain.app.comet_files import (
     HomeError,
     NodeKeys,
@@ -24,11 +25,16 @@ from chain.app.comet_files import (
     write_config,
     write_keys,
 )
-from chain.app.genesis_check import check_genesis
 from chain.app.interfaces import APP_VERSION
-from domain.errors import Refusal
+from chain.state_machine.store import MemoryStore, Overlay
+from chain.state_machine.transition import init_chain
+from domain.bounds import check
+from domain.errors import BAD_FIELD, Refusal
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
 from domain.params import Params
+from wire.address import check_address
+from wire.keys import Key
+from wire.vrf import is_point
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,19 @@ class NodeSpec:
 def comet_home(home: Path) -> Path:
     """Return CometBFT's home inside ours."""
     return home / "node"
+
+
+def beacon_keys_path(home: Path) -> Path:
+    """Return where the beacon keys lie, beside the consensus key."""
+    return comet_home(home) / "config" / FILE_NAME
+
+
+def get_beacon_key(home: Path) -> bytes:
+    """Return the public half of the newest beacon key of a home; HomeError where it has none."""
+    keys = read_beacon_keys(beacon_keys_path(home))
+    if not keys:
+        raise HomeError(f"{home} has no beacon key", "run `assay node init`, or restore it")
+    return keys[-1].pub_key
 
 
 def genesis_path(home: Path) -> Path:
@@ -70,6 +89,9 @@ def init_node(
     comet = comet_home(home)
     waiting = (comet / "config" / "node_key.json").exists() and not genesis_path(home).exists()
     keys = read_keys(comet) if waiting else write_keys(comet, seed)
+    if not waiting:
+        beacon_key = Key.generate() if seed is None else Key(sha256(seed + b"b").digest())
+        add_beacon_keys(beacon_keys_path(home), beacon_key)
     timing = timing or Timing()
     write_config(comet, moniker, ports, timing, host=host, persistent_peers=persistent_peers)
     if genesis is not None:
@@ -100,7 +122,9 @@ def init_network(
         for node in nodes
     ]
     validators = tuple(
-        GenesisValidator(node.operator, node.moniker, key.cons_key, node.stake)
+        GenesisValidator(
+            node.operator, node.moniker, key.cons_key, get_beacon_key(node.home), node.stake
+        )
         for node, key in zip(nodes, keys, strict=True)
     )
     genesis = Genesis(chain_id, DENOM, params, tuple(accounts), validators)
@@ -150,3 +174,33 @@ def _read_config(path: Path) -> dict[str, Any]:
         return {}
     except tomllib.TOMLDecodeError as error:
         raise HomeError(f"{path} is not TOML ({error})", "correct the file") from None
+
+
+# --- what a genesis must satisfy before a chain starts from it -----------------------------------
+
+CHAIN_ID_MAX = 50  # CometBFT's
+
+
+def check_names(genesis: Genesis) -> None:
+    """Refuse what the core cannot judge: addresses that no key has, accounts that come twice, odd identifiers."""
+    check(genesis)
+    if len(genesis.chain_id) > CHAIN_ID_MAX:
+        raise Refusal(BAD_FIELD, "chain_id", "is too long", f"at most {CHAIN_ID_MAX} characters")
+    seen: set[str] = set()
+    for index, account in enumerate(genesis.accounts):
+        field = f"accounts[{index}].address"
+        check_address(account.address, field)
+        if account.address in seen:
+            raise Refusal(BAD_FIELD, field, f"{account.address} comes twice", "add its coins up")
+        seen.add(account.address)
+    for index, validator in enumerate(genesis.validators):
+        check_address(validator.operator, f"validators[{index}].operator")
+        if not is_point(validator.beacon_key):
+            field = f"validators[{index}].beacon_key"
+            raise Refusal(BAD_FIELD, field, "is no point of the curve", "`assay node show` has it")
+
+
+def check_genesis(genesis: Genesis, time_ns: int) -> None:
+    """Refuse a genesis from which no chain can start; the Refusal names the field."""
+    check_names(genesis)
+    init_chain(Overlay(MemoryStore()), genesis, time_ns)

@@ -19,20 +19,30 @@ from chain.app.abci_methods import Methods
 from chain.app.abci_query import AbciQueries
 from chain.app.abci_server import AbciServer, stop_loudly
 from chain.app.application import AppConfig, Application
+from chain.app.beacon_keys import BeaconKeys
 from chain.app.comet import CometProcess, RestartPolicy, find_binary
-from chain.app.comet_files import HomeError, read_genesis
-from chain.app.genesis_check import check_genesis
-from chain.app.homes import comet_home, genesis_path, read_node_table
+from chain.app.comet_files import HomeError, read_addresses, read_genesis
+from chain.app.homes import (
+    beacon_keys_path,
+    check_genesis,
+    comet_home,
+    genesis_path,
+    read_node_table,
+)
 from chain.app.interfaces import Broadcaster
 from chain.app.solo import NOTICE, SoloEngine
 from chain.app.storage import Maker, Storage
+from chain.app.verifier import start_verifier
 from domain.errors import Refusal
+from host.daemon import log_to_file, on_stop_signal
 from host.files import write_whole
-from host.logs import log_to_file
-from host.signals import on_stop_signal
+from host.ports import wait_until_free
+from wire.canonical import IMPLEMENTATION, implementation
 
 log = logging.getLogger(__name__)
 
+_PORT_SECONDS = 10.0
+"""How long a port may stay taken: a CometBFT whose node was killed ends within a few seconds."""
 _LOOK_AGAIN_SECONDS = 0.05  # CometBFT tells nobody when its RPC listens
 
 
@@ -122,6 +132,7 @@ class _Node:
     ) -> None:
         self.config = config
         self.stack = stack
+        _check_protobuf()
         self.ready_callback = ready_callback
         self.comet_pid = 0
         self.stop = Event()
@@ -131,7 +142,14 @@ class _Node:
         stack.callback(storage.close)
         solo = config.consensus is Consensus.SOLO
         storage.claim(Maker.SOLO if solo else Maker.COMETBFT)
-        self.app = Application(storage, AppConfig(config.min_gas_price_millionths, solo))
+        # Solo gets its transactions one by one, so that nothing could be verified beside anything.
+        verifier = None if solo else stack.enter_context(start_verifier())
+        self.app = Application(
+            storage,
+            AppConfig(config.min_gas_price_millionths, solo),
+            verifier,
+            BeaconKeys(path=beacon_keys_path(config.home)),
+        )
         self.announcing = Lock()
         self.is_over = False
         self._check_genesis()
@@ -183,6 +201,7 @@ class _Node:
             on_stop_signal(self.stop.set)
             self.stop.wait()
             return
+        _check_ports(comet_home(self.config.home))
         comet = CometProcess(
             comet_home(self.config.home),
             self.socket_path,
@@ -253,12 +272,32 @@ class _Node:
         self.ready_callback(ready)
 
 
+def _check_ports(home: Path) -> None:
+    """Raise HomeError where somebody else has a port of our CometBFT; one of a node that was killed is waited for."""
+    for name, (host, port) in read_addresses(home).items():
+        if not wait_until_free(host, port, _PORT_SECONDS):
+            raise HomeError(
+                f"port {port} on {host or 'all addresses'}, for CometBFT's {name}, is taken by another program",
+                f"end that program, or name another port in {home / 'config' / 'config.toml'}",
+            )
+
+
 def _is_listening(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), 1.0).close()
     except OSError:
         return False
     return True
+
+
+def _check_protobuf() -> None:
+    """Raise HomeError where another implementation of protobuf is at work: nodes must refuse alike, and in time."""
+    found = implementation()
+    if found != IMPLEMENTATION:
+        raise HomeError(
+            f"protobuf runs as {found!r}, and a node needs {IMPLEMENTATION!r}",
+            "unset PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION, or install a wheel of protobuf for this platform",
+        )
 
 
 def _own_directory(path: Path) -> None:

@@ -1,7 +1,7 @@
 """A block maker in one process over the same Application: for development, tests and simulation.
 
-There is one owner, so nothing here is consensus. Proposers take turns among the registered validators, and a test may
-give each block its hash, time and proposer, which is how it makes lots hit or miss without luck.
+There is one owner, so nothing here is consensus. Proposers take turns among the registered validators whose beacon
+keys the application holds, and a test may give each block its hash, time and proposer.
 """
 
 import logging
@@ -87,13 +87,13 @@ class SoloEngine:
             height = previous.height + 1
             with self._mempool_lock:
                 waiting = list(self._mempool.values())
-            raws = self._app.prepare_proposal(waiting, BLOCK_BYTES_MAX)
-            if not self._app.process_proposal(raws):
-                raise RuntimeError("the application refuses its own proposal")
             if time_ns is None:
                 time_ns = max(self._clock(), previous.time_ns + 1)
             if proposer is None:
                 proposer = self._next_proposer(height)
+            raws = self._app.prepare_proposal(waiting, BLOCK_BYTES_MAX, height, proposer)
+            if not self._app.process_proposal(raws, height, proposer):
+                raise RuntimeError("the application refuses its own proposal")
             if hash is None:
                 content = (u64(height), u64(time_ns), proposer, previous.hash, previous.app_hash)
                 hash = hash_fields("assay/solo-block", *content, *map(_digest, raws))
@@ -145,10 +145,14 @@ class SoloEngine:
                 del self._mempool[tx_hash]
 
     def _next_proposer(self, height: int) -> bytes:
-        """Return the validator whose turn it is: all that are not jailed, by address, one block each."""
+        """Return the validator whose turn it is: one block each, by address.
+
+        All that are not jailed and whose beacon key is here. Where there are none, a stranger: its blocks seed nothing.
+        """
         response = answer(self._app.view().reader, ValidatorsRequest())
         assert isinstance(response, ValidatorsResponse)
-        active = sorted(v.cons_address for v in response.validators if not v.jailed)
+        able = (v.cons_address for v in response.validators if not v.jailed)
+        active = sorted(filter(self._app.can_propose, able))
         return active[height % len(active)] if active else bytes(20)
 
 

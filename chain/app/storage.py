@@ -5,28 +5,99 @@ hash and the numbered events, so that after a crash all of a block is there or n
 disk: losing the last commits to a power failure makes the store lag, never tear, and consensus replays the blocks.
 """
 
+import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Self
 
 import plyvel
 
+from chain.app import smt
+from chain.app.homes import comet_home
 from chain.app.interfaces import CommittedBlock, StoredTx
-from chain.app.stored import (
-    NO_HEAD,
-    ChainHead,
-    decode_event,
-    decode_tx,
-    decode_tx_height,
-    encode_event,
-    encode_tx,
-)
 from domain import codec
+from domain.block import TxResult
 from domain.errors import Expected
 from domain.events import Event
 from domain.queries import LoggedEvent
+
+# --- how heads, transactions and events are written ----------------------------------------------
+
+# Transactions and events are written by hand, not by :mod:`domain.codec`: a block of thousands of them is encoded
+# between two blocks, and this takes a fifth of the time.
+
+
+@dataclass(frozen=True, slots=True)
+class ChainHead:
+    """Where a store stands; all of it is written in the same batch as the state it describes."""
+
+    chain_id: str
+    block: CommittedBlock
+    next_event: int
+
+
+NO_HEAD = ChainHead("", CommittedBlock(0, 0, b"", b"", b""), 1)
+"""Of a store that has no block yet."""
+
+
+def encode_tx(tx: StoredTx) -> bytes:
+    """Write a transaction with its result; its time is that of its block and its hash is its key."""
+    result = tx.result
+    record = (
+        tx.height,
+        tx.index,
+        tx.raw.hex(),
+        result.code,
+        result.codespace,
+        result.log,
+        result.gas_wanted,
+        result.gas_used,
+        [(event.type, event.attributes, event.number) for event in result.events],
+        [(name, value.hex()) for name, value in result.responses],
+    )
+    return json.dumps(record, separators=(",", ":")).encode()
+
+
+def decode_tx_height(data: bytes) -> int:
+    """Return the height of an encoded transaction."""
+    height: int = json.loads(data)[0]
+    return height
+
+
+def decode_tx(tx_hash: bytes, data: bytes, time_ns: int) -> StoredTx:
+    """Read what :func:`encode_tx` wrote; hash and time come from the transaction's key and block."""
+    height, index, raw, code, space, log, wanted, used, events, responses = json.loads(data)
+    result = TxResult(
+        code,
+        space,
+        log,
+        wanted,
+        used,
+        tuple(
+            Event(kind, tuple((name, value) for name, value in attributes), number)
+            for kind, attributes, number in events
+        ),
+        tuple((name, bytes.fromhex(value)) for name, value in responses),
+    )
+    return StoredTx(tx_hash, height, index, time_ns, bytes.fromhex(raw), result)
+
+
+def encode_event(event: Event, height: int) -> bytes:
+    """Write a numbered event; its number is its key."""
+    return json.dumps((height, event.type, event.attributes), separators=(",", ":")).encode()
+
+
+def decode_event(number: int, data: bytes) -> LoggedEvent:
+    """Read what :func:`encode_event` wrote."""
+    height, kind, attributes = json.loads(data)
+    return LoggedEvent(number, height, kind, tuple((name, value) for name, value in attributes))
+
+
+# --- the store -----------------------------------------------------------------------------------
+
 
 FORMAT = b"1"
 _STATE: Final = b"s"
@@ -227,3 +298,36 @@ def _end_of(prefix: bytes) -> bytes:
     """Return the first key behind all keys with ``prefix`` (which has a byte below 0xFF in front)."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes((kept[-1] + 1,))
+
+
+# --- export --------------------------------------------------------------------------------------
+
+
+def export_state(home: Path) -> dict[str, Any]:
+    """Return chain id, height, app hash and every key with its value (hex), from the store of a stopped node.
+
+    The app hash is computed anew from the keys and values, so that an export vouches for itself. StorageError where
+    the store cannot be opened (a running node holds it), is empty, or does not give its own app hash.
+    """
+    path = comet_home(home) / "data" / "assay.db"
+    if not path.exists():
+        raise StorageError(f"{path} does not exist", "start the node once, or name another --home")
+    storage = Storage(path)
+    try:
+        snapshot = storage.snapshot()
+        block = snapshot.head.block
+        entries = dict(snapshot.scan(b""))
+    finally:
+        storage.close()
+    if not block.height:
+        raise StorageError(f"{path} holds no block yet", "start the node first")
+    root = smt.update(lambda _position: None, {**entries}).root
+    if root != block.app_hash:
+        raise StorageError(f"{path} is damaged: its state does not give the app hash of its head")
+    return {
+        "chain_id": snapshot.head.chain_id,
+        "height": block.height,
+        "time_ns": block.time_ns,
+        "app_hash": block.app_hash.hex(),
+        "state": [{"key": key.hex(), "value": value.hex()} for key, value in entries.items()],
+    }

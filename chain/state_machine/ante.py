@@ -6,12 +6,11 @@ Cosmos clients look for.
 """
 
 from chain.state_machine.context import Context, Sender
-from chain.state_machine.gas import gas_of
+from chain.state_machine.gas import check_gas, gas_of
 from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.tables import ACCOUNTS, BALANCES
 from domain.amount import ceil_div
 from domain.errors import (
-    BAD_FIELD,
     INSUFFICIENT_FEE,
     INSUFFICIENT_FUNDS,
     INVALID_COINS,
@@ -19,7 +18,6 @@ from domain.errors import (
     INVALID_REQUEST,
     INVALID_SEQUENCE,
     MEMO_TOO_LARGE,
-    OUT_OF_GAS,
     TX_TIMEOUT,
     TX_TOO_LARGE,
     UNAUTHORIZED,
@@ -27,7 +25,7 @@ from domain.errors import (
     WRONG_SEQUENCE,
     Refusal,
 )
-from domain.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
+from domain.limits import MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
 from domain.messages import signer_of
 from domain.records import Account
 from domain.tx import SignerInfo, Tx, sign_doc
@@ -69,7 +67,7 @@ def apply_ante(
 
 
 def check_form(ctx: Context, tx: Tx, simulate: bool) -> int:
-    """Check sizes, timeout and gas limit, and return the gas that the transaction uses."""
+    """Check sizes, timeout and gas limit, and return the gas that the transaction needs."""
     if tx.size > TX_BYTES_MAX:
         raise Refusal(TX_TOO_LARGE, "tx", f"has {tx.size} bytes", f"at most {TX_BYTES_MAX}")
     if not 0 < len(tx.messages) <= MESSAGES_MAX:
@@ -80,19 +78,7 @@ def check_form(ctx: Context, tx: Tx, simulate: bool) -> int:
     if tx.timeout_height and ctx.height > tx.timeout_height:
         reason = f"height {ctx.height} is behind the timeout height {tx.timeout_height}"
         raise Refusal(TX_TIMEOUT, "body.timeout_height", reason, "sign it again")
-    gas = gas_of(tx)
-    if simulate:
-        return gas
-    if not 0 <= tx.gas_limit <= GAS_MAX:
-        raise Refusal(
-            BAD_FIELD, "fee.gas_limit", f"{tx.gas_limit} is too much", f"at most {GAS_MAX}"
-        )
-    if gas > tx.gas_limit:
-        reason = (
-            f"out of gas in location: ante; gasWanted: {tx.gas_limit}, gasUsed: {gas}: out of gas"
-        )
-        raise Refusal(OUT_OF_GAS, "fee.gas_limit", reason, f"set it to at least {gas}")
-    return gas
+    return gas_of(tx) if simulate else check_gas(tx)
 
 
 def check_signer(tx: Tx) -> SignerInfo:

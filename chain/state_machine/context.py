@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers, Table
 from domain.events import Change, Event, to_event
-from domain.hashing import hash_fields, u32, u64
+from domain.hashing import message_id
 from domain.params import Params
 from domain.tx import VerifySignature
 
@@ -21,8 +21,10 @@ class Head:
     height: int
     time_ns: int
     clock_ns: int
-    # Of the last block: the seed of the next block's auction.
+    # Of the last block. With the height it tells which state this is; nothing is drawn from it.
     last_hash: bytes
+    # Behind the last block: what the next one signs uniquely, and the seed of its auction.
+    beacon: bytes
 
 
 HEAD = Table(0x01, "head", Head, lambda _: (), remembered=True)
@@ -39,13 +41,15 @@ class BlockInfo:
     height: int
     clock: int
     params: Params
-    # Of the block before: it does not depend on this block's transactions.
+    # Of the block before, which with the height tells what state this block begins with.
     previous_hash: bytes
+    # Behind the block before: it does not depend on this block.
+    previous_beacon: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who sent the transaction that is being applied, with which sequence, and the gas that it uses."""
+    """Who sent the transaction that is being applied, with which sequence, and the gas that it needs at least."""
 
     address: str
     sequence: int
@@ -65,7 +69,14 @@ class Context:
     message_index: int = -1
     # For the mempool: nobody reads events, and nothing is committed.
     is_check: bool = False
+    # Of the transaction that is being applied.
+    gas_limit: int = 0
+    gas_used: int = 0
+    # That what was due in this block has used, by lane.
+    due_gas: dict[int, int] = field(default_factory=dict)
     responses: list[tuple[str, bytes]] = field(default_factory=list)
+    # The beacon of this block; empty where it has none of its own.
+    revealed: bytes = b""
 
     @property
     def clock(self) -> int:
@@ -99,10 +110,7 @@ class Context:
         """
         if self.sender is None:
             raise LookupError("ids come from transactions")
-        return hash_fields(
-            f"assay/{kind}",
-            self.block.chain_id,
-            self.sender.address,
-            u64(self.sender.sequence),
-            u32(self.message_index),
+        sender = self.sender
+        return message_id(
+            kind, self.block.chain_id, sender.address, sender.sequence, self.message_index
         )

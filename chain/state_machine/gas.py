@@ -1,5 +1,14 @@
-"""Gas: a fixed price list, so that the gas of a transaction is known before it runs and is the same on every node."""
+"""Gas: what a transaction weighs, in units of about 5 ns of one core.
 
+Most of it shows in the transaction alone (:func:`gas_of`): bytes, messages, and the items that a message says of
+itself. What a message does beyond that to what it finds in the state is said beside its handler (``weight``) and taken
+before its effects. What follows from it later is no matter of its gas: it goes into the queue, which has a budget of
+its own (:mod:`chain.state_machine.due`). So a block is bounded by adding up what transactions declare, running none.
+"""
+
+from chain.state_machine.context import Context
+from domain.errors import BAD_FIELD, OUT_OF_GAS, Refusal
+from domain.limits import GAS_MAX
 from domain.messages import Message
 from domain.tx import Tx
 
@@ -9,16 +18,67 @@ BYTE_GAS = 10
 MESSAGE_GAS = 20_000
 # A share (one more signature), a rejection, an answer, an accepted share; what a message says of itself.
 ITEM_GAS = 10_000
+# A bond that returns: its row, the payment with its event, and the bond account.
+BOND_GAS = 20_000
+# An entry of the queue: a few records, events and their keys in the tree.
+DUE_GAS = 30_000
+# A share that is paid: a payment with its event.
+PAY_GAS = 20_000
+# A share that is rejected: its record, its bond, its provider's track record, an event.
+REJECT_GAS = 55_000
+# A share whose segments are drawn.
+DRAW_GAS = 20_000
+# A validator who is looked at for a draw.
+VALIDATOR_GAS = 500
+# A seat that is drawn, cut or dismissed.
+SEAT_GAS = 20_000
+# An answer that an audit keeps.
+KEPT_ANSWER_GAS = 500
+# An order that the auction tries, a bid that it may have to look at, and an order that it matches.
+TRY_GAS = 20_000
+TRY_BID_GAS = 20
+FILL_GAS = 150_000
+
+LOTS_PERCENT = 20
+"""What the draws of complete lots have of ``due_gas``."""
+LANE_PERCENT = (35, 20, 10)
+"""What each lane of the queue has."""
+AUCTION_PERCENT = 100 - LOTS_PERCENT - sum(LANE_PERCENT)
 
 
 def gas_of(tx: Tx) -> int:
-    """Return the gas that a transaction uses."""
+    """Return the gas that a transaction needs whatever it finds."""
     return TX_GAS + tx.size * BYTE_GAS + sum(map(message_gas, tx.messages))
 
 
 def message_gas(message: Message) -> int:
-    """Return the gas of one message."""
+    """Return the gas of one message, whatever it finds."""
     items = message.GAS_EXTRA
     for name, weight in message.GAS_ITEMS.items():
         items += weight * len(getattr(message, name))
     return MESSAGE_GAS + items * ITEM_GAS
+
+
+def check_gas(tx: Tx) -> int:
+    """Check that a transaction declares what it needs at least, and no more than one may have; return what it needs."""
+    if not 0 <= tx.gas_limit <= GAS_MAX:
+        raise Refusal(
+            BAD_FIELD, "fee.gas_limit", f"{tx.gas_limit} is too much", f"at most {GAS_MAX}"
+        )
+    gas = gas_of(tx)
+    if gas > tx.gas_limit:
+        raise out_of_gas("ante", tx.gas_limit, gas)
+    return gas
+
+
+def use_gas(ctx: Context, gas: int, where: str) -> None:
+    """Count gas that the state asks for; the transaction fails, and pays, where it declared less."""
+    ctx.gas_used += gas
+    if ctx.gas_used > ctx.gas_limit:
+        raise out_of_gas(where, ctx.gas_limit, ctx.gas_used)
+
+
+def out_of_gas(where: str, wanted: int, used: int) -> Refusal:
+    """Return the refusal of a transaction that declared too little, in the words that Cosmos clients know."""
+    reason = f"out of gas in location: {where}; gasWanted: {wanted}, gasUsed: {used}: out of gas"
+    return Refusal(OUT_OF_GAS, "fee.gas_limit", reason, f"set it to at least {used}")

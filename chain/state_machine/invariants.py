@@ -1,5 +1,6 @@
 """What must always hold (protocol section 8): conservation in every block, all of it in every block of every test."""
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import groupby, pairwise
 
@@ -13,9 +14,7 @@ from chain.state_machine.ledger.tables import (
     POTS,
     SUPPLY,
     TALLIES,
-    Tally,
 )
-from chain.state_machine.market.orders import LIVE
 from chain.state_machine.market.tables import (
     ASSIGNMENTS,
     BIDS,
@@ -29,11 +28,12 @@ from chain.state_machine.proof.tables import (
     AUDIT_POTS,
     AUDITS,
     DUTIES,
+    LOT_GROUPS,
     LOTS,
-    REPORTS,
     ROUNDS,
     SHARES,
     STANDING_ISSUES,
+    WAITING_LOTS,
     lot_key,
 )
 from chain.state_machine.queue import OF_ORDERS, Due, get_entries
@@ -41,10 +41,9 @@ from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.tables import Numbers, number_of
 from domain.amount import MONEY_MAX, price_ceil
-from domain.records import Order, OrderState, ReportState, ShareState
-from escrow.account import locked
-from escrow.moves import FROM_DEPOSITS, Pot
-from pol.rules.schedule import disjoint, total_work
+from domain.records import Order, OrderState, ShareState
+from escrow.moves import FROM_DEPOSITS, Pot, locked
+from pol.rules.schedule import round_work, share_segments, share_work, total_work
 
 
 class InvariantBroken(Exception):
@@ -125,6 +124,7 @@ def check_escrows(store: Overlay) -> None:
 
 def check_paid(store: Overlay) -> None:
     """Work verified <= matched <= ordered."""
+    voiding = {entry.parts[0] for entry in get_entries(store) if entry.kind is Due.VOID}
     for order in ORDERS.scan(store):
         ordered = total_work(order.terms)
         _check(order.work_verified <= ordered, f"order {order.id.hex()} verified more than ordered")
@@ -137,8 +137,14 @@ def check_paid(store: Overlay) -> None:
             flags = [closed.verified for closed in group]
             in_order = flags == sorted(flags, reverse=True)
             _check(in_order, f"order {order.id.hex()} verified a round before its predecessor")
+        for closed in rounds:
+            slots = [ref.slot for ref in closed.shares]
+            whole = slots == list(range(order.terms.slots))
+            _check(whole, f"order {order.id.hex()} closed a round without a share of each slot")
+            weighed = closed.work == round_work(order.terms)
+            _check(weighed, f"order {order.id.hex()} has a round of other work than its terms")
         for before, closed in pairwise(rounds):
-            same = before.attempt == closed.attempt
+            same = before.attempt == closed.attempt and order.id not in voiding
             behind = same and before.void and not closed.void
             _check(not behind, f"order {order.id.hex()} has a round behind a void one")
         both = any(closed.void and closed.verified for closed in rounds)
@@ -146,15 +152,17 @@ def check_paid(store: Overlay) -> None:
 
 
 def check_capacity(store: Overlay) -> None:
-    """Reserved capacity = sum of running assignments, for each validator; no bid sells below nothing."""
+    """Reserved capacity = sum of running assignments, for each validator and each bid."""
     work: dict[str, int] = {}
     value: dict[str, int] = {}
+    sold: dict[bytes, int] = {}
     for assignment in ASSIGNMENTS.scan(store):
-        if assignment.state in LIVE:
+        if assignment.is_live:
             name = assignment.validator
             work[name] = work.get(name, 0) + assignment.work
             worth = price_ceil(assignment.work, assignment.price)
             value[name] = value.get(name, 0) + worth
+            sold[assignment.bid_id] = sold.get(assignment.bid_id, 0) + assignment.work
     for load in LOADS.scan(store):
         _check(
             load.work == work.pop(load.validator, 0), f"{load.validator} reserves a wrong amount"
@@ -163,7 +171,8 @@ def check_capacity(store: Overlay) -> None:
         _check(same, f"{load.validator} reserves a wrong value")
     _check(not work, "a running assignment reserves nothing")
     for bid in BIDS.scan(store):
-        _check(bid.capacity >= 0, f"bid {bid.id.hex()} sold more than it has")
+        same = bid.reserved == sold.get(bid.id, 0)
+        _check(same, f"bid {bid.id.hex()} reserves a wrong amount")
 
 
 def check_states(store: Overlay) -> None:
@@ -175,7 +184,7 @@ def check_states(store: Overlay) -> None:
             )
             continue
         assignment = ASSIGNMENTS.must(store, order.id, order.attempt)
-        live = assignment.state in LIVE
+        live = assignment.is_live
         ending = TALLIES.must(store, order.id).ending != 0
         if order.state in (OrderState.OPEN, OrderState.CLOSED):
             _check(not live, f"order {order.id.hex()} has an attempt that runs on")
@@ -191,6 +200,14 @@ def check_queue(store: Overlay) -> None:
     for lot in LOTS.scan(store):
         purpose, subject_id = lot_key(lot.subject)
         _check((purpose.encode(), subject_id) in lots, "a lot waits without a deadline")
+    lots_of = sorted((lot.group_id, lot.height, *lot_key(lot.subject)) for lot in LOTS.scan(store))
+    marked = [
+        (group_id, number_of(height), purpose.decode(), subject_id)
+        for group_id, height, purpose, subject_id in WAITING_LOTS.keys(store)
+    ]
+    _check(lots_of == marked, "the index of lots is wrong")
+    sizes = {group.id: group.waiting for group in LOT_GROUPS.scan(store)}
+    _check(sizes == Counter(group_id for group_id, *_ in marked), "a group of lots is wrong")
     # An order that waits for a lot ends when what the lot draws is done.
     waiting = {lot.subject.round.order_id for lot in LOTS.scan(store)}
     waiting |= {entry.parts[0] for entry in entries if entry.kind in OF_ORDERS}
@@ -200,12 +217,12 @@ def check_queue(store: Overlay) -> None:
 
 
 def check_deadlines(store: Overlay) -> None:
-    """No order is older than its last deadline: that of the order, and then windows, draws and reports."""
+    """No order is older than its last deadline: that of the order, and then windows and draws."""
     clock = HEAD.must(store).clock_ns // NS
     overdue = _has_overdue(store, clock)
     for order in ORDERS.scan(store):
         params = order.params
-        tail = 3 * (params.lot_wait + params.round_window) + params.report_window
+        tail = 3 * (params.lot_wait + params.round_window)
         late = order.state is not OrderState.CLOSED and clock > order.deadline + tail
         # Entries that the cap of a block carried over are allowed to be late.
         _check(not late or overdue, f"order {order.id.hex()} outlived its last deadline")
@@ -216,7 +233,7 @@ def _has_overdue(store: Overlay, clock: int) -> bool:
 
 
 def check_shares(store: Overlay) -> None:
-    """Shares that stand are disjoint, one a slot; their bonds are locked; what is drawn is inside the share."""
+    """One share stands for a slot, and is of the order's work; what is drawn is inside the share."""
     shares = SHARES.scan(store)
     for _, group in groupby(
         shares, key=lambda s: (s.claim.order_id, s.claim.attempt, s.claim.round)
@@ -224,8 +241,6 @@ def check_shares(store: Overlay) -> None:
         standing = [s for s in group if s.state in (ShareState.COMMITTED, ShareState.ACCEPTED)]
         slots = [share.claim.slot for share in standing]
         _check(len(set(slots)) == len(slots), "a slot has two shares in a round")
-        ranges = [(share.claim.first, share.claim.count) for share in standing]
-        _check(disjoint(ranges), "two shares of a round overlap")
     indexed = {
         (key[0], *map(number_of, key[1:]), issue) for key, issue in STANDING_ISSUES.scan(store)
     }
@@ -233,8 +248,14 @@ def check_shares(store: Overlay) -> None:
     marked = {tuple(share.claim.key) for share in committed}
     _check(indexed == marked, "the index of standing shares is wrong")
     for share in shares:
-        inside = all(0 <= segment < share.claim.segments for segment in share.drawn)
+        terms = ORDERS.must(store, share.claim.order_id).terms
+        _check(share.claim.slot < terms.slots, "a share is of a slot that its order has not")
+        _check(share.work == share_work(terms), "a share is of other work than its order's")
+        segments = share_segments(terms)
+        inside = all(0 <= segment < segments for segment in share.drawn)
         _check(inside, "a segment outside its share was drawn")
+        shown = (share.roots is not None) == (share.state is ShareState.ACCEPTED)
+        _check(shown, "a share shows its roots before it is accepted, or not after")
 
 
 def check_audits(store: Overlay) -> None:
@@ -259,36 +280,22 @@ def check_duties(store: Overlay) -> None:
         _check(not (ended or closed.void), f"order {order_id.hex()} audits what has ended")
 
 
-def check_reports(store: Overlay) -> None:
-    """Open reports are counted, and their shares are at stake."""
-    reports = REPORTS.scan(store)
-    for report in reports:
-        reported = SHARES.must(store, *report.key).state is ShareState.REPORTED
-        _check(reported, "a report is about a share that was not rejected by it")
-    for tally in TALLIES.scan(store):
-        is_open = [
-            r for r in reports if r.order_id == tally.order_id and r.state is ReportState.OPEN
-        ]
-        _check(len(is_open) == tally.open_reports, "open reports are counted wrong")
-        _check_ended(store, tally)
-
-
-def _check_ended(store: Overlay, tally: Tally) -> None:
-    order = ORDERS.must(store, tally.order_id)
-    closed = order.state is OrderState.CLOSED
-    _check(not (closed and tally.open_reports), "an order closed over an open report")
-    _check(closed == (order.close_reason != 0), "an order ended without a reason")
+def check_ends(store: Overlay) -> None:
+    """No order is closed without a reason."""
+    for order in ORDERS.scan(store):
+        closed = order.state is OrderState.CLOSED
+        _check(closed == (order.close_reason != 0), "an order ended without a reason")
 
 
 def check_book(store: Overlay) -> None:
     """The index of open orders is the set of open orders, and the indices of bids and live assignments are right."""
-    indexed = {order_id for _, order_id in OPEN_ORDERS.keys(store)}
+    indexed = {order_id for *_, order_id in OPEN_ORDERS.keys(store)}
     orders = {o.id for o in ORDERS.scan(store) if _in_book(store, o)}
     _check(indexed == orders, "the book has not exactly the open orders")
     bids = {bid_id for _, bid_id in BIDS_OF.keys(store)}
     _check(bids == {bid.id for bid in BIDS.scan(store)}, "the index of bids is wrong")
     live = {(order_id, number_of(n)) for _, order_id, n in LIVE_ASSIGNMENTS.keys(store)}
-    found = {(a.order_id, a.attempt) for a in ASSIGNMENTS.scan(store) if a.state in LIVE}
+    found = {(a.order_id, a.attempt) for a in ASSIGNMENTS.scan(store) if a.is_live}
     _check(live == found, "the index of live assignments is wrong")
 
 
@@ -309,6 +316,6 @@ CHECKS: tuple[Callable[[Overlay], None], ...] = (
     check_shares,
     check_audits,
     check_duties,
-    check_reports,
+    check_ends,
     check_book,
 )

@@ -4,11 +4,12 @@ from functools import lru_cache
 
 from chain.state_machine.ante import apply_ante
 from chain.state_machine.context import HEAD, NEXT_EVENT, NS, PARAMS, BlockInfo, Context
-from chain.state_machine.gas import gas_of
+from chain.state_machine.gas import gas_of, out_of_gas
 from chain.state_machine.store import Overlay, Reader
-from chain.state_machine.transition import HANDLERS, apply_messages, refused
+from chain.state_machine.transition import apply_messages, check_stateless, refused
 from domain.block import TxResult
 from domain.errors import Refusal
+from domain.limits import GAS_MAX
 from domain.tx import Tx, VerifySignature
 
 
@@ -33,8 +34,7 @@ class Mempool:
             block = next_block(self._overlay)
             ctx = self._ctx = Context(self._overlay, block, self._verify, 0, is_check=True)
         try:
-            for message in tx.messages:
-                HANDLERS[type(message)].check_stateless(message, tx.is_bounded)
+            check_stateless(tx)
             sender = apply_ante(
                 ctx,
                 tx,
@@ -53,22 +53,33 @@ def _accepted(gas_wanted: int, gas_used: int) -> TxResult:
 
 
 def simulate_tx(base: Reader, tx: Tx) -> TxResult:
-    """Try a transaction without signature, fee and sequence, and drop what it changes."""
+    """Try a transaction without signature, fee and sequence, and drop what it changes.
+
+    It may use as much gas as any transaction. What it uses is not much less on other nodes, or a block later: what a
+    sender does not decide goes into the queue.
+    """
     overlay = Overlay(base)
     first_event = NEXT_EVENT.get(overlay)
     ctx = Context(
         overlay, next_block(overlay), lambda _key, _message, _signature: True, first_event
     )
+    ctx.gas_limit, ctx.gas_used = GAS_MAX, gas_of(tx)
     try:
+        if ctx.gas_used > GAS_MAX:
+            raise out_of_gas("simulation", GAS_MAX, ctx.gas_used)
+        check_stateless(tx)
         sender = apply_ante(ctx, tx, min_gas_price_millionths=0, simulate=True)
         apply_messages(ctx, tx, sender)
     except Refusal as refusal:
-        return refused(refusal, tx.gas_limit, gas_of(tx), ())
-    return TxResult(0, "", "", tx.gas_limit, gas_of(tx), tuple(ctx.events), tuple(ctx.responses))
+        return refused(refusal, tx.gas_limit, ctx.gas_used, ())
+    events, responses = tuple(ctx.events), tuple(ctx.responses)
+    return TxResult(0, "", "", tx.gas_limit, ctx.gas_used, events, responses)
 
 
 def next_block(overlay: Overlay) -> BlockInfo:
     """Return what is known of the next block on a committed state, as if it began now."""
     head, params = HEAD.must(overlay), PARAMS.must(overlay)
     clock = head.clock_ns // NS
-    return BlockInfo(head.chain_id, head.denom, head.height + 1, clock, params, head.last_hash)
+    return BlockInfo(
+        head.chain_id, head.denom, head.height + 1, clock, params, head.last_hash, head.beacon
+    )

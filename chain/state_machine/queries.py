@@ -1,19 +1,41 @@
 """Answers to queries: pure functions of a state. Lists are in key order and cut at a limit."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from chain.state_machine.context import HEAD, NEXT_EVENT, NS, PARAMS
-from chain.state_machine.ledger import queries as ledger
-from chain.state_machine.market import queries as market
-from chain.state_machine.proof import queries as proof
-from chain.state_machine.registry import queries as registry
+from chain.state_machine.ledger.tables import (
+    ACCOUNTS,
+    BALANCES,
+    BOND_ROWS,
+    ESCROWS,
+    PAYMENTS,
+    get_bond_account,
+)
+from chain.state_machine.market.auction import make_asked
+from chain.state_machine.market.book import LivingBook, version_of
+from chain.state_machine.market.tables import (
+    ASSIGNMENTS,
+    BIDS,
+    BIDS_OF,
+    LIVE_ASSIGNMENTS,
+    ORDERS,
+    ORDERS_OF_CONSUMER,
+    ORDERS_OF_VALIDATOR,
+)
+from chain.state_machine.proof.tables import AUDITS, DUTIES, ROUNDS, SHARES
+from chain.state_machine.registry.tables import CLUSTERS, PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay, Reader
-from chain.state_machine.tables import R
+from chain.state_machine.tables import Part, R, Space, get_limit, number_of, take
 from domain import queries as q
+from domain.amount import MONEY_MAX
 from domain.bounds import check
-from domain.errors import UNKNOWN_REQUEST, Refusal
+from domain.errors import NOT_FOUND, UNKNOWN_REQUEST, Refusal
+from domain.records import Account, Coin, Order
+from matching_engine.match import quote
+from pol.rules.schedule import check_terms
 
 
 def answer(reader: Reader, request: q.Query[R]) -> R:
@@ -48,13 +70,155 @@ def _params(store: Overlay, _: q.ParamsRequest) -> q.ParamsResponse:
     return q.ParamsResponse(PARAMS.must(store))
 
 
+# --- accounts ------------------------------------------------------------------------------------
+
+
+def get_account(reader: Reader, address: str) -> Account | None:
+    """Return an account, or None."""
+    return ACCOUNTS.get(Overlay(reader), address)
+
+
+def get_balance(reader: Reader, address: str, denom: str) -> int:
+    """Return a balance; 0 for what is not known."""
+    return BALANCES.get(Overlay(reader), address, denom)
+
+
+def get_balances(reader: Reader, address: str) -> tuple[Coin, ...]:
+    """Return all balances above 0 of an address, by denomination."""
+    found = BALANCES.scan(Overlay(reader), address)
+    return tuple(Coin(denom.decode(), amount) for (_, denom), amount in found if amount)
+
+
+def _account(store: Overlay, request: q.AccountRequest) -> q.AccountResponse:
+    address = request.address
+    account = ACCOUNTS.get(store, address)
+    if account is None:
+        reason = f"account {address} not found"
+        raise Refusal(NOT_FOUND, "address", reason, "an account exists once coins were sent to it")
+    balance = BALANCES.get(store, address, HEAD.must(store).denom)
+    return q.AccountResponse(account, balance, get_bond_account(store, address))
+
+
+# --- members -------------------------------------------------------------------------------------
+
+
+def _validators(store: Overlay, _: q.ValidatorsRequest) -> q.ValidatorsResponse:
+    return q.ValidatorsResponse(tuple(VALIDATORS.scan(store)))
+
+
+def _providers(store: Overlay, request: q.ProvidersRequest) -> q.ProvidersResponse:
+    limit = get_limit(request.limit)
+    after = (request.after,) if request.after else ()
+    if not request.validator:
+        return q.ProvidersResponse(tuple(PROVIDERS.scan(store, after=after, limit=limit)))
+    cluster = (request.validator,)
+    members = CLUSTERS.keys(store, *cluster, after=after and (*cluster, *after))
+    found = (PROVIDERS.must(store, name.decode()) for _, name in members)
+    return q.ProvidersResponse(take(found, limit))
+
+
+# --- bids and orders -----------------------------------------------------------------------------
+
+
+def _bids(store: Overlay, request: q.BidsRequest) -> q.BidsResponse:
+    limit = get_limit(request.limit)
+    after = (request.after,) if request.after else ()
+    if not request.validator:
+        return q.BidsResponse(tuple(BIDS.scan(store, after=after, limit=limit)))
+    owner = (request.validator,)
+    names = BIDS_OF.keys(store, *owner, after=after and (*owner, *after))
+    return q.BidsResponse(take((BIDS.must(store, bid_id) for _, bid_id in names), limit))
+
+
+def _orders(store: Overlay, request: q.OrdersRequest) -> q.OrdersResponse:
+    """Walk the narrowest index that there is, and look at each order."""
+    index: Space = ORDERS
+    owner: tuple[str, ...] = ()
+    if request.consumer:
+        index, owner = ORDERS_OF_CONSUMER, (request.consumer,)
+    elif request.validator:
+        index, owner = ORDERS_OF_VALIDATOR, (request.validator,)
+    after: tuple[Part, ...] = (*owner, request.after) if request.after else ()
+    orders = (ORDERS.must(store, name) for *_, name in index.keys(store, *owner, after=after))
+    fitting = (order for order in orders if _fits(store, order, request))
+    return q.OrdersResponse(take(fitting, get_limit(request.limit)))
+
+
+def _fits(store: Overlay, order: Order, request: q.OrdersRequest) -> bool:
+    validator = request.validator
+    known = not validator or ORDERS_OF_VALIDATOR.has(store, validator, order.id)
+    return known and request.state in (0, order.state)
+
+
+def _order(store: Overlay, request: q.OrderRequest) -> q.OrderResponse:
+    order_id = request.order_id
+    order = ORDERS.need(store, order_id)
+    escrow = replace(ESCROWS.must(store, order_id), bonds=tuple(BOND_ROWS.scan(store, order_id)))
+    return q.OrderResponse(
+        order=order,
+        assignments=tuple(ASSIGNMENTS.scan(store, order_id)),
+        shares=tuple(SHARES.scan(store, order_id)),
+        rounds=tuple(ROUNDS.scan(store, order_id)),
+        audits=tuple(AUDITS.scan(store, order_id)),
+        escrow=escrow,
+        payments=tuple(PAYMENTS.scan(store, order_id)),
+    )
+
+
+def simulate_match(
+    reader: Reader, request: q.SimulateMatchRequest, book: LivingBook
+) -> q.SimulateMatchResponse:
+    """Tell what the next auction would do with such an order: the same function with the same book."""
+    check_terms(request.terms)
+    store = Overlay(reader)
+    head, params = HEAD.must(store), PARAMS.must(store)
+    asked = replace(
+        make_asked(request.terms, request.conditions, params.for_order()),
+        price_limit=request.price_limit or MONEY_MAX,
+        seconds_left=request.deadline,
+        opened_height=head.height + 1,
+    )
+    if not request.price_limit:
+        asked = replace(asked, job_bond_bps=0, payload_fee=0)
+    standing = book.at(store, version_of(store))
+    quoted = quote(asked, standing, head.beacon, head.clock_ns // NS)
+    return q.SimulateMatchResponse(quoted.candidates, quoted.histogram)
+
+
+def _simulate_match(store: Overlay, request: q.SimulateMatchRequest) -> q.SimulateMatchResponse:
+    return simulate_match(store, request, LivingBook())
+
+
+# --- duties --------------------------------------------------------------------------------------
+
+
+def _duties(store: Overlay, request: q.DutiesRequest) -> q.DutiesResponse:
+    name = request.validator
+    assignments = [
+        ASSIGNMENTS.must(store, order_id, number_of(attempt))
+        for _, order_id, attempt in LIVE_ASSIGNMENTS.keys(store, name)
+    ]
+    audits = []
+    for _, order_id, attempt, round in DUTIES.keys(store, name):
+        audit = AUDITS.must(store, order_id, number_of(attempt), number_of(round))
+        audits.append(
+            q.AuditDuty(audit.order_id, audit.attempt, audit.round, audit.places, audit.draw_ends)
+        )
+    head = HEAD.must(store)
+    return q.DutiesResponse(tuple(assignments), tuple(audits), head.clock_ns // NS, head.height)
+
+
 ANSWERS: Mapping[type, Callable[[Overlay, Any], Any]] = MappingProxyType(
     {
         q.StatusRequest: _status,
         q.ParamsRequest: _params,
-        **ledger.ANSWERS,
-        **registry.ANSWERS,
-        **market.ANSWERS,
-        **proof.ANSWERS,
+        q.AccountRequest: _account,
+        q.ValidatorsRequest: _validators,
+        q.ProvidersRequest: _providers,
+        q.BidsRequest: _bids,
+        q.OrdersRequest: _orders,
+        q.OrderRequest: _order,
+        q.SimulateMatchRequest: _simulate_match,
+        q.DutiesRequest: _duties,
     }
 )

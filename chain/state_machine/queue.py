@@ -1,18 +1,21 @@
 """The queue of everything that happens by itself, ordered by lane and then by time on the chain clock.
 
-Duties (lots, draws, windows, reports) come before orders, and these before housekeeping, so that an order never ends
-before what was due for it is booked. A block takes a bounded number of entries; the rest is carried over. That is
-harmless, because whoever handles a message looks at its deadlines itself.
+Duties (lots, draws, windows) come before orders, and these before housekeeping, so that an order never ends
+before what was due for it is booked. A block takes as many entries as its gas has room for; the rest is carried over.
+That is harmless, because whoever handles a message looks at its deadlines itself.
+
+What a message sets off beyond its own effects is due at once: it runs at the end of the block, or in those after it.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import islice, takewhile
 
 from chain.state_machine.context import Context
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index, Part, number_of
-from domain.records import RoundKey, ShareKey
+from domain.records import RoundKey
 
 
 class Due(IntEnum):
@@ -23,8 +26,10 @@ class Due(IntEnum):
     # Order, attempt, round.
     AUDIT_DRAW = 1
     WINDOW = 2
-    # Order, attempt, round, slot, issue.
-    REPORT = 3
+    # Order, attempt, round: where voiding has come to.
+    VOID = 3
+    # Order, attempt, round, and how many of its shares have theirs back.
+    BONDS = 4
     # Order, attempt.
     ACCEPT = 10
     PROGRESS = 11
@@ -60,11 +65,6 @@ class Entry:
         return number_of(self.parts[at])
 
     @property
-    def share_key(self) -> ShareKey:
-        """The share that the parts name."""
-        return ShareKey(self.parts[0], *map(self.number, range(1, 5)))
-
-    @property
     def round_key(self) -> RoundKey:
         """The round that the parts name."""
         return RoundKey(self.parts[0], self.number(1), self.number(2))
@@ -90,20 +90,12 @@ def get_entries(store: Overlay, *lane: int) -> Iterator[Entry]:
         yield Entry(Due(number_of(kind)), number_of(time), tuple(parts))
 
 
-def get_due(ctx: Context, limit: int) -> list[Entry]:
-    """Return the first ``limit`` entries whose time has come, by lane and time."""
-    due: list[Entry] = []
-    for lane in LANES:
-        for entry in get_entries(ctx.store, lane):
-            if len(due) == limit or entry.time > ctx.clock:
-                break
-            due.append(entry)
-    return due
+def get_due(ctx: Context, lane: int, limit: int) -> list[Entry]:
+    """Return the first entries of a lane whose time has come, at most ``limit``."""
+    entries = takewhile(lambda entry: entry.time <= ctx.clock, get_entries(ctx.store, lane))
+    return list(islice(entries, limit))
 
 
-def remove(ctx: Context, entry: Entry) -> bool:
-    """Take an entry out of the queue, and tell whether it was still there."""
-    parts: tuple[Part, ...] = (entry.kind // 10, entry.time, int(entry.kind), *entry.parts)
-    found = DEADLINES.has(ctx.store, *parts)
-    DEADLINES.delete(ctx.store, *parts)
-    return found
+def is_scheduled(ctx: Context, time: int, kind: Due, *parts: Part) -> bool:
+    """Tell whether an entry is in the queue."""
+    return DEADLINES.has(ctx.store, kind // 10, time, int(kind), *parts)

@@ -6,6 +6,8 @@ is stored: the changes stay in the overlay until the caller commits them.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 
@@ -21,24 +23,26 @@ from chain.state_machine.context import (
     Sender,
 )
 from chain.state_machine.due import apply_due, apply_lots
+from chain.state_machine.gas import check_gas, use_gas
+from chain.state_machine.genesis import write_ledger, write_registry
 from chain.state_machine.handler import Handler
 from chain.state_machine.invariants import check_conservation
 from chain.state_machine.ledger import handlers as ledger
-from chain.state_machine.ledger.genesis import write_ledger
 from chain.state_machine.market import handlers as market
 from chain.state_machine.market.auction import apply_auction
 from chain.state_machine.market.book import LivingBook
 from chain.state_machine.proof import handlers as proof
 from chain.state_machine.registry import handlers as registry
-from chain.state_machine.registry.genesis import write_registry
+from chain.state_machine.registry.beacon import apply_reveal
 from chain.state_machine.registry.members import take_updates
 from chain.state_machine.store import Overlay
+from domain.beacon import VerifyReveal, first_beacon
 from domain.block import Block, BlockResult, TxResult, ValidatorUpdate
 from domain.bounds import check
+from domain.codec import encode
 from domain.errors import Refusal
 from domain.events import Event
 from domain.genesis import Genesis
-from domain.hashing import hash_fields
 from domain.messages import signer_of
 from domain.tx import Tx, VerifySignature
 
@@ -58,33 +62,31 @@ def init_chain(overlay: Overlay, genesis: Genesis, time_ns: int) -> tuple[Valida
     """
     check(genesis)
     PARAMS.put(overlay, genesis.params)
-    # Nobody can have chosen this, and the first auction needs a seed.
-    seed = hash_fields("assay/genesis", genesis.chain_id)
-    HEAD.put(overlay, Head(genesis.chain_id, genesis.denom, 0, time_ns, 0, seed))
+    beacon = first_beacon(genesis.chain_id, sha256(encode(genesis)).digest())
+    HEAD.put(overlay, Head(genesis.chain_id, genesis.denom, 0, time_ns, 0, bytes(32), beacon))
     NEXT_EVENT.set(overlay, 1)
     write_ledger(overlay, genesis)
     return write_registry(overlay, genesis)
 
 
 def apply_block(
-    overlay: Overlay, block: Block, verify: VerifySignature, book: LivingBook | None = None
+    overlay: Overlay,
+    block: Block,
+    verify: VerifySignature,
+    verify_reveal: VerifyReveal,
+    book: LivingBook | None = None,
 ) -> BlockResult:
     """Apply a decided block to ``overlay``. A ``book`` that lives saves reading all bids, and changes nothing else."""
-    ctx = begin_block(overlay, block, verify)
-    results = [apply_tx(ctx, tx) for tx in block.txs]
+    ctx = advance_clock(overlay, block, verify)
+    revealed = apply_reveal(ctx, block, verify_reveal)
+    begin_block(ctx)
+    results = [] if revealed is None else [revealed]
+    results += [apply_tx(ctx, tx) for tx in block.txs]
     updates = end_block(ctx, book or LivingBook())
     return BlockResult(tuple(results), tuple(ctx.events), updates)
 
 
 # --- begin ---------------------------------------------------------------------------------------
-
-
-def begin_block(overlay: Overlay, block: Block, verify: VerifySignature) -> Context:
-    """Advance the chain clock, let the lots see the block, and do what is due."""
-    ctx = advance_clock(overlay, block, verify)
-    apply_lots(ctx, block)
-    apply_due(ctx)
-    return ctx
 
 
 def advance_clock(overlay: Overlay, block: Block, verify: VerifySignature) -> Context:
@@ -96,8 +98,16 @@ def advance_clock(overlay: Overlay, block: Block, verify: VerifySignature) -> Co
     passed = max(0, block.time_ns - head.time_ns)
     clock_ns = head.clock_ns + min(passed, params.clock_step_max * NS)
     time_ns = max(block.time_ns, head.time_ns)
-    # The hash becomes the seed of the next block's auction; this block's auction has the one before.
-    HEAD.put(overlay, Head(head.chain_id, head.denom, block.height, time_ns, clock_ns, block.hash))
+    HEAD.put(
+        overlay,
+        replace(
+            head,
+            height=block.height,
+            time_ns=time_ns,
+            clock_ns=clock_ns,
+            last_hash=block.hash,
+        ),
+    )
     info = BlockInfo(
         chain_id=head.chain_id,
         denom=head.denom,
@@ -105,8 +115,15 @@ def advance_clock(overlay: Overlay, block: Block, verify: VerifySignature) -> Co
         clock=clock_ns // NS,
         params=params,
         previous_hash=head.last_hash,
+        previous_beacon=head.beacon,
     )
     return Context(overlay, info, verify, NEXT_EVENT.get(overlay))
+
+
+def begin_block(ctx: Context) -> None:
+    """Draw the lots that this block's beacon completes, and do what is due."""
+    apply_lots(ctx)
+    apply_due(ctx)
 
 
 # --- each transaction ----------------------------------------------------------------------------
@@ -119,32 +136,50 @@ def apply_tx(ctx: Context, tx: Tx | Refusal) -> TxResult:
     block_store, block_events = ctx.store, ctx.events
     ctx.events = []
     try:
+        check_stateless(tx)
         sender = apply_ante(ctx, tx, min_gas_price_millionths=0)
         paid_events = ctx.events
-        gas, first_event = sender.gas, ctx.next_event
+        first_event = ctx.next_event
+        ctx.gas_limit, ctx.gas_used = tx.gas_limit, sender.gas
         ctx.store, ctx.events, ctx.responses = Overlay(block_store), [], []
         try:
             apply_messages(ctx, tx, sender)
         except Refusal as refusal:  # fee and sequence stay charged
             ctx.next_event = first_event
-            return refused(refusal, tx.gas_limit, gas, tuple(paid_events))
+            return refused(refusal, tx.gas_limit, ctx.gas_used, tuple(paid_events))
         ctx.store.merge_into_parent()
         events = (*paid_events, *ctx.events)
-        return TxResult(0, "", "", tx.gas_limit, gas, events, tuple(ctx.responses))
-    except Refusal as refusal:  # the ante: nothing was written
+        return TxResult(0, "", "", tx.gas_limit, ctx.gas_used, events, tuple(ctx.responses))
+    except Refusal as refusal:  # of the transaction alone, or by the ante: nothing was written
         return refused(refusal, tx.gas_limit, 0, ())
     finally:
         ctx.store, ctx.events, ctx.message_index = block_store, block_events, -1
 
 
+def check_stateless(tx: Tx) -> None:
+    """Refuse what the messages alone show to be wrong; it costs nothing, as what cannot be decoded costs nothing."""
+    for message in tx.messages:
+        HANDLERS[type(message)].check_stateless(message, tx.is_bounded)
+
+
+def check_proposed(tx: Tx) -> None:
+    """Refuse what a proposal must not hold, whatever the state is.
+
+    CheckTx refuses it too. So no honest proposer takes it, nobody votes for who does, and nobody has to pay for it.
+    """
+    check_gas(tx)
+    check_stateless(tx)
+
+
 def apply_messages(ctx: Context, tx: Tx, sender: Sender) -> None:
-    """Apply the messages in order: check without state, check against state, apply."""
+    """Apply the messages in order: check against state, apply."""
     ctx.sender = sender
     for index, message in enumerate(tx.messages):
         ctx.message_index = index
         handler = HANDLERS[type(message)]
-        handler.check_stateless(message, tx.is_bounded)
         found = handler.check_state(ctx, message)
+        if handler.weight is not None:
+            use_gas(ctx, handler.weight(ctx, message, found), message.URL)
         ctx.note("message", ("action", message.URL), ("sender", signer_of(message)))
         handler.apply(ctx, message, found)
 
@@ -161,7 +196,8 @@ def refused(
 
 
 def end_block(ctx: Context, book: LivingBook) -> tuple[ValidatorUpdate, ...]:
-    """Run the auction, count the coins, and return the changes of consensus power."""
+    """Do what the block's transactions made due, run the auction, count the coins; return the changes of power."""
+    apply_due(ctx)
     apply_auction(ctx, book)
     updates = take_updates(ctx)
     ctx.write_event_number()

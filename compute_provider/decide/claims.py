@@ -6,19 +6,21 @@ while the escrow still holds what the share will earn.
 """
 
 from domain.amount import price_ceil
+from domain.limits import EXECUTOR_VERSION
 from domain.queries import OrderResponse
 from domain.records import (
     Assignment,
     AssignmentState,
     JobTerms,
     OrderState,
-    ReportState,
+    ShareClaim,
     ShareKey,
     ShareState,
 )
-from domain.versions import EXECUTOR_VERSION
-from link.types import LEAVES_MAX, TrainTask
-from pol.rules.schedule import range_fits, segments_of, share_work
+from link.types import TrainTask
+from pol.rules.schedule import share_segments, share_work
+
+_REJECTED = (ShareState.REJECTED, ShareState.RIGHT, ShareState.WRONG)
 
 
 def problem(task: TrainTask, order: OrderResponse, validator: str) -> str:
@@ -33,35 +35,43 @@ def problem(task: TrainTask, order: OrderResponse, validator: str) -> str:
         (assignment.state is AssignmentState.RUNNING, "the attempt is not running"),
         (assignment.round == task.key.round, "the round is not the open one"),
         (terms.executor_version == EXECUTOR_VERSION, "another executor version"),
-        (range_fits(terms, task.first, task.count), "the range does not fit the round"),
-        (segments_of(terms, task.count) < LEAVES_MAX, "more segments than the link carries"),
+        (task.key.slot < terms.slots, "the job has no such slot"),
         (assignment.global_in == task.global_in.root, "global_in is not the chain's"),
         (_local_root(order, task) == task.local_in.root, "local_in is not the slot's"),
         (_job_file(task) == terms.job_id, "job.json is not the order's"),
-        (_bytes(task) <= terms.payload_bytes, "more bytes than the order's payload has"),
-        (_locked(order) >= price(terms, assignment, task.count), "the escrow is too low"),
+        (_payload_bytes(task) <= terms.delivered_bytes, "more bytes than the order's payload has"),
+        (task.global_in.blob.size == terms.global_bytes, "global_in is not as large as a state"),
+        (task.local_in.blob.size == terms.local_bytes, "local_in is not as large as a state"),
+        (_locked(order) >= price(terms, assignment), "the escrow is too low"),
     ):
         if not holds:
             return reason
     return ""
 
 
-def price(terms: JobTerms, assignment: Assignment, count: int) -> int:
-    """Return what the work on ``count`` samples costs, which is also the share's bond."""
-    return price_ceil(share_work(terms, count), assignment.price)
+def price(terms: JobTerms, assignment: Assignment) -> int:
+    """Return what a share's work costs, which is also its bond."""
+    return price_ceil(share_work(terms), assignment.price)
 
 
 def bond_of(task: TrainTask, order: OrderResponse) -> int:
     """Return the bond that the share will need."""
     assignment = order.assignment(task.key.attempt)
-    return price(order.order.terms, assignment, task.count) if assignment else 0
+    return price(order.order.terms, assignment) if assignment else 0
 
 
 def trace_bytes(task: TrainTask, order: OrderResponse) -> int:
     """Return what payload, boundary states and update of the share take on disk."""
+    terms = order.order.terms
     states = task.global_in.blob.size + task.local_in.blob.size
-    boundaries = segments_of(order.order.terms, task.count) + 1
-    return order.order.terms.payload_bytes + (boundaries + 1) * states
+    boundaries = share_segments(terms) + 1
+    return terms.delivered_bytes + (boundaries + 1) * states
+
+
+def has_committed(order: OrderResponse, claim: ShareClaim) -> bool:
+    """Tell whether the chain holds this very commitment, and it stands: from then on nobody can take the work."""
+    share = order.share(claim.key)
+    return share is not None and share.claim == claim and share.state is ShareState.COMMITTED
 
 
 def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
@@ -69,8 +79,8 @@ def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
     if order.order.state is OrderState.CLOSED:
         return True
     share = order.share(key)
-    if share is not None and share.state in (ShareState.REJECTED, ShareState.REPORTED):
-        return open_report(key, order) is None
+    if share is not None and share.state in _REJECTED:
+        return True
     closed = order.round(key.attempt, key.round)
     if closed is not None:
         accepted = key.ref in closed.shares
@@ -80,37 +90,27 @@ def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
     return assignment is None or assignment.state in (AssignmentState.FAILED, AssignmentState.DONE)
 
 
-def open_report(key: ShareKey, order: OrderResponse) -> int | None:
-    """Return the segment that an open report of this share names."""
-    for report in order.reports:
-        if report.key == key and report.state is ReportState.OPEN:
-            return report.segment
-    return None
-
-
 def earned(order: OrderResponse, provider: str) -> int:
     """Return what the order has paid to the provider so far."""
     return sum(
         payment.amount
         for payment in order.payments
-        if payment.to == provider and payment.kind == "provider"
+        if payment.to == provider and payment.kind in ("provider", "compensation")
     )
 
 
 def _local_root(order: OrderResponse, task: TrainTask) -> bytes:
     """Return the slot's last accepted local state; the order's initial one if there is none."""
-    if task.reset:
-        return order.order.terms.local_root
-    accepted = [
-        share.claim
+    accepted = {
+        share.claim.round: share.roots
         for share in order.shares
-        if share.state is ShareState.ACCEPTED
+        if share.roots is not None
         and (share.claim.attempt, share.claim.slot) == (task.key.attempt, task.key.slot)
         and share.claim.round < task.key.round
-    ]
+    }
     if not accepted:
         return order.order.terms.local_root
-    return max(accepted, key=lambda claim: claim.round).local_out
+    return accepted[max(accepted)].local_out
 
 
 def still_promised(
@@ -130,12 +130,8 @@ def _job_file(task: TrainTask) -> bytes:
     return next((f.blob.sha256 for f in task.payload if f.path == "job.json"), b"")
 
 
-def _bytes(task: TrainTask) -> int:
-    """Return the size of the payload, or of a state if that is larger: a state is as large as the
-    initial one, which is in the payload.
-    """
-    payload = sum(file.blob.size for file in task.payload)
-    return max(payload, task.global_in.blob.size, task.local_in.blob.size)
+def _payload_bytes(task: TrainTask) -> int:
+    return sum(file.blob.size for file in task.payload)
 
 
 def _locked(order: OrderResponse) -> int:

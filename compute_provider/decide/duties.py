@@ -7,7 +7,7 @@ failure, and does not follow an outdated look (:mod:`host.lanes`).
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from compute_provider.decide.shares import Answer, Stage, State
+from compute_provider.decide.shares import Stage, State
 from domain.records import ShareKey
 from link.types import TrainTask
 
@@ -70,7 +70,14 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Sign, upload and submit; asked for by the validator's picture."""
+    """Sign the commitment and submit it; asked for by the validator's picture."""
+
+    key: ShareKey
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Upload and show what the commitment on chain hides; asked for by the validator's picture."""
 
     key: ShareKey
 
@@ -83,14 +90,7 @@ class Open:
     indices: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Object:
-    """Object on the chain to a report of the share."""
-
-    key: ShareKey
-
-
-OfShare = CheckTask | Bond | Fetch | Submit | Open | Object
+OfShare = CheckTask | Bond | Fetch | Submit | Deliver | Open
 Duty = Join | Poll | Watch | Status | OfShare
 
 
@@ -116,8 +116,8 @@ def of_shares(state: State) -> Iterator[OfShare]:
             # What is listed after it was handed in has not come, or is lost.
             case Stage.TRAINED | Stage.SUBMITTED if work.listed:
                 yield Submit(work.key)
-        if work.answer is Answer.OBJECTION:
-            yield Object(work.key)
+            case Stage.COMMITTED | Stage.DELIVERED if work.listed:
+                yield Deliver(work.key)
     for opening in state.openings:
         asked = state.get(opening.key)
         if asked is not None and asked.signed:

@@ -1,10 +1,11 @@
 """How a provider's shares go on: a plain function of (state, event) to (state, actions).
 
-A share goes checking → bonding → fetching → ready → training → trained → submitted. What its stage asks for is a duty
-(:mod:`compute_provider.decide.duties`), as long as the stage lasts; an action is done once, and after a restart
-:class:`Restarted` asks for those that were under way. Up to ``trained``, a share that the validator does not list any
-more is dropped. From then on a signature may be out in the world, so the trace stays until the chain says that it is
-over.
+A share goes checking → bonding → fetching → ready → training → trained → submitted → committed → delivered: the
+validator gets the commitment first, and what it hides only once it is on chain under this provider's name. What a stage
+asks for is a duty (:mod:`compute_provider.decide.duties`), as long as the stage lasts; an action is done once, and
+after a restart :class:`Restarted` asks for those that were under way. Up to ``trained``, a share that the validator
+does not list any more is dropped. From then on a signature may be out in the world, so the trace stays until the chain
+says that it is over.
 """
 
 from dataclasses import dataclass, replace
@@ -30,22 +31,15 @@ class Stage(IntEnum):
     TRAINING = 5
     # Trace and update are on disk.
     TRAINED = 6
-    # The validator has it.
+    # The validator has the commitment.
     SUBMITTED = 7
+    # The chain has it.
+    COMMITTED = 8
+    # The validator has everything.
+    DELIVERED = 9
     # The validator did not take it; the trace stays all the same.
-    REFUSED = 8
-    FAILED = 9
-
-
-class Answer(IntEnum):
-    """How far the answer to a report of the share is."""
-
-    NONE = 0
-    # The replay bears the trace out: the chain is to hear it.
-    OBJECTION = 1
-    OBJECTED = 2
-    # The report is right.
-    CONCEDED = 3
+    REFUSED = 10
+    FAILED = 11
 
 
 _PHASES = {
@@ -55,11 +49,19 @@ _PHASES = {
     Stage.READY: Phase.FETCHING,
     Stage.TRAINING: Phase.TRAINING,
     Stage.TRAINED: Phase.UPLOADING,
-    Stage.SUBMITTED: Phase.SUBMITTED,
+    Stage.SUBMITTED: Phase.UPLOADING,
+    Stage.COMMITTED: Phase.UPLOADING,
+    Stage.DELIVERED: Phase.SUBMITTED,
     Stage.REFUSED: Phase.FAILED,
     Stage.FAILED: Phase.FAILED,
 }
-_SIGNED = (Stage.TRAINED, Stage.SUBMITTED, Stage.REFUSED)
+_SIGNED = (
+    Stage.TRAINED,
+    Stage.SUBMITTED,
+    Stage.COMMITTED,
+    Stage.DELIVERED,
+    Stage.REFUSED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,6 @@ class ShareWork:
     update_root: bytes = b""
     local_out_root: bytes = b""
     listed: bool = True
-    answer: Answer = Answer.NONE
 
     @property
     def key(self) -> ShareKey:
@@ -188,7 +189,23 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """The validator answered the submission."""
+    """The validator answered the commitment."""
+
+    key: ShareKey
+    accepted: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The chain has the commitment that this provider signed."""
+
+    key: ShareKey
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The validator answered the delivery."""
 
     key: ShareKey
     accepted: bool
@@ -202,29 +219,6 @@ class Failed:
     key: ShareKey
     text: str
     again: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """The chain has an open report of this share."""
-
-    key: ShareKey
-    segment: int
-
-
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """The segment that was reported has been replayed: the trace holds there, or it does not."""
-
-    key: ShareKey
-    holds: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Objected:
-    """The chain has our objection."""
-
-    key: ShareKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,10 +243,9 @@ Event = (
     | Progressed
     | Trained
     | Submitted
+    | Committed
+    | Delivered
     | Failed
-    | Reported
-    | Replayed
-    | Objected
     | Released
     | Restarted
 )
@@ -269,21 +262,13 @@ class Train:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
-    """Replay the segment of our own that was reported; nothing happens while that is under way."""
-
-    task: TrainTask
-    segment: int
-
-
-@dataclass(frozen=True, slots=True)
 class Forget:
     """Stop whatever is under way for this share, and delete all that is on disk of it."""
 
     key: ShareKey
 
 
-Action = Train | Replay | Forget
+Action = Train | Forget
 
 
 def step(state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
@@ -325,8 +310,14 @@ def _step_share(state: State, work: ShareWork, event: Event) -> tuple[State, tup
                 local_out_root=event.local_out_root,
             )
             return _schedule(state.put(trained))
-        case Submitted() if work.signed:
+        case Submitted() if work.stage in (Stage.TRAINED, Stage.SUBMITTED):
             stage = Stage.SUBMITTED if event.accepted else Stage.REFUSED
+            return state.put(replace(work, stage=stage, text=event.text)), ()
+        # From here on nobody can take the work.
+        case Committed() if work.stage in (Stage.TRAINED, Stage.SUBMITTED):
+            return state.put(replace(work, stage=Stage.COMMITTED)), ()
+        case Delivered() if work.stage in (Stage.COMMITTED, Stage.DELIVERED):
+            stage = Stage.DELIVERED if event.accepted else Stage.REFUSED
             return state.put(replace(work, stage=stage, text=event.text)), ()
         case Failed() if work.signed:
             # The next poll tries again.
@@ -337,13 +328,6 @@ def _step_share(state: State, work: ShareWork, event: Event) -> tuple[State, tup
             tries = tried if event.again else TRIES_MAX
             failed = replace(work, stage=Stage.FAILED, tries=tries, text=event.text)
             return _schedule(state.put(failed))
-        case Reported() if work.signed and work.answer is Answer.NONE:
-            return state, (Replay(work.task, event.segment),)
-        case Replayed() if work.answer is Answer.NONE:
-            answer = Answer.OBJECTION if event.holds else Answer.CONCEDED
-            return state.put(replace(work, answer=answer)), ()
-        case Objected():
-            return state.put(replace(work, answer=Answer.OBJECTED)), ()
     # What came after the share had moved on.
     return state, ()
 

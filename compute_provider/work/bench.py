@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 
-from compute_provider.config import ProviderError
+from compute_provider.interfaces import ProviderError
 from host import sandbox
 from link.client import ClusterClient
 from link.types import CHUNK_BYTES_MAX, PROBE, ProbeRequest

@@ -25,7 +25,7 @@ Listen = Callable[[ShareKey, dict[str, Any]], None]
 
 
 class Trainer:
-    """One worker for training, and one at a time for each replay of a report."""
+    """One worker for each share that is trained."""
 
     def __init__(self, listen: Listen, log_path: Path) -> None:
         """``listen`` gets every message of a worker, on the thread that reads it.
@@ -34,12 +34,11 @@ class Trainer:
         """
         self._listen = listen
         self._log_path = log_path
-        self._running: dict[tuple[ShareKey, int], tuple[subprocess.Popen[bytes], Thread]] = {}
+        self._running: dict[ShareKey, tuple[subprocess.Popen[bytes], Thread]] = {}
 
     def start(self, key: ShareKey, order: WorkOrder, program: Sequence[str]) -> None:
         """Start ``program`` (a module and its arguments) as worker, unless this order is being worked on."""
-        name = (key, order.replay)
-        if name in self._running and self._running[name][1].is_alive():
+        if key in self._running and self._running[key][1].is_alive():
             return
         with self._log_path.open("ab") as log:
             process = subprocess.Popen(
@@ -51,19 +50,19 @@ class Trainer:
                 start_new_session=True,
             )
         reader = Thread(target=self._read, args=(key, order, process), daemon=True)
-        self._running[name] = (process, reader)
+        self._running[key] = (process, reader)
         reader.start()
 
     def stop(self, key: ShareKey) -> None:
         """Kill the workers of a share; nothing is heard of them when this returns."""
-        for name in [name for name in self._running if name[0] == key]:
-            process, reader = self._running.pop(name)
+        if key in self._running:
+            process, reader = self._running.pop(key)
             process.kill()
             reader.join()
 
     def close(self) -> None:
         """Kill all workers."""
-        for key, _ in list(self._running):
+        for key in list(self._running):
             self.stop(key)
 
     def pids(self) -> list[int]:
@@ -84,7 +83,7 @@ class Trainer:
             while line := lines.readline(_LINE_BYTES_MAX):
                 try:
                     message = json.loads(line)
-                    ended = bool({"done", "failed", "replayed"} & message.keys())
+                    ended = bool({"done", "failed"} & message.keys())
                 except (ValueError, AttributeError, RecursionError):
                     _log.warning("a worker said something odd: %r", line[:200])
                     continue
@@ -100,7 +99,7 @@ class Trainer:
         stopped = (process, current_thread()) not in self._running.values()
         if not said_all and not stopped:
             text = problem or f"the worker ended ({_reason(code)}); see {self._log_path}"
-            self._listen(key, {"failed": text, "again": True, "replay": order.replay})
+            self._listen(key, {"failed": text, "again": True})
 
 
 def _reason(code: int) -> str:

@@ -8,7 +8,6 @@ cancel it: every boundary that was reported is on disk.
     {"step": n, "loss": bits}
     {"boundary": {...}}                          its states are in I.global and I.local
     {"done": {"update_root": hex, "local_out_root": hex}}   update.state, local_out.state
-    {"replayed": true}                           the answer in replay mode
     {"failed": "why", "again": false}
 """
 
@@ -30,7 +29,7 @@ from pol.work.records import Boundary
 if TYPE_CHECKING:
     from pol.job.load import LoadedJob
     from pol.state.arrays import State
-    from pol.work.records import Samples, TrainedShare
+    from pol.work.records import RoundSlot
 
 Emit = Callable[[Boundary, "State", "State"], None]
 UPDATE, LOCAL_OUT = "update.state", "local_out.state"
@@ -38,10 +37,10 @@ UPDATE, LOCAL_OUT = "update.state", "local_out.state"
 
 @dataclass(frozen=True, slots=True)
 class WorkOrder:
-    """What the worker is to do: train, or replay the segment ``replay`` of the finished trace (n: its update).
+    """What the worker is to do: train a share.
 
     ``job`` is the job's directory, ``folder`` the share's, ``global_in`` and ``local_in`` are files of canonical
-    bytes. ``boundaries`` are those of an earlier try; with ``replay`` -1 training goes on from the last one.
+    bytes. ``boundaries`` are those of an earlier try: training goes on from the last one.
     """
 
     job: str
@@ -51,12 +50,10 @@ class WorkOrder:
     global_root: bytes
     local_root: bytes
     round: int
-    first: int
-    count: int
+    slot: int
     backend: str
     memory_bytes: int
     boundaries: tuple[Boundary, ...]
-    replay: int
 
 
 class Refused(Exception):
@@ -91,11 +88,7 @@ def _work(
         opening, local = _opening_states(order, loaded)
         if order.backend == "numpy":
             sandbox.forbid_processes()
-        steps = order.count // loaded.job.document.batch
-        _say(out, ready={"steps": steps, "open": list(open_ends)})
-        if order.replay >= 0:
-            _say(out, replayed=_replay_holds(order, folder, loaded, opening))
-            return
+        _say(out, ready={"steps": loaded.job.document.round_steps, "open": list(open_ends)})
         task = Task(order, folder, loaded, opening, local, out)
         update, update_root, local_out, local_out_root = produce(task)
     except JobError as error:
@@ -120,21 +113,14 @@ class Task:
     bend: "Callable[[Boundary, State, State], tuple[Boundary, State, State]] | None" = None
 
     @property
-    def range(self) -> "Samples":
-        """The samples."""
-        from pol.work.records import Samples
-
-        return Samples(self.order.round, self.order.first, self.order.count)
-
-    @property
-    def unit(self) -> int:
-        """Samples of a segment."""
-        return self.loaded.job.document.segment_samples
+    def part(self) -> "RoundSlot":
+        """What the share trains."""
+        return _part(self.order)
 
     @property
     def segments(self) -> int:
         """The number n of segments."""
-        return self.order.count // self.unit
+        return self.loaded.job.document.share_segments
 
     def emit(self, boundary: Boundary, state: "State", local: "State") -> None:
         """Put the states on disk, then tell of the boundary."""
@@ -146,20 +132,22 @@ class Task:
         write_durably(self.folder / f"{boundary.index}.local", encode_state(local))
         _say(self.out, boundary=codec.to_plain(boundary))
 
-    def train(self, part: "Samples", state: "State", local: "State", emit: Emit) -> "TrainedShare":
-        """Train a part of the range."""
+    def train(
+        self, segments: range, state: "State", local: "State", emit: Emit
+    ) -> "tuple[State, State]":
+        """Train some segments, one after another, from the states where they begin; return the states at their end."""
         from pol.executor.backend import backend
-        from pol.work.train import train_share
+        from pol.work.train import train_segments
 
-        document = self.loaded.job.document
-        first = (part.round * document.samples_per_round + self.order.first) // document.batch
+        first = self.order.round * self.loaded.job.document.round_steps
 
         def on_step(step: int, loss: float) -> None:
             _say(self.out, step=step - first + 1, loss=_bits(loss))
 
-        return train_share(
+        return train_segments(
             self.loaded,
-            part,
+            self.part,
+            segments,
             state,
             local,
             backend=backend(self.order.backend),
@@ -175,24 +163,13 @@ Producer = Callable[[Task], Produced]
 
 def honest(task: Task) -> Produced:
     """Train what is left of the share, from the last boundary on disk."""
-    from dataclasses import replace
-
     from pol.state.canonical import encode_state
-    from pol.work.records import Samples
-    from pol.work.train import share_update
+    from pol.work.train import opening_boundary, share_update
 
     start, state, local = _resume(task)
-    done = start * task.unit
-    left = Samples(task.order.round, task.order.first + done, task.order.count - done)
-
-    def emit(boundary: Boundary, state: "State", local: "State") -> None:
-        # Boundary 0 of the rest is on disk already.
-        if start == 0 or boundary.index > 0:
-            task.emit(replace(boundary, index=boundary.index + start), state, local)
-
-    if left.count:
-        trained = task.train(left, state, local, emit)
-        state, local = trained.global_out, trained.local_out
+    if start == 0:
+        task.emit(opening_boundary(task.loaded, task.part, state, local), state, local)
+    state, local = task.train(range(start, task.segments), state, local, task.emit)
     result = share_update(task.loaded, task.opening, state, local)
     update = encode_state(result.update)
     return update, result.update_root, encode_state(local), result.local_out_root
@@ -243,28 +220,10 @@ def _opening_states(order: WorkOrder, loaded: "LoadedJob") -> tuple["State", "St
     )
 
 
-def _replay_holds(order: WorkOrder, folder: Path, loaded: "LoadedJob", opening: "State") -> bool:
-    """Tell whether the stored trace is right at the segment that was reported."""
-    from pol.executor.backend import backend
-    from pol.replay.replay import replay_segment
-    from pol.work.records import Samples
-    from pol.work.train import share_update
+def _part(order: WorkOrder) -> "RoundSlot":
+    from pol.work.records import RoundSlot
 
-    last = order.boundaries[-1]
-    part = Samples(order.round, order.first, order.count)
-    try:
-        if order.replay == last.index:
-            closing, local_out = read_boundary(loaded, folder, last)
-            result = share_update(loaded, opening, closing, local_out)
-            specs = loaded.job.updated
-            read_state(folder / UPDATE, specs, result.update_root)
-            return True
-        before, after = order.boundaries[order.replay], order.boundaries[order.replay + 1]
-        state, local = read_boundary(loaded, folder, before)
-    except (OSError, Refused, IndexError):
-        return False
-    replayed = replay_segment(loaded, part, order.replay, state, local, backend(order.backend))
-    return bool(replayed.boundary.root == after.root)
+    return RoundSlot(order.round, order.slot)
 
 
 def _bits(loss: float) -> int:

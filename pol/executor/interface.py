@@ -40,8 +40,9 @@ def run(
     Raises NotFinite when an FP32 output holds NaN or infinity, OutOfRange when a ``take`` asked for a row that does
     not exist, and ExecutionError when an input is missing or has another type.
     """
-    outputs = backend.compile(program, seed).run(_checked(program, inputs))
-    return {name: canonical_array(array, name) for name, array in outputs.items()}
+    outputs = dict(backend.compile(program, seed).run(_checked(program, inputs)))
+    # one after another, so that there is a second copy of one output only
+    return {name: canonical_array(outputs.pop(name), name) for name in tuple(outputs)}
 
 
 def _checked(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -33,6 +33,8 @@ class _Site(Site):
 Maker = Callable[[_Site], Function]
 
 LARGEST_DIGIT = 16_256
+_BLOCK = 2**18
+"""Elements that a sequence of FP64 or 64-bit operations takes at once: its dozen temporaries are what it needs."""
 _DTYPES = {"f32": torch.float32, "i64": torch.int64, "bool": torch.bool}
 _MASK = 0xFFFFFFFF
 
@@ -72,24 +74,25 @@ def _power_of_two(exponent: Tensor) -> Tensor:
 def scale_rows(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     """Scale an FP32 operand along ``axis`` to integers of 15 bits; return them and the inverse scale, in FP64."""
     wide = x.to(torch.float64)
-    largest = torch.amax(torch.abs(wide), dim=axis, keepdim=True)
+    largest = torch.amax(torch.abs(x), dim=axis, keepdim=True).to(torch.float64)
     exponent = (largest.view(torch.int64) >> 52) - 1023
     shift = torch.where(largest == 0.0, 0, 13 - exponent)
     too_large = torch.round(largest * _power_of_two(shift)) > LARGEST_DIGIT
     shift = torch.where(too_large, shift - 1, shift)
     inverse = _power_of_two(-shift)
     finite = torch.isfinite(largest)
-    wide = torch.where(finite, wide, 0.0)
+    wide.masked_fill_(~finite, 0.0)
     inverse = torch.where(finite, inverse, float("nan"))
-    return torch.round(wide * _power_of_two(shift)), inverse
+    # in place, for a second copy would double what a product needs beside its operands
+    return wide.mul_(_power_of_two(shift)).round_(), inverse
 
 
 def _matmul(site: _Site) -> Function:
     def run(a: Tensor, b: Tensor) -> Tensor:
         left, left_inverse = scale_rows(a, -1)
         right, right_inverse = scale_rows(b, -2)
-        total = torch.matmul(left, right) + 0.0
-        return (total * left_inverse * right_inverse).to(torch.float32)
+        total = torch.matmul(left, right).add_(0.0)
+        return total.mul_(left_inverse).mul_(right_inverse).to(torch.float32)
 
     return run
 
@@ -99,14 +102,17 @@ def _sum_dim(x: Tensor, dim: int) -> Tensor:
     count = x.shape[dim]
     if count == 0:
         return torch.zeros_like(x.sum(dim, keepdim=True))
-    padding = (1 << (count - 1).bit_length()) - count
-    if padding:
-        shape = list(x.shape)
-        shape[dim] = padding
-        x = torch.cat([x, torch.zeros(shape, dtype=x.dtype, device=x.device)], dim)
-    while x.shape[dim] > 1:
-        lower, upper = torch.chunk(x, 2, dim)
-        x = lower + upper
+    while count > 1:
+        half = 1 << ((count - 1).bit_length() - 1)
+        paired = count - half
+        shorter = x.new_empty((*x.shape[:dim], half, *x.shape[dim + 1 :]))
+        lower, upper = x.narrow(dim, 0, paired), x.narrow(dim, half, paired)
+        torch.add(lower, upper, out=shorter.narrow(dim, 0, paired))
+        if paired < half:
+            # what has no partner is added to a zero of the padding
+            alone = x.narrow(dim, paired, half - paired)
+            torch.add(alone, 0.0, out=shorter.narrow(dim, paired, half - paired))
+        x, count = shorter, half
     return x
 
 
@@ -167,8 +173,13 @@ def _sqrt(x: Tensor) -> Tensor:
 
 def _composed(function: Callable[[functions.Namespace, Any], Any]) -> Maker:
     def run(x: Tensor) -> Tensor:
-        value: Tensor = function(_NAMESPACE, x.to(torch.float64))
-        return value.to(torch.float32)
+        flat = x.reshape(-1)
+        done = torch.empty_like(flat)
+        for start in range(0, len(flat), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            # the one rounding to FP32 is in this assignment
+            done[part] = function(_NAMESPACE, flat[part].to(torch.float64))
+        return done.reshape(x.shape)
 
     return _plain(run)
 
@@ -189,7 +200,7 @@ def _reshape(site: _Site) -> Function:
 
 def _permute(site: _Site) -> Function:
     dims = site.attrs["dims"]
-    return lambda x: x.permute(dims)
+    return lambda x: x.permute(dims).contiguous()
 
 
 def _broadcast(site: _Site) -> Function:
@@ -200,7 +211,7 @@ def _broadcast(site: _Site) -> Function:
 def _slice(site: _Site) -> Function:
     bounds = zip(site.attrs["starts"], site.attrs["stops"], site.attrs["steps"], strict=True)
     index = tuple(slice(start, stop, step) for start, stop, step in bounds)
-    return lambda x: x[index]
+    return lambda x: x[index].contiguous()
 
 
 def _concat(site: _Site) -> Function:
@@ -260,8 +271,8 @@ def _uniform(site: _Site) -> Function:
     shape, count, device = site.result.shape, site.result.elements, site.device
     keys = philox.round_keys(seed)
 
-    def run(step: Tensor) -> Tensor:
-        c0 = torch.arange(-(-count // 4), dtype=torch.int64, device=device)
+    def words(step: Tensor, first: int, last: int) -> Tensor:
+        c0 = torch.arange(first, last, dtype=torch.int64, device=device)
         c1 = torch.full_like(c0, stream)
         c2 = (step & _MASK).expand(c0.shape)
         c3 = ((step >> 32) & _MASK).expand(c0.shape)
@@ -271,8 +282,15 @@ def _uniform(site: _Site) -> Function:
                 _multiply_words(philox.MULTIPLIERS[1], c2),
             )
             c0, c1, c2, c3 = high1 ^ c1 ^ low, low1, high0 ^ c3 ^ high, low0
-        words = torch.stack([c0, c1, c2, c3], dim=1).reshape(-1)[:count]
-        return ((words >> 8).to(torch.float32) * 2.0**-24).reshape(shape)
+        return torch.stack([c0, c1, c2, c3], dim=1).reshape(-1)
+
+    def run(step: Tensor) -> Tensor:
+        done = torch.empty(count, dtype=torch.float32, device=device)
+        for start in range(0, count, _BLOCK):
+            part = done[start : start + _BLOCK]
+            drawn = words(step, start // 4, -(-(start + len(part)) // 4))
+            part.copy_(drawn[: len(part)] >> 8)
+        return done.mul_(2.0**-24).reshape(shape)
 
     return run
 

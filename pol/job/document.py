@@ -15,13 +15,16 @@ from typing import Annotated
 
 from domain import codec
 from domain.bounds import Count, Form, Hash, Length, Name, Range, Size, Sorted
+from domain.errors import Refusal
+from domain.limits import EXECUTOR_VERSION
 from domain.records import JobTerms
-from domain.versions import EXECUTOR_VERSION
 from pol.errors import JobError, StateError
+from pol.job import cost
 from pol.job.program import Program, parse_program, program_json
 from pol.job.strict_json import dump_json, parse_json, read_part
 from pol.limits import LIMITS, MAX_INTEGER, Limits
 from pol.ops.table import PRIMITIVES
+from pol.rules.schedule import check_terms, total_work
 from pol.state.layout import chunk_count, encoded_size, header_chunk
 from pol.values import TensorSpec, TensorType
 
@@ -30,8 +33,14 @@ GLOBAL_STATE = "global.state"
 LOCAL_STATE = "local.state"
 DATA_FOLDER = "data"
 
-VERSION = 1
+VERSION = 2
 ARITHMETIC = "exact-15"
+
+CLOSING, DIFFERENCE = "closing", "difference"
+"""What a slot's update is: the tensors that it ends a round with, or RN32(opening - closing)."""
+
+STEP, BATCH_NUMBER = "step", "batch_number"
+"""Inputs of ``step``: the inner step i of the job, for schedules, and the number g of the batch, for every draw."""
 
 _PROGRAMS = ("step", "outer", "eval")
 _FLOPS_FIELDS = ("step_flops", "outer_flops")
@@ -54,9 +63,14 @@ _JobName = Annotated[
         "use letters, digits, spaces, dots, dashes and underscores",
     ),
 ]
+_Aggregation = Annotated[
+    str,
+    Form("a kind of update", f"{CLOSING}|{DIFFERENCE}", f"use {CLOSING} or {DIFFERENCE}"),
+]
 _Natural = Annotated[int, Range(0, MAX_INTEGER)]
 _Positive = Annotated[int, Range(1, MAX_INTEGER)]
 _Small = Annotated[int, Range(1, 2**31)]
+"""Of what is multiplied with others before :func:`check_terms` bounds it."""
 _Flops = Annotated[int, Range(0, 10**39 - 1)]
 _Tensors = Annotated[tuple[TensorSpec, ...], Length(0, _ITEMS_MAX)]
 
@@ -73,7 +87,11 @@ class Shard:
 
 @dataclass(frozen=True)
 class JobDocument:
-    """Every field of ``job.json``, under the same names."""
+    """Every field of ``job.json``, under the same names.
+
+    Each of ``rounds`` has ``slots`` that run ``round_steps`` inner steps, in segments of ``segment_steps``; a slot
+    takes ``batch`` rows in a step. ``outer`` gets the mean of the slots' updates; ``aggregation`` says what those are.
+    """
 
     version: Count
     name: _JobName
@@ -81,9 +99,11 @@ class JobDocument:
     arithmetic: Name
     seed: _Natural
     rounds: _Positive
-    samples_per_round: _Positive
+    slots: _Positive
+    round_steps: _Positive
     batch: _Small
-    segment_length: _Small
+    segment_steps: _Positive
+    aggregation: _Aggregation
     columns: _Tensors
     rows: _Positive
     shards: Annotated[tuple[Shard, ...], Length(0, _ITEMS_MAX)]
@@ -101,9 +121,14 @@ class JobDocument:
     outer_flops: _Flops
 
     @property
-    def segment_samples(self) -> int:
-        """Samples of one segment."""
-        return self.batch * self.segment_length
+    def share_segments(self) -> int:
+        """Segments of a share: those of one slot in one round."""
+        return self.round_steps // self.segment_steps
+
+    @property
+    def steps(self) -> int:
+        """Inner steps of the whole job, which are the same for all slots."""
+        return self.rounds * self.round_steps
 
 
 FIELDS = tuple(JobDocument.__dataclass_fields__)
@@ -134,9 +159,8 @@ class Job:
 
     @property
     def total_flops(self) -> int:
-        """Work of all steps of all rounds."""
-        document = self.document
-        return document.rounds * document.samples_per_round // document.batch * document.step_flops
+        """Work of all rounds: steps, boundaries and aggregations."""
+        return total_work(order_terms(self))
 
     @property
     def payload(self) -> tuple[JobFile, ...]:
@@ -163,17 +187,9 @@ def payload_files(job: Job) -> tuple[JobFile, ...]:
     )
 
 
-def changed_outputs(step: Program) -> dict[str, TensorType]:
-    """Return the outputs that are not just the input of the same name, with their types."""
-    own = {spec.name: number for number, spec in enumerate(step.inputs)}
-    return {
-        name: step.types[number] for name, number in step.outputs.items() if own.get(name) != number
-    }
-
-
 def updated_tensors(step: Program, tensors: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
     """Return the tensors with an output in ``step`` that is not just their own input."""
-    changed = changed_outputs(step)
+    changed = step.changed_outputs()
     return tuple(
         sorted((s for s in tensors if f"global.{s.name}" in changed), key=lambda spec: spec.name)
     )
@@ -193,6 +209,10 @@ def dump_job(document: JobDocument) -> bytes:
     return dump_json(document_json(document))
 
 
+_SMALLER = "make the job smaller"
+_OTHER_VERSION = "build the job again with assay job build, or use the version that built it"
+
+
 def _refuse(
     field: str, reason: str, remedy: str = "build the job again with assay job build"
 ) -> JobError:
@@ -206,8 +226,6 @@ def _check_limits(document: JobDocument, limits: Limits) -> None:
         ("shards", len(document.shards)),
         ("metrics", len(document.metrics)),
         ("rows", document.rows),
-        ("rounds", document.rounds),
-        ("samples_per_round", document.samples_per_round),
     ):
         most = getattr(limits, field)
         if count > most:
@@ -253,13 +271,21 @@ def _check_shards(shards: Sequence[Shard], limits: Limits) -> None:
         raise _refuse("shards", f"has {size} bytes, more than {limits.data_size}")
 
 
-def _read_flops(value: object, program: Program, field: str) -> int:
-    """Return the work that the document says, which must be that of its program."""
+def _read_flops(value: object, field: str) -> int:
     if not isinstance(value, str) or _FLOPS.fullmatch(value) is None:
         raise _refuse(field, "is not a number in decimal digits")
-    if int(value) != program.work.flops:
-        raise _refuse(field, f"the program's work is {program.work.flops}, not {value}")
     return int(value)
+
+
+def _check_work(document: JobDocument) -> None:
+    """Refuse a document that says another work than ``cost.py`` finds."""
+    for field, work in (
+        ("step_flops", cost.step_work(document)),
+        ("outer_flops", cost.outer_work(document)),
+    ):
+        said = getattr(document, field)
+        if said != work:
+            raise _refuse(field, f"the work is {work}, not {said}")
 
 
 def _check_versions(fields: Mapping[str, object]) -> None:
@@ -271,18 +297,10 @@ def _check_versions(fields: Mapping[str, object]) -> None:
     ):
         if field in fields and fields[field] != expected:
             reason = f"this version of Assay reads {expected!r} only"
-            raise _refuse(field, reason, "use the version that built the job")
+            raise _refuse(field, reason, _OTHER_VERSION)
 
 
-def _check_rounds(document: JobDocument, limits: Limits) -> None:
-    unit = document.segment_samples
-    if document.samples_per_round % unit:
-        reason = (
-            f"{document.samples_per_round} is not a multiple of batch x segment_length = {unit}"
-        )
-        raise _refuse("samples_per_round", reason)
-    if document.rounds * document.samples_per_round > MAX_INTEGER:
-        raise _refuse("rounds", "the stream of samples has more than 2^63 positions")
+def _check_data(document: JobDocument, limits: Limits) -> None:
     if sum(shard.rows for shard in document.shards) != document.rows:
         raise _refuse("rows", "is not the sum of the shards' rows")
     if not document.columns:
@@ -306,19 +324,19 @@ def _check_rounds(document: JobDocument, limits: Limits) -> None:
 
 def _check_batch(document: JobDocument, limits: Limits) -> None:
     """Refuse a batch that no machine should hold; every column is read, whether the step uses it or not."""
-    size = 0
-    for name, column in _batch_types(document.columns, document.batch).items():
+    for name, column in cost.batch_types(document.columns, document.batch).items():
         if column.elements > limits.value_elements:
             reason = (
                 f"{name} would have {column.elements} elements, more than {limits.value_elements}"
             )
             raise _refuse("batch", reason, "use a smaller batch")
-        size += column.size
+    size = cost.running_size(document)
     if size > limits.live_size:
+        reason = f"a step with its batch and the order of {document.rows} rows needs {size} bytes"
         raise _refuse(
             "batch",
-            f"a batch has {size} bytes, more than {limits.live_size}",
-            "use a smaller batch",
+            f"{reason} at once, more than {limits.live_size}",
+            "use a smaller batch or fewer rows",
         )
 
 
@@ -346,16 +364,11 @@ def _check_outputs(program: Program, known: Mapping[str, TensorType], field: str
             raise _refuse(f"{field}.outputs.{name}", f"is {found}, not {expected}")
 
 
-def _batch_types(columns: Sequence[TensorSpec], batch: int) -> dict[str, TensorType]:
-    return {f"batch.{spec.name}": TensorType(spec.dtype, (batch, *spec.shape)) for spec in columns}
-
-
 def _check_step(document: JobDocument) -> None:
     step = document.step
     state = {**_named("global", document.global_tensors), **_named("local", document.local_tensors)}
-    _check_inputs(
-        step, {**state, **_batch_types(document.columns, document.batch), "step": _SCALAR}, "step"
-    )
+    batch = cost.batch_types(document.columns, document.batch)
+    _check_inputs(step, {**state, **batch, STEP: _SCALAR, BATCH_NUMBER: _SCALAR}, "step")
     metrics = {f"metric.{name}": _METRIC for name in document.metrics}
     _check_outputs(step, {**state, **metrics}, "step")
     for name in metrics:
@@ -364,15 +377,9 @@ def _check_step(document: JobDocument) -> None:
     updated = updated_tensors(step, document.global_tensors)
     if not updated:
         raise _refuse("step.outputs", "the step changes no global tensor")
-    written = sum(found.elements for found in changed_outputs(step).values())
-    flops = step.work.flops
-    # each is hashed after the step, so moving them about is not free
-    if flops < written:
-        reason = f"its work of {flops} FLOPs is less than the {written} elements it changes"
-        raise _refuse("step.outputs", reason)
     for spec in updated:
         if spec.dtype != "f32":
-            reason = f"an update is a difference of f32, and this is {spec.dtype}"
+            reason = f"slots are averaged in f32, and this is {spec.dtype}"
             raise _refuse(
                 f"step.outputs.global.{spec.name}", reason, "keep counters in the local state"
             )
@@ -398,7 +405,8 @@ def _check_eval(document: JobDocument, limits: Limits) -> None:
     batch = first.shape[0] if first else 1
     if batch < 1:
         raise _refuse("eval.inputs", "a batch has no rows")
-    known = {**_named("global", document.global_tensors), **_batch_types(document.columns, batch)}
+    batch_types = cost.batch_types(document.columns, batch)
+    known = {**_named("global", document.global_tensors), **batch_types}
     _check_inputs(program, known, "eval")
     if len(program.outputs) > limits.metrics:
         raise _refuse("eval.outputs", f"has more than {limits.metrics} metrics")
@@ -415,22 +423,21 @@ def _document(value: object, limits: Limits) -> JobDocument:
     read: dict[str, object] = {**value}
     for name in _PROGRAMS:
         if name in value:
-            program = parse_program(value[name], limits, name)
-            read[name] = program
-            flops = f"{name}_flops"
-            if flops in value and flops in _FLOPS_FIELDS:
-                read[flops] = _read_flops(value[flops], program, flops)
+            read[name] = parse_program(value[name], limits, name)
+    for name in _FLOPS_FIELDS:
+        if name in value:
+            read[name] = _read_flops(value[name], name)
     document = read_part(JobDocument, read, "")
     _check_limits(document, limits)
     return document
 
 
 def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
-    """Check what concerns several fields at once: ranges, and the programs against tensors and columns.
+    """Check what concerns several fields at once: the data, and the programs against tensors and columns.
 
     Raises JobError, which names the field.
     """
-    _check_rounds(document, limits)
+    _check_data(document, limits)
     _check_batch(document, limits)
     chunks = chunk_count(document.global_tensors)
     if document.global_chunks != chunks:
@@ -443,28 +450,42 @@ def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
 def parse_job(data: bytes, limits: Limits = LIMITS) -> Job:
     """Return the checked job of the bytes of a ``job.json``.
 
-    Raises JobError, which names the field, for everything that is not strictly a job within ``limits``.
+    Raises JobError, which names the field, for everything that is not strictly a job within ``limits``, and for a
+    job that no order could have as its terms.
     """
     value = parse_json(data, limits.document_size, limits.json_depth, DOCUMENT)
     document = _document(value, limits)
     check_document(document, limits)
-    return Job(document, sha256(data).digest(), len(data))
+    job = Job(document, sha256(data).digest(), len(data))
+    try:
+        check_terms(order_terms(job))
+    except Refusal as refusal:
+        field = refusal.field.removeprefix("terms.")
+        raise JobError(field, refusal.reason, refusal.remedy or _SMALLER) from None
+    _check_work(document)
+    return job
 
 
 def order_terms(job: Job) -> JobTerms:
-    """Return the terms under which ``job`` is ordered; FLOPs per step are those that loading recomputed."""
+    """Return the terms under which ``job`` is ordered; FLOPs are those that loading recomputed."""
     document = job.document
+    data_bytes = sum(shard.size for shard in document.shards)
     return JobTerms(
         job_id=job.id,
-        payload_bytes=job.payload_size,
+        payload_bytes=job.payload_size - data_bytes,
+        data_bytes=data_bytes,
         global_root=document.global_root,
         local_root=document.local_root,
         data_root=document.data_root,
         rounds=document.rounds,
-        samples_per_round=document.samples_per_round,
+        slots=document.slots,
+        round_steps=document.round_steps,
         batch=document.batch,
-        segment_length=document.segment_length,
-        work_per_step=document.step_flops,
+        segment_steps=document.segment_steps,
+        step_work=document.step_flops,
+        outer_work=document.outer_flops,
+        global_bytes=encoded_size(document.global_tensors),
+        local_bytes=encoded_size(document.local_tensors),
         result_chunks=document.global_chunks,
         executor_version=document.executor_version,
     )

@@ -2,15 +2,16 @@
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pol.errors import JobError, StateError
-from pol.job.dataset import Dataset
 from pol.job.document import (
     DATA_FOLDER,
     DOCUMENT,
@@ -22,11 +23,57 @@ from pol.job.document import (
     parse_job,
 )
 from pol.limits import LIMITS, Limits
+from pol.ops.philox import permutation
 from pol.state.arrays import NUMPY_DTYPES, Array, State
 from pol.state.canonical import decode_state, state_tree
 from pol.state.layout import encoded_size
 from pol.state.tensors import load_safetensors
 from pol.values import TensorSpec
+
+# --- the data in memory, and the order in which training reads it --------------------------------
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The rows of a job in the order of its shards: column name to array, whose first dimension is the row."""
+
+    columns: Mapping[str, Array]
+    rows: int
+
+
+@lru_cache(maxsize=2)
+def _order(seed: int, epoch: int, rows: int) -> NDArray[np.int64]:
+    return permutation(seed, epoch, rows)
+
+
+def sample_rows(seed: int, rows: int, position: int, count: int) -> NDArray[np.int64]:
+    """Return the row numbers of ``count`` positions of the stream from ``position`` on (it may cross epochs).
+
+    Position p of the job's stream is row perm(seed, p div N)[p mod N] of the data.
+    """
+    parts = []
+    while count:
+        epoch, offset = divmod(position, rows)
+        part = _order(seed, epoch, rows)[offset : offset + count]
+        parts.append(part)
+        position += len(part)
+        count -= len(part)
+    return np.concatenate(parts)
+
+
+def batch_at(dataset: Dataset, job: Job, number: int) -> dict[str, Array]:
+    """Return batch ``number`` of the job's sample stream: positions number x batch to number x batch + batch - 1.
+
+    It is ``batch.<column>`` to array of ``batch`` rows, ready to be an input of the step.
+    """
+    batch = job.document.batch
+    rows = sample_rows(job.document.seed, dataset.rows, number * batch, batch)
+    return {
+        f"batch.{name}": np.take(column, rows, axis=0) for name, column in dataset.columns.items()
+    }
+
+
+# --- loading -------------------------------------------------------------------------------------
 
 _REMEDY = "fetch the job again, or build it again with assay job build"
 

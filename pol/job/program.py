@@ -6,7 +6,7 @@ run it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ from domain.errors import Refusal
 from pol.errors import JobError
 from pol.job.strict_json import read_part
 from pol.limits import LIMITS, MAX_OPERANDS, Limits
-from pol.ops.primitive import Traffic, Work
+from pol.ops.primitive import Work
 from pol.ops.table import PRIMITIVES, infer
 from pol.values import Dimensions, DType, TensorName, TensorSpec, TensorType
 
@@ -71,31 +71,27 @@ class Program:
 
     @cached_property
     def works(self) -> tuple[Work, ...]:
-        """Work of each node, from the table of primitives; a view of a strided view moves its elements."""
+        """Work of each node, from the table of primitives; a reshape of what repeats elements writes them out."""
         result = []
+        repeating: set[int] = set()
         for offset, node in enumerate(self.nodes):
             number = self.first_node + offset
             operands = [self.types[arg] for arg in node.args]
             primitive = PRIMITIVES[node.op]
-            work = primitive.work(operands, self.types[number])
-            if primitive.traffic is Traffic.VIEW and self._is_strided(node.args[0]):
-                work = replace(work, moved=2 * self.types[number].size)
+            work = primitive.work(operands, node.attrs, self.types[number])
+            # of some shapes it is a view all the same, which then repeats elements in its turn
+            again = node.op == "reshape" and node.args[0] in repeating
+            if again:
+                work += Work(moved=2 * self.types[number].size)
+            if again or primitive.repeats:
+                repeating.add(number)
             result.append(work)
         return tuple(result)
-
-    def _is_strided(self, number: int) -> bool:
-        """Tell whether a value is a view whose elements do not lie one after another."""
-        offset = number - self.first_node
-        return offset >= 0 and PRIMITIVES[self.nodes[offset].op].strided
 
     @cached_property
     def work(self) -> Work:
         """Work of one run: the sum over the nodes."""
-        return Work(
-            sum(work.products for work in self.works),
-            sum(work.elements for work in self.works),
-            sum(work.moved for work in self.works),
-        )
+        return sum(self.works, Work())
 
     @cached_property
     def last_uses(self) -> tuple[tuple[int, ...], ...]:
@@ -114,22 +110,41 @@ class Program:
 
     @cached_property
     def peak_size(self) -> int:
-        """Largest number of bytes of values that are alive at once, with what the running node needs
-        beside them (inputs and constants are always alive).
+        """Largest number of bytes that a run has at once, on any executor.
+
+        Those are the values that are alive, with what the running node needs beside them; inputs (of which an
+        executor may have a copy) and constants are always alive. At the end each output is brought into canonical
+        form, with a copy of one after another. Blocks of a fixed size (``BLOCKS_SIZE``) are not counted.
         """
-        live = sum(value.size for value in self.types[: self.first_node])
+        inputs = sum(spec.type.size for spec in self.inputs)
+        live = 2 * inputs + sum(constant.type.size for constant in self.constants)
         peak = live
-        for offset, dead in enumerate(self.last_uses):
-            node = self.nodes[offset]
-            live += self.types[self.first_node + offset].size
-            read = sum(self.types[number].elements for number in node.args)
-            peak = max(peak, live + read * PRIMITIVES[node.op].scratch)
+        for offset, (node, dead) in enumerate(zip(self.nodes, self.last_uses, strict=True)):
+            operands = [self.types[number] for number in node.args]
+            result = self.types[self.first_node + offset]
+            live += result.size
+            peak = max(peak, live + PRIMITIVES[node.op].scratch_size(operands, result))
             live -= sum(self.types[number].size for number in dead)
-        return peak
+        outputs = [self.types[number] for number in self.outputs.values()]
+        made = {number for number in self.outputs.values() if number >= self.first_node}
+        # what has two names, or is an input, is not let go for its copy
+        again = sum(v.size for v in outputs) - sum(self.types[number].size for number in made)
+        # a copy of the largest, and one flag for each of its elements
+        largest = max((value.size + value.elements for value in outputs), default=0)
+        return max(peak, live + again + largest)
 
     def output_types(self) -> dict[str, TensorType]:
         """Return the type of every output, in name order."""
         return {name: self.types[number] for name, number in self.outputs.items()}
+
+    def changed_outputs(self) -> dict[str, TensorType]:
+        """Return the type of every output that is not just the input of its name, in name order."""
+        own = {spec.name: number for number, spec in enumerate(self.inputs)}
+        return {
+            name: self.types[number]
+            for name, number in self.outputs.items()
+            if own.get(name) != number
+        }
 
 
 _test_name = own_checker(TensorName, "")
@@ -205,6 +220,17 @@ def _infer_nodes(
     return tuple(checked)
 
 
+def _check_needed(nodes: Sequence[Node], first_node: int, outputs: Mapping[str, int]) -> None:
+    """Refuse nodes that no output needs: they could only be work that nobody asked for."""
+    needed = set(outputs.values())
+    for offset in reversed(range(len(nodes))):
+        if first_node + offset not in needed:
+            reason = f"nobody needs the result of this {nodes[offset].op}"
+            remedy = "leave the node out, or build the job again with assay job build"
+            raise JobError(f"nodes[{offset}]", reason, remedy)
+        needed.update(nodes[offset].args)
+
+
 def make_program(
     inputs: Sequence[TensorSpec],
     constants: Sequence[Constant],
@@ -229,6 +255,7 @@ def make_program(
             raise JobError(
                 f"outputs.{name}", f"value {number} does not exist", "name a value of the program"
             )
+    _check_needed(checked, len(types) - len(checked), outputs)
     ordered = {name: outputs[name] for name in sorted(outputs)}
     program = Program(tuple(inputs), tuple(constants), checked, ordered, tuple(types))
     if program.peak_size > limits.live_size:

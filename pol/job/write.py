@@ -1,12 +1,13 @@
 """Writing a job directory, the reverse of ``load.py``; for the builder, at the consumer's."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
-from domain.versions import EXECUTOR_VERSION
+from domain.limits import EXECUTOR_VERSION
 from pol.errors import JobError, StateError
+from pol.job.cost import outer_work, step_work
 from pol.job.document import (
     ARITHMETIC,
     DATA_FOLDER,
@@ -43,9 +44,11 @@ class JobSource:
     name: str
     seed: int
     rounds: int
-    samples_per_round: int
+    slots: int
+    round_steps: int
     batch: int
-    segment_length: int
+    segment_steps: int
+    aggregation: str
     step: Program
     outer: Program
     eval: Program
@@ -113,9 +116,11 @@ def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Jo
             arithmetic=ARITHMETIC,
             seed=source.seed,
             rounds=source.rounds,
-            samples_per_round=source.samples_per_round,
+            slots=source.slots,
+            round_steps=source.round_steps,
             batch=source.batch,
-            segment_length=source.segment_length,
+            segment_steps=source.segment_steps,
+            aggregation=source.aggregation,
             columns=tuple(
                 TensorSpec(name, dtype_name(array, name), array.shape[1:])
                 for name, array in columns.items()
@@ -132,8 +137,8 @@ def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Jo
             outer=source.outer,
             eval=source.eval,
             metrics=tuple(sorted(source.metrics)),
-            step_flops=source.step.work.flops,
-            outer_flops=source.outer.work.flops,
+            step_flops=0,
+            outer_flops=0,
         )
         initial = {f"global/{name}": array for name, array in source.global_state.items()}
         initial.update({f"local/{name}": array for name, array in source.local_state.items()})
@@ -143,6 +148,7 @@ def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Jo
         )
     except StateError as error:
         raise JobError(error.field, error.reason, "check the model and the data") from None
+    document = replace(document, step_flops=step_work(document), outer_flops=outer_work(document))
     data = dump_job(document)
     job = parse_job(data, limits)
     files = {

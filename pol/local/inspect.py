@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from pol.job import cost
 from pol.job.document import Job
 from pol.job.program import Program
 
@@ -12,17 +13,21 @@ class JobSummary:
 
     ``parameters`` are the elements of the global tensors that training changes; ``flops_by_operation`` is the work of
     one step by primitive, largest first; ``nodes`` are the operations of each of the three programs;
-    ``segments_per_round`` are those of all slots together.
+    ``steps`` are the inner steps of the whole job, the same for all slots; ``segments`` are those of all slots in all
+    rounds.
     """
 
     name: str
     id: str
     parameters: int
     rounds: int
-    samples_per_round: int
+    slots: int
+    round_steps: int
     batch: int
-    segment_length: int
-    segments_per_round: int
+    segment_steps: int
+    steps: int
+    epochs: float
+    segments: int
     rows: int
     step_flops: int
     total_flops: int
@@ -44,14 +49,24 @@ def inspect_job(job: Job) -> JobSummary:
         id=job.id.hex(),
         parameters=sum(spec.type.elements for spec in job.updated),
         rounds=document.rounds,
-        samples_per_round=document.samples_per_round,
+        slots=document.slots,
+        round_steps=document.round_steps,
         batch=document.batch,
-        segment_length=document.segment_length,
-        segments_per_round=document.samples_per_round // document.segment_samples,
+        segment_steps=document.segment_steps,
+        steps=document.steps,
+        epochs=document.steps * document.slots * document.batch / document.rows,
+        segments=document.rounds * document.slots * document.share_segments,
         rows=document.rows,
         step_flops=document.step_flops,
         total_flops=job.total_flops,
-        flops_by_operation=flops_by_operation(document.step),
+        flops_by_operation=_largest_first(
+            {
+                **flops_by_operation(document.step),
+                "(batch)": cost.gather_work(document),
+                "(sample order)": cost.order_work(document),
+                "(state)": cost.state_work(document),
+            }
+        ),
         nodes={kind: len(getattr(document, kind).nodes) for kind in ("step", "outer", "eval")},
         payload_bytes=job.payload_size,
         state_bytes=sum(spec.type.size for spec in document.global_tensors),
@@ -63,8 +78,12 @@ def inspect_job(job: Job) -> JobSummary:
 
 
 def flops_by_operation(program: Program) -> dict[str, int]:
-    """Return the work of one run by primitive, largest first (each node's bytes are rounded down on their own)."""
+    """Return the work of one run by primitive, largest first."""
     totals: dict[str, int] = {}
     for node, work in zip(program.nodes, program.works, strict=True):
         totals[node.op] = totals.get(node.op, 0) + work.flops
+    return _largest_first(totals)
+
+
+def _largest_first(totals: dict[str, int]) -> dict[str, int]:
     return dict(sorted(totals.items(), key=lambda item: (-item[1], item[0])))

@@ -1,27 +1,23 @@
 """The whole job on one machine, with the trace that a network would leave."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from domain import codec
-from pol.errors import JobError
 from pol.executor.backend import backend
-from pol.job.document import Job
 from pol.job.load import LoadedJob, load_job
 from pol.local.evaluate import evaluate, load_holdout
 from pol.replay.trace_file import VERSION, share_record
 from pol.state.arrays import State
 from pol.state.tensors import dump_safetensors
 from pol.values import metric_values
-from pol.work.aggregate import aggregate
-from pol.work.records import Boundary, Samples, TrainedShare
-from pol.work.train import train_share
+from pol.work.records import Boundary, RoundSlot
+from pol.work.train import aggregate, train_share
 
 MODEL_FILE = "model.safetensors"
 TRACE_FILE = "trace.json"
@@ -50,70 +46,61 @@ class LocalRun:
     trace: Path | None
 
 
-def slot_ranges(job: Job, round: int, slots: int) -> tuple[Samples, ...]:
-    """Divide a round into one range for each slot, as equal as whole segments allow.
-
-    Raises JobError when the round has fewer segments than slots.
-    """
-    unit = job.document.segment_samples
-    segments = job.document.samples_per_round // unit
-    if not 1 <= slots <= segments:
-        raise JobError("slots", f"a round has {segments} segments", f"use 1 to {segments} slots")
-    edges = [segments * slot // slots * unit for slot in range(slots + 1)]
-    return tuple(Samples(round, low, high - low) for low, high in pairwise(edges))
-
-
 def run_locally(
     directory: Path,
-    slots: int = 2,
     rounds: int | None = None,
     backend_name: str = "numpy",
     on_progress: Callable[[int, int, int, float], None] | None = None,
     out: Path | None = None,
     on_boundary: Callable[[Boundary, State, State], None] | None = None,
 ) -> LocalRun:
-    """Train the job of a directory here as a network would: slots one after another, averaged after every round.
+    """Train the job of a directory here, with the result that a network gives: all its slots, one after another.
 
-    Each round is divided into as many ranges as there are ``slots``, and ``rounds`` of them are trained (all, if None)
-    on the back end ``numpy`` or ``torch``. ``on_progress`` gets round, slot, step and loss after each step;
-    ``on_boundary`` every boundary with both its states, for whoever keeps them. ``model.safetensors`` and
-    ``trace.json`` are written into the folder ``out``, if there is one.
+    ``rounds`` of the job are trained (all, if None) on the back end ``numpy`` or ``torch``. ``on_progress`` gets round,
+    slot, step and loss after each step; ``on_boundary`` every boundary with both its states, for whoever keeps them.
+    ``model.safetensors`` and ``trace.json`` are written into the folder ``out``, if there is one.
     """
     loaded = load_job(directory)
     job, executor = loaded.job, backend(backend_name)
     holdout = load_holdout(directory, job)
-    state, locals_ = loaded.global_state, [loaded.local_state] * slots
+    state, locals_ = loaded.global_state, [loaded.local_state] * job.document.slots
     before = evaluate(job, state, holdout, executor)
     reports: list[RoundReport] = []
     losses: list[tuple[int, float]] = []
     trace: list[dict[str, Any]] = []
-    for round in range(job.document.rounds if rounds is None else min(rounds, job.document.rounds)):
-        shares: list[tuple[Samples, TrainedShare]] = []
-        for slot, part in enumerate(slot_ranges(job, round, slots)):
+    values: list[tuple[int, float]] = []
+
+    def updates(round: int, opening: State) -> Iterator[State]:
+        for slot in range(job.document.slots):
+            part = RoundSlot(round, slot)
             observe = _observer(on_progress, round, slot)
             share = train_share(
                 loaded,
                 part,
-                state,
+                opening,
                 locals_[slot],
                 backend=executor,
                 on_boundary=on_boundary,
                 on_step=observe,
             )
             locals_[slot] = share.local_out
-            shares.append((part, share))
-            losses += _losses(share.boundaries)
+            values.extend(_losses(share.boundaries))
             roots = share.update_root, share.local_out_root
-            record = share_record(job.id, slot, part, share.boundaries, *roots)
+            record = share_record(part, share.boundaries, *roots)
             trace.append(codec.to_plain(record))
-        result = aggregate(loaded, state, [(p.count, s.update) for p, s in shares], executor)
+            yield share.update
+
+    for round in range(job.document.rounds if rounds is None else min(rounds, job.document.rounds)):
+        values.clear()
+        result = aggregate(loaded, state, updates(round, state), executor)
         state = result.state
         metrics = evaluate(job, state, holdout, executor)
-        values = [loss for _, share in shares for _, loss in _losses(share.boundaries)]
-        reports.append(RoundReport(round, float(np.mean(values)), metrics, result.root.hex()))
+        losses += values
+        loss = float(np.mean([loss for _, loss in values]))
+        reports.append(RoundReport(round, loss, metrics, result.root.hex()))
     after = reports[-1].metrics if reports else before
     finished = LocalRun(state, tuple(reports), before, after, tuple(losses), None, None)
-    return finished if out is None else _saved(finished, loaded, slots, trace, out)
+    return finished if out is None else _saved(finished, loaded, trace, out)
 
 
 def _observer(
@@ -130,7 +117,7 @@ def _losses(boundaries: Sequence[Boundary]) -> list[tuple[int, float]]:
 
 
 def _saved(
-    finished: LocalRun, loaded: LoadedJob, slots: int, trace: list[dict[str, Any]], out: Path
+    finished: LocalRun, loaded: LoadedJob, trace: list[dict[str, Any]], out: Path
 ) -> LocalRun:
     out.mkdir(parents=True, exist_ok=True)
     model, path = out / MODEL_FILE, out / TRACE_FILE
@@ -138,7 +125,6 @@ def _saved(
     record = {
         "version": VERSION,
         "job": loaded.job.id.hex(),
-        "slots": slots,
         "before": finished.before,
         "after": finished.after,
         "rounds": [asdict(report) for report in finished.rounds],

@@ -11,6 +11,7 @@ from pol.ops.primitive import (
     Operands,
     Primitive,
     Site,
+    Traffic,
     check_element,
     refuse,
 )
@@ -34,13 +35,13 @@ def _filled(operands: Operands, attributes: Attributes) -> TensorType:
 
 def _full(site: Site) -> Function:
     # one element of memory will do, for nobody writes to a value
-    fill, shape = element(site.attrs["value"], site.result.dtype), site.result.shape
-    return lambda: np.broadcast_to(fill, shape)
+    filled = np.broadcast_to(element(site.attrs["value"], site.result.dtype), site.result.shape)
+    return lambda: filled
 
 
 def _drawn(operands: Operands, attributes: Attributes) -> TensorType:
     if operands[0] != TensorType("i64", ()):
-        raise refuse("args[0]", f"{operands[0]} is not the step number, an i64 scalar")
+        raise refuse("args[0]", f"{operands[0]} is not a number to draw by, an i64 scalar")
     return TensorType("f32", attributes["shape"])
 
 
@@ -56,7 +57,7 @@ _UNIFORM = {**_SHAPE, "site": Attribute("int", 0, MAX_SITE)}
 
 CREATE = (
     Primitive("iota", (0, 0), _counted, _iota, {"size": Attribute("int")}),
-    Primitive("full", (0, 0), _filled, _full, _FULL),
-    Primitive("uniform", (1, 1), _drawn, _uniform, _UNIFORM, cost=40),
+    Primitive("full", (0, 0), _filled, _full, _FULL, cost=0, traffic=Traffic.VIEW, repeats=True),
+    Primitive("uniform", (1, 1), _drawn, _uniform, _UNIFORM, cost=400, calls=200),
 )
 """Rows of the table."""

@@ -14,6 +14,7 @@ from pol.ops import functions
 from pol.ops.primitive import (
     BOOLS,
     FLOATS,
+    FLOPS_PER_RUN,
     NUMBERS,
     Attribute,
     Attributes,
@@ -23,10 +24,12 @@ from pol.ops.primitive import (
     Primitive,
     ShapeRule,
     Site,
+    Work,
     check_dtype,
     check_equal_dtype,
     plain,
     refuse,
+    runs,
 )
 from pol.state.arrays import NUMPY_DTYPES, Array
 from pol.values import Shape, TensorType
@@ -79,6 +82,21 @@ def _chosen(operands: Operands, attributes: Attributes) -> TensorType:
 
 def _cast_type(operands: Operands, attributes: Attributes) -> TensorType:
     return TensorType(attributes["dtype"], operands[0].shape)
+
+
+def _run_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+    """Operands of different shapes are taken row by row."""
+    rank = len(result.shape)
+    shapes = [(1,) * (rank - len(operand.shape)) + operand.shape for operand in operands]
+    kinds = [[size == 1 for size in shape] for shape in shapes]
+    return Work(elements=FLOPS_PER_RUN * runs(result.shape, kinds))
+
+
+def _cast_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+    """Where an f32 does not fit an i64 is looked at first."""
+    if (operands[0].dtype, result.dtype) != ("f32", "i64"):
+        return Work()
+    return Work(elements=60 * result.elements, calls=6)
 
 
 def power_of_two(exponent: Array) -> Array:
@@ -147,7 +165,7 @@ def _extreme(function: Function) -> Maker:
 
 
 def _sqrt(x: Array) -> Array:
-    root: Array = np.sqrt(x.astype(np.float64)).astype(np.float32)
+    root: Array = np.sqrt(x.astype(np.float64, order="C")).astype(np.float32)
     return root
 
 
@@ -158,41 +176,44 @@ def _cast(site: Site) -> Function:
     if (source, target) == ("f32", "i64"):
         return _float_to_integer
     dtype = NUMPY_DTYPES[target]
-    return lambda x: x.astype(dtype)
+    return lambda x: x.astype(dtype, order="C")
 
 
 def _float_to_integer(x: Array) -> Array:
     """Truncate; NaN and what an i64 does not hold become 0, because processors differ there."""
     fits = np.abs(x) < np.float32(2.0**63)
-    return np.where(fits, x, _ZERO).astype(np.int64)
+    return np.where(fits, x, _ZERO).astype(np.int64, order="C")
 
 
 _NUMBERS, _FLOATS, _BOOLS = (_same_dtype(allowed) for allowed in (NUMBERS, FLOATS, BOOLS))
 
 ELEMENTWISE = (
-    Primitive("add", (2, 2), _NUMBERS, plain(np.add)),
-    Primitive("sub", (2, 2), _NUMBERS, plain(np.subtract)),
-    Primitive("mul", (2, 2), _NUMBERS, plain(np.multiply)),
-    Primitive("div", (2, 2), _FLOATS, plain(np.divide), cost=4),
-    Primitive("maximum", (2, 2), _NUMBERS, _extreme(np.maximum)),
-    Primitive("minimum", (2, 2), _NUMBERS, _extreme(np.minimum)),
+    Primitive("add", (2, 2), _NUMBERS, plain(np.add), more=_run_work),
+    Primitive("sub", (2, 2), _NUMBERS, plain(np.subtract), more=_run_work),
+    Primitive("mul", (2, 2), _NUMBERS, plain(np.multiply), more=_run_work),
+    Primitive("div", (2, 2), _FLOATS, plain(np.divide), cost=4, more=_run_work),
+    Primitive("maximum", (2, 2), _NUMBERS, _extreme(np.maximum), cost=8, calls=2, scratch_result=4, more=_run_work),
+    Primitive("minimum", (2, 2), _NUMBERS, _extreme(np.minimum), cost=8, calls=2, scratch_result=4, more=_run_work),
     Primitive("neg", (1, 1), _NUMBERS, plain(np.negative)),
     Primitive("abs", (1, 1), _NUMBERS, plain(np.abs)),
-    Primitive("sqrt", (1, 1), _FLOATS, plain(_sqrt), cost=4, scratch=16),
-    Primitive("exp", (1, 1), _FLOATS, _composed(functions.exp), cost=20),
-    Primitive("log", (1, 1), _FLOATS, _composed(functions.log), cost=30),
-    Primitive("tanh", (1, 1), _FLOATS, _composed(functions.tanh), cost=30),
-    Primitive("erf", (1, 1), _FLOATS, _composed(functions.erf), cost=60),
-    Primitive("eq", (2, 2), _compared, plain(np.equal)),
-    Primitive("ne", (2, 2), _compared, plain(np.not_equal)),
-    Primitive("lt", (2, 2), _compared, plain(np.less)),
-    Primitive("le", (2, 2), _compared, plain(np.less_equal)),
-    Primitive("gt", (2, 2), _compared, plain(np.greater)),
-    Primitive("ge", (2, 2), _compared, plain(np.greater_equal)),
-    Primitive("logical_and", (2, 2), _BOOLS, plain(np.logical_and)),
-    Primitive("logical_or", (2, 2), _BOOLS, plain(np.logical_or)),
+    Primitive("sqrt", (1, 1), _FLOATS, plain(_sqrt), cost=16, calls=3, scratch=16),
+    Primitive("exp", (1, 1), _FLOATS, _composed(functions.exp), cost=200, calls=30),
+    Primitive("log", (1, 1), _FLOATS, _composed(functions.log), cost=600, calls=40),
+    Primitive("tanh", (1, 1), _FLOATS, _composed(functions.tanh), cost=400, calls=45),
+    Primitive("erf", (1, 1), _FLOATS, _composed(functions.erf), cost=700, calls=80),
+    Primitive("eq", (2, 2), _compared, plain(np.equal), cost=4, more=_run_work),
+    Primitive("ne", (2, 2), _compared, plain(np.not_equal), cost=4, more=_run_work),
+    Primitive("lt", (2, 2), _compared, plain(np.less), cost=4, more=_run_work),
+    Primitive("le", (2, 2), _compared, plain(np.less_equal), cost=4, more=_run_work),
+    Primitive("gt", (2, 2), _compared, plain(np.greater), cost=4, more=_run_work),
+    Primitive("ge", (2, 2), _compared, plain(np.greater_equal), cost=4, more=_run_work),
+    Primitive("logical_and", (2, 2), _BOOLS, plain(np.logical_and), cost=6, more=_run_work),
+    Primitive("logical_or", (2, 2), _BOOLS, plain(np.logical_or), cost=6, more=_run_work),
     Primitive("logical_not", (1, 1), _BOOLS, plain(np.logical_not)),
-    Primitive("where", (3, 3), _chosen, plain(np.where)),
-    Primitive("cast", (1, 1), _cast_type, _cast, {"dtype": Attribute("dtype")}, scratch=8),
-)
+    Primitive("where", (3, 3), _chosen, plain(np.where), cost=100, calls=2, more=_run_work),
+    Primitive(
+        "cast", (1, 1), _cast_type, _cast, {"dtype": Attribute("dtype")},
+        cost=3, calls=3, more=_cast_work, scratch=9,
+    ),
+)  # fmt: skip
 """Rows of the table."""

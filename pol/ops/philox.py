@@ -8,6 +8,8 @@ machine. Sites below 2^31 belong to the program's ``uniform`` nodes; sample orde
 weights have sites of their own above.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -60,23 +62,32 @@ def philox(counter: tuple[NDArray[np.uint64], ...], seed: int) -> tuple[NDArray[
 
 def words(seed: int, site: int, step: int, count: int) -> Words:
     """Return the first ``count`` 32-bit words of the stream of (seed, site, step)."""
+    result = np.empty(count, np.uint32)
+    for start, part in _parts(seed, site, step, count):
+        result[start : start + len(part)] = part
+    return result
+
+
+def _parts(seed: int, site: int, step: int, count: int) -> Iterator[tuple[int, Words]]:
+    """Yield the words of a stream piece by piece, each with the place of its first word."""
     blocks = -(-count // 4)
     if blocks > 2**32:
         raise ValueError(f"{count} words are more than a stream has")
     fixed = (site & _MASK, step & _MASK, (step >> 32) & _MASK)
-    result = np.empty((blocks, 4), np.uint32)
     for start in range(0, blocks, _PART):
         index = np.arange(start, min(start + _PART, blocks), dtype=np.uint64)
         counter = (index, *(np.full(len(index), word, np.uint64) for word in fixed))
-        for lane, output in enumerate(philox(counter, seed)):
-            result[start : start + _PART, lane] = output
-    return result.reshape(-1)[:count]
+        lanes = np.stack([lane.astype(np.uint32) for lane in philox(counter, seed)], axis=1)
+        yield 4 * start, lanes.reshape(-1)[: count - 4 * start]
 
 
 def uniform(seed: int, site: int, step: int, count: int) -> NDArray[np.float32]:
     """Return ``count`` numbers in [0, 1): upper 24 bits of each word x 2^-24, exact in FP32."""
-    upper = words(seed, site, step, count) >> np.uint32(8)
-    return upper.astype(np.float32) * np.float32(2.0**-24)
+    result = np.empty(count, np.float32)
+    for start, part in _parts(seed, site, step, count):
+        result[start : start + len(part)] = part >> np.uint32(8)
+    result *= np.float32(2.0**-24)
+    return result
 
 
 def draws(seed: int, site: int, step: int, count: int) -> NDArray[np.uint64]:
@@ -86,4 +97,5 @@ def draws(seed: int, site: int, step: int, count: int) -> NDArray[np.uint64]:
 
 def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
     """Return the sample order of an epoch: the stable argsort of one 64-bit draw for each row."""
-    return np.argsort(draws(seed, SITE_ORDER, epoch, count), kind="stable").astype(np.int64)
+    order = np.argsort(draws(seed, SITE_ORDER, epoch, count), kind="stable")
+    return order.astype(np.int64, copy=False)

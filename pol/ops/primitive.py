@@ -3,25 +3,34 @@
 Rows stand in the files of their families (``elementwise.py``, ``shape.py``, …), and ``table.py`` has them all. Shape
 rules work on plain integers, so that a whole program is checked before anything is allocated.
 
-Work of a node is split in three, and a program's work is the sum over its nodes:
+Work of a node is split in four, and a program's work is the sum over its nodes:
 
 * ``products``: 2 x M x N x K x batch of a ``matmul``, the same count as torch's ``FlopCounterMode``;
-* ``elements``: operations per element (the row's ``cost``) times the elements that are computed;
-* ``moved``: bytes read and written, of which ``BYTES_PER_FLOP`` count as one FLOP (a reshape is a view and moves
-  nothing, but ``program.py`` counts it where it has to write out another view).
+* ``elements``: operations per element (the row's ``cost``) times the elements that are computed, and
+  ``FLOPS_PER_RUN`` for each run of elements that a kernel takes in one go, for short rows cost more than long ones;
+* ``moved``: bytes read and written, each of which counts as one FLOP;
+* ``calls``: calls of a library's kernels, each of which counts as ``FLOPS_PER_CALL``, however little it does.
+
+The numbers are such that the time of a node on the reference executor, at the speed of large products there, is
+close to its work (``python -m benchmarks work``). Values lie in C order on every executor, so a reshape is a view and
+moves nothing; where it cannot be one, because its operand repeats elements, ``program.py`` counts the copy.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from math import prod
 from typing import Any
 
 from pol.errors import JobError
 from pol.limits import MAX_DIMENSION, MAX_INTEGER, MAX_RANK
 from pol.values import ITEM_SIZE, TensorType
 
-BYTES_PER_FLOP = 4
-"""Bytes moved that count as one FLOP of work: one FP32 number read or written."""
+FLOPS_PER_CALL = 10_000
+"""Work of a call of a library's kernel on no elements at all: no node costs less."""
+
+FLOPS_PER_RUN = 800
+"""Work of an inner loop of a kernel, however few elements it takes."""
 
 AttributeValue = int | str | bool | tuple[int, ...]
 Attributes = Mapping[str, Any]
@@ -51,16 +60,26 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Work of a node or program: product FLOPs, elementwise operations, bytes moved."""
+    """Work of a node or program: product FLOPs, elementwise operations, bytes moved, calls of kernels."""
 
     products: int = 0
     elements: int = 0
     moved: int = 0
+    calls: int = 0
 
     @property
     def flops(self) -> int:
         """The one number that is quoted and paid."""
-        return self.products + self.elements + self.moved // BYTES_PER_FLOP
+        return self.products + self.elements + self.moved + FLOPS_PER_CALL * self.calls
+
+    def __add__(self, other: "Work") -> "Work":
+        """Return the work of both."""
+        return Work(
+            self.products + other.products,
+            self.elements + other.elements,
+            self.moved + other.moved,
+            self.calls + other.calls,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +105,12 @@ class Traffic(Enum):
     VIEW = "nothing, for the result is another view of the operand"
 
 
-def _no_products(operands: Operands, result: TensorType) -> int:
-    return 0
+WorkRule = Callable[[Operands, Attributes, TensorType], Work]
+"""Operands, attributes and result to work."""
+
+
+def _nothing_more(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+    return Work()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +122,11 @@ class Primitive:
     (``args[0]``, ``attrs.dims``). ``reference`` makes the function that says, bit by bit, what is computed.
 
     ``cost`` is operations per computed element, which are those of the first operand where ``counts_operand`` (a
-    reduction), else those of the result; ``scratch`` is bytes beside operands and result while it runs, for each
-    element of an operand. The elements of a ``strided`` result do not lie one after another. What ``may_fail`` can
-    end in OutOfRange, whatever its operands are.
+    reduction), else those of the result; ``calls`` is calls of kernels, and ``more`` the work that depends on shapes
+    in another way. ``scratch`` is bytes beside operands and result while it runs, for each element of an operand, and
+    ``scratch_result`` for each of the result: the most that an executor takes, without the blocks of ``BLOCKS_SIZE``.
+    What ``repeats`` has a result in which many elements share one place, so that another shape of it is a copy. What
+    ``may_fail`` can end in OutOfRange, whatever its operands are.
     """
 
     name: str
@@ -111,17 +136,25 @@ class Primitive:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     cost: int = 1
     counts_operand: bool = False
+    calls: int = 1
     traffic: Traffic = Traffic.ALL
-    products: Callable[[Operands, TensorType], int] = _no_products
+    more: WorkRule = _nothing_more
     scratch: int = 0
-    strided: bool = False
+    scratch_result: int = 0
+    repeats: bool = False
     may_fail: bool = False
 
-    def work(self, operands: Operands, result: TensorType) -> Work:
+    def work(self, operands: Operands, attributes: Attributes, result: TensorType) -> Work:
         """Return the work of one node of this primitive."""
         counted = operands[0] if self.counts_operand else result
-        elements = self.cost * counted.elements
-        return Work(self.products(operands, result), elements, self._moved(operands, result))
+        moved = self._moved(operands, result)
+        plain = Work(elements=self.cost * counted.elements, moved=moved, calls=self.calls)
+        return plain + self.more(operands, attributes, result)
+
+    def scratch_size(self, operands: Operands, result: TensorType) -> int:
+        """Return the bytes that an executor takes at most beside operands and result."""
+        read = sum(operand.elements for operand in operands)
+        return self.scratch * read + self.scratch_result * result.elements
 
     def _moved(self, operands: Operands, result: TensorType) -> int:
         match self.traffic:
@@ -133,6 +166,20 @@ class Primitive:
                 return max(2 * result.size, operands[1].size)
             case Traffic.VIEW:
                 return 0
+
+
+def runs(shape: Sequence[int], kinds: Sequence[Sequence[object]]) -> int:
+    """Return the number of inner loops over ``shape``: its elements divided by those that are taken in one go.
+
+    ``kinds`` has something for each dimension of each array that takes part. Dimensions are taken together from the
+    last one on as long as each array keeps its kind (it has the dimension or repeats it, it keeps or reduces it);
+    dimensions of size 1 do not count.
+    """
+    left = [dim for dim, size in enumerate(shape) if size != 1]
+    last = left[-1] if left else 0
+    while left and all(kind[left[-1]] == kind[last] for kind in kinds):
+        left.pop()
+    return prod(shape[dim] for dim in left)
 
 
 def plain(function: Function) -> Maker:

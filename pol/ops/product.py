@@ -4,6 +4,8 @@ Operands are scaled along the summed dimension and rounded to integers of 15 bit
 2^53, so it is exact in any order and on any BLAS.
 """
 
+from math import prod
+
 import numpy as np
 
 from pol.limits import MAX_SUMMED
@@ -13,6 +15,7 @@ from pol.ops.primitive import (
     Attributes,
     Operands,
     Primitive,
+    Work,
     check_dtype,
     plain,
     refuse,
@@ -56,15 +59,17 @@ def scale_rows(x: Array, axis: int) -> tuple[Array, Array]:
     """
     # in FP64 the subnormal numbers of FP32 are normal, so the exponent is in the bits
     wide = x.astype(np.float64)
-    largest = np.abs(wide).max(axis=axis, keepdims=True)
+    largest = np.abs(x).max(axis=axis, keepdims=True).astype(np.float64)
     shift = np.where(largest == 0.0, 0, 13 - exponent_of(largest))
     shift -= np.rint(largest * power_of_two(shift)) > LARGEST_DIGIT
     inverse = power_of_two(-shift)
     finite = np.isfinite(largest)
     if not finite.all():
-        wide = np.where(finite, wide, 0.0)
+        np.copyto(wide, 0.0, where=~finite)
         inverse = np.where(finite, inverse, np.nan)
-    return np.rint(wide * power_of_two(shift)), inverse
+    # in place, for a second copy would double what a product needs beside its operands
+    wide *= power_of_two(shift)
+    return np.rint(wide, out=wide), inverse
 
 
 def _matmul(a: Array, b: Array) -> Array:
@@ -80,7 +85,23 @@ def _matmul(a: Array, b: Array) -> Array:
     return rounded
 
 
+_PER_OPERAND, _PER_ROW, _PER_RESULT, _PER_MATRIX = 24, 2_000, 24, 1_000
+"""FLOPs of scaling an element, of a row or column, of an element of the result, of a matrix of a batch."""
+
+
+def _product_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+    left, right = operands
+    matrices = prod(left.shape[:-2])
+    rows = matrices * (left.shape[-2] + right.shape[-2] + right.shape[-1])
+    elements = _PER_OPERAND * (left.elements + right.elements) + _PER_ROW * rows
+    elements += _PER_RESULT * result.elements + _PER_MATRIX * matrices
+    return Work(products=_flops(operands, result), elements=elements)
+
+
 PRODUCT = (
-    Primitive("matmul", (2, 2), _multiplied, plain(_matmul), cost=0, products=_flops, scratch=32),
-)
+    Primitive(
+        "matmul", (2, 2), _multiplied, plain(_matmul),
+        cost=0, calls=50, more=_product_work, scratch=16, scratch_result=8,
+    ),
+)  # fmt: skip
 """Rows of the table."""

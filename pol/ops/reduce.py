@@ -5,11 +5,13 @@ who sums; sums of integers are exact (a bool sum counts).
 """
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
 from pol.limits import MAX_RANK
 from pol.ops.primitive import (
+    FLOPS_PER_RUN,
     NUMBERS,
     Attribute,
     Attributes,
@@ -17,9 +19,11 @@ from pol.ops.primitive import (
     Operands,
     Primitive,
     Site,
+    Work,
     check_dtype,
     checked_dim,
     refuse,
+    runs,
 )
 from pol.state.arrays import Array
 from pol.values import Shape, TensorType
@@ -123,9 +127,43 @@ def _argmax(site: Site) -> Function:
 
     def run(x: Array) -> Array:
         is_largest = x == np.max(x, axis=dim, keepdims=True)
-        return np.asarray(np.argmax(is_largest, axis=dim, keepdims=keepdim)).astype(np.int64)
+        found = np.asarray(np.argmax(is_largest, axis=dim, keepdims=keepdim))
+        return found.astype(np.int64, copy=False)
 
     return run
+
+
+_CALLS_PER_LEVEL = 3
+"""Calls of a level of a halving sum."""
+
+
+def _sum_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+    """A halving sum has a level for each bit of every dimension, and takes each row of what comes before it."""
+    if result.dtype != "f32":
+        widened = Work(elements=4 * operands[0].elements, calls=6)
+        return widened + _reduced_work(operands, attributes, result)
+    shape = list(operands[0].shape)
+    work = Work()
+    for dim in attributes["dims"]:
+        levels = max(0, shape[dim] - 1).bit_length()
+        rows = prod(shape[:dim])
+        work += Work(elements=FLOPS_PER_RUN * levels * rows, calls=2 + _CALLS_PER_LEVEL * levels)
+        shape[dim] = 1
+    return work
+
+
+def _reduced_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+    (operand,) = operands
+    kinds = [dim in attributes["dims"] for dim in range(len(operand.shape))]
+    return Work(elements=FLOPS_PER_RUN * runs(operand.shape, [kinds]))
+
+
+def _found_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+    """Rows are compared with their largest element, and searched."""
+    (operand,) = operands
+    kinds = [dim == attributes["dim"] for dim in range(len(operand.shape))]
+    rows = 2 * runs(operand.shape, [kinds]) + result.elements
+    return Work(elements=FLOPS_PER_RUN * rows)
 
 
 _KEEPDIM = {"keepdim": Attribute("bool")}
@@ -133,8 +171,17 @@ _DIMS = {"dims": Attribute("ints", 0, MAX_RANK - 1), **_KEEPDIM}
 _DIM = {"dim": Attribute("int", 0, MAX_RANK - 1), **_KEEPDIM}
 
 REDUCE = (
-    Primitive("sum", (1, 1), _summed, _sum, _DIMS, counts_operand=True, scratch=4),
-    Primitive("amax", (1, 1), _largest, _amax, _DIMS, counts_operand=True),
-    Primitive("argmax", (1, 1), _largest_index, _argmax, _DIM, counts_operand=True),
-)
+    Primitive(
+        "sum", (1, 1), _summed, _sum, _DIMS,
+        counts_operand=True, calls=2, more=_sum_work, scratch=8,
+    ),
+    Primitive(
+        "amax", (1, 1), _largest, _amax, _DIMS,
+        counts_operand=True, calls=4, more=_reduced_work, scratch_result=8,
+    ),
+    Primitive(
+        "argmax", (1, 1), _largest_index, _argmax, _DIM,
+        cost=16, counts_operand=True, calls=6, more=_found_work, scratch=9, scratch_result=17,
+    ),
+)  # fmt: skip
 """Rows of the table."""

@@ -1,4 +1,8 @@
-"""Views and copies: the same elements in another shape, order or company."""
+"""The same elements in another shape, order or company.
+
+Results lie in C order. A reshape is a view, and so is a broadcast, whose elements share places; everything else is a
+copy. A reshape of what shares places is one too, which ``program.py`` counts.
+"""
 
 from math import prod
 
@@ -8,6 +12,7 @@ from pol.errors import OutOfRange
 from pol.limits import MAX_OPERANDS, MAX_RANK
 from pol.ops.elementwise import broadcast_shapes
 from pol.ops.primitive import (
+    FLOPS_PER_RUN,
     Attribute,
     Attributes,
     Function,
@@ -15,11 +20,13 @@ from pol.ops.primitive import (
     Primitive,
     Site,
     Traffic,
+    Work,
     check_element,
     check_equal_dtype,
     check_length,
     checked_dim,
     refuse,
+    runs,
 )
 from pol.state.arrays import NUMPY_DTYPES, Array
 from pol.values import TensorType
@@ -53,7 +60,8 @@ def _permuted(operands: Operands, attributes: Attributes) -> TensorType:
 
 def _permute(site: Site) -> Function:
     dims = site.attrs["dims"]
-    return lambda x: x.transpose(dims)
+    # a copy: whoever reads it again and again reads in order, and a reshape of it is free
+    return lambda x: np.asarray(x.transpose(dims), order="C")
 
 
 def _repeated(operands: Operands, attributes: Attributes) -> TensorType:
@@ -90,7 +98,7 @@ def slices(attributes: Attributes) -> tuple[slice, ...]:
 
 def _slice(site: Site) -> Function:
     index = slices(site.attrs)
-    return lambda x: x[index]
+    return lambda x: np.asarray(x[index], order="C")
 
 
 def _joined(operands: Operands, attributes: Attributes) -> TensorType:
@@ -158,9 +166,39 @@ def _take(site: Site) -> Function:
     def run(table: Array, index: Array) -> Array:
         if index.size and (index.min() < 0 or index.max() >= rows):
             raise outside(rows)
-        return np.asarray(table[index])
+        return np.asarray(np.take(table, index, axis=0))
 
     return run
+
+
+_PER_ROW = 100
+"""FLOPs of finding a row that may lie anywhere."""
+
+
+def _rows_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+    return Work(elements=_PER_ROW * operands[1].elements)
+
+
+def _parts_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+    """Each operand is written row by row."""
+    rows = len(operands) * prod(result.shape[: attributes["dim"]])
+    return Work(elements=FLOPS_PER_RUN * rows, calls=len(operands))
+
+
+def _inner_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+    """A part of a value, or a value inside another, is copied row by row."""
+    whole = max(operands[0].shape, result.shape)
+    part = min(operands[0].shape, result.shape)
+    kinds = [size == other for size, other in zip(whole, part, strict=True)]
+    return Work(elements=FLOPS_PER_RUN * runs(part, [kinds]))
+
+
+def _turned_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+    """Elements that lie apart are read one by one, rows that stay together in one go."""
+    dims = attributes["dims"]
+    if not dims or dims[-1] == len(dims) - 1:
+        return Work(elements=FLOPS_PER_RUN * prod(result.shape[:-1]))
+    return Work(elements=_PER_ROW * result.elements)
 
 
 _SLICE = {"starts": Attribute("ints"), "stops": Attribute("ints"), "steps": Attribute("ints", 1)}
@@ -171,13 +209,20 @@ _PAD = {"low": Attribute("ints"), "high": Attribute("ints"), "value": Attribute(
 
 SHAPE = (
     Primitive("reshape", (1, 1), _reshaped, _reshape, _SHAPE, cost=0, traffic=Traffic.VIEW),
-    Primitive("permute", (1, 1), _permuted, _permute, _DIMS, cost=0, strided=True),
-    Primitive("broadcast", (1, 1), _repeated, _broadcast, _SHAPE, cost=0, strided=True),
+    Primitive("permute", (1, 1), _permuted, _permute, _DIMS, cost=0, calls=2, more=_turned_work),
     Primitive(
-        "slice", (1, 1), _sliced, _slice, _SLICE, cost=0, traffic=Traffic.RESULT, strided=True
+        "broadcast", (1, 1), _repeated, _broadcast, _SHAPE,
+        cost=0, calls=5, traffic=Traffic.VIEW, repeats=True,
     ),
-    Primitive("concat", (1, MAX_OPERANDS), _joined, _concat, _DIM, cost=0),
-    Primitive("pad", (1, 1), _padded, _pad, _PAD, cost=0),
-    Primitive("take", (2, 2), _taken, _take, traffic=Traffic.ROWS, may_fail=True),
-)
+    Primitive(
+        "slice", (1, 1), _sliced, _slice, _SLICE,
+        cost=40, calls=4, traffic=Traffic.RESULT, more=_inner_work,
+    ),
+    Primitive("concat", (1, MAX_OPERANDS), _joined, _concat, _DIM, cost=0, more=_parts_work),
+    Primitive("pad", (1, 1), _padded, _pad, _PAD, cost=8, calls=6, more=_inner_work),
+    Primitive(
+        "take", (2, 2), _taken, _take,
+        cost=0, calls=5, traffic=Traffic.ROWS, more=_rows_work, scratch=3, may_fail=True,
+    ),
+)  # fmt: skip
 """Rows of the table."""

@@ -1,24 +1,41 @@
-"""Replaying a segment of a share from the job and two opening states; nothing else of the prover's is used."""
+"""Replaying: a segment of a share, and with it whatever a local run's trace says.
 
-from pol.errors import RangeError
+A segment needs the job and two opening states; nothing else of the prover's is used.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from secrets import SystemRandom
+from typing import Protocol
+
+from host.files import write_whole
+from pol.errors import JobError, RangeError, ReplayError, StateError, TraceError
+from pol.executor.backend import backend
 from pol.executor.interface import Backend
-from pol.job.load import LoadedJob
+from pol.job.load import LoadedJob, load_job, read_file
+from pol.replay.trace_file import ShareRecord, Trace, broken_link
 from pol.state.arrays import State
-from pol.work.records import ReplayedSegment, Samples
-from pol.work.segments import SlotState, check_range, run_segment, slot_state
+from pol.state.canonical import decode_state, encode_state, state_tree
+from pol.state.layout import encoded_size
+from pol.values import TensorSpec
+from pol.work.records import Boundary, ReplayedSegment, RoundSlot
+from pol.work.segments import SlotState, boundary_step, check_part, run_segment, slot_state
+from pol.work.train import aggregate, share_update
 
 
 def replay_segment(
-    loaded: LoadedJob, part: Samples, index: int, opening: State, local: State, backend: Backend
+    loaded: LoadedJob, part: RoundSlot, index: int, opening: State, local: State, backend: Backend
 ) -> ReplayedSegment:
-    """Take the steps of segment ``index`` of a range from the states at its beginning.
+    """Take the steps of segment ``index`` of a slot in a round from the states at its beginning.
 
     Raises RangeError when there is no such segment, StateError when a state does not have the job's tensors, and
     NotFiniteStep or StepFailed when a step has no result, so that no honest trace goes through it.
     """
-    count = check_range(loaded.job.document, part)
-    if not 0 <= index < count:
-        raise RangeError(f"segment {index} is outside a range of {count} segments")
+    document = loaded.job.document
+    check_part(document, part)
+    if not 0 <= index < document.share_segments:
+        raise RangeError(f"segment {index} is outside a share of {document.share_segments}")
     roots: list[bytes] = []
 
     def observe(_step: int, _loss: float, state: SlotState) -> None:
@@ -27,3 +44,292 @@ def replay_segment(
     start = slot_state(loaded, opening, local)
     end, boundary = run_segment(loaded, part, index, start, backend, observe)
     return ReplayedSegment(boundary, tuple(roots), end.global_state, end.local_state)
+
+
+# --- the check of a trace ------------------------------------------------------------------------
+
+# Without kept states everything is replayed from the job's initial states, round by round: nothing of whoever wrote the
+# trace is used. With kept states, drawn segments are replayed on their own, each from states whose roots are checked.
+
+STATES_FOLDER = "states"
+_REMEDY = "give the job directory that the run was made from"
+_OTHER_START = "it does not start from the state of the round before"
+_OTHER_LOCAL_START = (
+    "it does not start from the local state that the slot ended the round before in"
+)
+_KEEP = "run the job again with --keep-states, or check all segments"
+
+
+@dataclass(frozen=True)
+class Check:
+    """How one share came out, or the aggregation at the end of one round, whose ``slot`` is -1.
+
+    ``checked`` of its ``segments`` were replayed; ``fault`` says what does not hold, and is empty if all that was
+    checked does.
+    """
+
+    round: int
+    slot: int
+    segments: int
+    checked: int
+    fault: str
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether all that was checked holds."""
+        return not self.fault
+
+
+class _States(Protocol):
+    """Where the states at a share's boundaries come from."""
+
+    def at(self, boundary: Boundary) -> tuple[State, State]:
+        """Return global and local state at a boundary."""
+        ...
+
+    def reached(self, boundary: Boundary, state: State, local: State) -> None:
+        """Take the states that a replay has ended in."""
+        ...
+
+
+class _Chained:
+    """The states that the checker itself has reached, one boundary after the other."""
+
+    def __init__(self, state: State, local: State) -> None:
+        self._last = (state, local)
+
+    def at(self, boundary: Boundary) -> tuple[State, State]:
+        """Return the last states; boundaries are asked for in order."""
+        return self._last
+
+    def reached(self, boundary: Boundary, state: State, local: State) -> None:
+        """Go on from here."""
+        self._last = (state, local)
+
+
+class StateFolder:
+    """States that a run has kept, each in a file with its root as name; roots are checked when reading."""
+
+    def __init__(self, folder: Path, loaded: LoadedJob) -> None:
+        """Use ``folder``; it is made when the first state is kept."""
+        self._folder, self._document = folder, loaded.job.document
+
+    def keep(self, boundary: Boundary, state: State, local: State) -> None:
+        """Write the states of a boundary, unless they are there."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for root, value in ((boundary.global_root, state), (boundary.local_root, local)):
+            path = self._path(root)
+            if not path.exists():
+                write_whole(path, encode_state(value))
+
+    def at(self, boundary: Boundary) -> tuple[State, State]:
+        """Read the states of a boundary; TraceError where they are missing or others."""
+        return (
+            self._read(boundary.global_root, self._document.global_tensors),
+            self._read(boundary.local_root, self._document.local_tensors),
+        )
+
+    def reached(self, boundary: Boundary, state: State, local: State) -> None:
+        """Nothing: every segment is opened on its own."""
+
+    def _read(self, root: bytes, specs: Sequence[TensorSpec]) -> State:
+        path = self._path(root)
+        try:
+            size = encoded_size(specs)
+            state = decode_state(read_file(path, str(path), size, size), specs)
+        except JobError as error:
+            reason = error.reason if path.exists() else "this state was not kept"
+            raise TraceError(str(path), reason, _KEEP) from None
+        except StateError as error:
+            raise TraceError(str(path), str(error), _KEEP) from None
+        if state_tree(state).root != root:
+            raise TraceError(str(path), "its root is not its name", _KEEP)
+        return state
+
+    def _path(self, root: bytes) -> Path:
+        return self._folder / f"{root.hex()}.state"
+
+
+Progress = Callable[[int, int], None]
+"""Called with (segments replayed, segments to replay)."""
+
+
+def verify_trace(
+    trace: Trace,
+    directory: Path,
+    *,
+    segments: int | None = None,
+    states: Path | None = None,
+    backend_name: str = "numpy",
+    on_progress: Progress | None = None,
+) -> tuple[Check, ...]:
+    """Check a trace against the job in ``directory``; what follows a fault in a replay of all is not checked.
+
+    Without ``segments`` everything is replayed from the beginning, on the back end ``numpy`` or ``torch``; with N of
+    them, N drawn segments of each share and the first, the last and the update, from the folder of kept ``states``.
+    ``on_progress`` is called after each segment.
+
+    Raises JobError when the job does not load, the trace is of another job, or a kept state is missing.
+    """
+    loaded = load_job(directory)
+    if trace.job != loaded.job.id:
+        raise TraceError("job", "the trace is of another job", _REMEDY)
+    _check_shape(trace, loaded)
+    checker = _Checker(trace, loaded, backend(backend_name), on_progress, segments)
+    if segments is None:
+        return checker.all_in_order()
+    return checker.drawn(StateFolder(states or Path(STATES_FOLDER), loaded))
+
+
+def _check_shape(trace: Trace, loaded: LoadedJob) -> None:
+    """Refuse a trace that lacks a share: what is not there cannot be wrong."""
+    document = loaded.job.document
+    if not 1 <= len(trace.round_roots) <= document.rounds:
+        raise TraceError("rounds", f"the job has {document.rounds} rounds", _REMEDY)
+    whole = len(trace.shares) == len(trace.round_roots) * document.slots
+    if not whole or any(
+        (share.round, share.slot) != divmod(index, document.slots)
+        for index, share in enumerate(trace.shares)
+    ):
+        raise TraceError("shares", "there is not one of each slot in each round", _REMEDY)
+
+
+class _Checker:
+    def __init__(
+        self,
+        trace: Trace,
+        loaded: LoadedJob,
+        executor: Backend,
+        on_progress: Progress | None,
+        segments: int | None,
+    ) -> None:
+        self._trace, self._loaded, self._executor = trace, loaded, executor
+        self._document, self._slots = loaded.job.document, loaded.job.document.slots
+        self._tell, self._done = on_progress, 0
+        self._drawn = [_drawn(share, segments) for share in trace.shares]
+        self._all = sum(len(drawn) for drawn in self._drawn)
+
+    def all_in_order(self) -> tuple[Check, ...]:
+        """Replay the whole run; a round that does not hold is the last one that can be checked."""
+        state: State = self._loaded.global_state
+        locals_: list[State] = [self._loaded.local_state] * self._slots
+        checks: list[Check] = []
+        for round, promised in enumerate(self._trace.round_roots):
+            updates: list[State] = []
+            for share, drawn in self._round(round):
+                states = _Chained(state, locals_[share.slot])
+                check, update = self._share(share, drawn, states)
+                checks.append(check)
+                updates.append(update)
+                locals_[share.slot] = states.at(share.boundaries[-1])[1]
+            if not all(check.holds for check in checks):
+                return tuple(checks)
+            check, state = self._aggregation(round, promised, state, updates)
+            checks.append(check)
+            if not check.holds:
+                return tuple(checks)
+        return tuple(checks)
+
+    def drawn(self, states: StateFolder) -> tuple[Check, ...]:
+        """Replay drawn segments from kept states, and every round's aggregation."""
+        checks: list[Check] = []
+        opening = self._document.global_root
+        locals_ = [self._document.local_root] * self._slots
+        for round, promised in enumerate(self._trace.round_roots):
+            updates: list[State] = []
+            for share, drawn in self._round(round):
+                check, update = self._share(share, drawn, states)
+                if check.holds and share.boundaries[0].global_root != opening:
+                    check = replace(check, fault=_OTHER_START)
+                if check.holds and share.boundaries[0].local_root != locals_[share.slot]:
+                    check = replace(check, fault=_OTHER_LOCAL_START)
+                locals_[share.slot] = share.local_out_root
+                checks.append(check)
+                updates.append(update)
+            if all(updates):
+                first, _ = states.at(self._round(round)[0][0].boundaries[0])
+                checks.append(self._aggregation(round, promised, first, updates)[0])
+            opening = promised
+        return tuple(checks)
+
+    def _round(self, round: int) -> list[tuple[ShareRecord, tuple[int, ...]]]:
+        part = slice(round * self._slots, (round + 1) * self._slots)
+        return list(zip(self._trace.shares[part], self._drawn[part], strict=True))
+
+    def _share(
+        self, share: ShareRecord, drawn: tuple[int, ...], states: _States
+    ) -> tuple[Check, State]:
+        """Check hashes, replay the ``drawn`` segments in order, then the update; the update is empty after a fault."""
+        checked = 0
+
+        def failed(fault: str) -> tuple[Check, State]:
+            return Check(share.round, share.slot, share.segments, checked, fault), {}
+
+        fault = broken_link(share) or self._wrong_shape(share)
+        if fault:
+            return failed(fault)
+        opening = states.at(share.boundaries[0])
+        roots = (share.boundaries[0].global_root, share.boundaries[0].local_root)
+        if roots != (state_tree(opening[0]).root, state_tree(opening[1]).root):
+            return failed("boundary 0 is not where the share has to start")
+        for index in drawn:
+            try:
+                fault = self._segment(share, index, states)
+            except (ReplayError, StateError) as error:
+                fault = f"segment {index}: {error}"
+            if fault:
+                return failed(fault)
+            checked += 1
+        closing, local_out = states.at(share.boundaries[-1])
+        try:
+            result = share_update(self._loaded, opening[0], closing, local_out)
+        except StateError as error:
+            return failed(f"the update: {error}")
+        if result.update_root != share.update_root:
+            return failed("the update is not what its opening and closing states make")
+        if result.local_out_root != share.local_out_root:
+            return failed("the local state after the share is another one")
+        done = Check(share.round, share.slot, share.segments, checked, "")
+        return done, result.update
+
+    def _wrong_shape(self, share: ShareRecord) -> str:
+        if share.segments != self._document.share_segments:
+            return f"it has {share.segments} segments, not {self._document.share_segments}"
+        for boundary in share.boundaries:
+            if boundary.step != boundary_step(self._document, share.round, boundary.index):
+                return f"boundary {boundary.index} names step {boundary.step}"
+        return ""
+
+    def _segment(self, share: ShareRecord, index: int, states: _States) -> str:
+        state, local = states.at(share.boundaries[index])
+        replayed = replay_segment(self._loaded, share.part, index, state, local, self._executor)
+        promised, found = share.boundaries[index + 1], replayed.boundary
+        states.reached(promised, replayed.global_state, replayed.local_state)
+        self._done += 1
+        if self._tell is not None:
+            self._tell(self._done, self._all)
+        if promised.root == found.root:
+            return ""
+        same = (promised.global_root, promised.local_root) == (found.global_root, found.local_root)
+        return (
+            f"segment {index} has other metrics"
+            if same
+            else f"segment {index} ends in another state"
+        )
+
+    def _aggregation(
+        self, round: int, promised: bytes, opening: State, updates: Sequence[State]
+    ) -> tuple[Check, State]:
+        try:
+            result = aggregate(self._loaded, opening, updates, self._executor)
+        except (ReplayError, StateError) as error:
+            return Check(round, -1, 0, 0, f"the aggregation has no result: {error}"), opening
+        fault = "" if result.root == promised else "the round ends in another global state"
+        return Check(round, -1, 0, 0, fault), result.state
+
+
+def _drawn(share: ShareRecord, count: int | None) -> tuple[int, ...]:
+    if count is None or count >= share.segments:
+        return tuple(range(share.segments))
+    drawn = SystemRandom().sample(range(share.segments), count)
+    return tuple(sorted({0, share.segments - 1, *drawn}))

@@ -1,7 +1,7 @@
 """The trace file of a local run: the same tree as on chain, over all shares of all rounds, as JSON.
 
-A local run belongs to no chain and no provider, so its leaves name the job where an order's leaves name the order.
-The reader is strict: a file may come from anybody.
+A local run has the leaves that a network has, since they name nobody. The reader is strict: a file may come from
+anybody.
 """
 
 import json
@@ -9,21 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from domain import bounds, plain
+from domain import plain
 from domain.bounds import Count, Hash, Length
 from domain.errors import Refusal
-from domain.hashing import merkle_root
-from domain.records import ShareKey
 from pol.errors import JobError, TraceError
 from pol.job.load import read_file
-from pol.rules.commitment import boundary_root, trace_leaf
-from pol.work.records import Boundary, Position, Samples
+from pol.rules.commitment import boundary_root, compute_trace_root
+from pol.work.records import Boundary, RoundSlot
 
-VERSION = 1
+VERSION = 3
 FILE_SIZE_MAX = 256 << 20
 LIST_MAX = 1 << 20
-_NO_CHAIN, _NO_PROVIDER = "", ""
-_ATTEMPT = _ISSUE = 1
 _REMEDY = "write it again with assay job run"
 
 
@@ -33,17 +29,15 @@ class ShareRecord:
 
     slot: Count
     round: Count
-    first: Position
-    count: Position
     boundaries: Annotated[tuple[Boundary, ...], Length(2, LIST_MAX)]
     update_root: Hash
     local_out_root: Hash
     trace_root: Hash
 
     @property
-    def range(self) -> Samples:
-        """The samples of the share."""
-        return Samples(self.round, self.first, self.count)
+    def part(self) -> RoundSlot:
+        """What the share trained."""
+        return RoundSlot(self.round, self.slot)
 
     @property
     def segments(self) -> int:
@@ -63,7 +57,6 @@ class Trace:
     """What is checked of a trace file: the job's id, and shares by round and slot. The rest is for people."""
 
     job: Hash
-    slots: Annotated[int, bounds.Range(1, LIST_MAX)]
     rounds: Annotated[tuple[RoundEnd, ...], Length(0, LIST_MAX)]
     shares: Annotated[tuple[ShareRecord, ...], Length(0, LIST_MAX)]
 
@@ -74,38 +67,33 @@ class Trace:
 
 
 def share_record(
-    job_id: bytes,
-    slot: int,
-    part: Samples,
+    part: RoundSlot,
     boundaries: tuple[Boundary, ...],
     update_root: bytes,
     local_out_root: bytes,
 ) -> ShareRecord:
     """Return a share with its trace root; ``codec.to_plain`` of it is what stands in the file."""
-    root = trace_root(job_id, slot, part.round, boundaries)
-    samples = part.round, part.first, part.count
-    return ShareRecord(slot, *samples, boundaries, update_root, local_out_root, root)
+    root = trace_root(boundaries)
+    return ShareRecord(part.slot, part.round, boundaries, update_root, local_out_root, root)
 
 
-def trace_root(job_id: bytes, slot: int, round: int, boundaries: tuple[Boundary, ...]) -> bytes:
-    """Return the Merkle root over the leaves of a share, with ``pol.rules.commitment``."""
-    key = ShareKey(job_id, _ATTEMPT, round, slot, _ISSUE)
-    return merkle_root(
-        [
-            trace_leaf(_NO_CHAIN, key, _NO_PROVIDER, b.index, b.step, b.root, b.metrics)
-            for b in boundaries
-        ]
-    )
+def trace_root(boundaries: tuple[Boundary, ...]) -> bytes:
+    """Return the root of the trace of a share whose boundaries are 0 to n: boundary 0 is the opening, and no leaf."""
+    return compute_trace_root(boundary.leaf for boundary in boundaries[1:])
 
 
-def broken_link(job_id: bytes, share: ShareRecord) -> str:
+def broken_link(share: ShareRecord) -> str:
     """Return what does not fit together in a share's own hashes, empty if all does; nothing is replayed."""
     for index, boundary in enumerate(share.boundaries):
         if boundary.index != index:
             return f"boundary {index} is numbered {boundary.index}"
-        if boundary.root != boundary_root(boundary.global_root, boundary.local_root):
-            return f"the root of boundary {index} is not the hash of its two states' roots"
-    again = trace_root(job_id, share.slot, share.round, share.boundaries)
+        if boundary.root != boundary_root(
+            boundary.global_root, boundary.local_root, boundary.metrics
+        ):
+            return f"the root of boundary {index} is not the hash of its two states' roots and its metrics"
+    if share.boundaries[0].metrics:
+        return "boundary 0 has metrics"
+    again = trace_root(share.boundaries)
     return "" if again == share.trace_root else "the trace root is not the root of its leaves"
 
 

@@ -1,4 +1,4 @@
-"""What parties commit to: the bytes they hash and sign (protocol sections 4.2, 4.3, 5.1 and 6.1).
+"""What parties commit to: the bytes they hash and sign (protocol sections 4.2, 4.3, 5.2 and 6.1).
 
 Integers are fixed-width big-endian, and every list of fields starts with a tag of its own, so that
 nothing that was made for one purpose holds for another. An integer that does not fit its width
@@ -6,73 +6,93 @@ raises OverflowError: whoever reads from outside checks first. :func:`check_leaf
 leaf as it is and answers False.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from domain.hashing import (
     HASH_SIZE,
     encode_fields,
     hash_fields,
     merkle_leaf,
+    merkle_root,
     u32,
     u64,
     verify_path,
 )
-from domain.records import ShareClaim, ShareKey, TraceLeaf
+from domain.records import ShareClaim, ShareKey, ShareRoots, TraceLeaf
 
 
-def boundary_root(global_root: bytes, local_root: bytes) -> bytes:
-    """Return the root of a boundary state: the hash of its global and its local state root."""
-    return hash_fields("assay/boundary", global_root, local_root)
+def boundary_root(global_root: bytes, local_root: bytes, metrics: Sequence[int] = ()) -> bytes:
+    """Return the root of a boundary state: the hash of its global and local state roots, and of its metrics.
 
-
-def trace_leaf(
-    chain_id: str,
-    share: ShareKey,
-    provider: str,
-    index: int,
-    step: int,
-    boundary_root: bytes,
-    metrics: tuple[int, ...],
-) -> bytes:
-    """Return the Merkle leaf of boundary ``index`` (0..n) of a share's trace.
-
-    ``step`` is the job's global batch number at the boundary, ``metrics`` are FP32 bit patterns.
-    The leaf names the share and its provider, so that a trace is worthless to anybody else.
+    ``metrics`` are FP32 bit patterns of means over the segment before it; none at boundary 0, and none for the state
+    after a step inside a segment.
     """
-    return merkle_leaf(
-        "assay/trace",
-        chain_id,
-        share.order_id,
-        u32(share.attempt),
-        u32(share.round),
-        u32(share.slot),
-        u32(share.issue),
-        provider,
-        u32(index),
-        u64(step),
-        boundary_root,
-        b"".join(u32(bits) for bits in metrics),
-    )
+    return hash_fields("assay/boundary", global_root, local_root, _bits(metrics))
 
 
-def check_leaf(chain_id: str, claim: ShareClaim, leaf: TraceLeaf) -> bool:
-    """Tell whether ``leaf`` is in the trace that ``claim`` commits to.
+def leaf_hash(leaf: TraceLeaf) -> bytes:
+    """Return the Merkle leaf of boundary 1..n of a trace; the path is not in it.
 
-    The tree has ``segments`` + 1 leaves, one for each boundary. False, never an error, for a leaf
-    of any content. That the step is the one of this index is not checked here: the leaf is what its
-    provider committed to, right or wrong.
+    It names nobody: right traces of one slot are equal, whoever trained them. Whose work a trace is, its commitment
+    says.
+    """
+    return merkle_leaf("assay/trace", u32(leaf.index), u64(leaf.step), leaf.boundary_root)
+
+
+def leaf_hashes(leaves: Iterable[TraceLeaf]) -> list[bytes]:
+    """Return the Merkle leaves of a whole trace, boundaries 1 to n."""
+    return [leaf_hash(leaf) for leaf in leaves]
+
+
+def compute_trace_root(leaves: Iterable[TraceLeaf]) -> bytes:
+    """Return the root of a whole trace; ValueError without leaves."""
+    return merkle_root(leaf_hashes(leaves))
+
+
+def check_leaf(trace_root: bytes, segments: int, leaf: TraceLeaf) -> bool:
+    """Tell whether ``leaf`` is in the trace with this root and number n of segments.
+
+    The tree has n leaves, one for each boundary but the opening. False, never an error, for a leaf of any content. That
+    the step is the one of this index is not checked here: the leaf is what its provider committed to, right or wrong.
     """
     well_formed = (
-        0 <= leaf.index <= claim.segments
+        1 <= leaf.index <= segments
         and 0 <= leaf.step < 2**64
         and len(leaf.boundary_root) == HASH_SIZE
-        and all(0 <= bits < 2**32 for bits in leaf.metrics)
     )
     if not well_formed:
         return False
-    point = (leaf.index, leaf.step, leaf.boundary_root, leaf.metrics)
-    digest = trace_leaf(chain_id, claim.key, claim.provider, *point)
-    return verify_path(digest, leaf.index, claim.segments + 1, leaf.path, claim.trace_root)
+    return verify_path(leaf_hash(leaf), leaf.index - 1, segments, leaf.path, trace_root)
+
+
+def share_commitment(
+    chain_id: str,
+    share: ShareKey,
+    provider: str,
+    opening: tuple[bytes, bytes],
+    segments: int,
+    executor_version: int,
+    roots: ShareRoots,
+) -> bytes:
+    """Return the hash C by which a provider commits to a share, before anybody sees anything of it.
+
+    ``opening`` are the global and the local root that the share starts from. Everything but ``roots`` is known to the
+    chain, so it can make C from the roots of a share that was accepted, under any provider's name.
+    """
+    global_in, local_in = opening
+    return hash_fields(
+        "assay/commitment",
+        chain_id,
+        *_share_fields(share, provider),
+        global_in,
+        local_in,
+        u32(segments),
+        u32(executor_version),
+        roots.trace_root,
+        roots.update_root,
+        roots.local_out,
+        _bits(roots.metrics),
+    )
 
 
 def share_sign_bytes(chain_id: str, claim: ShareClaim) -> bytes:
@@ -80,25 +100,17 @@ def share_sign_bytes(chain_id: str, claim: ShareClaim) -> bytes:
 
     The signature is ECDSA on secp256k1 over SHA-256 of these bytes, with a low s.
     """
-    return encode_fields(
-        "assay/share",
-        chain_id,
-        claim.order_id,
-        u32(claim.attempt),
-        u32(claim.round),
-        u32(claim.slot),
-        u32(claim.issue),
-        u64(claim.first),
-        u64(claim.count),
-        claim.provider,
-        claim.global_in,
-        claim.local_in,
-        claim.local_out,
-        u32(claim.segments),
-        claim.trace_root,
-        claim.update_root,
-        u32(claim.executor_version),
-    )
+    fields = _share_fields(claim.key, claim.provider)
+    return encode_fields("assay/share", chain_id, *fields, claim.commitment)
+
+
+def _share_fields(share: ShareKey, provider: str) -> tuple[bytes | str, ...]:
+    numbers = (share.attempt, share.round, share.slot, share.issue)
+    return (share.order_id, *(u32(number) for number in numbers), provider)
+
+
+def _bits(metrics: Iterable[int]) -> bytes:
+    return b"".join(u32(bits) for bits in metrics)
 
 
 def update_claim(update_root: bytes, local_out: bytes) -> bytes:
@@ -106,9 +118,12 @@ def update_claim(update_root: bytes, local_out: bytes) -> bytes:
     return hash_fields("assay/update", update_root, local_out)
 
 
-def possession_sign_bytes(chain_id: str, consumer: str, job_id: bytes, order_key: bytes) -> bytes:
-    """Return what the per-order key signs (``key_proof``): nobody orders under another's key."""
-    return encode_fields("assay/order-key", chain_id, consumer, job_id, order_key)
+def possession_sign_bytes(order_id: bytes, order_key: bytes) -> bytes:
+    """Return what the per-order key signs (``key_proof``): nobody orders under another's key.
+
+    The id is of one chain, consumer and sequence: a proof that was seen once serves no second order.
+    """
+    return encode_fields("assay/order-key", order_id, order_key)
 
 
 def audit_digest(

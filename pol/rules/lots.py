@@ -39,14 +39,9 @@ class _Stream:
                 return number
 
 
-def seed(purpose: str, lot_id: bytes, hashes: Sequence[bytes]) -> bytes:
-    """Return the seed of a lot (32 bytes) from the block hashes collected for it, in block order.
-
-    Without any hash everybody would have known the seed beforehand: ValueError.
-    """
-    if not hashes:
-        raise ValueError("a lot needs the hash of at least one block")
-    return hash_fields("assay/lot", *hashes, purpose, lot_id)
+def seed(purpose: str, lot_id: bytes, beacon: bytes) -> bytes:
+    """Return the seed of a lot (32 bytes) from the beacon of the block that completed it."""
+    return hash_fields("assay/lot", purpose, lot_id, beacon)
 
 
 def draw(seed: bytes, population: int, count: int) -> tuple[int, ...]:
@@ -93,15 +88,15 @@ def draw_weighted(seed: bytes, weights: Sequence[int], count: int) -> tuple[int,
     return tuple(sorted(drawn))
 
 
-def duty_places(segments: int, drawn: Sequence[int]) -> tuple[int, ...]:
-    """Return the places of a share that are its validator's duty, sorted and without repeats.
+def duty_segments(segments: int, drawn: Sequence[int]) -> tuple[int, ...]:
+    """Return the segments of a share that are its validator's duty, sorted and without repeats.
 
-    These are the drawn ones, the first, the last, and the update (= n). ValueError without
-    segments, or for a number drawn outside 0..n.
+    These are the drawn ones, the first, the last, and the update, which counts as segment n.
+    ValueError without segments, or for a number drawn outside 0..n.
     """
     if segments < 1:
         raise ValueError("a share has at least one segment")
-    if not all(0 <= place <= segments for place in drawn):
+    if not all(0 <= segment <= segments for segment in drawn):
         raise ValueError(f"drawn outside a share of {segments} segments: {tuple(drawn)}")
     return tuple(sorted({*drawn, 0, segments - 1, segments}))
 

@@ -139,14 +139,10 @@ def state_tree(
     tensor that is the same object is not even looked at. Raises NotFinite when a tensor holds NaN or infinity.
     """
     specs = state_specs(state)
-    header = header_chunk(specs)
-    if (
-        previous is None
-        or previous_state is None
-        or header_chunk(state_specs(previous_state)) != header
-    ):
+    if previous is None or previous_state is None or state_specs(previous_state) != specs:
         previous = previous_state = None
-    leaves = [chunk_leaf(header)]
+    # the header follows from the specs
+    leaves = [previous.leaves[0] if previous else chunk_leaf(header_chunk(specs))]
     for spec in specs:
         count = tensor_chunks(spec)
         old_leaves = previous.leaves[len(leaves) : len(leaves) + count] if previous else ()

@@ -1,7 +1,7 @@
 """A consumer's own Python file on the consumer's own machine: from ``job()`` to a job directory."""
 
 import runpy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +10,16 @@ import torch
 from torch import nn
 
 from pol.errors import JobError
-from pol.job.document import Job, updated_tensors
+from pol.job.document import BATCH_NUMBER, STEP, Job, updated_tensors
 from pol.job.program import Program
 from pol.job.write import JobSource, write_job
 from pol.state.arrays import Array
-from pol.tracing.functions import JobFunctions, named
-from pol.tracing.optimizers import VELOCITY, outer_initial
+from pol.tracing.division import Rounds, divide_rounds, divide_segments
+from pol.tracing.functions import JobFunctions, measured, named, training_mode
+from pol.tracing.optimizers import VELOCITY, aggregation, outer_initial
+from pol.tracing.origin import line_of_error
 from pol.tracing.spec import JobSpec
 from pol.tracing.trace import trace_program
-from pol.tracing.trial import try_loss
 from pol.tracing.weights import seeded_parameters
 from pol.values import TensorSpec
 
@@ -59,11 +60,14 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
     data, holdout = _columns(spec.train, "train"), _columns(spec.holdout, "holdout")
     _check_columns(data, holdout)
     holdout, eval_batch = _eval_rows(holdout, tell)
-    functions = JobFunctions(spec)
+    rows = len(next(iter(data.values())))
+    rounds = divide_rounds(spec, rows)
+    _say_rounds(spec, spec.steps_for(rows), rounds, tell)
+    functions = JobFunctions(spec, rounds.steps)
     state = _initial_state(spec, functions)
     local = functions.initial_local(state)
     try_loss(spec, state, data)
-    tell(f"tracing a step of {spec.batch} samples")
+    tell(f"tracing a step of {spec.batch} rows")
     example = {name: torch.from_numpy(column[:1]) for name, column in data.items()}
     step = trace_program(
         functions.step,
@@ -71,7 +75,8 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
             **named("global", state),
             **named("local", local),
             **named("batch", _batch_of(example, spec.batch)),
-            "step": torch.tensor(0),
+            STEP: torch.tensor(0),
+            BATCH_NUMBER: torch.tensor(0),
         },
     )
     updated = _updated(step, state)
@@ -86,16 +91,20 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
     )
     if spec.weights == "seed":  # last, so that a layer that cannot be traced is named as that
         state.update(seeded_parameters(spec.model, spec.seed))
+    boundary = sum(tensor.nbytes for tensor in (*state.values(), *local.values()))
+    segment_steps = divide_segments(spec, rounds, step.work.flops, boundary)
     tell(f"writing {out}")
     return write_job(
         out,
         JobSource(
             name=spec.name,
             seed=spec.seed,
-            rounds=spec.rounds,
-            samples_per_round=spec.samples_per_round,
+            rounds=rounds.count,
+            slots=spec.slots,
+            round_steps=rounds.steps_each,
             batch=spec.batch,
-            segment_length=spec.segment_length,
+            segment_steps=segment_steps,
+            aggregation=aggregation(spec.outer),
             step=step,
             outer=outer,
             eval=evaluate,
@@ -106,6 +115,12 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
             holdout=holdout,
         ),
     )
+
+
+def _say_rounds(spec: JobSpec, asked: int, rounds: Rounds, tell: Progress) -> None:
+    slots = "" if spec.slots == 1 else f" for each of {spec.slots} slots"
+    text = f"{rounds.steps:,} steps{slots}: {rounds.count:,} rounds of {rounds.steps_each:,}"
+    tell(text if rounds.steps == asked else f"{text} (rounded up from {asked:,})")
 
 
 def _columns(data: Mapping[str, Any], field: str) -> dict[str, Array]:
@@ -216,3 +231,43 @@ def load_into(model: nn.Module, state: Mapping[str, Array]) -> None:
     with torch.no_grad():
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
             tensor.copy_(torch.from_numpy(np.array(state[name])))
+
+
+# --- the trial -----------------------------------------------------------------------------------
+
+
+def try_loss(spec: JobSpec, state: Mapping[str, torch.Tensor], data: Mapping[str, Array]) -> None:
+    """Compute the loss of a few rows of ``data`` in plain torch, without dropout, before it is traced.
+
+    A traced program meets the data only when it trains. A label outside the classes would simply have no loss there,
+    so the loss is computed once on the rows whose integers are the smallest and the largest of their columns.
+
+    Raises JobError, with torch's own reason and the line, when torch cannot compute it.
+    """
+    # a forward pass may write
+    weights = {name: tensor.clone() for name, tensor in state.items()}
+    with training_mode(spec.model, False), torch.no_grad():
+        for rows in _batches(data, spec.batch):
+            batch = {name: torch.from_numpy(column[rows]) for name, column in data.items()}
+            try:
+                measured(spec.model, spec.loss, weights, batch, "loss")
+            except JobError:
+                raise
+            except Exception as error:
+                reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+                raise JobError(
+                    line_of_error(error),
+                    f"the loss of a batch that holds row {rows[0]} fails: {reason}",
+                    "check the model, the loss and the values of the data",
+                ) from error
+
+
+def _batches(data: Mapping[str, Array], batch: int) -> Iterator[Array]:
+    """Yield the numbers of ``batch`` rows (one of them over and over) for each row that is tried."""
+    rows = {0}
+    for column in data.values():
+        if column.dtype == np.int64 and column.size:
+            width = column.size // len(column)
+            rows |= {int(column.argmin()) // width, int(column.argmax()) // width}
+    for row in sorted(rows):
+        yield np.full(batch, row)

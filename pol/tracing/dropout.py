@@ -1,4 +1,4 @@
-"""Dropout as a pure operation: the mask comes from the job's seed, the step number and the place in the model."""
+"""Dropout as a pure operation: the mask comes from the job's seed, the batch's number and the place in the model."""
 
 from collections.abc import Callable, Sequence
 from math import sqrt
@@ -11,15 +11,15 @@ from torch.overrides import TorchFunctionMode
 
 
 @torch.library.custom_op("assay::uniform", mutates_args=())
-def uniform(step: torch.Tensor, shape: list[int], site: int) -> torch.Tensor:
-    """Numbers in [0, 1) of (seed, site, step); exists while a job is traced and is never run."""
+def uniform(number: torch.Tensor, shape: list[int], site: int) -> torch.Tensor:
+    """Numbers in [0, 1) of (seed, site, batch number); exists while a job is traced and is never run."""
     raise NotImplementedError("a job's random numbers exist in the executor only")
 
 
 @uniform.register_fake
-def _(step: torch.Tensor, shape: Sequence[int], site: int) -> torch.Tensor:
+def _(number: torch.Tensor, shape: Sequence[int], site: int) -> torch.Tensor:
     del site
-    return step.new_empty(list(shape), dtype=torch.float32)
+    return number.new_empty(list(shape), dtype=torch.float32)
 
 
 _ATTENTION = functional.scaled_dot_product_attention
@@ -39,9 +39,9 @@ class SeededDropout(TorchFunctionMode):
     Sites count up in the order of the calls, which is the order of the model's forward pass.
     """
 
-    def __init__(self, step: torch.Tensor) -> None:
+    def __init__(self, number: torch.Tensor) -> None:
         super().__init__()
-        self._step = step
+        self._number = number
         self._sites = 0
 
     def __torch_function__(
@@ -108,5 +108,5 @@ class SeededDropout(TorchFunctionMode):
         if p >= 1:
             return torch.zeros_like(x)
         site, self._sites = self._sites, self._sites + 1
-        kept = uniform(self._step, list(x.shape), site) >= p
+        kept = uniform(self._number, list(x.shape), site) >= p
         return torch.where(kept, x * (1.0 / (1.0 - p)), 0.0)

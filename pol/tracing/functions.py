@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from pol.errors import JobError
+from pol.job.document import BATCH_NUMBER, STEP
 from pol.limits import LIMITS
 from pol.tracing.dropout import SeededDropout
 from pol.tracing.optimizers import clip, inner_optimizer, outer_update
@@ -75,14 +76,16 @@ def training_mode(model: nn.Module, training: bool) -> Iterator[None]:
 class JobFunctions:
     """The three functions of one job."""
 
-    def __init__(self, spec: JobSpec) -> None:
+    def __init__(self, spec: JobSpec, steps: int) -> None:
+        """Make the functions of a job of so many steps."""
         self._spec = spec
         self._trained = [n for n, p in spec.model.named_parameters() if p.requires_grad]
         self._optimizer = inner_optimizer(spec.optimizer)
-        self._rates = torch.tensor([spec.learning_rate(step) for step in range(spec.steps)])
+        known = steps if callable(spec.schedule) else 1
+        self._rates = torch.tensor([spec.learning_rate(step) for step in range(known)])
         self._constant_rate = bool((self._rates == self._rates[0]).all())
         if not self._constant_rate and self._rates.nbytes > LIMITS.constants_size:
-            reason = f"its table would have {spec.steps} entries"
+            reason = f"its table would have {steps} entries"
             most = LIMITS.constants_size // self._rates.itemsize
             remedy = f"give one number, or a job of fewer than {most} steps"
             raise JobError("schedule", reason, remedy)
@@ -111,7 +114,7 @@ class JobFunctions:
         state, local, batch = (under(part, inputs) for part in ("global", "local", "batch"))
         leaves = {name: state[name].detach().requires_grad_() for name in self._trained}
         current = {**state, **leaves}
-        with training_mode(spec.model, True), SeededDropout(inputs["step"]):
+        with training_mode(spec.model, True), SeededDropout(inputs[BATCH_NUMBER]):
             loss = measured(spec.model, spec.loss, current, batch, "loss")
         found: Sequence[torch.Tensor | None] = torch.autograd.grad(
             loss, list(leaves.values()), allow_unused=True
@@ -123,7 +126,7 @@ class JobFunctions:
         if spec.clip_norm is not None:
             gradients = clip(gradients, spec.clip_norm)
         weights = {name: leaf.detach() for name, leaf in leaves.items()}
-        moved, kept = self._optimizer.update(weights, gradients, local, self._rate(inputs["step"]))
+        moved, kept = self._optimizer.update(weights, gradients, local, self._rate(inputs[STEP]))
         buffers = {name: current[name] for name in self._buffers() if name in current}
         return {
             **named("global", {**buffers, **moved}),
@@ -136,9 +139,10 @@ class JobFunctions:
         return [name for name, _ in self._spec.model.named_buffers()]
 
     def outer(self, inputs: Tensors) -> dict[str, torch.Tensor]:
-        """The end of a round: averaged update and global state to the next global state."""
+        """The end of a round: global state and the slots' mean update to the next global state."""
         state, aggregate = under("global", inputs), under("aggregate", inputs)
-        return named("global", outer_update(self._spec.outer, state, aggregate, self._trained))
+        changed = outer_update(self._spec.outer, state, aggregate, self._trained)
+        return named("global", changed)
 
     def evaluate(self, inputs: Tensors) -> dict[str, torch.Tensor]:
         """The loss and the job's other metrics of a batch, without dropout."""

@@ -6,6 +6,7 @@ from typing import Protocol
 import torch
 
 from pol.errors import JobError
+from pol.job.document import CLOSING, DIFFERENCE
 from pol.tracing.spec import SGD, AdamW, Average, Nesterov
 
 Tensors = Mapping[str, torch.Tensor]
@@ -112,16 +113,24 @@ def outer_initial(settings: Average | Nesterov, parameters: Tensors) -> dict[str
     return {VELOCITY + name: torch.zeros_like(p) for name, p in parameters.items()}
 
 
+def aggregation(settings: Average | Nesterov) -> str:
+    """Return what a slot's update is under an outer optimizer, as the job document says it."""
+    return CLOSING if isinstance(settings, Average) else DIFFERENCE
+
+
 def outer_update(
     settings: Average | Nesterov, state: Tensors, aggregate: Tensors, parameters: Sequence[str]
 ) -> dict[str, torch.Tensor]:
     """Return the changed global tensors of a round.
 
-    ``aggregate`` is opening minus closing, averaged over the slots. Buffers that the step changes are always averaged.
+    ``aggregate`` is the mean of what :func:`aggregation` says of each slot: for a plain average its closing state, so
+    that the mean is the next state as it is; else opening minus closing. Buffers that the step changes are averaged.
     """
+    if isinstance(settings, Average):
+        return dict(aggregate)
     changed = {}
     for name, update in aggregate.items():
-        if isinstance(settings, Average) or name not in parameters:
+        if name not in parameters:
             changed[name] = state[name] - update
             continue
         velocity = settings.momentum * state[VELOCITY + name] + update

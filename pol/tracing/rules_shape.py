@@ -105,8 +105,8 @@ def _slice(
 @rule("aten.select.int")
 def _select(site: TraceSite, x: Ref, dim: int, index: int) -> int:
     shape = site.emitter.shape(x)
-    place = index % shape[dim]
-    return site.emitter.reshape(_cut(site, x, dim % len(shape), place, place + 1), site.shape)
+    start = index % shape[dim]
+    return site.emitter.reshape(_cut(site, x, dim % len(shape), start, start + 1), site.shape)
 
 
 @rule("aten.split.Tensor", "aten.split_with_sizes.default", "aten.split_with_sizes_copy.default")
@@ -210,8 +210,8 @@ def _slice_scatter(
 def _select_scatter(site: TraceSite, x: Ref, source: Ref, dim: int, index: int) -> int:
     shape, axis = site.shape, dim % len(site.shape)
     row = site.emitter.reshape(source, kept(shape, [axis]))
-    place = index % shape[axis]
-    return _slice_scatter(site, x, Ref(row), axis, place, place + 1)
+    start = index % shape[axis]
+    return _slice_scatter(site, x, Ref(row), axis, start, start + 1)
 
 
 @rule("aten.embedding.default")

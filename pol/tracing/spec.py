@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import isfinite
+from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
+from domain.limits import SAMPLES_MAX, SLOTS_MAX
 from pol.errors import JobError
 from pol.limits import MAX_INTEGER
 
@@ -89,13 +90,15 @@ class JobSpec:
     first dimension is the row; ``holdout`` has the same columns and stays on this machine, for evaluation by ``loss``
     and further ``metrics``, such as :func:`accuracy`.
 
-    ``rounds`` of training, after each of which the slots are averaged and ``outer`` says what the averaged update does
-    to the weights, have ``samples_per_round`` samples of all slots together, a multiple of batch x segment_length. A
-    step takes ``batch`` samples; there are ``segment_length`` steps between two boundary states of a trace.
+    How long it trains is ``steps`` of the whole job, each with ``batch`` rows a slot, or ``epochs``, how often it goes
+    through the data. With one of the ``slots`` a job is ordinary training. With more, each trains on batches of its
+    own; after every ``round_steps`` steps they are averaged, and ``outer`` says what the average does to the weights. A
+    trace has a boundary state after every ``segment_steps`` steps. Both have good values by themselves
+    (``division.py``), and steps that do not fill the last round are rounded up.
 
-    ``optimizer`` is :class:`SGD` or :class:`AdamW`; ``schedule`` a learning rate, or a function of the job's global
-    batch number (written out as a table); ``clip_norm`` the largest norm of the whole gradient, or None. Everything
-    random comes from ``seed``.
+    ``optimizer`` is :class:`SGD` or :class:`AdamW`; ``schedule`` a learning rate, or a function of the step, 0 to
+    steps - 1, the same for all slots (written out as a table); ``clip_norm`` the largest norm of the whole gradient, or
+    None. Everything random comes from ``seed``.
     """
 
     name: str
@@ -103,10 +106,12 @@ class JobSpec:
     loss: Measure
     train: Mapping[str, Any]
     holdout: Mapping[str, Any]
-    rounds: int
-    samples_per_round: int
     batch: int
-    segment_length: int
+    steps: int | None = None
+    epochs: float | None = None
+    slots: int = 1
+    round_steps: int | None = None
+    segment_steps: int | None = None
     optimizer: SGD | AdamW = field(default_factory=AdamW)
     schedule: float | Callable[[int], float] = 1e-3
     seed: int = 0
@@ -116,19 +121,7 @@ class JobSpec:
     weights: Literal["seed", "keep"] = "seed"
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "samples_per_round", "batch", "segment_length"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise JobError(
-                    name, f"{value!r} is not a positive integer", "give a positive integer"
-                )
-        if self.samples_per_round % (self.batch * self.segment_length):
-            reason = f"{self.samples_per_round} is not a multiple of batch x segment_length"
-            raise JobError(
-                "samples_per_round",
-                reason,
-                f"use a multiple of {self.batch * self.segment_length}",
-            )
+        self._check_length()
         if "loss" in self.metrics:
             raise JobError("metrics", "`loss` is always measured", "leave it out")
         self._check_choices()
@@ -138,6 +131,25 @@ class JobSpec:
             raise JobError(
                 "clip_norm", f"{self.clip_norm!r} is not a positive number", "give one, or None"
             )
+
+    def _check_length(self) -> None:
+        for name in ("batch", "steps", "slots", "round_steps", "segment_steps"):
+            value = getattr(self, name)
+            if value is None and name not in ("batch", "slots"):
+                continue
+            if type(value) is not int or not 1 <= value <= SAMPLES_MAX:
+                reason = f"{value!r} is not an integer in 1..2^48"
+                raise JobError(name, reason, "give a positive integer")
+        if self.slots > SLOTS_MAX:
+            raise JobError("slots", f"{self.slots} are too many", f"use at most {SLOTS_MAX}")
+        if (self.steps is None) == (self.epochs is None):
+            given = "neither is given" if self.steps is None else "both are given"
+            raise JobError("steps", f"a job has steps or epochs, and {given}", "give one of them")
+        if self.epochs is not None and not 0.0 < _number(self.epochs) < float("inf"):
+            raise JobError("epochs", f"{self.epochs!r} is not a positive number", "give one")
+        if self.round_steps and self.segment_steps and self.round_steps % self.segment_steps:
+            reason = f"{self.segment_steps} does not divide the {self.round_steps} steps of a round"
+            raise JobError("segment_steps", reason, "use a divisor of round_steps, or leave it out")
 
     def _check_choices(self) -> None:
         # what the file gave, whatever the annotations say
@@ -152,13 +164,15 @@ class JobSpec:
         if self.weights not in ("seed", "keep"):
             raise JobError("weights", f"{self.weights!r} is not known", 'give "seed" or "keep"')
 
-    @property
-    def steps(self) -> int:
-        """Global batches of the whole job: the length of the schedule's table."""
-        return self.rounds * self.samples_per_round // self.batch
+    def steps_for(self, rows: int) -> int:
+        """Return the steps that the job asks for with so many rows of data, before rounds are made of them."""
+        if self.steps is not None:
+            return self.steps
+        assert self.epochs is not None
+        return max(1, ceil(self.epochs * rows / (self.batch * self.slots)))
 
     def learning_rate(self, step: int) -> float:
-        """Return the learning rate of a global batch number."""
+        """Return the learning rate of a step."""
         rate: object = self.schedule(step) if callable(self.schedule) else self.schedule
         try:
             return float(rate)  # type: ignore[arg-type]

@@ -5,48 +5,53 @@ from typing import TYPE_CHECKING, Annotated
 
 from domain import bounds
 from domain.bounds import Bits, Count, Hash, Length
+from domain.records import TraceLeaf
 
 # A daemon reads these records, and does without NumPy.
 if TYPE_CHECKING:
     from pol.state.arrays import State
 
 
-METRICS_MAX = 1024
-"""More metrics than a job has."""
+_LIST_MAX = 1024
+"""In a list of metrics that is read back: more than a job has."""
 
-Position = Annotated[int, bounds.Range(0, 2**63 - 1)]
-"""A position in the job's stream of samples, or the number of a step."""
+Step = Annotated[int, bounds.Range(0, 2**63 - 1)]
+"""The number of an inner step of the job."""
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
-    """The samples of a share: ``count`` positions from ``first`` on, inside ``round``."""
+class RoundSlot:
+    """What a share trains: one slot of the job in one round, both numbered from 0."""
 
     round: int
-    first: int
-    count: int
+    slot: int
 
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """A boundary state of a trace, by its roots.
+    """A boundary state as training or replay computed it, by its roots.
 
-    ``index`` is 0 for the opening state and n for the closing one; ``step`` is the job's global batch number of the
-    first step after it; ``root`` is ``pol.rules.commitment.boundary_root`` of the two states' roots. ``metrics`` are
-    FP32 bit patterns of each metric's mean over the segment before it, in name order; none at 0.
+    ``index`` is 0 for the opening state and n for the closing one; ``step`` is the number of the job's first inner step
+    after it; ``root`` is ``pol.rules.commitment.boundary_root`` of the two states' roots and ``metrics``: FP32 bit
+    patterns of each metric's mean over the segment before it, in name order; none at 0.
     """
 
     index: Count
-    step: Position
+    step: Step
     global_root: Hash
     local_root: Hash
     root: Hash
-    metrics: Annotated[tuple[Bits, ...], Length(0, METRICS_MAX)]
+    metrics: Annotated[tuple[Bits, ...], Length(0, _LIST_MAX)]
+
+    @property
+    def leaf(self) -> TraceLeaf:
+        """What the trace states of it, unless it is boundary 0."""
+        return TraceLeaf(self.index, self.step, self.root)
 
 
 @dataclass(frozen=True)
 class UpdateResult:
-    """What follows from a share's first and last boundary: the update (opening less closing), and both roots."""
+    """What follows from a share's first and last boundary: the update, and both roots."""
 
     update: "State"
     update_root: bytes
@@ -69,7 +74,8 @@ class TrainedShare:
 class ReplayedSegment:
     """A replayed segment: the boundary that it ends in, and the states there.
 
-    ``step_roots`` has the boundary root after each of its steps; the last one is ``boundary.root``.
+    ``step_roots`` has the root of both states after each of its steps; that of the last has no metrics in it, as
+    ``boundary.root`` has.
     """
 
     boundary: Boundary

@@ -15,14 +15,14 @@ from pol.errors import (
     StepFailed,
 )
 from pol.executor.interface import Backend, run
-from pol.job.dataset import batch_at
-from pol.job.document import JobDocument
-from pol.job.load import LoadedJob
+from pol.job.document import BATCH_NUMBER, STEP, JobDocument
+from pol.job.load import LoadedJob, batch_at
 from pol.rules.commitment import boundary_root
+from pol.rules.schedule import batch_number
 from pol.state.arrays import Array, State
 from pol.state.canonical import StateTree, freeze, state_specs, state_tree
 from pol.values import TensorSpec, f32_bits
-from pol.work.records import Boundary, Samples
+from pol.work.records import Boundary, RoundSlot
 
 
 @dataclass(frozen=True)
@@ -36,36 +36,39 @@ class SlotState:
 
     @property
     def root(self) -> bytes:
-        """Boundary root of the two states."""
+        """Root of the two states, without metrics."""
         return boundary_root(self.global_tree.root, self.local_tree.root)
 
     def boundary(self, index: int, step: int, metrics: tuple[int, ...]) -> Boundary:
         """Return these states as a boundary of a trace."""
-        roots = self.global_tree.root, self.local_tree.root, self.root
-        return Boundary(index, step, *roots, metrics)
+        roots = self.global_tree.root, self.local_tree.root
+        return Boundary(index, step, *roots, boundary_root(*roots, metrics), metrics)
 
 
-def check_range(document: JobDocument, part: Samples) -> int:
-    """Return the number of segments of a range.
-
-    Raises RangeError when the range is not inside a round of the job, or does not start and end between segments.
-    """
-    unit, room = document.segment_samples, document.samples_per_round
+def check_part(document: JobDocument, part: RoundSlot) -> None:
+    """Refuse a round or a slot that the job does not have, with a RangeError."""
     if not 0 <= part.round < document.rounds:
         raise RangeError(f"round {part.round} is outside the job's {document.rounds} rounds")
-    if part.first < 0 or part.count < 1 or part.first + part.count > room:
-        raise RangeError(f"{part} is outside a round of {room} samples")
-    if part.first % unit or part.count % unit:
-        raise RangeError(f"{part} does not start and end at multiples of {unit} samples")
-    return part.count // unit
+    if not 0 <= part.slot < document.slots:
+        raise RangeError(f"slot {part.slot} is outside the job's {document.slots} slots")
 
 
-def check_state(state: State, specs: Sequence[TensorSpec], what: str) -> dict[str, Array]:
-    """Return a state in canonical, read-only form; StateError unless it has exactly these tensors."""
+def boundary_step(document: JobDocument, round: int, index: int) -> int:
+    """Return the number of the first inner step of the job after boundary ``index`` of a round's shares."""
+    return round * document.round_steps + index * document.segment_steps
+
+
+def check_specs(state: State, specs: Sequence[TensorSpec], what: str) -> None:
+    """Refuse a state with other tensors than these, with a StateError."""
     ordered = tuple(sorted(specs, key=lambda spec: spec.name.encode()))
     found = tuple(sorted(state_specs(state), key=lambda spec: spec.name.encode()))
     if found != ordered:
         raise StateError(what, "the tensors are not the ones that the job names")
+
+
+def check_state(state: State, specs: Sequence[TensorSpec], what: str) -> dict[str, Array]:
+    """Return a state in canonical, read-only form; StateError unless it has exactly these tensors."""
+    check_specs(state, specs, what)
     return freeze(state)
 
 
@@ -78,18 +81,18 @@ def slot_state(loaded: LoadedJob, opening: State, local: State) -> SlotState:
 
 
 def advance(
-    loaded: LoadedJob, before: SlotState, position: int, backend: Backend
+    loaded: LoadedJob, before: SlotState, step: int, slot: int, backend: Backend
 ) -> tuple[SlotState, dict[str, Array]]:
-    """Take one step at a position of the sample stream and return the state after it and the metrics.
+    """Take an inner step of the job in a slot and return the state after it and the metrics.
 
     Raises NotFiniteStep when a result is not finite, and StepFailed when the step reads a row that does not exist.
     """
     document = loaded.job.document
-    step = position // document.batch
+    number = batch_number(document.slots, step, slot)
     inputs = {f"global.{name}": array for name, array in before.global_state.items()}
     inputs.update({f"local.{name}": array for name, array in before.local_state.items()})
-    inputs.update(batch_at(loaded.data, loaded.job, position))
-    inputs["step"] = np.array(step, np.int64)
+    inputs.update(batch_at(loaded.data, loaded.job, number))
+    inputs[STEP], inputs[BATCH_NUMBER] = np.array(step, np.int64), np.array(number, np.int64)
     try:
         outputs = run(document.step, inputs, document.seed, backend)
     except NotFinite as error:
@@ -119,29 +122,30 @@ def merged(before: State, outputs: Mapping[str, Array], prefix: str) -> dict[str
 
 def run_segment(
     loaded: LoadedJob,
-    part: Samples,
+    part: RoundSlot,
     index: int,
     state: SlotState,
     backend: Backend,
     on_step: Callable[[int, float, SlotState], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> tuple[SlotState, Boundary]:
-    """Take the steps of segment ``index`` of a range and return where they end.
+    """Take the steps of segment ``index`` of a slot in a round and return where they end.
 
-    The caller has checked the range. ``on_step`` gets the step's number, its first metric and the state after it.
+    The caller has checked that the job has them. ``on_step`` gets the step's number, its first metric and the state
+    after it.
     """
     document = loaded.job.document
-    unit = document.segment_samples
-    start = part.round * document.samples_per_round + part.first + index * unit
+    start = boundary_step(document, part.round, index)
+    end = start + document.segment_steps
     sums = [np.float64(0.0)] * len(document.metrics)
-    for position in range(start, start + unit, document.batch):
+    for step in range(start, end):
         if cancelled is not None and cancelled():
             raise Cancelled
-        state, metrics = advance(loaded, state, position, backend)
+        state, metrics = advance(loaded, state, step, part.slot, backend)
         values = [np.float64(metrics[name]) for name in document.metrics]
         sums = [total + value for total, value in zip(sums, values, strict=True)]
         if on_step is not None:
-            on_step(position // document.batch, float(values[0]) if values else 0.0, state)
-    means = (np.float32(total / np.float64(document.segment_length)) for total in sums)
+            on_step(step, float(values[0]) if values else 0.0, state)
+    means = (np.float32(total / np.float64(document.segment_steps)) for total in sums)
     bits = tuple(f32_bits(float(mean + np.float32(0.0))) for mean in means)
-    return state, state.boundary(index + 1, (start + unit) // document.batch, bits)
+    return state, state.boundary(index + 1, end, bits)

@@ -1,20 +1,37 @@
-"""Training a share: the steps of a range, with a boundary after each segment, and the update that they make."""
+"""Training a share: the steps of a slot in a round, with a boundary after each segment, and the update they make.
 
-from collections.abc import Callable
+At the end of a round the accepted updates, in slot order, make the next global state.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from pol.executor.interface import Backend
+from domain.hashing import merkle_root
+from pol.errors import RangeError, ReplayError
+from pol.executor.interface import Backend, run
+from pol.job.document import CLOSING
 from pol.job.load import LoadedJob
-from pol.state.arrays import State, canonical_array
-from pol.state.canonical import state_tree
-from pol.work.records import Boundary, Samples, TrainedShare, UpdateResult
-from pol.work.segments import SlotState, check_range, check_state, run_segment, slot_state
+from pol.state.arrays import Array, State, canonical_array
+from pol.state.canonical import StateTree, state_specs, state_tree
+from pol.state.layout import tensor_chunks
+from pol.values import TensorSpec
+from pol.work.records import AggregateResult, Boundary, RoundSlot, TrainedShare, UpdateResult
+from pol.work.segments import (
+    SlotState,
+    boundary_step,
+    check_part,
+    check_specs,
+    check_state,
+    merged,
+    run_segment,
+    slot_state,
+)
 
 
 def train_share(
     loaded: LoadedJob,
-    part: Samples,
+    part: RoundSlot,
     opening: State,
     local: State,
     *,
@@ -23,43 +40,91 @@ def train_share(
     on_step: Callable[[int, float], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> TrainedShare:
-    """Train a range from the global state of the last round and the slot's local state.
+    """Train a slot's steps of a round from the global state of the last round and the slot's local state.
 
     ``on_boundary`` gets every boundary as it is reached, with the global and local state there (read-only);
     ``on_step`` the number of each step and its loss; ``cancelled`` is asked before each step, and True ends in
     Cancelled.
 
-    Raises RangeError when the range is not one of the job's, StateError when an opening state does not have the job's
+    Raises RangeError when the job has no such round or slot, StateError when an opening state does not have the job's
     tensors, and NotFiniteStep or StepFailed when a step has no result.
     """
-    document = loaded.job.document
-    count = check_range(document, part)
-    state = start = slot_state(loaded, opening, local)
-    first = part.round * document.samples_per_round + part.first
+    check_part(loaded.job.document, part)
+    start = slot_state(loaded, opening, local)
     boundaries: list[Boundary] = []
 
-    def reached(boundary: Boundary) -> None:
+    def reached(boundary: Boundary, global_state: State, local_state: State) -> None:
         boundaries.append(boundary)
         if on_boundary is not None:
-            on_boundary(boundary, state.global_state, state.local_state)
+            on_boundary(boundary, global_state, local_state)
 
-    def observe(step: int, loss: float, _state: SlotState) -> None:
-        if on_step is not None:
-            on_step(step, loss)
-
-    reached(start.boundary(0, first // document.batch, ()))
-    for index in range(count):
-        state, boundary = run_segment(loaded, part, index, state, backend, observe, cancelled)
-        reached(boundary)
-    result = share_update(loaded, start.global_state, state.global_state, state.local_state)
+    zero = _at_opening(loaded, part, start)
+    reached(zero, start.global_state, start.local_state)
+    segments = range(loaded.job.document.share_segments)
+    end = _go_on(loaded, part, segments, start, backend, reached, on_step, cancelled)
+    result = share_update(loaded, start.global_state, end.global_state, end.local_state)
     return TrainedShare(
         tuple(boundaries),
         result.update,
         result.update_root,
-        state.global_state,
-        state.local_state,
+        end.global_state,
+        end.local_state,
         result.local_out_root,
     )
+
+
+def opening_boundary(loaded: LoadedJob, part: RoundSlot, opening: State, local: State) -> Boundary:
+    """Return boundary 0 of a share; raises as :func:`train_share`."""
+    check_part(loaded.job.document, part)
+    return _at_opening(loaded, part, slot_state(loaded, opening, local))
+
+
+def train_segments(
+    loaded: LoadedJob,
+    part: RoundSlot,
+    segments: range,
+    opening: State,
+    local: State,
+    *,
+    backend: Backend,
+    on_boundary: Callable[[Boundary, State, State], None],
+    on_step: Callable[[int, float], None] | None = None,
+) -> tuple[State, State]:
+    """Train some segments of a share, one after another, from the states at which the first of them begins.
+
+    So training goes on from the last boundary of an earlier try. ``on_boundary`` gets the end of each segment. Returns
+    the global and the local state at the end of the last one; raises as :func:`train_share`.
+    """
+    check_part(loaded.job.document, part)
+    if not set(segments) <= set(range(loaded.job.document.share_segments)):
+        raise RangeError(f"{segments} is outside a share's segments")
+    start = slot_state(loaded, opening, local)
+    end = _go_on(loaded, part, segments, start, backend, on_boundary, on_step, None)
+    return end.global_state, end.local_state
+
+
+def _at_opening(loaded: LoadedJob, part: RoundSlot, start: SlotState) -> Boundary:
+    return start.boundary(0, boundary_step(loaded.job.document, part.round, 0), ())
+
+
+def _go_on(
+    loaded: LoadedJob,
+    part: RoundSlot,
+    segments: range,
+    state: SlotState,
+    backend: Backend,
+    on_boundary: Callable[[Boundary, State, State], None],
+    on_step: Callable[[int, float], None] | None,
+    cancelled: Callable[[], bool] | None,
+) -> SlotState:
+    def observe(step: int, loss: float, _state: SlotState) -> None:
+        if on_step is not None:
+            on_step(step, loss)
+
+    for index in segments:
+        state, boundary = run_segment(loaded, part, index, state, backend, observe, cancelled)
+        on_boundary(boundary, state.global_state, state.local_state)
+    return state
 
 
 def share_update(
@@ -67,7 +132,8 @@ def share_update(
 ) -> UpdateResult:
     """Return what follows from the first and the last boundary of a share: its update and its next local state.
 
-    Raises StateError when a state does not have the job's tensors, and NotFinite when a difference overflows.
+    The update holds the tensors that a step changes: those of the closing state, or opening less closing, as the job
+    says. Raises StateError when a state does not have the job's tensors, and NotFinite when a difference overflows.
     """
     document = loaded.job.document
     first = check_state(opening, document.global_tensors, "opening state")
@@ -75,9 +141,79 @@ def share_update(
     local = check_state(local_out, document.local_tensors, "local state")
     update = {}
     for spec in loaded.job.updated:
-        # an infinite difference ends in NotFinite
-        with np.errstate(over="ignore"):
-            difference = first[spec.name] - last[spec.name]
-        update[spec.name] = canonical_array(difference, spec.name)
-        update[spec.name].flags.writeable = False
+        update[spec.name] = last[spec.name]
+        if document.aggregation != CLOSING:
+            update[spec.name] = _difference(first[spec.name], last[spec.name], spec.name)
     return UpdateResult(update, state_tree(update).root, state_tree(local).root)
+
+
+def _difference(opening: Array, closing: Array, name: str) -> Array:
+    # an infinite difference ends in NotFinite
+    with np.errstate(over="ignore"):
+        difference = canonical_array(opening - closing, name)
+    difference.flags.writeable = False
+    return difference
+
+
+# --- the end of a round --------------------------------------------------------------------------
+
+
+def mean(updates: Iterable[State], specs: Sequence[TensorSpec], slots: int) -> dict[str, Array]:
+    """Return the aggregate: each tensor's FP64 sum in the order of the updates, / their number, to FP32.
+
+    The updates are taken one by one, and none is kept: with many slots of a large model they do not fit together.
+    Raises ReplayError unless there are ``slots`` of them, and StateError when one has other tensors than ``specs``.
+    """
+    sums = {spec.name: np.zeros(spec.shape, np.float64) for spec in specs}
+    count = 0
+    for update in updates:
+        check_specs(update, specs, "update")
+        for name, total in sums.items():
+            np.add(total, canonical_array(update[name], name), out=total)
+        count += 1
+        # else it lives on while the next one is read
+        del update
+    if count != slots:
+        raise ReplayError(f"a round needs one update for each of {slots} slots, not {count}")
+    result = {}
+    for spec in specs:
+        total = sums.pop(spec.name)
+        np.divide(total, np.float64(count), out=total)
+        result[spec.name] = total.astype(np.float32)
+    return result
+
+
+def tensor_roots(state: State, tree: StateTree) -> tuple[tuple[str, bytes], ...]:
+    """Return name and Merkle root of the chunks of each tensor that has elements."""
+    # chunk 0 is the header
+    result, at = [], 1
+    for spec in sorted(state_specs(state), key=lambda spec: spec.name.encode()):
+        count = tensor_chunks(spec)
+        if count:
+            result.append((spec.name, merkle_root(tree.leaves[at : at + count])))
+        at += count
+    return tuple(result)
+
+
+def aggregate(
+    loaded: LoadedJob, opening: State, updates: Iterable[State], backend: Backend
+) -> AggregateResult:
+    """Return the global state that a round ends in, from the one that it began with.
+
+    ``updates`` are those of the accepted shares, one for each slot of the job, in slot order; the order is part of the
+    rule. Each may be made or read when it is asked for: see :func:`mean`. The job's ``outer`` runs on ``backend``.
+
+    Raises ReplayError when there is not one update for each slot, StateError when a state does not have the
+    job's tensors, and NotFinite when the next state holds NaN or infinity.
+    """
+    document = loaded.job.document
+    start = check_state(opening, document.global_tensors, "opening state")
+    inputs: dict[str, Array] = {f"global.{name}": array for name, array in start.items()}
+    # an infinite mean ends in NotFinite below
+    with np.errstate(over="ignore"):
+        averaged = mean(updates, loaded.job.updated, document.slots)
+    inputs.update({f"aggregate.{name}": array for name, array in averaged.items()})
+    outputs = run(document.outer, inputs, document.seed, backend)
+    state = merged(start, outputs, "global.")
+    tree = state_tree(state)
+    return AggregateResult(state, tree.root, tree.count, tensor_roots(state, tree))

@@ -20,7 +20,7 @@ from chain.app.storage import Storage
 from chain.state_machine.queries import answer
 from domain.queries import OrderRequest, OrderResponse
 from domain.reasons import CloseReason
-from domain.records import AssignmentState, ReportState
+from domain.records import AssignmentState, ShareState
 from localnet.layout import Layout, load_layout
 from pol.state.canonical import state_tree
 from tests.support.waiting import is_running
@@ -158,10 +158,11 @@ def check_cheat(run: Run) -> None:
     cheat = summary["cheat"]
     (culprit,) = (spec for spec in run.layout.providers if spec.misbehave)
     assert (cheat["provider"], cheat["method"]) == (culprit.address, culprit.misbehave)
-    reports = [r for r in on_chain.reports if r.provider == culprit.address]
-    assert [r.state for r in reports] == [ReportState.CUT] * len(reports)
-    assert (cheat["round"], cheat["segment"]) == (reports[0].round, reports[0].segment)
-    assert cheat["slashed"] == reports[0].bond > 0
+    wrong = [share for share in on_chain.shares if share.state is ShareState.WRONG]
+    assert {share.claim.provider for share in wrong} == {culprit.address}
+    assert cheat["round"] == wrong[0].claim.round
+    assert cheat["segment"] >= 0
+    assert cheat["slashed"] == wrong[0].bond > 0
     assert culprit.address not in summary["payouts"]
     rejected = [v for v in summary["verdicts"] if v["verdict"] == "rejected"]
     assert culprit.address in {v["provider"] for v in rejected}
@@ -239,6 +240,14 @@ def test_the_result_is_the_verified_state_and_loads(demo: Run) -> None:
     assert state_tree(load_file(path)).root == on_chain.assignments[-1].final_root
     assert on_chain.assignments[-1].final_root == on_chain.rounds[-1].next_root
     assert (demo.directory / "loss.png").stat().st_size > 1000
+
+
+def test_the_result_is_what_the_same_job_gives_on_one_machine(demo: Run, tmp_path: Path) -> None:
+    """Whoever trained which slot, and although one of them cheated: the same file, byte for byte."""
+    command = [sys.executable, "-m", "assay.cli", "job", "run", str(demo.directory / "job")]
+    subprocess.run([*command, "-o", str(tmp_path)], capture_output=True, check=True, timeout=120)
+    model = sha256((tmp_path / "model.safetensors").read_bytes()).hexdigest()
+    assert model == demo.summary["result"]["sha256"]
 
 
 def test_it_loads_into_the_original_model(demo: Run) -> None:

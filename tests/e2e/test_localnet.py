@@ -79,6 +79,13 @@ def test_a_solo_network_from_start_to_stop(tmp_path: Path) -> None:
         consumer = status["test_keys"][0]["home"]
         first, second = assay("bid", "list", "--home", consumer)
         assert first["validator"] != second["validator"]
+        # What its one provider was certified for is what a bid offers.
+        home = load_layout(directory).validators[0].home
+        assay("bid", "place", "--price", "1uassay", "--capacity", "1", "--home", home)
+        offers = [bid["offer"] for bid in assay("bid", "list", "--home", home)]
+        certified = {(offer["slots"], offer["slot_speed"]) for offer in offers}
+        assert {slots for slots, _ in certified} == {1}
+        assert len(offers) == 3 > len(certified)
 
         assay("localnet", "fault", "kill", "prov1", *where)
         assert not is_running(running["prov1"])

@@ -47,9 +47,9 @@ def expected_hashes() -> tuple[bytes, ...]:
     hashes = [app.init_chain(GENESIS, GENESIS_TIME_NS).app_hash]
     for block in BLOCKS:
         done = app.finalize_block(
-            block.height, block.time_ns, block.hash, block.proposer, block.txs
+            block.height, block.time_ns, block.hash, block.proposer, block.items
         )
-        assert [result.code for result in done.result.tx_results] == [0, 0]
+        assert [result.code for result in done.result.tx_results] == [0, 0, 0]
         app.commit()
         hashes.append(done.app_hash)
     storage.close()

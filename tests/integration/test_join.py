@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from chain.app.comet_rpc import CometBroadcaster
 from chain.app.homes import genesis_path
-from tests.support.node_process import Node, free_ports
+from domain.params import local_params
+from tests.support.node_process import START_SECONDS, Node, free_ports
 from tests.support.small_chain import CHAIN_ID, COINS, key, transfer
 from tests.support.waiting import wait_until
 from tests.unit.assay.support import assay
@@ -22,12 +24,38 @@ def init(home: Path, *words: object) -> dict[str, Any]:
     return found
 
 
+def change_beacon_key(home: Path, node: Node) -> None:
+    """A running validator changes its beacon key, goes on proposing with the new one, and gives it up."""
+
+    def send(command: str, *words: object) -> dict[str, Any]:
+        ran = assay("node", command, *words, "--keyring", "test", "--output", "json", home=home)
+        assert ran.code == 0, ran.err
+        found: dict[str, Any] = ran.json
+        return found
+
+    def proposed_since(height: int) -> int:
+        """Return how many reveals of this validator's stand in blocks from a height on."""
+        query = f"\"beacon.operator='{operator}' AND tx.height>={height}\""
+        url = f"{node.ready['rpc']}/tx_search"
+        answer = requests.get(url, params={"query": query}, timeout=5)
+        return int(answer.json()["result"]["total_count"])
+
+    listed = assay("keys", "list", "--keyring", "test", "--output", "json", home=home).json
+    (operator,) = [row["address"] for row in listed]
+    added = send("new-beacon-key")
+    counts_from = added["height"] + local_params().beacon_delay
+    wait_until(lambda: proposed_since(counts_from) > 1, "blocks with the new key", START_SECONDS)
+    revoked = send("revoke-beacon-key", added["beacon_key"])
+    node.wait_for_height(revoked["height"] + 5)
+    assert proposed_since(revoked["height"] + 1) == 0
+
+
 @pytest.mark.network
 def test_two_found_a_chain_and_a_third_follows_it(tmp_path: Path) -> None:
     alpha, beta, gamma = (tmp_path / name for name in ("alpha", "beta", "gamma"))
     assert assay("keys", "add", "op", "--keyring", "test", home=alpha).code == 0
     told = init(beta)
-    founder = f"beta,{key(3).address},{told['key']},100000000"
+    founder = f"beta,{key(3).address},{told['key']},{told['beacon_key']},100000000"
     rich = f"{key(2).address}={COINS}"  # the third account of this genesis
     words = ("--new-chain", CHAIN_ID, "--keyring", "test", "--validator", founder)
     made = init(alpha, *words, "--account", rich)
@@ -45,6 +73,7 @@ def test_two_found_a_chain_and_a_third_follows_it(tmp_path: Path) -> None:
         third = nodes[-1]
         third.wait_for_height(first.height())
         wait_until(lambda: third.balance(1) == 100, "the transfer at the node that joined")
+        change_beacon_key(alpha, first)
     finally:
         for node in nodes:
             node.close()

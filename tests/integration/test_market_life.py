@@ -28,7 +28,7 @@ from tests.support.waiting import wait_until
 CLUSTERS = ((), ("",), ("",), ("", ""))
 PATIENT = 20_000
 """FLOP/s that providers claim: they are given time enough for a share to be killed and started in between."""
-PARAMS = quick_params(accept_base=10, round_window=12, report_window=6)
+PARAMS = quick_params(accept_base=10, round_window=12)
 SECONDS = 120.0
 IDLE_BYTES_MAX = 150 << 20
 
@@ -197,8 +197,8 @@ def test_a_payload_that_is_never_delivered(world: World) -> None:
     assert attempt.end_reason == AttemptEnd.PAYLOAD_NOT_DELIVERED
     assert attempt.validator == world.market.operator("val1")
     assert order.close_reason is CloseReason.EXPIRED
-    assert on_chain.order.failures == 0  # a decline is none
-    fee = attempt.job_bond * PARAMS.decline_fee_bps // 10_000
+    assert on_chain.order.failures == 1
+    fee = PARAMS.payload_fee
     assert fee > 0
     assert order.paid("deposit_burn") == order.paid("burn") == fee
     assert order.paid("refund", to=on_chain.order.consumer) == order.deposit - fee
@@ -213,7 +213,9 @@ def test_a_winner_that_never_accepts_when_nobody_else_bids(world: World) -> None
     assert attempt.end_reason == AttemptEnd.NOT_ACCEPTED
     assert order.close_reason is CloseReason.EXPIRED
     assert order.paid("refund", to=on_chain.order.consumer) == order.deposit
-    assert order.paid("compensation", to=on_chain.order.consumer) == attempt.job_bond > 0
+    # What the order cost comes back, and no more.
+    assert 0 < order.paid("compensation", to=on_chain.order.consumer) < 1_000
+    assert order.paid("compensation", "burn") == attempt.job_bond
     assert accounted(order)
     # Its bid is closed, and it is excluded: the histogram says that nothing is left for these conditions.
     assert dict(on_chain.order.unmatched).get("regions", 0) > 0
@@ -228,7 +230,8 @@ def test_a_winner_that_never_accepts_is_replaced(world: World) -> None:
     assert second.validator == market.operator("val1")
     assert order.close_reason is CloseReason.SETTLED
     assert (on_chain.order.failures, on_chain.order.excluded) == (1, (first.validator,))
-    assert order.paid("compensation", to=on_chain.order.consumer) == first.job_bond > 0
+    assert 0 < order.paid("compensation", to=on_chain.order.consumer) < 1_000
+    assert order.paid("compensation", "burn") == first.job_bond
     assert order.paid("bond_return", to=second.validator) == second.job_bond
     assert order.paid("provider", to=market.members("val1")[0].address) > 0
     assert accounted(order)
@@ -249,7 +252,7 @@ def test_data_that_auditors_cannot_get(world: World) -> None:
         order.wait_closed(SECONDS)
     auditors = ("val1.validator", "val3.validator")
     market.bid("val2", "e2")
-    order = market.submit("e2", deadline=40)
+    order = market.submit("e2")
     order.wait_state(OrderState.RUNNING, SECONDS)
     try:
         for name in auditors:
@@ -269,7 +272,7 @@ def test_data_that_auditors_cannot_get(world: World) -> None:
     wait_until(unavailable, "an auditor to say that it cannot get the data", SECONDS)
     on_chain = order.wait_closed(SECONDS)
     assert order.close_reason is CloseReason.UNVERIFIED
-    assert market.client.status().clock >= on_chain.order.deadline
+    assert market.client.status().clock < on_chain.order.deadline
     assert any(closed.void for closed in on_chain.rounds)
     assert not any(closed.verified for closed in on_chain.rounds)
     assert order.paid("provider", "validator", "auditor", "protocol") == 0

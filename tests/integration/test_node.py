@@ -5,19 +5,23 @@ import signal
 import socket
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
+from cosmpy.protos.cosmos.tx.v1beta1.tx_pb2 import AuthInfo, TxBody, TxRaw
 
 from chain.app.application import AppConfig, Application
 from chain.app.comet import find_binary
+from chain.app.comet_files import read_addresses
 from chain.app.comet_rpc import CometBroadcaster
-from chain.app.export import export_state
 from chain.app.homes import comet_home, genesis_path, read_node_table
 from chain.app.node import default_socket_path, log_path, ready_path
-from chain.app.storage import Maker, Storage
+from chain.app.storage import Maker, Storage, export_state
 from host.process import start_child, stop_child
 from tests.support.node_process import ROOT, START_SECONDS, Node, make_home
 from tests.support.small_chain import (
@@ -26,6 +30,7 @@ from tests.support.small_chain import (
     GENESIS_TIME_NS,
     cons_address,
     genesis,
+    key,
     transfer,
 )
 from tests.support.waiting import is_running, wait_until
@@ -73,6 +78,34 @@ def test_a_node_survives_every_kill_without_orphans(home: Path) -> None:
         assert not is_running(third)
         assert not ready_path(home).exists()
         assert not Path(node.ready["socket"]).exists()
+    finally:
+        node.close()
+
+
+@pytest.mark.network
+def test_anybody_reads_blocks_with_their_reveals_from_cometbft(home: Path) -> None:
+    """Every block of a real CometBFT begins with one, which its RPC and its index treat as any transaction."""
+    node = Node(home, "managed")
+
+    def ask(method: str, **params: str) -> Any:
+        answer = requests.get(f"{node.ready['rpc']}/{method}", params=params, timeout=5)
+        return answer.json()["result"]
+
+    try:
+        node.wait_for_height(4)
+        for height in ("1", "2", "3"):
+            raw = b64decode(ask("block", height=height)["block"]["data"]["txs"][0])
+            raw_tx = TxRaw.FromString(raw)
+            assert list(raw_tx.signatures) == []
+            (message,) = TxBody.FromString(raw_tx.body_bytes).messages
+            assert message.type_url == "/assay.registry.v1.MsgReveal"
+            assert AuthInfo.FromString(raw_tx.auth_info_bytes).fee.gas_limit == 0
+            result, *_ = ask("block_results", height=height)["txs_results"]
+            assert result["code"] == 0
+            found = ask("tx", hash="0x" + sha256(raw).hexdigest())
+            assert (found["height"], found["index"]) == (height, 0)
+        query = f"\"beacon.operator='{key(0).address}' AND tx.height<=3\""
+        assert int(ask("tx_search", query=query)["total_count"]) == 3
     finally:
         node.close()
 
@@ -162,6 +195,14 @@ def test_an_address_in_use_is_one_sentence(home: Path) -> None:
         said = refused_start(home, "solo")
     assert "HomeError: cannot listen on 127.0.0.1:" in said
     assert "choose another gRPC address" in said
+
+
+@pytest.mark.parametrize("name", ["rpc", "p2p"])
+def test_a_port_of_cometbft_in_use_is_one_sentence(home: Path, name: str) -> None:
+    """And it is said before anything is up."""
+    with socket.create_server(read_addresses(comet_home(home))[name]):
+        said = refused_start(home, "managed")
+    assert f"for CometBFT's {name}, is taken by another program" in said
 
 
 def test_a_genesis_that_starts_no_chain_is_one_sentence(home: Path) -> None:

@@ -18,25 +18,28 @@ from threading import Event, Thread
 import psutil
 import pytest
 
-from compute_provider.config import ProviderError
 from compute_provider.daemon import Daemon
 from compute_provider.decide.shares import State
-from compute_provider.interfaces import Behaviour
-from compute_provider.status import read_status
-from compute_provider.store import Store, name_of
+from compute_provider.interfaces import Behaviour, ProviderError
+from compute_provider.store import Store, name_of, read_status
 from compute_provider.work.trainer import Trainer
 from compute_provider.work.worker import WorkOrder
-from domain.hashing import merkle_root
 from domain.queries import OrderResponse
-from domain.records import OrderState, Report, ReportState, Share, ShareKey, ShareState
+from domain.records import OrderState, Share, ShareKey, ShareState
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from localnet import cheats
-from pol.rules.commitment import boundary_root, share_sign_bytes, trace_leaf
+from pol.rules.commitment import (
+    boundary_root,
+    compute_trace_root,
+    share_commitment,
+    share_sign_bytes,
+)
 from pol.state.canonical import decode_state, state_tree
 from tests.support.waiting import wait_until
 from tests.unit.compute_provider import support as s
 from tests.unit.link.support import Answers, Running, running
+from validator.decide.traces import leaves_of
 from wire.keys import verify
 
 WAIT = 60.0
@@ -48,7 +51,9 @@ class Validator(Answers):
 
     tasks: tuple[t.TrainTask, ...] = ()
     openings: tuple[t.OpenTask, ...] = ()
-    shares: "Queue[t.ShareSubmission]" = field(default_factory=Queue)
+    signed: "Queue[t.ShareSubmission]" = field(default_factory=Queue)
+    commits: Callable[[t.ShareSubmission], None] = lambda _signed: None
+    shares: "Queue[t.ShareDelivery]" = field(default_factory=Queue)
     opened: "Queue[t.OpeningSubmission]" = field(default_factory=Queue)
     polls: "Queue[t.PollRequest]" = field(default_factory=Queue)
     on_share: Callable[[], None] = lambda: None
@@ -59,7 +64,14 @@ class Validator(Answers):
         return t.PollReply(self.tasks, self.openings, 20)
 
     def submit_share(self, caller: t.Caller, request: t.ShareSubmission) -> t.Verdict:
+        """Take a commitment, and put it on chain at once, if ``commits``."""
         self.on_share()
+        self.signed.put(request)
+        if self.verdict.accepted:
+            self.commits(request)
+        return self.verdict
+
+    def deliver_share(self, caller: t.Caller, request: t.ShareDelivery) -> t.Verdict:
         for blob in (request.update, request.local_out):
             if not self.blobs.has(blob.sha256):
                 raise ClusterError(ClusterErrorKind.WRONG_STATE, "send the blobs first")
@@ -100,6 +112,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         (tmp_path / "chain").mkdir()
         chain = s.FolderChain(tmp_path / "chain")
         chain.write(s.order(), s.validator_record(up.endpoint, up.certificate.der))
+        answers.commits = lambda signed: chain.write(on_chain(signed, chain.order(s.ORDER_ID)))
         yield World(up, answers, chain, tmp_path / "home")
 
 
@@ -139,26 +152,26 @@ def process(world: World) -> Iterator["subprocess.Popen[str]"]:
             child.kill()
 
 
-def check_share(share: t.ShareSubmission) -> None:
-    """What a validator checks of a submission before anything is replayed."""
-    claim = share.claim
-    assert verify(s.PROVIDER.pub_key, share_sign_bytes(s.CHAIN, claim), share.signature)
-    leaves = [
-        trace_leaf(
-            s.CHAIN,
-            claim.key,
-            claim.provider,
-            leaf.index,
-            leaf.step,
-            leaf.boundary_root,
-            leaf.metrics,
-        )
-        for leaf in share.leaves
-    ]
-    assert merkle_root(leaves) == claim.trace_root
-    assert claim.segments == len(share.leaves) - 1 == 10
-    assert share.leaves[0].boundary_root == boundary_root(claim.global_in, claim.local_in)
-    assert share.leaves[-1].boundary_root != share.leaves[0].boundary_root
+def on_chain(signed: t.ShareSubmission, known: OrderResponse) -> OrderResponse:
+    """Return the order with the commitment in it."""
+    committed = Share(
+        signed.claim, signed.signature, bytes(32), 1, 1, ShareState.COMMITTED, 0, 0, 0, (), None
+    )
+    return replace(known, shares=(*known.shares, committed))
+
+
+def check_share(world: World, share: t.ShareDelivery) -> None:
+    """What a validator checks of a delivery before anything is replayed."""
+    signed = world.answers.signed.get(timeout=WAIT)
+    claim, known = signed.claim, s.terms()
+    assert verify(s.PROVIDER.pub_key, share_sign_bytes(s.CHAIN, claim), signed.signature)
+    leaves = leaves_of(share)
+    assert compute_trace_root(leaves) == share.roots.trace_root
+    assert len(leaves) == 5
+    opening = (known.global_root, known.local_root)
+    made = share_commitment(s.CHAIN, share.key, claim.provider, opening, 5, 1, share.roots)
+    assert claim.commitment == made
+    assert share.roots.metrics == share.boundaries[-1].metrics
 
 
 def specs(kind: str) -> list[object]:
@@ -173,21 +186,22 @@ def test_a_share_is_trained_submitted_opened_and_let_go(world: World) -> None:
     key = s.task().key
     with daemon(world):
         share = world.answers.shares.get(timeout=WAIT)
-        check_share(share)
-        assert world.state(share.update, specs("global")) == share.claim.update_root
-        assert world.state(share.local_out, specs("local")) == share.claim.local_out
+        check_share(world, share)
+        assert world.state(share.update, specs("global")) == share.roots.update_root
+        assert world.state(share.local_out, specs("local")) == share.roots.local_out
         # Joined on the chain, with the bond that the share needs.
         assert world.chain.sent() == ["MsgRegisterProvider", "MsgDepositBond"]
         world.answers.tasks = ()
-        world.answers.openings = (t.OpenTask(key, (0, 4, 10)),)
-        for index in (0, 4, 10):
+        world.answers.openings = (t.OpenTask(key, (1, 3, 5)),)
+        for index in (1, 3, 5):
             opening = world.answers.opened.get(timeout=WAIT)
             assert opening.index == index
             opened = boundary_root(
                 world.state(opening.global_state, specs("global")),
                 world.state(opening.local_state, specs("local")),
+                share.boundaries[index - 1].metrics,
             )
-            assert opened == share.leaves[index].boundary_root
+            assert opened == share.boundaries[index - 1].boundary_root
         world.answers.openings = ()
         assert (world.home / "shares" / name_of(key)).exists()
         world.chain.write(s.with_order(s.order(), state=OrderState.CLOSED))
@@ -200,6 +214,26 @@ def test_a_share_is_trained_submitted_opened_and_let_go(world: World) -> None:
     assert status["shares"] == []
 
 
+def test_a_provider_serves_several_slots_of_a_round_one_after_another(world: World) -> None:
+    world.answers.tasks = tuple(s.task(slot) for slot in range(2))
+    shares: dict[int, t.ShareDelivery] = {}
+    most = 0
+    with daemon(world):
+        while len(shares) < 2:
+            doing = world.answers.polls.get(timeout=WAIT).doing
+            most = max(most, sum(d.phase is t.Phase.TRAINING for d in doing))
+            # What is still listed is submitted again.
+            while not world.answers.shares.empty():
+                share = world.answers.shares.get(timeout=WAIT)
+                shares[share.key.slot] = share
+    assert most == 1
+    for share in shares.values():
+        check_share(world, share)
+    # Each slot has its own rows.
+    assert shares.keys() == {0, 1}
+    assert shares[0].boundaries[0].boundary_root != shares[1].boundaries[0].boundary_root
+
+
 def test_progress_and_loss_are_told(world: World) -> None:
     world.answers.tasks = (s.task(),)
     with daemon(world):
@@ -208,7 +242,7 @@ def test_progress_and_loss_are_told(world: World) -> None:
             lambda request: any(d.phase is t.Phase.SUBMITTED for d in request.doing)
         )
     (doing,) = told.doing
-    assert (doing.step, doing.steps) == (20, 20)
+    assert (doing.step, doing.steps) == (10, 10)
     assert doing.loss != t.NAN_BITS
 
 
@@ -252,7 +286,7 @@ def test_a_task_that_the_chain_does_not_bear_out_is_not_trained(world: World) ->
         assert world.answers.shares.empty()
         # When the chain says so too, the same task is trained.
         world.chain.write(s.order())
-        check_share(world.answers.shares.get(timeout=WAIT))
+        check_share(world, world.answers.shares.get(timeout=WAIT))
 
 
 def test_a_cancelled_task_is_dropped(world: World) -> None:
@@ -265,47 +299,45 @@ def test_a_cancelled_task_is_dropped(world: World) -> None:
         world.poll_until(lambda request: not request.doing)
 
 
-def test_an_honest_provider_objects_to_a_report_once(world: World) -> None:
+def test_nothing_leaves_before_its_commitment_is_on_chain(world: World) -> None:
+    """A validator that gets the commitment and sends none to the chain gets nothing that it could take."""
     world.answers.tasks = (s.task(),)
+    world.answers.commits = lambda _signed: None
     with daemon(world):
-        share = world.answers.shares.get(timeout=WAIT)
-        world.answers.tasks = ()
-        world.chain.write(open_report(share))
-        while "MsgObjectReport" not in world.chain.sent():
-            world.answers.polls.get(timeout=WAIT)
-    assert world.chain.sent().count("MsgObjectReport") == 1
+        signed = world.answers.signed.get(timeout=WAIT)
+        world.poll_until(lambda request: bool(request.doing))
+        # Another one under the share's name is not what was signed.
+        other = replace(signed, claim=replace(signed.claim, commitment=bytes(32)))
+        world.chain.write(on_chain(other, s.order()))
+        for _ in range(20):
+            world.poll_until(lambda request: bool(request.doing))
+        assert world.answers.shares.empty()
+        world.chain.write(on_chain(signed, s.order()))
+        world.answers.shares.get(timeout=WAIT)
 
 
-def open_report(share: t.ShareSubmission) -> OrderResponse:
-    """The order with an open report of the share."""
-    report = Report(
-        s.ORDER_ID, 1, 0, 0, 1, 4, s.PROVIDER.address, b"", b"", 0, 9_999, 1, ReportState.OPEN
-    )
-    committed = Share(share.claim, share.signature, 1, 1, ShareState.REPORTED, 0, 0, 0, ())
-    return replace(s.order(), shares=(committed,), reports=(report,))
-
-
-def test_an_order_that_there_is_not_does_not_hide_a_report(world: World) -> None:
-    """A validator that lists one keeps it listed while it reports an honest share."""
+def test_an_order_that_there_is_not_does_not_hide_a_commitment(world: World) -> None:
+    """A validator that lists one keeps it listed while it commits an honest share."""
     world.answers.tasks = (s.task(),)
+    world.answers.commits = lambda _signed: None
     with daemon(world):
-        share = world.answers.shares.get(timeout=WAIT)
+        signed = world.answers.signed.get(timeout=WAIT)
         made_up = replace(s.task(), key=ShareKey(bytes(32), 1, 0, 0, 1))
-        world.answers.tasks = (made_up,)
+        world.answers.tasks = (s.task(), made_up)
         world.poll_until(lambda request: len(request.doing) == 2)
-        world.chain.write(open_report(share))
-        while "MsgObjectReport" not in world.chain.sent():
-            world.answers.polls.get(timeout=WAIT)
+        world.chain.write(on_chain(signed, s.order()))
+        world.answers.shares.get(timeout=WAIT)
 
 
-def elsewhere(slot: int, size: int = 1_000) -> t.TrainTask:
-    """A task for a slot whose opening state nobody has yet."""
+def elsewhere(issue: int) -> t.TrainTask:
+    """A task whose opening state nobody has yet."""
     plain = s.task()
-    state = t.StateRef(plain.global_in.root, t.BlobRef(bytes([slot]) * 32, size))
-    return replace(plain, key=replace(plain.key, slot=slot), global_in=state)
+    blob = t.BlobRef(bytes([issue]) * 32, s.terms().global_bytes)
+    state = t.StateRef(plain.global_in.root, blob)
+    return replace(plain, key=replace(plain.key, issue=issue), global_in=state)
 
 
-def test_downloads_that_hang_do_not_keep_it_from_objecting(world: World) -> None:
+def test_downloads_that_hang_do_not_keep_it_from_seeing_the_chain(world: World) -> None:
     hanging, release = list[int](), Event()
 
     def hang(caller: t.Caller, request: t.GetChunkRequest) -> t.Chunk:
@@ -315,13 +347,14 @@ def test_downloads_that_hang_do_not_keep_it_from_objecting(world: World) -> None
 
     world.answers.tasks = (s.task(),)
     with daemon(world):
-        share = world.answers.shares.get(timeout=WAIT)
+        world.answers.shares.get(timeout=WAIT)
         world.answers.get_chunk = hang  # type: ignore[method-assign]
-        world.answers.tasks = tuple(elsewhere(slot) for slot in range(1, 7))
+        world.answers.tasks = tuple(elsewhere(issue) for issue in range(2, 8))
         wait_until(lambda: len(hanging) >= 4, "four downloads that hang")
-        world.chain.write(open_report(share))
+        world.chain.write(s.with_order(s.order(), state=OrderState.CLOSED))
+        share = world.home / "shares" / name_of(s.task().key)
         try:
-            wait_until(lambda: "MsgObjectReport" in world.chain.sent(), "the objection", 9.0)
+            wait_until(lambda: not share.exists(), "the trace that is let go", 9.0)
         finally:
             release.set()
 
@@ -334,10 +367,10 @@ def test_a_download_without_end_ends_with_its_task(world: World) -> None:
             return whole(caller, request)
         sent.append(request.offset)
         release.wait(WAIT)
-        return t.Chunk(b"x", 10_000)
+        return t.Chunk(b"x", s.terms().global_bytes)
 
     world.answers.get_chunk = trickle  # type: ignore[method-assign]
-    world.answers.tasks = (elsewhere(1, 10_000),)
+    world.answers.tasks = (elsewhere(1),)
     with daemon(world):
         wait_until(lambda: sent, "the first chunk to be asked for")
         world.answers.tasks = ()
@@ -399,7 +432,7 @@ def test_a_worker_that_does_not_start_and_a_status_that_is_not_written_are_not_t
     (world.home / "status.json").mkdir()
     world.answers.tasks = (s.task(),)
     with daemon(world):
-        check_share(world.answers.shares.get(timeout=WAIT))
+        check_share(world, world.answers.shares.get(timeout=WAIT))
     assert len(tried) == 2
 
 
@@ -431,13 +464,10 @@ def test_cheating_in_what_is_sent(world: World, method: str) -> None:
             share = world.answers.shares.get(timeout=WAIT)
             assert method != "late" or time.monotonic() - start > 2  # its deadline was after 1 s
             if method == "late":
-                check_share(share)
+                check_share(world, share)
             else:
                 with pytest.raises(AssertionError):
-                    check_share(share)
-                assert verify(
-                    s.PROVIDER.pub_key, share_sign_bytes(s.CHAIN, share.claim), share.signature
-                )
+                    check_share(world, share)
 
 
 def test_an_idle_daemon_is_small_and_loads_no_numerics(world: World) -> None:

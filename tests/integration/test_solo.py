@@ -1,7 +1,7 @@
 """The block maker in one process: the same application, with blocks when and as the caller wants them."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from threading import Event
@@ -10,13 +10,15 @@ import pytest
 
 from chain.app import application
 from chain.app.application import AppConfig, Application
+from chain.app.beacon_keys import BeaconKeys
 from chain.app.solo import SoloEngine
 from chain.app.storage import Storage
-from chain.state_machine.ledger.queries import get_balance
+from chain.state_machine.queries import get_balance
 from domain.records import Coin
 from tests.support.small_chain import (
     COINS,
     GENESIS_TIME_NS,
+    beacon_key,
     cons_address,
     genesis,
     key,
@@ -32,7 +34,9 @@ class Solo:
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
-        self.app = Application(storage, AppConfig(solo=True))
+        self.app = Application(
+            storage, AppConfig(solo=True), beacon_keys=BeaconKeys(map(beacon_key, range(3)))
+        )
         self.now = GENESIS_TIME_NS
         self.engine = SoloEngine(
             self.app, GENESIS, genesis_time_ns=GENESIS_TIME_NS, clock=lambda: self.now
@@ -61,11 +65,11 @@ def test_a_transfer_goes_from_broadcast_to_balance(solo: Solo) -> None:
     answer = solo.engine.broadcast_sync(raw)
     assert (answer.code, answer.hash) == (0, sha256(raw).digest())
     done = solo.engine.make_block()
-    assert [result.code for result in done.result.tx_results] == [0]
+    assert [result.code for result in done.result.tx_results] == [0, 0]
     assert solo.balance(5) == COINS + 100
     stored = solo.app.tx_by_hash(answer.hash)
     assert stored is not None
-    assert (stored.height, stored.index) == (1, 0)
+    assert (stored.height, stored.index) == (1, 1)
     assert solo.engine.waiting == 0
 
 
@@ -96,7 +100,12 @@ def test_what_a_block_made_impossible_leaves_the_mempool(solo: Solo) -> None:
     solo.engine._mempool[sha256(second).digest()] = second
     late = transfer(3, 0, 5)
     solo.engine.broadcast_sync(late)
-    real, solo.app.prepare_proposal = solo.app.prepare_proposal, lambda raws, max_bytes: [first]  # type: ignore[method-assign]
+    real = solo.app.prepare_proposal
+
+    def prepare(raws: Sequence[bytes], max_bytes: int, height: int, proposer: bytes) -> list[bytes]:
+        return real([first], max_bytes, height, proposer)
+
+    solo.app.prepare_proposal = prepare  # type: ignore[method-assign]
     solo.engine.make_block()
     assert list(solo.engine._mempool.values()) == [late]
     solo.app.prepare_proposal = real  # type: ignore[method-assign]

@@ -23,14 +23,19 @@ def order_hash(seed: bytes, order: Asked) -> bytes:
     return sha256(field(b"assay/match/order") + field(seed) + field(order.order_id)).digest()
 
 
-def bid_hash(seed: bytes, order: Asked, offer: Standing) -> bytes:
-    parts = (b"assay/match/bid", seed, order.order_id, offer.bid.id)
-    return sha256(b"".join(field(part) for part in parts)).digest()
+def ticket(seed: bytes, order: Asked, offer: Standing) -> tuple[bytes, bytes]:
+    parts = (b"assay/match/validator", seed, order.order_id, offer.bid.validator.encode())
+    return sha256(b"".join(field(part) for part in parts)).digest(), offer.bid.id
+
+
+def bond_at(order: Asked, price: int) -> int:
+    price = max(price, ceil(Fraction(order.price_limit, 2)))
+    locked = ceil(Fraction(order.work * price, 10**15))
+    return max(order.payload_fee, ceil(Fraction(locked * order.job_bond_bps, 10_000)))
 
 
 def bond_of(order: Asked, offer: Standing) -> int:
-    locked = ceil(Fraction(order.work * offer.bid.offer.price, 10**15))
-    return ceil(Fraction(locked * order.job_bond_bps, 10_000))
+    return bond_at(order, offer.bid.offer.price)
 
 
 def value_of(fill: Fill) -> int:
@@ -49,6 +54,8 @@ def reasons(order: Asked, offer: Standing, clock: int, fills: Sequence[Fill]) ->
         failed.append("jailed")
     if bid.validator in order.excluded:
         failed.append("excluded")
+    if not offer.worsened_height < order.opened_height:
+        failed.append("firm")
     if not terms.price <= order.price_limit:
         failed.append("price")
     if wanted.device_class and terms.device_class != wanted.device_class:
@@ -63,28 +70,45 @@ def reasons(order: Asked, offer: Standing, clock: int, fills: Sequence[Fill]) ->
         failed.append("min_work")
     if terms.max_work and not order.work <= terms.max_work:
         failed.append("max_work")
-    if not terms.speed or (
-        ceil(Fraction(order.work, terms.speed)) + 2 * order.window_seconds > order.seconds_left
-    ):
+    # Slot after slot is taken by whoever is free first, and the aggregation comes last.
+    busy = [0] * terms.slots
+    for _ in range(order.slots):
+        busy[busy.index(min(busy))] += order.share_work
+    if terms.max_payload and not order.payload_bytes <= terms.max_payload:
+        failed.append("max_payload")
+    speed = terms.slot_speed
+    accept = order.accept_seconds + (speed and ceil(Fraction(order.trial_work, speed)))
+    if (order.trial_work and not speed) or accept > order.accept_max:
+        failed.append("accept")
+    seconds = speed and ceil(Fraction(max(busy) + order.outer_work, speed))
+    needed = accept + order.rounds * seconds + order.verify_seconds
+    if not speed or needed > order.seconds_left:
         failed.append("deadline")
     backed = sum(value_of(fill) for fill in fills if fill.validator == bid.validator)
     asked = ceil(Fraction(order.work * terms.price, 10**15))
     if not (sold + order.work <= offer.free_capacity and backed + asked <= offer.free_stake):
         failed.append("capacity")
-    if not bonded + bond_of(order, offer) <= offer.free_bond:
-        failed.append("bond")
+    for name, bond in (("bond", _bond_by_price(order, offer)), ("least_bond", bond_at(order, 0))):
+        largest = min(offer.free_bond - bonded, terms.max_job_bond or 2**99)
+        if not bond <= largest:
+            failed.append(name)
     return failed
 
 
+def _bond_by_price(order: Asked, offer: Standing) -> int:
+    """Return what the bond would be without a least."""
+    locked = ceil(Fraction(order.work * offer.bid.offer.price, 10**15))
+    return ceil(Fraction(locked * order.job_bond_bps, 10_000))
+
+
 def twin_match(
-    orders: Sequence[Asked], offers: Sequence[Standing], seed: bytes, clock: int, orders_max: int
+    orders: Sequence[Asked], offers: Sequence[Standing], seed: bytes, clock: int, fills_max: int
 ) -> tuple[list[Fill], dict[bytes, dict[str, int]], list[bytes]]:
     """Return fills, counts of failed conditions by unmatched order, and carried orders."""
     fills: list[Fill] = []
     unmatched: dict[bytes, dict[str, int]] = {}
     carried: list[bytes] = []
     waiting = list(orders)
-    taken = 0
     while waiting:
         oldest = min(order.opened_height for order in waiting)
         order = min(
@@ -92,16 +116,17 @@ def twin_match(
             key=lambda order: order_hash(seed, order),
         )
         waiting.remove(order)
-        if taken == orders_max:
+        if len(fills) == fills_max:
             carried.append(order.order_id)
             continue
-        taken += 1
         fitting = [offer for offer in offers if not reasons(order, offer, clock, fills)]
         if fitting:
+            stood = [offer for offer in fitting if offer.bid.placed_height < order.opened_height]
+            fitting = stood or fitting
             cheapest = min(offer.bid.offer.price for offer in fitting)
             best, _ = min(
                 (
-                    (offer, bid_hash(seed, order, offer))
+                    (offer, ticket(seed, order, offer))
                     for offer in fitting
                     if offer.bid.offer.price == cheapest
                 ),
@@ -132,6 +157,16 @@ def twin_match(
 REGIONS = ("eu", "us", "asia")
 DEVICES = ("cpu", "h100")
 TIERS = ("exact", "tolerance")
+SHAPES = (
+    (1, 1, 1, 0),
+    (1, 1, PFLOP, 0),
+    (1, 3, PFLOP, 0),
+    (3, 1, PFLOP - 1, 1),
+    (1, 1, 5 * PFLOP, 0),
+    (2, 2, PFLOP, PFLOP // 2),
+    (1, 4, PFLOP, PFLOP + 1),
+)
+"""Rounds, slots, FLOPs of a share and of an aggregation."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +177,7 @@ class Case:
     offers: list[Standing]
     seed: bytes
     clock: int
-    orders_max: int
+    fills_max: int
 
 
 def some(random: Random, values: tuple[str, ...], chance: float) -> tuple[str, ...]:
@@ -157,8 +192,12 @@ def random_case(number: int) -> Case:
     stakes = {name: random.choice((9, 30, *[10**9] * 4)) for name in validators}
     clock = random.randint(0, 50)
     easy = random.random() < 0.5  # half of the books let most bids through
+    worsened = {name: 0 if easy else random.choice((0, 0, 1, 2)) for name in validators}
     offers = [
-        _offer(random, name, bonds[name], stakes[name], clock, easy)
+        replace(
+            _offer(random, name, bonds[name], stakes[name], clock, easy),
+            worsened_height=worsened[name],
+        )
         for name in (random.choice(validators) for _ in range(random.randint(0, 8)))
     ]
     orders = [random_order(random, validators, easy) for _ in range(random.randint(0, 7))]
@@ -175,18 +214,21 @@ def _offer(
             price=random.choice((1, 2, 2, 3, 10)),
             device_class=random.choice(DEVICES),
             memory=random.choice((8, 16)),
-            speed=random.choice((PFLOP, PFLOP // 3, 1, 0)),
+            slot_speed=random.choice((PFLOP, PFLOP // 3, 1, 0)),
+            slots=random.randint(1, 4),
             regions=some(random, REGIONS, 0.5),
             tiers=some(random, TIERS, 0.8),
             min_work=0 if easy else random.choice((0, 2 * PFLOP)),
             max_work=0 if easy else random.choice((0, 4 * PFLOP)),
+            max_payload=0 if easy else random.choice((0, 0, 4)),
+            max_job_bond=0 if easy else random.choice((0, 0, 3)),
         ),
         capacity=0,
         expires_at=clock + (9 if easy else random.choice((0, 1, 9))),
-        placed_height=1,
+        placed_height=random.choice((0, 0, 1, 2)),
     )
     if easy:
-        bid = replace(bid, offer=replace(bid.offer, speed=PFLOP, tiers=TIERS))
+        bid = replace(bid, offer=replace(bid.offer, slot_speed=PFLOP, tiers=TIERS))
     jailed = not easy and random.random() < 0.2
     return Standing(bid, jailed, random.choice((0, 5, 9, 100)) * PFLOP, bond, stake)
 
@@ -198,14 +240,23 @@ def random_order(random: Random, validators: list[str], easy: bool = False) -> A
         regions=() if easy else some(random, REGIONS, 0.6),
         tier=random.choice(("", *TIERS)),
     )
+    rounds, slots, share_work, outer_work = random.choice(SHAPES)
     return Asked(
         order_id=sha256(random.randbytes(8)).digest(),
-        work=random.choice((1, PFLOP, 3 * PFLOP, 5 * PFLOP, 5 * PFLOP + 1)),
+        rounds=rounds,
+        slots=slots,
+        share_work=share_work,
+        outer_work=outer_work,
         price_limit=random.choice((0, 2, 3, 99)),
         conditions=Conditions() if easy and random.random() < 0.7 else conditions,
         excluded=() if easy else some(random, tuple(validators), 0.2),
         seconds_left=random.choice((0, 24, 25, 1_000)),
-        window_seconds=10,
+        verify_seconds=20,
         job_bond_bps=random.choice((0, 1_000, 10_000)),
         opened_height=random.randint(1, 3),
+        payload_bytes=random.choice((0, 5)),
+        trial_work=0 if easy else random.choice((0, share_work)),
+        accept_seconds=0 if easy else random.choice((0, 3)),
+        accept_max=random.choice((2, 5, 10**6)),
+        payload_fee=0 if easy else random.choice((0, 3)),
     )

@@ -17,11 +17,10 @@ from domain.records import Coin
 from domain.tx import Tx
 from tests.support.bad_transactions import field
 from tests.support.bounded import values
-from wire.decoder import TxDecoder
 from wire.keys import Key
 from wire.messages import TYPE_URLS, from_bytes, to_proto
 from wire.queries import METHODS, QueryMethod, decode_request, decode_response, encode_response
-from wire.tx import build_tx, decode_simulated_tx, decode_tx
+from wire.tx import TxDecoder, build_tx, decode_simulated_tx, decode_tx
 
 KEY = Key(bytes(31) + b"\x01")
 OTHER = Key(bytes(31) + b"\x02")

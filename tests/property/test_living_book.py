@@ -33,7 +33,7 @@ from tests.support import whole_book
 WORLDS = 60
 STEPS = 40
 VALIDATOR = Validator("", "", bytes(32), bytes(20), 0, False, "", b"", 0, 0, 0, 0)
-ANYTHING = Asked(b"anything", PFLOP, 99, Conditions(), (), 1_000, 10, 1_000, 1)
+ANYTHING = Asked(b"anything", 1, 1, PFLOP, 0, 99, Conditions(), (), 1_000, 10, 1_000, 1)
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ class World:
 
     def __post_init__(self) -> None:
         genesis = Overlay(self.store)
-        HEAD.put(genesis, Head("chain", "coin", 0, 0, 0, b"genesis"))
+        HEAD.put(genesis, Head("chain", "coin", 0, 0, 0, b"genesis", b"beacon"))
         for name in ("a", "b", "c"):
             VALIDATORS.put(genesis, replace(VALIDATOR, operator=name, stake=10**9))
         self.store.apply(genesis.changes())
@@ -72,7 +72,8 @@ class World:
                 self.bids += 1
                 offer = Offer(
                     price=random.randint(1, 4),
-                    speed=PFLOP,
+                    slot_speed=random.choice((PFLOP, PFLOP // 2)),
+                    slots=random.choice((1, 1, 2, 3)),
                     memory=random.choice((0, 8, 9)),
                     regions=random.choice(((), ("eu",), ("eu", "us"))),
                     tiers=("exact",),
@@ -88,7 +89,9 @@ class World:
             elif what == 5:
                 BOND_ACCOUNTS.put(overlay, BondAccount(name, random.choice((0, 3, 10**9)), ()))
             else:
-                LOADS.put(overlay, Load(name, 0, random.choice((0, 5, 10**8))))
+                LOADS.put(
+                    overlay, Load(name, 0, random.choice((0, 5, 10**8)), random.randint(0, 2))
+                )
 
     def change_bid(self, overlay: Overlay) -> None:
         """Withdraw a bid, or let it sell or offer something else."""
@@ -100,7 +103,8 @@ class World:
             case 0:
                 BIDS.delete(overlay, bid.id)
             case 1:
-                BIDS.put(overlay, replace(bid, capacity=self.random.randint(0, 9) * PFLOP))
+                sold = self.random.randint(0, 9) * PFLOP
+                BIDS.put(overlay, replace(bid, reserved=sold))
             case 2:
                 offer = replace(bid.offer, price=self.random.randint(1, 4))
                 BIDS.put(overlay, replace(bid, offer=offer))

@@ -24,7 +24,7 @@ NAMES = tuple(row.name for row in CONDITIONS)
 
 
 def run(case: Case) -> Matched:
-    return match(case.orders, Book(case.offers), case.seed, case.clock, case.orders_max)
+    return match(case.orders, Book(case.offers), case.seed, case.clock, case.fills_max)
 
 
 def change_offer(offered: Standing, **changes: Any) -> Standing:
@@ -36,7 +36,7 @@ def compare_with_twin(case: Case) -> Matched:
     """Run both and compare everything; return the result."""
     result = run(case)
     fills, unmatched, carried = twin_match(
-        case.orders, case.offers, case.seed, case.clock, case.orders_max
+        case.orders, case.offers, case.seed, case.clock, case.fills_max
     )
     assert list(result.fills) == fills
     assert [(order_id, dict(histogram)) for order_id, histogram in result.unmatched] == list(
@@ -78,15 +78,18 @@ def bids(validator: str) -> st.SearchStrategy[Bid]:
             price=st.one_of(st.integers(0, 3), st.integers(0, 2**63 - 1)),
             device_class=st.sampled_from(["cpu", "h100"]),
             memory=st.integers(0, 3),
-            speed=AMOUNTS,
+            slot_speed=AMOUNTS,
+            slots=st.integers(1, 4),
             regions=st.lists(st.sampled_from(["eu", "us"]), max_size=2).map(tuple),
             tiers=st.lists(st.sampled_from(["exact", "attested"]), max_size=2).map(tuple),
             min_work=st.sampled_from([0, 0, 3]),
             max_work=st.sampled_from([0, 0, 3]),
+            max_payload=st.sampled_from([0, 0, 3]),
+            max_job_bond=st.sampled_from([0, 0, 3]),
         ),
         capacity=st.just(0),
         expires_at=st.integers(0, 9),
-        placed_height=st.just(0),
+        placed_height=st.integers(0, 2),
     )
 
 
@@ -98,7 +101,8 @@ def offers_of_validators(draw: st.DrawFn) -> list[Standing]:
         stake = draw(st.one_of(st.integers(0, 9), st.integers(0, 2**63 - 1)))
         jailed = draw(st.booleans())
         placed = draw(st.lists(bids(validator), max_size=3))
-        offers += [Standing(bid, jailed, draw(AMOUNTS), bond, stake) for bid in placed]
+        worsened = draw(st.integers(0, 2))
+        offers += [Standing(bid, jailed, draw(AMOUNTS), bond, stake, worsened) for bid in placed]
     return list({offer.bid.id: offer for offer in offers}.values())
 
 
@@ -106,7 +110,10 @@ ORDERS = st.lists(
     st.builds(
         Asked,
         order_id=IDS,
-        work=AMOUNTS,
+        rounds=st.integers(1, 5),
+        slots=st.integers(1, 9),
+        share_work=AMOUNTS,
+        outer_work=AMOUNTS,
         price_limit=st.one_of(st.integers(0, 3), st.integers(0, 2**63 - 1)),
         conditions=st.builds(
             Conditions,
@@ -117,9 +124,14 @@ ORDERS = st.lists(
         ),
         excluded=st.lists(st.sampled_from(["a", "b"]), max_size=1).map(tuple),
         seconds_left=st.integers(0, 30),
-        window_seconds=st.integers(0, 5),
+        verify_seconds=st.integers(0, 9),
         job_bond_bps=st.integers(0, 10_000),
         opened_height=st.integers(0, 2),
+        payload_bytes=st.integers(0, 4),
+        trial_work=AMOUNTS,
+        accept_seconds=st.integers(0, 3),
+        accept_max=st.integers(0, 9),
+        payload_fee=st.integers(0, 3),
     ),
     max_size=6,
     unique_by=lambda order: order.order_id,
@@ -129,9 +141,9 @@ ORDERS = st.lists(
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine
 @given(ORDERS, offers_of_validators(), st.binary(max_size=4), st.integers(0, 9), st.integers(0, 7))
 def test_the_twin_agrees_on_hostile_books(
-    orders: list[Asked], offers: list[Standing], seed: bytes, clock: int, orders_max: int
+    orders: list[Asked], offers: list[Standing], seed: bytes, clock: int, fills_max: int
 ) -> None:
-    compare_with_twin(Case(orders, offers, seed, clock, orders_max))
+    compare_with_twin(Case(orders, offers, seed, clock, fills_max))
 
 
 CASES = st.integers(0, 2**32).map(random_case)
@@ -179,7 +191,7 @@ def test_the_order_of_the_arguments_does_not_matter(case: Case) -> None:
 IRRELEVANT: list[Callable[[Standing], Standing]] = [
     lambda offer: change_offer(offer, price=100),
     lambda offer: replace(offer, bid=replace(offer.bid, expires_at=0)),
-    lambda offer: change_offer(offer, speed=0),
+    lambda offer: change_offer(offer, slot_speed=0),
     lambda offer: replace(offer, free_capacity=0),
 ]
 
@@ -205,6 +217,12 @@ def test_without_the_losing_bids_the_fills_are_the_same(case: Case) -> None:
     assert run(fewer).fills == result.fills
 
 
+def with_bids_that_stood(case: Case) -> Case:
+    """Return the case with every bid older than every order: then the price alone decides."""
+    stood = [replace(o, bid=replace(o.bid, placed_height=0)) for o in case.offers]
+    return replace(case, offers=stood)
+
+
 def alone(order: Asked, case: Case) -> Fill | None:
     fills = match([order], Book(case.offers), case.seed, case.clock, 1).fills
     return fills[0] if fills else None
@@ -214,12 +232,16 @@ def alone(order: Asked, case: Case) -> Fill | None:
 @given(CASES)
 def test_an_order_alone_that_asks_for_less_is_not_worse_off(case: Case) -> None:
     """Each of these only widens what fits: a match stays one, at no higher price."""
+    case = with_bids_that_stood(case)
     for order in case.orders:
         before = alone(order, case)
         for relaxed in (
-            replace(order, price_limit=order.price_limit + 1),
             replace(order, seconds_left=order.seconds_left + 50),
-            replace(order, window_seconds=0),
+            replace(order, verify_seconds=0),
+            replace(order, payload_bytes=0),
+            replace(order, trial_work=0),
+            replace(order, accept_max=10**9),
+            replace(order, payload_fee=0),
             replace(order, excluded=()),
             replace(order, job_bond_bps=0),
             replace(order, conditions=Conditions()),
@@ -229,13 +251,16 @@ def test_an_order_alone_that_asks_for_less_is_not_worse_off(case: Case) -> None:
             if before:
                 assert after
                 assert after.price <= before.price
-        higher_limit = alone(replace(order, price_limit=order.price_limit + 1), case)
-        assert before is None or higher_limit == before
+        # The bond grows with the limit; without one, a higher limit changes nothing that is already matched.
+        free = replace(order, job_bond_bps=0)
+        before, higher = alone(free, case), replace(free, price_limit=free.price_limit + 1)
+        assert before is None or alone(higher, case) == before
 
 
 @settings(deadline=None)
 @given(CASES)
 def test_a_cheaper_bid_alone_wins(case: Case) -> None:
+    case = with_bids_that_stood(case)
     for order in case.orders:
         before = alone(order, case)
         if not before:
@@ -262,8 +287,10 @@ def test_a_quote_is_what_the_auction_does(case: Case) -> None:
         )
         by_hand = [offer for offer in case.offers if not reasons(order, offer, case.clock, [])]
         assert sorted(bid.id for bid in quoted.candidates) == sorted(o.bid.id for o in by_hand)
-        prices = [bid.offer.price for bid in quoted.candidates]
-        assert prices == sorted(prices)
+        ranks = [
+            (bid.placed_height >= order.opened_height, bid.offer.price) for bid in quoted.candidates
+        ]
+        assert ranks == sorted(ranks)
 
 
 @settings(deadline=None)
@@ -282,8 +309,8 @@ def test_older_orders_come_first(case: Case) -> None:
     """Orders of later blocks change nothing for those of the first."""
     first = [order for order in case.orders if order.opened_height == 1]
     ids = {order.order_id for order in first}
-    all_fills = run(replace(case, orders_max=256)).fills
-    only_first = run(replace(case, orders=first, orders_max=256)).fills
+    all_fills = run(replace(case, fills_max=256)).fills
+    only_first = run(replace(case, orders=first, fills_max=256)).fills
     assert tuple(fill for fill in all_fills if fill.order_id in ids) == only_first
 
 
@@ -291,8 +318,8 @@ def test_older_orders_come_first(case: Case) -> None:
 @given(CASES)
 def test_the_next_block_takes_up_what_was_carried(case: Case) -> None:
     """With the same seed and what is left, two capped batches do what one large batch does."""
-    whole = run(replace(case, orders_max=256))
-    first = run(replace(case, orders_max=2))
+    whole = run(replace(case, fills_max=256))
+    first = run(replace(case, fills_max=2))
     left = [
         replace(
             offer,
@@ -306,21 +333,28 @@ def test_the_next_block_takes_up_what_was_carried(case: Case) -> None:
         for offer in case.offers
     ]
     carried = [order for order in case.orders if order.order_id in first.carried]
-    second = run(replace(case, orders=carried, offers=left, orders_max=256))
+    second = run(replace(case, orders=carried, offers=left, fills_max=256))
     assert first.fills + second.fills == whole.fills
     assert first.unmatched + second.unmatched == whole.unmatched
 
 
 def test_the_seed_decides_ties_fairly() -> None:
-    """Over many seeds each of three equal bids wins about as often, whatever its place or id."""
-    order = Asked(b"order", PFLOP, 9, Conditions(), (), 1_000, 10, 0, 1)
+    """Over many seeds each of three validators wins about as often, however many equal bids it has."""
+    order = Asked(b"order", 1, 1, PFLOP, 0, 9, Conditions(), (), 1_000, 10, 0, 1)
     offers = [
-        Standing(Bid(name, "v", Offer(price=5, speed=PFLOP), 0, 99, 0), False, 9 * PFLOP, 0, 5)
+        Standing(
+            Bid(b"%s%d" % (name, n), name.decode(), Offer(price=5, slot_speed=PFLOP), 0, 99, 0),
+            False,
+            9 * PFLOP,
+            0,
+            5,
+        )
         for name in (b"a", b"b", b"c")
+        for n in range(1 if name == b"a" else 30)
     ]
     wins = Counter(
-        match([order], Book(offers), number.to_bytes(4, "big"), 0, 1).fills[0].bid_id
+        match([order], Book(offers), number.to_bytes(4, "big"), 0, 1).fills[0].validator
         for number in range(900)
     )
-    assert set(wins) == {b"a", b"b", b"c"}
+    assert set(wins) == {"a", "b", "c"}
     assert all(240 < count < 360 for count in wins.values())

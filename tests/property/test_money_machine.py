@@ -21,20 +21,18 @@ from domain.messages import (
     MsgDeclineOrder,
     MsgDepositBond,
     MsgLeaveCluster,
-    MsgObjectReport,
     MsgRegisterProvider,
     MsgStopOrder,
     MsgWithdrawBid,
     MsgWithdrawBond,
 )
 from domain.params import local_params
-from domain.records import Order, OrderState, ShareRef, ShareState
+from domain.records import Order, OrderState, ShareState
 from tests.support.chain_market import PRICE, Market, Trace, bid, make_terms, submit
 
 VALIDATORS = st.sampled_from(("v0", "v1", "v2", "v3"))
 CONSUMERS = ("carol", "dave", "v3")
 INDEX = st.integers(0, 7)
-SMALL = st.integers(0, 3)
 
 
 class MoneyMachine(RuleBasedStateMachine):
@@ -42,15 +40,14 @@ class MoneyMachine(RuleBasedStateMachine):
 
     @initialize(
         auditors=st.integers(0, 2),
-        cap=st.sampled_from((1, 3, 256)),
+        cap=st.sampled_from((1, 300_000, 30_000_000)),
         bonds=st.sampled_from((0, 1_000, 10_000)),
     )
     def start(self, auditors: int, cap: int, bonds: int) -> None:
         params = replace(
             local_params(),
             auditors=auditors,
-            deadlines_per_block=cap,
-            matches_per_block=cap,
+            due_gas=cap,
             job_bond_bps=bonds,
             audit_bps=2_000,
             max_attempts=2,
@@ -108,21 +105,23 @@ class MoneyMachine(RuleBasedStateMachine):
             self.send(MsgAcceptOrder(assignment.validator, order.id, order.attempt))
         elif assignment.round == order.terms.rounds:
             self.send(self.market.prove_message(order.id))
-        elif any(share.state is ShareState.COMMITTED for share in self.market.shares(order.id)):
-            self.send(self.market.close_message(order.id))
         else:
-            first, second = self.free_trace(order, 0, 0), self.free_trace(order, 1, 8)
-            self.send(self.market.commit_message(order.id, first, second))
+            shares = self.market.shares(order.id)
+            taken = {s.claim.slot for s in shares if s.state is ShareState.COMMITTED}
+            free = [slot for slot in range(order.terms.slots) if slot not in taken]
+            traces = [self.free_trace(order, slot) for slot in free]
+            if traces:
+                self.send(self.market.commit_message(order.id, *traces))
+            else:
+                self.send(self.market.close_message(order.id))
 
-    def free_trace(
-        self, order: Order, slot: int, first: int, segments: int = 2, **more: Any
-    ) -> Trace:
+    def free_trace(self, order: Order, slot: int, **more: Any) -> Trace:
         """Return a trace with the slot's next issue number."""
         round = self.market.assignment(order.id).round
-        place = (order.attempt, round, slot)
+        where = (order.attempt, round, slot)
         claims = (share.claim for share in self.market.shares(order.id))
-        issue = 1 + sum((claim.attempt, claim.round, claim.slot) == place for claim in claims)
-        return self.market.trace(order.id, slot, first, 4 * segments, issue=issue, **more)
+        issue = 1 + sum((claim.attempt, claim.round, claim.slot) == where for claim in claims)
+        return self.market.trace(order.id, slot, issue=issue, **more)
 
     def answer_some(self, most: int) -> None:
         for name in self.market.validators[-most:] if most else ():
@@ -158,7 +157,8 @@ class MoneyMachine(RuleBasedStateMachine):
         live=st.sampled_from((3, 100)),
         deadline=st.sampled_from((30, 60, 300)),
         rematch=st.booleans(),
-        work=st.sampled_from((9_999_999, 10_000_000)),
+        work=st.sampled_from((8_999_999, 9_000_000)),
+        outer=st.sampled_from((0, 4_000_000)),
     )
     def order(
         self,
@@ -169,9 +169,10 @@ class MoneyMachine(RuleBasedStateMachine):
         deadline: int,
         rematch: bool,
         work: int,
+        outer: int,
     ) -> None:
         if len(self.orders()) < 8:
-            terms = make_terms(rounds=rounds, work_per_step=work)
+            terms = make_terms(rounds=rounds, step_work=work, outer_work=outer)
             deposit = rounds * 80_000 + extra
             self.send(
                 submit(
@@ -212,23 +213,17 @@ class MoneyMachine(RuleBasedStateMachine):
 
     # --- rounds ---
 
-    @rule(
-        index=INDEX,
-        slot=st.integers(0, 2),
-        first=SMALL,
-        segments=st.integers(1, 4),
-        bend=st.booleans(),
-    )
-    def commit(self, index: int, slot: int, first: int, segments: int, bend: bool) -> None:
+    @rule(index=INDEX, slot=st.integers(0, 2), bend=st.booleans())
+    def commit(self, index: int, slot: int, bend: bool) -> None:
         order = self.pick(index, OrderState.RUNNING)
         if order is None or self.market.assignment(order.id).round >= order.terms.rounds:
             return
-        more: dict[str, Any] = {"local_in": bytes(32)} if bend else {}
-        trace = self.free_trace(order, slot, 4 * first, segments, **more)
+        more: dict[str, Any] = {"work": "made up"} if bend else {}
+        trace = self.free_trace(order, slot, **more)
         self.send(self.market.commit_message(order.id, trace))
 
-    @rule(index=INDEX, which=INDEX, how=st.sampled_from(("reject", "report", "update", "object")))
-    def judge(self, index: int, which: int, how: str) -> None:
+    @rule(index=INDEX, which=INDEX, how=st.sampled_from((10_100, 10_105, 10_106)))
+    def judge(self, index: int, which: int, how: int) -> None:
         order = self.pick(index, OrderState.RUNNING)
         if order is None:
             return
@@ -237,17 +232,8 @@ class MoneyMachine(RuleBasedStateMachine):
         ]
         if not shares:
             return
-        share = shares[which % len(shares)]
-        ref = ShareRef(share.claim.slot, share.claim.issue)
-        trace = self.market.traces[order.id, order.attempt, share.claim.round, ref]
-        if how == "reject":
-            self.send(self.market.commit_message(order.id, reject=[(ref, 10_105)]))
-        elif how == "object":
-            claim = share.claim
-            self.send(MsgObjectReport(claim.provider, order.id, claim.attempt, claim.round, ref))
-        elif trace.claim == share.claim:  # else the trace was made again and refused
-            segment = share.claim.segments if how == "update" else 0
-            self.send(self.market.report_message(order.id, trace, segment))
+        ref = shares[which % len(shares)].claim.key.ref
+        self.send(self.market.commit_message(order.id, reject=[(ref, how)]))
 
     @rule(name=VALIDATORS)
     def answer_wrongly(self, name: str) -> None:

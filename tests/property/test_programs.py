@@ -1,8 +1,10 @@
 """Random programs: whatever the table of primitives accepts runs, and both back ends give the same bits."""
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -112,6 +114,31 @@ def every_value(name: str, program: Program, inputs: dict[str, Array]) -> tuple[
     except (NotFinite, OutOfRange) as error:
         return seen, str(error)
     return seen, ""
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["numpy", "torch"]))
+def test_values_lie_in_order_unless_they_repeat(seed: int, name: str) -> None:
+    """What the table of work relies on: a reshape is a view, and readers read in order."""
+    program, inputs = random_program(np.random.default_rng(seed))
+    repeating: set[int] = set()
+    for offset, node in enumerate(program.nodes):
+        again = node.op == "reshape" and node.args[0] in repeating
+        if again or PRIMITIVES[node.op].repeats:
+            repeating.add(program.first_node + offset)
+    astray: list[str] = []
+    executor = get(name)
+
+    def look(number: int, value: Array) -> None:
+        if number not in repeating and not value.flags.c_contiguous:
+            astray.append(program.nodes[number - program.first_node].op)
+
+    with pytest.MonkeyPatch.context() as patch:
+        # torch's own way down makes a copy in order
+        patch.setattr(executor, "download", np.asarray)
+        with suppress(OutOfRange):
+            executor.compile(program, 7).run(inputs, look)
+    assert not astray
 
 
 @settings(max_examples=150, deadline=None)

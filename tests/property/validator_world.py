@@ -14,28 +14,29 @@ from random import Random
 from domain.block import TxResult
 from domain.codec import decode, encode
 from domain.events import ShareSkipped, changes_of
-from domain.hashing import merkle_root
 from domain.messages import Message, MsgCommitTraces
 from domain.params import Params
 from domain.queries import AuditDuty, DutiesRequest, OrderRequest, OrderResponse
 from domain.reasons import ShareReason
-from domain.records import AuditKind, JobTerms, OrderState, ShareClaim, ShareKey
+from domain.records import AuditKind, JobTerms, OrderState, ShareClaim, ShareKey, ShareRoots
 from link.types import (
     BlobRef,
-    Leaf,
     OpeningSubmission,
     PayloadFile,
+    ShareDelivery,
     ShareSubmission,
     StateRef,
+    TraceBoundary,
     TrainTask,
 )
 from pol.rules.commitment import (
     boundary_root,
+    compute_trace_root,
+    share_commitment,
     share_sign_bytes,
-    trace_leaf,
     update_claim,
 )
-from pol.rules.schedule import first_step, segments_of
+from pol.rules.schedule import batch_number, first_step, share_segments
 from tests.support.chain_harness import CHAIN_ID, pub_key, sign
 from tests.support.chain_market import Market, digest
 from validator.decide import actions as do
@@ -62,6 +63,7 @@ from validator.decide.records import (
 from validator.decide.retention import needed_blobs
 from validator.decide.rounds import aggregated
 from validator.decide.tasks import audit_opening, open_tasks, train_tasks
+from validator.decide.traces import leaves_of, metrics_at
 from validator.decide.view import ChainView, Look
 
 GLOBAL_SIZE, LOCAL_SIZE = 100, 50
@@ -72,20 +74,43 @@ States = tuple[bytes, bytes]
 # Training that is a hash
 
 
-def step(states: States, position: int) -> States:
-    return digest("global", states, position), digest("local", states, position)
+def step(states: States, batch: int) -> States:
+    return digest("global", states, batch), digest("local", states, batch)
 
 
 def update_of(opening: bytes, closing: bytes) -> bytes:
     return digest("update", opening, closing)
 
 
-def next_state(opening: bytes, updates: list[tuple[int, bytes]]) -> bytes:
+def next_state(opening: bytes, updates: list[bytes]) -> bytes:
     return digest("next", opening, updates)
 
 
-def position(claim: ShareClaim, terms: JobTerms, segment: int) -> int:
-    return first_step(terms, claim.round, claim.first) + segment * terms.segment_length
+def step_at(terms: JobTerms, round: int, segment: int) -> int:
+    """Return the inner step at which a segment begins."""
+    return first_step(terms, round) + segment * terms.segment_steps
+
+
+def batch_of(terms: JobTerms, round: int, slot: int, segment: int) -> int:
+    """Return the first batch that a segment takes: it stands for all of them."""
+    return batch_number(terms.slots, step_at(terms, round, segment), slot)
+
+
+def result_roots(terms: JobTerms) -> list[bytes]:
+    """Return the state that each round ends in, as the job alone gives it: slots one after another, nobody else."""
+    opening, roots = terms.global_root, []
+    locals_ = [terms.local_root] * terms.slots
+    for round in range(terms.rounds):
+        updates = []
+        for slot in range(terms.slots):
+            states = opening, locals_[slot]
+            for segment in range(share_segments(terms)):
+                states = step(states, batch_of(terms, round, slot, segment))
+            updates.append(update_of(opening, states[0]))
+            locals_[slot] = states[1]
+        opening = next_state(opening, updates)
+        roots.append(opening)
+    return roots
 
 
 def blob(root: bytes, size: int = GLOBAL_SIZE) -> BlobRef:
@@ -99,6 +124,10 @@ def state_ref(root: bytes, size: int = GLOBAL_SIZE) -> StateRef:
 # Providers
 
 
+Packet = tuple[ShareSubmission, ShareDelivery]
+"""The commitment to a share, and what it hides."""
+
+
 @dataclass
 class Provider:
     """What a provider does with the shares that it gets; ``honest`` with all that the list does not reach."""
@@ -106,9 +135,10 @@ class Provider:
     address: str
     habits: list[str]
     delay: int = 1
+    speed: int = 10**9
     tasks: dict[ShareKey, tuple[TrainTask, int, str]] = field(default_factory=dict)
     states: dict[ShareKey, list[States]] = field(default_factory=dict)
-    packets: dict[ShareKey, ShareSubmission] = field(default_factory=dict)
+    packets: dict[ShareKey, Packet] = field(default_factory=dict)
 
     def take(self, task: TrainTask, clock: int) -> None:
         if task.key not in self.tasks:
@@ -116,7 +146,7 @@ class Provider:
             wait = task.seconds_left + 2 if habit == "late" else self.delay
             self.tasks[task.key] = (task, clock + wait, habit)
 
-    def done(self, terms: JobTerms, clock: int) -> Iterator[ShareSubmission]:
+    def done(self, terms: JobTerms, clock: int) -> Iterator[Packet]:
         """Yield what is to be submitted now, as long as it is not known to be taken."""
         for key, (task, at, habit) in self.tasks.items():
             if clock >= at and habit != "silent":
@@ -135,61 +165,39 @@ class Provider:
             first = digest("junk", key, index)
         return OpeningSubmission(key, index, blob(first), blob(second, LOCAL_SIZE))
 
-    def _train(self, task: TrainTask, terms: JobTerms, habit: str) -> ShareSubmission:
-        key = task.key
-        claim = ShareClaim(
-            key.order_id,
-            key.attempt,
-            key.round,
-            key.slot,
-            key.issue,
-            task.first,
-            task.count,
-            self.address,
-            task.global_in.root,
-            task.local_in.root,
-            b"",
-            segments_of(terms, task.count),
-            b"",
-            b"",
-            terms.executor_version,
-        )
+    def _train(self, task: TrainTask, terms: JobTerms, habit: str) -> Packet:
+        key, segments = task.key, share_segments(terms)
         states = [(task.global_in.root, task.local_in.root)]
-        for segment in range(claim.segments):
-            after = step(states[-1], position(claim, terms, segment))
+        for segment in range(segments):
+            after = step(states[-1], batch_of(terms, key.round, key.slot, segment))
             bent = habit == "first" and segment == 0
-            bent |= habit == "last" and segment == claim.segments - 1
-            bent |= habit == "middle" and segment == claim.segments // 2
+            bent |= habit == "last" and segment == segments - 1
+            bent |= habit == "middle" and segment == segments // 2
             states.append((digest("bent", after), after[1]) if bent else after)
         self.states[key] = states
         update = update_of(states[0][0], states[-1][0])
         if habit == "update":
             update = digest("wrong update", update)
         metrics = (0x40000000,) if habit == "metrics" else METRICS
-        leaves = tuple(
-            Leaf(i, position(claim, terms, i), boundary_root(*pair), metrics if i else ())
-            for i, pair in enumerate(states)
+        boundaries = tuple(
+            TraceBoundary(step_at(terms, key.round, i), boundary_root(*pair, metrics), metrics)
+            for i, pair in enumerate(states[1:], 1)
         )
-        claim = replace(claim, local_out=states[-1][1], update_root=update)
-        named = replace(claim, provider="somebody") if habit == "copied" else claim
-        hashes = [
-            trace_leaf(
-                CHAIN_ID,
-                named.key,
-                named.provider,
-                leaf.index,
-                leaf.step,
-                leaf.boundary_root,
-                leaf.metrics,
-            )
-            for leaf in leaves
-        ]
-        claim = replace(claim, trace_root=merkle_root(hashes))
-        signature = sign(pub_key(self.address), share_sign_bytes(CHAIN_ID, claim))
         sent = digest("garbage", update) if habit == "garbage" else update
-        return ShareSubmission(
-            claim, signature, leaves, blob(sent), blob(claim.local_out, LOCAL_SIZE)
+        roots = ShareRoots(bytes(32), update, states[-1][1], metrics)
+        packet = ShareDelivery(
+            key, roots, boundaries, blob(sent), blob(roots.local_out, LOCAL_SIZE)
         )
+        roots = replace(roots, trace_root=compute_trace_root(leaves_of(packet)))
+        name = "somebody" if habit == "copied" else self.address
+        made = share_commitment(
+            CHAIN_ID, key, name, states[0], segments, terms.executor_version, roots
+        )
+        claim = ShareClaim(
+            key.order_id, key.attempt, key.round, key.slot, key.issue, self.address, made
+        )
+        signature = sign(pub_key(self.address), share_sign_bytes(CHAIN_ID, claim))
+        return ShareSubmission(claim, signature), replace(packet, roots=roots)
 
 
 HABITS = (
@@ -379,11 +387,13 @@ class World:
         self.market = Market(params, validators=5, providers=count, bidders=plan.bidders)
         self.chain = self.market.chain
         self.daemons = {name: Daemon(name, self) for name in self.market.validators}
+        # The global states that delivered shares start from.
+        self.openings: dict[ShareKey, bytes] = {}
         self.providers: dict[str, dict[str, Provider]] = {}
         for name, cluster in self.market.clusters.items():
             habits = [list(h) for h in plan.habits] + [[]]
             self.providers[name] = {
-                address: Provider(address, habit, 1 + index % 3)
+                address: Provider(address, habit, 1 + index % 3, 10**9 * (1 + self.dice(2)))
                 for index, (address, habit) in enumerate(zip(cluster, habits, strict=True))
             }
         self.blocks = self.idle = 0
@@ -399,7 +409,8 @@ class World:
         return found
 
     def workers(self, validator: str) -> tuple[Worker, ...]:
-        return tuple(Worker(address, 10**9, 64) for address in sorted(self.providers[validator]))
+        cluster = self.providers[validator]
+        return tuple(Worker(address, cluster[address].speed) for address in sorted(cluster))
 
     def crashes_now(self, daemon: Daemon, clock: int) -> bool:
         return self.blocks in self.plan.crashes and daemon.down_until < clock - 2
@@ -444,12 +455,12 @@ class World:
                     daemon.pending = None
             sent += [(daemon, None, answer.message) for answer in daemon.answers.values()]
             daemon.answers = {}
-        hash_ = sha256(b"%d %d" % (self.plan.seed, self.blocks)).digest()
+        value = b"\x02" + sha256(b"%d %d" % (self.plan.seed, self.blocks)).digest()
         busy = sent or any(daemon.running for daemon in self.daemons.values())
         self.idle = 0 if busy else self.idle + 1
         seconds = 10 if self.idle > 45 else 1  # only a deadline far away is left
         messages = [message for _, _, message in sent]
-        result = self.chain.block(*messages, block_hash=hash_, seconds=seconds)
+        result = self.chain.block(*messages, value=value, seconds=seconds)
         for (daemon, pending, message), outcome in zip(sent, result.tx_results, strict=True):
             if outcome.code:
                 self.refused.append(f"{type(message).__name__}: {outcome.log}")
@@ -462,11 +473,13 @@ class World:
     def _consumer(self, daemon: Daemon, local: LocalOrder) -> None:
         if local.payload.files or not self.plan.deliver[min(local.attempt, 2) - 1]:
             return
-        rest = self.terms.payload_bytes - GLOBAL_SIZE - LOCAL_SIZE
+        terms = self.terms
+        rest = terms.payload_bytes - GLOBAL_SIZE - LOCAL_SIZE
         files = (
-            PayloadFile("job.json", BlobRef(self.terms.job_id, rest)),
-            PayloadFile("global.state", blob(self.terms.global_root)),
-            PayloadFile("local.state", blob(self.terms.local_root, LOCAL_SIZE)),
+            PayloadFile("job.json", BlobRef(terms.job_id, rest)),
+            PayloadFile("global.state", blob(terms.global_root)),
+            PayloadFile("local.state", blob(terms.local_root, LOCAL_SIZE)),
+            PayloadFile("data/0", BlobRef(terms.data_root, terms.data_bytes)),
         )
         daemon.change(
             local.key, lambda now: receive.payload_complete(receive.payload_offered(now, files))
@@ -479,8 +492,13 @@ class World:
             for task in train_tasks(local, on_chain, provider.address, clock):
                 provider.take(task, clock)
             for packet in list(provider.done(self.terms, clock)):
-                if packet.claim.order_id == local.order_id:
-                    daemon.change(local.key, partial(self._share, packet=packet))
+                signed, delivery = packet
+                if delivery.key.order_id == local.order_id:
+                    daemon.change(local.key, partial(self._share, submission=signed))
+                    share = on_chain.share(delivery.key)
+                    if share is not None and share.claim == signed.claim:
+                        take = partial(self._delivery, provider=provider.address, packet=delivery)
+                        daemon.change(local.key, take)
             now = daemon.attempt(local.key)
             for wanted in open_tasks(now, on_chain, provider.address):
                 current = find_round(now, wanted.key.round)
@@ -490,10 +508,17 @@ class World:
                     if opening is not None and not (audited and self.plan.absent):
                         daemon.change(local.key, partial(receive.opening_received, opening=opening))
 
-    def _share(self, local: LocalOrder, packet: ShareSubmission) -> LocalOrder:
-        if receive.late_share(local, packet):
-            return receive.mark_late(local, packet)
-        after, _ = receive.share_received(local, self.terms, CHAIN_ID, packet, lambda: True)
+    def _share(self, local: LocalOrder, submission: ShareSubmission) -> LocalOrder:
+        if receive.late_share(local, submission):
+            return receive.mark_late(local, submission)
+        after, _ = receive.share_received(local, submission, lambda: True)
+        return after
+
+    def _delivery(self, local: LocalOrder, provider: str, packet: ShareDelivery) -> LocalOrder:
+        current = find_round(local, packet.key.round)
+        if current is not None:
+            self.openings[packet.key] = current.global_in.root
+        after, _ = receive.share_delivered(local, self.terms, CHAIN_ID, provider, packet)
         return after
 
     # Numerics
@@ -511,9 +536,7 @@ class World:
                 current = find_round(daemon.attempt(attempt), key.round)
                 if current is None:
                     return
-                updates = [
-                    (w.count, w.packet.update.sha256) for w in accepted_works(current) if w.packet
-                ]
+                updates = [w.packet.update.sha256 for w in accepted_works(current) if w.packet]
                 root = next_state(current.global_in.root, updates)
                 daemon.change(attempt, lambda now: aggregated(now, key.round, state_ref(root)))
             case do.Seal(last=last):
@@ -532,7 +555,7 @@ class World:
                 daemon.change_audit(
                     duty, lambda now: audited_loaded(now, self.terms, self.terms, sizes, "")
                 )
-            case do.ReplayPlace(duty=duty, place=index):
+            case do.ReplayPlace(duty=duty, place_index=index):
                 daemon.change_audit(
                     duty, lambda now: place_replayed(now, index, self._audited(now, action))
                 )
@@ -557,48 +580,52 @@ class World:
             case do.Recompute(index=index):
                 states = self._recompute(work, index)
                 blobs = (blob(states[0]), blob(states[1], LOCAL_SIZE))
-                right = boundary_root(*states) == self._leaf(work, index)
+                right = boundary_root(*states, METRICS) == self._leaf(work, index)
                 found = blobs if right else None
                 daemon.change(
                     attempt, partial(receive.state_recomputed, key=key, index=index, states=found)
                 )
 
+    def _batch(self, key: ShareKey, segment: int) -> int:
+        return batch_of(self.terms, key.round, key.slot, segment)
+
     def _states(self, work: SlotWork, index: int) -> States:
         assert work.packet is not None
         if index == 0:
-            return work.packet.claim.global_in, work.local_in.root
+            return self.openings[work.packet.key], work.local_in.root
         held = next(opening for opening in work.openings if opening.index == index)
         return held.global_state.sha256, held.local_state.sha256
 
     def _root(self, work: SlotWork, index: int) -> bytes:
-        return boundary_root(*self._states(work, index))
+        assert work.packet is not None
+        return boundary_root(*self._states(work, index), metrics_at(work.packet, index))
 
     def _leaf(self, work: SlotWork, index: int) -> bytes:
         assert work.packet is not None
-        return work.packet.leaves[index].boundary_root
+        if index == 0:
+            return boundary_root(*self._states(work, 0))
+        return work.packet.boundaries[index - 1].boundary_root
 
     def _check(self, work: SlotWork, segment: int) -> CheckedSegment:
         packet = work.packet
         assert packet is not None
-        claim = packet.claim
+        roots = packet.roots
         if self._root(work, segment) != self._leaf(work, segment):
             return CheckedSegment(segment, ShareReason.OPENING_MISMATCH, b"")
         states = self._states(work, segment)
-        if segment == claim.segments:
-            update = update_of(claim.global_in, states[0])
+        if segment == len(packet.boundaries):
+            update = update_of(self.openings[packet.key], states[0])
             root = update_claim(update, states[1])
-            if root != update_claim(claim.update_root, claim.local_out):
+            if root != update_claim(roots.update_root, roots.local_out):
                 return CheckedSegment(segment, ShareReason.UPDATE_MISMATCH, root)
             sent = (packet.update.sha256, packet.local_out.sha256)
-            fits = sent == (claim.update_root, claim.local_out)
+            fits = sent == (roots.update_root, roots.local_out)
             return CheckedSegment(
                 segment, ShareReason.NONE if fits else ShareReason.MALFORMED, root
             )
-        root = boundary_root(*step(states, position(claim, self.terms, segment)))
+        root = boundary_root(*step(states, self._batch(packet.key, segment)), METRICS)
         if root != self._leaf(work, segment + 1):
             return CheckedSegment(segment, ShareReason.SEGMENT_MISMATCH, root)
-        if packet.leaves[segment + 1].metrics != METRICS:
-            return CheckedSegment(segment, ShareReason.METRICS_MISMATCH, root)
         return CheckedSegment(segment, ShareReason.NONE, root)
 
     def _recompute(self, work: SlotWork, index: int) -> States:
@@ -606,7 +633,7 @@ class World:
         start = max((o.index for o in work.openings if o.verified and o.index < index), default=0)
         states = self._states(work, start)
         for segment in range(start, index):
-            states = step(states, position(work.packet.claim, self.terms, segment))
+            states = step(states, self._batch(work.packet.key, segment))
         return states
 
     # What auditors fetch, and what they find
@@ -616,29 +643,36 @@ class World:
         if clock < winner.down_until:
             return
         local = winner.attempt(AttemptKey(duty.order_id, duty.attempt))
-        opening = audit_opening(local, duty.round, duty.places[action.place], CHAIN_ID)
+        opening = audit_opening(local, duty.round, duty.places[action.place_index])
         if not opening.ready:
             return
         held = needed_blobs(local, self.order(duty.order_id), clock)
         for state in opening.states:  # what is served is what is kept
             assert {state.global_state.sha256, state.local_state.sha256} <= held
-        auditor.change_audit(duty, lambda now: opening_arrived(now, action.place, opening))
+        auditor.change_audit(duty, lambda now: opening_arrived(now, action.place_index, opening))
 
     def _audited(self, audit: LocalAudit, action: do.ReplayPlace) -> ReplayOutcome:
-        place, opening = audit.duty.places[action.place], audit.places[action.place].opening
+        place, opening = (
+            audit.duty.places[action.place_index],
+            audit.places[action.place_index].opening,
+        )
         assert opening is not None
         if place.kind is AuditKind.AGGREGATION:
             assert opening.states[0].global_state.sha256 == action.global_in
-            updates = [(item.count, item.update.root) for item in opening.updates]
+            updates = [item.update.root for item in opening.updates]
             root = next_state(opening.states[0].global_state.sha256, updates)
             return ReplayOutcome(0, root, (digest("work", place),))
-        (claim,) = action.claims
+        (share,) = action.shares
         pairs = [(state.global_state.sha256, state.local_state.sha256) for state in opening.states]
         # Nothing that does not hash to its leaf ever reaches an auditor.
-        last = opening.leaves[1] if place.kind is AuditKind.UPDATE else opening.leaves[0]
-        assert boundary_root(*pairs[-1]) == last.boundary_root
+        opened = boundary_root(*pairs[-1], opening.states[-1].metrics)
+        if place.kind is AuditKind.UPDATE or place.segment:
+            assert opened == opening.leaves[0].boundary_root
+        else:
+            assert opened == boundary_root(action.global_in, share.local_in)
         if place.kind is AuditKind.UPDATE:
             root = update_claim(update_of(pairs[0][0], pairs[1][0]), pairs[1][1])
         else:
-            root = boundary_root(*step(pairs[0], position(claim, self.terms, place.segment)))
+            batch = self._batch(share.claim.key, place.segment)
+            root = boundary_root(*step(pairs[0], batch), METRICS)
         return ReplayOutcome(0, root, (digest("work", place),))

@@ -17,13 +17,14 @@ from chain.app.abci_methods import Methods
 from chain.app.abci_query import AbciQueries
 from chain.app.abci_server import AbciServer
 from chain.app.application import AppConfig, Application
+from chain.app.beacon_keys import BeaconKeys
 from chain.app.interfaces import StoredTx
 from chain.app.services import route
-from chain.app.storage import Storage
-from chain.app.stored import ChainHead
+from chain.app.storage import ChainHead, Storage
 from chain.state_machine import transition
 from chain.state_machine.mempool import Mempool
 from domain.events import Event
+from tests.support.small_chain import beacon_key
 
 DEADLY_HEIGHT = 2
 
@@ -81,7 +82,9 @@ def serve(
     with errors_path.open("wb") as errors:
         os.dup2(errors.fileno(), 2)
     plant(death)
-    app = Application(DyingStorage(database, death), AppConfig())
+    app = Application(
+        DyingStorage(database, death), AppConfig(), beacon_keys=BeaconKeys([beacon_key(0)])
+    )
     queries = AbciQueries(app, broken_route if death == "bug-in-query" else route(app))
     server = AbciServer(Methods(app, queries).table, socket_path, prefetch=app.prefetch)
     server.start()

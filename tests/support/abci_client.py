@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from chain.app.abci_server import frame, read_varint
 from domain import codec
 from domain.genesis import Genesis
-from tests.support.small_chain import GENESIS_TIME_NS
+from tests.support.small_chain import GENESIS_TIME_NS, genesis, reveal
 from tools.setup.cometbft import VERSION as COMETBFT_VERSION
 
 DEADLINE_SECONDS = 20.0
@@ -21,11 +21,16 @@ DEADLINE_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class BlockScript:
-    """A block that the script decides."""
+    """A block that the script decides; what it begins with holds where the first validator proposes all blocks."""
 
     height: int
     proposer: bytes
     txs: tuple[bytes, ...]
+    chain: Genesis = field(default_factory=genesis)
+
+    @property
+    def items(self) -> tuple[bytes, ...]:
+        return (reveal(self.height, self.chain), *self.txs)
 
     @property
     def time_ns(self) -> int:
@@ -114,7 +119,7 @@ def prepare(block: BlockScript, max_tx_bytes: int = 1_000_000) -> Any:
 
 def process(block: BlockScript) -> Any:
     return abci.RequestProcessProposal(
-        txs=block.txs,
+        txs=block.items,
         hash=block.hash,
         height=block.height,
         time=_time(block.time_ns),
@@ -124,7 +129,7 @@ def process(block: BlockScript) -> Any:
 
 def finalize(block: BlockScript) -> Any:
     return abci.RequestFinalizeBlock(
-        txs=block.txs,
+        txs=block.items,
         hash=block.hash,
         height=block.height,
         time=_time(block.time_ns),

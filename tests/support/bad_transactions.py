@@ -496,7 +496,7 @@ BAD: dict[str, Bad] = {
 }
 OVER_THE_LIMIT = Bad(padded_to(TX_BYTES_MAX + 1), errors.TX_TOO_LARGE, "tx", "at most")
 
-# What a mempool refuses by its content, and a block makes pay: it is well formed and signed.
+# What shows alone to be wrong, though it is well formed and signed.
 EMPTY: dict[str, Bad] = {
     "amount of zero": Bad(put("send.amount.0.amount", "0"), errors.INVALID_COINS, "amount"),
 }

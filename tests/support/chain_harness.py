@@ -1,7 +1,8 @@
-"""A chain in memory for tests: blocks of messages, chosen times, hashes and proposers, and all invariants after each.
+"""A chain in memory for tests: blocks of messages, chosen times, values and proposers, and all invariants after each.
 
 Signatures are hashes here: what holds is decided by :func:`sign` alone, so that thousands of blocks a second are
-possible. Addresses are readable names; nothing behind the decoder looks at their form.
+possible. So are reveals, whose value a test may choose, and with it the beacon: lots then miss or hit without luck.
+Addresses are readable names; nothing behind the decoder looks at their form.
 """
 
 from collections.abc import Callable
@@ -10,31 +11,33 @@ from hashlib import sha256
 from typing import Any
 
 from chain.state_machine import queries
-from chain.state_machine.context import NS, PARAMS
+from chain.state_machine.context import HEAD, NS, PARAMS
 from chain.state_machine.gas import gas_of
 from chain.state_machine.invariants import check_all
-from chain.state_machine.ledger import queries as accounts
 from chain.state_machine.ledger.tables import ACCOUNTS, BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS
 from chain.state_machine.market.book import LivingBook, book_step, get_standing, version_of
 from chain.state_machine.market.tables import ASSIGNMENTS, BIDS, ORDERS
 from chain.state_machine.mempool import Mempool, simulate_tx
-from chain.state_machine.proof.tables import AUDITS, REPORTS, ROUNDS, SHARES
+from chain.state_machine.proof.tables import AUDITS, ROUNDS, SHARES
 from chain.state_machine.queue import DEADLINES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import MemoryStore, Overlay
 from chain.state_machine.tables import Table
-from chain.state_machine.transition import apply_block, init_chain
+from chain.state_machine.transition import HANDLERS, apply_block, init_chain
 from domain import queries as q
 from domain.amount import ceil_div
+from domain.beacon import Reveal, next_beacon, reveal_message
 from domain.block import Block, BlockResult, TxResult
 from domain.bounds import check as check_record
 from domain.errors import Code, Refusal
 from domain.events import Event
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
-from domain.messages import Message, signer_of
+from domain.hashing import message_id
+from domain.messages import Message, MsgSubmitOrder, signer_of
 from domain.params import Params, local_params
 from domain.records import Account, Coin, Order
 from domain.tx import SignerInfo, Tx, sign_doc
+from pol.rules.commitment import possession_sign_bytes
 
 PUBLIC: tuple[Table[Any], ...] = (
     PARAMS,
@@ -48,7 +51,6 @@ PUBLIC: tuple[Table[Any], ...] = (
     SHARES,
     ROUNDS,
     AUDITS,
-    REPORTS,
     ESCROWS,
     PAYMENTS,
     BOND_ROWS,
@@ -57,6 +59,7 @@ CHAIN_ID = "assay-test"
 GENESIS_TIME = 1_700_000_000 * NS
 COINS = 10**12
 STAKE = 10**10
+GAS_ROOM = 2_000_000
 
 
 def pub_key(address: str) -> bytes:
@@ -71,6 +74,20 @@ def sign(key: bytes, message: bytes) -> bytes:
 
 def verify(key: bytes, message: bytes, signature: bytes) -> bool:
     return signature == sign(key, message)
+
+
+def beacon_key(operator: str) -> bytes:
+    """Return the beacon key that a validator has at first."""
+    return pub_key("beacon of " + operator)
+
+
+def prove(key: bytes, message: bytes, value: bytes) -> bytes:
+    """Return the proof that :func:`verify_reveal` accepts, for any value of 33 bytes."""
+    return value + sign(key, message + value)
+
+
+def verify_reveal(key: bytes, message: bytes, proof: bytes) -> bool:
+    return proof == prove(key, message, proof[:33])
 
 
 def cons_key(operator: str) -> bytes:
@@ -97,10 +114,24 @@ def make_genesis(
             GenesisAccount(name, (Coin(DENOM, coins),)) for name in (*accounts, *validators)
         ),
         validators=tuple(
-            GenesisValidator(name, name, cons_key(name), stake, f"{name}:7430", b"certificate")
+            GenesisValidator(
+                name,
+                name,
+                cons_key(name),
+                beacon_key(name),
+                stake,
+                f"{name}:7430",
+                b"certificate",
+            )
             for name in validators
         ),
     )
+
+
+def enough_gas(tx: Tx) -> int:
+    """Return the gas that a transaction needs, with room for what its messages find in the state."""
+    finds = any(HANDLERS[type(message)].weight is not None for message in tx.messages)
+    return gas_of(tx) + (GAS_ROOM if finds else 0)
 
 
 def check_bounds(store: MemoryStore) -> None:
@@ -109,6 +140,19 @@ def check_bounds(store: MemoryStore) -> None:
     for table in PUBLIC:
         for record in table.scan(overlay):
             check_record(record)
+
+
+UNPROVEN = bytes(63) + b"\x01"
+"""The proof of an order's key that is not made yet, because nobody knows in which transaction it will be."""
+
+
+def prove_key(message: Message, sequence: int, index: int) -> Message:
+    """Return an order with the proof of its key where that is left to be made; any other message as it is."""
+    if not isinstance(message, MsgSubmitOrder) or message.key_proof != UNPROVEN:
+        return message
+    order_id = message_id("order", CHAIN_ID, message.consumer, sequence, index)
+    key = message.order_key
+    return replace(message, key_proof=sign(key, possession_sign_bytes(order_id, key)))
 
 
 class Chain:
@@ -125,6 +169,7 @@ class Chain:
         self.events: list[Event] = []  # all numbered events
         self.last: BlockResult | None = None
         self.last_block: Block | None = None
+        self.reveal_result: TxResult | None = None
         self.fees: dict[str, int] = {}  # paid by each account
         overlay = Overlay(self.store)
         self.first_validators = init_chain(overlay, genesis, self.time_ns)
@@ -148,6 +193,7 @@ class Chain:
         account = self.account(address)
         number, current = (account.number, account.sequence) if account else (0, 0)
         at = current if sequence is None else sequence
+        messages = tuple(prove_key(message, at, index) for index, message in enumerate(messages))
         body = sha256(repr((messages, memo, timeout_height)).encode()).digest()
         auth = sha256(repr((address, at, fee, gas_limit)).encode()).digest()
         signature = sign(pub_key(address), sign_doc(body, auth, CHAIN_ID, number))
@@ -164,7 +210,7 @@ class Chain:
             gas_limit=0,
             fee_payer="",
         )
-        gas = gas_of(tx) if gas_limit is None else gas_limit
+        gas = enough_gas(tx) if gas_limit is None else gas_limit
         price = self.genesis.params.min_gas_price_millionths
         amount = ceil_div(gas * price, 1_000_000) if fee is None else fee
         return replace(tx, gas_limit=gas, fee=(Coin(DENOM, amount),) if amount else ())
@@ -177,8 +223,16 @@ class Chain:
         seconds: int = 1,
         proposer: str | None = None,
         block_hash: bytes | None = None,
+        value: bytes | None = None,
+        reveals: bool = True,
+        reveal: Reveal | None = None,
     ) -> BlockResult:
-        """Make a block of transactions (a message becomes one) ``seconds`` after the last one, and commit it."""
+        """Make a block of transactions (a message becomes one) ``seconds`` after the last one, and commit it.
+
+        Its proposer reveals ``value`` (33 bytes) or one of the height, unless it has no key that counts or ``reveals``
+        is off; ``reveal`` takes the place of that. The result is of the transactions alone; that of the reveal is
+        :attr:`reveal_result`.
+        """
         self.height += 1
         self.time_ns += seconds * NS
         operator = proposer or self.operators[self.height % len(self.operators)]
@@ -188,9 +242,14 @@ class Chain:
             hash=block_hash or sha256(b"block %d" % self.height).digest(),
             proposer=cons_address(operator),
             txs=tuple(self._txs(items)),
+            reveal=reveal or (self.reveal(operator, value) if reveals else None),
         )
         overlay = Overlay(self.store)
-        result = apply_block(overlay, block, verify, self.book)
+        result = apply_block(overlay, block, verify, verify_reveal, self.book)
+        self.reveal_result = None
+        if block.reveal is not None:
+            self.reveal_result, *results = result.tx_results
+            result = replace(result, tx_results=tuple(results))
         before, changes = version_of(self.store), overlay.changes()
         self.store.apply(changes)
         self.book.follow(book_step(before, version_of(self.store), changes))
@@ -204,6 +263,34 @@ class Chain:
             standing = self.book.at(self.overlay(), version_of(self.store)).standing()
             assert standing == get_standing(self.overlay())
         return result
+
+    def reveal(self, operator: str, value: bytes | None = None) -> Reveal | None:
+        """Return what a block of this height begins with, from its proposer's key; None where none counts."""
+        key = VALIDATORS.must(self.overlay(), operator).beacon_key(self.height)
+        if not key:
+            return None
+        message = reveal_message(CHAIN_ID, self.height, self.beacon)
+        proof = prove(key, message, value or self.value(self.height))
+        return Reveal(sha256(proof).digest(), proof)
+
+    @staticmethod
+    def value(number: int) -> bytes:
+        """Return a value for a reveal."""
+        return b"\x02" + sha256(b"value %d" % number).digest()
+
+    @property
+    def beacon(self) -> bytes:
+        """The beacon of the last block."""
+        return HEAD.must(self.overlay()).beacon
+
+    def beacon_after(self, value: bytes) -> bytes:
+        """Return the beacon of the next block if its proposer reveals ``value``."""
+        return next_beacon(self.beacon, value)
+
+    def value_for(self, wanted: Callable[[bytes], bool]) -> bytes:
+        """Return a value with which the next block's beacon is as ``wanted``."""
+        values = map(self.value, range(1_000_000, 1_100_000))
+        return next(value for value in values if wanted(self.beacon_after(value)))
 
     def _book_fee(self, result: TxResult) -> None:
         for event in result.events:
@@ -297,11 +384,16 @@ class Chain:
 
         self.change(drop)
 
+    def sequence(self, address: str) -> int:
+        """Return the sequence of an account's next transaction."""
+        account = self.account(address)
+        return account.sequence if account else 0
+
     def account(self, address: str) -> Account | None:
-        return accounts.get_account(self.store, address)
+        return queries.get_account(self.store, address)
 
     def balance(self, address: str) -> int:
-        return accounts.get_balance(self.store, address, DENOM)
+        return queries.get_balance(self.store, address, DENOM)
 
     def bond(self, address: str) -> int:
         """Return the free coins of a bond account."""

@@ -1,7 +1,8 @@
 """A small market on the chain harness: validators with bonds and bids, clusters, and orders that can be driven on.
 
 One consumer ``carol``; validators ``v0`` ... with providers ``v0p0``, ``v0p1`` ... each. The default job has
-2 rounds of 4 segments; a segment is 2 steps, and a round costs 80,000 uassay at the price of 10^12 per PFLOP.
+2 rounds of 2 slots with 2 segments each, and a segment is 2 steps. At the price of 10^12 per PFLOP a round costs
+80,000 uassay: 38,000 for each share, and 4,000 for the aggregation.
 """
 
 from collections.abc import Sequence
@@ -9,11 +10,16 @@ from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from typing import Any
 
+from chain.state_machine import gas
+from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.queue import DEADLINES, Due
+from chain.state_machine.store import Overlay
 from domain import queries as q
 from domain.block import BlockResult
 from domain.codec import encode
-from domain.hashing import merkle_path, merkle_root
+from domain.hashing import merkle_path
 from domain.messages import (
+    AcceptedShare,
     Message,
     MsgAcceptOrder,
     MsgAnswerAudit,
@@ -23,7 +29,6 @@ from domain.messages import (
     MsgPlaceBid,
     MsgProve,
     MsgRegisterProvider,
-    MsgReportProvider,
     MsgSubmitOrder,
     Rejection,
     SignedShare,
@@ -44,24 +49,32 @@ from domain.records import (
     Share,
     ShareClaim,
     ShareRef,
+    ShareRoots,
     ShareState,
     TraceLeaf,
 )
 from pol.rules.commitment import (
-    boundary_root,
-    possession_sign_bytes,
+    compute_trace_root,
+    leaf_hashes,
+    share_commitment,
     share_sign_bytes,
-    trace_leaf,
     update_claim,
 )
-from pol.rules.schedule import first_step, segments_of
-from tests.support.chain_harness import CHAIN_ID, Chain, make_genesis, pub_key, sign
+from pol.rules.schedule import first_step, share_segments
+from tests.support.chain_harness import CHAIN_ID, UNPROVEN, Chain, make_genesis, pub_key, sign
 
 CONSUMER = "carol"
 PRICE = 10**12
 BOND = 10**9
 ANY = Conditions()
 OFFERED = {field.name for field in fields(Offer)}
+
+
+def due_gas(*, entries: int = 0, tries: int = 0, fills: int = 0) -> int:
+    """Return the ``due_gas`` with which a block takes so many ends of orders, or tries or matches so many orders."""
+    of_orders = entries * (gas.DUE_GAS + gas.PAY_GAS) * 100 // gas.LANE_PERCENT[1]
+    auction = max(tries * (gas.TRY_GAS + 8 * gas.TRY_BID_GAS), fills * gas.FILL_GAS)
+    return max(of_orders, 2 * auction * 100 // gas.AUCTION_PERCENT)
 
 
 def digest(*parts: object) -> bytes:
@@ -73,15 +86,20 @@ def make_terms(**changes: Any) -> JobTerms:
     """Return the terms of the default job."""
     terms = JobTerms(
         job_id=digest("job"),
-        payload_bytes=1_000_000,
+        payload_bytes=600_000,
+        data_bytes=400_000,
         global_root=digest("global"),
         local_root=digest("local"),
         data_root=digest("data"),
         rounds=2,
-        samples_per_round=16,
+        slots=2,
+        round_steps=4,
         batch=2,
-        segment_length=2,
-        work_per_step=10_000_000,
+        segment_steps=2,
+        step_work=9_000_000,
+        outer_work=4_000_000,
+        global_bytes=600_000,
+        local_bytes=400_000,
         result_chunks=3,
         executor_version=1,
     )
@@ -89,14 +107,13 @@ def make_terms(**changes: Any) -> JobTerms:
 
 
 def submit(consumer: str = CONSUMER, **changes: Any) -> MsgSubmitOrder:
-    """Return the submission of an order; ``terms`` may be given, and the key proof fits whatever is."""
+    """Return the submission of an order; the proof of its key is made with the transaction that it comes into."""
     terms: JobTerms = changes.pop("terms", make_terms())
     key = pub_key("order key of " + consumer)
-    proof = sign(key, possession_sign_bytes(CHAIN_ID, consumer, terms.job_id, key))
     message = MsgSubmitOrder(
         consumer=consumer,
         order_key=key,
-        key_proof=proof,
+        key_proof=UNPROVEN,
         terms=terms,
         conditions=ANY,
         price_limit=PRICE,
@@ -112,7 +129,8 @@ def bid(validator: str, **changes: Any) -> MsgPlaceBid:
     """Return a bid that fits the default order; ``changes`` are of the offer or of the message."""
     offer = Offer(
         price=PRICE,
-        speed=10**9,
+        slot_speed=10**9,
+        slots=2,
         device_class="cpu",
         memory=10**9,
         tiers=("exact",),
@@ -125,9 +143,10 @@ def bid(validator: str, **changes: Any) -> MsgPlaceBid:
 
 @dataclass
 class Trace:
-    """A share with everything that its provider would keep."""
+    """A share with everything that its provider would keep; ``leaves`` are of boundaries 1 to n."""
 
     signed: SignedShare
+    roots: ShareRoots
     leaves: tuple[TraceLeaf, ...]
 
     @property
@@ -138,25 +157,30 @@ class Trace:
     def ref(self) -> ShareRef:
         return ShareRef(self.claim.slot, self.claim.issue)
 
+    @property
+    def accepted(self) -> AcceptedShare:
+        return AcceptedShare(self.claim.slot, self.claim.issue, self.roots)
 
-def make_trace(order: Order, claim: ShareClaim) -> Trace:
-    """Return a claim with a trace of made-up states, its root, and its signature."""
-    step = first_step(order.terms, claim.round, claim.first)
-    name = (claim.order_id, claim.attempt, claim.round, claim.slot, claim.issue, claim.provider)
-    roots = [boundary_root(claim.global_in, claim.local_in)]
-    roots += [digest("boundary", name, index) for index in range(1, claim.segments + 1)]
-    steps = [step + index * order.terms.segment_length for index in range(claim.segments + 1)]
-    metrics = (0x3F800000,)
-    hashes = [
-        trace_leaf(CHAIN_ID, claim.key, claim.provider, index, steps[index], root, metrics)
-        for index, root in enumerate(roots)
+
+def make_work(
+    order: Order, round: int, slot: int, work: str
+) -> tuple[ShareRoots, tuple[TraceLeaf, ...]]:
+    """Return what training a slot in a round gives, made up: the same for everybody whose ``work`` is of one name."""
+    first, count = first_step(order.terms, round), share_segments(order.terms)
+    name = (order.id, round, slot, work)
+    stated = [
+        TraceLeaf(index, first + index * order.terms.segment_steps, digest("boundary", name, index))
+        for index in range(1, count + 1)
     ]
-    claim = replace(claim, trace_root=merkle_root(hashes))
-    leaves = tuple(
-        TraceLeaf(index, steps[index], root, metrics, merkle_path(hashes, index))
-        for index, root in enumerate(roots)
+    hashes = leaf_hashes(stated)
+    roots = ShareRoots(
+        trace_root=compute_trace_root(stated),
+        update_root=digest("update", name),
+        local_out=digest("local out", name),
+        metrics=(0x3F800000,),
     )
-    return Trace(sign_share(claim), leaves)
+    leaves = (replace(leaf, path=merkle_path(hashes, leaf.index - 1)) for leaf in stated)
+    return roots, tuple(leaves)
 
 
 def sign_share(claim: ShareClaim, by: str | None = None) -> SignedShare:
@@ -228,11 +252,26 @@ class Market:
 
     # --- driving an order ---
 
+    def move_deadline(self, order_id: bytes, deadline: int) -> None:
+        """Move the deadline of an order to where its match would not have left room for it."""
+
+        def move(overlay: Overlay) -> None:
+            moved = ORDERS.update(overlay, order_id, deadline=deadline)
+            kind = Due.ORDER
+            DEADLINES.mark(overlay, kind // 10, moved.deadline, int(kind), order_id)
+
+        self.chain.change(move)
+
     def submit(self, message: MsgSubmitOrder | None = None) -> bytes:
-        """Submit an order and return its id; a bid that fits takes it in the same block."""
+        """Submit an order and return its id; a bid that stands and fits takes it, in a second block of no time."""
         result = self.chain.ok(message or submit())
         ((_, order_id),) = result.tx_results[0].responses
+        self.auction()
         return order_id
+
+    def auction(self) -> BlockResult:
+        """Make a block of no time, whose auction tries what the block before has opened."""
+        return self.chain.block(seconds=0)
 
     def accept(self, order_id: bytes) -> BlockResult:
         assignment = self.assignment(order_id)
@@ -248,54 +287,55 @@ class Market:
         self,
         order_id: bytes,
         slot: int = 0,
-        first: int = 0,
-        count: int = 16,
         issue: int = 1,
         provider: str | None = None,
+        roots: ShareRoots | None = None,
+        opening: tuple[bytes, bytes] | None = None,
+        version: int = 0,
         **changes: Any,
     ) -> ShareClaim:
-        """Return a claim that holds, in the open round."""
+        """Return a claim that holds, in the open round; ``opening`` and ``version`` are what it commits to."""
         order, assignment = self.order(order_id), self.assignment(order_id)
         cluster = self.clusters[assignment.validator]
-        claim = ShareClaim(
-            order_id=order_id,
-            attempt=assignment.attempt,
-            round=assignment.round,
-            slot=slot,
-            issue=issue,
-            first=first,
-            count=count,
-            provider=provider or cluster[slot % len(cluster)],
-            global_in=assignment.global_in,
-            local_in=self.local_in(order_id, slot),
-            local_out=digest("local out", assignment.round, slot, issue),
-            segments=segments_of(order.terms, count),
-            trace_root=bytes(32),
-            update_root=digest("update", assignment.round, slot, issue),
-            executor_version=order.terms.executor_version,
+        name = provider or cluster[slot % len(cluster)]
+        key = assignment.open_round.share(slot, issue)
+        made = share_commitment(
+            CHAIN_ID,
+            key,
+            name,
+            opening or (assignment.global_in, self.local_in(order_id, slot)),
+            share_segments(order.terms),
+            version or order.terms.executor_version,
+            roots or make_work(order, assignment.round, slot, "right")[0],
         )
+        claim = ShareClaim(order_id, key.attempt, key.round, slot, issue, name, made)
         return replace(claim, **changes)
 
     def local_in(self, order_id: bytes, slot: int) -> bytes:
         """Return the local state that the slot's last accepted share left, or the order's initial one."""
         attempt = self.order(order_id).attempt
         left = [
-            share.claim.local_out
+            share.roots.local_out
             for share in self.shares(order_id)
-            if share.claim.attempt == attempt
-            and share.claim.slot == slot
-            and share.state is ShareState.ACCEPTED
+            if share.roots and (share.claim.attempt, share.claim.slot) == (attempt, slot)
         ]
         return left[-1] if left else self.order(order_id).terms.local_root
 
-    def trace(
-        self, order_id: bytes, slot: int = 0, first: int = 0, count: int = 16, **more: Any
-    ) -> Trace:
-        """Return a trace that holds, in the open round, and remember it for audits."""
-        trace = make_trace(self.order(order_id), self.claim(order_id, slot, first, count, **more))
-        claim = trace.claim
+    def trace(self, order_id: bytes, slot: int = 0, work: str = "right", **more: Any) -> Trace:
+        """Return a trace with a claim that holds, in the open round, and remember it for audits.
+
+        ``work`` is the same for all who trained rightly; whoever did something else has another one.
+        """
+        round = self.assignment(order_id).round
+        roots, leaves = make_work(self.order(order_id), round, slot, work)
+        claim = self.claim(order_id, slot, **{"roots": roots, **more})
+        trace = Trace(sign_share(claim), roots, leaves)
         self.traces[order_id, claim.attempt, claim.round, trace.ref] = trace
         return trace
+
+    def traces_of_round(self, order_id: bytes) -> list[Trace]:
+        """Return a trace that holds for each slot of the open round."""
+        return [self.trace(order_id, slot) for slot in range(self.order(order_id).terms.slots)]
 
     def commit_message(
         self,
@@ -332,7 +372,9 @@ class Market:
     def close_message(self, order_id: bytes, **changes: Any) -> MsgCloseRound:
         assignment = self.assignment(order_id)
         standing = [
-            ShareRef(share.claim.slot, share.claim.issue)
+            self.traces[
+                order_id, assignment.attempt, assignment.round, share.claim.key.ref
+            ].accepted
             for share in self.shares(order_id)
             if share.state is ShareState.COMMITTED
         ]
@@ -347,11 +389,8 @@ class Market:
         return replace(message, **changes)
 
     def train_round(self, order_id: bytes) -> None:
-        """Commit a round in two halves, wait for the draws, close it."""
-        half = self.order(order_id).terms.samples_per_round // 2
-        first = self.trace(order_id, 0, 0, half)
-        second = self.trace(order_id, 1, half, half)
-        self.commit(order_id, first, second)
+        """Commit a round, wait for the draws, close it."""
+        self.commit(order_id, *self.traces_of_round(order_id))
         self.wait_drawn(order_id)
         self.chain.ok(self.close_message(order_id))
 
@@ -390,9 +429,9 @@ class Market:
         ref = ShareRef(place.slot, place.issue)
         trace = self.traces[order_id, closed.attempt, round, ref]
         if place.kind is AuditKind.UPDATE:
-            claim = trace.claim
-            return AuditAnswer(update_claim(claim.update_root, claim.local_out), work)
-        leaf = trace.leaves[place.segment + 1]
+            roots = trace.roots
+            return AuditAnswer(update_claim(roots.update_root, roots.local_out), work)
+        leaf = trace.leaves[place.segment]
         return AuditAnswer(leaf.boundary_root, work, leaf)
 
     def answer_message(self, order_id: bytes, round: int, auditor: str) -> MsgAnswerAudit:
@@ -407,27 +446,6 @@ class Market:
         messages: list[Message] = [self.answer_message(order_id, round, name) for name in waiting]
         if messages:
             self.chain.ok(*messages)
-
-    # --- reports ---
-
-    def report_message(
-        self, order_id: bytes, trace: Trace, segment: int = 0, **changes: Any
-    ) -> MsgReportProvider:
-        """Return a report with evidence that holds."""
-        claim = trace.claim
-        is_update = segment == claim.segments
-        indices = (0, claim.segments) if is_update else (segment, segment + 1)
-        message = MsgReportProvider(
-            validator=self.assignment(order_id).validator,
-            order_id=order_id,
-            attempt=claim.attempt,
-            round=claim.round,
-            ref=trace.ref,
-            segment=segment,
-            leaves=tuple(trace.leaves[index] for index in indices),
-            replayed_root=digest("replayed"),
-        )
-        return replace(message, **changes)
 
     def settle(self, order_id: bytes) -> None:
         """Take a running order to its end: rounds, proof, audits, windows."""

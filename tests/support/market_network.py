@@ -5,10 +5,12 @@
         order = market.submit("here")
         order.wait_closed(60)
 
-Each cluster is a list of ways to misbehave, empty for an honest provider. Each order is followed by a thread that
-delivers its payload, as ``assay order submit --wait`` does; tests wait for what the chain says of it.
+Each cluster is a list of ways to misbehave, empty for an honest provider, or ``torch`` for an honest one that computes
+with torch. Each order is followed by a thread that delivers its payload, as ``assay order submit --wait`` does; tests
+wait for what the chain says of it.
 """
 
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -33,14 +35,17 @@ from localnet.create import KEY, create, test_keyring
 from localnet.layout import NetworkKind, ProviderSpec
 from localnet.market import wait_for_clusters
 from localnet.network import Network
+from pol.job.cost import outer_work
+from pol.job.document import dump_job
 from tests.support.waiting import wait_until
 from validator.decide.records import VerdictRow
 from validator.store import ValidatorStore
 
 JOB = Path(__file__).resolve().parents[1] / "fixtures" / "job_tiny"
-"""2 rounds of 10 segments, 1.2 MFLOP; built by ``python -m pol.tracing examples/tiny.py DIRECTORY``."""
-PRICE = 10**15
-"""One ``uassay`` for each FLOP, so that every sum of a job this small is worth looking at."""
+"""2 rounds of 2 slots of 5 segments; built by ``python -m pol.tracing examples/tiny.py DIRECTORY``."""
+PRICE = 2 * 10**12
+"""Two ``uassay`` for each 1,000 FLOPs: every sum of a job this small is worth looking at, and no bond too small."""
+TORCH = "torch"
 MARKET_BOND = 10**9
 START_SECONDS = 90.0
 SPEED = 10**9
@@ -58,7 +63,8 @@ class MarketOrder:
     def __init__(self, market: "MarketNetwork", order_id: bytes, deposit: int, deliver: bool):
         self.id, self.deposit = order_id, deposit
         self._market, self._stop = market, Event()
-        self._delivery = Delivery(market.client, market.key, order_id, JOB, market.job)
+        directory = market.job_directory
+        self._delivery = Delivery(market.client, market.key, order_id, directory, market.job)
         self._deliver = deliver
         self.on_chain: OrderResponse = market.client.query(OrderRequest(order_id))
         self._thread = Thread(target=self._follow, name=f"order {order_id.hex()[:8]}", daemon=True)
@@ -128,11 +134,12 @@ class MarketOrder:
 class MarketNetwork:
     """A running network with a consumer."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, job_directory: Path) -> None:
         self.network = network
         self.layout = network.layout
         self.client: ChainClient = network.client()
-        self.job = read_job(JOB)
+        self.job_directory = job_directory
+        self.job = read_job(job_directory)
         self.key = test_keyring(Path(self.layout.consumer_home)).unlock(KEY)
         self._sender = TxSender(self.client, self.key)
         self.orders: list[MarketOrder] = []
@@ -143,7 +150,8 @@ class MarketNetwork:
         capacity = 10**12
         offer = Offer(
             price=price,
-            speed=SPEED,
+            slot_speed=SPEED,
+            slots=len(self.members(moniker)) or 1,
             device_class="cpu",
             memory=1 << 30,
             regions=regions,
@@ -214,28 +222,32 @@ def market_network(
     clusters: Sequence[Sequence[str]],
     params: Params | None = None,
     speed_of: Callable[[str], int] = lambda misbehave: SPEED,
+    slots: int = 2,
+    job: Path | None = None,
 ) -> Iterator[MarketNetwork]:
     """Run a solo network with one validator for each of ``clusters``, with market bonds and certified providers.
 
-    ``speed_of`` gives the FLOP/s that a provider says it has, by how it misbehaves: its part of a round, and the time
-    that it is given for it, follow from that. They are not measured, so that ranges are the same on every machine.
+    ``speed_of`` gives the FLOP/s that a provider says it has, by how it misbehaves: its slots of the ``slots`` that the
+    job has, and the time that it is given for them, follow from that. They are not measured, so that who serves what is
+    the same on every machine. ``job`` is the directory of another job than the tiny one, with the slots that it has.
     """
     flat = [way for cluster in clusters for way in cluster]
     layout = create(
         directory,
         len(clusters),
         [len(cluster) for cluster in clusters],
-        {f"prov{index}": way for index, way in enumerate(flat) if way},
+        {f"prov{index}": way for index, way in enumerate(flat) if way not in ("", TORCH)},
         params or quick_params(),
         NetworkKind.SOLO,
+        {f"prov{index}": way for index, way in enumerate(flat) if way == TORCH},
     )
-    for spec in layout.providers:
-        _say_speed(Path(spec.home) / "provider", speed_of(spec.misbehave))
+    for spec, way in zip(layout.providers, flat, strict=True):
+        _say_speed(Path(spec.home) / "provider", spec.backend, speed_of(way))
     network = Network(layout)
     market = None
     try:
         network.start()
-        market = MarketNetwork(network)
+        market = MarketNetwork(network, job or _job_with(slots, layout.path / "job"))
         _deposit_bonds(market)
         wait_for_clusters(network, START_SECONDS)
         yield market
@@ -245,9 +257,18 @@ def market_network(
         network.stop()
 
 
-def _say_speed(home: Path, flops: int) -> None:
+def _job_with(slots: int, directory: Path) -> Path:
+    """Write the tiny job with so many slots: beside them only the work of an aggregation changes."""
+    shutil.copytree(JOB, directory)
+    document = replace(read_job(JOB).document, slots=slots)
+    document = replace(document, outer_flops=outer_work(document))
+    (directory / "job.json").write_bytes(dump_job(document))
+    return directory
+
+
+def _say_speed(home: Path, backend: str, flops: int) -> None:
     store = Store(home)
-    store.put_measured("numpy", Measured(flops, 1 << 30, int(time.time())))
+    store.put_measured(backend, Measured(flops, 1 << 30, int(time.time())))
     store.close()
 
 

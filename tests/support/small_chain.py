@@ -1,13 +1,18 @@
 """A small chain for tests: funded accounts, validators, and signed transfers."""
 
+from functools import cache
 from hashlib import sha256
 
+from domain.beacon import first_beacon, next_beacon, reveal_message
+from domain.codec import encode
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
 from domain.messages import MsgSend
 from domain.params import local_params
 from domain.records import Coin
 from wire.keys import Key
+from wire.reveal import encode_reveal
 from wire.tx import build_tx
+from wire.vrf import prove
 
 CHAIN_ID = "assay-local-test"
 GENESIS_TIME_NS = 1_700_000_000 * 10**9
@@ -25,6 +30,10 @@ def cons_key(number: int) -> bytes:
     return sha256(b"validator %d" % number).digest()
 
 
+def beacon_key(number: int) -> Key:
+    return Key(sha256(b"beacon %d" % number).digest())
+
+
 def cons_address(number: int) -> bytes:
     return sha256(cons_key(number)).digest()[:20]
 
@@ -40,11 +49,33 @@ def genesis(accounts: int = 4, validators: int = 1, chain_id: str = CHAIN_ID) ->
         ),
         tuple(
             GenesisValidator(
-                key(number).address, f"validator-{number}", cons_key(number), 5_000_000
+                key(number).address,
+                f"validator-{number}",
+                cons_key(number),
+                beacon_key(number).pub_key,
+                5_000_000,
             )
             for number in range(validators)
         ),
     )
+
+
+@cache
+def reveal(height: int, chain: Genesis) -> bytes:
+    """Return what block ``height`` begins with, where the first validator proposed it and all before it."""
+    return encode_reveal(_proof(height, chain))
+
+
+@cache
+def _beacon(height: int, chain: Genesis) -> bytes:
+    if not height:
+        return first_beacon(chain.chain_id, sha256(encode(chain)).digest())
+    return next_beacon(_beacon(height - 1, chain), _proof(height, chain))
+
+
+def _proof(height: int, chain: Genesis) -> bytes:
+    message = reveal_message(chain.chain_id, height, _beacon(height - 1, chain))
+    return prove(beacon_key(0).secret, message)
 
 
 def transfer(

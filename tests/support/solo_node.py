@@ -7,16 +7,19 @@ from pathlib import Path
 from threading import Event, Thread
 
 from chain.app.application import AppConfig, Application
+from chain.app.beacon_keys import BeaconKeys
 from chain.app.grpc_server import GrpcServer
 from chain.app.solo import SoloEngine
 from chain.app.storage import Storage
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
 from domain.params import local_params
 from domain.records import Coin
+from tests.support import small_chain
 from wire.keys import Key
 
 CHAIN_ID = "assay-test"
 ALICE, BOB, OPERATOR = (Key(bytes(31) + bytes([number])) for number in (1, 2, 3))
+BEACON_KEY = Key(bytes(31) + b"\x08")
 STRANGER = Key(bytes(31) + b"\x09")  # has no account
 RICH = 10**15
 
@@ -28,7 +31,7 @@ def genesis() -> Genesis:
         DENOM,
         local_params(),
         tuple(GenesisAccount(key.address, (Coin(DENOM, RICH),)) for key in (ALICE, BOB, OPERATOR)),
-        (GenesisValidator(OPERATOR.address, "one", b"\x05" * 32, 10_000_000),),
+        (GenesisValidator(OPERATOR.address, "one", b"\x05" * 32, BEACON_KEY.pub_key, 10_000_000),),
     )
 
 
@@ -56,7 +59,11 @@ def running(
 ) -> Iterator[SoloNode]:
     """Serve a node of :func:`genesis` or another ``chain``; blocks are made with ``node.engine.make_block()``."""
     storage = Storage(directory / "db")
-    app = Application(storage, AppConfig(solo=True))
+    app = Application(
+        storage,
+        AppConfig(solo=True),
+        beacon_keys=BeaconKeys([BEACON_KEY, small_chain.beacon_key(0)]),
+    )
     engine = SoloEngine(app, chain or genesis(), genesis_time_ns=genesis_time_ns)
     server = GrpcServer(app, engine, address)
     server.start()

@@ -12,7 +12,7 @@ from domain.hashing import hash_fields
 from matching_engine.book import Histogram
 from matching_engine.conditions import CONDITIONS, fitting
 from matching_engine.match import Matched, SimulatedMatch
-from matching_engine.records import Asked, Fill, Standing, job_bond
+from matching_engine.records import Asked, Fill, Standing
 
 
 def failing(order: Asked, clock: int) -> Callable[[Standing], tuple[str, ...]]:
@@ -47,7 +47,7 @@ def match(
             unmatched.append((order.order_id, _histogram(order, rows, clock)))
             continue
         bid, price = ranked[0].bid, ranked[0].bid.offer.price
-        bond = job_bond(order.work, price, order.job_bond_bps)
+        bond = order.job_bond(price)
         fill = Fill(order.order_id, bid.id, bid.validator, order.work, price, bond)
         fills.append(fill)
         rows = [_after(fill, row) for row in rows]
@@ -66,8 +66,10 @@ def _ranked(order: Asked, rows: Sequence[Standing], seed: bytes, clock: int) -> 
     return sorted(
         filter(fits, rows),
         key=lambda row: (
+            row.bid.placed_height >= order.opened_height,
             row.bid.offer.price,
-            hash_fields("assay/match/bid", seed, order.order_id, row.bid.id),
+            hash_fields("assay/match/validator", seed, order.order_id, row.bid.validator),
+            row.bid.id,
         ),
     )
 

@@ -17,6 +17,7 @@ KINDS: Mapping[str, Callable[[], Any]] = {
     "lot": proof.build_lot,
     "link": secrets.build_link,
     "handover": secrets.build_handover,
+    "vrf": secrets.build_vrf,
     "state": job.build_state,
     "job": job.build_job,
 }

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from domain.messages import Message, MsgAnswerAudit
 from domain.queries import AuditDuty
-from domain.records import JobTerms, RoundKey, ShareClaim, ShareKey
+from domain.records import JobTerms, RoundKey, Share, ShareKey
 from link.types import PayloadFile
 from validator.decide.records import AttemptKey, VerdictRow
 
@@ -131,12 +131,12 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class AskOpening:
-    """Ask the winner of a round what the replay of a place needs (``place``: index into the audit's places)."""
+    """Ask the winner of a round what the replay of a place needs, by where it stands among the audit's places."""
 
     lane: ClassVar = Lane.AUDIT
     key: str
     duty: AuditDuty
-    place: int
+    place_index: int
     winner: str
 
 
@@ -156,15 +156,15 @@ class LoadAudited:
 class ReplayPlace:
     """Fetch what an accepted opening names, and replay the place.
 
-    ``claims`` are those of the share, or of all shares that were aggregated; ``global_in`` is the round's opening root.
+    ``shares`` are the place's share, or all that were aggregated; ``global_in`` is the round's opening root.
     """
 
     lane: ClassVar = Lane.AUDIT
     key: str
     duty: AuditDuty
-    place: int
+    place_index: int
     winner: str
-    claims: tuple[ShareClaim, ...]
+    shares: tuple[Share, ...]
     global_in: bytes
 
 

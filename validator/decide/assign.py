@@ -1,16 +1,15 @@
-"""Who trains what: the plan of a round, the time that is given, and who takes over what failed."""
+"""Who trains which slot: the plan of a round, the time that is given, and who takes over what failed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from domain.hashing import hash_fields, u32
-from domain.limits import SLOTS_MAX
 from domain.reasons import ShareReason
-from domain.records import Assignment, Order
-from link.types import LEAVES_MAX, StateRef
+from domain.records import Assignment
+from link.types import StateRef
 from pol.rules.lots import draw
-from pol.rules.schedule import segment_samples, segments_of, share_work
-from validator.decide.plan import Part, Worker, pick_worker, split_round
+from pol.rules.schedule import share_segments, share_work
+from validator.decide.plan import Worker, plan_slots
 from validator.decide.records import LocalOrder, LocalRound, SlotWork
 from validator.decide.view import View
 
@@ -23,32 +22,23 @@ PATIENCES = 20
 DOUBLINGS_MAX = 10
 
 
-def can_be_served(order: Order) -> bool:
-    """Tell whether a round divides into as many ranges as the chain takes."""
-    segments = segments_of(order.terms, order.terms.samples_per_round)
-    return segments <= SLOTS_MAX * _units_max(order)
-
-
-def _units_max(order: Order) -> int:
-    """Return the segments in a range at most: what an auditor can replay, and what a message holds."""
-    units = order.params.range_work_max // share_work(order.terms, segment_samples(order.terms))
-    return max(1, min(units, LEAVES_MAX - 1))  # n segments have n + 1 leaves
-
-
 def open_round(local: LocalOrder, view: View, assignment: Assignment) -> LocalOrder:
     """Plan the open round when it has no plan, its opening state is held, and somebody is there to train."""
     round = assignment.round
     if any(known.round == round for known in local.rounds):
         return local
     opening = _opening_state(local, round)
-    workers = _planned_workers(local, view)
+    workers = _least_failed(_usable(local, view), _failures(local))
     if opening is None or not workers:
         return local
-    terms = view.on_chain.order.terms
-    unit, units_max = segment_samples(terms), _units_max(view.on_chain.order)
+    last = {work.slot: work.provider for known in local.rounds for work in known.works}
+    plan = plan_slots(range(view.on_chain.order.terms.slots), workers, {}, last)
+    waiting: dict[str, int] = {}
     works: list[SlotWork] = []
-    for part in split_round(terms.samples_per_round, unit, units_max, workers):
-        works.append(new_work(local, view, assignment, part, _waiting(works, part.provider)))
+    for slot, provider in plan.items():
+        before = waiting.get(provider, 0)
+        works.append(new_work(local, view, assignment, slot, provider, before))
+        waiting[provider] = before + 1
     planned = LocalRound(round, opening, tuple(works), None, (), 0)
     return replace(local, rounds=(*local.rounds, planned))
 
@@ -59,17 +49,14 @@ def _opening_state(local: LocalOrder, round: int) -> StateRef | None:
     return next((r.next_global for r in local.rounds if r.round == round - 1), None)
 
 
-def _planned_workers(local: LocalOrder, view: View) -> list[Worker]:
-    """Return who gets a range: those that never failed in this order, else those that may be tried again."""
-    usable = _usable(local, view)
-    failures = _failures(local)
-    spotless = [worker for worker in usable if not failures.get(worker.address)]
-    last = {work.provider: work.slot for known in local.rounds for work in known.works}
-    return sorted(spotless or usable, key=lambda w: (last.get(w.address, len(last)), w.address))
-
-
 def _usable(local: LocalOrder, view: View) -> list[Worker]:
     return [worker for worker in view.workers if worker.address not in local.excluded]
+
+
+def _least_failed(workers: Sequence[Worker], failures: Mapping[str, int]) -> list[Worker]:
+    """Return those that failed least often in this order: the others are tried when these are not there."""
+    least = min((failures.get(worker.address, 0) for worker in workers), default=0)
+    return [worker for worker in workers if failures.get(worker.address, 0) == least]
 
 
 def _failures(local: LocalOrder) -> dict[str, int]:
@@ -81,36 +68,40 @@ def _failures(local: LocalOrder) -> dict[str, int]:
     return counts
 
 
-def _waiting(works: Iterable[SlotWork], provider: str) -> int:
-    """Return the samples that ``provider`` still has to train."""
-    return sum(
-        work.count
-        for work in works
-        if work.provider == provider and work.packet is None and not work.verdict
-    )
+def _waiting(works: Iterable[SlotWork]) -> dict[str, int]:
+    """Return how many shares each provider still has to train."""
+    counts: dict[str, int] = {}
+    for work in works:
+        if work.signed is None and not work.verdict:
+            counts[work.provider] = counts.get(work.provider, 0) + 1
+    return counts
 
 
 def new_work(
-    local: LocalOrder, view: View, assignment: Assignment, part: Part, before: int, issue: int = 1
+    local: LocalOrder,
+    view: View,
+    assignment: Assignment,
+    slot: int,
+    provider: str,
+    before: int,
+    issue: int = 1,
 ) -> SlotWork:
-    """Assign a range to a provider that has ``before`` samples to train first."""
+    """Assign a slot to a provider that has ``before`` shares to train first."""
     initial = local.payload.initial_local
-    local_in = next((s.state for s in local.locals if s.slot == part.slot), initial)
+    local_in = next((s.state for s in local.locals if s.slot == slot), initial)
     if local_in is None:
         raise AssertionError("work is assigned after the payload was loaded")
-    segments = segments_of(view.on_chain.order.terms, part.count)
     return SlotWork(
-        slot=part.slot,
+        slot=slot,
         issue=issue,
-        first=part.first,
-        count=part.count,
-        provider=part.provider,
+        provider=provider,
         local_in=local_in,
-        reset=local_in == initial,
-        answer_by=view.clock + _patience(local, view, assignment, part, before, issue),
+        answer_by=view.clock + _patience(local, view, assignment, provider, before, issue),
+        signed=None,
+        deliver_by=0,
         packet=None,
         open_by=0,
-        picks=_own_picks(view, assignment, part.slot, issue, segments),
+        picks=_own_picks(view, assignment, slot, issue),
         openings=(),
         checked=(),
         broken=(),
@@ -120,61 +111,58 @@ def new_work(
 
 
 def _patience(
-    local: LocalOrder, view: View, assignment: Assignment, part: Part, before: int, issue: int
+    local: LocalOrder, view: View, assignment: Assignment, provider: str, before: int, issue: int
 ) -> int:
     """Return the chain seconds in which a share has to be here.
 
-    They follow what its provider has to fetch and to train and its speed, and double with each issue, in case all
-    machines are slower than they say; but they leave a third of the progress deadline for others.
+    They follow its place in its provider's queue, what that has to fetch and its speed, and double with each issue, in
+    case all machines are slower than they say; but they leave a third of the progress deadline for others.
     """
     terms, params = view.on_chain.order.terms, view.on_chain.order.params
-    speed = next((w.speed for w in view.workers if w.address == part.provider), 0)
-    expected = share_work(terms, before + part.count) // max(1, speed)
+    speed = next((w.speed for w in view.workers if w.address == provider), 0)
+    place = before + 1
+    expected = place * share_work(terms) // max(1, speed)
     base = max(PATIENCE, params.progress_base // PATIENCES)
-    transfer = transfer_seconds(local, view, states=2, more=terms.payload_bytes)
+    transfer = transfer_seconds(view, states=2 * place, more=terms.delivered_bytes)
     limit = max(PATIENCE, 2 * (assignment.progress_deadline - view.clock) // 3)
-    wanted = base * (1 + before // part.count) + 4 * expected
+    wanted = place * base + 4 * expected
     return min((wanted << min(issue - 1, DOUBLINGS_MAX)) + transfer, limit)
 
 
-def transfer_seconds(local: LocalOrder, view: View, states: int, more: int = 0) -> int:
+def transfer_seconds(view: View, states: int, more: int = 0) -> int:
     """Return the seconds that so many pairs of states take at the rate at which payloads are accepted."""
-    blobs = (local.payload.initial_global, local.payload.initial_local)
-    pair = sum(state.blob.size for state in blobs if state is not None)
+    terms = view.on_chain.order.terms
+    pair = terms.global_bytes + terms.local_bytes
     return (states * pair + more) // view.on_chain.order.params.accept_rate
 
 
-def _own_picks(
-    view: View, assignment: Assignment, slot: int, issue: int, segments: int
-) -> tuple[int, ...]:
+def _own_picks(view: View, assignment: Assignment, slot: int, issue: int) -> tuple[int, ...]:
     """Draw further segments with the validator's secret, away from first and last, which are always replayed."""
     numbers = (assignment.attempt, assignment.round, slot, issue)
     seed = hash_fields(
         "assay/own-picks", view.secret, assignment.order_id, *(u32(n) for n in numbers)
     )
+    segments = share_segments(view.on_chain.order.terms)
     return tuple(1 + pick for pick in draw(seed, max(0, segments - 2), OWN_PICKS))
 
 
 def reissue(
     local: LocalOrder, view: View, assignment: Assignment, works: Sequence[SlotWork]
 ) -> list[SlotWork]:
-    """Give every slot whose latest issue failed to somebody else."""
+    """Give every slot whose latest issue failed to somebody else, where there is somebody as good."""
     latest = {work.slot: work for work in works}  # issues of a slot stand in ascending order
     usable = _usable(local, view)
-    failures = _failures(local)
-    load: dict[str, int] = {}
-    for work in latest.values():
-        if not work.verdict and work.packet is None:
-            load[work.provider] = load.get(work.provider, 0) + 1
+    failures, waiting = _failures(local), _waiting(latest.values())
     issued: list[SlotWork] = []
     for slot in sorted(latest):
         failed = latest[slot]
         if not failed.verdict:
             continue
-        provider = pick_worker(usable, load, failures)
-        if provider:
-            load[provider] = load.get(provider, 0) + 1
-            part = Part(slot, failed.first, failed.count, provider)
-            before = _waiting((*latest.values(), *issued), provider)
-            issued.append(new_work(local, view, assignment, part, before, failed.issue + 1))
+        least = _least_failed(usable, failures)
+        others = [worker for worker in least if worker.address != failed.provider]
+        for provider in plan_slots([slot], others or least, waiting, {}).values():
+            before = waiting.get(provider, 0)
+            waiting[provider] = before + 1
+            work = new_work(local, view, assignment, slot, provider, before, failed.issue + 1)
+            issued.append(work)
     return issued

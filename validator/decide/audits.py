@@ -11,9 +11,18 @@ from dataclasses import replace
 from domain.messages import MsgAnswerAudit
 from domain.queries import AuditDuty, OrderResponse
 from domain.reasons import ShareReason
-from domain.records import AuditAnswer, AuditKind, JobTerms, Place, Round, ShareClaim
+from domain.records import (
+    AuditAnswer,
+    AuditKind,
+    JobTerms,
+    Place,
+    Round,
+    Share,
+    ShareRoots,
+)
 from link.types import AuditOpening
 from pol.rules.commitment import audit_digest, check_leaf, update_claim
+from pol.rules.schedule import share_segments
 from validator.decide.actions import (
     Action,
     AnswerAudit,
@@ -57,7 +66,7 @@ def decide_audit(audit: LocalAudit, look: Look) -> tuple[LocalAudit, tuple[Actio
         return audit, ()
     # Before anything is made of what the winner sent: whatever that leads to, the answer goes out.
     if clock < answer_by(audit):
-        audit = _judge(audit, on_chain, look.chain_id)
+        audit = _judge(audit, on_chain)
         if any(place.is_open for place in audit.places):
             return audit, tuple(_steps(audit, on_chain, name))
     answers = tuple(_answer(audit, index, look.me) for index in range(len(audit.places)))
@@ -84,9 +93,9 @@ def _steps(audit: LocalAudit, on_chain: OrderResponse, name: str) -> list[Action
         if place.opening is None and place.is_open:
             steps.append(AskOpening(f"{name}/{index}/ask", duty, index, winner))
         elif place.accepted and place.is_open and audit.sizes is not None:
-            claims = _claims(duty, duty.places[index], on_chain)
+            shares = _shares(duty, duty.places[index], on_chain)
             steps.append(
-                ReplayPlace(f"{name}/{index}/replay", duty, index, winner, claims, closed.global_in)
+                ReplayPlace(f"{name}/{index}/replay", duty, index, winner, shares, closed.global_in)
             )
     return steps
 
@@ -148,14 +157,14 @@ def _with(
 # What the winner sent against what is on chain
 
 
-def _judge(audit: LocalAudit, on_chain: OrderResponse, chain_id: str) -> LocalAudit:
+def _judge(audit: LocalAudit, on_chain: OrderResponse) -> LocalAudit:
     """Accept the openings that are what the chain has, and give up the places of others."""
     for index, place in enumerate(audit.places):
         if place.opening is None or not place.is_open:
             continue
         files, why = audit.files, ""
         if not place.accepted:
-            why = _fault(audit, index, place.opening, on_chain, chain_id)
+            why = _fault(audit, index, place.opening, on_chain)
             files = place.opening.payload
         if not why and audit.sizes is not None and not _fits(place.opening, audit.sizes):
             why = "a state or update of another size"
@@ -168,32 +177,31 @@ def _judge(audit: LocalAudit, on_chain: OrderResponse, chain_id: str) -> LocalAu
     return audit
 
 
-def _fault(
-    audit: LocalAudit, index: int, opening: AuditOpening, on_chain: OrderResponse, chain_id: str
-) -> str:
+def _fault(audit: LocalAudit, index: int, opening: AuditOpening, on_chain: OrderResponse) -> str:
     """Return what is wrong with an opening, or nothing."""
     place, terms = audit.duty.places[index], on_chain.order.terms
     files = {file.path: file.blob for file in opening.payload}
     size = sum(blob.size for blob in files.values())
     if JOB_FILE not in files or files[JOB_FILE].sha256 != terms.job_id:
         return "another job"
-    if len(files) != len(opening.payload) or size != terms.payload_bytes or nests(list(files)):
+    if len(files) != len(opening.payload) or size != terms.delivered_bytes or nests(list(files)):
         return "a payload of another size"
     if audit.files and opening.payload != audit.files:
         return "another payload than for other places"
-    claims = _claims(audit.duty, place, on_chain)
+    shares = _shares(audit.duty, place, on_chain)
     if place.kind == AuditKind.AGGREGATION:
         sent = {update.slot for update in opening.updates}
-        whole = len(opening.updates) == len(sent) and sent == {claim.slot for claim in claims}
+        whole = len(opening.updates) == len(sent) and sent == {share.claim.slot for share in shares}
         return "" if whole and len(opening.states) == 1 else "not the round's updates"
-    (claim,) = claims
-    wanted = (place.segment, place.segment + 1)
+    segments, root = share_segments(terms), _roots(*shares).trace_root
+    ends = (place.segment, place.segment + 1)
     if place.kind == AuditKind.UPDATE:
-        wanted = (0, claim.segments)
+        ends = (0, segments)
     leaves = opening.leaves
-    if tuple(leaf.index for leaf in leaves) != wanted:
+    # Boundary 0 has none: it is what the chain says that the share starts from.
+    if tuple(leaf.index for leaf in leaves) != tuple(end for end in ends if end):
         return "leaves of other boundaries"
-    if not all(check_leaf(chain_id, claim, leaf) for leaf in leaves):
+    if not all(check_leaf(root, segments, leaf) for leaf in leaves):
         return "leaves that are not in the share's trace"
     states = 2 if place.kind == AuditKind.UPDATE else 1
     return "" if len(opening.states) == states else "no states"
@@ -208,13 +216,19 @@ def _fits(opening: AuditOpening, sizes: Sizes) -> bool:
     return states and all(item.update.blob.size == sizes.update for item in opening.updates)
 
 
-def _claims(duty: AuditDuty, place: Place, on_chain: OrderResponse) -> tuple[ShareClaim, ...]:
-    """Return the claim of a place's share, or of all shares that were aggregated, in slot order."""
+def _shares(duty: AuditDuty, place: Place, on_chain: OrderResponse) -> tuple[Share, ...]:
+    """Return the place's share, or all shares that were aggregated, in slot order."""
     shares = on_chain.shares_of(duty.attempt, duty.round)
     if place.kind != AuditKind.AGGREGATION:
-        return (shares[place.slot, place.issue].claim,)
+        return (shares[place.slot, place.issue],)
     closed = _round_of(duty, on_chain)
-    return tuple(shares[ref.slot, ref.issue].claim for ref in closed.shares)
+    return tuple(shares[ref.slot, ref.issue] for ref in closed.shares)
+
+
+def _roots(share: Share) -> ShareRoots:
+    if share.roots is None:
+        raise AssertionError("only accepted shares are audited")
+    return share.roots
 
 
 def _round_of(duty: AuditDuty, on_chain: OrderResponse) -> Round:
@@ -234,7 +248,7 @@ def _answer(audit: LocalAudit, index: int, me: str) -> AuditAnswer:
         return UNAVAILABLE
     digest = audit_digest(me, duty.order_id, duty.attempt, duty.round, index, outcome.inner_roots)
     is_segment = duty.places[index].kind == AuditKind.SEGMENT
-    leaf = opening.leaves[1] if is_segment else None
+    leaf = opening.leaves[-1] if is_segment else None
     return AuditAnswer(outcome.root, digest, leaf)
 
 
@@ -246,5 +260,5 @@ def agrees(duty: AuditDuty, place: Place, answer: AuditAnswer, on_chain: OrderRe
         return answer.leaf is not None and answer.root == answer.leaf.boundary_root
     if place.kind == AuditKind.AGGREGATION:
         return answer.root == _round_of(duty, on_chain).next_root
-    (claim,) = _claims(duty, place, on_chain)
-    return answer.root == update_claim(claim.update_root, claim.local_out)
+    roots = _roots(*_shares(duty, place, on_chain))
+    return answer.root == update_claim(roots.update_root, roots.local_out)

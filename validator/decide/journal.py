@@ -1,4 +1,4 @@
-"""What a change of a record means to the operator, in lines for the log: payload, ranges, shares, verdicts, rounds."""
+"""What a change of a record means to the operator, in lines for the log: payload, slots, shares, verdicts, rounds."""
 
 from collections.abc import Iterator
 
@@ -53,9 +53,11 @@ def _of_round(before: LocalRound | None, after: LocalRound) -> Iterator[str]:
 
 def _of_work(before: SlotWork | None, after: SlotWork) -> Iterator[str]:
     if before is None:
-        yield f"{after.count} samples for {after.provider}, until {after.answer_by} s"
+        yield f"for {after.provider}, until {after.answer_by} s"
+    if after.signed is not None and (before is None or before.signed is None):
+        yield "commitment arrived"
     if after.packet is not None and (before is None or before.packet is None):
-        yield f"trace of {after.packet.claim.segments} segments arrived"
+        yield f"trace of {len(after.packet.boundaries)} segments arrived"
     done = {checked.segment for checked in before.checked} if before else set()
     for checked in after.checked:
         if checked.segment not in done:

@@ -6,10 +6,8 @@ from domain.messages import Message, MsgAcceptOrder, MsgDeclineOrder, MsgProve
 from domain.reasons import AttemptEnd
 from domain.records import Assignment, AssignmentState, OrderState
 from validator.decide.actions import Action, Forget, LoadJob, NoteVerdicts, Seal, SendTx, Tidy
-from validator.decide.assign import can_be_served
-from validator.decide.audited import decide_audited
 from validator.decide.records import LocalOrder, PayloadStage, find_round
-from validator.decide.retention import KEEP_SECONDS, fold, needed_blobs
+from validator.decide.retention import KEEP_SECONDS, decide_audited, fold, needed_blobs
 from validator.decide.rounds import decide_round, verdict_rows
 from validator.decide.view import Look, View
 
@@ -85,8 +83,6 @@ def _decide_matched(
     match local.payload.stage:
         case _ if view.clock >= deadline:
             return ()
-        case _ if not can_be_served(view.on_chain.order):
-            return (decline(AttemptEnd.DECLINED_NO_CAPACITY),)
         case PayloadStage.LOADED:
             return (send("accept", MsgAcceptOrder(view.me, local.order_id, local.attempt)),)
         case PayloadStage.BAD:

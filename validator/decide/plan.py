@@ -1,73 +1,53 @@
-"""How a round is split over providers: ranges in whole segments, in proportion to measured speed."""
+"""Who serves which slot: the job fixes the slots of a round, the validator only chooses who trains each of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from domain.limits import SLOTS_MAX
+from fractions import Fraction
+from heapq import heapify, heappop, heappush
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A provider that may take work now: address, speed in FLOP/s, and how many slots it is granted at a time."""
+    """A provider that may take work now: its address, and its measured speed in FLOP/s."""
 
     address: str
     speed: int
-    slots: int
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A slot's range of a round, in samples, and who gets it."""
+def plan_slots(
+    slots: Sequence[int],
+    workers: Sequence[Worker],
+    waiting: Mapping[str, int],
+    last: Mapping[int, str],
+) -> dict[int, str]:
+    """Return the provider of each of ``slots``, which all take the same work; nothing where nobody is there.
 
-    slot: int
-    first: int
-    count: int
-    provider: str
-
-
-def split_round(
-    samples: int, unit: int, units_max: int, workers: Sequence[Worker], slots_max: int = SLOTS_MAX
-) -> tuple[Part, ...]:
-    """Split ``samples`` (a multiple of ``unit``) into at most ``slots_max`` ranges of 1 to ``units_max`` units.
-
-    Nothing where that cannot be. Each worker gets units in proportion to its speed (largest remainder, at least one
-    while there are any), cut into as many slots as ``units_max`` demands. Slots are numbered in the order of the
-    samples, and workers are taken in the order given, so that a worker tends to keep its slot from round to round.
+    Each slot, in the order given, goes to the provider that is done with it first, after all that it has to train
+    before: ``waiting`` shares, and what it is given here. So faster ones get more slots, a slow one perhaps none, and
+    the last slot ends as early as it can. Of equals the one serves it that served it ``last`` (slot to address: it
+    holds the slot's local state), else the one that comes first by address.
     """
-    total = samples // unit
-    # Each worker may have one range that is not full, so a crowd makes more ranges than there may be.
-    crowd_max = slots_max + 1 - -(-total // units_max)
-    chosen = list(workers)[: max(0, min(total, crowd_max))]
-    if not chosen:
-        return ()
-    shares = _apportion(total, [max(1, worker.speed) for worker in chosen])
-    parts: list[Part] = []
-    start = 0
-    for worker, share in zip(chosen, shares, strict=True):
-        pieces = -(-share // units_max)
-        for piece in range(pieces):
-            size = share // pieces + (1 if piece < share % pieces else 0)
-            parts.append(Part(len(parts), start * unit, size * unit, worker.address))
-            start += size
-    return tuple(parts)
-
-
-def _apportion(total: int, weights: Sequence[int]) -> list[int]:
-    """Divide ``total`` in proportion to ``weights``: at least one each, the rest by largest remainder."""
-    spare, whole = total - len(weights), sum(weights)
-    shares = [1 + spare * weight // whole for weight in weights]
-    by_remainder = sorted(range(len(weights)), key=lambda i: (-(spare * weights[i] % whole), i))
-    for i in by_remainder[: total - sum(shares)]:
-        shares[i] += 1
-    return shares
-
-
-def pick_worker(workers: Sequence[Worker], load: dict[str, int], failures: dict[str, int]) -> str:
-    """Return who takes over a failed range: fewest failures, least loaded, fastest; empty if nobody is there."""
     if not workers:
-        return ""
-    best = min(
-        workers,
-        key=lambda w: (failures.get(w.address, 0), load.get(w.address, 0), -w.speed, w.address),
-    )
-    return best.address
+        return {}
+    speeds = {worker.address: max(1, worker.speed) for worker in workers}
+    queues = {address: waiting.get(address, 0) + 1 for address in speeds}
+
+    def end(address: str) -> Fraction:
+        """Return when one more share of a provider would end, in units of a share's work."""
+        return Fraction(queues[address], speeds[address])
+
+    ends = [(end(address), address) for address in speeds]
+    heapify(ends)
+    plan: dict[int, str] = {}
+    for slot in slots:
+        # An entry of a provider that was given a share out of turn, below, is outdated.
+        while ends[0][0] != end(ends[0][1]):
+            heappop(ends)
+        soonest, chosen = ends[0]
+        known = last.get(slot, "")
+        if known in speeds and end(known) == soonest:
+            chosen = known
+        plan[slot] = chosen
+        queues[chosen] += 1
+        heappush(ends, (end(chosen), chosen))
+    return plan

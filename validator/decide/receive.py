@@ -5,10 +5,16 @@ from dataclasses import replace
 
 from domain.events import ShareSkipped
 from domain.queries import OrderResponse
-from domain.reasons import AttemptEnd, ShareReason
+from domain.reasons import SILENCES, AttemptEnd, ShareReason
 from domain.records import JobTerms, ShareKey
-from link.types import BlobRef, OpeningSubmission, PayloadFile, ShareSubmission, StateRef
-from pol.rules.schedule import segments_of
+from link.types import (
+    BlobRef,
+    OpeningSubmission,
+    PayloadFile,
+    ShareDelivery,
+    ShareSubmission,
+    StateRef,
+)
 from validator.decide.records import (
     GLOBAL_FILE,
     LOCAL_FILE,
@@ -73,44 +79,46 @@ def job_loaded(
 
 
 def share_received(
-    local: LocalOrder,
-    terms: JobTerms,
-    chain_id: str,
-    packet: ShareSubmission,
-    signature_holds: Callable[[], bool],
+    local: LocalOrder, submission: ShareSubmission, signature_holds: Callable[[], bool]
 ) -> tuple[LocalOrder, ShareReason]:
-    """Take a share, or say what is wrong with it; a share that is wrong on its face ends its issue."""
-    claim = packet.claim
-    current = find_round(local, claim.round)
-    work = find_work(current, claim.slot, claim.issue)
-    if current is None or work is None or work.provider != claim.provider:
+    """Take the commitment to a share, or say what is wrong with it; one that is wrong on its face ends its issue."""
+    claim = submission.claim
+    work = find_work(find_round(local, claim.round), claim.slot, claim.issue)
+    assigned = (local.order_id, local.attempt) == (claim.order_id, claim.attempt)
+    if work is None or work.provider != claim.provider or not assigned:
+        return local, ShareReason.MALFORMED
+    if work.signed is not None:
+        return local, ShareReason.NONE if work.signed == submission else ShareReason.SLOT_TAKEN
+    if work.verdict:
+        return local, ShareReason.LATE
+    reason = ShareReason.NONE if signature_holds() else ShareReason.BAD_SIGNATURE
+    ended = replace(work, verdict=reason, settled=True)
+    changed = ended if reason else replace(work, signed=submission)
+    return replace_work(local, claim.round, changed), reason
+
+
+def share_delivered(
+    local: LocalOrder, terms: JobTerms, chain_id: str, provider: str, packet: ShareDelivery
+) -> tuple[LocalOrder, ShareReason]:
+    """Take what a commitment hides, or say what is wrong with it; what does not hash to it ends its issue."""
+    key = packet.key
+    current = find_round(local, key.round)
+    work = find_work(current, key.slot, key.issue)
+    if current is None or work is None or work.provider != provider or work.signed is None:
         return local, ShareReason.MALFORMED
     if work.packet is not None:
         return local, ShareReason.NONE if work.packet == packet else ShareReason.SLOT_TAKEN
     if work.verdict:
         return local, ShareReason.LATE
-    assigned = replace(
-        claim,
-        order_id=local.order_id,
-        attempt=local.attempt,
-        first=work.first,
-        count=work.count,
-        global_in=current.global_in.root,
-        local_in=work.local_in.root,
-        segments=segments_of(terms, work.count),
-        executor_version=terms.executor_version,
-    )
-    reason = check_packet(chain_id, terms, packet) if claim == assigned else ShareReason.MALFORMED
+    opening = (current.global_in.root, work.local_in.root)
+    reason = check_packet(chain_id, terms, work.signed.claim, opening, packet)
     if reason == ShareReason.NONE and not _sizes_hold(local.payload, packet):
         reason = ShareReason.MALFORMED
-    if reason == ShareReason.NONE and not signature_holds():
-        reason = ShareReason.BAD_SIGNATURE
-    ended = replace(work, verdict=reason, settled=True)
-    changed = ended if reason else replace(work, packet=packet)
-    return replace_work(local, claim.round, changed), reason
+    changed = replace(work, verdict=reason) if reason else replace(work, packet=packet)
+    return replace_work(local, key.round, changed), reason
 
 
-def _sizes_hold(payload: Payload, packet: ShareSubmission) -> bool:
+def _sizes_hold(payload: Payload, packet: ShareDelivery) -> bool:
     """Tell whether the blobs can be an update and a local state, so that no worker reads a huge one."""
     if payload.initial_global is None or payload.initial_local is None:
         return False
@@ -118,18 +126,18 @@ def _sizes_hold(payload: Payload, packet: ShareSubmission) -> bool:
     return fits and packet.local_out.size == payload.initial_local.blob.size
 
 
-def late_share(local: LocalOrder, packet: ShareSubmission) -> bool:
-    """Tell whether a share came for an issue that was given up because nothing had come."""
-    claim = packet.claim
+def late_share(local: LocalOrder, submission: ShareSubmission) -> bool:
+    """Tell whether a commitment came for an issue that was given up because nothing had come."""
+    claim = submission.claim
     work = find_work(find_round(local, claim.round), claim.slot, claim.issue)
-    return work is not None and work.verdict in (ShareReason.NO_ANSWER, ShareReason.LATE)
+    return work is not None and work.signed is None and ShareReason(work.verdict) in SILENCES
 
 
-def mark_late(local: LocalOrder, packet: ShareSubmission) -> LocalOrder:
+def mark_late(local: LocalOrder, submission: ShareSubmission) -> LocalOrder:
     """Record that an answer came after all, too late: the issue ended with NO_ANSWER until now."""
-    claim = packet.claim
+    claim = submission.claim
     work = find_work(find_round(local, claim.round), claim.slot, claim.issue)
-    if work is None or work.verdict != ShareReason.NO_ANSWER or work.packet is not None:
+    if work is None or work.verdict != ShareReason.NO_ANSWER or work.signed is not None:
         return local
     return replace_work(local, claim.round, replace(work, verdict=ShareReason.LATE))
 

@@ -10,7 +10,14 @@ from enum import IntEnum
 
 from domain.queries import AuditDuty
 from domain.records import RoundKey, ShareKey, ShareRef
-from link.types import AuditOpening, BlobRef, PayloadFile, ShareSubmission, StateRef
+from link.types import (
+    AuditOpening,
+    BlobRef,
+    PayloadFile,
+    ShareDelivery,
+    ShareSubmission,
+    StateRef,
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -53,13 +60,12 @@ class SlotWork:
 
     slot: int
     issue: int
-    first: int
-    count: int
     provider: str
     local_in: StateRef
-    reset: bool  # local_in is the order's initial local state
-    answer_by: int  # chain clock: the share has to be here
-    packet: ShareSubmission | None
+    answer_by: int  # chain clock: the commitment has to be here
+    signed: ShareSubmission | None  # the commitment
+    deliver_by: int  # chain clock: what it hides has to be here; 0 until it is on chain
+    packet: ShareDelivery | None  # what it hides
     open_by: int  # chain clock: the openings have to be here; 0 until they were asked
     picks: tuple[int, ...]  # the validator's own further segments
     # By their boundaries and segments.
@@ -240,6 +246,11 @@ class VerdictRow:
     checked: int
     reason: int
     segment: int
+
+    @property
+    def key(self) -> ShareKey:
+        """The share."""
+        return ShareKey(self.order_id, self.attempt, self.round, self.slot, self.issue)
 
 
 EMPTY_PAYLOAD = Payload(PayloadStage.ABSENT, (), 0, "", None, None)

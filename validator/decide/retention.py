@@ -1,16 +1,26 @@
-"""How long things are kept: what leaves the record, and which blobs an attempt still needs (protocol 4.6 and 6.2)."""
+"""How long things are kept (protocol 4.6 and 6.2), and that the states are at hand that auditors will ask for."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from domain.queries import OrderResponse
-from domain.records import AssignmentState, OrderState
+from domain.records import AssignmentState, AuditKind, OrderState
 from link.types import BlobRef
-from validator.decide.records import Failures, LocalOrder, LocalRound
+from validator.decide.actions import Action, Recompute, VerifyOpening
+from validator.decide.records import (
+    Failures,
+    LocalOrder,
+    LocalRound,
+    SlotWork,
+    find_round,
+    find_work,
+    replace_round,
+    share_key,
+)
+from validator.decide.view import View
 
 KEEP_SECONDS = 7 * 86_400
 """How long a result is served after its order closed (protocol section 6.2), on the chain clock."""
-LIVE = (AssignmentState.MATCHED, AssignmentState.RUNNING, AssignmentState.PROVEN)
 
 
 def is_over(on_chain: OrderResponse, attempt: int, round: int, clock: int) -> bool:
@@ -47,7 +57,7 @@ def _needed(local: LocalOrder, on_chain: OrderResponse, clock: int) -> Iterator[
         yield local.result.blob
     if on_chain.order.state == OrderState.CLOSED:
         return
-    live = assignment.state in LIVE
+    live = assignment.is_live
     rounds = [
         known
         for known in local.rounds
@@ -75,3 +85,79 @@ def _of_round(known: LocalRound) -> Iterator[BlobRef]:
         for opening in work.openings:
             yield opening.global_state
             yield opening.local_state
+
+
+# --- the winner's side of an audit ---------------------------------------------------------------
+
+Boundaries = dict[tuple[int, int, int], set[int]]
+"""Boundary numbers by (round, slot, issue)."""
+
+
+def audited_boundaries(local: LocalOrder, on_chain: OrderResponse) -> Boundaries:
+    """Return the boundaries that auditors need and this validator does not hold, or is not sure of."""
+    wanted: Boundaries = {}
+    for audit in on_chain.audits:
+        current = find_round(local, audit.round)
+        closed = on_chain.round(local.attempt, audit.round)
+        if audit.attempt != local.attempt or current is None or closed is None:
+            continue
+        if audit.agreed or closed.verified or closed.void:
+            continue  # nobody asks any more
+        for place in audit.places:
+            work = find_work(current, place.slot, place.issue)
+            if place.kind == AuditKind.AGGREGATION or work is None or place.segment == 0:
+                continue  # boundary 0 is the round's own opening, which is held
+            if place.segment not in {held.index for held in work.openings if held.verified}:
+                key = (audit.round, place.slot, place.issue)
+                wanted.setdefault(key, set()).add(place.segment)
+    return wanted
+
+
+def wanted_of_provider(local: LocalOrder, on_chain: OrderResponse) -> Boundaries:
+    """Return the audited boundaries that providers are asked for: those that nobody has brought yet."""
+    wanted: Boundaries = {}
+    for (round, slot, issue), indices in audited_boundaries(local, on_chain).items():
+        work = find_work(find_round(local, round), slot, issue)
+        if work is None or work.provider in local.excluded:
+            continue
+        missing = indices - {held.index for held in work.openings} - set(work.broken)
+        if missing:
+            wanted[round, slot, issue] = missing
+    return wanted
+
+
+def ask_seconds(view: View) -> int:
+    """Return the chain seconds a provider is asked for audited states before the validator recomputes them.
+
+    A draw lasts half a window, and auditors that wait in vain answer "unavailable", which voids the round.
+    """
+    return max(1, view.on_chain.order.params.round_window // 16)
+
+
+def decide_audited(local: LocalOrder, view: View, prefix: str) -> tuple[LocalOrder, list[Action]]:
+    """Ask the providers of audited states for a moment, hash what they bring, recompute what they do not."""
+    actions: list[Action] = []
+    for (round, slot, issue), indices in sorted(audited_boundaries(local, view.on_chain).items()):
+        current = find_round(local, round)
+        work = find_work(current, slot, issue)
+        if current is None or work is None:
+            continue
+        if not current.audit_by:
+            current = replace(current, audit_by=view.clock + ask_seconds(view))
+            local = replace_round(local, current)
+        asked = _is_asked(local, work, view) and view.clock < current.audit_by
+        brought = {held.index for held in work.openings}
+        key, share = f"{prefix}/{round}/{slot}/{issue}", share_key(local, current, work)
+        for index in sorted(indices):
+            if index in brought:
+                name = f"{key}/verify/{index}"
+                actions.append(VerifyOpening(name, share, index))
+            elif not asked and index not in work.broken:
+                name = f"{key}/recompute/{index}"
+                actions.append(Recompute(name, share, index))
+    return local, actions
+
+
+def _is_asked(local: LocalOrder, work: SlotWork, view: View) -> bool:
+    present = any(worker.address == work.provider for worker in view.workers)
+    return present and work.provider not in local.excluded

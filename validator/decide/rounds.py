@@ -1,24 +1,22 @@
 """One open round: shares are committed, opened, replayed and judged, failed ones given to others, and it is closed."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from domain.messages import (
+    AcceptedShare,
     MsgCloseRound,
     MsgCommitTraces,
-    MsgReportProvider,
     Rejection,
     SignedShare,
 )
 from domain.queries import OrderResponse
-from domain.reasons import ShareReason
+from domain.reasons import MISMATCHES, SILENCES, ShareReason
 from domain.records import Assignment, Share, ShareRef, ShareState
 from link.types import StateRef
-from pol.rules.lots import duty_places
+from pol.rules.lots import duty_segments
 from validator.decide.actions import Action, Aggregate, CheckSegment, SendTx
 from validator.decide.assign import PATIENCE, open_round, reissue, transfer_seconds
 from validator.decide.records import (
-    CheckedSegment,
     LocalOrder,
     LocalRound,
     SlotLocal,
@@ -30,15 +28,12 @@ from validator.decide.records import (
     replace_round,
     share_key,
 )
-from validator.decide.traces import trace_leaf_of
 from validator.decide.view import View
 
 OPEN_SECONDS = 10
 """Chain seconds a provider has to upload the states it is asked for, and more where they are large."""
 COMMIT_MAX = 32
 """Shares, and rejections, in one message: far below what a transaction may hold."""
-PROVABLE = frozenset({ShareReason.SEGMENT_MISMATCH, ShareReason.UPDATE_MISMATCH})
-"""Reasons that Merkle evidence shows to any node: reported; all others are rejected."""
 FORGIVEN = frozenset({ShareReason.NO_ANSWER, ShareReason.LATE, ShareReason.NO_BOND})
 """Reasons after which a provider may be tried again in the same order, behind those that never failed."""
 
@@ -67,7 +62,6 @@ def decide_round(
     works += reissue(local, view, assignment, works)
     current = replace(current, works=tuple(works))
     local = replace_round(local, current)
-    actions += _report(local, view, current, shares, key)
     actions += _commit(local, view, current, shares, key)
     actions += _close(local, view, current, shares, key)
     return local, actions
@@ -85,16 +79,29 @@ def _advance(
     if work.verdict:
         told = share is None or share.state != ShareState.COMMITTED
         return replace(work, settled=work.settled or told), []
-    if work.packet is None:
+    if work.signed is None:
         # Nobody could answer while this daemon was down.
         late = view.clock >= max(work.answer_by, view.since + PATIENCE)
         return (replace(work, verdict=ShareReason.NO_ANSWER, settled=True) if late else work), []
     if share is not None and share.state != ShareState.COMMITTED:
         # Ended by a message that this record does not know of.
         return replace(work, verdict=share.reason or ShareReason.NO_ANSWER, settled=True), []
-    if share is None or not share.drawn:
+    if share is None:
+        return work, []
+    if work.packet is None:
+        return _await_delivery(work, view), []
+    if not share.drawn:
         return work, []
     return _verify(local, current, work, share, view, key)
+
+
+def _await_delivery(work: SlotWork, view: View) -> SlotWork:
+    """Wait for what a commitment hides: its provider shows it when it sees the commitment on chain."""
+    patience = OPEN_SECONDS + transfer_seconds(view, states=1)
+    if not work.deliver_by:
+        work = replace(work, deliver_by=view.clock + patience)
+    late = view.clock >= max(work.deliver_by, view.since + patience)
+    return replace(work, verdict=ShareReason.NO_ANSWER) if late else work
 
 
 def _verify(
@@ -102,12 +109,12 @@ def _verify(
 ) -> tuple[SlotWork, list[Action]]:
     """Ask for what the duty and the own picks need, and replay what has arrived."""
     segments = segments_to_check(current, work, share)
-    patience = OPEN_SECONDS + transfer_seconds(local, view, states=len(segments))
+    patience = OPEN_SECONDS + transfer_seconds(view, states=len(segments))
     if not work.open_by:
         work = replace(work, open_by=view.clock + patience)
     failed = [done for done in work.checked if done.reason]
     if failed:
-        return replace(work, verdict=_worst(failed).reason), []
+        return replace(work, verdict=failed[0].reason), []
     checked = {done.segment for done in work.checked}
     held = {opening.index for opening in work.openings}
     actions: list[Action] = []
@@ -126,19 +133,17 @@ def _verify(
     return work, actions
 
 
-def _worst(failed: Iterable[CheckedSegment]) -> CheckedSegment:
-    """Prefer what Merkle evidence can show: it cuts the bond, a mere rejection does not."""
-    return min(failed, key=lambda done: (done.reason not in PROVABLE, done.segment))
-
-
 def segments_to_check(current: LocalRound, work: SlotWork, share: Share) -> tuple[int, ...]:
-    """Return the segments of a share that this validator replays: its duty and its own picks, sorted.
+    """Return the segments of a delivered share that this validator replays: its duty and its own picks, sorted.
 
     Of a share whose round does not aggregate, all of them: somebody's states have grown beyond what training gives.
     """
+    if work.packet is None:
+        return ()
+    segments = len(work.packet.boundaries)
     if ShareRef(work.slot, work.issue) in current.suspects:
-        return tuple(range(share.claim.segments + 1))
-    return tuple(sorted({*duty_places(share.claim.segments, share.drawn), *work.picks}))
+        return tuple(range(segments + 1))
+    return tuple(sorted({*duty_segments(segments, share.drawn), *work.picks}))
 
 
 def opening_index(segment: int) -> int:
@@ -148,7 +153,9 @@ def opening_index(segment: int) -> int:
 
 def is_verified(current: LocalRound, work: SlotWork, share: Share | None) -> bool:
     """Tell whether everything that had to be replayed of a share was, and held."""
-    if work.verdict or share is None or share.state != ShareState.COMMITTED or not share.drawn:
+    if work.verdict or work.packet is None or share is None:
+        return False
+    if share.state != ShareState.COMMITTED or not share.drawn:
         return False
     held = {done.segment for done in work.checked if not done.reason}
     return held.issuperset(segments_to_check(current, work, share))
@@ -157,36 +164,14 @@ def is_verified(current: LocalRound, work: SlotWork, share: Share | None) -> boo
 # What the chain is told
 
 
-def _evidence(work: SlotWork) -> CheckedSegment | None:
-    """Return the failed segment that can be shown to any node, where the verdict rests on one."""
-    if work.verdict not in PROVABLE:
-        return None
-    return next((done for done in work.checked if done.reason == work.verdict), None)
+def _told(verdict: int) -> int:
+    """Return what the chain is told of a verdict.
 
-
-def _report(
-    local: LocalOrder, view: View, current: LocalRound, shares: Shares, key: str
-) -> list[Action]:
-    """Report the shares that are provably wrong, each in a transaction of its own."""
-    actions: list[Action] = []
-    for work in current.works:
-        evidence, share = _evidence(work), shares.get((work.slot, work.issue))
-        if work.settled or evidence is None or share is None or work.packet is None:
-            continue
-        n = share.claim.segments
-        pair = (0, n) if evidence.segment == n else (evidence.segment, evidence.segment + 1)
-        report = MsgReportProvider(
-            view.me,
-            local.order_id,
-            local.attempt,
-            current.round,
-            ShareRef(work.slot, work.issue),
-            evidence.segment,
-            tuple(trace_leaf_of(work.packet, index, view.chain_id) for index in pair),
-            evidence.replayed_root,
-        )
-        actions.append(SendTx(f"{key}/{work.slot}/{work.issue}/report", (report,)))
-    return actions
+    A mismatch is what a commitment alone shows to be wrong. Somebody who committed to the right share and delivered
+    something else has not answered: if the chain finds it right later, a mismatch would cost this validator more.
+    """
+    reason = ShareReason(verdict)
+    return reason if reason in MISMATCHES or reason in SILENCES else ShareReason.NO_ANSWER
 
 
 def _commit(
@@ -194,13 +179,12 @@ def _commit(
 ) -> list[Action]:
     """Send all rejections and all shares that the chain has not heard of, in one message: rejections come first."""
     open_verdicts = [w for w in current.works if w.verdict and not w.settled]
-    rejected = [w for w in open_verdicts if _evidence(w) is None][:COMMIT_MAX]
-    taken = {(w.slot, w.issue) for w in open_verdicts} - {(w.slot, w.issue) for w in rejected}
-    blocked = {slot for slot, _ in taken}  # until the chain has the report, the old share stands
+    rejected = open_verdicts[:COMMIT_MAX]
+    blocked = {w.slot for w in open_verdicts[COMMIT_MAX:]}
     signed = [
-        SignedShare(work.packet.claim, work.packet.signature)
+        SignedShare(work.signed.claim, work.signed.signature)
         for work in current.works
-        if work.packet is not None
+        if work.signed is not None
         and not work.verdict
         and (work.slot, work.issue) not in shares
         and work.slot not in blocked
@@ -212,7 +196,7 @@ def _commit(
         local.order_id,
         local.attempt,
         current.round,
-        tuple(Rejection(ShareRef(w.slot, w.issue), w.verdict) for w in rejected),
+        tuple(Rejection(ShareRef(w.slot, w.issue), _told(w.verdict)) for w in rejected),
         tuple(signed[:COMMIT_MAX]),
     )
     return [SendTx(f"{key}/commit", (message,))]
@@ -231,8 +215,13 @@ def _close(
         # Where all places hold and it still does not aggregate, the job is at fault, and nobody can help it.
         hopeless = refs == current.suspects
         return [] if hopeless else [Aggregate(f"{key}/aggregate", local.key.round(current.round))]
+    shown = tuple(
+        AcceptedShare(work.slot, work.issue, work.packet.roots)
+        for work in accepted
+        if work.packet is not None
+    )
     close = MsgCloseRound(
-        view.me, local.order_id, local.attempt, current.round, refs, current.next_global.root
+        view.me, local.order_id, local.attempt, current.round, shown, current.next_global.root
     )
     return [SendTx(f"{key}/close", (close,))]
 
@@ -245,7 +234,7 @@ def aggregated(local: LocalOrder, round: int, next_global: StateRef) -> LocalOrd
     after = {item.slot: item for item in local.locals}
     for work in accepted_works(current):
         if work.packet is not None:
-            state = StateRef(work.packet.claim.local_out, work.packet.local_out)
+            state = StateRef(work.packet.roots.local_out, work.packet.local_out)
             after[work.slot] = SlotLocal(work.slot, state)
     local = replace(local, locals=tuple(after[slot] for slot in sorted(after)))
     return replace_round(local, replace(current, next_global=next_global))
@@ -279,7 +268,7 @@ def verdict_rows(local: LocalOrder, on_chain: OrderResponse) -> tuple[VerdictRow
                     work.slot,
                     work.issue,
                     work.provider,
-                    work.packet.claim.segments if work.packet else 0,
+                    len(work.packet.boundaries) if work.packet else 0,
                     len(work.checked),
                     int(work.verdict),
                     failed[0] if failed else -1,

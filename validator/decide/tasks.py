@@ -7,12 +7,12 @@ from link.types import (
     AuditOpening,
     OpenedState,
     OpenTask,
+    ShareDelivery,
     StateRef,
     TrainTask,
     UpdateRef,
     not_ready,
 )
-from validator.decide.audited import wanted_of_provider
 from validator.decide.records import (
     LocalOrder,
     LocalRound,
@@ -22,8 +22,9 @@ from validator.decide.records import (
     find_work,
     share_key,
 )
+from validator.decide.retention import wanted_of_provider
 from validator.decide.rounds import opening_index, segments_to_check
-from validator.decide.traces import trace_leaf_of
+from validator.decide.traces import leaf_with_path, metrics_at
 
 RETRY_MS = 500
 
@@ -41,11 +42,8 @@ def train_tasks(
     return [
         TrainTask(
             key=share_key(local, current, work),
-            first=work.first,
-            count=work.count,
             global_in=current.global_in,
             local_in=work.local_in,
-            reset=work.reset,
             payload=local.payload.files,
             seconds_left=max(0, work.answer_by - clock),
         )
@@ -81,7 +79,7 @@ def open_tasks(local: LocalOrder, on_chain: OrderResponse, provider: str) -> lis
     return tasks
 
 
-def audit_opening(local: LocalOrder, round: int, place: Place, chain_id: str) -> AuditOpening:
+def audit_opening(local: LocalOrder, round: int, place: Place) -> AuditOpening:
     """Return what an auditor needs to replay a place, or "ask again later"."""
     current = find_round(local, round)
     if current is None:
@@ -93,10 +91,11 @@ def audit_opening(local: LocalOrder, round: int, place: Place, chain_id: str) ->
         return not_ready(RETRY_MS)
     ends = (place.segment, place.segment + 1)
     if place.kind == AuditKind.UPDATE:
-        ends = (0, work.packet.claim.segments)
+        ends = (0, len(work.packet.boundaries))
     shown = ends if place.kind == AuditKind.UPDATE else ends[:1]
-    states = [_opened(current, work, index) for index in shown]
-    leaves = [trace_leaf_of(work.packet, index, chain_id) for index in ends]
+    states = [_opened(current, work, work.packet, index) for index in shown]
+    # Boundary 0 is the opening that the chain knows, and has no leaf.
+    leaves = [leaf_with_path(work.packet, index) for index in ends if index]
     if any(state is None for state in states):
         return not_ready(RETRY_MS)
     return AuditOpening(
@@ -106,7 +105,7 @@ def audit_opening(local: LocalOrder, round: int, place: Place, chain_id: str) ->
         leaves=tuple(leaves),
         states=tuple(state for state in states if state is not None),
         updates=(),
-        local_out=StateRef(work.packet.claim.local_out, work.packet.local_out),
+        local_out=StateRef(work.packet.roots.local_out, work.packet.local_out),
     )
 
 
@@ -120,9 +119,9 @@ def _aggregation(local: LocalOrder, current: LocalRound) -> AuditOpening:
         retry_after_ms=0,
         payload=local.payload.files,
         leaves=(),
-        states=(OpenedState(0, current.global_in.blob, initial.blob),),
+        states=(OpenedState(0, current.global_in.blob, initial.blob, ()),),
         updates=tuple(
-            UpdateRef(work.slot, work.count, StateRef(packet.claim.update_root, packet.update))
+            UpdateRef(work.slot, StateRef(packet.roots.update_root, packet.update))
             for work, packet in packets
             if packet is not None
         ),
@@ -130,10 +129,12 @@ def _aggregation(local: LocalOrder, current: LocalRound) -> AuditOpening:
     )
 
 
-def _opened(current: LocalRound, work: SlotWork, index: int) -> OpenedState | None:
+def _opened(
+    current: LocalRound, work: SlotWork, packet: ShareDelivery, index: int
+) -> OpenedState | None:
     if index == 0:
-        return OpenedState(0, current.global_in.blob, work.local_in.blob)
+        return OpenedState(0, current.global_in.blob, work.local_in.blob, ())
     opening = next((held for held in work.openings if held.index == index and held.verified), None)
     if opening is None:
         return None
-    return OpenedState(index, opening.global_state, opening.local_state)
+    return OpenedState(index, opening.global_state, opening.local_state, metrics_at(packet, index))

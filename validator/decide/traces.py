@@ -1,60 +1,81 @@
-"""Traces as the validator holds them: Merkle leaves with paths, and the check of a submitted share."""
+"""Traces as the validator holds them: Merkle leaves with paths, and the check of what a provider delivers."""
 
-from domain.hashing import merkle_path, merkle_root
+from collections.abc import Sequence
+from dataclasses import replace
+
+from domain.hashing import merkle_path
 from domain.reasons import ShareReason
-from domain.records import JobTerms, TraceLeaf
-from link.types import Leaf, ShareSubmission
-from pol.rules.commitment import boundary_root, trace_leaf
-from pol.rules.schedule import first_step
+from domain.records import JobTerms, ShareClaim, TraceLeaf
+from link.types import ShareDelivery
+from pol.rules.commitment import (
+    boundary_root,
+    compute_trace_root,
+    leaf_hashes,
+    share_commitment,
+)
+from pol.rules.schedule import first_step, share_segments
+from validator.decide.records import LocalRound, SlotWork
 
 _EXPONENT = 0x7F800000  # an FP32 bit pattern with all exponent bits set is NaN or infinite
 
 
-def leaf_hashes(chain_id: str, packet: ShareSubmission) -> list[bytes]:
-    """Return the Merkle leaves of a packet's trace, bound to its claim."""
-    claim = packet.claim
+def leaves_of(packet: ShareDelivery) -> list[TraceLeaf]:
+    """Return the leaves of a trace, boundaries 1 to n, without paths."""
     return [
-        trace_leaf(
-            chain_id,
-            claim.key,
-            claim.provider,
-            leaf.index,
-            leaf.step,
-            leaf.boundary_root,
-            leaf.metrics,
-        )
-        for leaf in packet.leaves
+        TraceLeaf(index, boundary.step, boundary.boundary_root)
+        for index, boundary in enumerate(packet.boundaries, 1)
     ]
 
 
-def trace_leaf_of(packet: ShareSubmission, index: int, chain_id: str) -> TraceLeaf:
-    """Return leaf ``index`` with its path to the trace root: the evidence that any node can check."""
-    leaf = packet.leaves[index]
-    path = merkle_path(leaf_hashes(chain_id, packet), index)
-    return TraceLeaf(leaf.index, leaf.step, leaf.boundary_root, leaf.metrics, path)
+def leaf_with_path(packet: ShareDelivery, index: int) -> TraceLeaf:
+    """Return the leaf of boundary ``index`` (1..n) with its path to the trace root: what anybody can check."""
+    leaves = leaves_of(packet)
+    return replace(leaves[index - 1], path=merkle_path(leaf_hashes(leaves), index - 1))
 
 
-def check_packet(chain_id: str, terms: JobTerms, packet: ShareSubmission) -> ShareReason:
-    """Tell what is wrong with what a provider says of its own in a share, without replay; or NONE."""
-    claim = packet.claim
-    if any(len(root) != 32 for root in (claim.local_out, claim.trace_root, claim.update_root)):
+def root_at(current: LocalRound, work: SlotWork, packet: ShareDelivery, index: int) -> bytes:
+    """Return the boundary root at ``index`` (0..n): at 0 that of the states that the share was given."""
+    if index == 0:
+        return boundary_root(current.global_in.root, work.local_in.root)
+    return packet.boundaries[index - 1].boundary_root
+
+
+def metrics_at(packet: ShareDelivery, index: int) -> tuple[int, ...]:
+    """Return the metrics at a boundary: none at 0."""
+    return packet.boundaries[index - 1].metrics if index else ()
+
+
+def check_packet(
+    chain_id: str,
+    terms: JobTerms,
+    claim: ShareClaim,
+    opening: tuple[bytes, bytes],
+    packet: ShareDelivery,
+) -> ShareReason:
+    """Tell what is wrong, without replay, with what a provider delivers on its commitment; or NONE.
+
+    ``opening`` are the roots that the share was given to start from. NOT_FINITE is a mismatch, so it rests on what the
+    provider committed to alone.
+    """
+    roots, segments = packet.roots, share_segments(terms)
+    made = share_commitment(
+        chain_id, claim.key, claim.provider, opening, segments, terms.executor_version, roots
+    )
+    if made != claim.commitment:
+        return ShareReason.TRACE_NOT_BOUND
+    if not _is_finite(roots.metrics):
+        return ShareReason.NOT_FINITE
+    if len(packet.boundaries) != segments or packet.boundaries[-1].metrics != roots.metrics:
         return ShareReason.MALFORMED
-    if len(packet.leaves) != claim.segments + 1:
-        return ShareReason.MALFORMED
-    start = first_step(terms, claim.round, claim.first)
-    for index, leaf in enumerate(packet.leaves):
-        if leaf.index != index or leaf.step != start + index * terms.segment_length:
+    start = first_step(terms, claim.round)
+    for index, boundary in enumerate(packet.boundaries, 1):
+        if boundary.step != start + index * terms.segment_steps:
             return ShareReason.MALFORMED
-        if not _is_finite(leaf):
-            return ShareReason.NOT_FINITE
-    opening = boundary_root(claim.global_in, claim.local_in)
-    if packet.leaves[0].boundary_root != opening:
-        return ShareReason.TRACE_NOT_BOUND
-    if merkle_root(leaf_hashes(chain_id, packet)) != claim.trace_root:
-        return ShareReason.TRACE_NOT_BOUND
-    return ShareReason.NONE
+        if not _is_finite(boundary.metrics):
+            return ShareReason.MALFORMED
+    bound = compute_trace_root(leaves_of(packet)) == roots.trace_root
+    return ShareReason.NONE if bound else ShareReason.TRACE_NOT_BOUND
 
 
-def _is_finite(leaf: Leaf) -> bool:
-    """Tell whether the metrics are finite; boundary 0 has none yet, and carries what the job defines there."""
-    return leaf.index == 0 or all(bits & _EXPONENT != _EXPONENT for bits in leaf.metrics)
+def _is_finite(metrics: Sequence[int]) -> bool:
+    return all(bits & _EXPONENT != _EXPONENT for bits in metrics)

@@ -10,25 +10,24 @@ from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.commitment import share_sign_bytes
 from validator.decide.plan import Worker
+from validator.decide.quotas import Allowance, payload_quota, provider_quota
 from validator.decide.receive import (
     late_share,
     mark_late,
     opening_received,
     payload_complete,
     payload_offered,
+    share_delivered,
     share_received,
 )
 from validator.decide.records import JOB_FILE, LocalOrder, PayloadStage, nests
 from validator.decide.tasks import audit_opening, open_tasks, train_tasks
 from validator.decide.view import ChainView
-from validator.ledger import Ledger, is_here
-from validator.serve.grants import Grants
-from validator.serve.presence import Presence
+from validator.ledger import Ledger
+from validator.serve.callers import Grants, Presence
 
 POLL_MS = 300
 SLOTS_GRANTED = 64
-UNCLAIMED_MAX = 16
-"""Blobs for each share it was given that a provider may send before it says what they are."""
 _FILE_BYTES = 64
 """What a file takes in a message beside its path."""
 
@@ -74,18 +73,19 @@ class Service:
             if address in view.providers:
                 claimed = self.presence.benchmark(address)
                 speed = view.providers[address] or (claimed.speed if claimed else 0)
-                found.append(Worker(address, speed, SLOTS_GRANTED))
+                found.append(Worker(address, speed))
         return tuple(found)
 
     # Blobs
 
     def stat_blob(self, caller: t.Caller, request: t.StatBlobRequest) -> t.BlobStatus:
-        """How much of the caller's upload is here."""
+        """How much of the caller's upload is here; whatever others sent, nobody hears of it."""
+        self._allowance(caller, request.blob)
         return self.blobs.status(request.blob, caller.address)
 
     def put_chunk(self, caller: t.Caller, request: t.PutChunkRequest) -> t.BlobStatus:
         """Take bytes of a blob."""
-        self.may_put(caller, request)
+        self.may_put(caller, request.blob)
         return self.blobs.put(request.blob, request.offset, request.data, caller.address)
 
     def get_chunk(self, caller: t.Caller, request: t.GetChunkRequest) -> t.Chunk:
@@ -94,38 +94,39 @@ class Service:
         data = self.blobs.read(request.sha256, request.offset, request.length)
         return t.Chunk(data, self.blobs.size(request.sha256))
 
-    def may_put(self, caller: t.Caller, request: t.PutChunkRequest) -> None:
-        """Take what was offered as a payload from its consumer, and from providers what can be a state of their order.
-
-        A provider whose time is over may still send: that it came late is worth knowing.
-        """
-        address, blob = caller.address, request.blob
-        given, fits = 0, False
-        for local, on_chain in self._records():
-            payload = local.payload
-            offered = on_chain.order.consumer == address and payload.stage == PayloadStage.OFFERED
-            if offered and any(file.blob == blob for file in payload.files):
-                return
-            works = [w for known in local.rounds for w in known.works if w.provider == address]
-            given += len(works)
-            states = (payload.initial_global, payload.initial_local)
-            if works and blob.size <= max(s.blob.size for s in states if s is not None):
-                fits = True
-        if fits:
-            if request.offset or self.blobs.unclaimed(address) < UNCLAIMED_MAX * (1 + given):
-                return
+    def may_put(self, caller: t.Caller, blob: t.BlobRef) -> None:
+        """Take what was offered as a payload from its consumer, and from providers what they owe to their orders."""
+        allowed = self._allowance(caller, blob)
+        if allowed is None:
+            return
+        blobs, size = self.blobs.unclaimed(caller.address, besides=blob)
+        if blobs >= allowed.blobs or size + blob.size > allowed.size:
             raise ClusterError(
                 ClusterErrorKind.OVER_QUOTA,
                 "too many blobs of yours wait for the share or opening that names them",
                 "submit those first",
                 field="blob",
             )
-        raise ClusterError(
-            ClusterErrorKind.NOT_ALLOWED,
-            "this blob is neither in a payload that you offered nor of a share that you were given",
-            "offer the payload, or ask for a task first",
-            field="blob",
-        )
+
+    def _allowance(self, caller: t.Caller, blob: t.BlobRef) -> Allowance | None:
+        """Return what the caller may have sent that no record names yet, None where an offer names the blob.
+
+        NOT_ALLOWED where it has no reason to send this one.
+        """
+        allowed = Allowance()
+        for local, on_chain in self._records():
+            mine = on_chain.order.consumer == caller.address
+            if mine and any(file.blob == blob for file in local.payload.files):
+                return None
+            allowed += provider_quota(local, on_chain, caller.address)
+        if blob.size > allowed.largest:
+            raise ClusterError(
+                ClusterErrorKind.NOT_ALLOWED,
+                "this blob is neither in a payload that you offered nor of a share that you were given",
+                "offer the payload, or ask for a task first",
+                field="blob",
+            )
+        return allowed
 
     def may_read(self, caller: t.Caller, digest: bytes) -> None:
         """Give a blob only to whom a task, an opening or a result named it.
@@ -154,7 +155,7 @@ class Service:
         """Take a provider of this cluster into work."""
         if self.presence.join(caller.address, request.benchmark):
             self._wake.set()
-        return t.JoinReply(True, "", t.JoinLimits(SLOTS_GRANTED, self.blobs.owner_quota, POLL_MS))
+        return t.JoinReply(True, "", t.JoinLimits(SLOTS_GRANTED, POLL_MS))
 
     def poll(self, caller: t.Caller, request: t.PollRequest) -> t.PollReply:
         """Tell a provider everything it has to do now."""
@@ -171,7 +172,7 @@ class Service:
         return t.PollReply(tuple(train), tuple(opening), POLL_MS)
 
     def submit_share(self, caller: t.Caller, request: t.ShareSubmission) -> t.Verdict:
-        """Take a signed share; what is wrong on its face ends the issue at once."""
+        """Take a signed commitment to a share; one that is wrong on its face ends the issue at once."""
         claim = request.claim
         if claim.provider != caller.address:
             raise ClusterError(
@@ -180,7 +181,7 @@ class Service:
                 "submit your own shares",
                 field="claim.provider",
             )
-        on_chain = self._find(claim.order_id, claim.attempt)
+        self._find(claim.order_id, claim.attempt)
         message = share_sign_bytes(self.chain_id, claim)
         reason = ShareReason.NONE
 
@@ -190,16 +191,27 @@ class Service:
                 reason = ShareReason.LATE
                 return mark_late(now, request)
             after, reason = share_received(
-                now,
-                on_chain.order.terms,
-                self.chain_id,
-                request,
-                lambda: self._verify(caller.pub_key, message, request.signature),
+                now, request, lambda: self._verify(caller.pub_key, message, request.signature)
             )
             return after
 
+        self.ledger.change(claim.order_id, claim.attempt, take)
+        return t.Verdict(reason == ShareReason.NONE, int(reason), reason.name.lower())
+
+    def deliver_share(self, caller: t.Caller, request: t.ShareDelivery) -> t.Verdict:
+        """Take what a commitment of the caller hides; what does not hash to it ends the issue at once."""
+        key = request.key
+        on_chain = self._find(key.order_id, key.attempt)
+        reason = ShareReason.NONE
+
+        def take(now: LocalOrder) -> LocalOrder:
+            nonlocal reason
+            terms = on_chain.order.terms
+            after, reason = share_delivered(now, terms, self.chain_id, caller.address, request)
+            return after
+
         needs = (request.update, request.local_out)
-        self.ledger.change(claim.order_id, claim.attempt, take, needs)
+        self.ledger.change(key.order_id, key.attempt, take, needs, caller.address)
         return t.Verdict(reason == ShareReason.NONE, int(reason), reason.name.lower())
 
     def submit_opening(self, caller: t.Caller, request: t.OpeningSubmission) -> t.Verdict:
@@ -222,7 +234,7 @@ class Service:
             return after
 
         needs = (request.global_state, request.local_state)
-        self.ledger.change(key.order_id, key.attempt, take, needs)
+        self.ledger.change(key.order_id, key.attempt, take, needs, caller.address)
         return verdict
 
     # Consumers
@@ -232,6 +244,7 @@ class Service:
         on_chain = self._find(request.order_id)
         self._check_consumer(caller, on_chain)
         self._check_files(on_chain, request.files)
+        self._check_room(caller, on_chain, request.files)
         attempt, assignment = on_chain.order.attempt, on_chain.current
         matched = assignment is not None and assignment.state == AssignmentState.MATCHED
 
@@ -245,15 +258,15 @@ class Service:
             local = self.ledger.change(request.order_id, attempt, take)
             if local is not None and local.payload.stage == PayloadStage.OFFERED:
                 self.ledger.hold_payload(local)
-            self._complete_payload(request.order_id, attempt)
-        missing = (f.blob for f in request.files if not is_here(self.blobs, f.blob))
+            self._complete_payload(caller, request.order_id, attempt)
+        missing = (f.blob for f in request.files if not self.blobs.sent(f.blob, caller.address))
         return t.PayloadWanted(tuple(missing))
 
     def payload_status(self, caller: t.Caller, request: t.PayloadStatusRequest) -> t.PayloadState:
         """Tell whether the payload is here and loads."""
         on_chain = self._find(request.order_id)
         self._check_consumer(caller, on_chain)
-        payload = self._complete_payload(request.order_id, on_chain.order.attempt).payload
+        payload = self._complete_payload(caller, request.order_id, on_chain.order.attempt).payload
         complete = payload.stage >= PayloadStage.COMPLETE
         return t.PayloadState(complete, payload.stage == PayloadStage.LOADED, payload.text)
 
@@ -268,10 +281,10 @@ class Service:
                 field="files",
             )
         size = sum(blob.size for blob in blobs.values())
-        if len(blobs) != len(files) or size != terms.payload_bytes:
+        if len(blobs) != len(files) or size != payload_quota(on_chain):
             raise ClusterError(
                 ClusterErrorKind.BAD_REQUEST,
-                f"{size} bytes where the order says {terms.payload_bytes}",
+                f"{size} bytes where the order says {payload_quota(on_chain)}",
                 "offer every payload file once",
                 field="files",
             )
@@ -282,14 +295,27 @@ class Service:
                 "send that job",
                 field="files",
             )
-        for blob in blobs.values():
-            if self.blobs.has(blob.sha256) and not is_here(self.blobs, blob):
-                raise ClusterError(
-                    ClusterErrorKind.BAD_REQUEST,
-                    "a file has another size",
-                    "offer what there is",
-                    field="files",
-                )
+
+    def _check_room(
+        self, caller: t.Caller, on_chain: OrderResponse, files: tuple[t.PayloadFile, ...]
+    ) -> None:
+        """Refuse a payload before it is sent where it cannot come to its end."""
+        size, most = payload_quota(on_chain), self.blobs.owner_quota
+        if size > most:
+            raise ClusterError(
+                ClusterErrorKind.OVER_QUOTA,
+                f"a payload of {size} bytes, and this validator takes {most} of a caller",
+                "wait until the order goes to another validator",
+                field="files",
+            )
+        here = sum(self.blobs.status(file.blob, caller.address).held for file in files)
+        if size - here > self.blobs.room(caller.address):
+            raise ClusterError(
+                ClusterErrorKind.OVER_QUOTA,
+                "this validator has no room for the payload now",
+                "try again when other orders have closed",
+                field="files",
+            )
 
     def get_result(self, caller: t.Caller, request: t.ResultRequest) -> t.ResultManifest:
         """Tell the consumer where its encrypted result is."""
@@ -339,14 +365,15 @@ class Service:
                 "wait until you are drawn",
                 field="round",
             )
-        if request.place >= len(audit.places):
+        if request.place_index >= len(audit.places):
             raise ClusterError(
                 ClusterErrorKind.BAD_REQUEST,
                 f"the audit has {len(audit.places)} places",
                 "",
-                field="place",
+                field="place_index",
             )
-        opening = audit_opening(local, request.round, audit.places[request.place], self.chain_id)
+        place = audit.places[request.place_index]
+        opening = audit_opening(local, request.round, place)
         self._grants.give(caller.address, _blobs_of(opening))
         return opening
 
@@ -394,19 +421,19 @@ class Service:
                 field="order_id",
             )
 
-    def _complete_payload(self, order_id: bytes, attempt: int) -> LocalOrder:
-        """Record it when all of a payload is here."""
+    def _complete_payload(self, caller: t.Caller, order_id: bytes, attempt: int) -> LocalOrder:
+        """Record it when all of a payload is here, sent by its consumer."""
         with self.ledger.lock:
             local = self.ledger.load(order_id, attempt)
             if local is None:  # _find saw it: it was forgotten in this moment
                 raise ClusterError(
                     ClusterErrorKind.NOT_FOUND, "no such order here", "", field="order_id"
                 )
-            blobs = [file.blob for file in local.payload.files]
+            blobs, sender = [file.blob for file in local.payload.files], caller.address
             offered = local.payload.stage == PayloadStage.OFFERED
-            if not offered or not all(is_here(self.blobs, blob) for blob in blobs):
+            if not offered or not all(self.blobs.sent(blob, sender) for blob in blobs):
                 return local
-            return self.ledger.change(order_id, attempt, payload_complete, blobs) or local
+            return self.ledger.change(order_id, attempt, payload_complete, blobs, sender) or local
 
 
 def _fitting(tasks: list[t.TrainTask]) -> list[t.TrainTask]:

@@ -18,15 +18,15 @@ from link.blobs import BlobStore
 from link.client import ClusterClient
 from link.errors import ClusterError
 from link.types import GET_OPENING, AuditOpening, BlobRef, OpeningRequest, PayloadFile
+from pol.rules.commitment import boundary_root
 from pol.work.pool import PoolError
-from pol.work.records import Samples
+from pol.work.records import RoundSlot
 from validator.decide import actions as do
 from validator.decide.audits import audited_loaded, opening_arrived, place_replayed
 from validator.decide.records import ReplayOutcome
 from validator.ledger import Ledger
 from validator.work import numerics
 from validator.work.files import is_materialised, materialise
-from validator.work.numerics import Claimed
 from validator.work.perform import Table
 
 _log = logging.getLogger("assay.validator.audit")
@@ -72,12 +72,14 @@ class Auditor:
     def ask(self, action: do.AskOpening) -> float | None:
         """Ask the winner for an opening; return when to ask again where it has none yet."""
         duty = action.duty
-        request = OpeningRequest(duty.order_id, duty.attempt, duty.round, action.place)
+        request = OpeningRequest(duty.order_id, duty.attempt, duty.round, action.place_index)
         opening = self.connect(action.winner).call(GET_OPENING, request)
         if not opening.ready:
             least, most = ASK_SECONDS
             return min(most, max(least, opening.retry_after_ms / 1e3))
-        self.ledger.change_audit(duty, lambda now: opening_arrived(now, action.place, opening))
+        self.ledger.change_audit(
+            duty, lambda now: opening_arrived(now, action.place_index, opening)
+        )
         return None
 
     def load(self, action: do.LoadAudited) -> None:
@@ -94,7 +96,7 @@ class Auditor:
         """Fetch what a place needs and replay it."""
         duty = action.duty
         audit = self.ledger.store.audit(duty)
-        opening = audit.places[action.place].opening if audit else None
+        opening = audit.places[action.place_index].opening if audit else None
         if audit is None or opening is None:
             return
         directory = self._job(duty, action.winner, audit.files)
@@ -105,12 +107,12 @@ class Auditor:
             )
             for state in opening.states
         ]
-        place = duty.places[action.place]
+        place = duty.places[action.place_index]
         if place.kind == AuditKind.AGGREGATION:
             outcome = self._aggregation(action, opening, directory, states[0][0])
         else:
             outcome = self._share(action, place, opening, directory, states)
-        self.ledger.change_audit(duty, lambda now: place_replayed(now, action.place, outcome))
+        self.ledger.change_audit(duty, lambda now: place_replayed(now, action.place_index, outcome))
 
     def answer(self, action: do.AnswerAudit) -> None:
         """Send the answer, and remember it."""
@@ -130,22 +132,28 @@ class Auditor:
         directory: Path,
         states: list[tuple[Path, Path]],
     ) -> ReplayOutcome:
-        (claim,), (first, last) = action.claims, opening.leaves
+        (share,), closing = action.shares, opening.leaves[-1]
         if place.kind == AuditKind.UPDATE:
             return self.run(
                 numerics.audit_update,
                 directory,
-                (states[0][0], claim.global_in),
+                (states[0][0], action.global_in),
                 states[1],
-                last.boundary_root,
+                opening.states[1].metrics,
+                closing.boundary_root,
             )
+        # What a share starts from is on chain, and no leaf can say otherwise.
+        start = boundary_root(action.global_in, share.local_in)
+        if place.segment:
+            start = opening.leaves[0].boundary_root
         return self.run(
             numerics.check_segment,
             directory,
-            Samples(claim.round, claim.first, claim.count),
+            RoundSlot(share.claim.round, share.claim.slot),
             place.segment,
             states[0],
-            Claimed(first.boundary_root, last.boundary_root, last.metrics),
+            opening.states[0].metrics,
+            (start, closing.boundary_root),
             self.backend,
         )
 
@@ -155,11 +163,11 @@ class Auditor:
         sent = {item.slot: item.update.blob for item in opening.updates}
         updates = tuple(
             (
-                claim.count,
-                self._fetch(action.duty, action.winner, sent[claim.slot]),
-                claim.update_root,
+                self._fetch(action.duty, action.winner, sent[share.claim.slot]),
+                share.roots.update_root,
             )
-            for claim in action.claims
+            for share in action.shares
+            if share.roots is not None
         )
         return self.run(
             numerics.audit_aggregation,

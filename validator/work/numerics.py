@@ -21,9 +21,9 @@ from pol.rules.commitment import boundary_root, update_claim
 from pol.state.arrays import State
 from pol.state.canonical import chunks_of, decode_state, encode_state, state_tree
 from pol.state.layout import encoded_size
-from pol.work.aggregate import aggregate
-from pol.work.records import Samples
-from pol.work.train import share_update
+from pol.values import TensorSpec
+from pol.work.records import RoundSlot
+from pol.work.train import aggregate, share_update
 from validator.decide.records import ReplayOutcome, Sizes
 
 _job = lru_cache(maxsize=4)(load_job)
@@ -43,21 +43,6 @@ class LoadOutcome:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """What a share claims at the place that is replayed.
-
-    For a segment: the boundary roots of its leaves i and i+1 and the metrics of leaf i+1. For the update: the
-    boundary root of leaf n, and the roots of update and local_out.
-    """
-
-    opening_root: bytes
-    closing_root: bytes
-    metrics: tuple[int, ...]
-    update_root: bytes = b""
-    local_out: bytes = b""
-
-
 def load(directory: Path) -> LoadOutcome:
     """Load a payload with every check."""
     try:
@@ -68,26 +53,28 @@ def load(directory: Path) -> LoadOutcome:
 
 def check_segment(
     directory: Path,
-    part: Samples,
+    part: RoundSlot,
     index: int,
     states: tuple[Path, Path],
-    claimed: Claimed,
+    metrics: tuple[int, ...],
+    roots: tuple[bytes, bytes],
     backend_name: str,
 ) -> ReplayOutcome:
-    """Replay segment ``index`` of a range from the opened (global, local) states and compare with the leaves."""
+    """Replay segment ``index`` of a share and compare with the boundary ``roots`` at its beginning and its end.
+
+    ``states`` are the opened (global, local) ones at its beginning, ``metrics`` those that are said to belong to them.
+    """
     job = _job(directory)
     opened = _open_states(job, states)
-    if opened is None or _root_of(*opened) != claimed.opening_root:
+    if opened is None or _root_of(*opened, metrics) != roots[0]:
         return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
     try:
         replayed = replay_segment(job, part, index, *opened, _backend(backend_name))
     except StepFailed:
         return ReplayOutcome(ShareReason.NOT_FINITE, b"", ())
     root, inner = replayed.boundary.root, replayed.step_roots
-    if root != claimed.closing_root:
+    if root != roots[1]:
         return ReplayOutcome(ShareReason.SEGMENT_MISMATCH, root, inner)
-    if replayed.boundary.metrics != claimed.metrics:
-        return ReplayOutcome(ShareReason.METRICS_MISMATCH, root, inner)
     return ReplayOutcome(ShareReason.NONE, root, inner)
 
 
@@ -95,13 +82,18 @@ def check_update(
     directory: Path,
     round_opening: Path,
     closing: tuple[Path, Path],
+    metrics: tuple[int, ...],
     sent: tuple[Path, Path],
-    claimed: Claimed,
+    closing_root: bytes,
+    roots: tuple[bytes, bytes],
 ) -> ReplayOutcome:
-    """Recompute update and local_out from boundaries 0 and n, and check the blobs that were sent for them."""
+    """Recompute update and local_out from boundaries 0 and n, and check the blobs that were sent for them.
+
+    ``closing_root`` is the boundary root of leaf n, ``roots`` are those that the share claims of update and local_out.
+    """
     job = _job(directory)
     opened = _open_states(job, closing)
-    if opened is None or _root_of(*opened) != claimed.closing_root:
+    if opened is None or _root_of(*opened, metrics) != closing_root:
         return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
     start = decode_state(round_opening.read_bytes(), job.job.document.global_tensors)
     try:
@@ -109,14 +101,14 @@ def check_update(
     except NotFinite:
         return ReplayOutcome(ShareReason.NOT_FINITE, b"", ())
     root = update_claim(result.update_root, result.local_out_root)
-    if root != update_claim(claimed.update_root, claimed.local_out):
+    if root != update_claim(*roots):
         return ReplayOutcome(ShareReason.UPDATE_MISMATCH, root, ())
     try:
         update = state_tree(decode_state(sent[0].read_bytes(), job.job.updated)).root
         local = state_tree(decode_state(sent[1].read_bytes(), job.job.document.local_tensors)).root
     except StateError:
         return ReplayOutcome(ShareReason.MALFORMED, root, ())
-    if (update, local) != (claimed.update_root, claimed.local_out):
+    if (update, local) != roots:
         return ReplayOutcome(ShareReason.MALFORMED, root, ())
     return ReplayOutcome(ShareReason.NONE, root, ())
 
@@ -131,14 +123,14 @@ class Encoded:
 
 
 def aggregate_round(
-    directory: Path, opening: Path, updates: Sequence[tuple[int, Path]], backend_name: str
+    directory: Path, opening: Path, updates: Sequence[Path], backend_name: str
 ) -> Encoded | None:
-    """Aggregate updates (sample count, path) in slot order into the next global state; None where it is not finite."""
+    """Aggregate the updates of all slots, in their order, into the next global state; None where it is not finite."""
     job = _job(directory)
     start = decode_state(opening.read_bytes(), job.job.document.global_tensors)
-    decoded = [(count, decode_state(path.read_bytes(), job.job.updated)) for count, path in updates]
+    read = (decode_state(path.read_bytes(), job.job.updated) for path in updates)
     try:
-        result = aggregate(job, start, decoded, _backend(backend_name))
+        result = aggregate(job, start, read, _backend(backend_name))
     except NotFinite:
         return None
     return Encoded(
@@ -149,25 +141,19 @@ def aggregate_round(
 def audit_aggregation(
     directory: Path,
     opening: tuple[Path, bytes],
-    updates: Sequence[tuple[int, Path, bytes]],
+    updates: Sequence[tuple[Path, bytes]],
     backend_name: str,
 ) -> ReplayOutcome:
     """Recompute a round's next global state from an opening and updates whose roots the chain has."""
     job = _job(directory)
     try:
-        start = decode_state(opening[0].read_bytes(), job.job.document.global_tensors)
-        decoded = [
-            (count, decode_state(path.read_bytes(), job.job.updated)) for count, path, _ in updates
-        ]
-    except StateError:
-        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
-    roots = [state_tree(start).root, *(state_tree(update).root for _, update in decoded)]
-    if roots != [opening[1], *(root for _, _, root in updates)]:
-        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
-    try:
-        result = aggregate(job, start, decoded, _backend(backend_name))
+        start = _read(opening, job.job.document.global_tensors)
+        read = (_read(update, job.job.updated) for update in updates)
+        result = aggregate(job, start, read, _backend(backend_name))
     except NotFinite:
         return ReplayOutcome(ShareReason.NOT_FINITE, b"", ())
+    except StateError:
+        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
     return ReplayOutcome(
         ShareReason.NONE, result.root, tuple(root for _, root in result.tensor_roots)
     )
@@ -177,42 +163,42 @@ def audit_update(
     directory: Path,
     round_opening: tuple[Path, bytes],
     closing: tuple[Path, Path],
+    metrics: tuple[int, ...],
     closing_root: bytes,
 ) -> ReplayOutcome:
     """Recompute the root of a share's update place from the round's opening and the states at its last boundary."""
     job = _job(directory)
     opened = _open_states(job, closing)
-    if opened is None or _root_of(*opened) != closing_root:
+    if opened is None or _root_of(*opened, metrics) != closing_root:
         return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
     try:
-        start = decode_state(round_opening[0].read_bytes(), job.job.document.global_tensors)
-    except StateError:
-        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
-    if state_tree(start).root != round_opening[1]:
-        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
-    try:
+        start = _read(round_opening, job.job.document.global_tensors)
         result = share_update(job, start, *opened)
     except NotFinite:
         return ReplayOutcome(ShareReason.NOT_FINITE, b"", ())
+    except StateError:
+        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
     root = update_claim(result.update_root, result.local_out_root)
     return ReplayOutcome(ShareReason.NONE, root, (result.update_root, result.local_out_root))
 
 
-def opening_holds(directory: Path, states: tuple[Path, Path], root: bytes) -> bool:
-    """Tell whether two opened states hash to a boundary root."""
+def opening_holds(
+    directory: Path, states: tuple[Path, Path], metrics: tuple[int, ...], root: bytes
+) -> bool:
+    """Tell whether two opened states and their metrics hash to a boundary root."""
     opened = _open_states(_job(directory), states)
-    return opened is not None and _root_of(*opened) == root
+    return opened is not None and _root_of(*opened, metrics) == root
 
 
 def recompute_states(
     directory: Path,
-    part: Samples,
+    part: RoundSlot,
     start: int,
     index: int,
     states: tuple[Path, Path],
     backend_name: str,
 ) -> tuple[bytes, bytes, bytes] | None:
-    """Replay from the states at boundary ``start`` to ``index``: (boundary root, global bytes, local bytes).
+    """Replay from the states at boundary ``start`` to ``index`` behind it: (boundary root, global, local bytes).
 
     None where training from there has no result.
     """
@@ -220,14 +206,14 @@ def recompute_states(
     opened = _open_states(job, states)
     if opened is None:
         raise StateError("opening", "does not decode")
-    current = opened
+    current, root = opened, b""
     try:
         for segment in range(start, index):
             replayed = replay_segment(job, part, segment, *current, _backend(backend_name))
-            current = (replayed.global_state, replayed.local_state)
+            current, root = (replayed.global_state, replayed.local_state), replayed.boundary.root
     except ReplayError:
         return None
-    return _root_of(*current), encode_state(current[0]), encode_state(current[1])
+    return root, encode_state(current[0]), encode_state(current[1])
 
 
 def sizes(directory: Path) -> Sizes:
@@ -255,5 +241,17 @@ def _open_states(job: LoadedJob, paths: tuple[Path, Path]) -> tuple[State, State
         return None
 
 
-def _root_of(global_state: State, local_state: State) -> bytes:
-    return boundary_root(state_tree(global_state).root, state_tree(local_state).root)
+def _read(blob: tuple[Path, bytes], specs: Sequence[TensorSpec]) -> State:
+    """Return the state in a file; StateError, but never NotFinite, unless it has the root that the chain has."""
+    path, root = blob
+    try:
+        state = decode_state(path.read_bytes(), specs)
+    except NotFinite as error:
+        raise StateError(error.field, error.reason) from None
+    if state_tree(state).root != root:
+        raise StateError("state", "is not the one that the chain names")
+    return state
+
+
+def _root_of(global_state: State, local_state: State, metrics: tuple[int, ...]) -> bytes:
+    return boundary_root(state_tree(global_state).root, state_tree(local_state).root, metrics)

@@ -21,9 +21,9 @@ from domain.records import RoundKey, ShareKey
 from host.lanes import Work
 from link.blobs import BlobStore
 from link.handover import HandoverId, ciphertext_root, seal_result
-from link.types import BlobRef, ShareSubmission, StateRef
+from link.types import BlobRef, ShareDelivery, StateRef
 from pol.work.pool import ReplayPool
-from pol.work.records import Samples
+from pol.work.records import RoundSlot
 from validator.decide import actions as do
 from validator.decide import receive
 from validator.decide.records import (
@@ -38,10 +38,10 @@ from validator.decide.records import (
     find_work,
 )
 from validator.decide.rounds import aggregated, not_aggregated
+from validator.decide.traces import metrics_at, root_at
 from validator.ledger import Ledger
 from validator.work import numerics
 from validator.work.files import materialise
-from validator.work.numerics import Claimed
 
 T = TypeVar("T")
 _log = logging.getLogger("assay.validator")
@@ -116,28 +116,33 @@ class Performer:
         if found is None:
             return
         local, current, work, packet = found
-        claim, leaves, segment = packet.claim, packet.leaves, action.segment
+        roots, segment, last = packet.roots, action.segment, len(packet.boundaries)
         states = self._states(current, work, segment)
         if states is None:
             return
-        if segment == claim.segments:
+        if segment == last:
             outcome = self.run(
                 numerics.check_update,
                 self._directory(local),
                 self._path(current.global_in.blob),
                 states,
+                metrics_at(packet, last),
                 (self._path(packet.update), self._path(packet.local_out)),
-                Claimed(b"", leaves[-1].boundary_root, (), claim.update_root, claim.local_out),
+                root_at(current, work, packet, last),
+                (roots.update_root, roots.local_out),
             )
         else:
-            first, last = leaves[segment], leaves[segment + 1]
             outcome = self.run(
                 numerics.check_segment,
                 self._directory(local),
-                Samples(claim.round, claim.first, claim.count),
+                RoundSlot(current.round, work.slot),
                 segment,
                 states,
-                Claimed(first.boundary_root, last.boundary_root, last.metrics),
+                metrics_at(packet, segment),
+                (
+                    root_at(current, work, packet, segment),
+                    root_at(current, work, packet, segment + 1),
+                ),
                 self.backend,
             )
         checked = CheckedSegment(segment, int(outcome.reason), outcome.root)
@@ -156,7 +161,8 @@ class Performer:
             numerics.opening_holds,
             self._directory(local),
             states,
-            packet.leaves[action.index].boundary_root,
+            metrics_at(packet, action.index),
+            root_at(current, work, packet, action.index),
         )
         if not holds:
             _log.warning("%s sent other states than it committed to", work.provider)
@@ -176,14 +182,14 @@ class Performer:
         result = self.run(
             numerics.recompute_states,
             self._directory(local),
-            Samples(packet.claim.round, packet.claim.first, packet.claim.count),
+            RoundSlot(current.round, work.slot),
             start,
             action.index,
             self._states(current, work, start),
             self.backend,
         )
         states: tuple[BlobRef, BlobRef] | None = None
-        if result is not None and result[0] == packet.leaves[action.index].boundary_root:
+        if result is not None and result[0] == root_at(current, work, packet, action.index):
             states = (self.blobs.add(result[1]), self.blobs.add(result[2]))
         else:
             _log.error("%s: wrong outside what was drawn, boundary %d", action.key, action.index)
@@ -200,7 +206,7 @@ class Performer:
         if local is None or current is None:
             return
         updates = tuple(
-            (work.count, self._path(work.packet.update))
+            self._path(work.packet.update)
             for work in accepted_works(current)
             if work.packet is not None
         )
@@ -261,7 +267,7 @@ class Performer:
 
     def _share(
         self, key: ShareKey
-    ) -> tuple[LocalOrder, LocalRound, SlotWork, ShareSubmission] | None:
+    ) -> tuple[LocalOrder, LocalRound, SlotWork, ShareDelivery] | None:
         """Return a share with what it is in; None where it left the record since it was asked for."""
         local = self.ledger.load(key.order_id, key.attempt)
         current = find_round(local, key.round) if local else None

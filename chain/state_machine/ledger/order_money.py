@@ -10,8 +10,7 @@ from chain.state_machine.ledger.tables import BOND_ROWS, BONDED_SHARES, ESCROWS,
 from chain.state_machine.tables import Part
 from domain.events import PaymentMade
 from domain.records import BondKind, BondRow, Payment, ShareKey
-from escrow.account import use
-from escrow.moves import FROM_DEPOSITS, MOVES, Move, Transfer
+from escrow.moves import FROM_DEPOSITS, MOVES, Move, Transfer, use
 
 NO_ROUND = -1
 

@@ -16,11 +16,12 @@ class Tally:
     held: int
     # Payments listed.
     payments: int
-    open_reports: int
     # Verified rounds of the current attempt.
     verified: int
-    # CloseReason that is decided and waits for open reports or the return of bonds, else 0.
+    # CloseReason that is decided and waits for the return of bonds, else 0.
     ending: int
+    # The least fee that ordering cost the consumer (uassay).
+    fee: int
 
 
 NEXT_ACCOUNT = Numbers(0x04, "number of the next account", remembered=True)

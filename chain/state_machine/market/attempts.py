@@ -4,52 +4,69 @@ from typing import Any
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import cut_bond, get_job_bond, pay_from_deposits
-from chain.state_machine.ledger.tables import ESCROWS
-from chain.state_machine.market.bids import close_bid
-from chain.state_machine.market.orders import end_assignment, end_order, is_ending
+from chain.state_machine.ledger.tables import ESCROWS, TALLIES
+from chain.state_machine.market.book import close_bid
+from chain.state_machine.market.orders import end_assignment, end_order, is_ending, weigh_end
 from chain.state_machine.market.tables import ASSIGNMENTS, BIDS, ORDERS
-from chain.state_machine.proof.settlement import advance, has_ready_round, reopen_or_end
-from chain.state_machine.proof.shares import drop_open_round
+from chain.state_machine.proof.settlement import advance, reopen_or_end
+from chain.state_machine.proof.shares import drop_open_round, weigh_open_round
 from chain.state_machine.queue import Due, Entry, cancel, schedule
 from chain.state_machine.registry.tables import VALIDATORS
-from domain.amount import ceil_div
+from domain.amount import price_floor
 from domain.events import AttemptFailed, OrderDeclined
 from domain.reasons import AttemptEnd, CloseReason
 from domain.records import Assignment, AssignmentState, Order, OrderState
-from escrow.account import locked
-from escrow.moves import Move, Transfer
+from escrow.moves import Move, Transfer, locked
 from escrow.settle import decline_fee, job_bond_cut
-from pol.rules.schedule import round_work
+from pol.rules.schedule import round_seconds, round_work
 
 SLACK = 3
-"""How often a round may take what it takes at the speed of the bid."""
+"""How often a round may take what it takes at the bid's slot speed and slots."""
+
+
+BLAMES_JOB = frozenset(
+    {
+        AttemptEnd.PAYLOAD_NOT_DELIVERED,
+        AttemptEnd.DECLINED_BAD_JOB,
+        AttemptEnd.DECLINED_WORK_MISMATCH,
+        AttemptEnd.DECLINED_TOO_SLOW,
+        AttemptEnd.DECLINED_NOT_FINITE,
+    }
+)
+"""Reasons to decline that lay it at the consumer's door, which nobody can prove."""
 
 
 def decline_attempt(ctx: Context, order: Order, assignment: Assignment, reason: AttemptEnd) -> None:
-    """End a match that the validator declined: it is excluded, its bid closes, and the fee is taken.
+    """End a match that the validator declined: it is excluded from the order.
 
-    Nobody can prove whether a payload was delivered, so that reason burns the same fee on both sides.
+    By choice it costs a fee, and its bid stays unless it says that it has no capacity. Where it blames the job, nobody
+    can tell who is right: so both sides lose the same and nobody gains, and a number of these ends the order.
     """
     ended = end_assignment(ctx, assignment, AssignmentState.FAILED, int(reason))
     order = _exclude(ctx, order, assignment)
     ctx.emit(OrderDeclined(order.id, ended.attempt, ended.validator, int(reason)))
-    fee = decline_fee(assignment.job_bond, order.params.decline_fee_bps)
-    undelivered = reason is AttemptEnd.PAYLOAD_NOT_DELIVERED
-    _cut_job_bond(ctx, ended, Move.BURN if undelivered else Move.DECLINE_FEE, "", fee)
-    if undelivered:
+    source = order.id.hex()
+    if reason in BLAMES_JOB:
+        order = ORDERS.update(ctx.store, order.id, failures=order.failures + 1)
+        fee = order.params.payload_fee
+        _cut_job_bond(ctx, ended, Transfer(Move.BURN, source, "", min(fee, ended.job_bond)))
         burnt = min(fee, locked(ESCROWS.must(ctx.store, order.id)))
-        pay_from_deposits(ctx, order.id, (Transfer(Move.DEPOSIT_BURN, order.id.hex(), "", burnt),))
-    _close_bid_of(ctx, assignment, "declined")
+        pay_from_deposits(ctx, order.id, (Transfer(Move.DEPOSIT_BURN, source, "", burnt),))
+    else:
+        fee = decline_fee(assignment.job_bond, order.params.decline_fee_bps)
+        _cut_job_bond(ctx, ended, Transfer(Move.DECLINE_FEE, source, "", fee))
+    if reason is AttemptEnd.DECLINED_NO_CAPACITY:
+        _close_bid_of(ctx, assignment, "no capacity")
     reopen_or_end(ctx, order, ended, verified=0)
 
 
 def miss_accept(ctx: Context, order: Order, assignment: Assignment) -> None:
-    """End a match that was not accepted in time: the whole job bond goes to the consumer."""
+    """End a match that was not accepted in time: the whole job bond is cut."""
     reason = AttemptEnd.NOT_ACCEPTED
     ended = end_assignment(ctx, assignment, AssignmentState.FAILED, int(reason))
     order = _count_failure(ctx, _exclude(ctx, order, assignment), assignment)
     ctx.emit(AttemptFailed(order.id, ended.attempt, ended.validator, int(reason)))
-    _cut_job_bond(ctx, ended, Move.COMPENSATION, order.consumer, assignment.job_bond)
+    _compensate(ctx, order, ended, assignment.job_bond)
     _close_bid_of(ctx, assignment, "not accepted")
     reopen_or_end(ctx, order, ended, verified=0)
 
@@ -61,7 +78,7 @@ def fail_attempt(ctx: Context, order: Order, assignment: Assignment, reason: Att
     order = _count_failure(ctx, _exclude(ctx, order, assignment), assignment)
     ctx.emit(AttemptFailed(order.id, ended.attempt, ended.validator, int(reason)))
     cut = job_bond_cut(assignment.job_bond, order.terms.rounds, assignment.round)
-    _cut_job_bond(ctx, ended, Move.COMPENSATION, order.consumer, cut)
+    _compensate(ctx, order, ended, cut)
     advance(ctx, order.id)
 
 
@@ -70,8 +87,8 @@ def restart_progress(
 ) -> Assignment:
     """Change a running assignment, which gets a new progress deadline for the open round or for the proof."""
     cancel(ctx, assignment.progress_deadline, Due.PROGRESS, order.id, assignment.attempt)
-    expected = ceil_div(SLACK * round_work(order.terms), assignment.speed)
-    deadline = ctx.clock + order.params.progress_base + expected
+    expected = round_seconds(order.terms, assignment.slot_speed, assignment.slots)
+    deadline = ctx.clock + order.params.progress_base + SLACK * expected
     schedule(ctx, deadline, Due.PROGRESS, order.id, assignment.attempt)
     key = (order.id, assignment.attempt)
     return ASSIGNMENTS.update(ctx.store, *key, progress_deadline=deadline, **changes)
@@ -93,22 +110,35 @@ def on_progress(ctx: Context, entry: Entry) -> None:
         fail_attempt(ctx, order, assignment, AttemptEnd.NO_PROGRESS)
 
 
+def weigh_progress(ctx: Context, entry: Entry) -> int:
+    """Return the gas of a failure: the shares that stand in the open round."""
+    assignment = ASSIGNMENTS.must(ctx.store, entry.parts[0], entry.number(1))
+    is_running = assignment.state is AssignmentState.RUNNING
+    return weigh_open_round(ctx, assignment.open_round) if is_running else 0
+
+
 def on_order(ctx: Context, entry: Entry) -> None:
-    """The order's last deadline: nothing new begins, and what is proven but not verified is not paid."""
+    """The order's last deadline: nothing new begins. What is proven runs through its windows all the same."""
     order = ORDERS.must(ctx.store, entry.parts[0])
-    if order.state is OrderState.CLOSED or is_ending(ctx, order):
+    if order.state in (OrderState.CLOSED, OrderState.PROVEN) or is_ending(ctx, order):
         return
-    if order.state in (OrderState.OPEN, OrderState.MATCHED):
+    if order.state is OrderState.OPEN:
         end_order(ctx, order, CloseReason.DEADLINE)
         return
     assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
-    if order.state is OrderState.PROVEN and has_ready_round(ctx, order):
-        # First what advance left for the next block.
-        schedule(ctx, ctx.clock, Due.ORDER, order.id)
-    elif order.state is OrderState.PROVEN:
-        end_order(ctx, order, CloseReason.UNVERIFIED)
+    if assignment.state is AssignmentState.MATCHED:
+        miss_accept(ctx, order, assignment)
     elif assignment.state is AssignmentState.RUNNING:
         fail_attempt(ctx, order, assignment, AttemptEnd.ORDER_DEADLINE)
+
+
+def weigh_order(ctx: Context, entry: Entry) -> int:
+    """Return the gas of an order's deadline: the shares of its open round, or the bonds that an end returns."""
+    order = ORDERS.must(ctx.store, entry.parts[0])
+    if order.state is not OrderState.RUNNING:
+        return weigh_end(ctx, entry)
+    assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
+    return weigh_open_round(ctx, assignment.open_round)
 
 
 def _exclude(ctx: Context, order: Order, assignment: Assignment) -> Order:
@@ -122,14 +152,30 @@ def _count_failure(ctx: Context, order: Order, assignment: Assignment) -> Order:
     return ORDERS.update(ctx.store, order.id, failures=order.failures + 1)
 
 
-def _cut_job_bond(
-    ctx: Context, assignment: Assignment, move: Move, target: str, amount: int
-) -> None:
+def _compensate(ctx: Context, order: Order, assignment: Assignment, cut: int) -> None:
+    """Cut the job bond: to the consumer what the attempt has cost it, its fee and what it paid; the rest is burnt.
+
+    So a job that nobody can finish earns nothing.
+    """
+    tally = TALLIES.must(ctx.store, order.id)
+    lost = tally.fee + tally.verified * price_floor(round_work(order.terms), assignment.price)
+    # Right shares that were rejected may have been paid out of it before.
     row = get_job_bond(ctx, assignment.order_id, assignment.attempt)
-    # Without basis points there is no bond.
+    cut = min(cut, row.amount if row else 0)
+    source, paid = order.id.hex(), min(cut, lost)
+    _cut_job_bond(
+        ctx,
+        assignment,
+        Transfer(Move.COMPENSATION, source, order.consumer, paid),
+        Transfer(Move.BURN, source, "", cut - paid),
+    )
+
+
+def _cut_job_bond(ctx: Context, assignment: Assignment, *moves: Transfer) -> None:
+    row = get_job_bond(ctx, assignment.order_id, assignment.attempt)
+    # Without basis points and a fee there is no bond.
     if row is not None:
-        source = assignment.order_id.hex()
-        cut_bond(ctx, assignment.order_id, row, (Transfer(move, source, target, amount),))
+        cut_bond(ctx, assignment.order_id, row, moves)
 
 
 def _close_bid_of(ctx: Context, assignment: Assignment, reason: str) -> None:

@@ -1,12 +1,15 @@
-"""The auction of a block: every bid of the block is in the book first, then orders that are due for a try.
+"""The auction of a block: every bid of the block is in the book first, then orders of earlier blocks that are due.
 
-Tried are orders that just opened, and all open orders after the book changed, oldest first. A block tries a bounded
-number; the rest waits in the state for the next blocks.
+Tried are orders that just opened, and after a change of the book the open orders that would pay it. A block tries and
+matches as many as its gas has room for, a half for each; the rest waits in the state for the next blocks.
 """
 
-from itertools import islice
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice, takewhile
 
 from chain.state_machine.context import Context
+from chain.state_machine.gas import AUCTION_PERCENT, FILL_GAS, TRY_BID_GAS, TRY_GAS
 from chain.state_machine.ledger.order_money import lock_bond
 from chain.state_machine.ledger.tables import ESCROWS, TALLIES
 from chain.state_machine.market.book import LivingBook, Version
@@ -24,53 +27,55 @@ from chain.state_machine.market.tables import (
 from chain.state_machine.queue import Due, schedule
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
-from domain.amount import ceil_div
+from domain.amount import MONEY_MAX, ceil_div
 from domain.events import OrderMatched, OrderUnmatched
+from domain.params import OrderParams
 from domain.records import (
     Assignment,
     AssignmentState,
     BondKind,
     BondRow,
+    Conditions,
+    JobTerms,
     Order,
     OrderState,
 )
-from escrow.account import affordable_price
+from escrow.moves import affordable_price
 from matching_engine.match import match
 from matching_engine.records import Asked, Fill
-from pol.rules.schedule import total_work
+from pol.rules.schedule import share_work, trial_work
 
 
 def apply_auction(ctx: Context, book: LivingBook) -> None:
     """Match what can be matched, and tell the others why not."""
-    orders = take_orders(ctx)
-    if not orders:
+    if SWEEP.get(ctx.store) is None and next(DIRTY_ORDERS.keys(ctx.store), None) is None:
         return
+    standing = book.at(ctx.store, Version(ctx.height - 1, ctx.block.previous_hash))
+    share = ctx.block.params.due_gas * AUCTION_PERCENT // 100
+    orders = take_orders(ctx, max(1, share // 2 // (TRY_GAS + TRY_BID_GAS * len(standing))))
     asked = [get_asked(ctx.store, order, ctx.clock) for order in orders]
-    matched = match(
-        asked,
-        book.at(ctx.store, Version(ctx.height - 1, ctx.block.previous_hash)),
-        ctx.block.previous_hash,
-        ctx.clock,
-        ctx.block.params.matches_per_block,
-    )
+    seed, fills_max = ctx.block.previous_beacon, max(1, share // 2 // FILL_GAS)
+    matched = match(asked, standing, seed, ctx.clock, fills_max)
     for fill in matched.fills:
         apply_fill(ctx, fill)
+    for order_id in matched.carried:
+        DIRTY_ORDERS.mark(ctx.store, ORDERS.must(ctx.store, order_id).opened_height, order_id)
     for order_id, histogram in matched.unmatched:
         order = ORDERS.must(ctx.store, order_id)
-        if histogram != order.unmatched or order.opened_height == ctx.height:
+        if histogram != order.unmatched or order.opened_height == ctx.height - 1:
             ORDERS.update(ctx.store, order_id, unmatched=histogram)
             ctx.emit(OrderUnmatched(order_id, histogram))
 
 
-def take_orders(ctx: Context) -> list[Order]:
+def take_orders(ctx: Context, limit: int) -> list[Order]:
     """Take the orders that this block tries: those of the sweep over the book first, then new ones.
 
-    Half of the places are kept for new ones: a book full of old orders that nobody wants cannot hold up the others.
+    New ones are those of the blocks before: whoever sees an order on its way cannot answer it. Half of the tries are
+    kept for them: a book full of old orders that nobody wants cannot hold up the others.
     """
-    limit = ctx.block.params.matches_per_block
-    fresh = sum(1 for _ in islice(DIRTY_ORDERS.keys(ctx.store), limit // 2))
+    fresh = sum(1 for _ in islice(_new_orders(ctx), limit // 2))
     found = _take_swept(ctx, limit - fresh)
-    for opened, order_id in list(islice(DIRTY_ORDERS.keys(ctx.store), limit - len(found))):
+    for opened, order_id in list(islice(_new_orders(ctx), limit - len(found))):
         found.append(order_id)
         DIRTY_ORDERS.delete(ctx.store, opened, order_id)
     orders = []
@@ -81,39 +86,74 @@ def take_orders(ctx: Context) -> list[Order]:
     return orders
 
 
+def _new_orders(ctx: Context) -> Iterator[tuple[bytes, ...]]:
+    """Yield the keys of orders of earlier blocks that were not tried yet, the oldest first."""
+    keys = DIRTY_ORDERS.keys(ctx.store)
+    return takewhile(lambda key: number_of(key[0]) < ctx.height, keys)
+
+
 def _take_swept(ctx: Context, limit: int) -> list[bytes]:
-    """Return the next open orders of the pass over the book, and remember where it stands."""
+    """Return the next open orders of the pass over the book, and remember where it stands.
+
+    Orders that would not pay the price of what changed are left alone, however many there are.
+    """
     sweep = SWEEP.get(ctx.store)
     if sweep is None:
         return []
-    after = (sweep.height, sweep.order_id) if sweep.order_id else ()
-    found = list(islice(OPEN_ORDERS.keys(ctx.store, after=after), limit))
+    after = (sweep.below, sweep.height, sweep.order_id) if sweep.order_id else ()
+    lowest = MONEY_MAX - sweep.price
+    keys = takewhile(
+        lambda key: number_of(key[0]) <= lowest, OPEN_ORDERS.keys(ctx.store, after=after)
+    )
+    found = list(islice((key for key in keys if number_of(key[1]) < ctx.height), limit))
     if len(found) == limit:
-        opened, order_id = found[-1]
-        SWEEP.update(ctx.store, height=number_of(opened), order_id=order_id)
+        below, opened, order_id = found[-1]
+        at = {"below": number_of(below), "height": number_of(opened), "order_id": order_id}
+        SWEEP.update(ctx.store, **at)
     elif sweep.again:
-        SWEEP.put(ctx.store, Sweep(0, b"", again=False))
+        SWEEP.put(ctx.store, Sweep(sweep.again, again=0))
     else:
         SWEEP.delete(ctx.store)
     # Tried now, so not again as a new one.
-    for opened, order_id in found:
+    for _, opened, order_id in found:
         DIRTY_ORDERS.delete(ctx.store, opened, order_id)
-    return [order_id for _, order_id in found]
+    return [order_id for *_, order_id in found]
 
 
 def get_asked(store: Overlay, order: Order, clock: int) -> Asked:
     """Return an open order as the auction sees it: never more than its escrow can pay."""
-    work = total_work(order.terms)
-    return Asked(
+    escrow = ESCROWS.must(store, order.id)
+    asked = make_asked(order.terms, order.conditions, order.params)
+    return replace(
+        asked,
         order_id=order.id,
-        work=work,
-        price_limit=affordable_price(ESCROWS.must(store, order.id), work, order.price_limit),
-        conditions=order.conditions,
+        price_limit=affordable_price(escrow, asked.work, order.price_limit),
         excluded=order.excluded,
         seconds_left=order.deadline - clock,
-        window_seconds=order.params.round_window,
-        job_bond_bps=order.params.job_bond_bps,
         opened_height=order.opened_height,
+    )
+
+
+def make_asked(terms: JobTerms, conditions: Conditions, params: OrderParams) -> Asked:
+    """Return what the auction reads of terms, conditions and parameters; the rest is the caller's to fill in."""
+    return Asked(
+        order_id=bytes(32),
+        rounds=terms.rounds,
+        slots=terms.slots,
+        share_work=share_work(terms),
+        outer_work=terms.outer_work,
+        price_limit=0,
+        conditions=conditions,
+        excluded=(),
+        seconds_left=0,
+        verify_seconds=params.verify_seconds,
+        job_bond_bps=params.job_bond_bps,
+        opened_height=0,
+        payload_bytes=terms.delivered_bytes,
+        trial_work=trial_work(terms),
+        accept_seconds=params.accept_base + ceil_div(terms.delivered_bytes, params.accept_rate),
+        accept_max=params.accept_max,
+        payload_fee=params.payload_fee,
     )
 
 
@@ -127,7 +167,8 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
     )
     TALLIES.update(ctx.store, order.id, verified=0)
     terms = order.terms
-    wait = order.params.accept_base + ceil_div(terms.payload_bytes, order.params.accept_rate)
+    asked = make_asked(terms, order.conditions, order.params)
+    wait = asked.accept_seconds + ceil_div(asked.trial_work, bid.offer.slot_speed)
     assignment = Assignment(
         order_id=order.id,
         attempt=attempt,
@@ -137,7 +178,8 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
         work=fill.work,
         job_bond=fill.job_bond,
         providers_bps=bid.offer.providers_bps,
-        speed=bid.offer.speed,
+        slot_speed=bid.offer.slot_speed,
+        slots=bid.offer.slots,
         state=AssignmentState.MATCHED,
         end_reason=0,
         matched_at=ctx.clock,

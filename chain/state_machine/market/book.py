@@ -2,20 +2,23 @@
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from chain.state_machine.context import HEAD, Context
 from chain.state_machine.ledger.order_money import NO_ROUND, apply_payments, remove_bond
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, get_bond_account
 from chain.state_machine.market.tables import BIDS, BIDS_OF, LOADS, SWEEP, Sweep, get_load
+from chain.state_machine.queue import Due, Entry, cancel
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.tables import parts_of
+from domain.errors import DEADLINE_PASSED, NOT_YOURS, Refusal
+from domain.events import BidClosed
 from domain.records import Bid, BondKind, BondRow
 from escrow.moves import Move, Transfer
-from matching_engine.book import Book
+from matching_engine.book import Backing, Book
 from matching_engine.records import Standing
 
 STEPS_KEPT, KEYS_KEPT = 1_024, 262_144
@@ -34,20 +37,23 @@ def get_standing(store: Overlay) -> list[Standing]:
     return [_standing(bid, _backing(store, bid.validator)) for bid in BIDS.scan(store)]
 
 
-def _standing(bid: Bid, backing: tuple[bool, int, int]) -> Standing:
-    jailed, free_bond, free_stake = backing
-    return Standing(bid, jailed, bid.capacity, free_bond, free_stake)
+def _standing(bid: Bid, backing: Backing) -> Standing:
+    return Standing(bid, backing[0], bid.free, *backing[1:])
 
 
-def _backing(store: Overlay, operator: str) -> tuple[bool, int, int]:
-    """Return whether a validator is jailed (or not in the set), its free bond, and its free stake.
+def _backing(store: Overlay, operator: str) -> Backing:
+    """Return whether a validator is jailed (or not in the set), its free bond and stake, and how firm its bids are.
 
     What its live assignments are worth never exceeds its stake, whatever capacity its bids name; a stake that was cut
     may be below what it already backs.
     """
     validator = VALIDATORS.must(store, operator)
-    free_stake = max(0, validator.stake - get_load(store, operator).value)
-    return not is_active(validator), get_bond_account(store, operator).free, free_stake
+    load = get_load(store, operator)
+    free_bond, free_stake = (
+        get_bond_account(store, operator).free,
+        max(0, validator.stake - load.value),
+    )
+    return not is_active(validator), free_bond, free_stake, load.worsened_height
 
 
 # --- between blocks --------------------------------------------------------------------------------
@@ -143,7 +149,7 @@ def _read_again(book: Book, store: Overlay, changed: Iterable[bytes]) -> None:
             validators[name.decode()] = None
     for operator in validators:
         if book.backing(operator):
-            book.back(operator, *_backing(store, operator))
+            book.back(operator, _backing(store, operator))
     for bid_id in bids:
         bid = BIDS.get(store, bid_id)
         if bid is None:
@@ -156,23 +162,27 @@ def _read_again(book: Book, store: Overlay, changed: Iterable[bytes]) -> None:
 # --- what is tried again ---------------------------------------------------------------------------
 
 
-def mark_book_changed(ctx: Context) -> None:
-    """Let the auction try every open order again, because a bid changed or room came free."""
+def mark_book_changed(ctx: Context, price: int) -> None:
+    """Let the auction try every open order again that would pay ``price``: such a bid changed, or has more room."""
     sweep = SWEEP.get(ctx.store)
     if sweep is None:
-        SWEEP.put(ctx.store, Sweep(0, b"", again=False))
+        SWEEP.put(ctx.store, Sweep(price, again=0))
     elif sweep.order_id:
         # It is under way; one that has not begun will see this change too.
-        SWEEP.update(ctx.store, again=True)
+        SWEEP.update(ctx.store, again=min(sweep.again or price, price))
+    else:
+        SWEEP.update(ctx.store, price=min(sweep.price, price))
 
 
 def mark_if_bidder(ctx: Context, owner: str) -> None:
-    """Let the auction try again where the bond account of a bidding validator grew."""
+    """Let the auction try again what the bids of a validator are for, which can give more than before."""
     # Nearly everybody is none, and is told apart without a scan.
     if VALIDATORS.get(ctx.store, owner) is None:
         return
-    if next(BIDS_OF.keys(ctx.store, owner), None) is not None:
-        mark_book_changed(ctx)
+    bids = (BIDS.must(ctx.store, bid_id) for _, bid_id in BIDS_OF.keys(ctx.store, owner))
+    price = min((bid.offer.price for bid in bids), default=0)
+    if price:
+        mark_book_changed(ctx, price)
 
 
 def return_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
@@ -182,3 +192,37 @@ def return_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
     round = row.round if row.kind is BondKind.SHARE else NO_ROUND
     apply_payments(ctx, order_id, (back,), round)
     mark_if_bidder(ctx, row.owner)
+
+
+# --- bids ----------------------------------------------------------------------------------------
+
+
+def get_own_bid(ctx: Context, bid_id: bytes, validator: str) -> Bid:
+    """Return a standing bid of the validator's."""
+    bid = BIDS.need(ctx.store, bid_id)
+    if bid.validator != validator:
+        raise Refusal(NOT_YOURS, "bid_id", "is somebody else's bid", "name one of yours")
+    if ctx.clock >= bid.expires_at:
+        raise Refusal(DEADLINE_PASSED, "bid_id", "the bid has expired", "place a new one")
+    return bid
+
+
+def mark_worsened(ctx: Context, validator: str) -> None:
+    """Remember that the validator went back on a bid: no order that was open by then is for any of its bids."""
+    load = get_load(ctx.store, validator)
+    LOADS.put(ctx.store, replace(load, worsened_height=ctx.height))
+
+
+def close_bid(ctx: Context, bid: Bid, reason: str) -> None:
+    """Take a bid out of the book; running assignments go on."""
+    BIDS.delete(ctx.store, bid.id)
+    BIDS_OF.delete(ctx.store, bid.validator, bid.id)
+    cancel(ctx, bid.expires_at, Due.BID, bid.id)
+    ctx.emit(BidClosed(bid.id, bid.validator, reason))
+
+
+def on_bid(ctx: Context, entry: Entry) -> None:
+    """Take an expired bid out of the book."""
+    bid = BIDS.get(ctx.store, entry.parts[0])
+    if bid is not None and ctx.clock >= bid.expires_at:
+        close_bid(ctx, bid, "expired")

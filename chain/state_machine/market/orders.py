@@ -5,9 +5,10 @@ from dataclasses import replace
 from itertools import islice
 
 from chain.state_machine.context import Context
+from chain.state_machine.gas import BOND_GAS, PAY_GAS
 from chain.state_machine.ledger.order_money import apply_payments, get_job_bond
 from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, TALLIES
-from chain.state_machine.market.book import mark_book_changed, return_bond
+from chain.state_machine.market.book import mark_if_bidder, return_bond
 from chain.state_machine.market.tables import (
     ASSIGNMENTS,
     BIDS,
@@ -17,12 +18,12 @@ from chain.state_machine.market.tables import (
     OPEN_ORDERS,
     ORDERS,
     get_load,
+    open_key,
 )
-from chain.state_machine.proof.rounds import stop_audits
 from chain.state_machine.proof.shares import drop_open_round
-from chain.state_machine.proof.tables import SHARES
 from chain.state_machine.queue import Due, Entry, cancel, schedule
-from domain.amount import WORK_MAX, price_ceil
+from domain.amount import price_ceil
+from domain.errors import DEADLINE_PASSED, NOT_YOURS, WRONG_STATE, Refusal
 from domain.events import OrderClosed, OrderOpened
 from domain.reasons import AttemptEnd, CloseReason
 from domain.records import (
@@ -32,22 +33,18 @@ from domain.records import (
     BondRow,
     Order,
     OrderState,
-    ShareState,
 )
-from escrow.account import locked, refund
+from escrow.moves import locked, refund
 from pol.rules.schedule import total_work
 
-BONDS_PER_CALL = 256
+BONDS_PER_CALL = 32
 """Bonds that the end of an order or attempt returns at once; the queue carries the rest to the next block."""
-
-LIVE = (AssignmentState.MATCHED, AssignmentState.RUNNING, AssignmentState.PROVEN)
-"""States of an assignment that holds capacity."""
 
 
 def open_order(ctx: Context, order: Order) -> None:
     """Put a stored order into the book, for the first time or again; its time to live starts here."""
     expires = min(ctx.clock + order.time_to_live, order.deadline)
-    ORDERS.update(
+    order = ORDERS.update(
         ctx.store,
         order.id,
         state=OrderState.OPEN,
@@ -56,7 +53,7 @@ def open_order(ctx: Context, order: Order) -> None:
         expires_at=expires,
         unmatched=(),
     )
-    OPEN_ORDERS.mark(ctx.store, ctx.height, order.id)
+    OPEN_ORDERS.mark(ctx.store, *open_key(order))
     DIRTY_ORDERS.mark(ctx.store, ctx.height, order.id)
     schedule(ctx, expires, Due.TIME_TO_LIVE, order.id)
     work, deposit = total_work(order.terms), locked(ESCROWS.must(ctx.store, order.id))
@@ -65,15 +62,15 @@ def open_order(ctx: Context, order: Order) -> None:
 
 def leave_book(ctx: Context, order: Order) -> None:
     """Take an order out of the book, because it is matched or ends."""
-    OPEN_ORDERS.delete(ctx.store, order.opened_height, order.id)
+    OPEN_ORDERS.delete(ctx.store, *open_key(order))
     DIRTY_ORDERS.delete(ctx.store, order.opened_height, order.id)
     cancel(ctx, order.expires_at, Due.TIME_TO_LIVE, order.id)
 
 
 def take_capacity(ctx: Context, assignment: Assignment) -> None:
     """Reserve what an assignment takes of its bid and its validator."""
-    capacity = BIDS.must(ctx.store, assignment.bid_id).capacity
-    BIDS.update(ctx.store, assignment.bid_id, capacity=capacity - assignment.work)
+    reserved = BIDS.must(ctx.store, assignment.bid_id).reserved
+    BIDS.update(ctx.store, assignment.bid_id, reserved=reserved + assignment.work)
     _change_load(ctx, assignment, 1)
     LIVE_ASSIGNMENTS.mark(ctx.store, assignment.validator, assignment.order_id, assignment.attempt)
 
@@ -82,7 +79,7 @@ def end_assignment(
     ctx: Context, assignment: Assignment, state: AssignmentState, reason: int
 ) -> Assignment:
     """End an assignment and release its capacity; one that has ended stays as it is."""
-    if assignment.state not in LIVE:
+    if not assignment.is_live:
         return assignment
     cancel(ctx, assignment.accept_deadline, Due.ACCEPT, assignment.order_id, assignment.attempt)
     cancel(ctx, assignment.progress_deadline, Due.PROGRESS, assignment.order_id, assignment.attempt)
@@ -93,28 +90,19 @@ def end_assignment(
     # The bid may have left the book meanwhile.
     bid = BIDS.get(ctx.store, assignment.bid_id)
     if bid is not None:
-        capacity = min(bid.capacity + assignment.work, WORK_MAX)
-        BIDS.update(ctx.store, bid.id, capacity=capacity)
-    mark_book_changed(ctx)
+        BIDS.update(ctx.store, bid.id, reserved=bid.reserved - assignment.work)
+    mark_if_bidder(ctx, assignment.validator)
     return ended
 
 
 def end_order(ctx: Context, order: Order, reason: CloseReason) -> None:
-    """Decide how an order ends, and close it unless a report about it is still open.
-
-    All that runs stops here. With open reports the order waits for them, so that no coin is locked for a closed order
-    and no reported bond escapes.
-    """
-    tally = TALLIES.must(ctx.store, order.id)
+    """Decide how an order ends, and close it: all that runs stops here."""
     if order.state is OrderState.OPEN:
         leave_book(ctx, order)
     cancel(ctx, order.deadline, Due.ORDER, order.id)
     if order.attempt:
-        _stop_attempt(ctx, order, reason, tally.verified)
-    if tally.open_reports:
-        TALLIES.update(ctx.store, order.id, ending=int(reason))
-    else:
-        close_order(ctx, order.id, reason)
+        _stop_attempt(ctx, order, reason)
+    close_order(ctx, order.id, reason)
 
 
 def close_order(ctx: Context, order_id: bytes, reason: CloseReason) -> None:
@@ -142,13 +130,25 @@ def _return_some(ctx: Context, order_id: bytes, rows: Iterable[BondRow]) -> bool
     return len(found) <= BONDS_PER_CALL
 
 
+def weigh_end(ctx: Context, entry: Entry) -> int:
+    """Return the gas of what may end an order: the bonds that return at once, and its depositors."""
+    return weigh_close(ctx, entry.parts[0])
+
+
+def weigh_close(ctx: Context, order_id: bytes) -> int:
+    """Return the gas of a step of :func:`close_order`."""
+    rows = islice(BOND_ROWS.keys(ctx.store, order_id), BONDS_PER_CALL)
+    depositors = ESCROWS.must(ctx.store, order_id).depositors
+    return BOND_GAS * sum(1 for _ in rows) + PAY_GAS * len(depositors)
+
+
 def is_ending(ctx: Context, order: Order) -> bool:
-    """Tell whether the order's end is decided, and only reports and the return of bonds are waited for."""
+    """Tell whether the order's end is decided, and only the return of bonds is waited for."""
     return TALLIES.must(ctx.store, order.id).ending != 0
 
 
 def clear_attempt(ctx: Context, order: Order, assignment: Assignment) -> bool:
-    """Return what an attempt left behind before the order opens again; reported bonds stay until their end.
+    """Return what an attempt left behind before the order opens again.
 
     A bounded number of bonds each time. False where some are left: then it has to be called again.
     """
@@ -156,11 +156,7 @@ def clear_attempt(ctx: Context, order: Order, assignment: Assignment) -> bool:
     if bond is not None:
         return_bond(ctx, order.id, bond)
     rows = BOND_ROWS.iterate(ctx.store, order.id, assignment.attempt, int(BondKind.SHARE))
-    return _return_some(ctx, order.id, (r for r in rows if not _is_reported(ctx, order.id, r)))
-
-
-def _is_reported(ctx: Context, order_id: bytes, row: BondRow) -> bool:
-    return SHARES.must(ctx.store, *row.share(order_id)).state is ShareState.REPORTED
+    return _return_some(ctx, order.id, rows)
 
 
 def on_time_to_live(ctx: Context, entry: Entry) -> None:
@@ -176,15 +172,14 @@ def on_close(ctx: Context, entry: Entry) -> None:
     """Go on with the return of bonds, and close the order when the last has returned."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     tally = TALLIES.must(ctx.store, order.id)
-    if order.state is not OrderState.CLOSED and tally.ending and not tally.open_reports:
+    if order.state is not OrderState.CLOSED and tally.ending:
         close_order(ctx, order.id, CloseReason(tally.ending))
 
 
-def _stop_attempt(ctx: Context, order: Order, reason: CloseReason, verified: int) -> None:
+def _stop_attempt(ctx: Context, order: Order, reason: CloseReason) -> None:
     assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
     if assignment.state in (AssignmentState.RUNNING, AssignmentState.PROVEN):
         drop_open_round(ctx, assignment.open_round)
-    stop_audits(ctx, assignment, verified)
     if reason is CloseReason.SETTLED:
         end_assignment(ctx, assignment, AssignmentState.DONE, 0)
     else:
@@ -199,3 +194,37 @@ def _change_load(ctx: Context, assignment: Assignment, sign: int) -> None:
         ctx.store,
         replace(load, work=load.work + sign * assignment.work, value=load.value + sign * value),
     )
+
+
+# --- who may do what to an order now -------------------------------------------------------------
+
+
+def get_assigned(
+    ctx: Context, order_id: bytes, attempt: int, validator: str, state: AssignmentState
+) -> tuple[Order, Assignment]:
+    """Return an order and its current assignment, which must be the validator's, in ``state``, before its deadlines."""
+    order = ORDERS.need(ctx.store, order_id)
+    if attempt != order.attempt or attempt == 0:
+        reason = f"the current attempt is {order.attempt}"
+        raise Refusal(WRONG_STATE, "attempt", reason, "read the order again")
+    assignment = ASSIGNMENTS.must(ctx.store, order_id, attempt)
+    if assignment.validator != validator:
+        raise Refusal(NOT_YOURS, "validator", "the order is matched to somebody else", "leave it")
+    if assignment.state is not state or is_ending(ctx, order):
+        reason = f"the attempt is {assignment.state.name.lower()}"
+        raise Refusal(WRONG_STATE, "order_id", reason, f"it must be {state.name.lower()}")
+    matched = state is AssignmentState.MATCHED
+    check_before(
+        ctx,
+        "accept deadline" if matched else "progress deadline",
+        assignment.accept_deadline if matched else assignment.progress_deadline,
+    )
+    check_before(ctx, "order's deadline", order.deadline)
+    return order, assignment
+
+
+def check_before(ctx: Context, name: str, deadline: int) -> None:
+    """Refuse when the chain clock has reached ``deadline``, whatever the queue has done yet."""
+    if ctx.clock >= deadline:
+        reason = f"the {name} passed at {deadline} (now {ctx.clock})"
+        raise Refusal(DEADLINE_PASSED, "order_id", reason, "nothing can be done any more")

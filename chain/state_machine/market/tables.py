@@ -4,27 +4,35 @@ from dataclasses import dataclass
 
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index, Table
+from domain.amount import MONEY_MAX
 from domain.records import Assignment, Bid, Order
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a validator's live assignments take: the capacity that is reserved (FLOPs), and its value (uassay)."""
+    """What a validator's live assignments take: the capacity that is reserved (FLOPs), and its value (uassay).
+
+    And the last block in which it took back or worsened a bid.
+    """
 
     validator: str
     work: int
     value: int
+    worsened_height: int
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A pass over all open orders because the book changed; it may take several blocks."""
+    """A pass over the open orders that would pay what changed in the book; it may take several blocks."""
 
-    # Of the last open order that was tried, with its id.
-    height: int
-    order_id: bytes
-    # The book changed since the pass began.
-    again: bool
+    # The cheapest price of what changed (uassay per PFLOP).
+    price: int
+    # The cheapest of what changed since the pass began; 0 where nothing did.
+    again: int
+    # The last order that was tried: what its limit lacks of the highest, the height that opened it, its id.
+    below: int = 0
+    height: int = 0
+    order_id: bytes = b""
 
 
 LOADS = Table(0x1B, "load", Load, lambda r: (r.validator,))
@@ -36,7 +44,7 @@ ORDERS = Table(0x28, "order", Order, lambda r: (r.id,))
 ORDERS_OF_CONSUMER = Index(0x29, "order of a consumer")
 # Validator, order: those that it had an assignment of.
 ORDERS_OF_VALIDATOR = Index(0x2A, "order of a validator")
-# The height that opened it, order.
+# What its price limit lacks of the highest, the height that opened it, order.
 OPEN_ORDERS = Index(0x2B, "open order")
 # Open orders that the auction has not tried yet: the height that opened it, order.
 DIRTY_ORDERS = Index(0x2C, "order that was not tried")
@@ -46,6 +54,11 @@ ASSIGNMENTS = Table(0x30, "assignment", Assignment, lambda r: (r.order_id, r.att
 LIVE_ASSIGNMENTS = Index(0x31, "live assignment")
 
 
+def open_key(order: Order) -> tuple[int, int, bytes]:
+    """Return the key of an open order in the book: who would pay most comes first, then who waits longest."""
+    return MONEY_MAX - order.price_limit, order.opened_height, order.id
+
+
 def get_load(store: Overlay, validator: str) -> Load:
     """Return what a validator's live assignments take."""
-    return LOADS.get(store, validator) or Load(validator, 0, 0)
+    return LOADS.get(store, validator) or Load(validator, 0, 0, 0)

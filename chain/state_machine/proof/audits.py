@@ -9,26 +9,32 @@ ends without any answer from anybody is void: never verified and never paid.
 from dataclasses import replace
 
 from chain.state_machine.context import Context
+from chain.state_machine.gas import SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
 from chain.state_machine.proof.lots import get_parties, open_lot
-from chain.state_machine.proof.rounds import get_active_seats, get_auditors, mark_void, stop_audit
+from chain.state_machine.proof.rounds import (
+    get_active_seats,
+    get_auditors,
+    get_next_round,
+    mark_void,
+    stop_audit,
+)
 from chain.state_machine.proof.settlement import advance
 from chain.state_machine.proof.tables import (
     AUDIT_POTS,
     AUDITS,
     DUTIES,
     ROUNDS,
-    SHARES,
     AuditSubject,
 )
 from chain.state_machine.queue import Due, Entry, schedule
 from chain.state_machine.registry.members import cut_stake, is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.events import AuditDrawn, AuditMissed
-from domain.records import Assignment, Audit, Order, Place, Round, RoundKey, Seat, Share, Validator
+from domain.records import Assignment, Audit, Order, Place, Round, RoundKey, Seat, Validator
 from escrow.settle import audit_fee
 from pol.rules.lots import audit_place_count, audit_places, draw_weighted, seed
-from pol.rules.schedule import segment_samples, share_work
+from pol.rules.schedule import segment_work, share_segments
 
 ALL = 3
 
@@ -49,7 +55,7 @@ def open_audit(ctx: Context, order: Order, assignment: Assignment, closed: Round
     _open_draw(ctx, order, assignment, key)
 
 
-def draw_seats(ctx: Context, subject: AuditSubject, hashes: tuple[bytes, ...]) -> None:
+def draw_seats(ctx: Context, subject: AuditSubject, beacon: bytes) -> None:
     """Draw the seats of the next draw, and at the first one the places."""
     key = subject.round
     audit = AUDITS.must(ctx.store, *key)
@@ -58,13 +64,13 @@ def draw_seats(ctx: Context, subject: AuditSubject, hashes: tuple[bytes, ...]) -
     able = _get_able(ctx, order, assignment)
     places = audit.places
     if audit.draw == 0:
-        places = _draw_places(ctx, subject, hashes, order, assignment)
+        places = _draw_places(ctx, subject, beacon, order, assignment)
     draw = audit.draw + 1
-    seats = _draw(subject, hashes, audit, able, draw, order.params.auditors)
+    seats = _draw(subject, beacon, audit, able, draw, order.params.auditors)
     # A set this small has nobody else: everybody at once.
     if not seats and draw < ALL:
         draw = ALL
-        seats = _draw(subject, hashes, audit, able, draw, order.params.auditors)
+        seats = _draw(subject, beacon, audit, able, draw, order.params.auditors)
     ends = ctx.clock + max(1, order.params.round_window // 2)
     audit = AUDITS.update(
         ctx.store,
@@ -92,6 +98,9 @@ def on_audit_draw(ctx: Context, entry: Entry) -> None:
     if audit.agreed or not silent or ctx.clock < audit.draw_ends:
         return
     order = ORDERS.must(ctx.store, key.order_id)
+    pending = get_next_round(ctx, order)
+    if pending is not None and pending.void and pending.attempt == key.attempt:
+        return  # it is voided next
     assignment = ASSIGNMENTS.must(ctx.store, key.order_id, key.attempt)
     for seat in silent:
         cut = 0 if audit.draw == ALL else _cut_silent(ctx, order, assignment, audit, seat)
@@ -118,16 +127,46 @@ def finish_audit(ctx: Context, audit: Audit) -> None:
 
 
 def void_round(ctx: Context, key: RoundKey) -> None:
-    """Mark a round that will never be verified, and every round after it with it.
+    """Mark a round that will never be verified; every round after it follows, one step of the queue each.
 
     Nobody has to audit what can never be paid.
     """
     closed = ROUNDS.get(ctx.store, *key)
-    while closed is not None and not closed.void:
-        mark_void(ctx, closed)
-        key = replace(key, round=key.round + 1)
-        closed = ROUNDS.get(ctx.store, *key)
-    advance(ctx, key.order_id)
+    if closed is None or closed.void:
+        advance(ctx, key.order_id)
+        return
+    mark_void(ctx, closed)
+    schedule(ctx, ctx.clock, Due.VOID, *replace(key, round=key.round + 1))
+
+
+def on_void(ctx: Context, entry: Entry) -> None:
+    """Go on with voiding, or with the order behind the last round."""
+    void_round(ctx, entry.round_key)
+
+
+def weigh_void(ctx: Context, entry: Entry) -> int:
+    """Return the gas of one step: the seats of the round's audit."""
+    return _weigh_audit(ctx, entry.round_key)
+
+
+def weigh_audit_draw(ctx: Context, entry: Entry) -> int:
+    """Return the gas of the end of a draw: its seats."""
+    return _weigh_audit(ctx, entry.round_key)
+
+
+def weigh_seats(ctx: Context, subject: AuditSubject) -> int:
+    """Return the gas of a draw: the validators who are looked at, of whom each may get a seat."""
+    audit = AUDITS.must(ctx.store, *subject.round)
+    validators = sum(1 for _ in VALIDATORS.keys(ctx.store))
+    auditors = ORDERS.must(ctx.store, subject.round.order_id).params.auditors
+    seats = validators if audit.draw + 1 >= ALL else min(validators, auditors)
+    shares = len(ROUNDS.must(ctx.store, *subject.round).shares) if audit.draw == 0 else 0
+    return VALIDATOR_GAS * (validators + shares) + SEAT_GAS * seats
+
+
+def _weigh_audit(ctx: Context, key: RoundKey) -> int:
+    audit = AUDITS.get(ctx.store, *key)
+    return 0 if audit is None else SEAT_GAS * len(audit.seats)
 
 
 def _open_draw(ctx: Context, order: Order, assignment: Assignment, key: RoundKey) -> None:
@@ -147,7 +186,7 @@ def _get_able(ctx: Context, order: Order, assignment: Assignment) -> list[Valida
 
 def _draw(
     subject: AuditSubject,
-    hashes: tuple[bytes, ...],
+    beacon: bytes,
     audit: Audit,
     able: list[Validator],
     draw: int,
@@ -161,7 +200,7 @@ def _draw(
     count = auditors if draw == 1 else sum(seat.missed for seat in audit.seats)
     able = [validator for validator in able if validator.operator not in seated]
     drawn = draw_weighted(
-        seed(f"audit/seats/{draw}", subject.id, hashes), [v.stake for v in able], count
+        seed(f"audit/seats/{draw}", subject.id, beacon), [v.stake for v in able], count
     )
     return tuple(able[index].operator for index in drawn)
 
@@ -169,25 +208,20 @@ def _draw(
 def _draw_places(
     ctx: Context,
     subject: AuditSubject,
-    hashes: tuple[bytes, ...],
+    beacon: bytes,
     order: Order,
     assignment: Assignment,
 ) -> tuple[Place, ...]:
     closed = ROUNDS.must(ctx.store, *subject.round)
-    shares = [SHARES.must(ctx.store, *key) for key in closed.share_keys]
-    terms = order.terms
+    segments = share_segments(order.terms)
     count = audit_place_count(
         audit_fee(closed.work, assignment.price, order.params.audit_bps),
-        share_work(terms, segment_samples(terms)),
+        segment_work(order.terms),
         assignment.price,
         order.params.audit_places_max,
     )
-    numbered = [_numbered(share) for share in shares]
-    return audit_places(seed("audit/places", subject.id, hashes), numbered, count)
-
-
-def _numbered(share: Share) -> tuple[int, int, int]:
-    return share.claim.slot, share.claim.issue, share.claim.segments
+    numbered = [(ref.slot, ref.issue, segments) for ref in closed.shares]
+    return audit_places(seed("audit/places", subject.id, beacon), numbered, count)
 
 
 def _cut_silent(

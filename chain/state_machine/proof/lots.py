@@ -1,23 +1,44 @@
-"""Lots: hashes of later blocks are collected for each commitment until they make a seed (protocol section 1.5).
+"""Lots: what waits for a beacon that nobody who gains by it could have chosen (protocol section 1.5).
 
-A lot waits for the first two blocks behind its commitment that two different validators proposed who are no party. In
-a smaller set it waits for as many such validators as there are; where every validator is a party, for the next block
-of anybody. After ``lot_wait`` the blocks that there are must do. The parties are frozen when the lot is opened.
+A lot is complete in the block at which different proposers who are no party, with more than a third of the stake and
+at least two, have revealed since the commitment: its seed is that block's beacon. Where all such validators are fewer
+or hold less, all of them must have; where there is none, the next block does, whoever made it. After ``lot_wait`` the
+last such block that there was must do, and without any the next block. The parties are frozen when the lot is opened.
+Blocks that begin with no reveal do not count.
+
+**What a block costs.** Lots with the same parties are one group. With the last reveals of all validators, newest first,
+it is one walk for a group to find the height below which its lots are complete; how many lots wait does not matter. A
+block looks at ``GROUPS_PER_BLOCK`` groups in turn, and draws ``LOTS_PER_BLOCK`` lots, as far as the gas for draws goes
+(:mod:`chain.state_machine.due`). What does not fit is looked at in a later block, and has that block's beacon for a
+seed.
 """
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.tables import ESCROWS
-from chain.state_machine.proof.tables import LOTS, Lot, Subject, lot_key
+from chain.state_machine.proof.tables import (
+    LAST_GROUP,
+    LOT_GROUPS,
+    LOTS,
+    WAITING_LOTS,
+    Lot,
+    LotGroup,
+    Subject,
+    lot_key,
+)
 from chain.state_machine.queue import Due, cancel, schedule
 from chain.state_machine.registry.members import is_active
-from chain.state_machine.registry.tables import CLUSTERS, VALIDATORS, get_operator
-from domain.block import Block
+from chain.state_machine.registry.tables import CLUSTERS, LAST_REVEALS, VALIDATORS
+from chain.state_machine.tables import number_of
+from domain.hashing import hash_fields
 from domain.records import Assignment, Order
 
 PROPOSERS = 2
+GROUPS_PER_BLOCK = 256
+LOTS_PER_BLOCK = 256
 
 
 def get_parties(ctx: Context, order: Order, assignment: Assignment) -> tuple[str, ...]:
@@ -36,23 +57,42 @@ def get_parties(ctx: Context, order: Order, assignment: Assignment) -> tuple[str
     )
 
 
+# --- opening and closing -------------------------------------------------------------------------
+
+
 def open_lot(ctx: Context, subject: Subject, parties: Iterable[str], lot_wait: int) -> None:
-    """Begin to collect hashes for a commitment of this block; a lot that is open already stays."""
+    """Begin to wait, for a commitment of this block; a lot that is open already stays."""
     if LOTS.has(ctx.store, *lot_key(subject)):
         return
     frozen = tuple(sorted(set(parties)))
-    # Only those with power ever propose a block.
-    able = [v for v in VALIDATORS.scan(ctx.store) if v.operator not in frozen and is_active(v)]
-    deadline = ctx.clock + lot_wait
-    wanted = min(PROPOSERS, len(able))
-    LOTS.put(ctx.store, Lot(subject, frozen, ctx.height, deadline, wanted, (), (), ()))
-    schedule(ctx, deadline, Due.LOT, *lot_key(subject))
+    group_id = hash_fields("assay/lot/parties", *frozen)
+    group = LOT_GROUPS.get(ctx.store, group_id) or LotGroup(group_id, frozen, 0)
+    LOT_GROUPS.put(ctx.store, LotGroup(group_id, frozen, group.waiting + 1))
+    # A second later there has been another block; this one's beacon is known.
+    lot = Lot(subject, group_id, ctx.height, ctx.clock + max(1, lot_wait))
+    LOTS.put(ctx.store, lot)
+    WAITING_LOTS.mark(ctx.store, group_id, lot.height, *lot_key(subject))
+    schedule(ctx, lot.deadline, Due.LOT, *lot_key(subject))
 
 
 def close_lot(ctx: Context, lot: Lot) -> None:
     """Remove a lot that is drawn or not needed any more."""
-    LOTS.delete(ctx.store, *lot_key(lot.subject))
-    cancel(ctx, lot.deadline, Due.LOT, *lot_key(lot.subject))
+    key = lot_key(lot.subject)
+    LOTS.delete(ctx.store, *key)
+    WAITING_LOTS.delete(ctx.store, lot.group_id, lot.height, *key)
+    group = LOT_GROUPS.must(ctx.store, lot.group_id)
+    if group.waiting == 1:
+        LOT_GROUPS.delete(ctx.store, group.id)
+    else:
+        LOT_GROUPS.put(ctx.store, LotGroup(group.id, group.parties, group.waiting - 1))
+    cancel(ctx, lot.deadline, Due.LOT, *key)
+
+
+def put_off_lot(ctx: Context, lot: Lot) -> None:
+    """Let a lot wait another second, because no block has revealed anything."""
+    deadline = ctx.clock + 1
+    LOTS.put(ctx.store, replace(lot, deadline=deadline))
+    schedule(ctx, deadline, Due.LOT, *lot_key(lot.subject))
 
 
 def drop_lot(ctx: Context, subject: Subject) -> None:
@@ -62,34 +102,90 @@ def drop_lot(ctx: Context, subject: Subject) -> None:
         close_lot(ctx, lot)
 
 
-def observe_block(ctx: Context, block: Block) -> list[Lot]:
-    """Add the block to every open lot, and return the lots that have all that they waited for."""
-    operator = get_operator(ctx.store, block.proposer)
-    complete: list[Lot] = []
-    for lot in LOTS.scan(ctx.store):
-        seen = _with_block(lot, block, operator)
-        if seen is not lot:
-            LOTS.put(ctx.store, seen)
-        if _is_complete(seen):
-            complete.append(seen)
-    return complete
+# --- what a block's beacon completes -------------------------------------------------------------
 
 
-def get_hashes(lot: Lot) -> tuple[bytes, ...]:
-    """Return the hashes that make the lot's seed; empty where no block came after the commitment."""
-    return lot.hashes or lot.any_hashes
+@dataclass(frozen=True, slots=True)
+class _Revealer:
+    """A validator in the set with a key that counts; ``height`` is of its last reveal, 0 before the first."""
+
+    operator: str
+    stake: int
+    height: int
 
 
-def _with_block(lot: Lot, block: Block, operator: str) -> Lot:
-    if len(lot.any_hashes) < PROPOSERS:
-        lot = replace(lot, any_hashes=(*lot.any_hashes, block.hash))
-    known = operator != "" and operator not in lot.parties
-    if known and block.proposer not in lot.proposers and len(lot.hashes) < PROPOSERS:
-        lot = replace(
-            lot, proposers=(*lot.proposers, block.proposer), hashes=(*lot.hashes, block.hash)
-        )
-    return lot
+def take_complete(ctx: Context) -> Iterator[Lot]:
+    """Yield the lots that this block's beacon completes, at most as many as a block draws.
+
+    Where the asker stops, because the gas for draws is used up, the next block goes on.
+    """
+    groups = _get_groups(ctx) if ctx.revealed else []
+    if not groups:
+        return
+    active = [validator for validator in VALIDATORS.scan(ctx.store) if is_active(validator)]
+    stake = sum(validator.stake for validator in active)
+    heights = {last.operator: last.height for last in LAST_REVEALS.scan(ctx.store)}
+    revealers = [
+        _Revealer(validator.operator, validator.stake, heights.get(validator.operator, 0))
+        for validator in active
+        if validator.beacon_key(ctx.height)
+    ]
+    revealers.sort(key=lambda revealer: -revealer.height)
+    drawn = 0
+    for group in groups:
+        lots = _get_lots(ctx, group, _get_reached(ctx, group, revealers, stake))
+        # Read before any is drawn, which changes what is waiting.
+        for lot in list(islice(lots, LOTS_PER_BLOCK - drawn + 1)):
+            if drawn == LOTS_PER_BLOCK:
+                return
+            drawn += 1
+            yield lot
+        LAST_GROUP.set(ctx.store, group.id)
 
 
-def _is_complete(lot: Lot) -> bool:
-    return len(lot.hashes) >= lot.wanted if lot.wanted else len(lot.any_hashes) >= 1
+def get_late_beacon(ctx: Context, lot: Lot) -> bytes:
+    """Return the beacon for a lot that has waited long enough; empty where it has to wait for the next one.
+
+    That of the last block since the commitment whose proposer is no party, else this block's own.
+    """
+    parties = LOT_GROUPS.must(ctx.store, lot.group_id).parties
+    since = [
+        last
+        for last in LAST_REVEALS.scan(ctx.store)
+        if last.height > lot.height and last.operator not in parties
+    ]
+    return max(since, key=lambda last: last.height).beacon if since else ctx.revealed
+
+
+def _get_groups(ctx: Context) -> list[LotGroup]:
+    """Return the groups whose turn it is: all, or the next ones behind the last one of the block before."""
+    last = LAST_GROUP.get(ctx.store) or b""
+    turn = LOT_GROUPS.scan(ctx.store, after=(last,), limit=GROUPS_PER_BLOCK)
+    for group in LOT_GROUPS.scan(ctx.store, limit=GROUPS_PER_BLOCK - len(turn)):
+        if group.id > last:
+            break
+        turn.append(group)
+    return turn
+
+
+def _get_reached(ctx: Context, group: LotGroup, revealers: list[_Revealer], stake: int) -> int:
+    """Return the height below which a group's lots are complete, from the last reveals, newest first."""
+    able = [revealer for revealer in revealers if revealer.operator not in group.parties]
+    if not able:
+        return ctx.height
+    if able[0].height != ctx.height:  # a party's block completes nothing
+        return 0
+    revealed = 0
+    for count, revealer in enumerate(able, 1):
+        revealed += revealer.stake
+        if count >= PROPOSERS and 3 * revealed > stake:
+            return revealer.height
+    return able[-1].height
+
+
+def _get_lots(ctx: Context, group: LotGroup, reached: int) -> Iterator[Lot]:
+    """Yield a group's lots that were opened below a height, oldest first."""
+    for _, height, purpose, subject_id in WAITING_LOTS.keys(ctx.store, group.id):
+        if number_of(height) >= reached:
+            return
+        yield LOTS.must(ctx.store, purpose.decode(), subject_id)

@@ -4,7 +4,13 @@ from chain.state_machine.context import Context
 from chain.state_machine.ledger.balances import apply_transfer
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.proof.lots import drop_lot
-from chain.state_machine.proof.tables import AUDIT_POTS, AUDITS, DUTIES, ROUNDS, AuditSubject
+from chain.state_machine.proof.tables import (
+    AUDIT_POTS,
+    AUDITS,
+    DUTIES,
+    ROUNDS,
+    AuditSubject,
+)
 from chain.state_machine.queue import Due, cancel
 from domain.errors import WRONG_STATE, Refusal
 from domain.events import RoundVoid
@@ -60,15 +66,6 @@ def stop_audit(ctx: Context, key: RoundKey, right: tuple[str, ...]) -> None:
     for auditor, amount in parts:
         apply_transfer(ctx, Transfer(Move.CUT_SHARE, "", auditor, amount))
     apply_transfer(ctx, Transfer(Move.CUT_BURN, "", "", burnt))
-
-
-def stop_audits(ctx: Context, assignment: Assignment, first: int) -> None:
-    """Stop the audits of all closed rounds from ``first`` on; those of void rounds have ended."""
-    for round in range(first, assignment.round):
-        key = RoundKey(assignment.order_id, assignment.attempt, round)
-        if ROUNDS.must(ctx.store, *key).void:
-            return
-        stop_audit(ctx, key, right=get_auditors(AUDITS.get(ctx.store, *key)))
 
 
 def mark_void(ctx: Context, closed: Round) -> None:

@@ -5,16 +5,23 @@ the same moment, and nothing else is ever paid; so nothing that can still be voi
 """
 
 from chain.state_machine.context import Context
+from chain.state_machine.gas import BOND_GAS, PAY_GAS
 from chain.state_machine.ledger.order_money import get_share_bond, pay_from_deposits
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.market.book import return_bond
-from chain.state_machine.market.orders import clear_attempt, end_order, open_order
+from chain.state_machine.market.orders import (
+    BONDS_PER_CALL,
+    clear_attempt,
+    end_order,
+    open_order,
+    weigh_end,
+)
 from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
+from chain.state_machine.proof.rejections import compare_rejected, count_rejected
 from chain.state_machine.proof.rounds import (
     get_auditors,
     get_next_round,
     is_verifiable,
-    stop_audits,
 )
 from chain.state_machine.proof.tables import AUDITS, ROUNDS, SHARES
 from chain.state_machine.queue import Due, Entry, schedule
@@ -25,44 +32,58 @@ from domain.records import Assignment, AssignmentState, Order, OrderState, Round
 from escrow.moves import Move, Transfer
 from escrow.settle import Earnings, settle_round
 
-SHARES_PER_CALL = 256
-"""Shares after which one event verifies no further round; the queue carries the rest to the next block."""
-
 
 def advance(ctx: Context, order_id: bytes) -> None:
-    """Verify and pay every round that is ready, then end the order or the attempt if nothing else is open."""
+    """Let the queue verify and pay what is ready, and end the order or the attempt if nothing else is open."""
     order = ORDERS.must(ctx.store, order_id)
-    tally = TALLIES.must(ctx.store, order_id)
-    if order.state not in (OrderState.RUNNING, OrderState.PROVEN) or tally.ending:
-        return
-    assignment = ASSIGNMENTS.must(ctx.store, order_id, order.attempt)
-    left = SHARES_PER_CALL
-    closed = get_next_round(ctx, order)
-    while closed is not None and is_verifiable(ctx, closed):
-        if left <= 0:
-            schedule(ctx, ctx.clock, Due.WINDOW, order_id, order.attempt, closed.round)
-            return
-        verify_round(ctx, order, assignment, closed)
-        left -= len(closed.shares)
-        closed = get_next_round(ctx, order)
-    _end_if_decided(ctx, order_id, assignment, closed)
+    schedule(ctx, ctx.clock, Due.WINDOW, order_id, order.attempt, _verified(ctx, order_id))
 
 
 def on_window(ctx: Context, entry: Entry) -> None:
-    """Go on with an attempt whose round's window is over."""
+    """Verify the attempt's next round if it is ready, and see how it goes on."""
     order = ORDERS.must(ctx.store, entry.parts[0])
-    if order.attempt == entry.number(1):
-        advance(ctx, order.id)
-
-
-def has_ready_round(ctx: Context, order: Order) -> bool:
-    """Tell whether a round can be verified now, because one call does not verify any number of them."""
+    if not _is_going_on(ctx, order, entry.number(1)):
+        return
+    assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
     closed = get_next_round(ctx, order)
-    return closed is not None and is_verifiable(ctx, closed)
+    if closed is not None and is_verifiable(ctx, closed):
+        # What was rejected in it comes first: when the round is verified, nothing of it is open.
+        if compare_rejected(ctx, order, assignment, closed) == 0:
+            verify_round(ctx, order, assignment, closed)
+        closed = get_next_round(ctx, order)
+    if closed is not None and is_verifiable(ctx, closed):
+        advance(ctx, order.id)
+    else:
+        _end_if_decided(ctx, order.id, assignment, closed)
+
+
+def weigh_window(ctx: Context, entry: Entry) -> int:
+    """Return the gas of a window: the shares of a round that is ready, and the bonds that it or an end returns."""
+    order = ORDERS.must(ctx.store, entry.parts[0])
+    if not _is_going_on(ctx, order, entry.number(1)):
+        return 0
+    closed = get_next_round(ctx, order)
+    is_ready = closed is not None and is_verifiable(ctx, closed)
+    shares = len(closed.shares) if closed is not None and is_ready else 0
+    rejected = count_rejected(ctx, closed) if closed is not None and is_ready else 0
+    assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
+    may_end = order.state is OrderState.PROVEN or assignment.state is AssignmentState.FAILED
+    # One that was right has up to four moves more than the return of its bond.
+    steps = PAY_GAS * shares + (BOND_GAS + 4 * PAY_GAS) * rejected
+    return steps + (weigh_end(ctx, entry) if may_end else 0)
+
+
+def _is_going_on(ctx: Context, order: Order, attempt: int) -> bool:
+    is_current = attempt == order.attempt and order.state in (OrderState.RUNNING, OrderState.PROVEN)
+    return is_current and not TALLIES.must(ctx.store, order.id).ending
+
+
+def _verified(ctx: Context, order_id: bytes) -> int:
+    return TALLIES.must(ctx.store, order_id).verified
 
 
 def verify_round(ctx: Context, order: Order, assignment: Assignment, closed: Round) -> None:
-    """Mark a round as verified, pay it, and return the bonds of its shares."""
+    """Mark a round as verified and pay it; the bonds of its shares return in steps."""
     ROUNDS.update(ctx.store, *closed.key, verified=True)
     verified = TALLIES.must(ctx.store, order.id).verified
     TALLIES.update(ctx.store, order.id, verified=verified + 1)
@@ -74,10 +95,24 @@ def verify_round(ctx: Context, order: Order, assignment: Assignment, closed: Rou
     ctx.emit(RoundVerified(closed.key, earnings.total))
     moves = _transfers(order.id, assignment.validator, earnings)
     pay_from_deposits(ctx, order.id, moves, closed.round)
-    for share in shares:
-        bond = get_share_bond(ctx, share.claim.key)
+    schedule(ctx, ctx.clock, Due.BONDS, *closed.key, 0)
+
+
+def on_bonds(ctx: Context, entry: Entry) -> None:
+    """Return the next bonds of a verified round's shares; an end may have returned them before."""
+    closed, done = ROUNDS.must(ctx.store, *entry.round_key), entry.number(3)
+    for key in closed.share_keys[done : done + BONDS_PER_CALL]:
+        bond = get_share_bond(ctx, key)
         if bond is not None:
-            return_bond(ctx, order.id, bond)
+            return_bond(ctx, key.order_id, bond)
+    if done + BONDS_PER_CALL < len(closed.shares):
+        schedule(ctx, ctx.clock, Due.BONDS, *closed.key, done + BONDS_PER_CALL)
+
+
+def weigh_bonds(ctx: Context, entry: Entry) -> int:
+    """Return the gas of one step."""
+    left = len(ROUNDS.must(ctx.store, *entry.round_key).shares) - entry.number(3)
+    return BOND_GAS * min(left, BONDS_PER_CALL)
 
 
 def compute_earnings(
@@ -112,16 +147,24 @@ def _transfers(order_id: bytes, validator: str, earnings: Earnings) -> list[Tran
 def _end_if_decided(
     ctx: Context, order_id: bytes, assignment: Assignment, pending: Round | None
 ) -> None:
-    """End the order when all rounds are verified, or the failed attempt when no round can be any more."""
+    """End the order when all rounds are verified or can never be, or a failed attempt."""
     order = ORDERS.must(ctx.store, order_id)
-    verified = TALLIES.must(ctx.store, order_id).verified
+    verified = _verified(ctx, order_id)
+    is_over = pending is None or _is_void(ctx, assignment, pending)
     if order.state is OrderState.PROVEN and verified == order.terms.rounds:
         settled = VALIDATORS.must(ctx.store, assignment.validator).orders_settled
         VALIDATORS.update(ctx.store, assignment.validator, orders_settled=settled + 1)
         end_order(ctx, order, CloseReason.SETTLED)
-    elif assignment.state is AssignmentState.FAILED and (pending is None or pending.void):
-        stop_audits(ctx, assignment, verified)
+    elif order.state is OrderState.PROVEN and is_over:
+        end_order(ctx, order, CloseReason.UNVERIFIED)
+    elif assignment.state is AssignmentState.FAILED and is_over:
         reopen_or_end(ctx, order, assignment, verified)
+
+
+def _is_void(ctx: Context, assignment: Assignment, pending: Round) -> bool:
+    """Tell whether a round is void with all behind it; they become so in their order."""
+    last = ROUNDS.must(ctx.store, assignment.order_id, assignment.attempt, assignment.round - 1)
+    return pending.void and last.void
 
 
 def reopen_or_end(ctx: Context, order: Order, assignment: Assignment, verified: int) -> None:

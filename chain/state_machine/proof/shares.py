@@ -3,21 +3,27 @@
 from typing import Any
 
 from chain.state_machine.context import Context
+from chain.state_machine.gas import DRAW_GAS, REJECT_GAS
 from chain.state_machine.ledger.order_money import get_share_bond
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.lots import drop_lot
-from chain.state_machine.proof.tables import LAST_ISSUES, SHARES, STANDING_ISSUES, SharesSubject
+from chain.state_machine.proof.tables import (
+    LAST_ISSUES,
+    SHARES,
+    STANDING_ISSUES,
+    LastIssue,
+    SharesSubject,
+)
 from chain.state_machine.registry.tables import PROVIDERS
 from chain.state_machine.tables import number_of
 from domain.events import ShareDrawn, ShareRejected
 from domain.hashing import hash_fields, u32
 from domain.reasons import ShareReason
-from domain.records import RoundKey, Share, ShareKey, ShareState
+from domain.records import Order, RoundKey, Share, ShareKey, ShareRoots, ShareState
+from pol.rules.commitment import share_commitment
 from pol.rules.lots import draw, seed
-
-ISSUES = 2**32
-"""One more than the highest issue number, because they travel as four bytes."""
+from pol.rules.schedule import share_segments
 
 
 def share_id(key: ShareKey) -> bytes:
@@ -56,6 +62,11 @@ def _mark_slot(ctx: Context, share: Share) -> None:
         STANDING_ISSUES.delete(ctx.store, *slot)
 
 
+def get_live_issue(ctx: Context, key: RoundKey, slot: int) -> int:
+    """Return the issue number of the share that stands in a slot of a round, 0 where none does."""
+    return STANDING_ISSUES.get(ctx.store, *key, slot)
+
+
 def get_live_shares(ctx: Context, key: RoundKey) -> list[Share]:
     """Return the shares of a round that stand, by slot."""
     found = [
@@ -65,51 +76,99 @@ def get_live_shares(ctx: Context, key: RoundKey) -> list[Share]:
     return [SHARES.must(ctx.store, *share) for share in found]
 
 
-def draw_segments(ctx: Context, subject: SharesSubject, hashes: tuple[bytes, ...]) -> None:
-    """Draw the segments of every share that this commitment put on chain and nobody rejected since."""
+def draw_segments(ctx: Context, subject: SharesSubject, beacon: bytes) -> None:
+    """Draw the segments of every share that this commitment put on chain and nobody rejected since.
+
+    The lots of a slot add up: who does not open what was drawn and is rejected gets no better lot.
+    """
     count = ORDERS.must(ctx.store, subject.round.order_id).params.segments_drawn
     for share in get_live_shares(ctx, subject.round):
         if share.committed_height != subject.height:
             continue
         key = share.claim.key
-        drawn = draw(seed(subject.PURPOSE, share_id(key), hashes), share.claim.segments, count)
+        segments = share_segments(ORDERS.must(ctx.store, key.order_id).terms)
+        own = draw(seed(subject.PURPOSE, share_id(key), beacon), segments, count)
+        slot = (key.order_id, key.attempt, key.slot)
+        before = LAST_ISSUES.must(ctx.store, *slot).drawn
+        drawn = tuple(sorted({*own, *before}))
+        LAST_ISSUES.update(ctx.store, *slot, drawn=drawn)
         change_share(ctx, key, drawn=drawn)
         ctx.emit(ShareDrawn(key, drawn))
 
 
+def weigh_segments(ctx: Context, subject: SharesSubject) -> int:
+    """Return the gas of a draw: the shares of the round that stand."""
+    return DRAW_GAS * count_live_shares(ctx, subject.round)
+
+
+def count_live_shares(ctx: Context, key: RoundKey) -> int:
+    """Return how many shares of a round stand."""
+    return sum(1 for _ in STANDING_ISSUES.keys(ctx.store, *key))
+
+
 def get_last_issue(ctx: Context, key: ShareKey) -> int:
     """Return the highest issue number that the share's slot committed in its round, 0 before the first."""
-    round, issue = divmod(LAST_ISSUES.get(ctx.store, key.order_id, key.attempt, key.slot), ISSUES)
-    return issue if round == key.round else 0
+    last = LAST_ISSUES.get(ctx.store, key.order_id, key.attempt, key.slot)
+    return last.issue if last is not None and last.round == key.round else 0
 
 
 def put_last_issue(ctx: Context, key: ShareKey) -> None:
-    """Remember that a slot committed this issue, which is its highest so far."""
-    number = key.round * ISSUES + key.issue
-    LAST_ISSUES.set(ctx.store, number, key.order_id, key.attempt, key.slot)
+    """Remember that a slot committed this issue, which is its highest so far in the round."""
+    last = LAST_ISSUES.get(ctx.store, key.order_id, key.attempt, key.slot)
+    drawn = last.drawn if last is not None and last.round == key.round else ()
+    LAST_ISSUES.put(
+        ctx.store, LastIssue(key.order_id, key.attempt, key.slot, key.round, key.issue, drawn)
+    )
+
+
+def make_commitment(
+    ctx: Context,
+    order: Order,
+    key: ShareKey,
+    provider: str,
+    global_in: bytes,
+    local_in: bytes,
+    roots: ShareRoots,
+) -> bytes:
+    """Return the commitment that ``roots`` make under a provider's name, from what the chain knows of the share."""
+    return share_commitment(
+        ctx.block.chain_id,
+        key,
+        provider,
+        (global_in, local_in),
+        share_segments(order.terms),
+        order.terms.executor_version,
+        roots,
+    )
 
 
 def reject_share(ctx: Context, share: Share, reason: ShareReason) -> None:
-    """Reject a share without a report: its range is free again, and its bond returns."""
-    change_share(ctx, share.claim.key, state=ShareState.REJECTED, reason=int(reason))
-    bond = get_share_bond(ctx, share.claim.key)
-    if bond is not None:
-        return_bond(ctx, share.claim.order_id, bond)
-    if reason is not ShareReason.ATTEMPT_ENDED:
-        count_share(ctx, share.claim.provider, rejected=1)
-    ctx.emit(ShareRejected(share.claim.key, share.claim.provider, int(reason)))
+    """Reject a share: its slot is free again; its bond stays until its round is verified, or the attempt is over."""
+    claim = share.claim
+    change_share(ctx, claim.key, state=ShareState.REJECTED, reason=int(reason))
+    count_share(ctx, claim.provider, rejected=1)
+    ctx.emit(ShareRejected(claim.key, claim.provider, int(reason)))
 
 
 def drop_open_round(ctx: Context, key: RoundKey) -> None:
-    """Reject the shares of a round that will never be closed, which is nobody's verdict, and drop their lots."""
+    """Drop the shares of a round that will never be closed, which is nobody's verdict, and their lots."""
+    reason = int(ShareReason.ATTEMPT_ENDED)
     for share in get_live_shares(ctx, key):
-        reject_share(ctx, share, ShareReason.ATTEMPT_ENDED)
+        claim = share.claim
+        change_share(ctx, claim.key, state=ShareState.REJECTED, reason=reason)
+        bond = get_share_bond(ctx, claim.key)
+        if bond is not None:
+            return_bond(ctx, claim.order_id, bond)
+        ctx.emit(ShareRejected(claim.key, claim.provider, reason))
         drop_lot(ctx, SharesSubject(key, share.committed_height))
 
 
-def count_share(
-    ctx: Context, provider: str, accepted: int = 0, rejected: int = 0, reported: int = 0
-) -> None:
+def weigh_open_round(ctx: Context, key: RoundKey) -> int:
+    """Return the gas of dropping a round: its shares that stand."""
+    return REJECT_GAS * count_live_shares(ctx, key)
+
+
+def count_share(ctx: Context, provider: str, accepted: int = 0, rejected: int = 0) -> None:
     """Add to a provider's track record."""
     record = PROVIDERS.must(ctx.store, provider)
     PROVIDERS.update(
@@ -117,5 +176,4 @@ def count_share(
         provider,
         shares_accepted=record.shares_accepted + accepted,
         shares_rejected=record.shares_rejected + rejected,
-        shares_reported=record.shares_reported + reported,
     )

@@ -1,11 +1,11 @@
-"""What proof keeps: shares of rounds, closed rounds with their audits, lots and reports."""
+"""What proof keeps: shares of rounds, closed rounds with their audits, and lots."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from chain.state_machine.tables import Index, Numbers, Table, Values
 from domain.hashing import u64
-from domain.records import Audit, Report, Round, RoundKey, Share
+from domain.records import Audit, Round, RoundKey, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +49,38 @@ def lot_key(subject: Subject) -> tuple[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """Randomness being collected for a commitment: hashes of later blocks by different proposers who are no party."""
+    """A commitment that waits for a beacon."""
 
     subject: Subject
-    # Operator addresses.
-    parties: tuple[str, ...]
+    group_id: bytes
     # Of the commitment.
     height: int
     deadline: int
-    # How many different proposers there are to wait for: 2, or fewer in a small set.
-    wanted: int
-    proposers: tuple[bytes, ...]
-    hashes: tuple[bytes, ...]
-    # Of the first two later blocks, whoever proposed them: for ``lot_wait``.
-    any_hashes: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LotGroup:
+    """The lots that wait with the same parties, and so for the same proposers."""
+
+    id: bytes
+    # Operator addresses.
+    parties: tuple[str, ...]
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastIssue:
+    """The highest issue that a slot committed in the last round that it committed anything in.
+
+    ``drawn`` are the segments of all lots of the slot in that round: a new issue is checked at those as well.
+    """
+
+    order_id: bytes
+    attempt: int
+    slot: int
+    round: int
+    issue: int
+    drawn: tuple[int, ...]
 
 
 SHARES = Table(0x32, "share", Share, lambda r: r.claim.key)
@@ -76,8 +94,14 @@ AUDIT_POTS = Numbers(0x36, "audit pot")
 DUTIES = Index(0x37, "duty")
 # Purpose, id of the subject.
 LOTS = Table(0x38, "lot", Lot, lambda r: lot_key(r.subject))
-REPORTS = Table(0x39, "report", Report, lambda r: r.key)
+LOT_GROUPS = Table(0x3C, "group of lots", LotGroup, lambda r: (r.id,))
+# Group, height of the commitment, purpose, id of the subject.
+WAITING_LOTS = Index(0x3D, "lot of a group")
+# The group that a block looked at last.
+LAST_GROUP = Values(0x3E, "last group")
 # The issue number of the share that stands in a slot of the open round: order, attempt, round, slot.
 STANDING_ISSUES = Numbers(0x3A, "standing issue")
-# Round and issue number (one number) of what a slot committed last: order, attempt, slot.
-LAST_ISSUES = Numbers(0x3B, "last issue")
+# What a slot committed last.
+LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.attempt, r.slot))
+# Slots in which a rejected share was right, and the first one was paid: order, attempt, round, slot.
+RIGHTED = Index(0x39, "righted slot")

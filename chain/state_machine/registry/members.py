@@ -24,25 +24,29 @@ def is_active(validator: Validator) -> bool:
     return compute_power(validator) > 0
 
 
-def cut_stake(ctx: Context, operator: str, amount: int) -> None:
-    """Move coins from a validator's stake into an audit pot; its power follows at the end of the block."""
+def cut_stake(
+    ctx: Context, operator: str, amount: int, move: Move = Move.CUT, target: str = ""
+) -> None:
+    """Move coins out of a validator's stake, by default into an audit pot; its power follows when the block ends."""
+    if amount == 0:
+        return
     stake = VALIDATORS.must(ctx.store, operator).stake
     if stake < amount:
         raise LedgerBroken(f"the stake of {operator} lacks {amount - stake}")
     VALIDATORS.update(ctx.store, operator, stake=stake - amount)
     if not STAKES_BEFORE.has(ctx.store, operator):
         STAKES_BEFORE.set(ctx.store, stake, operator)
-    apply_transfer(ctx, Transfer(Move.CUT, operator, "", amount))
+    apply_transfer(ctx, Transfer(move, operator, target, amount))
 
 
 def take_updates(ctx: Context) -> tuple[ValidatorUpdate, ...]:
     """Return the changes of power of this block, by operator.
 
     Never one that would leave the chain without validators: then the old powers stay, because a chain that stops
-    helps nobody.
+    helps nobody, and the changes are told as soon as anybody has power again.
     """
     changed = list(STAKES_BEFORE.scan(ctx.store))
-    if not changed:
+    if not changed or not any(map(is_active, VALIDATORS.iterate(ctx.store))):
         return ()
     updates = []
     for (operator,), stake_before in changed:
@@ -51,8 +55,6 @@ def take_updates(ctx: Context) -> tuple[ValidatorUpdate, ...]:
         power = compute_power(validator)
         if power != compute_power(replace(validator, stake=stake_before)):
             updates.append(ValidatorUpdate(validator.cons_key, power))
-    if not any(compute_power(validator) for validator in VALIDATORS.scan(ctx.store)):
-        return ()
     return tuple(updates)
 
 

@@ -1,8 +1,20 @@
-"""What the registry keeps: validators, providers, and who is in whose cluster."""
+"""What the registry keeps: validators with their beacon keys, providers, and who is in whose cluster."""
+
+from dataclasses import dataclass
 
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index, Numbers, Table, Values
 from domain.records import Provider, Validator
+
+
+@dataclass(frozen=True, slots=True)
+class LastReveal:
+    """The last block that a validator's reveal began, and its beacon."""
+
+    operator: str
+    height: int
+    beacon: bytes
+
 
 VALIDATORS = Table(0x18, "validator", Validator, lambda r: (r.operator,))
 # The operator of a consensus address.
@@ -12,6 +24,9 @@ STAKES_BEFORE = Numbers(0x1A, "stake before the block")
 PROVIDERS = Table(0x1C, "provider", Provider, lambda r: (r.address,))
 # Validator, provider.
 CLUSTERS = Index(0x1D, "member of a cluster")
+LAST_REVEALS = Table(0x1F, "last reveal", LastReveal, lambda r: (r.operator,))
+# Every key that was ever registered: no key comes back.
+BEACON_KEYS = Index(0x17, "beacon key")
 
 
 def get_operator(store: Overlay, cons_address: bytes) -> str:

@@ -7,18 +7,18 @@ import pytest
 
 from pol.job.load import load_job
 from pol.local.run import run_locally
-from pol.replay.check_trace import STATES_FOLDER, StateFolder
+from pol.replay.replay import STATES_FOLDER, StateFolder
 from tests.unit.pol.mlp import write_mlp_job
 
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A job directory with a run of two slots and all its states; not to be written to."""
+    """A job directory with a run and all its states; not to be written to."""
     directory = tmp_path_factory.mktemp("made") / "job"
     directory.mkdir()
     write_mlp_job(directory)
     folder = StateFolder(directory / "run" / STATES_FOLDER, load_job(directory))
-    run_locally(directory, slots=2, out=directory / "run", on_boundary=folder.keep)
+    run_locally(directory, out=directory / "run", on_boundary=folder.keep)
     return directory
 
 

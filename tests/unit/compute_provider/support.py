@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chain.client.errors import ChainError, ErrorKind
-from compute_provider.config import ProviderConfig
+from compute_provider.interfaces import ProviderConfig
 from compute_provider.store import Measured, Store
 from domain import codec
 from domain.messages import Message
@@ -44,17 +44,23 @@ def terms() -> JobTerms:
     """The terms of the tiny job, read as plain JSON: no numerics needed."""
     raw = (TINY / "job.json").read_bytes()
     document = json.loads(raw)
+    sizes = {name: path.stat().st_size for name, path in payload_paths().items()}
     return JobTerms(
         job_id=sha256(raw).digest(),
-        payload_bytes=sum(path.stat().st_size for path in payload_paths().values()),
+        payload_bytes=sizes["job.json"] + sizes["global.state"] + sizes["local.state"],
+        data_bytes=sum(size for name, size in sizes.items() if name.startswith("data/")),
         global_root=bytes.fromhex(document["global_root"]),
         local_root=bytes.fromhex(document["local_root"]),
         data_root=bytes.fromhex(document["data_root"]),
         rounds=document["rounds"],
-        samples_per_round=document["samples_per_round"],
+        slots=document["slots"],
+        round_steps=document["round_steps"],
         batch=document["batch"],
-        segment_length=document["segment_length"],
-        work_per_step=int(document["step_flops"]),
+        segment_steps=document["segment_steps"],
+        step_work=int(document["step_flops"]),
+        outer_work=int(document["outer_flops"]),
+        global_bytes=sizes["global.state"],
+        local_bytes=sizes["local.state"],
         result_chunks=document["global_chunks"],
         executor_version=document["executor_version"],
     )
@@ -80,12 +86,12 @@ def order() -> OrderResponse:
     )  # fmt: skip
     assignment = Assignment(
         order_id=ORDER_ID, attempt=1, validator=VALIDATOR, bid_id=bytes(32), price=PRICE,
-        work=1, job_bond=1, providers_bps=8000, speed=10**9, state=AssignmentState.RUNNING,
-        end_reason=0, matched_at=0, accept_deadline=0, progress_deadline=0, round=0,
+        work=1, job_bond=1, providers_bps=8000, slot_speed=10**9, slots=2,
+        state=AssignmentState.RUNNING, end_reason=0, matched_at=0, accept_deadline=0, progress_deadline=0, round=0,
         global_in=record.terms.global_root, ciphertext_root=b"", final_root=b"",
     )  # fmt: skip
     escrow = Escrow(ORDER_ID, (Depositor("c", 10**15, 0, 0),), ())
-    return OrderResponse(record, (assignment,), (), (), (), (), escrow, ())
+    return OrderResponse(record, (assignment,), (), (), (), escrow, ())
 
 
 def blob_of(path: Path) -> BlobRef:
@@ -93,16 +99,13 @@ def blob_of(path: Path) -> BlobRef:
     return BlobRef(sha256(data).digest(), len(data))
 
 
-def task(first: int = 0, count: int = 320, seconds_left: int = 600) -> TrainTask:
+def task(slot: int = 0, seconds_left: int = 600) -> TrainTask:
     known = terms()
     files = tuple(PayloadFile(name, blob_of(path)) for name, path in payload_paths().items())
     return TrainTask(
-        key=ShareKey(ORDER_ID, 1, 0, 0, 1),
-        first=first,
-        count=count,
+        key=ShareKey(ORDER_ID, 1, 0, slot, 1),
         global_in=StateRef(known.global_root, blob_of(TINY / "global.state")),
         local_in=StateRef(known.local_root, blob_of(TINY / "local.state")),
-        reset=True,
         payload=files,
         seconds_left=seconds_left,
     )
@@ -149,7 +152,7 @@ class FolderChain:
     def provider(self, address: str, validator: str) -> Provider | None:
         if not (self.folder / "registered").exists():
             return None
-        return Provider(address, validator, PROVIDER.pub_key, None, 0, 0, 0)
+        return Provider(address, validator, PROVIDER.pub_key, None, 0, 0)
 
     # The sender
 

@@ -11,7 +11,7 @@ import pytest
 
 import compute_provider.work.bench
 from compute_provider import api
-from compute_provider.config import ProviderConfig, ProviderError
+from compute_provider.interfaces import ProviderConfig, ProviderError
 from compute_provider.links import Link
 from compute_provider.work.bench import Speed, measure_bandwidth, measure_speed
 from domain.messages import MsgLeaveCluster
@@ -33,7 +33,7 @@ def bid(price: int, providers_bps: int) -> Bid:
     return Bid(
         id=bytes([price % 256]) * 32,
         validator=VALIDATOR,
-        offer=Offer(price=price, speed=1, providers_bps=providers_bps),
+        offer=Offer(price=price, slot_speed=1, providers_bps=providers_bps),
         capacity=1,
         expires_at=1,
         placed_height=1,
@@ -104,7 +104,7 @@ def test_a_dry_run_without_an_answer_or_a_bid_says_so(
 
 
 def test_a_provider_is_found_on_any_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = [Provider(f"p{i:03}", VALIDATOR, b"", None, 0, 0, 0) for i in range(250)]
+    known = [Provider(f"p{i:03}", VALIDATOR, b"", None, 0, 0) for i in range(250)]
     monkeypatch.setattr(Node, "providers", tuple(known))
     chain = api.NodeChain(Node("x"))  # type: ignore[arg-type]
     assert chain.provider("p249", VALIDATOR) == known[249]

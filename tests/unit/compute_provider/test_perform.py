@@ -17,7 +17,7 @@ from compute_provider.perform import Performer
 from compute_provider.store import Store
 from tests.unit.compute_provider import support as s
 
-BOUNDARIES = 11  # of the tiny task
+BOUNDARIES = 6  # of the tiny task
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def problem(performer: Performer) -> str:
 def needed() -> int:
     task = s.task()
     states = task.global_in.blob.size + task.local_in.blob.size
-    return s.terms().payload_bytes + (BOUNDARIES + 1) * states
+    return s.terms().payload_bytes + s.terms().data_bytes + (BOUNDARIES + 1) * states
 
 
 @pytest.mark.parametrize("lacking", [0, 1])

@@ -18,11 +18,11 @@ from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from chain.client.sender import TxSender
 from compute_provider import api
-from compute_provider.config import ProviderConfig, ProviderError
+from compute_provider.interfaces import ProviderConfig, ProviderError
 from compute_provider.store import Store
 from domain.genesis import Genesis, GenesisAccount
 from domain.messages import MsgSetEndpoint
-from domain.records import Coin
+from domain.records import Coin, JobTerms, Share, ShareState
 from link import types as t
 from tests.support import solo_node
 from tests.support.solo_node import OPERATOR, SoloNode, making_blocks
@@ -184,13 +184,39 @@ def test_it_stops_while_a_transaction_hangs(validator: Running, tmp_path: Path) 
             running.ends_soon()
 
 
+def committed_share(submission: t.ShareSubmission, terms: JobTerms) -> Share:
+    return Share(
+        claim=submission.claim,
+        signature=submission.signature,
+        local_in=terms.local_root,
+        work=0,
+        bond=0,
+        state=ShareState.COMMITTED,
+        reason=0,
+        committed_at=0,
+        committed_height=1,
+        drawn=(),
+        roots=None,
+    )
+
+
 def test_it_stops_while_a_blob_hangs_and_goes_on_from_there(
     validator: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = answers_of(validator)
     s.give_payload(answers.blobs)
     order = s.with_assignment(s.order(), validator=OPERATOR.address)
-    monkeypatch.setattr(api.NodeChain, "order", lambda self, order_id: order)
+    committed: list[Share] = []
+
+    def submit_share(self: Validator, caller: t.Caller, request: t.ShareSubmission) -> t.Verdict:
+        # Nothing of the work goes to the validator before the chain has the commitment to it.
+        committed[:] = [committed_share(request, order.order.terms)]
+        return t.Verdict(True)
+
+    monkeypatch.setattr(Validator, "submit_share", submit_share)
+    monkeypatch.setattr(
+        api.NodeChain, "order", lambda self, order_id: replace(order, shares=tuple(committed))
+    )
     answers.tasks = (s.task(),)
     with node(tmp_path / "chain") as solo:
         publish(solo, validator)
@@ -198,17 +224,18 @@ def test_it_stops_while_a_blob_hangs_and_goes_on_from_there(
         with making_blocks(solo.engine):
             with provider(settings) as running:
                 assert answers.held.wait(WAIT)
+                assert committed
                 running.ends_soon()
             answers.release.set()
-            shares = Queue[t.ShareSubmission]()
+            shares = Queue[t.ShareDelivery]()
 
-            def submit_share(
-                self: Validator, caller: t.Caller, request: t.ShareSubmission
+            def deliver_share(
+                self: Validator, caller: t.Caller, request: t.ShareDelivery
             ) -> t.Verdict:
                 shares.put(request)
                 return t.Verdict(True)
 
-            monkeypatch.setattr(Validator, "submit_share", submit_share)
+            monkeypatch.setattr(Validator, "deliver_share", deliver_share)
             started = time.monotonic()
             with provider(settings):
                 shares.get(timeout=WAIT)

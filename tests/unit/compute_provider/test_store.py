@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from compute_provider.config import ProviderError
 from compute_provider.decide.shares import ShareWork, Stage, State
+from compute_provider.interfaces import ProviderError
 from compute_provider.store import Measured, Store
 from domain.records import ShareKey
 from pol.work.records import Boundary

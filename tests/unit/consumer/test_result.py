@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import consumer.result
-import link.connections
+import link.client
 from chain.client.client import ChainClient
 from consumer.errors import ConsumerError
 from consumer.jobs import read_job, write_result
@@ -162,7 +162,7 @@ def market(job: Job, monkeypatch: pytest.MonkeyPatch) -> Market:
     made = Market(job, sealed, h.ciphertext_root(handover, sealed), state_tree(state).root)
 
     def connect(validator: Validator, key: Key, chain_id: str) -> ClusterClient:
-        link.connections.connect(validator, key, chain_id).close()
+        link.client.connect(validator, key, chain_id).close()
         return Link(made)
 
     monkeypatch.setattr(consumer.result, "connect", connect)

@@ -8,27 +8,41 @@ from typing import TypeVar, cast
 import pytest
 
 from chain.client.client import ChainClient, TxReceipt
+from chain.client.errors import TxRefused
 from chain.client.sender import TxSender
 from consumer.errors import ConsumerError
 from consumer.jobs import read_job
-from consumer.submit import SEQUENCES_TRIED, Request, quote, recover_secret, submit
+from consumer.submit import (
+    SEQUENCES_TRIED,
+    Quote,
+    Request,
+    explain,
+    quote,
+    recover_secret,
+    submit,
+)
 from domain.amount import MONEY_MAX, price_ceil
+from domain.errors import BAD_PROOF, Refusal
 from domain.events import Change, Event, OrderOpened, to_event
+from domain.hashing import message_id
 from domain.messages import Message, MsgSubmitOrder
+from domain.params import Params
 from domain.queries import (
     AccountRequest,
     AccountResponse,
+    ParamsRequest,
+    ParamsResponse,
     Query,
     SimulateMatchRequest,
     SimulateMatchResponse,
     StatusRequest,
     StatusResponse,
 )
-from domain.records import Account, BondAccount, Conditions, Order
+from domain.records import Account, Bid, BondAccount, Conditions, Offer, Order
 from link.handover import order_secret, public_point
 from pol.job.document import Job, order_terms
 from pol.rules.commitment import possession_sign_bytes
-from pol.rules.schedule import total_work
+from pol.rules.schedule import share_work, total_work
 from tests.unit.compute_provider import support as s
 from tests.unit.pol.mlp import write_mlp_job
 from wire.keys import Key, verify
@@ -45,6 +59,8 @@ class Node(ChainClient):
         super().__init__("127.0.0.1:1")
         self.sequence = sequence
         self.simulated: list[SimulateMatchRequest] = []
+        self.bids: tuple[Bid, ...] = ()
+        self.params = Params(order_min=0, reference_speed=10**12)
 
     def query(self, request: Query[R]) -> R:
         asked: object = request
@@ -58,7 +74,12 @@ class Node(ChainClient):
                 answer = StatusResponse(CHAIN_ID, 1, 0, 1_000, 1, b"", False)
             case SimulateMatchRequest():
                 self.simulated.append(asked)
-                answer = SimulateMatchResponse((), ())
+                standing = [
+                    bid for bid in self.bids if bid.offer.price <= (asked.price_limit or MONEY_MAX)
+                ]
+                answer = SimulateMatchResponse(tuple(standing), ())
+            case ParamsRequest():
+                answer = ParamsResponse(self.params)
             case _:
                 raise AssertionError(request)
         return cast(R, answer)
@@ -117,7 +138,8 @@ def test_an_order_locks_its_price_and_proves_its_key(job: Job) -> None:
         deadline=10_000,
         rematch=False,
     )
-    signed = possession_sign_bytes(CHAIN_ID, KEY.address, job.id, message.order_key)
+    order_id = message_id("order", CHAIN_ID, KEY.address, 5, 0)
+    signed = possession_sign_bytes(order_id, message.order_key)
     assert verify(message.order_key, signed, message.key_proof)
 
 
@@ -140,10 +162,21 @@ def test_a_quote_asks_for_any_price_where_none_is_named(job: Job) -> None:
     node = Node(sequence=0)
     found = quote(node, job, request(price_limit=0))
     (simulated,) = node.simulated
-    assert simulated.price_limit == MONEY_MAX
-    assert simulated.work == found.work == total_work(order_terms(job))
-    assert (simulated.rounds, simulated.deadline) == (order_terms(job).rounds, 10_000)
-    assert (found.price, found.cost) == (0, 0)
+    assert simulated.price_limit == 0
+    terms = order_terms(job)
+    assert (simulated.terms, simulated.deadline) == (terms, 10_000)
+    assert found.work == total_work(terms)
+    assert (found.price, found.cost, found.seconds) == (0, 0, 0)
+
+
+def test_a_quote_says_what_the_best_bid_costs_and_how_long_it_takes(job: Job) -> None:
+    terms = order_terms(job)
+    best = Bid(b"\x01" * 32, KEY.address, Offer(price=10**15, slot_speed=7, slots=1), 1, 1, 1)
+    dear = replace(best, offer=Offer(price=2 * 10**15, slot_speed=10**30, slots=9))
+    found = Quote(terms, SimulateMatchResponse((best, dear), ()))
+    one_after_the_other = terms.slots * share_work(terms) + terms.outer_work
+    assert found.cost == total_work(terms)
+    assert found.seconds == terms.rounds * -(-one_after_the_other // 7)
 
 
 # The order's secret
@@ -172,3 +205,84 @@ def test_the_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert recover(now=60, made=11)
     with pytest.raises(ConsumerError, match="use the key that ordered"):
         recover(now=60, made=10)
+
+
+def standing(price: int) -> Bid:
+    return Bid(bytes(32), "v", Offer(price=price, slot_speed=10**30), 10**20, 10**9, 0)
+
+
+def test_the_default_limit_leaves_room_for_another_bid_if_the_winner_fails(job: Job) -> None:
+    node = Node(sequence=0)
+    node.bids = (standing(700),)
+    assert quote(node, job, request(price_limit=0)).price_limit == 1_400
+    node.bids = (standing(MONEY_MAX - 1),)
+    assert quote(node, job, request(price_limit=0)).price_limit == MONEY_MAX
+
+
+def test_a_quote_below_all_bids_says_what_the_cheapest_asks(job: Job) -> None:
+    node = Node(sequence=0)
+    node.bids = (standing(700),)
+    found = quote(node, job, request(price_limit=699))
+    assert (found.price, found.cheapest) == (0, 700)
+    assert [simulated.price_limit for simulated in node.simulated] == [699, 0]
+
+
+def test_what_keeps_an_order_from_a_match_is_said_with_what_helps() -> None:
+    reason, remedy = explain((("regions", 4), ("capacity", 1)))
+    assert reason == "no bid fits now: bids fail, 4 on regions, 1 on capacity"
+    assert remedy == "allow more --regions, or name none"
+    assert "--price-limit 700uassay" in explain((("price", 4),), 700)[1]
+    assert explain(())[0] == "no bid stands"
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        (Params(order_min=0, reference_speed=1), "terms.segment_steps"),
+        (Params(order_min=0, reference_speed=10**12, ttl_max=99), "time_to_live"),
+    ],
+)
+def test_a_quote_approves_nothing_that_the_chain_refuses(
+    job: Job, params: Params, field: str
+) -> None:
+    node = Node(sequence=5)
+    node.params = params
+    for ask in (
+        lambda: quote(node, job, request()),
+        lambda: submit(node, Sender(node, ()), KEY, job, request()),
+    ):
+        with pytest.raises(Refusal) as refused:
+            ask()
+        assert refused.value.field == field
+
+
+def test_the_smallest_order_locks_the_least_deposit(job: Job) -> None:
+    node = Node(sequence=5)
+    node.params = replace(node.params, order_min=10**12)
+    sender = Sender(node, [opened(s.ORDER_ID)])
+    assert submit(node, sender, KEY, job, request(1)).deposit == 10**12
+
+
+class Overtaken(Sender):
+    """Another program with the same key sends something first, a number of times."""
+
+    def __init__(self, node: Node, times: int) -> None:
+        super().__init__(node, [opened(s.ORDER_ID)])
+        self.node, self.times = node, times
+
+    def send(self, *messages: Message, memo: str = "") -> TxReceipt:
+        if len(self.sent) < self.times:
+            self.sent += messages
+            self.node.sequence += 1
+            raise TxRefused(BAD_PROOF, "key_proof: does not hold")
+        return super().send(*messages, memo=memo)
+
+
+def test_an_order_that_was_overtaken_is_proven_again_and_its_id_is_known_before(job: Job) -> None:
+    node, ids = Node(sequence=5), list[bytes]()
+    made = submit(node, Overtaken(node, 2), KEY, job, request(), ids.append)
+    assert made.order_id == s.ORDER_ID
+    expected = [message_id("order", CHAIN_ID, KEY.address, number, 0) for number in (5, 6, 7)]
+    assert ids == expected
+    with pytest.raises(TxRefused, match="does not hold"):
+        submit(node, Overtaken(node, 99), KEY, job, request())

@@ -1,6 +1,6 @@
 """A bound beside a field refuses what is just outside it, by the field's whole path, and nothing is without one."""
 
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from types import ModuleType
 from typing import Annotated, Any
 
@@ -181,9 +181,11 @@ def test_texts_name_field_reason_and_remedy() -> None:
 
 def test_a_job_and_conditions_are_bounded_by_what_the_limits_say() -> None:
     check(Conditions())
-    good = JobTerms(bytes(32), 1, bytes(32), bytes(32), bytes(32), 1, 2, 1, 1, 1, 1, 1)
+    values: dict[str, Any] = {field.name: 1 for field in fields(JobTerms)}
+    roots = ("job_id", "global_root", "local_root", "data_root")
+    good = JobTerms(**values | dict.fromkeys(roots, bytes(32)))
     check(good)
-    names = ("rounds", "batch", "work_per_step", "executor_version")
+    names = ("rounds", "slots", "batch", "step_work", "local_bytes", "executor_version")
     changes: list[dict[str, Any]] = [{name: 0} for name in names]
     for name, change in zip(names, changes, strict=True):
         with pytest.raises(Refusal, match=f"{name}: 0 is not in 1"):

@@ -39,7 +39,7 @@ ASSAY = {
     "insufficient_bond": 8,
     "insufficient_deposit": 9,
     "bad_proof": 10,
-    "not_covered": 11,
+    "slot_missing": 11,
     "too_slow_to_audit": 12,
     "unsupported": 13,
     "limit_reached": 14,

@@ -48,13 +48,13 @@ def test_a_change_survives_the_way(kind: str, data: st.DataObject) -> None:
 def test_keys_lists_and_counts_are_attributes_as_they_always_were() -> None:
     order = b"\x01" * 32
     key = ShareKey(order, 1, 0, 2, 3)
-    place = (("order", order.hex()), ("attempt", "1"), ("round", "0"))
-    share = (*place, ("slot", "2"), ("issue", "3"))
+    round_fields = (("order", order.hex()), ("attempt", "1"), ("round", "0"))
+    share = (*round_fields, ("slot", "2"), ("issue", "3"))
     assert to_event(ShareRejected(key, "p", 10_105), 1).attributes == (
         *share, ("provider", "p"), ("reason", "10105"),
     )  # fmt: skip
     drawn = AuditDrawn(RoundKey(order, 1, 0), 1, ("v1", "v2"))
-    assert to_event(drawn, 1).attributes == (*place, ("draw", "1"), ("seats", "v1,v2"))
+    assert to_event(drawn, 1).attributes == (*round_fields, ("draw", "1"), ("seats", "v1,v2"))
     closed = OrderClosed(order, 2, 5, (("price", 4), ("tier", 1)))
     assert to_event(closed, 1).attributes == (
         ("order", order.hex()), ("reason", "2"), ("refunded", "5"), ("price", "4"), ("tier", "1"),

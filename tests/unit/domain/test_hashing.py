@@ -130,9 +130,9 @@ def test_every_path_of_every_leaf_verifies_there_and_nowhere_else(count: int) ->
     root = hashing.merkle_root(hashes)
     for index in range(count):
         path = hashing.merkle_path(hashes, index)
-        for place in range(count):
-            holds = hashing.verify_path(hashes[index], place, count, path, root)
-            assert holds == (place == index)
+        for other in range(count):
+            holds = hashing.verify_path(hashes[index], other, count, path, root)
+            assert holds == (other == index)
 
 
 def test_an_altered_path_does_not_verify() -> None:

@@ -2,8 +2,7 @@ import pytest
 
 from domain.amount import PFLOP
 from domain.records import Depositor, Escrow
-from escrow.account import affordable_price, locked, open_escrow, refund, use
-from escrow.moves import Move, Transfer
+from escrow.moves import Move, Transfer, affordable_price, locked, open_escrow, refund, use
 
 ORDER = b"\x01" * 32
 TWO = Escrow(ORDER, (Depositor("a", 10, 0, 0), Depositor("b", 5, 0, 0)), ())

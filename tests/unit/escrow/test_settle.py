@@ -5,11 +5,13 @@ from domain.amount import BPS, price_ceil, price_floor
 from escrow.moves import FROM_DEPOSITS, MOVES, Move, Pot, Transfer
 from escrow.settle import (
     audit_fee,
+    compute_redress,
     decline_fee,
     job_bond_cut,
     settle_round,
     share_bond,
     split_cut,
+    take_from,
     wrong_share,
 )
 
@@ -28,10 +30,19 @@ def test_a_failed_attempt_pays_for_what_was_not_done() -> None:
     assert [job_bond_cut(100, 3, closed) for closed in range(4)] == [100, 67, 34, 100]
 
 
-def test_a_wrong_share_pays_half_its_value_to_the_consumer() -> None:
-    to_consumer, burnt = wrong_share(ORDER, "carol", 41, 40_999_999, 10**9)
-    assert to_consumer == Transfer(Move.COMPENSATION, ORDER.hex(), "carol", 20)
-    assert burnt == Transfer(Move.BURN, ORDER.hex(), "", 21)
+def test_a_wrong_share_that_was_rejected_pays_nobody() -> None:
+    assert wrong_share(ORDER, 41) == (Transfer(Move.BURN, ORDER.hex(), "", 41),)
+
+
+def test_a_right_share_that_was_rejected_is_owed_its_value_or_half_of_it() -> None:
+    assert compute_redress(40_999_999, 10**9, silent=False) == (40, 40)
+    assert compute_redress(41_999_999, 10**9, silent=True) == (20, 20)
+
+
+def test_the_provider_is_paid_before_anything_is_burnt() -> None:
+    assert take_from(100, (40, 40)) == ((40, 40), (0, 0))
+    assert take_from(50, (40, 40)) == ((40, 10), (0, 30))
+    assert take_from(10, (40, 40)) == ((10, 0), (30, 40))
 
 
 def test_a_rounds_earnings_with_every_remainder() -> None:
@@ -49,6 +60,21 @@ def test_a_rounds_earnings_with_every_remainder() -> None:
     assert (earned.protocol, earned.auditors) == (10, (("x", 15), ("y", 15)))
     assert earned.providers == (("a", 449), ("b", 224))
     assert earned.validator == 290
+
+
+def test_the_providers_part_of_the_aggregation_is_the_validators() -> None:
+    """Two shares of 400 and an aggregation of 200 FLOPs: 70 % of four fifths, and of the last fifth nothing."""
+    earned = settle_round(
+        1_000,
+        10**15,
+        protocol_bps=0,
+        audit_bps=0,
+        providers_bps=7_000,
+        shares=(("a", 400), ("b", 400)),
+        auditors=(),
+    )
+    assert earned.providers == (("a", 280), ("b", 280))
+    assert earned.validator == 300 + 140
 
 
 def test_what_auditors_cannot_share_goes_to_the_protocol() -> None:

@@ -29,6 +29,10 @@ def ref(data: bytes) -> BlobRef:
     return BlobRef(sha256(data).digest(), len(data))
 
 
+def over_quota() -> "pytest.RaisesExc[ClusterError]":
+    return pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.OVER_QUOTA)
+
+
 def files(store: BlobStore) -> list[str]:
     root = store._complete.parent
     return sorted(p.name for p in root.rglob("*") if p.is_file() and "blobs.db" not in p.name)
@@ -92,33 +96,80 @@ def test_one_owner_cannot_spoil_what_another_sends(store: BlobStore) -> None:
     assert store.read(blob.sha256, 0, 100) == data
 
 
-def test_quotas_count_what_was_promised(tmp_path: Path) -> None:
+def test_three_bytes_take_three_bytes_of_room(tmp_path: Path) -> None:
+    """Else three callers fill a store with the first bytes of what they never send."""
+    store = BlobStore(tmp_path, quota=1_000, owner_quota=900)
+    for owner in ("a", "b", "c"):
+        store.put(ref(owner.encode() * 900), 0, owner.encode(), owner=owner)
+    assert store.total() == 3
+    assert store.room("d") == 900
+    store.put(ref(b"y" * 900), 0, b"y" * 900, owner="d")
+    assert store.room("a") == 97
+    store.close()
+
+
+def test_quotas_count_what_has_arrived(tmp_path: Path) -> None:
+    """Of whole blobs and of others, as they come in and when the store is opened again."""
     store = BlobStore(tmp_path, quota=1_000, owner_quota=600)
-    store.put(ref(bytes(600)), 0, b"\0", owner="a")  # one byte sent, 600 promised
-    with pytest.raises(ClusterError) as refused:
-        store.put(ref(b"x"), 0, b"x", owner="a")
-    assert refused.value.kind is ClusterErrorKind.OVER_QUOTA
+    growing = ref(bytes(700))
+    store.put(ref(b"x" * 100), 0, b"x" * 100, owner="a")
+    store.put(growing, 0, bytes(400), owner="a")
+    store.close()
+    store = BlobStore(tmp_path, quota=1_000, owner_quota=600)
+    assert (store.total("a"), store.total("b"), store.room("a")) == (500, 0, 100)
+    with over_quota():
+        store.put(growing, 400, bytes(101), owner="a")
+    assert store.put(growing, 400, bytes(100), owner="a").held == 500  # nothing was lost
+    with over_quota():
+        store.put(growing, 500, b"\0", owner="a")
     store.put(ref(b"y" * 400), 0, b"y" * 400, owner="b")
-    with pytest.raises(ClusterError) as refused:
-        store.put(ref(b"z"), 0, b"z", owner="b")
-    assert refused.value.kind is ClusterErrorKind.OVER_QUOTA
+    with over_quota():
+        store.put(ref(b"z"), 0, b"z", owner="b")  # the store is full
+    store.delete(growing.sha256)
+    store.put(ref(b"z"), 0, b"z", owner="b")
+    assert store.total() == 501
     store.close()
 
 
 def test_others_leave_room_for_what_is_made_here(tmp_path: Path) -> None:
     """Else whoever fills the store keeps its owner from going on with the orders it is bound to."""
     store = BlobStore(tmp_path, quota=1_000, owner_quota=500, kept_free=300)
-    store.put(ref(bytes(500)), 0, b"\0", owner="a")
-    store.put(ref(bytes(200)), 0, b"\0", owner="b")
-    with pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.OVER_QUOTA):
+    store.put(ref(bytes(600)), 0, bytes(500), owner="a")
+    store.put(ref(bytes(300)), 0, bytes(200), owner="b")
+    with over_quota():
         store.put(ref(b"x"), 0, b"x", owner="c")
     store.add(b"y" * 200)
-    with pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.OVER_QUOTA):
+    with over_quota():
         store.put(ref(b"x"), 0, b"x", owner="c")
     store.add(b"z" * 100)
-    with pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.OVER_QUOTA):
+    with over_quota():
         store.add(b"x")
     store.close()
+
+
+def test_nobody_learns_what_others_sent(store: BlobStore) -> None:
+    data = b"a well-known data set"
+    blob = ref(data)
+    assert store.put(blob, 0, data, owner="a").complete
+    assert store.status(blob, "b").held == 0
+    assert store.put(blob, 0, data[:1], owner="b").held == 1
+    assert not store.sent(blob, "b")
+    assert store.put(blob, 1, data[1:], owner="b").complete
+    assert store.sent(blob, "b")
+    assert store.status(blob, "a").complete
+    # It is stored once, and both pay for it.
+    assert (store.total("a"), store.total("b"), store.total()) == (len(data), len(data), len(data))
+    assert store.status(blob).complete  # this machine may know
+
+
+def test_both_owners_of_a_blob_are_forgotten_with_it(store: BlobStore) -> None:
+    blob = ref(b"shared")
+    for owner in ("a", "b"):
+        store.put(blob, 0, b"shared", owner=owner)
+    os.utime(store.path(blob.sha256), (1, 1))
+    store.collect(older_than=1000)
+    assert (store.total("a"), store.total("b"), store.total()) == (0, 0, 0)
+    assert store.put(blob, 0, b"s", owner="b").held == 1
 
 
 def test_what_is_made_here_is_bounded_by_the_whole_store_only(tmp_path: Path) -> None:
@@ -132,9 +183,11 @@ def test_unclaimed_blobs_are_counted_until_somebody_holds_them(store: BlobStore)
     store.put(whole, 0, b"whole", owner="a")
     store.put(partial, 0, b"p", owner="a")
     store.put(ref(b"other"), 0, b"other", owner="b")
-    assert store.unclaimed("a") == 2
+    nothing = ref(b"nothing")
+    assert store.unclaimed("a", nothing) == (2, len(b"whole") + len(b"partial"))
+    assert store.unclaimed("a", besides=partial) == (1, len(b"whole"))
     store.hold(whole.sha256, "order")
-    assert store.unclaimed("a") == 1
+    assert store.unclaimed("a", nothing) == (1, len(b"partial"))
 
 
 @pytest.mark.parametrize("end", ["release", "keep_only", "collect"])
@@ -195,20 +248,21 @@ def test_a_blob_lives_until_its_last_holder_releases_it(store: BlobStore) -> Non
     assert store.total() == 0
 
 
-def test_collect_deletes_old_blobs_that_nobody_holds(store: BlobStore) -> None:
+def test_collect_deletes_old_blobs_that_nobody_holds_or_finished(store: BlobStore) -> None:
     held, loose, fresh = (store.add(data) for data in (b"held", b"loose", b"fresh"))
-    unfinished = ref(bytes(50))
-    store.put(unfinished, 0, bytes(3))
-    store.hold(held.sha256, "order")
-    for path in (store.path(held.sha256), store.path(loose.sha256)):
+    abandoned, going_on = ref(bytes(50)), ref(bytes(60))
+    store.put(abandoned, 0, bytes(3))
+    for path in (store.path(held.sha256), store.path(loose.sha256), *store._partial.iterdir()):
         os.utime(path, (1, 1))
-    for path in store._partial.iterdir():
-        os.utime(path, (1, 1))
+    store.put(going_on, 0, bytes(4))
+    for blob in (held, abandoned, going_on):
+        store.hold(blob.sha256, "order")
     assert store.collect(older_than=1000) == 2
     assert store.has(held.sha256)
     assert store.has(fresh.sha256)
     assert not store.has(loose.sha256)
-    assert store.status(unfinished).held == 0
+    assert (store.status(abandoned).held, store.status(going_on).held) == (0, 4)
+    assert store.total() == len(b"held") + len(b"fresh") + 4
 
 
 @settings(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from assay.cluster.v1 import cluster_pb2 as pb
 from domain.bounds import Hash, Mismatch
 from domain.errors import Refusal
-from domain.records import ShareClaim, ShareKey
+from domain.records import ShareKey
 from link import types as t
 from link.calls import SERVICE, Call, decode, decode_newer, encode
 from link.envelope import SignedRequest
@@ -66,12 +66,11 @@ def test_what_is_just_outside_a_bound_is_neither_sent_nor_taken(cls: Any) -> Non
 
 
 def test_a_claim_is_bounded_as_on_the_chain() -> None:
-    claim = sample(ShareClaim)
-    assert decode(ShareClaim, encode(claim)) == claim
-    raw = pb.ShareClaim.FromString(encode(claim))
-    raw.provider = "somebody"
-    with pytest.raises(ClusterError, match="provider: not an address"):
-        decode(ShareClaim, raw.SerializeToString())
+    share = sample(t.ShareSubmission)
+    raw = pb.ShareSubmission.FromString(encode(share))
+    raw.claim.provider = "somebody"
+    with pytest.raises(ClusterError, match=r"claim\.provider: not an address"):
+        decode(t.ShareSubmission, raw.SerializeToString())
 
 
 def test_a_value_out_of_bounds_is_not_sent() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from domain.records import Validator
 from link import types as t
-from link.connections import Connections
+from link.client import Connections
 from link.errors import ClusterError, ClusterErrorKind
 from tests.unit.link.support import AUDITOR, CHAIN, Running, running
 

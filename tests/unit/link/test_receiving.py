@@ -1,9 +1,9 @@
 """Callers who never finish what they begin: their places are few, and theirs for a short time only."""
 
 import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from threading import Event, Semaphore
 from typing import Any
@@ -13,54 +13,67 @@ import pytest
 
 from link import types as t
 from link.calls import SERVICE
-from link.errors import ClusterError, ClusterErrorKind
 from link.rates import ServerLimits
 from link.tls import SERVER_NAME
 from tests.support.waiting import wait_until
-from tests.unit.link.support import Running, running
+from tests.unit.link.half_sent import half_sent
+from tests.unit.link.support import AUDITOR, Running, running
 
 WAIT = 10.0
 HELD = 60.0  # as good as for ever
 
 
-@contextmanager
-def half_sent(up: Running, count: int) -> Iterator[list[Any]]:
-    """Open calls as a stranger who sends no message."""
-    done = Event()
-
-    def never() -> Iterator[bytes]:
-        done.wait(HELD)
-        yield from ()
-
-    channel = grpc.secure_channel(
-        up.endpoint,
-        grpc.ssl_channel_credentials(up.certificate.cert_pem),
-        options=[("grpc.ssl_target_name_override", SERVER_NAME)],
-    )
-    call: Any = channel.stream_unary(f"/{SERVICE}/Probe")
-    calls = [call.future(never()) for _ in range(count)]  # a call that nobody refers to ends
-    try:
-        yield calls
-    finally:
-        done.set()
-        channel.close()
+LOCAL = ("127.0.0.1",)
+ELSEWHERE = tuple(f"127.0.{network}.1" for network in range(1, 25))  # each of another /24
 
 
 def coming(up: Running) -> int:
-    return sum(up.server._receiver._coming.values())
+    receiver = up.server._receiver
+    return receiver.strangers.coming + receiver.known.coming
 
 
 def probe(up: Running) -> None:
-    with up.client(timeout=5) as client:
+    with up.client(timeout=5, tries=4) as client:
         assert len(client.call(t.PROBE, t.ProbeRequest(10)).data) == 10
 
 
-def test_calls_without_a_message_stop_nobody_else(tmp_path: Path) -> None:
-    """As many as there are threads that work would do, if they were waited for there."""
-    limits = ServerLimits(threads=2, receive_seconds=HELD)
-    with running(tmp_path, limits=limits) as up, half_sent(up, 8):
-        wait_until(lambda: coming(up) == 8, "the calls")
-        probe(up)
+def test_half_sent_calls_from_everywhere_stop_nobody(tmp_path: Path) -> None:
+    """More of them than the server has threads: who is known keeps being answered, and whoever comes anew as well."""
+    limits = ServerLimits(receive_seconds=HELD)
+    with running(tmp_path, limits=limits) as up, up.client() as known:
+        poll = partial(known.call, t.POLL, t.PollRequest("1", ()))
+        poll()
+        with half_sent(up, ELSEWHERE, limits.concurrent_per_caller):
+            wait_until(lambda: coming(up) == limits.strangers, "the calls")
+            for _ in range(40):
+                poll()
+            probe(up)
+        with half_sent(up, LOCAL, limits.concurrent_per_caller):  # from the newcomer's own network
+            wait_until(lambda: coming(up) == limits.strangers_per_network, "the calls")
+            probe(up)
+
+
+def test_what_strangers_wait_for_holds_up_nobody_who_is_known(tmp_path: Path) -> None:
+    """The first call of a connection is a stranger's, whoever signed it."""
+    go, inside = Event(), Event()
+    with running(tmp_path, limits=ServerLimits(threads=1, stranger_threads=1)) as up:
+
+        def poll(_caller: t.Caller, _request: t.PollRequest) -> t.PollReply:
+            inside.set()
+            assert go.wait(WAIT)
+            return t.PollReply((), (), 0)
+
+        up.answers.poll = poll  # type: ignore[method-assign, assignment]
+        with up.client(AUDITOR) as known, up.client() as new, ThreadPoolExecutor(1) as callers:
+            ask = partial(known.call, t.GET_OPENING, t.OpeningRequest(bytes(32), 1, 0, 0))
+            ask()
+            call = callers.submit(new.call, t.POLL, t.PollRequest("1", ()))
+            assert inside.wait(WAIT)
+            try:
+                ask()
+            finally:
+                go.set()
+            call.result(WAIT)
 
 
 def test_few_calls_are_worked_on_at_a_time(tmp_path: Path) -> None:
@@ -72,8 +85,9 @@ def test_few_calls_are_worked_on_at_a_time(tmp_path: Path) -> None:
             assert go.wait(WAIT)
             return t.PollReply((), (), 0)
 
-        up.answers.poll = poll  # type: ignore[method-assign, assignment]
         with up.client() as client, ThreadPoolExecutor(4) as callers:
+            client.call(t.POLL, t.PollRequest("1", ()))
+            up.answers.poll = poll  # type: ignore[method-assign, assignment]
             calls = [callers.submit(client.call, t.POLL, t.PollRequest("1", ())) for _ in range(4)]
             assert inside.acquire(timeout=WAIT)
             assert inside.acquire(timeout=WAIT)
@@ -86,33 +100,22 @@ def test_few_calls_are_worked_on_at_a_time(tmp_path: Path) -> None:
 
 def test_a_message_has_to_be_here_in_time(tmp_path: Path) -> None:
     limits = ServerLimits(receive_seconds=0.2)
-    with running(tmp_path, limits=limits) as up, half_sent(up, 4) as calls:
-        for call in calls:
-            assert call.code() is grpc.StatusCode.CANCELLED
-        wait_until(lambda: coming(up) == 0, "their places")
-        probe(up)
-
-
-def test_one_host_does_not_get_all_places(tmp_path: Path) -> None:
-    limits = ServerLimits(receive_seconds=HELD, receiving_per_host=3)
-    with running(tmp_path, limits=limits) as up:
-        with half_sent(up, 3):
-            wait_until(lambda: coming(up) == 3, "the calls")
-            with pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.BUSY):
-                probe(up)
+    with running(tmp_path, limits=limits) as up, half_sent(up, LOCAL, 4):
+        wait_until(lambda: coming(up) > 0, "the calls")
         wait_until(lambda: coming(up) == 0, "their end")
         probe(up)
 
 
 def test_a_call_that_ends_without_a_message_is_a_bad_request(tmp_path: Path) -> None:
-    with running(tmp_path) as up, half_sent(up, 0):
+    with running(tmp_path) as up:
         channel = grpc.secure_channel(
             up.endpoint,
             grpc.ssl_channel_credentials(up.certificate.cert_pem),
             options=[("grpc.ssl_target_name_override", SERVER_NAME)],
         )
+        call: Any = channel.stream_unary(f"/{SERVICE}/Probe")
         with channel, pytest.raises(grpc.RpcError) as error:
-            channel.stream_unary(f"/{SERVICE}/Probe")(iter(()), timeout=5)
+            call(iter(()), timeout=5)
     assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 

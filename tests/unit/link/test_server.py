@@ -13,11 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assay.cluster.v1 import cluster_pb2 as pb
+from domain.limits import NAME_MAX, PAYLOAD_BYTES_MAX, SHARE_SEGMENTS_MAX, TEXT_MAX
+from domain.records import ShareKey
 from link import types as t
-from link.calls import SERVICE, decode, encode
+from link.calls import SERVICE, Call, decode, encode
 from link.client import _failure
 from link.envelope import Envelope, SignedRequest, seal
-from link.errors import ClusterError, ClusterErrorKind
+from link.errors import ClusterError, ClusterErrorKind, ListenError
 from link.rates import Rate, ServerLimits
 from link.tls import SERVER_NAME
 from tests.unit.link.support import (
@@ -239,6 +241,32 @@ def test_a_message_over_the_limit_is_refused(send: Callable[[str, bytes], bytes]
     assert refused.value.kind is ClusterErrorKind.TOO_LARGE
 
 
+@pytest.mark.parametrize("call", t.CALLS, ids=lambda call: call.name)
+def test_more_than_a_call_has_is_refused_unread(
+    send: Callable[[str, bytes], bytes], call: Call[Any, Any]
+) -> None:
+    """Before its signature, that is: hashing and parsing take time that nobody has answered for."""
+    with pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.TOO_LARGE):
+        send(call.name, bytes(call.size + 2_048))
+
+
+def test_the_largest_requests_are_within_the_size_of_their_calls() -> None:
+    key = ShareKey(b"\xff" * 32, 2**32 - 1, 10_000 - 1, 1_000, 2**32 - 1)
+    doing = t.Doing(key, t.Phase.TRAINING, 2**63 - 1, 2**63 - 1, 2**32 - 1)
+    benchmark = t.Benchmark("x" * NAME_MAX, *[2**63 - 1] * 3)
+    blob = t.BlobRef(b"\xff" * 32, PAYLOAD_BYTES_MAX)
+    file = t.PayloadFile("x" * TEXT_MAX, blob)
+    largest: dict[Call[Any, Any], object] = {
+        t.POLL: t.PollRequest("x" * NAME_MAX, (doing,) * t.TASKS_MAX),
+        t.JOIN: t.JoinRequest("x" * NAME_MAX, benchmark, ("x" * NAME_MAX,) * 32),
+        t.PUT_CHUNK: t.PutChunkRequest(blob, 2**63 - 1, bytes(t.CHUNK_BYTES_MAX)),
+        t.OFFER_PAYLOAD: t.PayloadOffer(bytes(32), (file,) * t.PAYLOAD_FILES_MAX),
+        t.SUBMIT_OPENING: t.OpeningSubmission(key, SHARE_SEGMENTS_MAX, blob, blob),
+    }
+    for call, request in largest.items():
+        assert len(encode(request)) <= call.size
+
+
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -318,5 +346,5 @@ def test_strangers_share_one_bucket(tmp_path: Path) -> None:
 def test_two_servers_cannot_share_a_port(up: Running, tmp_path: Path) -> None:
     from link.server import ClusterServer
 
-    with pytest.raises(RuntimeError):
+    with pytest.raises(ListenError, match="is taken by another program"):
         ClusterServer(up.endpoint, up.certificate, up.answers, CHAIN)

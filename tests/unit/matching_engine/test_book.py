@@ -13,12 +13,12 @@ from matching_engine.match import match, quote
 from matching_engine.records import Asked, Fill, Standing
 from tests.support import whole_book
 
-ORDER = Asked(b"o", PFLOP, 9, Conditions(), (), 1_000, 10, 1_000, 1)
+ORDER = Asked(b"o", 1, 1, PFLOP, 0, 9, Conditions(), (), 1_000, 10, 1_000, 1)
 SEED = b"previous block"
 
 
 def bid(name: str, price: int, *, by: str = "v", memory: int = 0, capacity: int = 100) -> Standing:
-    offer = Offer(price=price, speed=PFLOP, memory=memory)
+    offer = Offer(price=price, slot_speed=PFLOP, memory=memory)
     return Standing(Bid(name.encode(), by, offer, 0, 99, 0), False, capacity * PFLOP, 100, 1_000)
 
 
@@ -30,8 +30,8 @@ def test_changes_are_seen_by_the_next_question() -> None:
     book.remove(b"a")
     assert book.histogram(ORDER, 0) == (("price", 1),)
     assert [row.bid.id for row in book.standing()] == [b"b", b"c"]
-    book.back("v", jailed=True, free_bond=0, free_stake=1_000)
-    assert book.histogram(ORDER, 0) == (("jailed", 2), ("price", 1), ("bond", 2))
+    book.back("v", (True, 0, 1_000, 0))
+    assert book.histogram(ORDER, 0) == (("jailed", 2), ("price", 1), ("bond", 2), ("least_bond", 2))
     book.remove(b"b")
     book.remove(b"c")
     book.remove(b"never there")
@@ -64,7 +64,7 @@ def test_a_fill_comes_off_and_can_be_put_back() -> None:
 def test_an_auction_leaves_the_book_as_it_was() -> None:
     book = Book([bid("a", 5, capacity=1), bid("b", 6)])
     rows = book.standing()
-    orders = [replace(ORDER, order_id=bytes([n]), work=PFLOP) for n in range(3)]
+    orders = [replace(ORDER, order_id=bytes([n])) for n in range(3)]
     first = match(orders, book, SEED, 0, 9)
     assert len(first.fills) == 3
     assert book.standing() == rows
@@ -100,7 +100,7 @@ def test_a_price_that_is_cut_by_the_first_looks_is_still_decided_by_the_hash() -
 def test_the_number_of_indexes_is_bounded() -> None:
     book = Book([bid("a", 9)])
     for bps in range(1, 3 * INDEXES_MAX):
-        assert book.histogram(replace(ORDER, work=112 * PFLOP, job_bond_bps=bps), 0) == tuple(
+        assert book.histogram(replace(ORDER, share_work=112 * PFLOP, job_bond_bps=bps), 0) == tuple(
             (name, 1)
             for name, fails in (("capacity", True), ("bond", 1_008 * bps > 100 * 10_000))
             if fails
@@ -118,11 +118,14 @@ def test_many_changes_at_once_and_one_by_one_are_the_same(
         monkeypatch.setattr(module, "MOVED_ONE_BY_ONE", limit)
         book, found = Book(rows), []
         for n in range(40):
-            book.put(replace(rows[n], bid=replace(rows[n].bid, offer=Offer(price=9 + n, speed=1))))
+            offer = Offer(price=9 + n, slot_speed=PFLOP // (1 + n % 3), slots=1 + n % 2)
+            book.put(replace(rows[n], bid=replace(rows[n].bid, offer=offer)))
             if n % 3 == 0:
                 book.remove(rows[39 - n].bid.id)
-            found.append(
-                book.histogram(replace(ORDER, conditions=Conditions(memory=n % 4)), n % 99)
+            order = replace(
+                ORDER, slots=3, seconds_left=20 + n, conditions=Conditions(memory=n % 4)
             )
+            found.append(book.histogram(order, n % 99))
+            assert found[-1] == whole_book.quote(order, book.standing(), SEED, n % 99).histogram
         counts.append(found)
     assert counts[0] == counts[1]

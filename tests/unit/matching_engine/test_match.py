@@ -17,7 +17,7 @@ ANY = Conditions()
 
 
 def order(name: str, *, work: int = 1, limit: int = 9, height: int = 1) -> Asked:
-    return Asked(name.encode(), work * PFLOP, limit, ANY, (), 1_000, 10, 1_000, height)
+    return Asked(name.encode(), 1, 1, work * PFLOP, 0, limit, ANY, (), 1_000, 10, 1_000, height)
 
 
 def offer(
@@ -29,7 +29,7 @@ def offer(
     bond: int = 100,
     stake: int = 1_000,
 ) -> Standing:
-    bid = Bid(name.encode(), by, Offer(price=price, speed=PFLOP), 0, 99, 0)
+    bid = Bid(name.encode(), by, Offer(price=price, slot_speed=PFLOP), 0, 99, 0)
     return Standing(bid, False, capacity * PFLOP, bond, stake)
 
 
@@ -44,7 +44,7 @@ def first_of(tag: str, seed: bytes, *parts: tuple[bytes, ...]) -> tuple[bytes, .
 def test_the_cheapest_bid_wins_at_its_own_price() -> None:
     offers = [offer("dear", 9), offer("cheap", 4), offer("middle", 5)]
     assert match([order("o", work=10)], Book(offers), SEED, 0, 9) == Matched(
-        (Fill(b"o", b"cheap", "v", 10 * PFLOP, 4, 4),), (), ()
+        (Fill(b"o", b"cheap", "v", 10 * PFLOP, 4, 5),), (), ()
     )
 
 
@@ -55,12 +55,36 @@ def test_an_empty_market() -> None:
 
 
 @pytest.mark.parametrize("seed", [b"", b"one", b"two", b"three", b"four"])
-def test_equal_prices_go_to_the_lowest_hash_of_seed_order_and_bid(seed: bytes) -> None:
-    offers = [offer(name, 5) for name in ("a", "b", "c", "d")] + [offer("dear", 6)]
+def test_equal_prices_go_to_the_lowest_hash_of_seed_order_and_validator(seed: bytes) -> None:
+    offers = [offer(name, 5, by=name) for name in ("a", "b", "c", "d")] + [offer("dear", 6)]
     for name in ("o1", "o2", "o3", "o4", "o5"):
         pairs = [(name.encode(), bid.encode()) for bid in ("a", "b", "c", "d")]
-        expected = first_of("assay/match/bid", seed, *pairs)[1].decode()
+        expected = first_of("assay/match/validator", seed, *pairs)[1].decode()
         assert winners(match([order(name)], Book(offers), seed, 0, 9)) == {name: expected}
+
+
+def test_many_equal_bids_are_one_ticket() -> None:
+    """The bid with the lowest id stands for the validator, whatever the seed."""
+    offers = [offer(f"many{n}", 5, by="many") for n in range(64)] + [offer("one", 5, by="one")]
+    book = Book(offers)
+    won = [winners(match([order("o")], book, b"%d" % n, 0, 9))["o"] for n in range(200)]
+    assert set(won) == {"many0", "one"}
+    assert 60 < won.count("one") < 140
+
+
+def test_a_bid_that_stood_comes_before_a_cheaper_one_placed_since() -> None:
+    def later(name: str, price: int) -> Standing:
+        made = offer(name, price, by=name)
+        return replace(made, bid=replace(made.bid, placed_height=1))
+
+    asked = order("o", height=1)
+    both = Book([offer("stood", 5), later("under", 4)])
+    assert winners(match([asked], both, SEED, 0, 9)) == {"o": "stood"}
+    assert [bid.id for bid in quote(asked, both, SEED, 0).candidates] == [b"stood", b"under"]
+    assert winners(match([replace(asked, opened_height=2)], both, SEED, 0, 9)) == {"o": "under"}
+    # Where nothing that stood fits, the order is for those that came since, the cheapest first.
+    since = Book([offer("dear", 10), later("under", 4), later("over", 5)])
+    assert winners(match([asked], since, SEED, 0, 9)) == {"o": "under"}
 
 
 @pytest.mark.parametrize("seed", [b"", b"one", b"two", b"three", b"four"])

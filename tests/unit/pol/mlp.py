@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pol.job.document import Job
+from pol.job.document import BATCH_NUMBER, DIFFERENCE, STEP, Job
 from pol.job.program import Program, ProgramBuilder
 from pol.job.write import JobSource, write_job
 from pol.limits import LIMITS, Limits
@@ -83,7 +83,7 @@ def _gelu(m: Maker, x: int) -> tuple[int, int]:
 
 
 def _gradients(
-    m: Maker, p: dict[str, int], step: int, batch: int, dropout: float
+    m: Maker, p: dict[str, int], number: int, batch: int, dropout: float
 ) -> tuple[int, dict[str, int]]:
     x = m.builder.input("batch.x", "f32", (batch, INPUTS))
     one_hot = _one_hot(m, m.builder.input("batch.y", "i64", (batch,)), batch)
@@ -91,7 +91,7 @@ def _gradients(
     normal, factor = _normalise(m, hidden)
     scaled = m.n("add", m.n("mul", normal, p["norm.weight"]), p["norm.bias"])
     active, slope = _gelu(m, scaled)
-    chance = m.n("uniform", step, shape=[batch, HIDDEN], site=0)
+    chance = m.n("uniform", number, shape=[batch, HIDDEN], site=0)
     mask = m.n("cast", m.n("ge", chance, m.c(dropout)), dtype="f32")
     mask = m.n("mul", mask, m.c(1 / (1 - dropout)))
     dropped = m.n("mul", active, mask)
@@ -146,8 +146,8 @@ def step_program(batch: int = BATCH, dropout: float = 0.1) -> Program:
     """One training step with AdamW."""
     m = Maker()
     p = {name: m.builder.input(f"global.{name}", "f32", shape) for name, shape in SHAPES.items()}
-    step = m.builder.input("step", "i64", ())
-    loss, g = _gradients(m, p, step, batch, dropout)
+    step, number = (m.builder.input(name, "i64", ()) for name in (STEP, BATCH_NUMBER))
+    loss, g = _gradients(m, p, number, batch, dropout)
     rates = np.linspace(1e-3, 1e-4, 64, dtype="<f4")
     table = m.builder.constant("f32", (64,), rates.tobytes())
     last = m.n("full", shape=[], dtype="i64", value="3f00000000000000")
@@ -155,6 +155,11 @@ def step_program(batch: int = BATCH, dropout: float = 0.1) -> Program:
     _adamw(m, p, _clipped(m, g, 1.0), rate)
     m.builder.output("metric.loss", loss)
     return m.builder.build()
+
+
+def numbers(step: int) -> dict[str, Array]:
+    """Return the inputs of a step that are numbers, for a job with one slot."""
+    return {STEP: np.array(step), BATCH_NUMBER: np.array(step)}
 
 
 def outer_program() -> Program:
@@ -205,15 +210,17 @@ def rows(count: int) -> dict[str, Array]:
 def write_mlp_job(
     directory: Path, count: int = 200, shard_rows: int = 80, limits: Limits = LIMITS
 ) -> Job:
-    """Write the whole job: two rounds of 256 samples, segments of two steps, three shards."""
+    """Write the whole job: two rounds of two slots, four steps in segments of two, three shards."""
     weights, local = initial_states()
     source = JobSource(
         name="test mlp",
         seed=7,
         rounds=2,
-        samples_per_round=256,
+        slots=2,
+        round_steps=4,
         batch=BATCH,
-        segment_length=2,
+        segment_steps=2,
+        aggregation=DIFFERENCE,
         step=step_program(),
         outer=outer_program(),
         eval=eval_program(),

@@ -19,16 +19,15 @@ from chain.state_machine import queries
 from chain.state_machine.store import MemoryStore
 from domain import queries as q
 from domain.errors import Refusal
-from domain.hashing import merkle_root
 from domain.messages import Message, MsgSubmitOrder
 from domain.params import local_params
 from domain.reasons import ShareReason
-from domain.records import JobTerms, ShareClaim, ShareKey
+from domain.records import JobTerms, ShareClaim, ShareKey, ShareRoots
 from host import lanes
 from link import types as t
 from link.handover import public_point
-from pol.rules.commitment import boundary_root, possession_sign_bytes, share_sign_bytes
-from pol.rules.schedule import first_step, segments_of
+from pol.rules.commitment import compute_trace_root, share_commitment, share_sign_bytes
+from pol.rules.schedule import first_step, share_segments
 from pol.work.pool import PoolClosed
 from tests.support.chain_harness import CHAIN_ID, pub_key, sign, verify
 from tests.support.chain_market import Market, digest, make_terms, submit
@@ -36,14 +35,19 @@ from tests.support.waiting import wait_until
 from validator.daemon import ValidatorConfig, ValidatorDaemon
 from validator.decide.duties import Upkeep
 from validator.decide.records import LocalOrder, LocalUpkeep, ReplayOutcome, find_round, find_work
-from validator.decide.traces import leaf_hashes
+from validator.decide.traces import leaves_of
 from validator.work import numerics
 from validator.work.numerics import Encoded, LoadOutcome
 
 T = TypeVar("T")
 ME = "v0"
 PROVIDERS = ("v0p0", "v0p1")
-CONTENT = {"job.json": b"the job", "global.state": b"g" * 100, "local.state": b"l" * 50}
+CONTENT = {
+    "job.json": b"the job",
+    "global.state": b"g" * 100,
+    "local.state": b"l" * 50,
+    "data/0": b"rows",
+}
 PARAMS = replace(
     local_params(),
     accept_base=30,
@@ -63,7 +67,12 @@ def blob_of(data: bytes) -> t.BlobRef:
 
 FILES = tuple(t.PayloadFile(path, blob_of(data)) for path, data in CONTENT.items())
 TERMS = make_terms(
-    job_id=FILES[0].blob.sha256, payload_bytes=sum(map(len, CONTENT.values())), samples_per_round=16
+    job_id=FILES[0].blob.sha256,
+    payload_bytes=sum(len(data) for name, data in CONTENT.items() if not name.startswith("data/")),
+    data_bytes=len(CONTENT["data/0"]),
+    slots=2,
+    round_steps=4,
+    segment_steps=2,
 )
 
 
@@ -187,6 +196,8 @@ class Loop:
     def __init__(self, home: Path, market: Market) -> None:
         self.home, self.market = home, market
         self.node, self.numerics = Node(market), Numerics()
+        # What providers deliver once their commitments are on chain.
+        self.promised: dict[ShareKey, tuple[str, t.ShareDelivery]] = {}
         self.start()
 
     def start(self) -> None:
@@ -250,10 +261,7 @@ class Loop:
 
     def order(self, message: MsgSubmitOrder | None = None) -> bytes:
         if message is None:
-            proof = sign(
-                ORDER_KEY, possession_sign_bytes(CHAIN_ID, "carol", TERMS.job_id, ORDER_KEY)
-            )
-            message = submit(terms=TERMS, order_key=ORDER_KEY, key_proof=proof)
+            message = submit(terms=TERMS, order_key=ORDER_KEY)
         return self.market.submit(message)
 
     def chain(self, order_id: bytes) -> q.OrderResponse:
@@ -286,8 +294,13 @@ class Loop:
         for name in names or PROVIDERS:
             reply = self.poll(name)
             for task in reply.train:
-                packet = trained(self, name, task)
-                assert self.service.submit_share(caller(name), packet).accepted
+                signed, packet = trained(self, name, task)
+                assert self.service.submit_share(caller(name), signed).accepted
+                self.promised[packet.key] = (name, packet)
+            for key, (owner, packet) in list(self.promised.items()):
+                if owner == name and self.chain(key.order_id).share(key) is not None:
+                    del self.promised[key]
+                    self.service.deliver_share(caller(name), packet)
             for wanted in reply.open:
                 for index in wanted.indices:
                     self.bring(name, wanted.key, index)
@@ -308,27 +321,27 @@ def caller(name: str) -> t.Caller:
     return t.Caller(name, pub_key(name))
 
 
-def trained(loop: Loop, name: str, task: t.TrainTask) -> t.ShareSubmission:
-    """Return a share with made-up states."""
+def trained(loop: Loop, name: str, task: t.TrainTask) -> tuple[t.ShareSubmission, t.ShareDelivery]:
+    """Return the commitment to a share with made-up states, and what it hides."""
     key = task.key
-    n = segments_of(TERMS, task.count)
-    claim = ShareClaim(
-        key.order_id, key.attempt, key.round, key.slot, key.issue, task.first, task.count, name,
-        task.global_in.root, task.local_in.root, digest("local out", key), n, bytes(32),
-        digest("update", key), TERMS.executor_version,
-    )  # fmt: skip
-    start = first_step(TERMS, key.round, task.first)
-    roots = [boundary_root(claim.global_in, claim.local_in)]
-    roots += [digest("boundary", key, index) for index in range(1, n + 1)]
-    leaves = tuple(
-        t.Leaf(i, start + i * TERMS.segment_length, root, (0x3F800000,))
-        for i, root in enumerate(roots)
+    start = first_step(TERMS, key.round)
+    boundaries = tuple(
+        t.TraceBoundary(start + i * TERMS.segment_steps, digest("boundary", key, i), (0x3F800000,))
+        for i in range(1, share_segments(TERMS) + 1)
+    )
+    roots = ShareRoots(
+        bytes(32), digest("update", key), digest("local out", key), boundaries[-1].metrics
     )
     update, out = loop.put(name, "update", key, 90), loop.put(name, "out", key, 50)
-    packet = t.ShareSubmission(claim, bytes(64), leaves, update, out)
-    claim = replace(claim, trace_root=merkle_root(leaf_hashes(CHAIN_ID, packet)))
+    packet = t.ShareDelivery(key, roots, boundaries, update, out)
+    roots = replace(roots, trace_root=compute_trace_root(leaves_of(packet)))
+    opening = (task.global_in.root, task.local_in.root)
+    made = share_commitment(
+        CHAIN_ID, key, name, opening, len(boundaries), TERMS.executor_version, roots
+    )
+    claim = ShareClaim(key.order_id, key.attempt, key.round, key.slot, key.issue, name, made)
     signature = sign(pub_key(name), share_sign_bytes(CHAIN_ID, claim))
-    return replace(packet, claim=claim, signature=signature)
+    return t.ShareSubmission(claim, signature), replace(packet, roots=roots)
 
 
 def work_of(local: LocalOrder, round: int, slot: int, issue: int = 1) -> Any:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from domain.hashing import merkle_root
 from domain.params import local_params
 from domain.queries import OrderResponse
 from domain.records import (
@@ -22,22 +21,30 @@ from domain.records import (
     ShareClaim,
     ShareKey,
     ShareRef,
+    ShareRoots,
     ShareState,
 )
-from link.types import BlobRef, Leaf, PayloadFile, ShareSubmission, StateRef
-from pol.rules.commitment import boundary_root
-from pol.rules.schedule import first_step, segments_of
+from link.types import (
+    BlobRef,
+    PayloadFile,
+    ShareDelivery,
+    ShareSubmission,
+    StateRef,
+    TraceBoundary,
+)
+from pol.rules.commitment import compute_trace_root, share_commitment
+from pol.rules.schedule import first_step, share_segments
 from tests.support.chain_market import ANY, digest, make_terms
 from validator.decide.plan import Worker
 from validator.decide.receive import job_loaded, payload_complete, payload_offered
 from validator.decide.records import LocalOrder, PayloadStage, SlotWork, new_order
-from validator.decide.traces import leaf_hashes
+from validator.decide.traces import leaves_of
 from validator.decide.view import View
 
 CHAIN_ID = "assay-test"
 ME, OTHER, CONSUMER = "v0", "v1", "carol"
 ORDER_ID = digest("order")
-TERMS = make_terms(samples_per_round=32, batch=2, segment_length=2, rounds=2)
+TERMS = make_terms(rounds=2, slots=2, round_steps=8, batch=2, segment_steps=2)
 PARAMS = local_params().for_order()
 GLOBAL, LOCAL = BlobRef(TERMS.global_root, 100), BlobRef(TERMS.local_root, 50)
 FILES = (
@@ -45,7 +52,7 @@ FILES = (
     PayloadFile("global.state", GLOBAL),
     PayloadFile("local.state", LOCAL),
 )
-WORKERS = (Worker("p0", 10**9, 64), Worker("p1", 10**9, 64))
+WORKERS = (Worker("p0", 10**9), Worker("p1", 10**9))
 
 
 def order(**changes: Any) -> Order:
@@ -84,7 +91,8 @@ def assignment(**changes: Any) -> Assignment:
         work=10**9,
         job_bond=100,
         providers_bps=7_000,
-        speed=10**9,
+        slot_speed=10**9,
+        slots=2,
         state=AssignmentState.RUNNING,
         end_reason=0,
         matched_at=0,
@@ -102,7 +110,7 @@ def chain(**changes: Any) -> OrderResponse:
     """Return an order that this validator runs; ``assigned`` and ``ordered`` change parts."""
     assigned, ordered = changes.pop("assigned", {}), changes.pop("ordered", {})
     made = OrderResponse(
-        order(**ordered), (assignment(**assigned),), (), (), (), (), Escrow(ORDER_ID, (), ()), ()
+        order(**ordered), (assignment(**assigned),), (), (), (), Escrow(ORDER_ID, (), ()), ()
     )
     return replace(made, **changes)
 
@@ -118,49 +126,55 @@ def loaded() -> LocalOrder:
     return job_loaded(local, TERMS, TERMS, "")
 
 
-def claim_of(local: LocalOrder, work: SlotWork, round: int = 0, **changes: Any) -> ShareClaim:
-    current = next(r for r in local.rounds if r.round == round)
-    claim = ShareClaim(
-        order_id=ORDER_ID,
-        attempt=1,
-        round=round,
-        slot=work.slot,
-        issue=work.issue,
-        first=work.first,
-        count=work.count,
-        provider=work.provider,
-        global_in=current.global_in.root,
-        local_in=work.local_in.root,
-        local_out=digest("local out", work.slot),
-        segments=segments_of(TERMS, work.count),
-        trace_root=bytes(32),
-        update_root=digest("update", work.slot),
-        executor_version=1,
+def packet_of(local: LocalOrder, work: SlotWork, round: int = 0, **changes: Any) -> ShareDelivery:
+    """Return what the share's provider would deliver; ``changes`` are of its roots."""
+    start = first_step(TERMS, round)
+    boundaries = tuple(
+        TraceBoundary(
+            start + i * TERMS.segment_steps, digest("boundary", work.slot, i), (0x3F800000,)
+        )
+        for i in range(1, share_segments(TERMS) + 1)
     )
+    roots = ShareRoots(
+        bytes(32), digest("update", work.slot), digest("local out", work.slot), (0x3F800000,)
+    )
+    blobs = (BlobRef(digest("update", work.slot), 90), BlobRef(digest("out", work.slot), 50))
+    key = ShareKey(ORDER_ID, 1, round, work.slot, work.issue)
+    packet = ShareDelivery(key, roots, boundaries, *blobs)
+    bound = replace(roots, trace_root=compute_trace_root(leaves_of(packet)))
+    return replace(packet, roots=replace(bound, **changes))
+
+
+def claim_of(
+    local: LocalOrder, work: SlotWork, packet: ShareDelivery | None = None, **changes: Any
+) -> ShareClaim:
+    """Return the commitment to what the share's provider would deliver."""
+    packet = packet or packet_of(local, work)
+    current = next(r for r in local.rounds if r.round == packet.key.round)
+    made = share_commitment(
+        CHAIN_ID,
+        packet.key,
+        work.provider,
+        (current.global_in.root, work.local_in.root),
+        share_segments(TERMS),
+        1,
+        packet.roots,
+    )
+    key = packet.key
+    claim = ShareClaim(ORDER_ID, 1, key.round, key.slot, key.issue, work.provider, made)
     return replace(claim, **changes)
 
 
-def packet_of(local: LocalOrder, work: SlotWork, round: int = 0, **changes: Any) -> ShareSubmission:
-    """Return a share as its provider would send it; ``changes`` are of its claim."""
-    claim = claim_of(local, work, round, **changes)
-    start = first_step(TERMS, round, work.first)
-    roots = [boundary_root(claim.global_in, claim.local_in)]
-    roots += [digest("boundary", work.slot, i) for i in range(1, claim.segments + 1)]
-    leaves = tuple(
-        Leaf(i, start + i * TERMS.segment_length, root, (0x3F800000,) if i else ())
-        for i, root in enumerate(roots)
-    )
-    blobs = (BlobRef(digest("update", work.slot), 90), BlobRef(digest("out", work.slot), 50))
-    packet = ShareSubmission(claim, bytes(64), leaves, *blobs)
-    if "trace_root" not in changes:
-        root = merkle_root(leaf_hashes(CHAIN_ID, packet))
-        packet = replace(packet, claim=replace(claim, trace_root=root))
-    return packet
+def signed_of(local: LocalOrder, work: SlotWork, round: int = 0) -> ShareSubmission:
+    """Return the commitment as its provider would send it."""
+    return ShareSubmission(claim_of(local, work, packet_of(local, work, round)), bytes(64))
 
 
-def share_of(packet: ShareSubmission, **changes: Any) -> Share:
+def share_of(signed: ShareSubmission, **changes: Any) -> Share:
     """Return a share on chain: committed, and drawn unless ``drawn`` says otherwise."""
-    share = Share(packet.claim, bytes(64), 1, 1, ShareState.COMMITTED, 0, 1, 1, (1,))
+    share = Share(
+        signed.claim, bytes(64), TERMS.local_root, 1, 1, ShareState.COMMITTED, 0, 1, 1, (1,), None
+    )
     return replace(share, **changes)
 
 

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from domain.hashing import merkle_root
 from domain.queries import AuditDuty, OrderResponse
 from domain.records import (
     Audit,
@@ -35,7 +34,7 @@ from pol.job.load import load_job
 from pol.rules.commitment import audit_digest, check_leaf, update_claim
 from tests.support.chain_market import digest
 from tests.unit.validator.support import CHAIN_ID, ME, ORDER_ID, chain
-from tests.unit.validator.trained import JOB, PART, N, Trained, train
+from tests.unit.validator.trained import JOB, PART, N, Trained, delivery_of, train
 from validator.decide.actions import AnswerAudit, LoadAudited
 from validator.decide.audits import agrees, new_audit
 from validator.decide.duties import decide
@@ -48,7 +47,6 @@ from validator.decide.records import (
     SlotWork,
     new_order,
 )
-from validator.decide.traces import leaf_hashes
 from validator.decide.view import ChainView, Look
 from validator.ledger import Ledger
 from validator.serve.service import Service
@@ -62,8 +60,8 @@ T = TypeVar("T")
 TERMS = order_terms(load_job(JOB).job)
 AUDITOR = Key(sha256(b"auditor").digest())
 PLACES = (
-    Place(AuditKind.SEGMENT, 0, 1, 2),
-    Place(AuditKind.UPDATE, 0, 1, N),
+    Place(AuditKind.SEGMENT, PART.slot, 1, 2),
+    Place(AuditKind.UPDATE, PART.slot, 1, N),
     Place(AuditKind.AGGREGATION, 0, 0, 0),
 )
 
@@ -97,8 +95,10 @@ class Setting:
     client: ClusterClient
     auditor: Auditor
     stop: Event
-    packet: t.ShareSubmission
+    packet: t.ShareDelivery
     next_root: bytes
+    local_in: bytes = TERMS.local_root
+    duty: AuditDuty = DUTY
 
     def ref(self, path: Path) -> t.BlobRef:
         return self.ledger.blobs.add(path.read_bytes())
@@ -117,28 +117,33 @@ class Setting:
         assert first
         assert second
         work = SlotWork(
-            0, 1, PART.first, PART.count, "p0", second, True, 0, self.packet, 0, (), openings,
-            (), (), 0, False,
+            PART.slot, 1, "p0", second, 0, None, 0, self.packet, 0, (), openings, (), (), 0, False,
         )  # fmt: skip
-        local = replace(local, rounds=(LocalRound(0, first, (work,), None, (), 0),))
+        works = (replace(work, slot=0, openings=()), work)
+        local = replace(local, rounds=(LocalRound(0, first, works, None, (), 0),))
         self.ledger.store.save(local)
         return local
 
     def see(self) -> OrderResponse:
         """Show both what the chain says: the share is accepted, and the auditor has a seat."""
-        claim = self.packet.claim
-        share = Share(claim, bytes(64), 1, 1, ShareState.ACCEPTED, 0, 1, 1, (2,))
+        shares = tuple(
+            Share(
+                ShareClaim(ORDER_ID, 1, 0, slot, 1, "p0", bytes(32)), bytes(64), self.local_in,
+                1, 1, ShareState.ACCEPTED, 0, 1, 1, (2,), self.packet.roots,
+            )
+            for slot in range(TERMS.slots)
+        )  # fmt: skip
         seats = (Seat(AUDITOR.address, (), 0, missed=False),)
         now = chain(
             ordered={"terms": TERMS},
-            shares=(share,),
+            shares=shares,
             rounds=(
                 Round(
-                    ORDER_ID, 1, 0, TERMS.global_root, self.next_root, (ShareRef(0, 1),), 1, 1, 1,
-                    20, verified=False, void=False,
+                    ORDER_ID, 1, 0, TERMS.global_root, self.next_root,
+                    (ShareRef(0, 1), ShareRef(1, 1)), 1, 1, 1, 20, verified=False, void=False,
                 ),
             ),
-            audits=(Audit(ORDER_ID, 1, 0, 1, PLACES, seats, 15, agreed=False),),
+            audits=(Audit(ORDER_ID, 1, 0, 1, self.duty.places, seats, 15, agreed=False),),
         )  # fmt: skip
         other = Validator(AUDITOR.address, "", b"", b"", 1, False, "", b"", 0, 0, 0, 0)
         self.service.view = ChainView(10, {ORDER_ID: now}, {AUDITOR.address: other}, {})
@@ -155,9 +160,9 @@ class Setting:
         began = time.monotonic()
         while True:
             clock = 100 + min(9, int((time.monotonic() - began) * 10 / seconds))
-            seen = ChainView(clock, {}, {}, {}, (DUTY,), {DUTY: now})
-            record = store.audit(DUTY)
-            after, actions = decide(DUTY, record, Look(seen, AUDITOR.address, CHAIN_ID, b""))
+            seen = ChainView(clock, {}, {}, {}, (self.duty,), {self.duty: now})
+            record = store.audit(self.duty)
+            after, actions = decide(self.duty, record, Look(seen, AUDITOR.address, CHAIN_ID, b""))
             assert isinstance(after, LocalAudit)
             store.save_audit(after)
             for action in actions:
@@ -170,34 +175,20 @@ class Setting:
     ) -> tuple[Found, ...]:
         answers = action.message.answers
         found = tuple(
-            Found(answer, agrees(DUTY, place, answer, now))
-            for place, answer in zip(DUTY.places, answers, strict=True)
+            Found(answer, agrees(self.duty, place, answer, now))
+            for place, answer in zip(self.duty.places, answers, strict=True)
         )
         assert action.agreed == all(item.agrees for item in found)
         # What becomes of it when the chain has it.
         seen = ChainView(110, {}, {}, {})
-        _, (end,) = decide(DUTY, audit, Look(seen, AUDITOR.address, CHAIN_ID, b""))
+        _, (end,) = decide(self.duty, audit, Look(seen, AUDITOR.address, CHAIN_ID, b""))
         work_of(self.auditor.table(), end)()
         return found
 
 
-def claim_of(trained: Trained) -> ShareClaim:
-    share = trained.share
-    return ShareClaim(
-        ORDER_ID, 1, 0, 0, 1, PART.first, PART.count, "p0", TERMS.global_root, TERMS.local_root,
-        share.local_out_root, N, bytes(32), share.update_root, 1,
-    )  # fmt: skip
-
-
-def packet_of(trained: Trained, ledger: Ledger, bent: int = -1) -> t.ShareSubmission:
-    leaves = tuple(
-        t.Leaf(b.index, b.step, digest("bent") if b.index == bent else b.root, b.metrics)
-        for b in trained.boundaries
-    )
+def packet_of(trained: Trained, ledger: Ledger, bent: int = -1) -> t.ShareDelivery:
     update, out = (ledger.blobs.add(path.read_bytes()) for path in trained.sent)
-    packet = t.ShareSubmission(claim_of(trained), bytes(64), leaves, update, out)
-    root = merkle_root(leaf_hashes(CHAIN_ID, packet))
-    return replace(packet, claim=replace(packet.claim, trace_root=root))
+    return delivery_of(trained, update, out, bent=bent)
 
 
 @pytest.fixture
@@ -215,7 +206,7 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
     auditor = Auditor(own, mine, tmp_path / "jobs", _run, "numpy", lambda _: client, nobody)
     stopped = Event()
     opening, update = JOB / "global.state", trained.sent[0]
-    encoded = numerics.aggregate_round(JOB, opening, [(PART.count, update)], "numpy")
+    encoded = numerics.aggregate_round(JOB, opening, [update] * TERMS.slots, "numpy")
     assert encoded is not None
     packet = packet_of(trained, ledger)
     yield Setting(trained, ledger, service, client, auditor, stopped, packet, encoded.root)
@@ -235,14 +226,14 @@ def _run(function: Callable[..., T], *arguments: object) -> T:
 def test_an_honest_round_is_answered_with_the_roots_of_the_chain(setting: Setting) -> None:
     setting.record(setting.opening(2), setting.opening(N))
     found = setting.answer()
-    claim = setting.packet.claim
+    roots = setting.packet.roots
     assert [item.agrees for item in found] == [True] * 3
     segment, update, aggregation = (item.answer for item in found)
     assert segment.leaf is not None
     assert segment.leaf.index == 3
-    assert check_leaf(CHAIN_ID, claim, segment.leaf)
+    assert check_leaf(roots.trace_root, N, segment.leaf)
     assert segment.root == segment.leaf.boundary_root == setting.trained.boundaries[3].root
-    assert (update.root, update.leaf) == (update_claim(claim.update_root, claim.local_out), None)
+    assert (update.root, update.leaf) == (update_claim(roots.update_root, roots.local_out), None)
     assert (aggregation.root, aggregation.leaf) == (setting.next_root, None)
     inner = setting.trained.segment(2).inner_roots
     assert segment.digest == audit_digest(AUDITOR.address, ORDER_ID, 1, 0, 0, inner)
@@ -269,6 +260,16 @@ def test_a_wrong_place_is_answered_with_another_root(setting: Setting) -> None:
     assert segment.answer.root == setting.trained.boundaries[3].root
     assert segment.answer.leaf is not None
     assert segment.answer.leaf.boundary_root == digest("bent")
+
+
+def test_a_share_that_was_trained_from_another_opening_is_caught(setting: Setting) -> None:
+    """Its leaves and its own states agree with each other: what they start from is the chain's to say."""
+    first = Place(AuditKind.SEGMENT, PART.slot, 1, 0)
+    setting.duty = replace(DUTY, places=(first, *PLACES[1:]))
+    setting.record(setting.opening(2), setting.opening(N))
+    assert setting.answer()[0].agrees
+    setting.local_in = digest("what the chain says that it starts from")
+    assert setting.answer()[0] == UNAVAILABLE
 
 
 def test_states_that_do_not_hash_to_the_leaf_are_unavailable(setting: Setting) -> None:

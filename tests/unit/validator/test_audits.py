@@ -23,6 +23,7 @@ from tests.unit.validator.support import (
     packet_of,
     segment,
     share_of,
+    signed_of,
     works,
 )
 from tests.unit.validator.test_decide import planned, with_packets
@@ -44,24 +45,31 @@ from validator.decide.view import ChainView, Look
 PLACES = (segment(0), Place(AuditKind.AGGREGATION, 0, 0, 0))
 LOCAL = with_packets(planned())
 ON_CHAIN = chain(
-    ordered={"terms": replace(TERMS, payload_bytes=sum(file.blob.size for file in FILES))},
+    ordered={
+        "terms": replace(
+            TERMS, payload_bytes=sum(file.blob.size for file in FILES) - 1, data_bytes=1
+        )
+    },
     assigned={"validator": OTHER},
-    shares=tuple(share_of(packet_of(LOCAL, work)) for work in works(LOCAL)),
+    shares=tuple(
+        share_of(signed_of(LOCAL, work), roots=packet_of(LOCAL, work).roots)
+        for work in works(LOCAL)
+    ),
     rounds=(closed(),),
 )
 DUTY = AuditDuty(ORDER_ID, 1, 0, PLACES, 100)
 SIZES = Sizes(100, 50, 90)
-RIGHT = audit_opening(LOCAL, 0, PLACES[0], CHAIN_ID)
+RIGHT = audit_opening(LOCAL, 0, PLACES[0])
 ODD = BlobRef(digest("odd"), 7)
 OPENINGS = (
     RIGHT,
-    audit_opening(LOCAL, 0, PLACES[1], CHAIN_ID),
+    audit_opening(LOCAL, 0, PLACES[1]),
     replace(RIGHT, payload=()),
     replace(RIGHT, payload=(*FILES, PayloadFile("job.json/x", ODD))),
     replace(RIGHT, leaves=()),
-    replace(RIGHT, leaves=RIGHT.leaves[::-1]),
+    replace(RIGHT, leaves=RIGHT.leaves * 2),
     replace(RIGHT, states=()),
-    replace(RIGHT, states=(OpenedState(0, ODD, ODD),)),
+    replace(RIGHT, states=(OpenedState(0, ODD, ODD, ()),)),
     AuditOpening(True, 0, FILES, (), (), (), None),
 )
 
@@ -90,12 +98,12 @@ def test_a_place_goes_from_its_opening_over_its_job_to_its_replay() -> None:
     terms = ON_CHAIN.order.terms
     audit, actions = turn(audited_loaded(audit, terms, terms, SIZES, ""), 12)
     assert kinds(actions) == [do.ReplayPlace, do.AskOpening]
-    root = RIGHT.leaves[1].boundary_root
+    root = RIGHT.leaves[-1].boundary_root
     audit = place_replayed(audit, 0, ReplayOutcome(0, root, (b"step",)))
     audit, actions = turn(opening_arrived(audit, 1, OPENINGS[1]), 13)
     (replay,) = actions
     assert isinstance(replay, do.ReplayPlace)
-    assert [claim.slot for claim in replay.claims] == [0, 1]
+    assert [share.claim.slot for share in replay.shares] == [0, 1]
     wrong = place_replayed(audit, 1, ReplayOutcome(0, digest("other"), ()))
     audit = place_replayed(audit, 1, ReplayOutcome(0, closed().next_root, ()))
     (answer,) = turn(audit, 14)[1]
@@ -144,7 +152,7 @@ def test_an_audit_that_is_answered_or_over_is_forgotten() -> None:
 outcomes = st.builds(
     ReplayOutcome,
     st.sampled_from([0, 10_100]),
-    st.sampled_from([b"", digest("root"), RIGHT.leaves[1].boundary_root]),
+    st.sampled_from([b"", digest("root"), RIGHT.leaves[-1].boundary_root]),
     st.just(()),
 )
 places = st.integers(0, len(PLACES) - 1)

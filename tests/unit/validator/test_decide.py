@@ -4,25 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from domain.limits import SEGMENTS_MAX, SLOTS_MAX
 from domain.messages import (
+    AcceptedShare,
     MsgAcceptOrder,
     MsgCloseRound,
     MsgCommitTraces,
     MsgDeclineOrder,
     MsgProve,
-    MsgReportProvider,
     Rejection,
 )
 from domain.queries import OrderResponse
 from domain.reasons import AttemptEnd, ShareReason
 from domain.records import AssignmentState, OrderState, Share, ShareRef, ShareState
 from link.types import BlobRef
-from pol.rules.commitment import check_leaf
-from pol.rules.schedule import segment_samples, share_work
 from tests.support.chain_market import digest
 from tests.unit.validator.support import (
-    CHAIN_ID,
     FILES,
     ORDER_ID,
     PARAMS,
@@ -36,6 +32,7 @@ from tests.unit.validator.support import (
     segment,
     share_key,
     share_of,
+    signed_of,
     state,
     view,
     works,
@@ -43,6 +40,7 @@ from tests.unit.validator.support import (
 from validator.decide import actions as do
 from validator.decide.assign import PATIENCE
 from validator.decide.orders import decide_order as decide
+from validator.decide.plan import Worker
 from validator.decide.receive import (
     opening_verified,
     payload_complete,
@@ -78,24 +76,6 @@ def test_nothing_is_sent_while_the_payload_may_still_come() -> None:
     assert decide(local, view(chain(assigned=MATCHED), 13)) == (local, ())
 
 
-def test_a_round_that_nobody_could_close_is_declined_at_once() -> None:
-    """The chain refuses it at submission; should one come, failing at it would cost the whole job bond."""
-
-    def matched(samples: int, segments_in_range: int) -> View:
-        terms = replace(TERMS, samples_per_round=samples)
-        work = share_work(terms, segment_samples(terms)) * segments_in_range
-        params = replace(PARAMS, reference_speed=work, round_window=8)
-        assert params.range_work_max == work
-        return view(chain(assigned=MATCHED, ordered={"terms": terms, "params": params}), 1)
-
-    unit, local = segment_samples(TERMS), new_order(ORDER_ID, 1)
-    assert decide(local, matched(unit * SLOTS_MAX, 1))[1] == ()
-    (decline,) = messages(decide(local, matched(unit * (SLOTS_MAX + 1), 1))[1])
-    assert isinstance(decline, MsgDeclineOrder)
-    assert decline.reason == AttemptEnd.DECLINED_NO_CAPACITY
-    assert decide(local, matched(unit * SEGMENTS_MAX, 10**6))[1] == ()
-
-
 @pytest.mark.parametrize("clock", [14, 19])
 def test_an_undelivered_payload_is_declined_before_the_deadline(clock: int) -> None:
     local = payload_offered(new_order(ORDER_ID, 1), FILES)
@@ -129,12 +109,14 @@ def planned(clock: int = 10) -> LocalOrder:
 
 def with_packets(local: LocalOrder) -> LocalOrder:
     (current,) = local.rounds
-    held = tuple(replace(w, packet=packet_of(local, w)) for w in current.works)
+    held = tuple(
+        replace(w, signed=signed_of(local, w), packet=packet_of(local, w)) for w in current.works
+    )
     return replace(local, rounds=(replace(current, works=held),))
 
 
 def on_chain(local: LocalOrder, **changes: object) -> OrderResponse:
-    shares = tuple(share_of(w.packet, **changes) for w in works(local) if w.packet)
+    shares = tuple(share_of(w.signed, **changes) for w in works(local) if w.signed)
     return chain(shares=shares)
 
 
@@ -158,13 +140,10 @@ def all_checked(local: LocalOrder, now: OrderResponse) -> LocalOrder:
     return local
 
 
-def test_a_round_is_split_over_those_who_are_there() -> None:
+def test_the_slots_of_a_round_go_to_those_who_are_there() -> None:
     local = planned()
-    assert [(w.slot, w.issue, w.first, w.count, w.provider) for w in works(local)] == [
-        (0, 1, 0, 16, "p0"),
-        (1, 1, 16, 16, "p1"),
-    ]
-    assert all(w.reset and w.local_in == local.payload.initial_local for w in works(local))
+    assert [(w.slot, w.issue, w.provider) for w in works(local)] == [(0, 1, "p0"), (1, 1, "p1")]
+    assert all(w.local_in == local.payload.initial_local for w in works(local))
     nobody = decide(loaded(), view(chain(), workers=()))
     assert nobody == (loaded(), ())
 
@@ -193,6 +172,41 @@ def test_who_does_not_answer_is_replaced_by_the_other() -> None:
     assert (first.verdict, first.settled) == (ShareReason.NO_ANSWER, True)
     assert {w.provider for w in works(after) if w.issue == 2} == {"p1"}
     assert after.excluded == ()
+
+
+def test_a_faster_provider_serves_more_slots_and_its_shares_have_time_by_their_place() -> None:
+    """It trains one after another, so the second of them cannot be there when the first is."""
+    terms = replace(TERMS, slots=4, step_work=10**9)
+    far = chain(assigned={"progress_deadline": 100_000}, ordered={"terms": terms})
+    local, _ = decide(loaded(), view(far, workers=(Worker("p0", 10**9), Worker("p1", 4 * 10**9))))
+    queue = [w for w in works(local) if w.provider == "p1"]
+    assert [(w.slot, w.provider) for w in works(local)] == [
+        (0, "p1"), (1, "p1"), (2, "p1"), (3, "p0"),
+    ]  # fmt: skip
+    first, second, third = (work.answer_by - 10 for work in queue)
+    assert (second, third) == (2 * first, 3 * first)
+
+
+def test_a_slot_that_failed_goes_to_another_provider_where_there_is_one_as_good() -> None:
+    far = chain(assigned={"progress_deadline": 100_000})
+    quick = (Worker("p0", 10**9), Worker("p1", 10**6))
+    local, _ = decide(loaded(), view(far, workers=quick))
+    assert {w.provider for w in works(local)} == {"p0"}
+    late = max(w.answer_by for w in works(local))
+    after, _ = decide(local, view(far, late, workers=quick))
+    assert {w.provider for w in works(after) if w.issue == 2} == {"p1"}
+    # Both failed as often: it is the other one's turn, though he serves other slots already.
+    (current,) = local.rounds
+    failed = tuple(
+        replace(work, provider=name, verdict=ShareReason.NO_ANSWER, settled=True)
+        for work, name in zip(current.works, ("p0", "p1"), strict=True)
+    )
+    both = replace(local, rounds=(replace(current, works=failed),))
+    after, _ = decide(both, view(far, 20, workers=quick))
+    assert [(w.slot, w.provider) for w in works(after) if w.issue == 2] == [(0, "p1"), (1, "p0")]
+    # Where nobody else is there, it is tried again by the same.
+    after, _ = decide(both, view(far, 20, workers=quick[:1]))
+    assert {w.provider for w in works(after) if w.issue == 2} == {"p0"}
 
 
 def test_each_issue_of_a_share_has_twice_the_time_of_the_one_before() -> None:
@@ -247,64 +261,60 @@ def test_places_are_replayed_as_their_openings_arrive() -> None:
     assert segments >= {0, 1, 3, 4}
 
 
-def test_a_provable_failure_is_reported_with_its_leaves() -> None:
-    local = with_openings(with_packets(planned()), 1, 2, 3, 4)
-    bad = CheckedSegment(3, ShareReason.SEGMENT_MISMATCH, digest("other"))
-    other = CheckedSegment(1, ShareReason.METRICS_MISMATCH, digest("root"))
-    local = segment_checked(segment_checked(local, share_key(), other), share_key(), bad)
-    after, actions = decide(local, view(on_chain(local)))
-    report = next(m for m in messages(actions) if isinstance(m, MsgReportProvider))
-    assert (report.ref, report.segment) == (ShareRef(0, 1), 3)
-    assert report.replayed_root == digest("other")
-    claim = next(w.packet.claim for w in works(local) if w.slot == 0 and w.packet)
-    assert [leaf.index for leaf in report.leaves] == [3, 4]
-    assert all(check_leaf(CHAIN_ID, claim, leaf) for leaf in report.leaves)
-    assert after.excluded == ("p0",)
-    # The slot's next share waits until the chain has the report.
-    assert [w.provider for w in works(after) if (w.slot, w.issue) == (0, 2)] == ["p1"]
+def hand_in(local: LocalOrder, issue: int) -> LocalOrder:
+    """Let the provider of an issue of slot 0 hand in its commitment."""
+    (current,) = local.rounds
+    work = next(w for w in current.works if (w.slot, w.issue) == (0, issue))
+    held = replace(work, signed=signed_of(local, work))
+    works_ = tuple(held if w is work else w for w in current.works)
+    return replace(local, rounds=(replace(current, works=works_),))
 
 
-def test_what_no_evidence_shows_is_rejected_together_with_the_new_share() -> None:
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (ShareReason.SEGMENT_MISMATCH, ShareReason.SEGMENT_MISMATCH),
+        (ShareReason.UPDATE_MISMATCH, ShareReason.UPDATE_MISMATCH),
+        (ShareReason.NOT_FINITE, ShareReason.NOT_FINITE),
+        # What was delivered beside the commitment is wrong: that may be right all the same.
+        (ShareReason.OPENING_MISMATCH, ShareReason.NO_ANSWER),
+        (ShareReason.MALFORMED, ShareReason.NO_ANSWER),
+    ],
+)
+def test_what_does_not_hold_is_rejected_together_with_the_new_share(
+    found: ShareReason, told: ShareReason
+) -> None:
+    """The chain hears of a mismatch only where the commitment itself is wrong: a wrong one would cost twice as much."""
     local = with_openings(with_packets(planned()), 1, 2, 3, 4)
-    bad = CheckedSegment(3, ShareReason.OPENING_MISMATCH, b"")
-    local = segment_checked(local, share_key(), bad)
+    local = segment_checked(local, share_key(), CheckedSegment(3, found, digest("other")))
     now = on_chain(local)
     after, _ = decide(local, view(now))
-    (current,) = after.rounds
-    issued = next(w for w in current.works if w.issue == 2)
-    packet = packet_of(after, issued)
-    after = replace(
-        after,
-        rounds=(
-            replace(
-                current,
-                works=tuple(replace(w, packet=packet) if w is issued else w for w in current.works),
-            ),
-        ),
-    )
+    assert after.excluded == ("p0",)
+    after = hand_in(after, 2)
     _, actions = decide(after, view(now))
     commit = next(m for m in messages(actions) if isinstance(m, MsgCommitTraces))
-    assert commit.rejections == (Rejection(ShareRef(0, 1), ShareReason.OPENING_MISMATCH),)
+    assert commit.rejections == (Rejection(ShareRef(0, 1), told),)
     assert [(s.claim.slot, s.claim.issue) for s in commit.shares] == [(0, 2)]
 
 
-def test_a_reported_share_blocks_its_slot_until_the_chain_has_the_report() -> None:
-    local = with_openings(with_packets(planned()), 1, 2, 3, 4)
-    local = segment_checked(
-        local, share_key(), CheckedSegment(3, ShareReason.SEGMENT_MISMATCH, digest("x"))
-    )
-    now = on_chain(local)
-    after, _ = decide(local, view(now))
-    (current,) = after.rounds
-    issued = next(w for w in current.works if w.issue == 2)
-    held = replace(issued, packet=packet_of(after, issued))
-    works_ = tuple(held if w is issued else w for w in current.works)
-    after = replace(after, rounds=(replace(current, works=works_),))
-    _, waiting = decide(after, view(now))
-    assert not any(isinstance(m, MsgCommitTraces) for m in messages(waiting))
-    told = replace(now, shares=(replace(now.shares[0], state=ShareState.REPORTED), now.shares[1]))
-    _, actions = decide(after, view(told))
-    assert any(isinstance(m, MsgCommitTraces) for m in messages(actions))
+def test_what_a_commitment_hides_is_waited_for_once_it_is_on_chain() -> None:
+    local = planned()
+    (current,) = local.rounds
+    held = tuple(replace(w, signed=signed_of(local, w)) for w in current.works)
+    local = replace(local, rounds=(replace(current, works=held),))
+    after, actions = decide(local, view(chain()))
+    assert [type(m) for m in messages(actions)] == [MsgCommitTraces]
+    late = view(chain(), 100)
+    assert not any(w.verdict for w in works(decide(after, late)[0]))
+    now = chain(shares=tuple(share_of(w.signed) for w in held if w.signed))
+    waiting, actions = decide(after, view(now, 20))
+    assert actions == ()
+    assert not any(w.verdict for w in works(waiting))
+    gone, actions = decide(waiting, view(now, 20 + OPEN_SECONDS))
+    assert {w.verdict for w in works(gone) if w.issue == 1} == {ShareReason.NO_ANSWER}
+    (commit,) = messages(decide(gone, view(now, 21 + OPEN_SECONDS))[1])
+    assert isinstance(commit, MsgCommitTraces)
+    assert {rejection.reason for rejection in commit.rejections} == {ShareReason.NO_ANSWER}
 
 
 def test_a_verdict_of_the_chain_that_the_record_lacks_is_taken_over() -> None:
@@ -336,7 +346,14 @@ def test_a_round_is_aggregated_and_closed_only_when_every_place_holds() -> None:
     closing = aggregated(done, 0, state("next"))
     _, actions = decide(closing, view(now))
     assert messages(actions) == [
-        MsgCloseRound("v0", ORDER_ID, 1, 0, (ShareRef(0, 1), ShareRef(1, 1)), digest("next"))
+        MsgCloseRound(
+            "v0",
+            ORDER_ID,
+            1,
+            0,
+            tuple(AcceptedShare(w.slot, 1, w.packet.roots) for w in works(local) if w.packet),
+            digest("next"),
+        )
     ]
 
 
@@ -368,19 +385,18 @@ def test_the_next_round_goes_on_from_the_slots_local_states() -> None:
         digest("local out", 0),
         digest("local out", 1),
     ]
-    assert not any(w.reset for w in second.works)
 
 
 # Audits and the end
 
 
-def audited(place: int, **changes: bool) -> tuple[LocalOrder, OrderResponse]:
+def audited(index: int, **changes: bool) -> tuple[LocalOrder, OrderResponse]:
     local = with_openings(with_packets(planned()), 1, 4, verified=True)
     local = aggregated(local, 0, state("next"))
     now = replace(
         on_chain(local, state=ShareState.ACCEPTED),
         rounds=(closed(**changes),),
-        audits=(audit(segment(place)),),
+        audits=(audit(segment(index)),),
         assignments=chain(assigned={"round": 1}).assignments,
     )
     return local, now
@@ -400,9 +416,9 @@ def test_an_audited_state_is_asked_for_and_then_recomputed() -> None:
     assert only(local, view(now, 12, workers=()), do.Recompute)  # nobody is there to ask
 
 
-@pytest.mark.parametrize(("place", "changes"), [(0, {}), (1, {}), (2, {"void": True})])
-def test_what_is_held_or_over_is_not_recomputed(place: int, changes: dict[str, bool]) -> None:
-    local, now = audited(place, **changes)
+@pytest.mark.parametrize(("index", "changes"), [(0, {}), (1, {}), (2, {"void": True})])
+def test_what_is_held_or_over_is_not_recomputed(index: int, changes: dict[str, bool]) -> None:
+    local, now = audited(index, **changes)
     assert not only(local, view(now, 100, workers=()), do.Recompute)
 
 

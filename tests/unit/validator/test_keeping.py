@@ -46,8 +46,7 @@ from validator.decide.records import (
 from validator.decide.retention import fold, needed_blobs
 from validator.decide.rounds import aggregated, not_aggregated
 from validator.ledger import Ledger
-from validator.serve.grants import GRANT_SECONDS, Grants
-from validator.serve.presence import LIVE_SECONDS, Presence
+from validator.serve.callers import GRANT_SECONDS, LIVE_SECONDS, Grants, Presence
 from validator.store import CACHED, StoreError, ValidatorStore
 from validator.work.files import is_materialised, job_directory, materialise, sweep
 
@@ -189,7 +188,7 @@ def with_leaves(number: int) -> LocalOrder:
     local = two_rounds()
     current = local.rounds[0]
     works = tuple(
-        replace(work, packet=replace(work.packet, leaves=work.packet.leaves[:1] * number))
+        replace(work, packet=replace(work.packet, boundaries=work.packet.boundaries[:1] * number))
         if work.packet
         else work
         for work in current.works

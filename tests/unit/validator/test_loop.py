@@ -11,7 +11,7 @@ import pytest
 
 from domain.messages import Message, MsgCertifyProvider, MsgWithdrawBond
 from domain.reasons import CloseReason, ShareReason
-from domain.records import AssignmentState, OrderState, ShareState
+from domain.records import AssignmentState, OrderState, Share, ShareState
 from host import lanes
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
@@ -223,17 +223,21 @@ def test_a_provider_that_opens_nothing_is_rejected_and_its_range_goes_on(loop: L
 
     loop.until(without_openings)
     shares = loop.chain(order_id).shares
-    fell = [share for share in shares if share.state is ShareState.REJECTED]
+    fell = [share for share in shares if share.state is not ShareState.ACCEPTED]
     assert [(s.claim.provider, s.reason) for s in fell] == [(PROVIDERS[0], ShareReason.NO_ANSWER)]
 
 
-def test_a_wrong_share_is_reported_before_its_range_goes_on(loop: Loop) -> None:
+def rejected(loop: Loop, order_id: bytes) -> list[Share]:
+    return [s for s in loop.chain(order_id).shares if s.state is ShareState.REJECTED]
+
+
+def test_a_wrong_share_is_rejected_before_its_slot_goes_on(loop: Loop) -> None:
     order_id = started(loop)
     work_on(loop, order_id, until=lambda: loop.chain(order_id).shares)
     # Of both shares, since nobody else is there.
     loop.numerics.wrong = {0: ShareReason.SEGMENT_MISMATCH}
-    work_on(loop, order_id, until=lambda: len(loop.chain(order_id).reports) == 2)
-    assert duties(loop)[2:4] == ["ReportProvider", "ReportProvider"]
+    work_on(loop, order_id, until=lambda: len(rejected(loop, order_id)) == 2)
+    assert {share.reason for share in rejected(loop, order_id)} == {ShareReason.SEGMENT_MISMATCH}
     assert set(loop.record(order_id).excluded) == set(PROVIDERS)
 
 
@@ -246,11 +250,11 @@ def test_a_node_that_lags_is_not_believed(loop: Loop, monkeypatch: pytest.Monkey
     def is_wrong() -> bool:
         loop.numerics.wrong = {0: ShareReason.SEGMENT_MISMATCH}
         works = [w for known in loop.record(order_id).rounds for w in known.works]
-        if not past and any(w.packet for w in works) and not loop.chain(order_id).shares:
+        if not past and any(w.signed for w in works) and not loop.chain(order_id).shares:
             past.append(deepcopy(loop.market.chain.store))
         return any(w.verdict for w in works)
 
-    loop.node.refuse = lambda message: type(message).__name__ == "MsgReportProvider"
+    loop.node.refuse = lambda message: bool(getattr(message, "rejections", ()))
     work_on(loop, order_id, until=is_wrong)
     (loop.node.past,) = past  # type: ignore[assignment]
     before = loop.record(order_id)
@@ -260,7 +264,7 @@ def test_a_node_that_lags_is_not_believed(loop: Loop, monkeypatch: pytest.Monkey
     loop.turn()
     assert loop.record(order_id) == before
     loop.node.past, loop.node.refuse = None, lambda _message: False
-    loop.until(lambda: loop.chain(order_id).reports)
+    loop.until(lambda: rejected(loop, order_id))
 
 
 # Many at once

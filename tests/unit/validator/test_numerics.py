@@ -1,6 +1,5 @@
 """What runs in the pool, with a real job: a right share passes, and each kind of wrong share gives its own reason."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +11,12 @@ from pol.job.document import order_terms
 from pol.job.load import load_job
 from pol.rules.commitment import boundary_root, update_claim
 from pol.state.arrays import State
-from pol.state.canonical import decode_state, encode_state, state_tree
-from pol.work.aggregate import aggregate
+from pol.state.canonical import encode_state, state_tree
+from pol.work.train import aggregate
+from tests.unit.pol.mlp import write_mlp_job
 from tests.unit.validator.trained import JOB, PART, N, Trained, train
 from validator.decide.records import ReplayOutcome
 from validator.work import numerics
-from validator.work.numerics import Claimed
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +40,16 @@ def test_a_right_share_passes_at_every_place(trained: Trained) -> None:
     for index in range(N):
         outcome = trained.segment(index)
         assert (outcome.reason, outcome.root) == (0, trained.boundaries[index + 1].root)
-        assert outcome.inner_roots[-1] == outcome.root
+        end = trained.boundaries[index + 1]
+        assert outcome.inner_roots[-1] == boundary_root(end.global_root, end.local_root)
     root = update_claim(trained.share.update_root, trained.share.local_out_root)
     assert trained.update() == ReplayOutcome(0, root, ())
 
 
 def test_states_that_do_not_hash_to_the_leaf(trained: Trained) -> None:
-    claimed = replace(trained.claimed(1), opening_root=bytes(32))
-    assert trained.segment(1, claimed).reason == ShareReason.OPENING_MISMATCH
+    _, last = trained.ends(1)
+    assert trained.segment(1, (bytes(32), last)).reason == ShareReason.OPENING_MISMATCH
+    assert trained.segment(1, metrics=(0x3F800000,)).reason == ShareReason.OPENING_MISMATCH
     assert trained.update(closing_root=bytes(32)).reason == ShareReason.OPENING_MISMATCH
 
 
@@ -56,27 +57,33 @@ def test_states_that_do_not_hash_to_the_leaf(trained: Trained) -> None:
 def test_states_that_are_none(trained: Trained, tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "state"
     path.write_bytes(data)
+    metrics = trained.boundaries[1].metrics
     for pair in ((path, trained.paths(1)[1]), (trained.paths(1)[0], path)):
-        outcome = numerics.check_segment(JOB, PART, 1, pair, trained.claimed(1), "numpy")
+        outcome = numerics.check_segment(JOB, PART, 1, pair, metrics, trained.ends(1), "numpy")
         assert outcome.reason == ShareReason.OPENING_MISMATCH
-        assert not numerics.opening_holds(JOB, pair, trained.boundaries[1].root)
+        assert not numerics.opening_holds(JOB, pair, metrics, trained.boundaries[1].root)
 
 
 def test_a_trace_that_training_does_not_lead_to(trained: Trained) -> None:
-    claimed = replace(trained.claimed(2), closing_root=bytes(32))
-    outcome = trained.segment(2, claimed)
+    first, _ = trained.ends(2)
+    outcome = trained.segment(2, (first, bytes(32)))
     assert outcome.reason == ShareReason.SEGMENT_MISMATCH
-    assert outcome.root == trained.boundaries[3].root  # what evidence carries
+    assert outcome.root == trained.boundaries[3].root
 
 
 def test_another_loss_than_replay_finds(trained: Trained) -> None:
-    claimed = replace(trained.claimed(2), metrics=(0x3F800000,))
-    assert trained.segment(2, claimed).reason == ShareReason.METRICS_MISMATCH
+    first, last = trained.ends(2)
+    after = trained.boundaries[3]
+    forged = boundary_root(after.global_root, after.local_root, (0x3F800000,))
+    assert forged != last
+    assert trained.segment(2, (first, forged)).reason == ShareReason.SEGMENT_MISMATCH
 
 
-@pytest.mark.parametrize("field", ["update_root", "local_out"])
-def test_an_update_that_does_not_follow_from_the_trace(trained: Trained, field: str) -> None:
-    outcome = trained.update(**{field: bytes(32)})
+@pytest.mark.parametrize("which", [0, 1])
+def test_an_update_that_does_not_follow_from_the_trace(trained: Trained, which: int) -> None:
+    update, local_out = trained.roots
+    roots = [(bytes(32), local_out), (update, bytes(32))][which]
+    outcome = trained.update(roots=roots)
     assert outcome.reason == ShareReason.UPDATE_MISMATCH
     assert outcome.root == update_claim(trained.share.update_root, trained.share.local_out_root)
 
@@ -85,48 +92,48 @@ def test_an_update_that_does_not_follow_from_the_trace(trained: Trained, field: 
 def test_blobs_that_are_not_what_was_claimed(trained: Trained, tmp_path: Path, which: int) -> None:
     other = tmp_path / "other"
     state = (trained.share.update, trained.share.local_out)[which]
-    claimed = Claimed(
-        b"", trained.boundaries[N].root, (), trained.share.update_root, trained.share.local_out_root
-    )
     for data in (b"garbage", encode_state(bent(state))):
         other.write_bytes(data)
         sent = [*trained.sent]
         sent[which] = other
         outcome = numerics.check_update(
-            JOB, JOB / "global.state", trained.paths(N), (sent[0], sent[1]), claimed
+            JOB,
+            JOB / "global.state",
+            trained.paths(N),
+            trained.boundaries[N].metrics,
+            (sent[0], sent[1]),
+            trained.boundaries[N].root,
+            trained.roots,
         )
         assert outcome.reason == ShareReason.MALFORMED
 
 
-def closing_at_the_edge(trained: Trained, folder: Path) -> tuple[tuple[Path, Path], bytes]:
-    """Return the files of a finite closing state whose difference to the opening one is not finite."""
-    huge = {
-        name: np.where(array > 0, np.float32(-3.4e38), np.float32(3.4e38)).astype(array.dtype)
-        for name, array in load_job(JOB).global_state.items()
-    }
-    opening = {name: -array for name, array in huge.items()}
-    (folder / "opening").write_bytes(encode_state(opening))
-    (folder / "closing").write_bytes(encode_state(huge))
-    pair = (folder / "closing", trained.paths(N)[1])
-    local = state_tree(trained.states[N][1]).root
-    return pair, boundary_root(state_tree(huge).root, local)
+@pytest.fixture(scope="module")
+def outer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job whose updates are differences, which may be infinite where both states are finite."""
+    folder = tmp_path_factory.mktemp("outer")
+    write_mlp_job(folder)
+    return folder
+
+
+def filled(state: State, value: float) -> dict[str, np.ndarray]:
+    return {name: np.full_like(array, value) for name, array in state.items()}
 
 
 def test_an_update_that_is_not_finite_ends_in_a_reason_and_no_error(
-    trained: Trained, tmp_path: Path
+    trained: Trained, outer: Path, tmp_path: Path
 ) -> None:
-    pair, root = closing_at_the_edge(trained, tmp_path)
-    opening = tmp_path / "opening"
-    claimed = Claimed(b"", root, (), bytes(32), bytes(32))
-    outcome = numerics.check_update(JOB, opening, pair, trained.sent, claimed)
+    job = load_job(outer)
+    start, end = filled(job.global_state, -3.4e38), filled(job.global_state, 3.4e38)
+    opening, pair = tmp_path / "opening", (tmp_path / "closing", outer / "local.state")
+    opening.write_bytes(encode_state(start))
+    pair[0].write_bytes(encode_state(end))
+    root = boundary_root(state_tree(end).root, job.job.document.local_root)
+    roots = bytes(32), bytes(32)
+    outcome = numerics.check_update(outer, opening, pair, (), trained.sent, root, roots)
     assert outcome.reason == ShareReason.NOT_FINITE
-    opened = state_tree({name: -a for name, a in _decode(tmp_path / "closing").items()}).root
-    audited = numerics.audit_update(JOB, (opening, opened), pair, root)
+    audited = numerics.audit_update(outer, (opening, state_tree(start).root), pair, (), root)
     assert (audited.reason, audited.root) == (ShareReason.NOT_FINITE, b"")
-
-
-def _decode(path: Path) -> dict[str, np.ndarray]:
-    return decode_state(path.read_bytes(), load_job(JOB).job.document.global_tensors)
 
 
 def test_a_step_that_is_not_finite(trained: Trained, tmp_path: Path) -> None:
@@ -134,9 +141,9 @@ def test_a_step_that_is_not_finite(trained: Trained, tmp_path: Path) -> None:
     path = tmp_path / "huge"
     path.write_bytes(encode_state(huge))
     root = boundary_root(state_tree(huge).root, state_tree(trained.states[1][1]).root)
-    claimed = replace(trained.claimed(1), opening_root=root)
+    ends = root, trained.ends(1)[1]
     pair = (path, trained.paths(1)[1])
-    outcome = numerics.check_segment(JOB, PART, 1, pair, claimed, "numpy")
+    outcome = numerics.check_segment(JOB, PART, 1, pair, (), ends, "numpy")
     assert outcome.reason == ShareReason.NOT_FINITE
     assert numerics.recompute_states(JOB, PART, 1, 2, pair, "numpy") is None
 
@@ -147,36 +154,39 @@ def test_a_step_that_is_not_finite(trained: Trained, tmp_path: Path) -> None:
 def test_validator_and_auditor_aggregate_alike(trained: Trained) -> None:
     loaded = load_job(JOB)
     opening, update = JOB / "global.state", trained.sent[0]
-    pairs = [(128, trained.share.update), (192, trained.share.update)]
-    wanted = aggregate(loaded, loaded.global_state, pairs, backend("numpy"))
-    encoded = numerics.aggregate_round(JOB, opening, [(128, update), (192, update)], "numpy")
+    other = trained.folder / "other"
+    other.write_bytes(encode_state(bent(trained.share.update)))
+    updates = [trained.share.update, bent(trained.share.update)]
+    wanted = aggregate(loaded, loaded.global_state, updates, backend("numpy"))
+    encoded = numerics.aggregate_round(JOB, opening, [update, other], "numpy")
     assert encoded is not None
     assert (encoded.root, encoded.data) == (wanted.root, encode_state(wanted.state))
     root = trained.share.update_root
     audited = numerics.audit_aggregation(
         JOB,
         (opening, loaded.job.document.global_root),
-        [(128, update, root), (192, update, root)],
+        [(update, root), (other, state_tree(updates[1]).root)],
         "numpy",
     )
     assert audited == ReplayOutcome(0, encoded.root, encoded.inner_roots)
     for start, claimed in ((bytes(32), root), (loaded.job.document.global_root, bytes(32))):
         refused = numerics.audit_aggregation(
-            JOB, (opening, start), [(128, update, claimed)], "numpy"
+            JOB, (opening, start), [(update, claimed)] * 2, "numpy"
         )
         assert (refused.reason, refused.root) == (ShareReason.OPENING_MISMATCH, b"")
 
 
-def test_updates_that_lead_to_no_finite_state(trained: Trained, tmp_path: Path) -> None:
-    update = {n: np.full_like(a, 3.4e38) for n, a in trained.share.update.items()}
-    start = {n: np.full_like(a, -3.4e38) for n, a in trained.states[0][0].items()}
+def test_updates_that_lead_to_no_finite_state(outer: Path, tmp_path: Path) -> None:
+    job = load_job(outer)
+    start = filled(job.global_state, -3.4e38)
+    update = {spec.name: np.full_like(start[spec.name], 3.4e38) for spec in job.job.updated}
     (tmp_path / "u").write_bytes(encode_state(update))
     (tmp_path / "s").write_bytes(encode_state(start))
-    assert numerics.aggregate_round(JOB, tmp_path / "s", [(1, tmp_path / "u")], "numpy") is None
+    assert numerics.aggregate_round(outer, tmp_path / "s", [tmp_path / "u"] * 2, "numpy") is None
     audited = numerics.audit_aggregation(
-        JOB,
+        outer,
         (tmp_path / "s", state_tree(start).root),
-        [(1, tmp_path / "u", state_tree(update).root)],
+        [(tmp_path / "u", state_tree(update).root)] * 2,
         "numpy",
     )
     assert (audited.reason, audited.root) == (ShareReason.NOT_FINITE, b"")
@@ -184,11 +194,11 @@ def test_updates_that_lead_to_no_finite_state(trained: Trained, tmp_path: Path) 
 
 def test_an_auditor_finds_the_update_that_the_validator_finds(trained: Trained) -> None:
     opening = (JOB / "global.state", load_job(JOB).job.document.global_root)
-    root = trained.boundaries[N].root
-    audited = numerics.audit_update(JOB, opening, trained.paths(N), root)
+    root, metrics = trained.boundaries[N].root, trained.boundaries[N].metrics
+    audited = numerics.audit_update(JOB, opening, trained.paths(N), metrics, root)
     assert (audited.reason, audited.root) == (0, trained.update().root)
     for start, closing in (((opening[0], bytes(32)), root), (opening, bytes(32))):
-        refused = numerics.audit_update(JOB, start, trained.paths(N), closing)
+        refused = numerics.audit_update(JOB, start, trained.paths(N), metrics, closing)
         assert (refused.reason, refused.root) == (ShareReason.OPENING_MISMATCH, b"")
 
 
@@ -199,8 +209,10 @@ def test_recomputed_states_are_those_that_the_provider_had(trained: Trained) -> 
         root, first, second = found
         assert root == trained.boundaries[index].root
         assert (first, second) == tuple(path.read_bytes() for path in trained.paths(index))
-    assert numerics.opening_holds(JOB, trained.paths(3), trained.boundaries[3].root)
-    assert not numerics.opening_holds(JOB, trained.paths(2), trained.boundaries[3].root)
+    root, metrics = trained.boundaries[3].root, trained.boundaries[3].metrics
+    assert numerics.opening_holds(JOB, trained.paths(3), metrics, root)
+    assert not numerics.opening_holds(JOB, trained.paths(2), metrics, root)
+    assert not numerics.opening_holds(JOB, trained.paths(3), (), root)
 
 
 def test_sizes_are_those_of_the_encoded_states(trained: Trained) -> None:

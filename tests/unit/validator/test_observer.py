@@ -116,7 +116,7 @@ def test_a_closed_order_is_read_once_and_kept_without_its_details(setting: Setti
     kept = setting.view.orders[order_id]
     assert kept.order.state == OrderState.CLOSED
     assert kept.assignments
-    assert (kept.shares, kept.rounds, kept.audits, kept.reports, kept.payments) == ((),) * 5
+    assert (kept.shares, kept.rounds, kept.audits, kept.payments) == ((),) * 4
     setting.observer.ledger.store.forget(order_id, 1)
     setting.look()
     assert setting.view.orders == {}
@@ -195,7 +195,7 @@ def test_a_speed_counts_until_it_is_about_to_expire(setting: Setting) -> None:
 def test_a_cluster_of_more_than_a_page_is_read_whole(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crowd = [Provider(f"p{number:05}", ME, b"", None, 0, 0, 0) for number in range(2_000)]
+    crowd = [Provider(f"p{number:05}", ME, b"", None, 0, 0) for number in range(2_000)]
     real = setting.node.query
 
     def query(request: Any) -> Any:

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from domain.hashing import merkle_root
 from domain.reasons import ShareReason
-from domain.records import ShareClaim
 from link import types as t
 from link.blobs import BlobStore
 from link.handover import HandoverId, open_chunk, public_point, split_ciphertext
@@ -19,9 +17,8 @@ from pol.job.document import order_terms
 from pol.job.load import load_job
 from pol.state.canonical import chunks_of
 from pol.work.pool import PoolError
-from tests.support.chain_market import digest
 from tests.unit.validator.support import CHAIN_ID, ORDER_ID, share_key
-from tests.unit.validator.trained import JOB, PART, N, Trained, train
+from tests.unit.validator.trained import JOB, PART, N, Trained, delivery_of, train
 from validator.decide import actions as do
 from validator.decide.receive import job_loaded, payload_complete, payload_offered
 from validator.decide.records import (
@@ -35,7 +32,6 @@ from validator.decide.records import (
     find_work,
     new_order,
 )
-from validator.decide.traces import leaf_hashes
 from validator.ledger import Ledger
 from validator.store import ValidatorStore
 from validator.work.perform import Performer
@@ -94,27 +90,18 @@ class Setting:
         assert second
         packet = self.packet(bent)
         work = SlotWork(
-            0, 1, PART.first, PART.count, "p0", second, True, 0, packet, 0, (), openings, (), (),
-            0, False,
+            PART.slot, 1, "p0", second, 0, None, 0, packet, 0, (), openings, (), (), 0, False,
         )  # fmt: skip
-        local = replace(local, rounds=(LocalRound(PART.round, first, (work,), None, (), 0),))
+        other = replace(work, slot=0, openings=())
+        works = tuple(sorted((other, work), key=lambda each: each.slot))
+        local = replace(local, rounds=(LocalRound(PART.round, first, works, None, (), 0),))
         self.ledger.store.save(local)
         return local
 
-    def packet(self, bent: int) -> t.ShareSubmission:
-        made = self.trained.share
-        claim = ShareClaim(
-            ORDER_ID, 1, PART.round, 0, 1, PART.first, PART.count, "p0", TERMS.global_root,
-            TERMS.local_root, made.local_out_root, N, bytes(32), made.update_root, 1,
-        )  # fmt: skip
-        leaves = tuple(
-            t.Leaf(b.index, b.step, digest("bent") if b.index == bent else b.root, b.metrics)
-            for b in self.trained.boundaries
+    def packet(self, bent: int) -> t.ShareDelivery:
+        return delivery_of(
+            self.trained, self.ref(self.trained.sent[0]), self.ref(self.trained.sent[1]), bent
         )
-        update, out = map(self.ref, self.trained.sent)
-        packet = t.ShareSubmission(claim, bytes(64), leaves, update, out)
-        root = merkle_root(leaf_hashes(CHAIN_ID, packet))
-        return replace(packet, claim=replace(claim, trace_root=root))
 
     def perform(self, local: LocalOrder, action: do.Action) -> LocalOrder:
         assert self.ledger.load(ORDER_ID, 1) == local
@@ -125,13 +112,13 @@ class Setting:
 
     def check(self, local: LocalOrder, segment: int) -> tuple[CheckedSegment, tuple[int, ...]]:
         """Replay a segment; return the outcome, and which openings may be handed on from now on."""
-        work = work_of(self.perform(local, do.CheckSegment("check", share_key(), segment)))
+        work = work_of(self.perform(local, do.CheckSegment("check", share_key(PART.slot), segment)))
         (checked,) = work.checked
         return checked, tuple(held.index for held in work.openings if held.verified)
 
 
 def work_of(local: LocalOrder) -> SlotWork:
-    work = find_work(find_round(local, 0), 0, 1)
+    work = find_work(find_round(local, 0), PART.slot, 1)
     assert work is not None
     return work
 
@@ -190,7 +177,7 @@ def test_other_states_than_committed_are_no_opening(setting: Setting) -> None:
 
 
 def test_states_for_an_audit_are_hashed_before_they_are_handed_on(setting: Setting) -> None:
-    action = do.VerifyOpening("verify", share_key(), 2)
+    action = do.VerifyOpening("verify", share_key(PART.slot), 2)
     right = setting.perform(setting.share(setting.opening(2)), action)
     assert [held.verified for held in work_of(right).openings] == [True]
     wrong = setting.perform(setting.share(setting.opening(2, of=1)), action)
@@ -199,7 +186,7 @@ def test_states_for_an_audit_are_hashed_before_they_are_handed_on(setting: Setti
 
 
 def test_states_that_nobody_brought_are_recomputed_from_what_is_here(setting: Setting) -> None:
-    action = do.Recompute("recompute", share_key(), 3)
+    action = do.Recompute("recompute", share_key(PART.slot), 3)
     for held in ((), (setting.opening(1, verified=True),)):
         after = setting.perform(setting.share(*held), action)
         found = next(o for o in work_of(after).openings if o.index == 3)
@@ -211,7 +198,9 @@ def test_states_that_nobody_brought_are_recomputed_from_what_is_here(setting: Se
 
 
 def test_what_training_does_not_lead_to_is_not_handed_on(setting: Setting) -> None:
-    after = setting.perform(setting.share(bent=3), do.Recompute("recompute", share_key(), 3))
+    after = setting.perform(
+        setting.share(bent=3), do.Recompute("recompute", share_key(PART.slot), 3)
+    )
     assert work_of(after).openings == ()
     assert work_of(after).broken == (3,)
     assert after.excluded == ("p0",)
@@ -247,8 +236,8 @@ def test_a_round_is_aggregated_and_its_result_sealed_for_its_consumer_only(
     "action",
     [
         do.LoadJob("load", KEY, TERMS),
-        do.CheckSegment("check", share_key(), 0),
-        do.Recompute("recompute", share_key(), 3),
+        do.CheckSegment("check", share_key(PART.slot), 0),
+        do.Recompute("recompute", share_key(PART.slot), 3),
         do.Aggregate("aggregate", KEY.round(0)),
     ],
     ids=lambda action: action.key,

@@ -1,74 +1,75 @@
+from collections import Counter
+from fractions import Fraction
+from itertools import product
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.limits import SLOTS_MAX
-from validator.decide.plan import Worker, pick_worker, split_round
+from validator.decide.plan import Worker, plan_slots
 
+NAMES = [f"assay1{letter}" for letter in "abcdefgh"]
 workers = st.lists(
-    st.builds(
-        Worker,
-        st.sampled_from([f"assay1{letter}" for letter in "abcdefgh"]),
-        st.integers(0, 10**12),
-        st.just(4),
-    ),
+    st.builds(Worker, st.sampled_from(NAMES), st.integers(0, 12)),
     min_size=1,
-    max_size=8,
+    max_size=4,
     unique_by=lambda worker: worker.address,
 )
+waiting = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 3))
+last = st.dictionaries(st.integers(0, 5), st.sampled_from(NAMES))
 
 
-@given(workers, st.integers(1, 200), st.integers(1, 64), st.integers(1, 200))
-def test_parts_cover_the_round_once_in_whole_units(
-    chosen: list[Worker], total: int, unit: int, units_max: int
+def longest(chosen: list[Worker], counts: Counter[str]) -> Fraction:
+    """Return when the last share ends, in units of a share's work."""
+    ends = (Fraction(counts[w.address], max(1, w.speed)) for w in chosen if counts[w.address])
+    return max(ends, default=Fraction(0))
+
+
+@given(workers, st.integers(0, 5), last)
+def test_no_other_plan_ends_earlier(
+    chosen: list[Worker], slots: int, known: dict[int, str]
 ) -> None:
-    parts = split_round(total * unit, unit, units_max, chosen)
-    position = 0
-    for slot, part in enumerate(parts):
-        assert (part.slot, part.first) == (slot, position)
-        assert part.count % unit == 0
-        assert 0 < part.count <= units_max * unit
-        position += part.count
-    assert position == total * unit
+    plan = plan_slots(range(slots), chosen, {}, known)
+    assert list(plan) == list(range(slots))
+    every = (Counter(names) for names in product([w.address for w in chosen], repeat=slots))
+    assert longest(chosen, Counter(plan.values())) == min(longest(chosen, c) for c in every)
 
 
-@given(workers, st.integers(1, 200), st.integers(1, 64), st.integers(1, 20))
-def test_there_are_never_more_parts_than_slots(
-    chosen: list[Worker], total: int, units_max: int, slots_max: int
+@given(workers, st.integers(0, 6), waiting, last)
+def test_each_slot_goes_to_who_is_done_with_it_first(
+    chosen: list[Worker], slots: int, before: dict[str, int], known: dict[int, str]
 ) -> None:
-    """The chain takes no others, so that their round could never be closed."""
-    parts = split_round(total, 1, units_max, chosen, slots_max)
-    assert len(parts) <= slots_max
-    possible = total <= units_max * slots_max
-    assert sum(part.count for part in parts) == (total if possible else 0)
+    """The rule once more, slowly; of equals to who served the slot last, then by address."""
+    queues = Counter(before)
+
+    def rank(worker: Worker, slot: int) -> tuple[Fraction, bool, str]:
+        end = Fraction(queues[worker.address] + 1, max(1, worker.speed))
+        return end, known.get(slot) != worker.address, worker.address
+
+    plan = plan_slots(range(slots), chosen, before, known)
+    for slot in range(slots):
+        best = min(chosen, key=lambda worker: rank(worker, slot))
+        assert plan[slot] == best.address
+        queues[best.address] += 1
 
 
-def test_a_crowd_does_not_get_more_slots_than_there_are() -> None:
-    crowd = [Worker(f"p{number:04}", 1, 1) for number in range(2 * SLOTS_MAX)]
-    assert len(split_round(10**6, 1, 10**4, crowd)) <= SLOTS_MAX
+def test_a_faster_provider_serves_more_slots_and_a_slow_one_perhaps_none() -> None:
+    two = [Worker("a", 300), Worker("b", 100)]
+    assert Counter(plan_slots(range(4), two, {}, {}).values()) == {"a": 3, "b": 1}
+    assert Counter(plan_slots(range(4), [*two, Worker("c", 1)], {}, {}).values())["c"] == 0
 
 
-def test_units_follow_speed() -> None:
-    parts = split_round(120, 10, 100, [Worker("a", 300, 1), Worker("b", 100, 1)])
-    assert [(part.provider, part.count) for part in parts] == [("a", 90), ("b", 30)]
+def test_a_slot_stays_with_who_holds_its_local_state() -> None:
+    three = [Worker(name, 5) for name in "abc"]
+    assert plan_slots(range(3), three, {}, {0: "c", 1: "a", 2: "b"}) == {0: "c", 1: "a", 2: "b"}
+    # Unless somebody else is done earlier.
+    assert plan_slots(range(2), three, {"c": 1}, {0: "c"}) == {0: "a", 1: "b"}
 
 
-def test_a_slow_worker_still_gets_a_unit() -> None:
-    parts = split_round(40, 10, 100, [Worker("a", 10**12, 1), Worker("b", 1, 1)])
-    assert [part.provider for part in parts] == ["a", "b"]
-
-
-def test_more_workers_than_units_leaves_some_out() -> None:
-    parts = split_round(20, 10, 100, [Worker(name, 1, 1) for name in "abc"])
-    assert [part.provider for part in parts] == ["a", "b"]
+def test_as_many_slots_as_there_may_be_are_planned_among_a_crowd_at_once() -> None:
+    crowd = [Worker(f"p{number:04}", 1 + number % 7) for number in range(2 * SLOTS_MAX)]
+    assert len(plan_slots(range(SLOTS_MAX), crowd, {}, {})) == SLOTS_MAX
 
 
 def test_nobody_there_plans_nothing() -> None:
-    assert split_round(20, 10, 100, []) == ()
-    assert pick_worker([], {}, {}) == ""
-
-
-def test_the_successor_failed_least_then_has_least_to_do_then_is_fastest() -> None:
-    three = [Worker("a", 1, 1), Worker("b", 5, 1), Worker("c", 9, 1)]
-    assert pick_worker(three, {}, {}) == "c"
-    assert pick_worker(three, {"c": 1}, {}) == "b"
-    assert pick_worker(three, {"b": 1, "a": 0}, {"c": 1}) == "a"
+    assert plan_slots(range(3), [], {}, {}) == {}

@@ -3,28 +3,25 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from domain.events import ShareSkipped
-from domain.hashing import merkle_root
-from domain.params import OrderParams
 from domain.reasons import AttemptEnd, ShareReason
 from domain.records import ShareRef
-from link.types import LEAVES_MAX, ShareSubmission
-from pol.rules.commitment import check_leaf
+from link.types import ShareDelivery, ShareSubmission
+from pol.rules.commitment import check_leaf, compute_trace_root
 from tests.support.chain_market import digest, make_terms
 from tests.unit.validator.support import (
     CHAIN_ID,
     FILES,
     ORDER_ID,
-    PARAMS,
     TERMS,
     WORKERS,
     chain,
+    claim_of,
     loaded,
     packet_of,
     share_key,
     share_of,
+    signed_of,
     view,
     works,
 )
@@ -35,6 +32,7 @@ from validator.decide.receive import (
     payload_complete,
     payload_offered,
     segment_checked,
+    share_delivered,
     share_received,
     share_skipped,
     state_recomputed,
@@ -48,7 +46,7 @@ from validator.decide.records import (
     new_order,
 )
 from validator.decide.rounds import segments_to_check
-from validator.decide.traces import leaf_hashes, trace_leaf_of
+from validator.decide.traces import leaf_with_path, leaves_of
 
 
 def planned() -> tuple[LocalOrder, SlotWork]:
@@ -68,7 +66,7 @@ def test_a_job_that_does_not_load_or_differs_is_declined_with_its_reason() -> No
 
 def test_a_commitment_that_went_out_twice_does_not_end_what_stands() -> None:
     local, work = planned()
-    packet = packet_of(local, work)
+    packet = signed_of(local, work)
     taken = ShareSkipped(packet.claim.key, packet.claim.provider, int(ShareReason.SLOT_TAKEN))
     assert share_skipped(local, chain(shares=(share_of(packet),)), taken) == local
     ended = next(works(share_skipped(local, chain(), taken)))
@@ -107,76 +105,90 @@ def test_a_replay_that_comes_twice_counts_once() -> None:
 
 def test_late_is_only_what_had_no_answer() -> None:
     local, work = planned()
-    packet = packet_of(local, work)
+    packet = signed_of(local, work)
     assert mark_late(local, packet) == local
     never = replace(local.rounds[0], works=(replace(work, verdict=ShareReason.NO_ANSWER),))
     late = mark_late(replace(local, rounds=(never,)), packet)
     assert next(works(late)).verdict == ShareReason.LATE
 
 
-def bound(packet: ShareSubmission) -> ShareSubmission:
-    """Return the packet with the trace root of its leaves."""
-    root = merkle_root(leaf_hashes(CHAIN_ID, packet))
-    return replace(packet, claim=replace(packet.claim, trace_root=root))
+def bound(packet: ShareDelivery) -> ShareDelivery:
+    """Return the packet with the trace root of its boundaries."""
+    root = compute_trace_root(leaves_of(packet))
+    return replace(packet, roots=replace(packet.roots, trace_root=root))
 
 
-def leaf(packet: ShareSubmission, at: int, **changes: Any) -> ShareSubmission:
-    leaves = [*packet.leaves]
-    leaves[at] = replace(leaves[at], **changes)
-    return bound(replace(packet, leaves=tuple(leaves)))
+def boundary(packet: ShareDelivery, at: int, **changes: Any) -> ShareDelivery:
+    boundaries = [*packet.boundaries]
+    boundaries[at] = replace(boundaries[at], **changes)
+    return bound(replace(packet, boundaries=tuple(boundaries)))
 
 
-def test_a_packet_is_checked_leaf_by_leaf() -> None:
+def signed(local: LocalOrder, work: SlotWork, packet: ShareDelivery) -> LocalOrder:
+    """Record a commitment to ``packet``."""
+    submission = ShareSubmission(claim_of(local, work, packet), bytes(64))
+    after, reason = share_received(local, submission, lambda: True)
+    assert reason is ShareReason.NONE
+    return after
+
+
+def test_what_is_delivered_is_what_was_committed_to() -> None:
     local, work = planned()
-    packet = packet_of(local, work)
-    claim = packet.claim
-    for reason, wrong in (
-        (ShareReason.NONE, packet),
-        (ShareReason.TRACE_NOT_BOUND, leaf(packet, 0, boundary_root=digest("another opening"))),
-        (ShareReason.TRACE_NOT_BOUND, replace(packet, claim=replace(claim, trace_root=bytes(32)))),
-        (ShareReason.MALFORMED, leaf(packet, 1, step=99)),
-        (ShareReason.MALFORMED, leaf(packet, 1, index=2)),
-        (ShareReason.NOT_FINITE, leaf(packet, 1, metrics=(0xFF800000,))),
-        (ShareReason.MALFORMED, replace(packet, claim=replace(claim, segments=5))),
-        (ShareReason.MALFORMED, replace(packet, claim=replace(claim, executor_version=2))),
-        (ShareReason.MALFORMED, replace(packet, claim=replace(claim, global_in=bytes(32)))),
-        (ShareReason.MALFORMED, replace(packet, claim=replace(claim, update_root=b"short"))),
+    packet, infinite = packet_of(local, work), (0xFF800000,)
+    other = packet_of(local, work, update_root=digest("other"))
+    forged = replace(packet.roots, metrics=infinite)
+    for reason, committed, wrong in (
+        (ShareReason.NONE, packet, packet),
+        (ShareReason.TRACE_NOT_BOUND, packet, other),
+        (ShareReason.TRACE_NOT_BOUND, packet, boundary(packet, 1, boundary_root=digest("x"))),
+        (ShareReason.TRACE_NOT_BOUND, packet, replace(packet, roots=forged)),
+        # Committed to, and wrong in itself.
+        (ShareReason.NOT_FINITE, replace(packet, roots=forged), replace(packet, roots=forged)),
+        (ShareReason.MALFORMED, boundary(packet, 1, step=99), boundary(packet, 1, step=99)),
+        # What the commitment does not bind proves nothing against who committed.
+        (ShareReason.MALFORMED, packet, replace(packet, boundaries=packet.boundaries[:-1])),
+        (ShareReason.MALFORMED, packet, boundary(packet, 1, metrics=infinite)),
+        (ShareReason.MALFORMED, packet, boundary(packet, 3, metrics=())),
     ):
-        _, found = share_received(local, TERMS, CHAIN_ID, wrong, lambda: True)
+        held = signed(local, work, committed)
+        after, found = share_delivered(held, TERMS, CHAIN_ID, work.provider, wrong)
         assert found is reason
-    boundary = trace_leaf_of(packet, 2, CHAIN_ID)
-    assert check_leaf(CHAIN_ID, claim, boundary)
-    assert not check_leaf("another-chain", claim, boundary)
+        ended = next(works(after))
+        assert (ended.verdict, ended.packet) == (reason, None if reason else packet)
+        assert not ended.settled  # the chain holds its commitment
+    held = signed(local, work, packet)
+    assert share_delivered(held, TERMS, "other", work.provider, packet)[1] is (
+        ShareReason.TRACE_NOT_BOUND
+    )
+    leaf = leaf_with_path(packet, 2)
+    assert check_leaf(packet.roots.trace_root, 4, leaf)
 
 
 def test_a_share_for_work_that_nobody_gave_out_changes_nothing() -> None:
     local, work = planned()
-    for changes in ({"round": 1}, {"slot": 7}, {"issue": 2}, {"provider": "p1"}):
-        packet = packet_of(local, work)
-        odd = replace(packet, claim=replace(packet.claim, **changes))
-        after, reason = share_received(local, TERMS, CHAIN_ID, odd, lambda: True)
+    right = signed_of(local, work)
+    for changes in ({"round": 1}, {"slot": 7}, {"slot": 1}, {"issue": 2}, {"provider": "p1"}):
+        odd = replace(right, claim=replace(right.claim, **changes))
+        after, reason = share_received(local, odd, lambda: True)
         assert (after, reason) == (local, ShareReason.MALFORMED)
-
-
-@pytest.mark.parametrize("speed", [10**9, 10**15])
-def test_no_share_is_larger_than_auditors_and_the_link_can_bear(speed: int) -> None:
-    terms = make_terms(samples_per_round=4 * 40_000, batch=2, segment_length=2, work_per_step=10**6)
-    params: OrderParams = replace(PARAMS, reference_speed=speed)
-    local = loaded()
-    now = chain(ordered={"terms": terms, "params": params})
-    after, _ = decide(local, view(now, workers=WORKERS[:1]))
-    segments = [work.count // 4 for work in works(after)]
-    assert sum(segments) == 40_000
-    assert max(segments) <= min(LEAVES_MAX - 1, params.range_work_max // (2 * 10**6))
+    packet = packet_of(local, work)
+    # Nothing is taken that nobody is committed to: its owner must be on chain before.
+    assert share_delivered(local, TERMS, CHAIN_ID, work.provider, packet) == (
+        local,
+        ShareReason.MALFORMED,
+    )
+    held = signed(local, work, packet)
+    assert share_delivered(held, TERMS, CHAIN_ID, "p1", packet) == (held, ShareReason.MALFORMED)
 
 
 def test_every_place_of_a_suspect_share_is_replayed() -> None:
     local, _ = decide(loaded(), view(chain(), workers=WORKERS[:1]))
     (current,) = local.rounds
-    (work,) = current.works
-    share = share_of(packet_of(local, work))
+    work = current.works[0]
+    share = share_of(signed_of(local, work))
+    work = replace(work, packet=packet_of(local, work))
     duty = segments_to_check(current, work, share)
-    assert {0, 1, 7, 8} <= set(duty)
+    assert {0, 1, 3, 4} <= set(duty)
     assert len(duty) <= 5
     suspect = replace(current, suspects=(ShareRef(0, 1),))
-    assert segments_to_check(suspect, work, share) == tuple(range(9))
+    assert segments_to_check(suspect, work, share) == tuple(range(5))

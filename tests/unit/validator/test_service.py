@@ -14,10 +14,8 @@ from domain.records import (
     AssignmentState,
     OrderState,
     Round,
-    Share,
     ShareKey,
     ShareRef,
-    ShareState,
     Validator,
 )
 from link import types as t
@@ -35,10 +33,12 @@ from tests.unit.validator.support import (
     segment,
     share_key,
     share_of,
+    signed_of,
     view,
     works,
 )
 from validator.decide.orders import decide_order as decide
+from validator.decide.quotas import SPARE_BOUNDARIES
 from validator.decide.receive import (
     job_loaded,
     opening_verified,
@@ -51,8 +51,8 @@ from validator.decide.retention import needed_blobs
 from validator.decide.rounds import aggregated
 from validator.decide.view import ChainView
 from validator.ledger import Ledger
-from validator.serve.grants import Grants
-from validator.serve.service import UNCLAIMED_MAX, Service
+from validator.serve.callers import Grants
+from validator.serve.service import Service
 from validator.store import ValidatorStore
 
 CONTENT = {
@@ -67,8 +67,11 @@ FILES = tuple(
 )
 TERMS = make_terms(
     job_id=FILES[0].blob.sha256,
-    payload_bytes=sum(map(len, CONTENT.values())),
-    samples_per_round=32,
+    payload_bytes=sum(len(data) for name, data in CONTENT.items() if not name.startswith("data/")),
+    data_bytes=len(CONTENT["data/0"]),
+    slots=2,
+    round_steps=8,
+    segment_steps=2,
 )
 
 
@@ -110,8 +113,8 @@ class Setting:
         self.service.put_chunk(who, t.PutChunkRequest(blob, 0, data))
         return blob
 
-    def train(self) -> t.ShareSubmission:
-        """Take the order to a planned round, and return the share that p0 has trained."""
+    def train(self) -> tuple[t.ShareSubmission, t.ShareDelivery]:
+        """Take the order to a planned round; return p0's commitment to the share that it has trained, and the share."""
         local = payload_complete(payload_offered(new_order(ORDER_ID, 1), FILES))
         for data in CONTENT.values():
             self.ledger.blobs.add(data)
@@ -120,9 +123,15 @@ class Setting:
         local, _ = decide(local, view(self.see()))
         self.ledger.store.save(local)
         work = next(w for w in works(local) if w.provider == "p0")
-        packet = packet_of(local, work)
         update, out = self.put(P0, b"u" * 90), self.put(P0, b"o" * 50)
-        return replace(packet, update=update, local_out=out)
+        packet = replace(packet_of(local, work), update=update, local_out=out)
+        return replace(signed_of(local, work), signature=b"p0".ljust(64)), packet
+
+    def commit(self) -> t.ShareDelivery:
+        """Hand in the commitment as well."""
+        signed, packet = self.train()
+        assert self.service.submit_share(P0, signed).accepted
+        return packet
 
 
 @pytest.fixture
@@ -214,16 +223,46 @@ def test_an_offer_that_cannot_be_the_job_is_refused(
     assert setting.record().payload.stage == PayloadStage.ABSENT
 
 
-def test_sizes_that_are_not_the_blobs_are_refused(setting: Setting) -> None:
-    """Providers could not fetch what has another size than its task says."""
+def test_a_payload_is_complete_with_what_its_consumer_sent(setting: Setting) -> None:
+    """Else an offer tells whoever makes it what others have here."""
     setting.see(assigned=MATCHED)
-    setting.ledger.blobs.add(CONTENT["data/0"])
-    lied = [
-        replace(f, blob=replace(f.blob, size=f.blob.size + d))
-        for f, d in zip(FILES[2:], (30, -30), strict=True)
-    ]
-    with refused(ClusterErrorKind.BAD_REQUEST):
-        setting.service.offer_payload(CAROL, offer(*FILES[:2], *lied))
+    for data in CONTENT.values():
+        setting.ledger.blobs.add(data)
+    wanted = setting.service.offer_payload(CAROL, offer())
+    assert [blob.sha256 for blob in wanted.missing] == [file.blob.sha256 for file in FILES]
+    status = setting.service.payload_status(CAROL, t.PayloadStatusRequest(ORDER_ID))
+    assert not status.complete
+
+
+def test_a_payload_that_cannot_come_to_its_end_is_refused_before_it_is_sent(
+    setting: Setting,
+) -> None:
+    setting.see(assigned=MATCHED)
+    blobs = setting.ledger.blobs
+    blobs.owner_quota = TERMS.delivered_bytes - 1
+    with refused(ClusterErrorKind.OVER_QUOTA):
+        setting.service.offer_payload(CAROL, offer())
+    assert setting.record().payload.stage == PayloadStage.ABSENT
+    blobs.owner_quota = TERMS.delivered_bytes
+    setting.service.offer_payload(CAROL, offer())
+    data = CONTENT["global.state"]
+    setting.service.put_chunk(CAROL, t.PutChunkRequest(FILES[1].blob, 0, data[:60]))
+    setting.service.offer_payload(CAROL, offer())  # what is here already needs no room
+    blobs.put(t.BlobRef(digest("other"), 99), 0, b"x", "carol")  # of another order of hers
+    with refused(ClusterErrorKind.OVER_QUOTA):
+        setting.service.offer_payload(CAROL, offer())
+
+
+def test_what_a_corrected_offer_drops_takes_no_room(setting: Setting) -> None:
+    """Else a consumer sends, offer after offer, many times what its order says."""
+    setting.see(assigned=MATCHED)
+    other = b"swor" * 20
+    wrong = replace(FILES[-1], blob=t.BlobRef(sha256(other).digest(), len(other)))
+    setting.service.offer_payload(CAROL, offer(*FILES[:-1], wrong))
+    setting.put(CAROL, other)
+    setting.put(CAROL, CONTENT["local.state"])
+    setting.service.offer_payload(CAROL, offer())
+    assert setting.ledger.blobs.total("carol") == len(CONTENT["local.state"])
 
 
 def test_a_consumer_may_correct_an_offer_until_all_is_here(setting: Setting) -> None:
@@ -266,14 +305,60 @@ def test_a_provider_sends_nothing_larger_than_a_state(setting: Setting) -> None:
 def test_a_provider_does_not_send_blob_after_blob_without_saying_what_they_are(
     setting: Setting,
 ) -> None:
-    packet = replace(setting.train(), signature=b"p0".ljust(64))  # two blobs of one share
-    most = 2 * UNCLAIMED_MAX
+    packet = setting.commit()  # two blobs of one share
+    most = 2 * (1 + SPARE_BOUNDARIES)
     for number in range(most - 2):
         setting.put(P0, b"junk %d" % number)
     with refused(ClusterErrorKind.OVER_QUOTA):
         setting.put(P0, b"one more")
-    assert setting.service.submit_share(P0, packet).accepted
+    assert setting.service.deliver_share(P0, packet).accepted
+    with refused(ClusterErrorKind.OVER_QUOTA):
+        setting.put(P0, b"one more")  # nothing is owed any more
+    for number in range(most - 2):
+        setting.ledger.blobs.delete(sha256(b"junk %d" % number).digest())
     setting.put(P0, b"one more")
+
+
+def test_a_provider_does_not_announce_more_bytes_than_it_owes(setting: Setting) -> None:
+    setting.train()  # 90 and 50 bytes are here
+    owed = (1 + SPARE_BOUNDARIES) * 150
+    for number in range((owed - 140) // 100):
+        blob = t.BlobRef(digest(number), 100)
+        for _ in range(2):  # the answer got lost: the same again
+            setting.service.put_chunk(P0, t.PutChunkRequest(blob, 0, b"x"))
+    with refused(ClusterErrorKind.OVER_QUOTA):
+        setting.put(P0, b"y" * 50)
+
+
+def test_nobody_claims_what_is_not_here(setting: Setting) -> None:
+    """What is claimed does not count any more among the blobs that nothing names."""
+    packet = setting.commit()
+    begun = t.BlobRef(digest("begun"), 90)
+    setting.service.put_chunk(P0, t.PutChunkRequest(begun, 0, b"x"))
+    with refused(ClusterErrorKind.WRONG_STATE):
+        setting.service.deliver_share(P0, replace(packet, update=begun))
+    assert not setting.ledger.blobs.is_held(begun.sha256)
+    of_another = setting.ledger.blobs.add(b"v" * 90)
+    with refused(ClusterErrorKind.WRONG_STATE):
+        setting.service.deliver_share(P0, replace(packet, update=of_another))
+
+
+def test_only_who_sends_a_blob_is_told_how_much_is_here(setting: Setting) -> None:
+    """A data set may be known, and who has it here is nobody's business."""
+    _, packet = setting.train()
+    payload = FILES[-1].blob
+    for who in (MALLORY, P1, V1):
+        for blob in (payload, packet.update):
+            if who is P1:  # it has a share of this order, and may send what can be a state
+                assert setting.service.stat_blob(who, t.StatBlobRequest(blob)).held == 0
+                assert setting.service.put_chunk(who, t.PutChunkRequest(blob, 0, b"x")).held == 1
+            else:
+                with refused(ClusterErrorKind.NOT_ALLOWED):
+                    setting.service.stat_blob(who, t.StatBlobRequest(blob))
+    assert setting.service.stat_blob(P0, t.StatBlobRequest(packet.update)).complete
+    assert setting.service.stat_blob(P0, t.StatBlobRequest(payload)).held == 0
+    with refused(ClusterErrorKind.NOT_ALLOWED):
+        setting.service.stat_blob(CAROL, t.StatBlobRequest(packet.update))
 
 
 # Providers
@@ -317,14 +402,18 @@ def test_a_payload_of_many_files_drives_out_no_grants_of_others(setting: Setting
 
 def test_more_boundaries_than_a_task_holds_are_asked_for_bit_by_bit(setting: Setting) -> None:
     """Of a share that has to be replayed whole; a provider whose poll fails could bring none of them."""
-    packet = replace(setting.train(), signature=b"p0".ljust(64))
-    assert setting.service.submit_share(P0, packet).accepted
+    packet = setting.commit()
+    assert setting.service.deliver_share(P0, packet).accepted
     local = setting.record()
     (current,) = local.rounds
-    claim = replace(packet.claim, segments=t.INDICES_MAX + 50)
-    suspects = (ShareRef(claim.slot, claim.issue),)
-    setting.ledger.store.save(replace(local, rounds=(replace(current, suspects=suspects),)))
-    setting.see(shares=(share_of(replace(packet, claim=claim)),))
+    work = next(w for w in current.works if w.packet)
+    many = replace(packet, boundaries=packet.boundaries[:1] * (t.INDICES_MAX + 50))
+    suspects = (ShareRef(work.slot, work.issue),)
+    works_ = tuple(replace(w, packet=many) if w is work else w for w in current.works)
+    changed = replace(current, suspects=suspects, works=works_)
+    setting.ledger.store.save(replace(local, rounds=(changed,)))
+    assert work.signed
+    setting.see(shares=(share_of(work.signed),))
     reply = setting.service.poll(P0, t.PollRequest("1", ()))
     (task,) = reply.open
     assert task.indices == tuple(range(1, t.INDICES_MAX + 1))
@@ -349,63 +438,72 @@ def test_tasks_go_to_whom_they_were_given_and_so_do_their_blobs(setting: Setting
 
 
 def test_a_right_share_is_taken_once(setting: Setting) -> None:
-    packet = setting.train()
-    packet = replace(packet, signature=b"p0".ljust(64))
+    signed, packet = setting.train()
     setting.wake.clear()
-    assert setting.service.submit_share(P0, packet).accepted
+    assert setting.service.submit_share(P0, signed).accepted
     assert setting.wake.is_set()
-    assert setting.service.submit_share(P0, packet).accepted  # the answer got lost: the same again
-    other = replace(packet, update=packet.local_out)
+    assert setting.service.submit_share(P0, signed).accepted  # the answer got lost: the same again
+    other = replace(signed, signature=b"p0".ljust(63) + b"!")
     assert setting.service.submit_share(P0, other).reason == ShareReason.SLOT_TAKEN
+    # Until what it hides is here, too, the task stands.
+    assert len(setting.service.poll(P0, t.PollRequest("1", ())).train) == 1
+    assert setting.service.deliver_share(P0, packet).accepted
+    assert setting.service.deliver_share(P0, packet).accepted
+    changed = replace(packet, update=packet.local_out)
+    assert setting.service.deliver_share(P0, changed).reason == ShareReason.SLOT_TAKEN
     assert setting.service.poll(P0, t.PollRequest("1", ())).train == ()
     assert setting.ledger.blobs.collect(1e12) == 0  # all is held
 
 
 def test_nobody_submits_for_another(setting: Setting) -> None:
-    packet = setting.train()
+    signed, packet = setting.train()
     with refused(ClusterErrorKind.NOT_ALLOWED):
-        setting.service.submit_share(P1, packet)
-    stolen = replace(packet, claim=replace(packet.claim, provider="p1"))
+        setting.service.submit_share(P1, signed)
+    stolen = replace(signed, claim=replace(signed.claim, provider="p1"))
     assert setting.service.submit_share(P1, stolen).reason == ShareReason.MALFORMED
+    assert setting.service.deliver_share(P0, packet).reason == ShareReason.MALFORMED
     assert not any(work.verdict for work in works(setting.record()))
 
 
 def test_a_share_without_its_blobs_is_not_taken(setting: Setting) -> None:
-    packet = replace(setting.train(), signature=b"p0".ljust(64))
+    packet = setting.commit()
     with refused(ClusterErrorKind.WRONG_STATE):
-        setting.service.submit_share(P0, replace(packet, update=t.BlobRef(digest("no"), 90)))
+        setting.service.deliver_share(P0, replace(packet, update=t.BlobRef(digest("no"), 90)))
     with refused(ClusterErrorKind.WRONG_STATE):
-        setting.service.submit_share(P0, replace(packet, update=replace(packet.update, size=89)))
+        setting.service.deliver_share(P0, replace(packet, update=replace(packet.update, size=89)))
     assert not any(work.packet for work in works(setting.record()))
+
+
+def test_a_commitment_that_is_wrong_on_its_face_ends_its_issue(setting: Setting) -> None:
+    signed, _ = setting.train()
+    forged = replace(signed, signature=b"p1".ljust(64))
+    assert setting.service.submit_share(P0, forged).reason == ShareReason.BAD_SIGNATURE
+    (work,) = [work for work in works(setting.record()) if work.provider == "p0"]
+    assert (work.verdict, work.settled) == (ShareReason.BAD_SIGNATURE, True)
 
 
 @pytest.mark.parametrize(
     ("bend", "reason"),
     [
-        (lambda p: replace(p, signature=b"p1".ljust(64)), ShareReason.BAD_SIGNATURE),
-        (lambda p: replace(p, claim=replace(p.claim, trace_root=bytes(32))), ShareReason.TRACE_NOT_BOUND),
-        (lambda p: replace(p, claim=replace(p.claim, count=16, segments=4, first=16)), ShareReason.MALFORMED),
-        (lambda p: replace(p, leaves=p.leaves[:-1]), ShareReason.MALFORMED),
+        (lambda p: replace(p, roots=replace(p.roots, trace_root=bytes(32))), ShareReason.TRACE_NOT_BOUND),
+        (lambda p: replace(p, boundaries=p.boundaries[:-1]), ShareReason.MALFORMED),
         (lambda p: replace(p, local_out=p.update), ShareReason.MALFORMED),
-        (
-            lambda p: replace(p, leaves=(*p.leaves[:-1], replace(p.leaves[-1], metrics=(0x7FC00000,)))),
-            ShareReason.NOT_FINITE,
-        ),
     ],
-    ids=["signature", "trace", "range", "leaves", "size", "nan"],
+    ids=["trace", "boundaries", "size"],
 )  # fmt: skip
-def test_a_share_that_is_wrong_on_its_face_ends_its_issue(
+def test_a_delivery_that_is_not_what_was_committed_to_ends_its_issue(
     setting: Setting, bend: object, reason: ShareReason
 ) -> None:
-    packet = replace(setting.train(), signature=b"p0".ljust(64))
+    packet = setting.commit()
     assert callable(bend)
-    assert setting.service.submit_share(P0, bend(packet)).reason == reason
+    assert setting.service.deliver_share(P0, bend(packet)).reason == reason
     (work,) = [work for work in works(setting.record()) if work.provider == "p0"]
-    assert (work.verdict, work.settled) == (reason, True)
+    # The chain holds its commitment, and has to hear of it.
+    assert (work.verdict, work.settled) == (reason, False)
 
 
 def test_a_late_share_is_told_so_and_stays_known_as_late(setting: Setting) -> None:
-    packet = replace(setting.train(), signature=b"p0".ljust(64))
+    packet, _ = setting.train()
     local, _ = decide(setting.record(), view(setting.see(), 1_000))
     setting.ledger.store.save(local)
     setting.put(P0, b"more")  # it may still send
@@ -416,10 +514,11 @@ def test_a_late_share_is_told_so_and_stays_known_as_late(setting: Setting) -> No
 
 
 def committed(setting: Setting) -> ShareKey:
-    packet = replace(setting.train(), signature=b"p0".ljust(64))
-    assert setting.service.submit_share(P0, packet).accepted
-    setting.see(shares=(Share(packet.claim, bytes(64), 1, 1, ShareState.COMMITTED, 0, 1, 1, (2,)),))
-    return packet.claim.key
+    packet = setting.commit()
+    assert setting.service.deliver_share(P0, packet).accepted
+    signed = next(w.signed for w in works(setting.record()) if w.signed)
+    setting.see(shares=(share_of(signed, drawn=(2,)),))
+    return packet.key
 
 
 def test_openings_are_taken_only_where_they_were_asked_for(setting: Setting) -> None:
@@ -476,15 +575,15 @@ def closed_round(setting: Setting) -> None:
     setting.see(rounds=(closed(),), audits=(audit(segment(0), segment(2)),))
 
 
-def request(place: int = 0, round: int = 0, attempt: int = 1) -> t.OpeningRequest:
-    return t.OpeningRequest(ORDER_ID, attempt, round, place)
+def request(place_index: int = 0, round: int = 0, attempt: int = 1) -> t.OpeningRequest:
+    return t.OpeningRequest(ORDER_ID, attempt, round, place_index)
 
 
 def test_only_who_has_a_seat_gets_openings(setting: Setting) -> None:
     closed_round(setting)
     opening = setting.service.get_opening(V1, request())
     assert opening.ready
-    assert [leaf.index for leaf in opening.leaves] == [0, 1]
+    assert [leaf.index for leaf in opening.leaves] == [1]
     digest_ = opening.states[0].global_state.sha256
     assert setting.service.get_chunk(V1, t.GetChunkRequest(digest_, 0, 1)).size == 100
     for who in (V2, P0, CAROL):

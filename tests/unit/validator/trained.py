@@ -2,21 +2,25 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from domain.records import ShareKey, ShareRoots
+from link.types import BlobRef, ShareDelivery, TraceBoundary
 from pol.executor.backend import backend
 from pol.job.load import load_job
+from pol.rules.commitment import compute_trace_root
 from pol.state.arrays import State
 from pol.state.canonical import encode_state
-from pol.work.records import Boundary, Samples, TrainedShare
+from pol.work.records import Boundary, RoundSlot, TrainedShare
 from pol.work.train import train_share
+from tests.support.chain_market import digest
 from validator.decide.records import ReplayOutcome
+from validator.decide.traces import leaves_of
 from validator.work import numerics
-from validator.work.numerics import Claimed
 
 JOB = Path(__file__).parents[2] / "fixtures" / "job_tiny"
-PART = Samples(0, 32, 128)
-N = 4
+PART = RoundSlot(0, 1)
+N = 5
+Ends = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True)
@@ -38,22 +42,48 @@ class Trained:
     def sent(self) -> tuple[Path, Path]:
         return self.folder / "update", self.folder / "local_out"
 
-    def claimed(self, index: int) -> Claimed:
-        first, last = self.boundaries[index], self.boundaries[index + 1]
-        return Claimed(first.root, last.root, last.metrics)
+    @property
+    def roots(self) -> tuple[bytes, bytes]:
+        """The roots of update and local_out."""
+        return self.share.update_root, self.share.local_out_root
 
-    def segment(self, index: int, claimed: Claimed | None = None) -> ReplayOutcome:
+    def ends(self, index: int) -> Ends:
+        """Return the boundary roots that a segment lies between."""
+        return self.boundaries[index].root, self.boundaries[index + 1].root
+
+    def segment(
+        self, index: int, ends: Ends | None = None, metrics: tuple[int, ...] | None = None
+    ) -> ReplayOutcome:
+        opened = self.boundaries[index].metrics if metrics is None else metrics
         return numerics.check_segment(
-            JOB, PART, index, self.paths(index), claimed or self.claimed(index), "numpy"
+            JOB, PART, index, self.paths(index), opened, ends or self.ends(index), "numpy"
         )
 
-    def update(self, **changes: Any) -> ReplayOutcome:
-        claimed = Claimed(
-            b"", self.boundaries[N].root, (), self.share.update_root, self.share.local_out_root
-        )
+    def update(
+        self, closing_root: bytes | None = None, roots: tuple[bytes, bytes] | None = None
+    ) -> ReplayOutcome:
         return numerics.check_update(
-            JOB, JOB / "global.state", self.paths(N), self.sent, replace(claimed, **changes)
+            JOB,
+            JOB / "global.state",
+            self.paths(N),
+            self.boundaries[N].metrics,
+            self.sent,
+            closing_root or self.boundaries[N].root,
+            roots or self.roots,
         )
+
+
+def delivery_of(trained: Trained, update: BlobRef, out: BlobRef, bent: int = -1) -> ShareDelivery:
+    """Return what a commitment to the share hides; the root of boundary ``bent`` is wrong."""
+    boundaries = tuple(
+        TraceBoundary(b.step, digest("bent") if b.index == bent else b.root, b.metrics)
+        for b in trained.boundaries[1:]
+    )
+    roots = ShareRoots(bytes(32), *trained.roots, boundaries[-1].metrics)
+    key = ShareKey(digest("order"), 1, PART.round, PART.slot, 1)
+    packet = ShareDelivery(key, roots, boundaries, update, out)
+    root = compute_trace_root(leaves_of(packet))
+    return replace(packet, roots=replace(roots, trace_root=root))
 
 
 def train(folder: Path) -> Trained:

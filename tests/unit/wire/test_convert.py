@@ -32,6 +32,7 @@ from wire.convert import _writer as unchecked
 from wire.convert import maker, reader, writer
 from wire.messages import TYPE_URLS, from_bytes, response_class, to_proto
 from wire.queries import METHODS
+from wire.reveal import REVEAL_URL
 
 ADDRESS = to_bech32(bytes(range(20)))
 
@@ -113,7 +114,8 @@ def test_every_message_and_every_protobuf_message_has_its_twin() -> None:
         for name in file.message_types_by_name
         if name.startswith("Msg") and not name.endswith("Response")
     }
-    assert ours | {"/cosmos.bank.v1beta1.MsgSend"} == set(TYPE_URLS)
+    # The reveal is no message of a transaction.
+    assert ours | {"/cosmos.bank.v1beta1.MsgSend"} == {REVEAL_URL, *TYPE_URLS}
     assert "/assay.market.v1.MsgSubmitOrder" in TYPE_URLS
 
 
@@ -218,7 +220,8 @@ def bid(**changes: Any) -> MsgPlaceBid:
     """Return a bid that has a place on the wire, with changes."""
     offer = Offer(
         price=1,
-        speed=2**100,
+        slot_speed=2**100,
+        slots=4,
         device_class="cpu",
         memory=1,
         regions=("eu",),
@@ -334,12 +337,12 @@ def test_a_wrong_field_deep_inside_is_named_with_its_path() -> None:
     traces = pol.MsgCommitTraces(validator=ADDRESS, order_id=bytes(32))
     good = traces.shares.add()
     good.claim.provider = ADDRESS
-    for name in ("order_id", "global_in", "local_in", "local_out", "trace_root", "update_root"):
+    for name in ("order_id", "commitment"):
         setattr(good.claim, name, bytes(32))
     good.signature = bytes(64)
     traces.shares.add().CopyFrom(good)
-    traces.shares[1].claim.update_root = b"short"
-    with pytest.raises(Refusal, match=r"m\.shares\[1\]\.claim\.update_root: has 5 bytes"):
+    traces.shares[1].claim.commitment = b"short"
+    with pytest.raises(Refusal, match=r"m\.shares\[1\]\.claim\.commitment: has 5 bytes"):
         from_bytes("/assay.pol.v1.MsgCommitTraces", traces.SerializeToString(), "m")
 
 

@@ -8,10 +8,9 @@ from domain.limits import TX_BYTES_MAX
 from domain.messages import MsgSend
 from domain.records import Coin
 from domain.tx import Tx
-from wire.decoder import SMALL_BYTES, TxDecoder
 from wire.keys import Key
 from wire.memory import Memory
-from wire.tx import build_tx
+from wire.tx import SMALL_BYTES, TxDecoder, build_tx
 
 KEY = Key(bytes(31) + b"\x01")
 SEND = MsgSend(KEY.address, KEY.address, (Coin("uassay", 1),))

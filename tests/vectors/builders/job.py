@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from domain.codec import to_plain
-from pol.job.document import DOCUMENT, order_terms
+from pol.job.document import CLOSING, DOCUMENT, order_terms
 from pol.job.program import ProgramBuilder
 from pol.job.write import JobSource, write_job
 from pol.state.arrays import Array
@@ -63,7 +63,7 @@ def build_job() -> Any:
 
 
 def _source() -> JobSource:
-    """A linear model under squared loss, whose outer step adds the mean update."""
+    """A linear model under squared loss, whose slots are averaged."""
     step, outer, evaluate = ProgramBuilder(), ProgramBuilder(), ProgramBuilder()
     weight, x, y = (
         step.input("global.w", "f32", (5, 1)),
@@ -77,8 +77,7 @@ def _source() -> JobSource:
     step.output("global.w", step.node("sub", weight, move))
     squared = step.node("mul", wrong, wrong)
     step.output("metric.loss", step.node("sum", squared, dims=[0, 1], keepdim=False))
-    weight = outer.input("global.w", "f32", (5, 1))
-    outer.output("global.w", outer.node("sub", weight, outer.input("aggregate.w", "f32", (5, 1))))
+    outer.output("global.w", outer.input("aggregate.w", "f32", (5, 1)))
     found = evaluate.input("batch.y", "f32", (4, 1))
     total = evaluate.node("sum", found, dims=[0, 1], keepdim=False)
     evaluate.output("metric.loss", total)
@@ -86,9 +85,11 @@ def _source() -> JobSource:
         name="vectors",
         seed=11,
         rounds=2,
-        samples_per_round=16,
+        slots=2,
+        round_steps=4,
         batch=4,
-        segment_length=2,
+        segment_steps=2,
+        aggregation=CLOSING,
         step=step.build(),
         outer=outer.build(),
         eval=evaluate.build(),

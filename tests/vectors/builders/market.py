@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from chain.app import smt
+from domain.beacon import possession_sign_bytes
 from domain.block import Block, BlockResult
 from domain.codec import to_plain
 from domain.errors import TX_DECODE, Refusal
@@ -20,8 +21,9 @@ from domain.messages import (
     MsgChangeBid,
     MsgDeclineOrder,
     MsgLeaveCluster,
-    MsgObjectReport,
+    MsgRevokeBeaconKey,
     MsgSend,
+    MsgSetBeaconKey,
     MsgSetEndpoint,
     MsgStopOrder,
     MsgWithdrawBid,
@@ -31,7 +33,7 @@ from domain.params import local_params
 from domain.reasons import AttemptEnd, ShareReason
 from domain.records import Coin, Conditions
 from domain.tx import Tx
-from tests.support.chain_harness import Chain
+from tests.support.chain_harness import CHAIN_ID, Chain, pub_key, sign
 from tests.support.chain_market import BOND, PRICE, Market, bid, submit
 from wire.messages import type_url
 
@@ -69,6 +71,7 @@ def plain_block(block: Block, result: BlockResult) -> dict[str, Any]:
         "time_ns": block.time_ns,
         "hash": block.hash.hex(),
         "proposer": block.proposer.hex(),
+        "reveal": block.reveal.proof.hex() if block.reveal is not None else "",
         "txs": [
             plain_tx(tx)
             | {
@@ -120,7 +123,7 @@ def play() -> tuple[Market, RecordedChain]:
     _registry(market)
     _refusals(market)
     order_id = _matched_again(market)
-    _rejected_and_reported(market, order_id)
+    _rejected(market, order_id)
     _settled(market, order_id)
     _bids_and_cancel(market)
     _stopped(market)
@@ -140,7 +143,7 @@ def build() -> Any:
 
 
 def _registry(market: Market) -> None:
-    """Several messages of one signer in one transaction, an endpoint, a certificate."""
+    """Several messages of one signer in one transaction, an endpoint, a certificate, a key that comes and goes."""
     chain = market.chain
     coins = (Coin(DENOM, 5_000),)
     chain.ok(chain.tx(MsgSend("carol", "dave", coins), MsgSend("carol", "new account", coins)))
@@ -148,6 +151,9 @@ def _registry(market: Market) -> None:
         MsgSetEndpoint("v0", "192.0.2.7:7430", b"certificate of v0"),
         MsgCertifyProvider("v0", "v0p0", "cpu", 5 * 10**8, 10**9, 10**7, 600),
     )
+    key = pub_key("another beacon key")
+    proof = sign(key, possession_sign_bytes(CHAIN_ID, "v3", key))
+    chain.ok(MsgSetBeaconKey("v3", key, proof), MsgRevokeBeaconKey("v3", key))
 
 
 def _refusals(market: Market) -> None:
@@ -170,27 +176,25 @@ def _matched_again(market: Market) -> bytes:
     first = market.assignment(order_id)
     reason = int(AttemptEnd.DECLINED_NO_CAPACITY)
     market.chain.ok(MsgDeclineOrder(first.validator, order_id, first.attempt, reason))
+    market.auction()
     second = market.assignment(order_id)
     assert (first.validator, second.validator) == ("v0", "v1")
     market.accept(order_id)
     return order_id
 
 
-def _rejected_and_reported(market: Market, order_id: bytes) -> None:
-    """A round whose first share is rejected and whose second is reported; both are done again."""
+def _rejected(market: Market, order_id: bytes) -> None:
+    """A round whose shares are rejected, the first one rightly and the second one wrongly; both are done again."""
     chain, validator = market.chain, market.assignment(order_id).validator
-    first, second = (market.trace(order_id, slot, 8 * slot, 8) for slot in (0, 1))
+    first, second = market.trace(order_id, 0, work="made up"), market.trace(order_id, 1)
     market.commit(order_id, first, second)
     one, other = market.clusters[validator]
-    again = market.trace(order_id, 0, 0, 8, issue=2, provider=other)
-    reason = int(ShareReason.OPENING_MISMATCH)
-    market.commit(order_id, again, reject=[(first.ref, reason)])
-    chain.ok(market.report_message(order_id, second, 1))
-    attempt = second.claim.attempt
-    chain.ok(MsgObjectReport(second.claim.provider, order_id, attempt, 0, second.ref))
-    third = market.trace(order_id, 1, 8, 8, issue=2, provider=one)
-    late = market.trace(order_id, 1, 8, 8, issue=3, provider=one)
-    market.commit(order_id, third, late)
+    again = market.trace(order_id, 0, issue=2, provider=other)
+    market.commit(order_id, again, reject=[(first.ref, int(ShareReason.SEGMENT_MISMATCH))])
+    third = market.trace(order_id, 1, issue=2, provider=one)
+    late = market.trace(order_id, 1, issue=3, provider=one)
+    market.commit(order_id, third, late, reject=[(second.ref, int(ShareReason.NO_ANSWER))])
+    market.traces[order_id, third.claim.attempt, 0, third.ref] = third
     market.wait_drawn(order_id)
     chain.ok(market.close_message(order_id))
 
@@ -219,12 +223,11 @@ def _bids_and_cancel(market: Market) -> None:
 
 
 def _stopped(market: Market) -> None:
-    """A running order with a report that nobody objects to, which its validator gives up."""
+    """A running order with a share that was rejected, which its validator gives up."""
     order_id = market.run(submit("dave", rematch=False))
     trace = market.trace(order_id)
     market.commit(order_id, trace)
-    market.chain.ok(market.report_message(order_id, trace, trace.claim.segments))
-    market.chain.pass_time(PARAMS.report_window + 2)
+    market.commit(order_id, reject=[(trace.ref, int(ShareReason.UPDATE_MISMATCH))])
     assignment = market.assignment(order_id)
     market.chain.ok(MsgStopOrder(assignment.validator, order_id, assignment.attempt))
 

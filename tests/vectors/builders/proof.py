@@ -4,7 +4,7 @@ from typing import Any
 
 from domain.codec import to_plain
 from domain.hashing import encode_fields, hash_fields, merkle_leaf, merkle_path, merkle_root
-from domain.records import ShareClaim
+from domain.records import ShareClaim, ShareRoots, TraceLeaf
 from pol.rules import commitment, lots
 from tests.support.chain_market import digest
 
@@ -16,23 +16,20 @@ CLAIM = ShareClaim(
     round=3,
     slot=4,
     issue=5,
-    first=64,
-    count=16,
     provider=PROVIDER,
-    global_in=digest("global in"),
-    local_in=digest("local in"),
-    local_out=digest("local out"),
-    segments=6,
-    trace_root=digest("trace"),
-    update_root=digest("update"),
-    executor_version=1,
+    commitment=digest("commitment"),
 )
 METRICS = (0x3F800000, 0x00000001, 0xFF7FFFFF)
+OPENING = (digest("global in"), digest("local in"))
+ROOTS = ShareRoots(digest("trace"), digest("update"), digest("local out"), METRICS)
+SEGMENTS, VERSION = 6, 1
 
 
 def build_commitments() -> Any:
     """Return leaves, digests and sign bytes of a share, an order key and an audit's answer."""
-    boundary = commitment.boundary_root(CLAIM.global_in, CLAIM.local_in)
+    made = commitment.share_commitment(
+        CHAIN_ID, CLAIM.key, PROVIDER, OPENING, SEGMENTS, VERSION, ROOTS
+    )
     return {
         "chain_id": CHAIN_ID,
         "claim": to_plain(CLAIM),
@@ -41,27 +38,41 @@ def build_commitments() -> Any:
             "hash": hash_fields("assay/vectors", b"", b"bytes", "text é").hex(),
         },
         "merkle": [_tree(count) for count in range(1, 8)],
-        "boundary_root": boundary.hex(),
+        "boundaries": [
+            {
+                "global_root": OPENING[0].hex(),
+                "local_root": OPENING[1].hex(),
+                "metrics": list(metrics),
+                "boundary_root": commitment.boundary_root(*OPENING, metrics).hex(),
+            }
+            for metrics in ((), METRICS[:1], METRICS)
+        ],
         "trace_leaves": [
             {
                 "index": index,
                 "step": 1_000 + index,
-                "boundary_root": boundary.hex(),
-                "metrics": list(metrics),
-                "leaf": commitment.trace_leaf(
-                    CHAIN_ID, CLAIM.key, CLAIM.provider, index, 1_000 + index, boundary, metrics
+                "boundary_root": digest("boundary", index).hex(),
+                "leaf": commitment.leaf_hash(
+                    TraceLeaf(index, 1_000 + index, digest("boundary", index))
                 ).hex(),
             }
-            for index, metrics in enumerate(((), METRICS[:1], METRICS))
+            for index in (1, 2, 3)
         ],
+        "share_commitment": {
+            "global_in": OPENING[0].hex(),
+            "local_in": OPENING[1].hex(),
+            "segments": SEGMENTS,
+            "executor_version": VERSION,
+            "roots": to_plain(ROOTS),
+            "commitment": made.hex(),
+        },
         "share_sign_bytes": commitment.share_sign_bytes(CHAIN_ID, CLAIM).hex(),
-        "update_claim": commitment.update_claim(CLAIM.update_root, CLAIM.local_out).hex(),
+        "update_claim": commitment.update_claim(ROOTS.update_root, ROOTS.local_out).hex(),
         "possession": {
-            "consumer": "assay1consumer",
-            "job_id": digest("job").hex(),
+            "order_id": digest("order").hex(),
             "order_key": (b"\x02" + digest("order key")).hex(),
             "sign_bytes": commitment.possession_sign_bytes(
-                CHAIN_ID, "assay1consumer", digest("job"), b"\x02" + digest("order key")
+                digest("order"), b"\x02" + digest("order key")
             ).hex(),
         },
         "audit": {
@@ -85,15 +96,15 @@ def _tree(count: int) -> dict[str, Any]:
 
 
 def build_lot() -> Any:
-    """Return one lot from its block hashes to all that is drawn with it."""
-    hashes = [digest("block", height) for height in range(3)]
-    seed = lots.seed("audit", CLAIM.order_id, hashes)
+    """Return one lot from its beacon to all that is drawn with it."""
+    beacon = digest("beacon")
+    seed = lots.seed("audit", CLAIM.order_id, beacon)
     stakes = [0, 1, 10**6, 10**12, 7 * 10**11, 10**30]
     shares = [(0, 1, 4), (1, 2, 6), (5, 1, 1)]
     return {
         "purpose": "audit",
         "id": CLAIM.order_id.hex(),
-        "hashes": [block.hex() for block in hashes],
+        "beacon": beacon.hex(),
         "seed": seed.hex(),
         "stakes": [str(stake) for stake in stakes],
         "seats": {str(count): list(lots.draw_weighted(seed, stakes, count)) for count in (1, 2, 6)},

@@ -1,4 +1,4 @@
-"""The link's signed envelope, the secret of an order, and the hand-over of a result."""
+"""The link's signed envelope, the secret of an order, the hand-over of a result, and unique signatures."""
 
 from dataclasses import replace
 from hashlib import sha256
@@ -16,6 +16,7 @@ from link.handover import (
     sealed_leaf,
 )
 from wire.keys import Key
+from wire.vrf import hash_to_curve, prove, value_of, verify
 
 CHAIN_ID = "assay-vectors-1"
 ACCOUNT = Key(sha256(b"vectors account").digest())
@@ -91,4 +92,28 @@ def _order(sequence: int) -> dict[str, Any]:
         "sequence": sequence,
         "secret": secret.hex(),
         "order_key": public_point(secret).hex(),
+    }
+
+
+def build_vrf() -> Any:
+    """Return values of two keys for several messages, with their proofs."""
+    return {
+        "cases": [
+            _value(key, message)
+            for key in (ACCOUNT, VALIDATOR)
+            for message in (b"", b"message", bytes(range(256)))
+        ]
+    }
+
+
+def _value(key: Key, message: bytes) -> dict[str, str]:
+    proof = prove(key.secret, message)
+    assert verify(key.pub_key, message, proof)
+    return {
+        "secret": key.secret.hex(),
+        "pub_key": key.pub_key.hex(),
+        "message": message.hex(),
+        "point": hash_to_curve(message).format().hex(),
+        "value": value_of(proof).hex(),
+        "proof": proof.hex(),
     }

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from chain.state_machine.checks import check_before
 from chain.state_machine.context import Context
+from chain.state_machine.gas import KEPT_ANSWER_GAS
 from chain.state_machine.handler import Handler
+from chain.state_machine.market.orders import check_before
+from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.audits import finish_audit, is_done, void_round
 from chain.state_machine.proof.rounds import get_active_seats
 from chain.state_machine.proof.tables import AUDITS, DUTIES, ROUNDS, SHARES
@@ -14,6 +16,7 @@ from domain.events import AuditAnswered
 from domain.messages import MsgAnswerAudit
 from domain.records import Audit, AuditAnswer, AuditKind, Place, Round, RoundKey
 from pol.rules.commitment import check_leaf, update_claim
+from pol.rules.schedule import share_segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +87,24 @@ def agrees_with_chain(ctx: Context, closed: Round, place: Place, answer: AuditAn
     """
     if place.kind is AuditKind.AGGREGATION:
         return answer.root == closed.next_root
-    claim = SHARES.must(ctx.store, *closed.key.share(place.slot, place.issue)).claim
+    roots = SHARES.must(ctx.store, *closed.key.share(place.slot, place.issue)).roots
+    if roots is None:
+        raise LookupError("an accepted share has no roots")
     if place.kind is AuditKind.UPDATE:
-        return answer.root == update_claim(claim.update_root, claim.local_out)
+        return answer.root == update_claim(roots.update_root, roots.local_out)
     leaf = answer.leaf
+    segments = share_segments(ORDERS.must(ctx.store, closed.order_id).terms)
     return (
         leaf is not None
         and leaf.index == place.segment + 1
         and leaf.boundary_root == answer.root
-        and check_leaf(ctx.block.chain_id, claim, leaf)
+        and check_leaf(roots.trace_root, segments, leaf)
     )
 
 
-HANDLER = Handler(MsgAnswerAudit, check_state, apply, check_stateless)
+def weigh(_: Context, __: MsgAnswerAudit, found: Found) -> int:
+    """Return the gas of storing the audit: all answers that its seats may give lie in one record."""
+    return KEPT_ANSWER_GAS * len(found.audit.seats) * len(found.audit.places)
+
+
+HANDLER = Handler(MsgAnswerAudit, check_state, apply, check_stateless, weigh)

@@ -1,77 +1,122 @@
-"""MsgCloseRound: close the open round with its accepted shares and the next global state root."""
+"""MsgCloseRound: close the open round with its accepted shares, their roots, and the next global state root."""
 
 from dataclasses import dataclass
 
-from chain.state_machine.checks import get_assigned
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
 from chain.state_machine.market.attempts import restart_progress
+from chain.state_machine.market.orders import get_assigned
 from chain.state_machine.proof.audits import open_audit
 from chain.state_machine.proof.rounds import check_open_round
-from chain.state_machine.proof.shares import change_share, count_share, get_live_shares
-from chain.state_machine.proof.tables import LOCAL_ROOTS, ROUNDS
+from chain.state_machine.proof.shares import (
+    change_share,
+    count_share,
+    get_live_issue,
+    make_commitment,
+)
+from chain.state_machine.proof.tables import LOCAL_ROOTS, ROUNDS, SHARES
 from chain.state_machine.queue import Due, schedule
-from domain.errors import BAD_FIELD, NOT_COVERED, NOT_FOUND, NOT_YET, Refusal
-from domain.events import RoundClosed
-from domain.messages import MsgCloseRound
-from domain.records import Assignment, AssignmentState, Order, Round, Share, ShareState
-from pol.rules.schedule import covers, disjoint
+from domain.errors import BAD_FIELD, BAD_PROOF, NOT_FOUND, NOT_YET, SLOT_MISSING, Refusal
+from domain.events import RoundClosed, ShareAccepted
+from domain.messages import AcceptedShare, MsgCloseRound
+from domain.records import (
+    Assignment,
+    AssignmentState,
+    Order,
+    Round,
+    RoundKey,
+    Share,
+    ShareRoots,
+    ShareState,
+)
+from pol.rules.schedule import round_work
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the check found: the order, the assignment, and the accepted shares in slot order."""
+    """What the check found: the order, the assignment, and the accepted shares in slot order, with their roots."""
 
     order: Order
     assignment: Assignment
-    shares: tuple[Share, ...]
+    shares: tuple[tuple[Share, ShareRoots], ...]
 
 
 def check_stateless(message: MsgCloseRound) -> None:
     """Shares in slot order."""
-    slots = [ref.slot for ref in message.shares]
+    slots = [accepted.slot for accepted in message.shares]
     if slots != sorted(set(slots)):
         raise Refusal(BAD_FIELD, "shares", "are not in slot order", "one share a slot, ascending")
 
 
 def check_state(ctx: Context, message: MsgCloseRound) -> Found:
-    """The shares named are those that stand; all are drawn; together they are exactly the round."""
+    """One share is named for each slot of the order, and stands; all are drawn, and committed to these roots.
+
+    The cheapest check comes first, and no share is read while one that is named does not stand.
+    """
     order, assignment = get_assigned(
         ctx, message.order_id, message.attempt, message.validator, AssignmentState.RUNNING
     )
     check_open_round(order, assignment, message.round)
-    shares = get_live_shares(ctx, assignment.open_round)
-    standing = tuple(share.claim.key.ref for share in shares)
-    for ref in message.shares:
-        if ref not in standing:
-            reason = f"share {ref.slot}/{ref.issue} does not stand in this round"
+    _check_slots(message.shares, order.terms.slots)
+    key = assignment.open_round
+    for accepted in message.shares:
+        if get_live_issue(ctx, key, accepted.slot) != accepted.issue:
+            reason = f"share {accepted.slot}/{accepted.issue} does not stand in this round"
             raise Refusal(NOT_FOUND, "shares", reason, "name the shares that stand")
-    ranges = [(share.claim.first, share.claim.count) for share in shares]
-    complete = covers(ranges, order.terms.samples_per_round) and disjoint(ranges)
-    if standing != message.shares or not complete:
-        reason = "are not exactly the round's samples"
-        raise Refusal(
-            NOT_COVERED, "shares", reason, "accept or reject every share; fill every range"
-        )
-    if not all(share.drawn for share in shares):
-        reason = "the segments of a share are not drawn yet"
+    shares = [_get_drawn(ctx, key, accepted) for accepted in message.shares]
+    for share, accepted in zip(shares, message.shares, strict=True):
+        _check_roots(ctx, order, assignment, share, accepted.roots)
+    roots = (accepted.roots for accepted in message.shares)
+    return Found(order, assignment, tuple(zip(shares, roots, strict=True)))
+
+
+def _check_slots(shares: tuple[AcceptedShare, ...], slots: int) -> None:
+    """Check that shares in slot order are of slots 0 to ``slots`` - 1."""
+    missing = next((at for at, ref in enumerate(shares) if ref.slot != at), len(shares))
+    if missing < slots:
+        reason = f"name none of slot {missing}, and the order has {slots} slots"
+        raise Refusal(SLOT_MISSING, "shares", reason, "accept one share of each slot")
+    if len(shares) > slots:
+        reason = f"name slot {shares[slots].slot}, and the order has {slots} slots"
+        raise Refusal(NOT_FOUND, "shares", reason, "name the shares that stand")
+
+
+def _get_drawn(ctx: Context, key: RoundKey, accepted: AcceptedShare) -> Share:
+    """Return a share of the round, which has to be drawn."""
+    share = SHARES.must(ctx.store, *key.share(accepted.slot, accepted.issue))
+    if not share.drawn:
+        reason = f"the segments of share {accepted.slot}/{accepted.issue} are not drawn yet"
         raise Refusal(NOT_YET, "shares", reason, "wait for share.drawn")
-    return Found(order, assignment, tuple(shares))
+    return share
+
+
+def _check_roots(
+    ctx: Context, order: Order, assignment: Assignment, share: Share, roots: ShareRoots
+) -> None:
+    """Refuse roots that are not those that the share's provider committed to."""
+    claim = share.claim
+    made = make_commitment(
+        ctx, order, claim.key, claim.provider, assignment.global_in, share.local_in, roots
+    )
+    if made != claim.commitment:
+        reason = f"the roots of share {claim.slot}/{claim.issue} do not hash to its commitment"
+        remedy = "send what its provider delivered, or reject it"
+        raise Refusal(BAD_PROOF, "shares", reason, remedy)
 
 
 def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
     """Accept the shares, open the next round from the new state, and start the window and the audit."""
     order, assignment = found.order, found.assignment
-    for share in found.shares:
-        _accept(ctx, share)
+    for share, roots in found.shares:
+        _accept(ctx, share, roots)
     closed = Round(
         order_id=order.id,
         attempt=assignment.attempt,
         round=message.round,
         global_in=assignment.global_in,
         next_root=message.next_root,
-        shares=message.shares,
-        work=sum(share.work for share in found.shares),
+        shares=tuple(share.claim.key.ref for share, _ in found.shares),
+        work=round_work(order.terms),
         closed_at=ctx.clock,
         closed_height=ctx.height,
         window_ends=ctx.clock + order.params.round_window,
@@ -87,12 +132,22 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
     open_audit(ctx, order, opened, closed)
 
 
-def _accept(ctx: Context, share: Share) -> None:
-    """Accept a share; its slot goes on from the local state that it left."""
+def _accept(ctx: Context, share: Share, roots: ShareRoots) -> None:
+    """Accept a share, and publish what it committed to; its slot goes on from the local state that it left."""
     claim = share.claim
-    change_share(ctx, claim.key, state=ShareState.ACCEPTED)
-    LOCAL_ROOTS.set(ctx.store, claim.local_out, claim.order_id, claim.attempt, claim.slot)
+    change_share(ctx, claim.key, state=ShareState.ACCEPTED, roots=roots)
+    LOCAL_ROOTS.set(ctx.store, roots.local_out, claim.order_id, claim.attempt, claim.slot)
     count_share(ctx, claim.provider, accepted=1)
+    ctx.emit(
+        ShareAccepted(
+            claim.key,
+            claim.provider,
+            roots.trace_root,
+            roots.update_root,
+            roots.local_out,
+            roots.metrics,
+        )
+    )
 
 
 HANDLER = Handler(MsgCloseRound, check_state, apply, check_stateless)

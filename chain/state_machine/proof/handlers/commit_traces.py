@@ -1,20 +1,21 @@
-"""MsgCommitTraces: put shares of the open round on chain; from here on a share can be rejected, never edited.
+"""MsgCommitTraces: put commitments to shares of the open round on chain; from here on a share can be rejected, never
+edited. What they hide is shown to the validator now, and to the chain when the round is closed.
 
-Rejections come first and free their ranges. A bad share is skipped with its reason, and the others stand.
+Rejections come first and free their slots. A bad share is skipped with its reason, and the others stand.
 """
 
 from dataclasses import dataclass
 
-from chain.state_machine.checks import get_assigned
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
 from chain.state_machine.ledger.order_money import lock_bond
 from chain.state_machine.ledger.tables import get_bond_account
+from chain.state_machine.market.orders import get_assigned
 from chain.state_machine.proof.lots import get_parties, open_lot
 from chain.state_machine.proof.rounds import check_open_round
 from chain.state_machine.proof.shares import (
     get_last_issue,
-    get_live_shares,
+    get_live_issue,
     put_last_issue,
     put_share,
     reject_share,
@@ -23,9 +24,8 @@ from chain.state_machine.proof.tables import LOCAL_ROOTS, SHARES, SharesSubject
 from chain.state_machine.registry.tables import PROVIDERS
 from domain.errors import BAD_FIELD, WRONG_STATE, Refusal
 from domain.events import ShareCommitted, ShareSkipped
-from domain.limits import SEGMENTS_MAX, SLOTS_MAX
 from domain.messages import MsgCommitTraces, SignedShare
-from domain.reasons import ShareReason
+from domain.reasons import MISMATCHES, SILENCES, ShareReason
 from domain.records import (
     Assignment,
     AssignmentState,
@@ -33,24 +33,13 @@ from domain.records import (
     BondRow,
     Order,
     Share,
-    ShareClaim,
     ShareState,
 )
 from escrow.settle import share_bond
 from pol.rules.commitment import share_sign_bytes
-from pol.rules.schedule import disjoint, range_fits, segments_of, share_work
+from pol.rules.schedule import share_work
 
-VERDICTS = (
-    ShareReason.NO_ANSWER,
-    ShareReason.LATE,
-    ShareReason.MALFORMED,
-    ShareReason.TRACE_NOT_BOUND,
-    ShareReason.OPENING_MISMATCH,
-    ShareReason.SEGMENT_MISMATCH,
-    ShareReason.UPDATE_MISMATCH,
-    ShareReason.NOT_FINITE,
-    ShareReason.METRICS_MISMATCH,
-)
+VERDICTS = tuple(sorted(SILENCES | MISMATCHES))
 """Reasons that a validator may reject a share for."""
 
 
@@ -101,12 +90,11 @@ def apply(ctx: Context, message: MsgCommitTraces, found: Found) -> None:
     order, assignment = found.order, found.assignment
     for share, reason in found.rejected:
         reject_share(ctx, share, reason)
-    live = get_live_shares(ctx, assignment.open_round)
     committed = False
     for signed in message.shares:
-        problem = find_problem(ctx, order, assignment, live, signed)
+        problem = find_problem(ctx, order, assignment, signed)
         if problem is ShareReason.NONE:
-            live.append(commit_share(ctx, order, assignment, signed))
+            commit_share(ctx, order, assignment, signed)
             committed = True
         else:
             ctx.emit(ShareSkipped(signed.claim.key, signed.claim.provider, int(problem)))
@@ -116,76 +104,56 @@ def apply(ctx: Context, message: MsgCommitTraces, found: Found) -> None:
 
 
 def find_problem(
-    ctx: Context, order: Order, assignment: Assignment, live: list[Share], signed: SignedShare
+    ctx: Context, order: Order, assignment: Assignment, signed: SignedShare
 ) -> ShareReason:
     """Return why a share cannot be committed, or NONE. Cheap checks come first, the signature last but one."""
     claim = signed.claim
     if not _is_well_formed(order, assignment, signed):
         return ShareReason.MALFORMED
-    if claim.executor_version != order.terms.executor_version:
-        return ShareReason.WRONG_VERSION
-    if not _range_holds(order, live, claim):
-        return ShareReason.BAD_RANGE
-    if any(share.claim.slot == claim.slot for share in live):
+    if claim.slot >= order.terms.slots:
+        return ShareReason.BAD_SLOT
+    if get_live_issue(ctx, assignment.open_round, claim.slot):
         return ShareReason.SLOT_TAKEN
-    # Numbers may be left out: a range that nobody answered for is issued again unheard by the chain.
+    # Numbers may be left out: a slot that nobody answered for is issued again unheard by the chain.
     if claim.issue <= get_last_issue(ctx, claim.key):
         return ShareReason.WRONG_ISSUE
-    if not _opens_rightly(ctx, order, assignment, claim):
-        return ShareReason.WRONG_OPENING
     provider = PROVIDERS.get(ctx.store, claim.provider)
     if provider is None or provider.validator != assignment.validator:
         return ShareReason.NOT_IN_CLUSTER
     document = share_sign_bytes(ctx.block.chain_id, claim)
     if not ctx.verify(provider.pub_key, document, signed.signature):
         return ShareReason.BAD_SIGNATURE
-    bond = share_bond(share_work(order.terms, claim.count), assignment.price)
+    bond = share_bond(share_work(order.terms), assignment.price)
     if get_bond_account(ctx.store, claim.provider).free < bond:
         return ShareReason.NO_BOND
     return ShareReason.NONE
 
 
 def _is_well_formed(order: Order, assignment: Assignment, signed: SignedShare) -> bool:
-    """Tell whether the claim is about this round, with numbers that a share of it can have."""
+    """Tell whether the claim is an issue of a share of this round."""
     claim = signed.claim
     return (
         claim.order_id == order.id
         and claim.attempt == assignment.attempt
         and claim.round == assignment.round
-        and claim.slot < SLOTS_MAX
         and claim.issue > 0
-        and 1 <= claim.segments <= SEGMENTS_MAX
     )
 
 
-def _range_holds(order: Order, live: list[Share], claim: ShareClaim) -> bool:
-    """Tell whether the range is whole segments of the round, free, and small enough to replay in time."""
-    terms = order.terms
-    if not range_fits(terms, claim.first, claim.count):
-        return False
-    ranges = [(share.claim.first, share.claim.count) for share in live]
-    return (
-        claim.segments == segments_of(terms, claim.count)
-        and share_work(terms, claim.count) <= order.params.range_work_max
-        and disjoint([*ranges, (claim.first, claim.count)])
-    )
+def get_local_root(ctx: Context, order: Order, attempt: int, slot: int) -> bytes:
+    """Return the local state root that a slot goes on from: what its last accepted share left, or the order's own."""
+    return LOCAL_ROOTS.get(ctx.store, order.id, attempt, slot) or order.terms.local_root
 
 
-def _opens_rightly(ctx: Context, order: Order, assignment: Assignment, claim: ShareClaim) -> bool:
-    """Tell whether the share starts from the round's global state, and from its slot's last local state or a reset."""
-    last = LOCAL_ROOTS.get(ctx.store, order.id, assignment.attempt, claim.slot)
-    allowed = (order.terms.local_root,) if last is None else (order.terms.local_root, last)
-    return claim.global_in == assignment.global_in and claim.local_in in allowed
-
-
-def commit_share(ctx: Context, order: Order, assignment: Assignment, signed: SignedShare) -> Share:
+def commit_share(ctx: Context, order: Order, assignment: Assignment, signed: SignedShare) -> None:
     """Put a share on chain and lock its provider's bond."""
     claim = signed.claim
-    work = share_work(order.terms, claim.count)
+    work = share_work(order.terms)
     bond = share_bond(work, assignment.price)
     share = Share(
         claim=claim,
         signature=signed.signature,
+        local_in=get_local_root(ctx, order, claim.attempt, claim.slot),
         work=work,
         bond=bond,
         state=ShareState.COMMITTED,
@@ -193,6 +161,7 @@ def commit_share(ctx: Context, order: Order, assignment: Assignment, signed: Sig
         committed_at=ctx.clock,
         committed_height=ctx.height,
         drawn=(),
+        roots=None,
     )
     put_share(ctx, share)
     put_last_issue(ctx, claim.key)
@@ -206,8 +175,7 @@ def commit_share(ctx: Context, order: Order, assignment: Assignment, signed: Sig
         bond,
     )
     lock_bond(ctx, order.id, row)
-    ctx.emit(ShareCommitted(claim.key, claim.provider, claim.segments))
-    return share
+    ctx.emit(ShareCommitted(claim.key, claim.provider, claim.commitment))
 
 
 HANDLER = Handler(MsgCommitTraces, check_state, apply, check_stateless)

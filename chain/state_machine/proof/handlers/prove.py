@@ -1,8 +1,8 @@
 """MsgProve: the proof of execution, when the last round is closed."""
 
-from chain.state_machine.checks import get_assigned
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
+from chain.state_machine.market.orders import get_assigned
 from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
 from chain.state_machine.proof.settlement import advance
 from chain.state_machine.queue import Due, cancel

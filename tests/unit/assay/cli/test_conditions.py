@@ -3,7 +3,6 @@
 from typing import Any
 
 import click
-import pytest
 from click.testing import CliRunner
 
 from assay.cli.conditions import condition_options, offer_options, read_offer, read_request
@@ -40,13 +39,24 @@ def test_an_order_states_its_conditions() -> None:
     assert (request.price_limit, request.deadline, request.rematch) == (7, 7_200, False)
 
 
-def test_a_bid_states_price_and_speed_and_the_rest_has_defaults() -> None:
-    assert run(offer_options, read_offer, "--price", "5", "--speed", "9") == Offer(
-        price=5, speed=9, device_class="cpu", memory=1 << 30, tiers=("exact",), min_work=1
+def test_a_bid_states_price_and_slot_speed_and_the_rest_has_defaults() -> None:
+    assert run(offer_options, read_offer, "--price", "5", "--slot-speed", "9") == Offer(
+        price=5,
+        slot_speed=9,
+        slots=1,
+        device_class="cpu",
+        memory=1 << 30,
+        tiers=("exact",),
+        min_work=1,
     )
 
 
-@pytest.mark.parametrize("missing", ["--price", "--speed"])
-def test_a_bid_without_price_or_speed_is_none(missing: str) -> None:
-    (other,) = {"--price", "--speed"} - {missing}
-    assert f"Missing option '{missing}'" in run(offer_options, read_offer, other, "5")
+def test_a_bid_has_as_many_slots_as_an_order_may_have() -> None:
+    given = ("--price", "5", "--slot-speed", "9", "--slots")
+    assert run(offer_options, read_offer, *given, "1024").slots == 1_024
+    assert "0 is not in the range 1<=x<=1024" in run(offer_options, read_offer, *given, "0")
+    assert "1025 is not in the range" in run(offer_options, read_offer, *given, "1025")
+
+
+def test_a_bid_without_price_is_none() -> None:
+    assert "Missing option '--price'" in run(offer_options, read_offer, "--slot-speed", "5")

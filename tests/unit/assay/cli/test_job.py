@@ -15,7 +15,8 @@ def test_inspect(made: Path) -> None:
     value = ran.json
     assert value["name"] == "test mlp"
     assert value["rounds"] == 2
-    assert value["total_flops"] == 16 * value["step_flops"]
+    assert (value["slots"], value["steps"], value["segments"]) == (2, 8, 8)
+    assert value["total_flops"] > 16 * value["step_flops"]
     assert "matmul" in value["flops_by_operation"]
     assert value["id"] in assay("job", "inspect", made).out
 
@@ -60,9 +61,10 @@ def test_run_keeps_states_when_asked(made: Path, tmp_path: Path) -> None:
     assert assay("trace", "verify", trace, "--job", made, "--segments", "1").code == 0
 
 
-def test_more_slots_than_segments(made: Path, tmp_path: Path) -> None:
-    ran = assay("job", "run", made, "--slots", "99", "-o", tmp_path / "out")
-    assert "use 1 to 4 slots" in ran.refusal
+def test_the_job_says_its_slots(made: Path, tmp_path: Path) -> None:
+    assert assay("job", "run", made, "--slots", "2", "-o", tmp_path / "out").code == 2
+    shares = json.loads((made / "run" / "trace.json").read_text())["shares"]
+    assert [(s["round"], s["slot"]) for s in shares] == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
 def test_a_place_that_cannot_be_written(made: Path, tmp_path: Path) -> None:

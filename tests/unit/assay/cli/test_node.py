@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from chain.app.comet_files import read_genesis
-from chain.app.homes import genesis_path
+from chain.app.homes import beacon_keys_path, genesis_path
 from tests.unit.assay.support import Ran, assay
 
 PASSPHRASE = {"ASSAY_PASSPHRASE": "open sesame"}
 STAKE = 90_000_000
+BEACON = "02" + "79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798"  # a point
 
 
 def run(home: Path, *words: object) -> Ran:
@@ -52,7 +53,7 @@ def test_founders_tell_their_keys_and_then_join(tmp_path: Path) -> None:
     waiting = made(beta, "beta", "--from", "op")
     assert (waiting["chain_id"], waiting["genesis"]) == ("", "")
     told = run(beta, "node", "init", "beta", "--from", "op").out
-    founder = f"beta,{second},{waiting['key']},"
+    founder = f"beta,{second},{waiting['key']},{waiting['beacon_key']},"
     assert f"--validator {founder}STAKE" in told
     found = made(alpha, "alpha", "--new-chain", "assay-one", "--validator", f"{founder}{STAKE}")
     genesis, _ = read_genesis(Path(found["genesis"]))
@@ -62,7 +63,10 @@ def test_founders_tell_their_keys_and_then_join(tmp_path: Path) -> None:
     }
     assert genesis.params.auditors == 1, "one other validator can audit"
     joined = made(beta, "beta", "--genesis", found["genesis"], "--peers", found["peer"])
-    assert joined["key"] == waiting["key"], "the key that is in the genesis file is kept"
+    for name in ("key", "beacon_key"):
+        assert joined[name] == waiting[name], "the keys that are in the genesis file are kept"
+    for home in (alpha, beta):
+        assert beacon_keys_path(home).stat().st_mode & 0o777 == 0o600
     assert genesis_path(beta).read_bytes() == genesis_path(alpha).read_bytes()
     again = run(beta, "node", "init", "beta", "--genesis", found["genesis"])
     assert "has a validator key already" in again.refusal
@@ -84,10 +88,11 @@ def test_addresses_are_written_down(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--validator", "a,b"), "write MONIKER,ADDRESS,KEY,STAKE"),
-        (("--validator", f"a,assay1x,{'00' * 32},1"), "not a valid address"),
-        (("--validator", "a,OWN,zz,1"), "is not a consensus key"),
-        (("--validator", f"a,OWN,{'00' * 32},many"), "many is not an amount"),
+        (("--validator", "a,b"), "write MONIKER,ADDRESS,KEY,BEACON_KEY,STAKE"),
+        (("--validator", f"a,assay1x,{'00' * 32},{BEACON},1"), "not a valid address"),
+        (("--validator", f"a,OWN,zz,{BEACON},1"), "is not a consensus key"),
+        (("--validator", f"a,OWN,{'00' * 32},zz,1"), "is not a beacon key"),
+        (("--validator", f"a,OWN,{'00' * 32},{BEACON},many"), "many is not an amount"),
         (("--account", "OWN"), "is not an amount"),
         (("--stake", "1.5"), "1.5 is not an amount"),
     ],
@@ -104,7 +109,7 @@ def test_what_is_not_a_founder_is_refused(
 def test_a_chain_that_cannot_start_is_refused_and_can_be_mended(tmp_path: Path) -> None:
     own = make_key(tmp_path, "op")
     start = ("node", "init", "alpha", "--new-chain", "assay-local-1")
-    twice = run(tmp_path, *start, "--validator", f"b,{own},{'00' * 32},1")
+    twice = run(tmp_path, *start, "--validator", f"b,{own},{'00' * 32},{BEACON},1")
     assert "an operator comes twice" in twice.refusal
     assert run(tmp_path, *start).code == 0
 

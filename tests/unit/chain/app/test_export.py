@@ -3,11 +3,9 @@ from pathlib import Path
 import pytest
 
 from chain.app import smt
-from chain.app.export import export_state
 from chain.app.homes import comet_home
 from chain.app.interfaces import CommittedBlock
-from chain.app.storage import Storage, StorageError
-from chain.app.stored import ChainHead
+from chain.app.storage import ChainHead, Storage, StorageError, export_state
 
 ENTRIES: dict[bytes, bytes | None] = {b"k%d" % i: b"v%d" % i for i in range(20)}
 

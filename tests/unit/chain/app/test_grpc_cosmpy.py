@@ -14,17 +14,28 @@ from cosmpy.crypto.address import Address
 from cosmpy.crypto.keypairs import PrivateKey
 from cosmpy.protos.cosmos.bank.v1beta1.tx_pb2 import MsgSend
 from cosmpy.protos.cosmos.base.v1beta1.coin_pb2 import Coin
+from cosmpy.protos.cosmos.tx.v1beta1.service_pb2 import (
+    BROADCAST_MODE_SYNC,
+    BroadcastTxRequest,
+    GetTxRequest,
+)
 
+from assay.registry.v1.tx_pb2 import MsgReveal
+from domain.beacon import Reveal
+from domain.errors import UNKNOWN_REQUEST
+from domain.params import local_params
 from tests.support.solo_node import (
     ALICE,
     BOB,
     CHAIN_ID,
+    OPERATOR,
     RICH,
     STRANGER,
     SoloNode,
     making_blocks,
 )
 from wire.keys import Key
+from wire.reveal import encode_reveal
 
 
 @pytest.fixture
@@ -75,7 +86,28 @@ def test_blocks_node_and_consensus_parameters(ledger: LedgerClient, node: SoloNo
     assert (block.height, block.chain_id) == (1, CHAIN_ID)
     assert ledger.query_latest_block().height == 2
     assert ledger.query_node_info() is not None
-    assert ledger.query_consensus_params().params.block.max_gas == -1
+    assert ledger.query_consensus_params().params.block.max_gas == local_params().block_gas
+
+
+def test_what_a_block_begins_with_is_read_as_a_transaction_of_nobody(
+    ledger: LedgerClient, node: SoloNode
+) -> None:
+    """Of one message, without signature and with an empty fee; nobody can send one."""
+    (reveal,) = node.engine.make_block().items
+    assert isinstance(reveal, Reveal)
+    response = ledger.query_tx(reveal.hash.hex().upper())
+    assert (response.height, response.code, response.hash) == (2, 0, reveal.hash.hex().upper())
+    assert response.events["beacon"]["operator"] == OPERATOR.address
+    got = ledger.txs.GetTx(GetTxRequest(hash=reveal.hash.hex()))
+    (message,) = got.tx.body.messages
+    assert message.Is(MsgReveal.DESCRIPTOR)
+    assert MsgReveal.FromString(message.value).proof == reveal.proof
+    assert (list(got.tx.signatures), got.tx.auth_info.HasField("fee")) == ([], True)
+    sent = ledger.txs.BroadcastTx(
+        BroadcastTxRequest(tx_bytes=encode_reveal(reveal.proof), mode=BROADCAST_MODE_SYNC)
+    )
+    assert "is for the proposer of a block" in sent.tx_response.raw_log
+    assert sent.tx_response.code == UNKNOWN_REQUEST.number
 
 
 def test_send_tokens_simulates_broadcasts_and_ends_in_a_block(

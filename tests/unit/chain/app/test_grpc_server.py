@@ -18,8 +18,7 @@ from chain.app.abci_query import AbciQueries
 from chain.app.application import AppConfig, Application
 from chain.app.grpc_server import GrpcServer
 from chain.app.interfaces import UNREACHABLE
-from chain.app.services import route
-from chain.app.services.table import build_table
+from chain.app.services import build_table, route
 from chain.app.storage import Storage
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind

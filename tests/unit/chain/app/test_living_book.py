@@ -9,7 +9,8 @@ from chain.app.application import AppConfig, Application
 from chain.app.storage import Storage
 from chain.state_machine.queries import answer
 from domain.genesis import DENOM
-from domain.messages import Message, MsgDepositBond, MsgSetEndpoint
+from domain.hashing import message_id
+from domain.messages import Message, MsgDepositBond, MsgSetEndpoint, MsgSubmitOrder
 from domain.queries import OrdersRequest, OrdersResponse, SimulateMatchRequest
 from domain.records import Coin, Conditions, OrderState
 from pol.rules.commitment import possession_sign_bytes
@@ -19,9 +20,10 @@ from tests.support.chain_market import PRICE, bid, make_terms, submit
 from tests.support.small_chain import CHAIN_ID, GENESIS_TIME_NS, cons_address, key
 from wire.tx import build_tx
 
-WORK = total_work(make_terms())
+TERMS = make_terms()
+WORK = total_work(TERMS)
 OPERATOR, CONSUMER, ORDER_KEY = key(0), key(1), key(9)
-REQUEST = SimulateMatchRequest(Conditions(), WORK, PRICE, 1_000, 2)
+REQUEST = SimulateMatchRequest(Conditions(), PRICE, 1_000, TERMS)
 
 
 @dataclass
@@ -47,7 +49,7 @@ class Node:
             fee = (Coin(DENOM, gas),)
             raws.append(
                 build_tx(
-                    (message,),
+                    (prove(message, sequence),),
                     key(account),
                     chain_id=CHAIN_ID,
                     account_number=account,
@@ -82,10 +84,15 @@ class Node:
 
 
 def order() -> Message:
-    message = replace(submit(), consumer=CONSUMER.address, order_key=ORDER_KEY.pub_key)
-    document = possession_sign_bytes(
-        CHAIN_ID, message.consumer, message.terms.job_id, message.order_key
-    )
+    return replace(submit(), consumer=CONSUMER.address, order_key=ORDER_KEY.pub_key)
+
+
+def prove(message: Message, sequence: int) -> Message:
+    """Return an order with the proof of its key, which is for one transaction; any other message as it is."""
+    if not isinstance(message, MsgSubmitOrder):
+        return message
+    order_id = message_id("order", CHAIN_ID, message.consumer, sequence, 0)
+    document = possession_sign_bytes(order_id, message.order_key)
     return replace(message, key_proof=ORDER_KEY.sign(document))
 
 
@@ -106,8 +113,9 @@ def test_a_quote_follows_the_commits(node: Node) -> None:
     node.block((0, bid(OPERATOR.address, price=PRICE - 1)))
     assert node.quoted() == [PRICE - 1, PRICE]
     node.block((1, order()))
-    assert node.orders(OrderState.MATCHED) == 1
     node.block((1, order()))
+    assert node.orders(OrderState.MATCHED) == 1
+    node.block()
     assert node.orders(OrderState.MATCHED) == 2
     assert node.quoted() == [PRICE - 1, PRICE]
 
@@ -118,9 +126,11 @@ def test_a_block_that_is_dropped_leaves_nothing_behind(node: Node) -> None:
     assert node.quoted() == [PRICE]
     node.finalize((0, bid(OPERATOR.address, price=PRICE - 2)), (1, order()))
     node.block((1, order()))
+    node.block()
     assert node.quoted() == []
     assert node.orders(OrderState.MATCHED) == 2
     node.block((1, order()))
+    node.block()
     assert (node.orders(OrderState.MATCHED), node.orders(OrderState.OPEN)) == (2, 1)
 
 

@@ -8,8 +8,7 @@ from cosmpy.protos.cosmos.ics23.v1.proofs_pb2 import CommitmentProof
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chain.app.smt import EMPTY, update
-from chain.app.smt_proof import prove
+from chain.app.smt import EMPTY, prove, update
 
 
 def digest(data: bytes) -> bytes:

@@ -6,8 +6,7 @@ import plyvel
 import pytest
 
 from chain.app.interfaces import CommittedBlock, StoredTx
-from chain.app.storage import Maker, Storage, StorageError
-from chain.app.stored import NO_HEAD, ChainHead
+from chain.app.storage import NO_HEAD, ChainHead, Maker, Storage, StorageError
 from domain.block import TxResult
 from domain.events import Event
 

@@ -29,6 +29,7 @@ from chain.state_machine.market.tables import (
     OPEN_ORDERS,
     ORDERS,
     Load,
+    open_key,
 )
 from chain.state_machine.proof.tables import (
     AUDIT_POTS,
@@ -42,7 +43,7 @@ from chain.state_machine.queue import DEADLINES
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers, Table
-from domain.records import BondRow, OrderState, Payment, Seat, ShareState
+from domain.records import BondRow, OrderState, Payment, Seat, ShareRef, ShareState
 from tests.support.chain_market import Market, submit
 
 Break = Callable[[Overlay, bytes], object]
@@ -50,17 +51,15 @@ Break = Callable[[Overlay, bytes], object]
 
 @pytest.fixture(scope="module")
 def rich() -> tuple[Market, bytes]:
-    """A market with something of everything: bids, an open order, rounds, audits, shares, a report, withdrawals."""
+    """A market with something of everything: bids, an open order, rounds, audits, shares, withdrawals."""
     market = Market(bidders=("v0", "v1"), consumers=("carol", "dave"))
     order_id = market.run()
     market.train_round(order_id)
     market.wait_seats(order_id, 0)
-    trace = market.trace(order_id, 0, 0, 8)
+    trace = market.trace(order_id, 0)
     market.commit(order_id, trace)
-    market.chain.ok(market.report_message(order_id, trace))
-    market.commit(
-        order_id, market.trace(order_id, 0, 0, 8, issue=2), market.trace(order_id, 1, 8, 8)
-    )
+    again = (market.trace(order_id, 0, issue=2), market.trace(order_id, 1))
+    market.commit(order_id, *again, reject=[(trace.ref, 10_105)])
     market.submit(submit("dave", price_limit=1))
     check_all(market.chain.store)
     return market, order_id
@@ -177,17 +176,23 @@ BREAKS: dict[str, tuple[Break, str]] = {
     ),
     "no load": (drop_all(LOADS.key()), "reserves nothing"),
     "oversold": (
-        lambda s, _: BIDS.put(s, replace(BIDS.scan(s)[0], capacity=-1)),
-        "sold more than it has",
+        lambda s, _: BIDS.put(s, replace(BIDS.scan(s)[0], reserved=1)),
+        "reserves a wrong amount",
     ),
     "runs without a match": (edit(ORDERS, ORDER, attempt=0), "runs without a match"),
     "runs on": (edit(ORDERS, ORDER, state=OrderState.OPEN), "has an attempt that runs on"),
     "matched to nobody": (edit(ORDERS, ORDER, state=OrderState.MATCHED), "matched to nobody"),
-    "no queue": (drop_queue, "a lot waits without a deadline"),
-    "overlap": (
-        lambda s, o: SHARES.put(s, _moved(SHARES.must(s, o, 1, 1, 1, 1), first=4)),
-        "overlap",
+    "no queue": (drop_queue, "without a deadline|will ever end"),
+    "a slot left out": (
+        edit(ROUNDS, ORDER, 1, 0, shares=(ShareRef(0, 1),)),
+        "a share of each slot",
     ),
+    "work of a round": (edit(ROUNDS, ORDER, 1, 0, work=1), "a round of other work"),
+    "no such slot": (
+        lambda s, o: SHARES.put(s, _moved(SHARES.must(s, o, 1, 1, 0, 1), slot=2)),
+        "a slot that its order has not",
+    ),
+    "work of a share": (edit(SHARES, ORDER, 1, 1, 1, 1, work=1), "a share is of other work"),
     "slot twice": (
         lambda s, o: SHARES.put(
             s, replace(SHARES.must(s, o, 1, 1, 0, 1), state=ShareState.COMMITTED)
@@ -198,11 +203,13 @@ BREAKS: dict[str, tuple[Break, str]] = {
     "a party audits": (seats(seat("carol")), "a party audits"),
     "two seats": (seats(seat("v2"), seat("v2")), "two seats"),
     "seats before a draw": (lambda s, o: first_audit(s, o, draw=0), "before a draw"),
-    "unreported": (
-        edit(SHARES, ORDER, 1, 1, 0, 1, state=ShareState.REJECTED),
-        "not rejected by it",
+    "roots too early": (
+        lambda s, o: SHARES.put(
+            s, replace(SHARES.must(s, o, 1, 1, 1, 1), roots=SHARES.must(s, o, 1, 0, 1, 1).roots)
+        ),
+        "shows its roots before",
     ),
-    "reports": (edit(TALLIES, ORDER, open_reports=0), "open reports are counted wrong"),
+    "roots never": (edit(SHARES, ORDER, 1, 0, 0, 1, roots=None), "shows its roots before"),
     "reason": (edit(ORDERS, ORDER, close_reason=5), "without a reason"),
     "book": (drop_all(OPEN_ORDERS.key()), "the book has not"),
     "index of shares": (drop_all(STANDING_ISSUES.key()), "the index of standing shares"),
@@ -245,13 +252,13 @@ def test_an_order_that_outlives_its_last_deadline() -> None:
         check_all(overlay)
 
 
-def test_a_closed_order_that_locks_coins_or_leaves_a_report_open() -> None:
+def test_a_closed_order_that_locks_coins() -> None:
     market = Market(bidders=())
     order_id = market.submit()
     overlay = Overlay(market.chain.store)
     order = replace(ORDERS.must(overlay, order_id), state=OrderState.CLOSED, close_reason=1)
     ORDERS.put(overlay, order)
-    OPEN_ORDERS.delete(overlay, order.opened_height, order_id)
+    OPEN_ORDERS.delete(overlay, *open_key(order))
     with pytest.raises(InvariantBroken, match="still locks"):
         check_all(overlay)
 
@@ -275,7 +282,7 @@ def test_the_ledger_refuses_what_is_not_in_the_table() -> None:
     from tests.support.chain_harness import CHAIN_ID, verify
 
     market = Market()
-    info = BlockInfo(CHAIN_ID, "uassay", 1, 0, local_params(), b"")
+    info = BlockInfo(CHAIN_ID, "uassay", 1, 0, local_params(), b"", b"")
     ctx = Context(market.chain.overlay(), info, verify, 1)
     for broken in (
         Transfer(Move.SEND, "carol", "v0", 1),

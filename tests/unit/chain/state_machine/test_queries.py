@@ -1,6 +1,9 @@
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from chain.state_machine.ledger import queries as accounts
+from chain.state_machine import queries
 from domain import queries as q
 from domain.errors import BAD_FIELD, NOT_FOUND, UNKNOWN_REQUEST, Code, Refusal
 from domain.genesis import DENOM
@@ -8,7 +11,7 @@ from domain.messages import MsgDepositBond
 from domain.params import local_params
 from domain.records import Coin, OrderState
 from tests.support.chain_harness import CHAIN_ID, COINS
-from tests.support.chain_market import ANY, Market, submit
+from tests.support.chain_market import ANY, Market, make_terms, submit
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +46,14 @@ def test_accounts_and_balances(market: Market) -> None:
     assert found.balance == market.chain.balance("v1")
     refused(market, NOT_FOUND, q.AccountRequest("nobody"))
     store = market.chain.store
-    assert accounts.get_account(store, "nobody") is None
+    assert queries.get_account(store, "nobody") is None
     assert (
-        accounts.get_balance(store, "nobody", DENOM)
-        == accounts.get_balance(store, "carol", "ufoo")
+        queries.get_balance(store, "nobody", DENOM)
+        == queries.get_balance(store, "carol", "ufoo")
         == 0
     )
-    assert accounts.get_balances(store, "carol") == (Coin(DENOM, market.chain.balance("carol")),)
-    assert accounts.get_balances(store, "nobody") == ()
+    assert queries.get_balances(store, "carol") == (Coin(DENOM, market.chain.balance("carol")),)
+    assert queries.get_balances(store, "nobody") == ()
 
 
 def test_lists_are_paged_without_gaps(market: Market) -> None:
@@ -117,20 +120,25 @@ def test_a_running_order_shows_its_bonds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("work", "price", "deadline", "rounds"),
+    "change",
     [
-        (0, 1, 1, 1),
-        (2**128, 1, 1, 1),
-        (1, -1, 1, 1),
-        (1, 2**63, 1, 1),
-        (1, 1, 0, 1),
-        (1, 1, 1, 100_001),
+        {"price_limit": -1},
+        {"price_limit": 2**63},
+        {"deadline": 0},
+        {"terms": make_terms(rounds=0)},
+        {"terms": make_terms(rounds=100_001)},
+        {"terms": make_terms(slots=0)},
+        {"terms": make_terms(slots=1_025)},
+        {"terms": make_terms(segment_steps=0)},
+        {"terms": make_terms(step_work=2**128)},
+        {"terms": make_terms(outer_work=-1)},
+        {"terms": make_terms(segment_steps=3)},
     ],
 )
-def test_a_quote_is_about_something_possible(
-    market: Market, work: int, price: int, deadline: int, rounds: int
-) -> None:
-    refused(market, BAD_FIELD, q.SimulateMatchRequest(ANY, work, price, deadline, rounds))
+def test_a_quote_is_about_something_possible(market: Market, change: dict[str, Any]) -> None:
+    possible = q.SimulateMatchRequest(ANY, 1, 1, make_terms())
+    assert market.chain.ask(possible).bids == ()
+    refused(market, BAD_FIELD, replace(possible, **change))
 
 
 def test_what_lies_beside_the_state_is_not_answered(market: Market) -> None:

@@ -1,7 +1,7 @@
 """Whole markets played from a seed, by people of random honesty, and the money counted again afterwards.
 
 The stateful machine in ``tests/property`` looks for short surprising sequences; these worlds go deep: orders are
-trained, audited, reported, objected to, proven, stopped and forgotten until every ending has been seen. All invariants
+trained, audited, rejected, compared, proven, stopped and forgotten until every ending has been seen. All invariants
 are checked after every block. At the end everything closes by itself, and a slow second bookkeeper, written from the
 protocol alone, finds who was paid what.
 """
@@ -17,7 +17,9 @@ import pytest
 
 from chain.state_machine.ledger.tables import POTS, TALLIES
 from chain.state_machine.market import orders
+from chain.state_machine.market.attempts import BLAMES_JOB
 from chain.state_machine.proof import settlement
+from chain.state_machine.proof.handlers.commit_traces import VERDICTS
 from chain.state_machine.registry.tables import VALIDATORS
 from domain import queries as q
 from domain.messages import (
@@ -26,7 +28,6 @@ from domain.messages import (
     MsgCancelOrder,
     MsgDeclineOrder,
     MsgLeaveCluster,
-    MsgObjectReport,
     MsgRegisterProvider,
     MsgStopOrder,
     MsgWithdrawBond,
@@ -37,10 +38,8 @@ from domain.records import (
     Assignment,
     AssignmentState,
     OrderState,
-    ReportState,
     Round,
     Share,
-    ShareRef,
     ShareState,
 )
 from tests.support.chain_harness import check_bounds
@@ -68,16 +67,15 @@ class World:
         self.params = replace(
             local_params(),
             auditors=random.choice((0, 1, 2, 2, 3)),
-            deadlines_per_block=random.choice((1, 3, 256, 256)),
-            matches_per_block=random.choice((1, 3, 256)),
+            due_gas=random.choice((1, 300_000, 30_000_000, 30_000_000)),
             job_bond_bps=random.choice((0, 1_000, 3_333, 10_000)),
             decline_fee_bps=random.choice((0, 1_000, 10_000)),
             audit_bps=random.choice((0, 333, 5_000)),
             protocol_bps=random.choice((0, 101, 5_000)),
             max_attempts=random.choice((1, 2, 3)),
             round_window=random.choice((10, 11, 40)),
-            report_window=random.choice((1, 15, 80)),
             lot_wait=random.choice((0, 2, 20)),
+            payload_fee=random.choice((0, 500, 70_000)),
         )
         self.market = Market(
             self.params,
@@ -90,7 +88,7 @@ class World:
         self.diligence = random.choice((0.3, 0.8, 1.0))  # of validators, a block
         self.presence = random.choice((0.02, 0.1, 0.8))  # of auditors, a block
         self.lies = random.choice((0.0, 0.0, 0.2))  # answers of auditors that disagree
-        self.faults = random.choice((0.0, 0.05, 0.3))  # shares that are bent, rejected, or reported
+        self.faults = random.choice((0.0, 0.05, 0.3))  # shares that are bent, made up, or rejected
         self.whims = random.choice((0.0, 0.02, 0.1))  # what may end an order early
         self.absent = random.choice((*self.market.validators, "", "", ""))  # accepts nothing
         for name in self.market.validators:
@@ -99,6 +97,10 @@ class World:
                 share = random.choice((0, 7_000, 10_000))
                 room = random.choice((10**8, 10**12))
                 self.chain.ok(bid(name, price=price, providers_bps=share, capacity=room))
+        if self.chance(0.5):
+            poor = self.market.clusters[self.random.choice(self.market.validators)][0]
+            # Less is left than the value of most shares.
+            self.chain.ok(MsgWithdrawBond(poor, BOND - 30_000))
 
     def people(self) -> list[str]:
         """Everybody with a bond account."""
@@ -112,7 +114,7 @@ class World:
         for number in range(BLOCKS):
             if number < BLOCKS // 2 and self.chance(0.15):
                 self.market.chain.block(self.some_order())
-            messages = [*self.attempts(), *self.audits(), *self.objections(), *self.moods()]
+            messages = [*self.attempts(), *self.audits(), *self.moods()]
             self.random.shuffle(messages)
             proposer = self.random.choice(self.market.validators)
             self.chain.block(*messages, seconds=self.random.choice((0, 1, 1, 2)), proposer=proposer)
@@ -121,10 +123,14 @@ class World:
         rounds = self.random.choice((1, 2, 3))
         return submit(
             self.random.choice(self.consumers),
-            terms=make_terms(rounds=rounds, work_per_step=self.random.choice((1, 9_999_999))),
+            terms=make_terms(
+                rounds=rounds,
+                step_work=self.random.choice((1, 8_999_999)),
+                outer_work=self.random.choice((0, 3_999_999)),
+            ),
             deposit=rounds * 80_000 + self.random.choice((0, 1, 50_000)),
             time_to_live=self.random.choice((5, 60)),
-            deadline=self.random.choice((25, 45, 90, 300)),
+            deadline=self.random.choice((60, 90, 150, 300)),
             rematch=self.chance(0.7),
         )
 
@@ -147,7 +153,9 @@ class World:
         name, attempt = assignment.validator, assignment.attempt
         if assignment.state is AssignmentState.MATCHED:
             if self.chance(self.whims * 3):
-                return MsgDeclineOrder(name, order_id, attempt, self.random.choice((1, 2, 10_010)))
+                return MsgDeclineOrder(
+                    name, order_id, attempt, self.random.choice((1, 4, 10_010, 5, 2, 10_020))
+                )
             return None if name == self.absent else MsgAcceptOrder(name, order_id, attempt)
         if self.chance(self.whims):
             return MsgStopOrder(name, order_id, attempt)
@@ -171,10 +179,17 @@ class World:
 
     def new_trace(self, order_id: bytes, slot: int) -> Trace:
         assignment = self.market.assignment(order_id)
-        place = (assignment.attempt, assignment.round, slot)
+        where = (assignment.attempt, assignment.round, slot)
         claims = [share.claim for share in self.market.shares(order_id)]
-        issues = [c.issue for c in claims if (c.attempt, c.round, c.slot) == place]
-        return self.market.trace(order_id, slot, 8 * slot, 8, issue=max(issues, default=0) + 1)
+        issues = [c.issue for c in claims if (c.attempt, c.round, c.slot) == where]
+        cluster = self.market.clusters[assignment.validator]
+        return self.market.trace(
+            order_id,
+            slot,
+            work="made up" if self.chance(self.faults) else "right",
+            issue=max(issues, default=0) + 1,
+            provider=self.random.choice(cluster),
+        )
 
     def bend(self, trace: Trace) -> Trace:
         """Return the trace, or one that the chain must skip."""
@@ -183,23 +198,17 @@ class World:
         claim = trace.claim
         bent = self.random.choice(
             (
-                replace(claim, first=4),
+                claim,
                 replace(claim, slot=1_024),
-                replace(claim, executor_version=2),
-                replace(claim, local_in=bytes(32)),
                 replace(claim, provider="carol"),
                 replace(claim, issue=0),
             )
         )
-        return Trace(sign_share(bent, self.random.choice((bent.provider, "dave"))), trace.leaves)
+        signed = sign_share(bent, self.random.choice((bent.provider, "dave")))
+        return replace(trace, signed=signed)
 
     def doubt(self, order_id: bytes, shares: list[Share]) -> Message:
-        share = shares[0]
-        ref = ShareRef(share.claim.slot, share.claim.issue)
-        trace = self.market.traces[order_id, share.claim.attempt, share.claim.round, ref]
-        if self.chance(0.5):
-            return self.market.report_message(order_id, trace, self.random.choice((0, 1, 2)))
-        reasons = [(ShareRef(s.claim.slot, s.claim.issue), 10_105) for s in shares]
+        reasons = [(share.claim.key.ref, self.random.choice(VERDICTS)) for share in shares]
         return self.market.commit_message(order_id, reject=reasons)
 
     # --- auditors, providers, anybody ---
@@ -215,15 +224,6 @@ class World:
                     lied = replace(message.answers[0], root=bytes(32))
                     message = replace(message, answers=(lied, *message.answers[1:]))
                 found.append(message)
-        return found
-
-    def objections(self) -> list[Message]:
-        found: list[Message] = []
-        for order in self.chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders:
-            for report in self.market.all_of(order.id).reports:
-                if report.state is ReportState.OPEN and self.chance(0.1):
-                    place = (report.attempt, report.round, ShareRef(report.slot, report.issue))
-                    found.append(MsgObjectReport(report.provider, order.id, *place))
         return found
 
     def moods(self) -> list[Message]:
@@ -306,6 +306,11 @@ def check_payments(order: q.OrderResponse) -> None:
     (depositor,) = order.escrow.depositors
     gone = sum(sums[kind] for kind in (*kinds, "protocol", "deposit_burn", "refund"))
     assert (depositor.locked, depositor.refunded) == (0, sums["refund"])
+    # Nobody earns by another's failure: a fee of less than 200 for each attempt, and what was paid.
+    consumer = sum(
+        p.amount for p in order.payments if p.kind == "compensation" and p.to == depositor.address
+    )
+    assert consumer <= 200 * len(order.assignments) + depositor.paid
     assert depositor.paid + depositor.refunded == gone
     verified = [closed for closed in order.rounds if closed.verified]
     price = order.assignments[-1].price if order.assignments else 0
@@ -314,23 +319,50 @@ def check_payments(order: q.OrderResponse) -> None:
     )
 
 
+def redress(order: q.OrderResponse) -> Counter[int]:
+    """Return what each attempt's validator owed for right shares that it rejected: once a slot, twice a part."""
+    owed: Counter[int] = Counter()
+    accepted = {
+        (s.claim.attempt, s.claim.round, s.claim.slot): s
+        for s in order.shares
+        if s.roots is not None
+    }
+    seen: set[tuple[int, ...]] = set()
+    for share in order.shares:
+        claim = share.claim
+        slot = (claim.attempt, claim.round, claim.slot)
+        if share.state is not ShareState.RIGHT or slot in seen:
+            continue
+        if accepted[slot].claim.provider == claim.provider:
+            continue
+        seen.add(slot)
+        value = floor(money(share.work, order.assignments[claim.attempt - 1].price))
+        silent = share.reason in (ShareReason.NO_ANSWER, ShareReason.LATE)
+        owed[claim.attempt] += 2 * (value // 2 if silent else value)
+    return owed
+
+
 def lost_bonds(order: q.OrderResponse) -> Counter[str]:
-    """Return what was cut from whose bonds, from attempts and reports alone."""
+    """Return what was cut from whose bonds, from attempts and shares alone."""
+    owed = redress(order)
     lost: Counter[str] = Counter()
     params, rounds = order.order.params, order.order.terms.rounds
     for attempt in order.assignments:
-        end = attempt.end_reason
-        if end in (1, 2, 3, AttemptEnd.DECLINED_NO_CAPACITY):
+        end, cut = attempt.end_reason, owed[attempt.attempt]
+        if end in (1, 2, 3, 4, 5):
+            cut += min(attempt.job_bond, params.payload_fee)
+        elif end in (AttemptEnd.DECLINED_NO_CAPACITY, AttemptEnd.DECLINED_BY_CHOICE):
             part = Fraction(params.decline_fee_bps, 10_000)
-            lost[attempt.validator] += floor(attempt.job_bond * part)
+            cut += floor(attempt.job_bond * part)
         elif end == AttemptEnd.NOT_ACCEPTED:
-            lost[attempt.validator] += attempt.job_bond
+            cut += attempt.job_bond
         elif end and attempt.progress_deadline and not attempt.ciphertext_root:
             undone = Fraction(rounds - attempt.round, rounds) if attempt.round < rounds else 1
-            lost[attempt.validator] += ceil(attempt.job_bond * undone)
-    for report in order.reports:
-        if report.state is ReportState.CUT:
-            lost[report.provider] += report.bond
+            cut += ceil(attempt.job_bond * undone)
+        lost[attempt.validator] += min(cut, attempt.job_bond)
+    for share in order.shares:
+        if share.state is ShareState.WRONG:
+            lost[share.claim.provider] += share.bond
     return lost
 
 
@@ -340,7 +372,7 @@ def played(seed: int) -> tuple[World, Counter[str]]:
     with pytest.MonkeyPatch.context() as patch:
         if seed % 3 == 0:  # ends and verifications that take several blocks
             patch.setattr(orders, "BONDS_PER_CALL", 1)
-            patch.setattr(settlement, "SHARES_PER_CALL", 1)
+            patch.setattr(settlement, "BONDS_PER_CALL", 1)
         world = World(seed)
         world.play()
         world.finish()
@@ -352,6 +384,8 @@ def played(seed: int) -> tuple[World, Counter[str]]:
     for event in world.chain.events:
         if event.type in ("share.skipped", "share.rejected"):
             seen[f"{event.type} {ShareReason(int(event.get('reason'))).name}"] += 1
+        if event.type == "share.compared":
+            seen["share.compared " + event.get("right")] += 1
         if event.type == "audit.drawn":
             seen["draw " + event.get("draw")] += 1
         if event.type == "payment":
@@ -364,7 +398,8 @@ def test_every_coin_is_where_the_protocol_puts_it(seed: int) -> None:
     world, _ = played(seed)
     chain = world.chain
     lost: Counter[str] = Counter()
-    for order in chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders:
+    orders = chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders
+    for order in orders:
         found = world.market.all_of(order.id)
         check_payments(found)
         lost += lost_bonds(found)
@@ -378,6 +413,7 @@ def test_every_coin_is_where_the_protocol_puts_it(seed: int) -> None:
         assert chain.bond(name) + released == BOND - lost[name], name
     stakes = sum(validator.stake for validator in VALIDATORS.scan(overlay))
     cuts = sum(int(event.get("cut")) for event in chain.seen("audit.missed"))
+    cuts += sum(int(event.get("from_stake")) for event in chain.seen("share.compared"))
     assert stakes == sum(v.stake for v in chain.genesis.validators) - cuts
     numbers = [event.number for event in chain.events]
     assert numbers == list(range(1, len(numbers) + 1))
@@ -388,19 +424,15 @@ REACHED = (
     *(
         f"end {reason.name}"
         for reason in AttemptEnd
-        if reason is not AttemptEnd.DECLINED_WORK_MISMATCH
+        if reason not in BLAMES_JOB or reason is AttemptEnd.PAYLOAD_NOT_DELIVERED
     ),
     *("round.verified", "round.void", "audit.missed", "draw 1", "draw 2", "draw 3"),
-    *("report.opened", "report.objected", "report.decided", "bond.released", "provider.left"),
-    *(
-        f"share.skipped {name}"
-        for name in ("MALFORMED", "WRONG_VERSION", "BAD_RANGE", "WRONG_OPENING")
-    ),
+    *("share.accepted", "share.compared true", "share.compared false"),
+    *("bond.released", "provider.left"),
+    *(f"share.skipped {name}" for name in ("MALFORMED", "BAD_SLOT")),
     *(f"share.skipped {name}" for name in ("NOT_IN_CLUSTER", "BAD_SIGNATURE", "NO_BOND")),
-    *(
-        f"share.rejected {name}"
-        for name in ("SEGMENT_MISMATCH", "UPDATE_MISMATCH", "ATTEMPT_ENDED")
-    ),
+    *(f"share.rejected {ShareReason(reason).name}" for reason in VERDICTS),
+    "share.rejected ATTEMPT_ENDED",
     *(f"payment {kind}" for kind in ("provider", "validator", "auditor", "protocol", "refund")),
     *(f"payment {kind}" for kind in ("bond_return", "compensation", "decline_fee", "burn")),
     "payment deposit_burn",

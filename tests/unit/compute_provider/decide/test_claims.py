@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compute_provider.decide.claims import bond_of, earned, is_over, open_report, problem
+from compute_provider.decide.claims import bond_of, earned, has_committed, is_over, problem
 from domain.queries import OrderResponse
 from domain.records import (
     AssignmentState,
@@ -14,12 +14,11 @@ from domain.records import (
     Escrow,
     OrderState,
     Payment,
-    Report,
-    ReportState,
     Round,
     Share,
     ShareClaim,
     ShareRef,
+    ShareRoots,
     ShareState,
 )
 from link.types import BlobRef, StateRef, TrainTask
@@ -37,13 +36,10 @@ from tests.unit.compute_provider.support import (
 KEY = task().key
 
 
-def claim(
-    round: int = 0, slot: int = 0, issue: int = 1, local_out: bytes = b"\x05" * 32
-) -> ShareClaim:
+def claim(round: int = 0, slot: int = 0, issue: int = 1) -> ShareClaim:
     return ShareClaim(
-        order_id=ORDER_ID, attempt=1, round=round, slot=slot, issue=issue, first=0, count=320,
-        provider="p", global_in=bytes(32), local_in=bytes(32), local_out=local_out, segments=10,
-        trace_root=bytes(32), update_root=bytes(32), executor_version=1,
+        order_id=ORDER_ID, attempt=1, round=round, slot=slot, issue=issue, provider="p",
+        commitment=bytes(32),
     )  # fmt: skip
 
 
@@ -51,28 +47,26 @@ def test_more_bytes_than_were_ordered_are_not_fetched() -> None:
     """Nothing would end a download but the disk."""
     right = task()
     assert problem(right, order(), VALIDATOR) == ""
-    room = terms().payload_bytes - sum(file.blob.size for file in right.payload)
     file = right.payload[-1]
-    larger = replace(file, blob=BlobRef(file.blob.sha256, file.blob.size + room + 1))
+    larger = replace(file, blob=BlobRef(file.blob.sha256, file.blob.size + 1))
     giants = [
         replace(right, payload=(*right.payload[:-1], larger)),
         replace(right, payload=(*right.payload, *right.payload)),
     ]
-    for name in ("global_in", "local_in"):
-        state = getattr(right, name)
-        blob = BlobRef(state.blob.sha256, terms().payload_bytes + 1)
-        changes: dict[str, Any] = {name: StateRef(state.root, blob)}
-        giants.append(replace(right, **changes))
     for giant in giants:
         assert "more bytes" in problem(giant, order(), VALIDATOR)
+    for name in ("global_in", "local_in"):
+        state = getattr(right, name)
+        for size in (state.blob.size - 1, state.blob.size + 1):
+            changes: dict[str, Any] = {name: replace(state, blob=replace(state.blob, size=size))}
+            odd = replace(right, **changes)
+            assert f"{name} is not as large" in problem(odd, order(), VALIDATOR)
 
 
-def share(state: ShareState, **changes: Any) -> Share:
-    return Share(claim(**changes), b"", 1, 1, state, 0, 0, 0, ())
-
-
-def report(state: ReportState) -> Report:
-    return Report(ORDER_ID, 1, 0, 0, 1, 3, "p", b"", b"", 0, 100, 5, state)
+def share(state: ShareState, local_out: bytes = b"\x05" * 32, **changes: Any) -> Share:
+    roots = ShareRoots(bytes(32), bytes(32), local_out, ())
+    shown = roots if state is ShareState.ACCEPTED else None
+    return Share(claim(**changes), b"", bytes(32), 1, 1, state, 0, 0, 0, (), shown)
 
 
 def closed_round(*, verified: bool = False, void: bool = False, slot: int = 0) -> Round:
@@ -83,16 +77,16 @@ def closed_round(*, verified: bool = False, void: bool = False, slot: int = 0) -
 
 def test_a_true_task_is_taken() -> None:
     assert problem(task(), order(), VALIDATOR) == ""
-    # 20 steps of the tiny job at 10^12 uassay per PFLOP, rounded up.
-    assert bond_of(task(), order()) == -(-20 * terms().work_per_step * PRICE // 10**15)
+    # Ten steps of the tiny job in five segments, at 10^12 uassay per PFLOP, rounded up.
+    known = terms()
+    work = 10 * known.step_work + 5 * (known.global_bytes + known.local_bytes)
+    assert bond_of(task(), order()) == -(-work * PRICE // 10**15)
 
 
 TASKS: list[tuple[str, Callable[[TrainTask], TrainTask]]] = [
     ("no such attempt", lambda t: replace(t, key=replace(t.key, attempt=2))),
     ("open one", lambda t: replace(t, key=replace(t.key, round=1))),
-    ("range", lambda t: replace(t, first=16)),
-    ("range", lambda t: replace(t, first=320)),
-    ("range", lambda t: replace(t, count=640)),
+    ("no such slot", lambda t: replace(t, key=replace(t.key, slot=2))),
     ("global_in", lambda t: replace(t, global_in=StateRef(bytes(32), t.global_in.blob))),
     ("local_in", lambda t: replace(t, local_in=StateRef(bytes(32), t.local_in.blob))),
     ("job.json", lambda t: replace(t, payload=t.payload[1:])),
@@ -158,11 +152,10 @@ def test_the_local_state_is_the_slots_last_accepted_one() -> None:
             share(ShareState.ACCEPTED, round=1, slot=1, local_out=b"\x04" * 32),
         ),
     )
-    third = replace(task(), key=replace(KEY, round=2), reset=False)
+    third = replace(task(), key=replace(KEY, round=2))
     right = replace(third, local_in=StateRef(b"\x02" * 32, third.local_in.blob))
     assert problem(right, known, VALIDATOR) == ""
     assert "local_in" in problem(third, known, VALIDATOR)
-    assert problem(replace(third, reset=True), known, VALIDATOR) == ""
 
 
 def test_a_trace_is_kept_while_anybody_can_ask() -> None:
@@ -183,11 +176,8 @@ def test_a_trace_is_kept_while_anybody_can_ask() -> None:
 
 
 def test_a_trace_that_lost_is_let_go() -> None:
-    rejected = replace(order(), shares=(share(ShareState.REJECTED),))
-    assert is_over(KEY, rejected, 0)
-    reported = replace(order(), shares=(share(ShareState.REPORTED),))
-    assert not is_over(KEY, replace(reported, reports=(report(ReportState.OPEN),)), 0)
-    assert is_over(KEY, replace(reported, reports=(report(ReportState.CUT),)), 0)
+    for state in (ShareState.REJECTED, ShareState.RIGHT, ShareState.WRONG):
+        assert is_over(KEY, replace(order(), shares=(share(state),)), 0)
     other_won = replace(order(), rounds=(closed_round(slot=5),))
     assert is_over(KEY, other_won, 0)
     assert is_over(KEY, with_assignment(order(), state=AssignmentState.FAILED), 0)
@@ -196,12 +186,18 @@ def test_a_trace_that_lost_is_let_go() -> None:
     assert not is_over(KEY, replace(failed, rounds=(closed_round(),)), 0)
 
 
-def test_open_reports_of_this_share_are_found() -> None:
-    assert open_report(KEY, order()) is None
-    assert open_report(KEY, replace(order(), reports=(report(ReportState.OPEN),))) == 3
-    assert open_report(KEY, replace(order(), reports=(report(ReportState.OBJECTED),))) is None
-    other = replace(KEY, issue=2)
-    assert open_report(other, replace(order(), reports=(report(ReportState.OPEN),))) is None
+def test_a_commitment_is_on_chain_when_this_very_one_stands() -> None:
+    """Somebody else's, another one of ours, or one that fell already is nothing to deliver on."""
+    mine = claim()
+    assert not has_committed(order(), mine)
+    assert has_committed(replace(order(), shares=(share(ShareState.COMMITTED),)), mine)
+    for other in (
+        replace(mine, provider="q"),
+        replace(mine, commitment=b"\x01" * 32),
+        replace(mine, issue=2),
+    ):
+        assert not has_committed(replace(order(), shares=(share(ShareState.COMMITTED),)), other)
+    assert not has_committed(replace(order(), shares=(share(ShareState.REJECTED),)), mine)
 
 
 def test_only_earnings_of_this_provider_count() -> None:

@@ -2,7 +2,7 @@
 
 from compute_provider.decide import duties, shares
 from compute_provider.decide.duties import of_shares
-from compute_provider.decide.shares import Answer, ShareWork, Stage, State, step
+from compute_provider.decide.shares import ShareWork, Stage, State, step
 from link.types import OpenTask
 from tests.unit.compute_provider.support import task
 
@@ -26,24 +26,7 @@ def test_it_joins_until_it_has_joined_and_polls_from_then_on() -> None:
 def test_the_chain_is_watched_while_a_signature_is_out() -> None:
     for stage in Stage:
         watched = duties.Watch() in duties.duties(at(stage))
-        assert watched is (stage in (Stage.TRAINED, Stage.SUBMITTED, Stage.REFUSED))
-
-
-def test_a_report_is_answered_once_whatever_the_replay_finds() -> None:
-    state, actions = step(at(Stage.SUBMITTED, listed=False), shares.Reported(KEY, 3))
-    assert actions == (shares.Replay(ONE, 3),)
-    # The worker may have died: it is asked for again until it has an answer.
-    assert step(state, shares.Reported(KEY, 3)) == (state, actions)
-    conceded, _ = step(state, shares.Replayed(KEY, False))
-    assert list(of_shares(conceded)) == []
-    assert step(conceded, shares.Reported(KEY, 3)) == (conceded, ())
-    due, _ = step(state, shares.Replayed(KEY, True))
-    # As long as the chain has not heard it, and after a restart, too.
-    for again in (due, step(due, shares.Restarted())[0]):
-        assert list(of_shares(again)) == [duties.Object(KEY)]
-    done, _ = step(due, shares.Objected(KEY))
-    assert list(of_shares(done)) == []
-    assert done.works[0].answer is Answer.OBJECTED
+        assert watched is (stage >= Stage.TRAINED and stage is not Stage.FAILED)
 
 
 def test_openings_are_those_of_the_last_picture() -> None:

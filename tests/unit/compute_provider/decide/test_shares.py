@@ -15,7 +15,7 @@ from tests.unit.compute_provider.support import ORDER_ID, task
 
 ONE = task()
 KEY = ONE.key
-TWO = replace(ONE, key=ShareKey(ORDER_ID, 1, 0, 1, 1), first=0, count=32)
+TWO = replace(ONE, key=ShareKey(ORDER_ID, 1, 0, 1, 1))
 THREE = replace(ONE, key=ShareKey(ORDER_ID, 1, 1, 0, 1))
 
 
@@ -58,15 +58,13 @@ def test_a_share_goes_its_way() -> None:
     assert (work.update_root, work.local_out_root) == (b"\x01" * 32, b"\x02" * 32)
     state, actions = step(state, shares.Submitted(KEY, True, ""))
     assert (state.works[0].stage, actions) == (Stage.SUBMITTED, ())
+    # Nothing that anybody could take leaves this machine before the chain has the commitment.
+    state, actions = step(state, shares.Committed(KEY))
+    assert (state.works[0].stage, actions) == (Stage.COMMITTED, (duties.Deliver(KEY),))
+    state, actions = step(state, shares.Delivered(KEY, True, ""))
+    assert (state.works[0].stage, actions) == (Stage.DELIVERED, ())
     state, actions = step(state, polled(opening=(OpenTask(KEY, (0, 3)),)))
     assert actions == (duties.Open(KEY, (0, 3)),)
-    state, actions = step(state, shares.Reported(KEY, 4))
-    assert actions == (shares.Replay(ONE, 4),)
-    state, actions = step(state, shares.Replayed(KEY, True))
-    assert actions == (duties.Object(KEY),)
-    state, actions = step(state, shares.Objected(KEY))
-    assert actions == ()
-    assert step(state, shares.Reported(KEY, 4)) == (state, ())
     state, actions = step(state, shares.Released(KEY))
     assert (state.works, actions) == ((), (shares.Forget(KEY),))
 
@@ -89,14 +87,20 @@ def test_what_is_not_listed_is_dropped_until_it_is_signed() -> None:
     ):
         state, actions = step(at(stage), polled())
         assert (state, actions) == (State(), (shares.Forget(KEY),))
-    for stage in (Stage.TRAINED, Stage.SUBMITTED, Stage.REFUSED):
+    for stage in (
+        Stage.TRAINED,
+        Stage.SUBMITTED,
+        Stage.COMMITTED,
+        Stage.DELIVERED,
+        Stage.REFUSED,
+    ):
         state, actions = step(at(stage), polled())
         assert (state.works[0].stage, actions) == (stage, ())
         assert list(of_shares(state)) == []
 
 
 def test_a_task_that_changes_is_begun_anew() -> None:
-    other = replace(ONE, first=32, count=288)
+    other = replace(ONE, local_in=ONE.global_in)
     state, actions = step(at(Stage.TRAINING), polled(other))
     assert actions == (shares.Forget(KEY), duties.CheckTask(other))
     assert state.works == (ShareWork(other, Stage.CHECKING),)
@@ -111,6 +115,18 @@ def test_a_share_that_the_validator_lost_is_submitted_again() -> None:
         assert again == ((duties.Submit(KEY),) if asked else ())
         gone = step(at(stage), polled())[0]
         assert list(of_shares(gone)) == []
+
+
+def test_a_delivery_that_the_validator_lost_is_made_again() -> None:
+    for stage in (Stage.COMMITTED, Stage.DELIVERED):
+        assert step(at(stage, listed=False), polled(ONE))[1] == (duties.Deliver(KEY),)
+
+
+def test_what_was_delivered_is_not_submitted_again() -> None:
+    """The chain holds the commitment: whatever the validator answers to it later changes nothing."""
+    for stage in (Stage.COMMITTED, Stage.DELIVERED, Stage.REFUSED):
+        assert step(at(stage), shares.Submitted(KEY, False, ""))[0] == at(stage)
+        assert step(at(stage), shares.Committed(KEY))[0] == at(stage)
 
 
 def test_one_share_is_trained_at_a_time() -> None:
@@ -172,7 +188,8 @@ def test_openings_of_unknown_or_unfinished_shares_are_not_answered() -> None:
 def test_late_answers_change_nothing() -> None:
     for event in (
         shares.Checked(KEY), shares.Bonded(KEY), shares.Fetched(KEY), trained(KEY),
-        shares.Progressed(KEY, 1, 2, 3), shares.Reported(KEY, 1),
+        shares.Progressed(KEY, 1, 2, 3), shares.Committed(KEY),
+        shares.Delivered(KEY, True, ""),
     ):  # fmt: skip
         assert step(State(), event) == (State(), ())
     assert step(at(Stage.SUBMITTED), trained(KEY)) == (at(Stage.SUBMITTED), ())

@@ -19,7 +19,7 @@ from pol.state.canonical import encode_state
 from pol.work.records import TrainedShare
 from pol.work.train import train_share
 from tests.unit.compute_provider.support import TINY
-from tests.unit.compute_provider.work.training import KEY, SEGMENTS, WHOLE, Listener, order
+from tests.unit.compute_provider.work.training import KEY, PART, SEGMENTS, Listener, order
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def loaded() -> LoadedJob:
 @pytest.fixture(scope="module")
 def right(loaded: LoadedJob) -> TrainedShare:
     return train_share(
-        loaded, WHOLE, loaded.global_state, loaded.local_state, backend=backend("numpy")
+        loaded, PART, loaded.global_state, loaded.local_state, backend=backend("numpy")
     )
 
 
@@ -57,8 +57,8 @@ def test_a_share_is_trained_as_in_this_process(
     assert bytes.fromhex(done["update_root"]) == right.update_root
     assert (folder / UPDATE).read_bytes() == encode_state(right.update)
     assert (folder / LOCAL_OUT).read_bytes() == encode_state(right.local_out)
-    assert listener.said[0]["ready"]["steps"] == 20
-    assert [m["step"] for m in listener.said if "step" in m] == list(range(1, 21))
+    assert listener.said[0]["ready"]["steps"] == 10
+    assert [m["step"] for m in listener.said if "step" in m] == list(range(1, 11))
 
 
 def test_torch_trains_in_the_sandbox_to_the_same_bits(tmp_path: Path, right: TrainedShare) -> None:
@@ -69,7 +69,7 @@ def test_torch_trains_in_the_sandbox_to_the_same_bits(tmp_path: Path, right: Tra
     assert bytes.fromhex(done["done"]["update_root"]) == right.update_root
 
 
-@pytest.mark.parametrize("after", [1, 5, 10])
+@pytest.mark.parametrize("after", [1, 3, 5])
 def test_training_goes_on_after_kill_9(tmp_path: Path, right: TrainedShare, after: int) -> None:
     first = Listener(tmp_path)
 
@@ -169,18 +169,3 @@ def test_a_worker_that_was_stopped_did_not_fail(tmp_path: Path) -> None:
     begun.get(timeout=60)
     listener.trainer.stop(KEY)
     assert not [message for message in listener.said if "failed" in message]
-
-
-@pytest.mark.parametrize("segment", [0, 4, 9, 10])
-def test_a_report_is_checked_by_replay(
-    tmp_path: Path, trained: tuple[Path, Listener], segment: int
-) -> None:
-    shutil.copytree(trained[0], tmp_path, dirs_exist_ok=True)
-    known = trained[1].boundaries()
-    again = Listener(tmp_path)
-    assert again.run(order(tmp_path, boundaries=known, replay=segment)) == {"replayed": True}
-    wrong = tuple(replace(b, root=bytes(32)) if b.index == segment + 1 else b for b in known)
-    if segment == SEGMENTS:
-        (tmp_path / UPDATE).write_bytes(b"another")
-    again = Listener(tmp_path)
-    assert again.run(order(tmp_path, boundaries=wrong, replay=segment)) == {"replayed": False}

@@ -11,12 +11,12 @@ from compute_provider.work.trainer import Trainer
 from compute_provider.work.worker import WorkOrder
 from domain import codec
 from domain.records import ShareKey
-from pol.work.records import Boundary, Samples
+from pol.work.records import Boundary, RoundSlot
 from tests.unit.compute_provider.support import TINY, task, terms
 
-KEY = task().key
-WHOLE = Samples(0, 0, 320)
-SEGMENTS = 10
+KEY = task(slot=1).key
+PART = RoundSlot(KEY.round, KEY.slot)
+SEGMENTS = 5
 
 
 def order(folder: Path, **changes: Any) -> WorkOrder:
@@ -24,8 +24,8 @@ def order(folder: Path, **changes: Any) -> WorkOrder:
     base = WorkOrder(
         job=str(TINY), folder=str(folder), global_in=str(TINY / "global.state"),
         local_in=str(TINY / "local.state"), global_root=known.global_root,
-        local_root=known.local_root, round=0, first=0, count=320, backend="numpy",
-        memory_bytes=8 << 30, boundaries=(), replay=-1,
+        local_root=known.local_root, round=PART.round, slot=PART.slot, backend="numpy",
+        memory_bytes=8 << 30, boundaries=(),
     )  # fmt: skip
     return replace(base, **changes)
 

@@ -50,7 +50,7 @@ def exact(chosen: Backend) -> str:
     batch = {f"batch.{name}": column for name, column in mlp.rows(mlp.BATCH).items()}
     program = mlp.step_program()
     for step in range(STEPS):
-        state |= run(program, {**state, **batch, "step": np.array(step)}, 7, chosen)
+        state |= run(program, {**state, **batch, **mlp.numbers(step)}, 7, chosen)
     a, b = operands()
     state |= run(large_program(), {"global.a": a, "global.b": b}, 7, chosen)
     return state_tree(state).root.hex()

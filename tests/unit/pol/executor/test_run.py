@@ -11,6 +11,7 @@ import pytest
 from pol.errors import ExecutionError, NotFinite
 from pol.executor.backend import backend
 from pol.executor.interface import run
+from pol.job.document import BATCH_NUMBER
 from pol.job.program import Program, ProgramBuilder
 from pol.state.arrays import Array, State
 from pol.state.canonical import state_tree
@@ -109,7 +110,8 @@ def test_dead_values_are_freed() -> None:
         value = builder.node("neg", value)
     builder.output("global.x", value)
     program = builder.build()
-    assert program.peak_size == 3_000_000  # the input, one operand, one result
+    # the input and a copy of it, one operand, one result; at the end a canonical copy with its flags
+    assert program.peak_size == 4_250_000
     inputs = {"global.x": np.ones(250_000, np.float32)}
     run(program, inputs, 1, get("numpy"))
     tracemalloc.start()
@@ -128,7 +130,7 @@ def train(name: str, steps: int) -> tuple[State, list[float]]:
     for step in range(steps):
         rows = np.arange(step * mlp.BATCH, (step + 1) * mlp.BATCH) % 400
         batch = {f"batch.{key}": column[rows] for key, column in data.items()}
-        outputs = run(program, {**state, **batch, "step": np.array(step)}, 7, get(name))
+        outputs = run(program, {**state, **batch, **mlp.numbers(step)}, 7, get(name))
         losses.append(float(outputs.pop("metric.loss")))
         state |= outputs
     return state, losses
@@ -148,8 +150,8 @@ def test_gradients_are_those_of_the_loss() -> None:
     parameters = {
         name: m.builder.input(f"global.{name}", "f32", shape) for name, shape in mlp.SHAPES.items()
     }
-    step = m.builder.input("step", "i64", ())
-    loss, gradients = mlp._gradients(m, parameters, step, mlp.BATCH, 0.1)
+    number = m.builder.input(BATCH_NUMBER, "i64", ())
+    loss, gradients = mlp._gradients(m, parameters, number, mlp.BATCH, 0.1)
     m.builder.output("metric.loss", loss)
     for name, handle in gradients.items():
         m.builder.output(f"global.{name}", handle)
@@ -158,7 +160,7 @@ def test_gradients_are_those_of_the_loss() -> None:
 
     def evaluate(changed: State) -> dict[str, Array]:
         state = {f"global.{name}": value for name, value in changed.items()}
-        return run(program, {**state, **batch, "step": np.array(3)}, 7, get("numpy"))
+        return run(program, {**state, **batch, **mlp.numbers(3)}, 7, get("numpy"))
 
     exact = evaluate(weights)
     direction = {name: exact[f"global.{name}"] for name in weights}

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from domain.limits import SHARE_SEGMENTS_MAX, SLOTS_MAX
 from pol.errors import JobError
-from pol.job.document import FIELDS, Job, dump_job, parse_job
+from pol.job.cost import outer_work, step_work
+from pol.job.document import FIELDS, Job, dump_job, order_terms, parse_job
 from pol.job.program import ProgramBuilder, program_json
 from pol.job.strict_json import dump_json
 from pol.limits import Limits
+from pol.rules.schedule import total_work
 from tests.unit.pol.mlp import SHAPES, write_mlp_job
 
 Change = Callable[[dict[str, Any]], object]
@@ -45,7 +48,7 @@ def test_a_job(data: bytes, written: Path) -> None:
     assert set(json.loads(data)) == set(FIELDS)
     assert dump_job(document) == data
     assert [spec.name for spec in job.updated] == sorted(SHAPES)
-    assert job.total_flops == 2 * (256 // 32) * document.step_flops
+    assert job.total_flops == total_work(order_terms(job)) > 16 * document.step_flops
     for file in job.payload:
         content = (written / file.path).read_bytes()
         assert len(content) == file.size
@@ -56,11 +59,30 @@ def test_a_job(data: bytes, written: Path) -> None:
     assert [shard.rows for shard in document.shards] == [80, 80, 40]
 
 
+def test_the_terms_of_its_order(data: bytes, written: Path) -> None:
+    job = parse_job(data)
+    terms = order_terms(job)
+    sizes = {path.name: path.stat().st_size for path in written.rglob("*") if path.is_file()}
+    states = sizes["global.state"] + sizes["local.state"]
+    assert (terms.global_bytes, terms.local_bytes) == (sizes["global.state"], sizes["local.state"])
+    assert terms.payload_bytes == len(data) + states
+    assert terms.data_bytes == sum(size for name, size in sizes.items() if name[:5].isdigit())
+    assert terms.payload_bytes + terms.data_bytes == job.payload_size
+    assert (terms.rounds, terms.slots, terms.round_steps, terms.segment_steps) == (2, 2, 4, 2)
+    assert terms.step_work == job.document.step_flops
+    assert terms.outer_work == job.document.outer_flops > job.document.outer.work.flops
+
+
+def test_a_job_of_an_older_version_says_what_to_do(data: bytes) -> None:
+    error = refused(data, lambda fields: fields.update(version=1))
+    assert str(error).startswith("version: this version of Assay reads 2 only; build the job again")
+
+
 def test_flops_are_decimal_strings(data: bytes) -> None:
     fields = json.loads(data)
     job = parse_job(data)
-    assert fields["step_flops"] == str(job.document.step.work.flops)
-    assert fields["outer_flops"] == str(job.document.outer.work.flops)
+    assert fields["step_flops"] == str(step_work(job.document))
+    assert fields["outer_flops"] == str(outer_work(job.document))
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -90,9 +112,14 @@ def test_every_field_is_checked(data: bytes, field: str, value: object) -> None:
     assert caught.value.field.startswith((field, consequence.get(field, field)))
 
 
+def swap(outputs: dict[str, int]) -> None:
+    bias, weight = "global.a.bias", "global.a.weight"
+    outputs[bias], outputs[weight] = outputs[weight], outputs[bias]
+
+
 CASES: list[tuple[str, Change]] = [
     ("more", lambda f: f.update(more=1)),
-    ("version", lambda f: f.update(version=2)),
+    ("version", lambda f: f.update(version=1)),
     ("version", lambda f: f.update(version=True)),
     ("executor_version", lambda f: f.update(executor_version=2)),
     ("arithmetic", lambda f: f.update(arithmetic="exact-22")),
@@ -100,9 +127,14 @@ CASES: list[tuple[str, Change]] = [
     ("name", lambda f: f.update(name="x" * 65)),
     ("rounds", lambda f: f.update(rounds=0)),
     ("batch", lambda f: f.update(batch=0)),
-    ("samples_per_round", lambda f: f.update(samples_per_round=255)),
-    ("samples_per_round", lambda f: f.update(segment_length=3)),
-    ("samples_per_round", lambda f: f.update(samples_per_round=2**60)),
+    ("slots", lambda f: f.update(slots=0)),
+    ("slots", lambda f: f.update(slots=SLOTS_MAX + 1)),
+    ("round_steps", lambda f: f.update(round_steps=2**60)),
+    ("rounds", lambda f: f.update(rounds=2**16, round_steps=2**40, segment_steps=2**40)),
+    ("segment_steps", lambda f: f.update(segment_steps=3)),
+    ("segment_steps", lambda f: f.update(segment_steps=8)),
+    ("segment_steps", lambda f: f.update(segment_steps=1, round_steps=SHARE_SEGMENTS_MAX + 1)),
+    ("aggregation", lambda f: f.update(aggregation="mean")),
     ("step_flops", lambda f: f.update(step_flops="1")),
     ("step_flops", lambda f: f.update(step_flops=f["step_flops"] + "0")),
     ("step_flops", lambda f: f.update(step_flops="0" + f["step_flops"])),
@@ -125,7 +157,7 @@ CASES: list[tuple[str, Change]] = [
     ("shards[2].uri", lambda f: f["shards"][2].update(uri="file:///etc/passwd")),
     ("columns", lambda f: f.update(columns=[])),
     ("columns", lambda f: f.update(columns=[{"name": "x", "dtype": "f32", "shape": [0]}])),
-    ("batch", lambda f: f.update(batch=2**20, segment_length=1, samples_per_round=2**20)),
+    ("batch", lambda f: f.update(batch=2**20)),
     ("columns[0].dtype", lambda f: f["columns"][0].update(dtype="u8")),
     ("columns[1].name", lambda f: f["columns"].reverse()),
     ("columns[0].name", lambda f: f["columns"][0].update(name="a.b")),
@@ -139,9 +171,9 @@ CASES: list[tuple[str, Change]] = [
     ("step.outputs.metric.more", lambda f: f.update(metrics=["loss", "more"])),
     ("step.inputs[0].name", lambda f: f["step"]["inputs"][0].update(name="aggregate.a.bias")),
     ("step.inputs[0].name", lambda f: f["step"]["inputs"][0].update(name="global.unknown")),
-    ("step.inputs[7]", lambda f: f.update(batch=16)),
+    ("step.inputs[8]", lambda f: f.update(batch=16)),
     ("step.outputs.global.new", lambda f: f["step"]["outputs"].update({"global.new": 0})),
-    ("step.outputs.global.a.bias", lambda f: f["step"]["outputs"].update({"global.a.bias": 1})),
+    ("step.outputs.global.a.bias", lambda f: swap(f["step"]["outputs"])),
     ("step.outputs.batch.x", lambda f: f["step"]["outputs"].update({"batch.x": 0})),
     ("step.nodes[17].op", lambda f: f["step"]["nodes"][17].update(op="eval")),
     ("outer.inputs[0].name", lambda f: f["outer"]["inputs"][0].update(name="batch.x")),
@@ -168,11 +200,9 @@ def test_refusals_name_the_field(data: bytes, field: str, change: Change) -> Non
         ("shards", Limits(data_size=1000)),
         ("shards[0].size", Limits(shard_size=100)),
         ("columns", Limits(columns=1)),
-        ("rounds", Limits(rounds=1)),
         ("metrics", Limits(metrics=0)),
         ("batch", Limits(epochs_per_batch=0)),
         ("rows", Limits(rows=199)),
-        ("samples_per_round", Limits(samples_per_round=255)),
     ],
 )
 def test_limits(data: bytes, field: str, limits: Limits) -> None:
@@ -181,8 +211,10 @@ def test_limits(data: bytes, field: str, limits: Limits) -> None:
 
 def test_a_step_must_change_f32_tensors(data: bytes) -> None:
     def nothing(fields: dict[str, Any]) -> None:
-        step = fields["step"]
-        step["outputs"] = {"metric.loss": step["outputs"]["metric.loss"]}
+        builder = ProgramBuilder()
+        bias = builder.input("global.a.bias", "f32", (128,))
+        builder.output("metric.loss", builder.node("sum", bias, dims=[0], keepdim=False))
+        fields["step"] = program_json(builder.build())
 
     assert refused(data, nothing).field == "step.outputs"
 
@@ -201,7 +233,6 @@ def test_a_step_must_change_f32_tensors(data: bytes) -> None:
         step["nodes"].append(node)
         last = len(step["inputs"]) + len(step["constants"]) + len(step["nodes"]) - 1
         step["outputs"]["global.zz"] = last
-        fields["step_flops"] = str(int(fields["step_flops"]) + 1 + 2)
 
     assert refused(data, counter).field == "step.outputs.global.zz"
 
@@ -226,7 +257,7 @@ def test_job_survives_a_process_pool(data: bytes) -> None:
 
 def test_a_batch_counts_although_the_step_does_not_read_it(data: bytes) -> None:
     def huge(fields: dict[str, Any]) -> None:
-        fields.update(batch=2**23, segment_length=1, samples_per_round=2**23)
+        fields.update(batch=2**23)
         step = ProgramBuilder()
         bias = step.input("global.a.bias", "f32", (128,))
         step.output("global.a.bias", step.node("add", bias, bias))
@@ -247,7 +278,7 @@ def test_a_state_whose_header_is_too_long_is_refused(data: bytes) -> None:
         names = [f"{'n' * 140}{index:05d}" for index in range(9_000)]
         fields["global_tensors"] = [{"name": n, "dtype": "f32", "shape": [1]} for n in names]
 
-    error = refused(data, many)
+    error = refused(data, many, Limits(tensors=10_000))
     assert error.field == "global_tensors"
     assert "header" in error.reason
 
@@ -262,23 +293,6 @@ def test_an_evaluation_of_no_rows_is_refused(data: bytes) -> None:
     assert refused(data, empty).field == "eval.inputs"
 
 
-@pytest.mark.parametrize("through", [False, True])
-def test_a_step_that_only_moves_its_state_is_not_free(data: bytes, through: bool) -> None:
-    """Each changed element is hashed after every step, so work of nothing would be paid with nothing."""
-
-    def swap(fields: dict[str, Any]) -> None:
-        builder = ProgramBuilder()
-        other = builder.input("global.norm.bias", "f32", (128,))
-        if through:
-            other = builder.node("reshape", other, shape=[128])
-        builder.output("global.a.bias", other)
-        fields.update(step=program_json(builder.build()), step_flops="0", metrics=[])
-
-    error = refused(data, swap)
-    assert error.field == "step.outputs"
-    assert "128 elements" in error.reason
-
-
 def test_the_end_of_a_round_cannot_ask_for_a_row_that_is_not_there(data: bytes) -> None:
     """A validator that could not close the round would lose its bond to whoever wrote the job."""
 
@@ -291,8 +305,3 @@ def test_the_end_of_a_round_cannot_ask_for_a_row_that_is_not_there(data: bytes) 
         fields.update(outer=program_json(program), outer_flops=str(program.work.flops))
 
     assert refused(data, takes).field == "outer.nodes[3].op"
-
-
-def test_the_order_of_an_epoch_fits_the_memory_of_a_step() -> None:
-    """An epoch's order is 8 bytes a row, and twice that beside it while it is sorted."""
-    assert 24 * Limits().rows <= Limits().live_size

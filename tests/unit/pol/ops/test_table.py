@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pol.errors import JobError
 from pol.limits import MAX_DIMENSION, MAX_SITE, MAX_SUMMED
 from pol.ops.elementwise import broadcast_shapes
-from pol.ops.primitive import BYTES_PER_FLOP
+from pol.ops.primitive import FLOPS_PER_CALL, Work, runs
 from pol.ops.table import PRIMITIVES, infer
 from pol.values import TensorType
 
@@ -157,29 +157,51 @@ def test_broadcasting_is_numpys(shapes: list[list[int]]) -> None:
     assert broadcast_shapes([tuple(shape) for shape in shapes]) == expected
 
 
-def work(op: str, operands: list[TensorType], **attrs: object) -> tuple[int, int, int]:
-    _, result = infer(op, operands, attrs)
-    found = PRIMITIVES[op].work(operands, result)
-    assert found.flops == found.products + found.elements + found.moved // BYTES_PER_FLOP
-    return found.products, found.elements, found.moved
+def work(op: str, operands: list[TensorType], **attrs: object) -> Work:
+    checked, result = infer(op, operands, attrs)
+    return PRIMITIVES[op].work(operands, checked, result)
 
 
-def test_work() -> None:
-    assert work("matmul", [f32(6, 2, 3), f32(6, 3, 5)]) == (
-        2 * 6 * 2 * 3 * 5,
-        0,
-        4 * (36 + 90 + 60),
-    )
-    assert work("add", [f32(3, 1), f32(4)]) == (0, 12, 4 * (3 + 4 + 12))
-    assert work("exp", [f32(10)]) == (0, 200, 80)
-    assert work("sum", [f32(10, 2)], dims=[0], keepdim=False) == (0, 20, 4 * 22)
-    assert work("reshape", [f32(10)], shape=[5, 2]) == (0, 0, 0)
-    assert work("take", [f32(1000, 2), i64(3)]) == (0, 6, 48)
-    assert work("slice", [f32(1000)], starts=[0], stops=[10], steps=[1]) == (0, 0, 80)
+def test_work_is_products_elements_bytes_and_calls() -> None:
+    assert Work(1, 20, 300, 2).flops == 321 + 2 * FLOPS_PER_CALL
+    assert Work(1, 2, 3, 4) + Work(10, 20, 30, 40) == Work(11, 22, 33, 44)
+    product = work("matmul", [f32(6, 2, 3), f32(6, 3, 5)])
+    assert product.products == 2 * 6 * 2 * 3 * 5
+    assert product.moved == 4 * (36 + 90 + 60)
+    assert work("add", [f32(3), f32(3)]).moved == 4 * 9
+    assert work("sum", [f32(10, 2)], dims=[0], keepdim=False).moved == 4 * 22
+    assert work("take", [f32(1000, 2), i64(3)]).moved == 48
+    assert work("take", [f32(1, 0), i64(1000)]).moved == 8 * 1000
+    assert work("slice", [f32(1000)], starts=[0], stops=[10], steps=[1]).moved == 80
+    assert work("permute", [f32(4, 5)], dims=[1, 0]).moved == 2 * 80
+    for view in (work("reshape", [f32(10)], shape=[5, 2]), work("broadcast", [f32()], shape=[9])):
+        assert (view.products, view.elements, view.moved) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(("op", "operands", "attrs", "result"), ACCEPTED)
-def test_only_reshape_is_free(
+def test_no_node_is_free(
     op: str, operands: list[TensorType], attrs: dict[str, object], result: TensorType
 ) -> None:
-    assert (sum(work(op, operands, **attrs)) > 0) is (op != "reshape" and result.elements > 0)
+    assert work(op, operands, **attrs).flops >= FLOPS_PER_CALL
+
+
+@pytest.mark.parametrize(
+    ("shape", "kinds", "expected"),
+    [
+        ((), [[]], 1),
+        ((7,), [["kept"]], 1),
+        ((8, 5), ["aa", "bb"], 1),
+        ((8, 5), ["ab"], 8),
+        ((8, 5, 3), ["aab"], 40),
+        ((8, 5, 3), ["abb", "aaa"], 8),
+        # what has size 1 parts nothing
+        ((8, 5, 1), ["aab"], 1),
+        ((8, 1, 5), ["aba"], 1),
+        ((1, 5), ["ab"], 1),
+        ((0, 5), ["ab"], 0),
+    ],
+)
+def test_runs_are_what_a_loop_does_not_take_in_one_go(
+    shape: tuple[int, ...], kinds: list[str], expected: int
+) -> None:
+    assert runs(shape, kinds) == expected

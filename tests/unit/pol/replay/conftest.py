@@ -7,11 +7,11 @@ import pytest
 from pol.executor.backend import backend
 from pol.job.load import LoadedJob, load_job
 from pol.state.arrays import State
-from pol.work.records import Boundary, Samples, TrainedShare
+from pol.work.records import Boundary, RoundSlot, TrainedShare
 from pol.work.train import train_share
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "job_tiny"
-SHARE = Samples(1, 64, 192)
+SHARE = RoundSlot(1, 1)
 
 States = list[tuple[Boundary, State, State]]
 
@@ -23,7 +23,7 @@ def loaded() -> LoadedJob:
 
 @pytest.fixture(scope="session")
 def trained(loaded: LoadedJob) -> tuple[TrainedShare, States]:
-    """A share of the second round, and every boundary with its states."""
+    """The second slot's share of the second round, and every boundary with its states."""
     states: States = []
     share = train_share(
         loaded,

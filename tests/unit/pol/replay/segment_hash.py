@@ -17,16 +17,14 @@ from pol.executor.backend import backend
 from pol.job.load import LoadedJob, load_job
 from pol.replay.replay import replay_segment
 from pol.state.canonical import encode_state
-from pol.work.records import Samples
+from pol.work.records import RoundSlot
 
 Arrays = list[np.ndarray]
 
 
 def exact(loaded: LoadedJob, name: str) -> str:
-    document = loaded.job.document
-    wanted = Samples(0, 0, document.batch * document.segment_length)
     states = (loaded.global_state, loaded.local_state)
-    result = replay_segment(loaded, wanted, 0, *states, backend(name))
+    result = replay_segment(loaded, RoundSlot(0, 0), 0, *states, backend(name))
     return sha256(encode_state(result.global_state) + encode_state(result.local_state)).hexdigest()
 
 

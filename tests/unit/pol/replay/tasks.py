@@ -10,12 +10,11 @@ from pol.job.load import load_job
 from pol.replay.replay import replay_segment
 from pol.state.arrays import State
 from pol.state.canonical import decode_state, encode_state
-from pol.work.aggregate import aggregate
-from pol.work.records import Boundary, Samples
-from pol.work.train import train_share
+from pol.work.records import Boundary, RoundSlot
+from pol.work.train import aggregate, train_share
 
 
-def train(directory: str, part: Samples, folder: str) -> bytes:
+def train(directory: str, part: RoundSlot, folder: str) -> bytes:
     """The update's root; the update and the boundaries' states go into the folder."""
     loaded, kept = load_job(Path(directory)), Path(folder)
 
@@ -35,7 +34,7 @@ def train(directory: str, part: Samples, folder: str) -> bytes:
     return share.update_root
 
 
-def replay(directory: str, part: Samples, index: int, folder: str) -> Boundary:
+def replay(directory: str, part: RoundSlot, index: int, folder: str) -> Boundary:
     loaded, kept = load_job(Path(directory)), Path(folder)
     document = loaded.job.document
     state = decode_state((kept / f"{index}.global").read_bytes(), document.global_tensors)
@@ -43,16 +42,16 @@ def replay(directory: str, part: Samples, index: int, folder: str) -> Boundary:
     return replay_segment(loaded, part, index, state, local, backend("numpy")).boundary
 
 
-def merge(directory: str, updates: tuple[tuple[int, Path], ...]) -> bytes:
+def merge(directory: str, updates: tuple[Path, ...]) -> bytes:
     loaded = load_job(Path(directory))
-    given = [(n, decode_state(path.read_bytes(), loaded.job.updated)) for n, path in updates]
+    given = [decode_state(path.read_bytes(), loaded.job.updated) for path in updates]
     return encode_state(aggregate(loaded, loaded.global_state, given, backend("numpy")).state)
 
 
 def overflow(directory: str) -> None:
     loaded = load_job(Path(directory))
     huge = {name: array + np.float32(3e38) for name, array in loaded.local_state.items()}
-    train_share(loaded, Samples(0, 0, 32), loaded.global_state, huge, backend=backend("numpy"))
+    train_share(loaded, RoundSlot(0, 0), loaded.global_state, huge, backend=backend("numpy"))
 
 
 def refuse() -> None:

@@ -2,24 +2,29 @@
 
 import json
 import os
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from domain import codec
+from domain import codec, plain
 from pol.errors import TraceError
 from pol.executor.backend import backend
+from pol.job.document import DIFFERENCE
 from pol.job.load import load_job
 from pol.job.program import ProgramBuilder
 from pol.job.write import JobSource, write_job
-from pol.local.run import run_locally, slot_ranges
-from pol.replay.check_trace import STATES_FOLDER, StateFolder, verify_trace
-from pol.replay.trace_file import broken_link, read_trace, share_record
-from pol.work.aggregate import aggregate
-from pol.work.train import train_share
+from pol.local.run import run_locally
+from pol.replay.replay import STATES_FOLDER, StateFolder, verify_trace
+from pol.replay.trace_file import (
+    ShareRecord,
+    read_trace,
+    share_record,
+    trace_root,
+)
+from pol.work.records import RoundSlot
+from pol.work.train import aggregate, train_share
 from tests.unit.pol.replay.conftest import FIXTURE
 
 NUMPY = backend("numpy")
@@ -27,10 +32,10 @@ NUMPY = backend("numpy")
 
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The trace of a run of the checked-in job, two slots, with its states."""
+    """The trace of a run of the checked-in job, with its states."""
     folder = tmp_path_factory.mktemp("run")
     keep = StateFolder(folder / STATES_FOLDER, load_job(FIXTURE)).keep
-    run_locally(FIXTURE, slots=2, out=folder, on_boundary=keep)
+    run_locally(FIXTURE, out=folder, on_boundary=keep)
     return folder
 
 
@@ -51,36 +56,37 @@ def test_a_device_or_a_pipe_is_no_trace(tmp_path: Path, run_folder: Path) -> Non
         with pytest.raises(TraceError, match="plain file"):
             read_trace(path)
     (tmp_path / "link.json").symlink_to(run_folder / "trace.json")
-    assert read_trace(tmp_path / "link.json").slots == 2  # a link of one's own is fine
+    assert len(read_trace(tmp_path / "link.json").shares) == 4  # a link of one's own is fine
 
 
 @pytest.mark.parametrize("name", ["round", "slot"])
-def test_numbers_that_no_leaf_can_hold_are_refused(
+def test_numbers_that_no_share_can_have_are_refused(
     tmp_path: Path, run_folder: Path, name: str
 ) -> None:
     value = described(run_folder)
     value["shares"][0][name] = 2**32
     with pytest.raises(TraceError, match=name):
         read_trace(written(tmp_path, value))
-    value["shares"][0][name] = 2**32 - 1
-    trace = read_trace(written(tmp_path, value))
-    assert broken_link(trace.job, trace.shares[0])
 
 
-def test_a_million_slots_cost_nothing(tmp_path: Path, run_folder: Path) -> None:
+def test_a_trace_that_is_not_of_the_jobs_slots_and_segments_is_no_trace(
+    tmp_path: Path, run_folder: Path
+) -> None:
     value = described(run_folder)
-    value["slots"] = 2**20
-    trace = read_trace(written(tmp_path, value))
-    tracemalloc.start()
-    try:
+    shares = value["shares"]
+    for wrong in (shares[:-1], shares[:1] + shares[2:], [*shares, shares[-1]], shares[::-1]):
+        trace = read_trace(written(tmp_path, {**value, "shares": wrong}))
         with pytest.raises(TraceError, match="each slot in each round"):
             verify_trace(trace, FIXTURE)
-        assert tracemalloc.get_traced_memory()[1] < 30_000_000  # two rounds of them: 200 MB
-    finally:
-        tracemalloc.stop()
+    short = {**shares[0], "boundaries": shares[0]["boundaries"][:-1]}
+    short["trace_root"] = trace_root(
+        plain.read(ShareRecord, short).boundaries,
+    ).hex()
+    trace = read_trace(written(tmp_path, {**value, "shares": [short, *shares[1:]]}))
+    assert verify_trace(trace, FIXTURE)[0].fault == "it has 4 segments, not 5"
 
 
-def test_drawn_places_start_from_the_slots_own_local_state(
+def test_drawn_segments_start_from_the_slots_own_local_state(
     tmp_path: Path, run_folder: Path
 ) -> None:
     """A share that is honest but for the momentum that it starts with is no continuation of the slot."""
@@ -89,7 +95,8 @@ def test_drawn_places_start_from_the_slots_own_local_state(
     value["rounds"], value["shares"] = value["rounds"][:1], []
     states = StateFolder(tmp_path / STATES_FOLDER, loaded)
     updates = []
-    for slot, part in enumerate(slot_ranges(loaded.job, 0, 2)):
+    for slot in range(2):
+        part = RoundSlot(0, slot)
         local = loaded.local_state
         if slot == 1:
             local = {name: array + np.float32(0.5) for name, array in local.items()}
@@ -97,9 +104,9 @@ def test_drawn_places_start_from_the_slots_own_local_state(
             loaded, part, loaded.global_state, local, backend=NUMPY, on_boundary=states.keep
         )
         roots = share.update_root, share.local_out_root
-        record = share_record(loaded.job.id, slot, part, share.boundaries, *roots)
+        record = share_record(part, share.boundaries, *roots)
         value["shares"].append(codec.to_plain(record))
-        updates.append((part.count, share.update))
+        updates.append(share.update)
     root = aggregate(loaded, loaded.global_state, updates, NUMPY).root
     value["rounds"][0]["state_root"] = root.hex()
     trace = read_trace(written(tmp_path, value))
@@ -110,7 +117,7 @@ def test_drawn_places_start_from_the_slots_own_local_state(
         assert not second.holds, segments
 
 
-def test_drawn_places_of_an_honest_trace_hold(run_folder: Path) -> None:
+def test_drawn_segments_of_an_honest_trace_hold(run_folder: Path) -> None:
     trace = read_trace(run_folder / "trace.json")
     checks = verify_trace(trace, FIXTURE, segments=1, states=run_folder / STATES_FOLDER)
     assert all(check.holds for check in checks)
@@ -132,18 +139,16 @@ def test_an_aggregation_without_a_result_is_a_fault(tmp_path: Path) -> None:
     loaded = load_job(directory)
     share = train_share(
         loaded,
-        slot_ranges(loaded.job, 0, 1)[0],
+        RoundSlot(0, 0),
         loaded.global_state,
         loaded.local_state,
         backend=NUMPY,
     )
-    part = slot_ranges(loaded.job, 0, 1)[0]
     roots = share.update_root, share.local_out_root
-    record = share_record(loaded.job.id, 0, part, share.boundaries, *roots)
+    record = share_record(RoundSlot(0, 0), share.boundaries, *roots)
     value = {
-        "version": 1,
+        "version": 3,
         "job": loaded.job.id.hex(),
-        "slots": 1,
         "rounds": [{"state_root": "00" * 32}],
         "shares": [codec.to_plain(record)],
     }
@@ -166,7 +171,7 @@ def _source() -> JobSource:
     evaluate.output("metric.loss", loss)
     one = np.ones(1, np.float32)
     return JobSource(
-        name="zero", seed=1, rounds=1, samples_per_round=1, batch=1, segment_length=1,
+        name="zero", seed=1, rounds=1, slots=1, round_steps=1, batch=1, segment_steps=1, aggregation=DIFFERENCE,
         step=step.build(), outer=outer.build(), eval=evaluate.build(), metrics=("loss",),
         global_state={"w": one}, local_state={}, data={"x": one},
     )  # fmt: skip

@@ -21,9 +21,9 @@ from pol.errors import JobError, NotFiniteStep
 from pol.executor.backend import backend
 from pol.job.load import LoadedJob
 from pol.state.canonical import encode_state
-from pol.work.aggregate import aggregate
 from pol.work.pool import OutOfMemory, PoolClosed, PoolFull, ReplayPool, TaskTimeout, WorkerDied
 from pol.work.records import TrainedShare
+from pol.work.train import aggregate
 from tests.unit.pol.replay import sandboxed, tasks
 from tests.unit.pol.replay.conftest import FIXTURE, SHARE, States
 
@@ -147,9 +147,9 @@ def test_a_share_is_trained_and_replayed_through_the_pool(
     assert root == share.update_root
     replayed = pool.submit(tasks.replay, str(FIXTURE), SHARE, 4, str(tmp_path)).result(20)
     assert replayed == share.boundaries[5]
-    given = (64, tmp_path / "update"), (32, tmp_path / "update")
+    given = tmp_path / "update", tmp_path / "update"
     state = pool.submit(tasks.merge, str(FIXTURE), given).result(20)
-    updates = [(64, share.update), (32, share.update)]
+    updates = [share.update, share.update]
     expected = aggregate(loaded, loaded.global_state, updates, backend("numpy"))
     assert state == encode_state(expected.state)
 

@@ -9,15 +9,15 @@ import pytest
 
 from pol.errors import Cancelled, NotFiniteStep, RangeError, StateError, StepFailed
 from pol.executor.backend import backend
-from pol.job.dataset import batch_at
-from pol.job.load import LoadedJob
+from pol.job.document import DIFFERENCE
+from pol.job.load import LoadedJob, batch_at
 from pol.replay.replay import replay_segment
 from pol.rules.commitment import boundary_root
 from pol.state.canonical import encode_state, state_tree
 from pol.values import metric_values
-from pol.work.records import ReplayedSegment, Samples, TrainedShare
+from pol.work.records import Boundary, ReplayedSegment, RoundSlot, TrainedShare
 from pol.work.segments import advance, slot_state
-from pol.work.train import share_update, train_share
+from pol.work.train import opening_boundary, share_update, train_segments, train_share
 from tests.unit.pol.replay.conftest import SHARE, States
 
 NUMPY = backend("numpy")
@@ -32,6 +32,12 @@ def _flip_lowest_bit(array: Any) -> Any:
     return array
 
 
+def with_outer(loaded: LoadedJob) -> LoadedJob:
+    """The same job, but for what its slots' updates are."""
+    document = replace(loaded.job.document, aggregation=DIFFERENCE)
+    return replace(loaded, job=replace(loaded.job, document=document))
+
+
 def _replay(loaded: LoadedJob, states: States, index: int, name: str = "numpy") -> ReplayedSegment:
     _, opening, local = states[index]
     return replay_segment(loaded, SHARE, index, opening, local, backend(name))
@@ -42,17 +48,17 @@ def test_a_share_has_a_boundary_before_and_after_each_segment(
 ) -> None:
     share, states = trained
     document = loaded.job.document
-    assert len(share.boundaries) == 192 // (16 * 2) + 1 == 7
-    first = (320 + 64) // 16
-    assert [b.step for b in share.boundaries] == [first + 2 * i for i in range(7)]
-    assert [b.index for b in share.boundaries] == list(range(7))
+    assert [b.step for b in share.boundaries] == [10, 12, 14, 16, 18, 20]  # of its second round
+    assert [b.index for b in share.boundaries] == list(range(6))
     assert share.boundaries == tuple(boundary for boundary, _, _ in states)
     for boundary, state, local in states:
         assert boundary.global_root == state_tree(state).root
         assert boundary.local_root == state_tree(local).root
-        assert boundary.root == boundary_root(boundary.global_root, boundary.local_root)
+        assert boundary.root == boundary_root(
+            boundary.global_root, boundary.local_root, boundary.metrics
+        )
     assert share.boundaries[0].global_root == document.global_root
-    assert len({boundary.root for boundary in share.boundaries}) == 7
+    assert len({boundary.root for boundary in share.boundaries}) == 6
 
 
 @pytest.mark.parametrize("name", ["numpy", "torch"])
@@ -60,13 +66,48 @@ def test_every_segment_replays_to_the_next_boundary(
     loaded: LoadedJob, trained: tuple[TrainedShare, States], name: str
 ) -> None:
     share, states = trained
-    for index in range(6):
+    for index in range(5):
         replayed = _replay(loaded, states, index, name)
         assert replayed.boundary == share.boundaries[index + 1]
         assert len(replayed.step_roots) == 2
-        assert replayed.step_roots[-1] == replayed.boundary.root
+        # Of the same states, without their metrics.
+        ends = boundary_root(replayed.boundary.global_root, replayed.boundary.local_root)
+        assert replayed.step_roots[-1] == ends != replayed.boundary.root
         assert encode_state(replayed.global_state) == encode_state(states[index + 1][1])
         assert encode_state(replayed.local_state) == encode_state(states[index + 1][2])
+
+
+@pytest.mark.parametrize("start", [0, 1, 4, 5])
+def test_training_goes_on_from_any_boundary(
+    loaded: LoadedJob, trained: tuple[TrainedShare, States], start: int
+) -> None:
+    share, states = trained
+    _, opening, local = states[start]
+    reached: list[Boundary] = []
+    state, local = train_segments(
+        loaded,
+        SHARE,
+        range(start, 5),
+        opening,
+        local,
+        backend=NUMPY,
+        on_boundary=lambda boundary, *_: reached.append(boundary),
+    )
+    assert tuple(reached) == share.boundaries[start + 1 :]
+    assert encode_state(state) == encode_state(share.global_out)
+    assert encode_state(local) == encode_state(share.local_out)
+    assert opening_boundary(loaded, SHARE, *states[0][1:]) == share.boundaries[0]
+
+
+@pytest.mark.parametrize("segments", [range(-1, 2), range(4, 6)])
+def test_a_share_has_no_other_segments(
+    loaded: LoadedJob, trained: tuple[TrainedShare, States], segments: range
+) -> None:
+    _, opening, local = trained[1][0]
+    with pytest.raises(RangeError, match="outside"):
+        train_segments(
+            loaded, SHARE, segments, opening, local, backend=NUMPY, on_boundary=lambda *_: None
+        )
 
 
 def test_training_on_torch_gives_the_same_share(
@@ -83,10 +124,10 @@ def test_metrics_are_the_means_of_their_segment(
     loaded: LoadedJob, trained: tuple[TrainedShare, States]
 ) -> None:
     share, states = trained
-    place = slot_state(loaded, *states[2][1:])
+    reached = slot_state(loaded, *states[2][1:])
     losses = []
-    for step in range(2):
-        place, metrics = advance(loaded, place, 320 + 64 + (4 + step) * 16, NUMPY)
+    for step in (14, 15):
+        reached, metrics = advance(loaded, reached, step, SHARE.slot, NUMPY)
         losses.append(float(metrics["loss"]))
     assert share.boundaries[0].metrics == ()
     assert metric_values(share.boundaries[3].metrics) == pytest.approx((sum(losses) / 2,), rel=1e-6)
@@ -104,72 +145,94 @@ def test_one_bit_of_an_opening_state_changes_the_root(
     assert replayed.boundary.root != share.boundaries[4].root
 
 
-def test_another_place_of_the_stream_gives_another_root(
+def test_another_slot_or_round_gives_another_root(
     loaded: LoadedJob, trained: tuple[TrainedShare, States]
 ) -> None:
     share, states = trained
     _, opening, local = states[0]
-    for other in (replace(SHARE, first=96), replace(SHARE, round=0)):
+    for other in (replace(SHARE, slot=0), replace(SHARE, round=0)):
         replayed = replay_segment(loaded, other, 0, opening, local, NUMPY)
         assert replayed.boundary.root != share.boundaries[1].root
 
 
-def test_the_update_is_opening_less_closing(
+def test_the_update_is_the_closing_state(
     loaded: LoadedJob, trained: tuple[TrainedShare, States]
 ) -> None:
     share, states = trained
     result = share_update(loaded, states[0][1], states[-1][1], states[-1][2])
     assert result.update_root == share.update_root == state_tree(result.update).root
     assert result.local_out_root == share.local_out_root == share.boundaries[-1].local_root
-    assert set(result.update) == {spec.name for spec in loaded.job.updated}
+    assert encode_state(result.update) == encode_state(states[-1][1])  # a step changes all of it
+
+
+def test_an_outer_optimizer_gets_opening_less_closing(
+    loaded: LoadedJob, trained: tuple[TrainedShare, States]
+) -> None:
+    share, states = trained
+    result = share_update(with_outer(loaded), states[0][1], states[-1][1], states[-1][2])
+    assert result.update_root == state_tree(result.update).root != share.update_root
+    assert result.local_out_root == share.local_out_root
     for name, array in result.update.items():
         np.testing.assert_array_equal(array, states[0][1][name] - states[-1][1][name])
         assert array.dtype == np.float32
+        assert not array.flags.writeable
 
 
 @pytest.mark.parametrize("part", range(3))
-def test_any_changed_bit_changes_the_update_place(
+def test_any_changed_bit_changes_the_update(
     loaded: LoadedJob, trained: tuple[TrainedShare, States], part: int
 ) -> None:
-    share, states = trained
+    _, states = trained
+    loaded = with_outer(loaded)
     given = [states[0][1], states[-1][1], states[-1][2]]
+    honest = share_update(loaded, *given)
     name = "0.bias" if part < 2 else "momentum.0.bias"
     given[part] = _changed(given[part], name, lambda array: array + np.float32(0.25))
     result = share_update(loaded, *given)
     changed = (
-        result.update_root != share.update_root,
-        result.local_out_root != share.local_out_root,
+        result.update_root != honest.update_root,
+        result.local_out_root != honest.local_out_root,
     )
     assert changed == ((True, False) if part < 2 else (False, True))
 
 
 def test_local_state_goes_on_from_round_to_round(loaded: LoadedJob) -> None:
     first = train_share(
-        loaded, Samples(0, 0, 160), loaded.global_state, loaded.local_state, backend=NUMPY
+        loaded, RoundSlot(0, 1), loaded.global_state, loaded.local_state, backend=NUMPY
     )
-    bound = train_share(loaded, Samples(1, 0, 32), first.global_out, first.local_out, backend=NUMPY)
-    reset = train_share(
-        loaded, Samples(1, 0, 32), first.global_out, loaded.local_state, backend=NUMPY
-    )
+    bound = train_share(loaded, SHARE, first.global_out, first.local_out, backend=NUMPY)
+    reset = train_share(loaded, SHARE, first.global_out, loaded.local_state, backend=NUMPY)
     assert bound.boundaries[0].local_root == first.local_out_root
     assert reset.boundaries[0].local_root == loaded.job.document.local_root
     assert bound.boundaries[1].root != reset.boundaries[1].root
 
 
+def test_batch_and_dropout_go_by_the_batch_number_and_the_rate_by_the_step(
+    loaded: LoadedJob,
+) -> None:
+    """The rate of this job falls at step 10: batch 12 is before that with two slots and behind it with one."""
+    alone = replace(loaded.job, document=replace(loaded.job.document, slots=1))
+    ordinary = replace(loaded, job=alone)
+    start = slot_state(loaded, loaded.global_state, loaded.local_state)
+
+    def root(of: LoadedJob, step: int, slot: int) -> bytes:
+        return advance(of, start, step, slot, NUMPY)[0].root
+
+    for step, slot in ((0, 1), (4, 0), (4, 1)):
+        assert root(loaded, step, slot) == root(ordinary, 2 * step + slot, 0)
+    assert root(loaded, 6, 0) != root(ordinary, 12, 0)
+
+
 @pytest.mark.parametrize(
     "wanted",
     [
-        Samples(2, 0, 32),
-        Samples(-1, 0, 32),
-        Samples(0, 16, 32),
-        Samples(0, 0, 16),
-        Samples(0, 0, 0),
-        Samples(0, 320, 32),
-        Samples(0, 0, 352),
-        Samples(0, -32, 32),
+        RoundSlot(2, 0),
+        RoundSlot(-1, 0),
+        RoundSlot(0, 2),
+        RoundSlot(0, -1),
     ],
 )
-def test_a_range_outside_the_job_is_refused(loaded: LoadedJob, wanted: Samples) -> None:
+def test_a_round_or_slot_outside_the_job_is_refused(loaded: LoadedJob, wanted: RoundSlot) -> None:
     states = (loaded.global_state, loaded.local_state)
     with pytest.raises(RangeError):
         train_share(loaded, wanted, *states, backend=NUMPY)
@@ -177,12 +240,12 @@ def test_a_range_outside_the_job_is_refused(loaded: LoadedJob, wanted: Samples) 
         replay_segment(loaded, wanted, 0, *states, NUMPY)
 
 
-@pytest.mark.parametrize("index", [-1, 6])
-def test_a_segment_outside_the_range_is_refused(
+@pytest.mark.parametrize("index", [-1, 5])
+def test_a_segment_outside_the_share_is_refused(
     loaded: LoadedJob, trained: tuple[TrainedShare, States], index: int
 ) -> None:
     _, opening, local = trained[1][0]
-    with pytest.raises(RangeError, match="outside a range of 6"):
+    with pytest.raises(RangeError, match="outside a share of 5"):
         replay_segment(loaded, SHARE, index, opening, local, NUMPY)
 
 
@@ -205,7 +268,7 @@ def test_a_step_that_is_not_finite_says_which(loaded: LoadedJob) -> None:
     with pytest.raises(NotFiniteStep) as caught:
         train_share(loaded, SHARE, loaded.global_state, huge, backend=NUMPY)
     assert isinstance(caught.value, StepFailed)
-    assert 24 <= caught.value.step <= 30
+    assert 10 <= caught.value.step < 20
     assert caught.value.where
     assert str(caught.value.step) in str(caught.value)
 
@@ -217,7 +280,7 @@ def test_training_can_be_cancelled_and_reports_steps(loaded: LoadedJob) -> None:
             loaded, SHARE, loaded.global_state, loaded.local_state, backend=NUMPY,
             on_step=lambda step, loss: seen.append((step, loss)), cancelled=lambda: len(seen) == 3,
         )  # fmt: skip
-    assert [step for step, _ in seen] == [24, 25, 26]
+    assert [step for step, _ in seen] == [10, 11, 12]
     assert all(0 < loss < 3 for _, loss in seen)
 
 
@@ -228,7 +291,7 @@ def test_states_that_are_handed_out_cannot_be_changed(trained: tuple[TrainedShar
 
 
 def test_batches_come_from_the_job_alone(loaded: LoadedJob) -> None:
-    batch = batch_at(loaded.data, loaded.job, 384)
+    batch = batch_at(loaded.data, loaded.job, 24)
     assert batch["batch.x"].shape == (16, 2)
     other = replace(loaded.data, columns={**loaded.data.columns, "x": loaded.data.columns["x"] + 1})
     fake = LoadedJob(loaded.job, loaded.global_state, loaded.local_state, other)

@@ -15,7 +15,7 @@ from domain.hashing import (
     u32,
     u64,
 )
-from domain.records import ShareClaim, TraceLeaf
+from domain.records import ShareClaim, ShareRoots, TraceLeaf
 from pol.rules import commitment
 
 CHAIN = "assay-test"
@@ -32,76 +32,85 @@ CLAIM = ShareClaim(
     round=2,
     slot=3,
     issue=4,
-    first=160,
-    count=320,
     provider="assay1provider",
-    global_in=digest("global in"),
-    local_in=digest("local in"),
-    local_out=digest("local out"),
-    segments=SEGMENTS,
-    trace_root=digest("trace"),
-    update_root=digest("update"),
-    executor_version=1,
+    commitment=digest("commitment"),
 )
+ROOTS = ShareRoots(digest("trace"), digest("update"), digest("local out"), (0x3F800000, 1))
+OPENING = (digest("global in"), digest("local in"))
+
+
+def other_of(value: Any) -> Any:
+    """Return another value of the same type and length."""
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, str):
+        return value[:-1] + "x"
+    if isinstance(value, tuple):
+        return (*value[:-1], other_of(value[-1]))
+    return sha256(value).digest()
 
 
 def with_other(name: str) -> ShareClaim:
     """Return the claim with another value of the same type and length in one field."""
-    value: Any = getattr(CLAIM, name)
-    if isinstance(value, int):
-        value += 1
-    elif isinstance(value, str):
-        value = value[:-1] + "x"
-    else:
-        value = sha256(value).digest()
-    return replace(CLAIM, **{name: value})
+    return replace(CLAIM, **{name: other_of(getattr(CLAIM, name))})
 
 
-def traced() -> tuple[ShareClaim, list[TraceLeaf]]:
-    """Return a claim with the root of a real trace, and all leaves with their paths."""
-    points = [
-        (i, 40 + 8 * i, digest(f"boundary {i}"), (i, 0x3F800000)) for i in range(SEGMENTS + 1)
+def traced() -> tuple[bytes, list[TraceLeaf]]:
+    """Return the root of a real trace, and all leaves with their paths."""
+    leaves = [TraceLeaf(i, 40 + 8 * i, digest(f"boundary {i}")) for i in range(1, SEGMENTS + 1)]
+    hashes = commitment.leaf_hashes(leaves)
+    paths = (merkle_path(hashes, leaf.index - 1) for leaf in leaves)
+    return commitment.compute_trace_root(leaves), [
+        replace(leaf, path=path) for leaf, path in zip(leaves, paths, strict=True)
     ]
-    leaves = [commitment.trace_leaf(CHAIN, CLAIM.key, CLAIM.provider, *point) for point in points]
-    claim = replace(CLAIM, trace_root=merkle_root(leaves))
-    return claim, [TraceLeaf(*point, merkle_path(leaves, point[0])) for point in points]
 
 
-def test_boundary_root_is_the_hash_of_global_and_local() -> None:
-    assert commitment.boundary_root(b"g", b"l") == hash_fields("assay/boundary", b"g", b"l")
+def test_boundary_root_is_the_hash_of_global_local_and_metrics() -> None:
+    """Forged losses are another root: whoever replays the segment finds them."""
+    assert commitment.boundary_root(b"g", b"l") == hash_fields("assay/boundary", b"g", b"l", b"")
+    with_metrics = commitment.boundary_root(b"g", b"l", (1, 2**32 - 1))
+    bits = bytes.fromhex("00000001ffffffff")
+    assert with_metrics == hash_fields("assay/boundary", b"g", b"l", bits)
 
 
-def test_trace_leaf_is_spelled_out() -> None:
-    leaf = commitment.trace_leaf(
-        CHAIN, CLAIM.key, CLAIM.provider, 7, 56, digest("b"), (1, 2**32 - 1)
+def test_the_hash_of_a_leaf_is_spelled_out_and_names_nobody() -> None:
+    leaf = TraceLeaf(7, 56, digest("b"), (digest("a path"),))
+    spelled = merkle_leaf("assay/trace", u32(7), u64(56), digest("b"))
+    assert commitment.leaf_hash(leaf) == spelled
+
+
+def committed(
+    chain: str = CHAIN,
+    claim: ShareClaim = CLAIM,
+    opening: tuple[bytes, bytes] = OPENING,
+    segments: int = SEGMENTS,
+    version: int = 1,
+    roots: ShareRoots = ROOTS,
+) -> bytes:
+    return commitment.share_commitment(
+        chain, claim.key, claim.provider, opening, segments, version, roots
     )
-    assert leaf == merkle_leaf(
-        "assay/trace",
-        CHAIN,
-        CLAIM.order_id,
-        u32(1),
-        u32(2),
-        u32(3),
-        u32(4),
-        "assay1provider",
-        u32(7),
-        u64(56),
-        digest("b"),
-        bytes.fromhex("00000001ffffffff"),
-    )
 
 
-def test_trace_leaf_binds_the_share_and_its_provider_but_not_its_own_root() -> None:
-    """A copied trace is not the copier's: every field that names the share is in the leaf."""
-    leaf = commitment.trace_leaf(CHAIN, CLAIM.key, CLAIM.provider, 0, 0, digest("b"), ())
-    bound = {"order_id", "attempt", "round", "slot", "issue", "provider"}
-    for field in fields(CLAIM):
-        other = with_other(field.name)
-        same = (
-            commitment.trace_leaf(CHAIN, other.key, other.provider, 0, 0, digest("b"), ()) == leaf
-        )
-        assert same == (field.name not in bound), field.name
-    assert commitment.trace_leaf("other", CLAIM.key, CLAIM.provider, 0, 0, digest("b"), ()) != leaf
+def test_a_commitment_binds_its_provider_and_everything_that_was_trained() -> None:
+    """The same work under another name, or as another issue, is another commitment: copying one is worth nothing."""
+    made = [
+        committed(),
+        committed(chain="other"),
+        *(committed(claim=with_other(f.name)) for f in fields(CLAIM) if f.name != "commitment"),
+        committed(opening=(OPENING[1], OPENING[0])),
+        committed(opening=(OPENING[0], digest("other"))),
+        committed(opening=(digest("other"), OPENING[1])),
+        committed(segments=SEGMENTS + 1),
+        committed(version=2),
+        *(
+            committed(roots=replace(ROOTS, **{f.name: other_of(getattr(ROOTS, f.name))}))
+            for f in fields(ROOTS)
+        ),
+        committed(roots=replace(ROOTS, metrics=())),
+    ]
+    assert len(set(made)) == len(made)
+    assert committed(claim=with_other("commitment")) == committed()
 
 
 def test_share_signature_binds_every_field() -> None:
@@ -116,82 +125,81 @@ def test_share_signature_binds_every_field() -> None:
 def test_share_sign_bytes_vector() -> None:
     """The bytes that are signed must never change, or signatures of running jobs would not hold."""
     assert sha256(commitment.share_sign_bytes(CHAIN, CLAIM)).hexdigest() == (
-        "9964089812079ba6ededcadf112b9f8d824896d7d9fb68d21b9e0a7f317ac533"
+        "247e8000df478fec5de96bf5d6ad49327c99e6a079f428115a8fd3e8e91b7af1"
     )
 
 
 def test_every_leaf_of_a_trace_holds() -> None:
-    claim, leaves = traced()
-    assert all(commitment.check_leaf(CHAIN, claim, leaf) for leaf in leaves)
+    root, leaves = traced()
+    assert all(commitment.check_leaf(root, SEGMENTS, leaf) for leaf in leaves)
+
+
+def test_no_leaf_can_say_where_a_share_starts() -> None:
+    """Boundary 0 is the opening that the chain knows: a tree with a leaf for it is another trace."""
+    stated = [TraceLeaf(i, 40 + 8 * i, digest(f"boundary {i}")) for i in range(SEGMENTS + 1)]
+    hashes = commitment.leaf_hashes(stated)
+    root = merkle_root(hashes)
+    for segments in (SEGMENTS, SEGMENTS + 1):
+        opening = replace(stated[0], path=merkle_path(hashes, 0))
+        assert not commitment.check_leaf(root, segments, opening)
 
 
 def test_an_altered_leaf_does_not_hold() -> None:
-    claim, leaves = traced()
+    root, leaves = traced()
     leaf = leaves[2]
     altered = [
-        replace(leaf, index=3),
+        replace(leaf, index=4),
         replace(leaf, step=leaf.step + 1),
         replace(leaf, boundary_root=digest("other")),
-        replace(leaf, metrics=(leaf.metrics[0], 1)),
-        replace(leaf, metrics=()),
         replace(leaf, path=leaf.path[:-1]),
         replace(leaf, path=(*leaf.path, digest("more"))),
         replace(leaf, path=leaves[3].path),
     ]
-    assert not any(commitment.check_leaf(CHAIN, claim, other) for other in altered)
-    assert not commitment.check_leaf("other", claim, leaf)
+    assert not any(commitment.check_leaf(root, SEGMENTS, other) for other in altered)
 
 
-def test_a_leaf_holds_for_its_own_claim_only() -> None:
-    claim, leaves = traced()
-    others = [
-        replace(claim, provider="assay1other"),
-        replace(claim, slot=9),
-        replace(claim, segments=1),  # the leaf lies behind the end
-        replace(claim, segments=SEGMENTS + 3),  # a deeper tree
-        replace(claim, trace_root=digest("other")),
-    ]
-    assert not any(commitment.check_leaf(CHAIN, other, leaves[2]) for other in others)
+def test_a_leaf_holds_in_its_own_trace_only() -> None:
+    root, leaves = traced()
+    assert not commitment.check_leaf(digest("other"), SEGMENTS, leaves[2])
+    assert not commitment.check_leaf(root, 2, leaves[2])  # the leaf lies behind the end
+    assert not commitment.check_leaf(root, SEGMENTS + 4, leaves[2])  # a deeper tree
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"index": -1},
+        {"index": 0},
         {"index": SEGMENTS + 1},
         {"index": 2**40},
         {"step": -1},
         {"step": 2**64},
         {"boundary_root": b""},
         {"boundary_root": bytes(33)},
-        {"metrics": (-1,)},
-        {"metrics": (2**32,)},
     ],
 )
 def test_a_malformed_leaf_is_false_and_never_an_error(change: dict[str, object]) -> None:
-    claim, leaves = traced()
+    root, leaves = traced()
     leaf = replace(leaves[0], **change)  # type: ignore[arg-type]
-    assert commitment.check_leaf(CHAIN, claim, leaf) is False
+    assert commitment.check_leaf(root, SEGMENTS, leaf) is False
 
 
 def test_a_root_of_another_length_is_refused_even_if_the_tree_holds_it() -> None:
     """A prover may hash anything into its tree; a boundary root has 32 bytes."""
-    leaf = commitment.trace_leaf(CHAIN, CLAIM.key, CLAIM.provider, 0, 0, b"short", ())
-    other = commitment.trace_leaf(CHAIN, CLAIM.key, CLAIM.provider, 1, 8, digest("b"), ())
-    claim = replace(CLAIM, segments=1, trace_root=merkle_root([leaf, other]))
-    path = merkle_path([leaf, other], 0)
-    assert not commitment.check_leaf(CHAIN, claim, TraceLeaf(0, 0, b"short", (), path))
-    path = merkle_path([leaf, other], 1)
-    assert commitment.check_leaf(CHAIN, claim, TraceLeaf(1, 8, digest("b"), (), path))
+    short, right = TraceLeaf(1, 0, b"short"), TraceLeaf(2, 8, digest("b"))
+    hashes = commitment.leaf_hashes((short, right))
+    root = merkle_root(hashes)
+    assert not commitment.check_leaf(root, 2, replace(short, path=merkle_path(hashes, 0)))
+    assert commitment.check_leaf(root, 2, replace(right, path=merkle_path(hashes, 1)))
 
 
 def test_update_claim() -> None:
     assert commitment.update_claim(b"u", b"l") == hash_fields("assay/update", b"u", b"l")
 
 
-def test_possession_binds_chain_consumer_job_and_key() -> None:
-    signed = commitment.possession_sign_bytes(CHAIN, "assay1c", b"job", b"key")
-    assert signed == encode_fields("assay/order-key", CHAIN, "assay1c", b"job", b"key")
+def test_possession_binds_the_order_and_the_key() -> None:
+    signed = commitment.possession_sign_bytes(b"order", b"key")
+    assert signed == encode_fields("assay/order-key", b"order", b"key")
 
 
 def test_audit_digest_binds_the_auditor_the_place_and_each_inner_root() -> None:
@@ -214,7 +222,7 @@ def test_no_two_purposes_share_a_tag() -> None:
     """A signature or hash made for one purpose must hold for no other."""
     made = [
         commitment.share_sign_bytes(CHAIN, CLAIM),
-        commitment.possession_sign_bytes(CHAIN, "assay1c", b"job", b"key"),
+        commitment.possession_sign_bytes(b"order", b"key"),
     ]
     assert made[0][:20] != made[1][:20]
     assert commitment.boundary_root(b"a", b"b") != commitment.update_claim(b"a", b"b")

@@ -1,9 +1,9 @@
-"""Ranges, steps and work of a job, and the terms that are refused."""
+"""Steps, slots, segments and work of a job, and the terms that are refused."""
 
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from domain import limits
@@ -12,77 +12,123 @@ from domain.errors import BAD_FIELD, Refusal
 from domain.records import JobTerms
 from pol.rules import schedule
 
-# 60 steps, 12 segments of 20 samples a round.
+# In each round 4 slots, and 60 steps of each in 12 segments.
 TERMS = JobTerms(
     job_id=bytes(32),
     payload_bytes=1,
+    data_bytes=1,
     global_root=bytes(32),
     local_root=bytes(32),
     data_root=bytes(32),
     rounds=3,
-    samples_per_round=240,
+    slots=4,
+    round_steps=60,
     batch=4,
-    segment_length=5,
-    work_per_step=7,
+    segment_steps=5,
+    step_work=7,
+    outer_work=1_000,
+    global_bytes=30,
+    local_bytes=12,
     result_chunks=1,
     executor_version=1,
 )
 
 
-def test_work_and_segments() -> None:
-    assert schedule.share_work(TERMS, 40) == 10 * 7
-    assert schedule.round_work(TERMS) == 60 * 7
-    assert schedule.total_work(TERMS) == 3 * 60 * 7
-    assert schedule.segment_samples(TERMS) == 20
-    assert schedule.segments_of(TERMS, 40) == 2
+def test_work_of_a_job_as_an_example() -> None:
+    assert schedule.share_segments(TERMS) == 12
+    assert schedule.boundary_work(TERMS) == 42
+    assert schedule.segment_work(TERMS) == 5 * 7 + 42
+    assert schedule.share_work(TERMS) == 60 * 7 + 12 * 42
+    assert schedule.round_work(TERMS) == 4 * (60 * 7 + 12 * 42) + 1_000
+    assert schedule.total_work(TERMS) == 3 * (4 * (60 * 7 + 12 * 42) + 1_000)
 
 
-def test_first_step_counts_batches_of_the_whole_job() -> None:
-    assert schedule.first_step(TERMS, 0, 0) == 0
-    assert schedule.first_step(TERMS, 0, 40) == 10
-    assert schedule.first_step(TERMS, 2, 20) == 2 * 60 + 5
+small = st.integers(1, 6)
+TERMS_OF = st.builds(
+    lambda segments, **fields: replace(
+        TERMS, round_steps=segments * fields["segment_steps"], **fields
+    ),
+    small,
+    rounds=small,
+    slots=small,
+    segment_steps=small,
+    batch=small,
+    step_work=st.integers(1, 100),
+    outer_work=st.integers(0, 100),
+)
 
 
-def test_shares_of_a_round_add_up_to_its_work() -> None:
-    parts = [20, 100, 40, 80]
-    assert sum(schedule.share_work(TERMS, part) for part in parts) == schedule.round_work(TERMS)
-    assert sum(schedule.segments_of(TERMS, part) for part in parts) == 12
+@given(TERMS_OF)
+def test_the_work_is_what_is_counted_step_by_step(terms: JobTerms) -> None:
+    work = 0
+    for _ in range(terms.rounds):
+        for _ in range(terms.slots):
+            for step in range(1, terms.round_steps + 1):
+                work += terms.step_work
+                if step % terms.segment_steps == 0:
+                    work += terms.global_bytes + terms.local_bytes
+        work += terms.outer_work
+    assert schedule.total_work(terms) == work
+
+
+@given(TERMS_OF)
+def test_slots_together_take_every_batch_once_and_in_the_order_of_one_machine(
+    terms: JobTerms,
+) -> None:
+    taken = []
+    for round in range(terms.rounds):
+        first = schedule.first_step(terms, round)
+        for step in range(first, first + terms.round_steps):
+            taken += [schedule.batch_number(terms.slots, step, k) for k in range(terms.slots)]
+    assert taken == list(range(terms.rounds * terms.round_steps * terms.slots))
+
+
+@given(TERMS_OF, st.integers(1, 1_000), st.integers(1, 8))
+def test_a_round_takes_no_less_than_its_work_at_the_speed_of_all_slots_at_once(
+    terms: JobTerms, speed: int, slots: int
+) -> None:
+    seconds = schedule.round_seconds(terms, speed, slots)
+    at_once = min(slots, terms.slots)
+    assert seconds * speed * at_once >= terms.slots * schedule.share_work(terms)
+    assert seconds <= schedule.round_seconds(terms, speed, max(1, slots - 1))
+    # turns of whole shares one after another, then the aggregation
+    turns = sum(1 for slot in range(terms.slots) if slot % slots == 0)
+    work = turns * schedule.share_work(terms) + terms.outer_work
+    assert (seconds - 1) * speed < work <= seconds * speed
+
+
+def test_more_slots_at_once_than_the_job_has_are_of_no_use() -> None:
+    assert schedule.round_seconds(TERMS, 10, 4) == schedule.round_seconds(TERMS, 10, 1_000)
+    assert schedule.round_seconds(TERMS, 10, 3) == schedule.round_seconds(TERMS, 10, 2)
 
 
 def test_good_terms_pass() -> None:
     schedule.check_terms(TERMS)
 
 
-LARGEST = replace(
-    TERMS,
-    payload_bytes=limits.PAYLOAD_BYTES_MAX,
-    rounds=1,
-    samples_per_round=limits.SEGMENTS_MAX * 20,
-    result_chunks=limits.RESULT_CHUNKS_MAX,
-    executor_version=2**32 - 1,
-)
+SHORT = {"rounds": 1, "slots": 1, "segment_steps": 1, "round_steps": 1}
+LONG = {"round_steps": limits.SAMPLES_MAX // 4, "segment_steps": limits.SAMPLES_MAX // 4}
+REST = 4 * 12 * 42 + 1_000
+"""Work of a round of TERMS beside its 240 steps."""
 
 
 @pytest.mark.parametrize(
-    "terms",
+    "change",
     [
-        LARGEST,
-        replace(TERMS, rounds=limits.ROUNDS_MAX),
-        replace(TERMS, rounds=1, work_per_step=WORK_MAX // 60),
-        replace(
-            TERMS, rounds=1, samples_per_round=limits.SAMPLES_MAX, batch=2**20, segment_length=2**28
-        ),
-        replace(
-            TERMS,
-            rounds=4,
-            samples_per_round=limits.SAMPLES_MAX // 4,
-            batch=2**40,
-            segment_length=1,
-        ),
+        {"payload_bytes": limits.PAYLOAD_BYTES_MAX, "data_bytes": limits.PAYLOAD_BYTES_MAX},
+        {"global_bytes": limits.PAYLOAD_BYTES_MAX, "local_bytes": limits.PAYLOAD_BYTES_MAX},
+        {"result_chunks": limits.RESULT_CHUNKS_MAX, "executor_version": 2**32 - 1},
+        {"rounds": limits.ROUNDS_MAX, "slots": limits.SLOTS_MAX},
+        {"segment_steps": 1, "round_steps": limits.SHARE_SEGMENTS_MAX},
+        {"rounds": 1, "step_work": (WORK_MAX - REST) // 240},
+        {**SHORT, "batch": limits.SAMPLES_MAX},
+        {**SHORT, **LONG},
+        {**LONG, "rounds": 1, "slots": 1},
+        {"outer_work": 0},
     ],
 )
-def test_terms_at_the_bounds_pass(terms: JobTerms) -> None:
-    schedule.check_terms(terms)
+def test_terms_at_the_bounds_pass(change: dict[str, int]) -> None:
+    schedule.check_terms(replace(TERMS, **change))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -94,32 +140,31 @@ def test_terms_at_the_bounds_pass(terms: JobTerms) -> None:
         ("data_root", {"data_root": bytes(20)}),
         ("payload_bytes", {"payload_bytes": 0}),
         ("payload_bytes", {"payload_bytes": limits.PAYLOAD_BYTES_MAX + 1}),
+        ("data_bytes", {"data_bytes": 0}),
         ("rounds", {"rounds": 0}),
         ("rounds", {"rounds": limits.ROUNDS_MAX + 1}),
-        ("samples_per_round", {"samples_per_round": 0}),
-        ("samples_per_round", {"samples_per_round": limits.SAMPLES_MAX + 1}),
-        ("samples_per_round", {"samples_per_round": 230}),  # not whole segments
-        ("samples_per_round", {"samples_per_round": 10}),  # less than one segment
+        ("slots", {"slots": 0}),
+        ("slots", {"slots": limits.SLOTS_MAX + 1}),
+        ("round_steps", {"round_steps": 0}),
+        ("round_steps", {"round_steps": limits.SAMPLES_MAX + 1}),
+        ("segment_steps", {"round_steps": 58}),  # not whole segments
+        ("segment_steps", {"round_steps": 4}),  # less than one segment
+        ("segment_steps", {"segment_steps": 0}),
+        ("segment_steps", {"segment_steps": 1, "round_steps": limits.SHARE_SEGMENTS_MAX + 1}),
         ("batch", {"batch": 0}),
         ("batch", {"batch": -4}),
-        ("segment_length", {"segment_length": 0}),
-        ("segment_length", {"samples_per_round": (limits.SEGMENTS_MAX + 1) * 20, "rounds": 1}),
-        ("work_per_step", {"work_per_step": 0}),
-        ("work_per_step", {"work_per_step": WORK_MAX + 1}),
-        ("work_per_step", {"rounds": 1, "work_per_step": WORK_MAX // 60 + 1}),
+        ("step_work", {"step_work": 0}),
+        ("step_work", {"step_work": WORK_MAX + 1}),
+        ("step_work", {"rounds": 1, "step_work": (WORK_MAX - REST) // 240 + 1}),
+        ("outer_work", {"outer_work": -1}),
+        ("global_bytes", {"global_bytes": 0}),
+        ("local_bytes", {"local_bytes": 0}),
         ("result_chunks", {"result_chunks": 0}),
         ("result_chunks", {"result_chunks": limits.RESULT_CHUNKS_MAX + 1}),
         ("executor_version", {"executor_version": 0}),
         ("executor_version", {"executor_version": 2**32}),
-        (
-            "rounds",
-            {
-                "rounds": 5,
-                "samples_per_round": limits.SAMPLES_MAX // 4,
-                "batch": 2**40,
-                "segment_length": 1,
-            },
-        ),
+        ("rounds", {**LONG, "rounds": 2, "slots": 1}),  # more samples than a job may have
+        ("rounds", {**LONG, "rounds": 1, "slots": 2}),
     ],
 )
 def test_terms_out_of_bounds_are_refused_by_field(field: str, change: dict[str, object]) -> None:
@@ -133,54 +178,3 @@ def test_terms_out_of_bounds_are_refused_by_field(field: str, change: dict[str, 
 def test_steps_of_accepted_terms_fit_the_width_that_leaves_give_them() -> None:
     """Leaves carry the step in eight bytes: samples of all rounds are bounded below that."""
     assert limits.SAMPLES_MAX < 2**64
-
-
-@pytest.mark.parametrize(
-    ("first", "count", "fits"),
-    [
-        (0, 240, True),
-        (0, 20, True),
-        (220, 20, True),
-        (20, 40, True),
-        (240, 20, False),  # behind the round
-        (220, 40, False),
-        (0, 260, False),
-        (0, 0, False),
-        (0, -20, False),
-        (-20, 40, False),
-        (10, 20, False),  # inside a segment
-        (4, 20, False),
-        (0, 30, False),
-        (0, 4, False),
-    ],
-)
-def test_range_fits(first: int, count: int, fits: bool) -> None:
-    assert schedule.range_fits(TERMS, first, count) is fits
-
-
-RANGES = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 6)), max_size=6)
-
-
-@settings(deadline=None)
-@given(RANGES, st.integers(1, 14))
-def test_covers_as_counted_sample_by_sample(ranges: list[tuple[int, int]], samples: int) -> None:
-    every = [sample for first, count in ranges for sample in range(first, first + count)]
-    assert schedule.covers(ranges, samples) == (set(range(samples)) <= set(every))
-
-
-@settings(deadline=None)
-@given(RANGES)
-def test_disjoint_as_counted_sample_by_sample(ranges: list[tuple[int, int]]) -> None:
-    every = [sample for first, count in ranges for sample in range(first, first + count)]
-    assert schedule.disjoint(ranges) == (len(every) == len(set(every)))
-
-
-def test_covers_and_disjoint_at_the_edges() -> None:
-    assert schedule.covers([(20, 220), (0, 20)], 240)
-    assert not schedule.covers([(0, 20), (21, 219)], 240)
-    assert not schedule.covers([(0, 239)], 240)
-    assert not schedule.covers([], 1)
-    assert schedule.disjoint([])
-    assert schedule.disjoint([(20, 20), (0, 20)])
-    assert not schedule.disjoint([(0, 21), (20, 20)])
-    assert not schedule.disjoint([(0, 20), (0, 20)])

@@ -11,12 +11,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
+from domain.limits import SLOTS_MAX
 from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.executor.interface import run
-from pol.job.dataset import batch_at
-from pol.job.document import Job
-from pol.job.load import load_job
+from pol.job.document import DIFFERENCE, Job, order_terms
+from pol.job.load import batch_at, load_job
 from pol.local.evaluate import evaluate, load_holdout
 from pol.local.inspect import inspect_job
 from pol.local.run import run_locally
@@ -24,9 +24,8 @@ from pol.tracing.build import build, build_job, load_into
 from pol.tracing.optimizers import VELOCITY
 from pol.tracing.spec import SGD, AdamW, Batch, JobSpec, Nesterov, accuracy, cross_entropy
 from pol.tracing.weights import seeded_parameters
-from pol.work.aggregate import aggregate
-from pol.work.records import Samples
-from pol.work.train import train_share
+from pol.work.records import RoundSlot
+from pol.work.train import aggregate, train_share
 
 ROOT = Path(__file__).parents[4]
 FIXTURE = ROOT / "tests" / "fixtures" / "job_tiny"
@@ -39,7 +38,7 @@ def _spec(model: nn.Module | None = None) -> JobSpec:
     return JobSpec(
         name="small", model=model or nn.Sequential(nn.Linear(2, 3)), loss=cross_entropy(),
         train={"x": x, "y": y}, holdout={"x": x, "y": y}, optimizer=SGD(), schedule=0.1,
-        rounds=2, samples_per_round=8, batch=4, segment_length=1,
+        steps=4, round_steps=2, batch=4,
     )  # fmt: skip
 
 
@@ -126,16 +125,16 @@ def test_a_buffer_that_the_forward_pass_changes_is_trained(tmp_path: Path) -> No
     assert "seen" in [spec.name for spec in job.updated]
     loaded = load_job(tmp_path)
     share = train_share(
-        loaded, Samples(0, 0, 8), loaded.global_state, loaded.local_state, backend=NUMPY
+        loaded, RoundSlot(0, 0), loaded.global_state, loaded.local_state, backend=NUMPY
     )
-    batches = [batch_at(loaded.data, job, position)["batch.x"] for position in (0, 4)]
+    batches = [batch_at(loaded.data, job, number)["batch.x"] for number in (0, 1)]
     expected = sum(batch.mean(0) + 1 for batch in batches)
     np.testing.assert_allclose(share.global_out["seen"], expected, rtol=1e-6)
     with pytest.raises(JobError, match=r"model\.seen.*averaged"):
         build(_spec(RunningMean(torch.int64)), tmp_path / "integers")
 
 
-def test_the_schedule_is_a_table_by_global_batch_number(tmp_path: Path) -> None:
+def test_the_schedule_is_a_table_by_step(tmp_path: Path) -> None:
     build(replace(_spec(), schedule=lambda step: [0.1, 0.2, 0.3, 0.4][step]), tmp_path)
     (table,) = [c for c in load_job(tmp_path).job.document.step.constants if c.type.shape == (4,)]
     np.testing.assert_array_equal(
@@ -172,13 +171,14 @@ def test_a_long_holdout_is_cut_into_equal_batches(
 
 
 def test_nesterov_is_part_of_the_global_state(tmp_path: Path) -> None:
-    build(replace(_spec(), outer=Nesterov(lr=0.5, momentum=0.8)), tmp_path)
+    job = build(replace(_spec(), outer=Nesterov(lr=0.5, momentum=0.8)), tmp_path)
+    assert job.document.aggregation == DIFFERENCE
     loaded = load_job(tmp_path)
     start = loaded.global_state
     update = {s.name: np.full(s.shape, 0.25, np.float32) for s in loaded.job.updated}
     state = start
     for round_ in range(2):
-        state = aggregate(loaded, state, [(4, update)], NUMPY).state
+        state = aggregate(loaded, state, [update], NUMPY).state
         velocity = [0.25, 0.25 * 1.8][round_]
         np.testing.assert_allclose(state[VELOCITY + "0.bias"], np.full(3, velocity), rtol=1e-6)
     moved = 0.5 * ((0.25 + 0.8 * 0.25) + (0.25 + 0.8 * 0.45))
@@ -207,9 +207,20 @@ def test_a_file_that_is_no_job_is_refused(tmp_path: Path, text: str, reason: str
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"samples_per_round": 7}, "samples_per_round"),
-        ({"rounds": 0}, "rounds"),
         ({"batch": 2.0}, "batch"),
+        ({"steps": 0}, "steps"),
+        ({"steps": True}, "steps"),
+        ({"steps": None}, "steps"),
+        ({"epochs": 3}, "steps"),
+        ({"steps": None, "epochs": 0}, "epochs"),
+        ({"steps": None, "epochs": float("inf")}, "epochs"),
+        ({"slots": 0}, "slots"),
+        ({"slots": SLOTS_MAX + 1}, "slots"),
+        ({"slots": None}, "slots"),
+        ({"round_steps": 0}, "round_steps"),
+        ({"segment_steps": 3}, "segment_steps"),
+        ({"segment_steps": -1}, "segment_steps"),
+        ({"steps": 2**20, "round_steps": 1}, "rounds"),
         ({"metrics": {"loss": accuracy()}}, "metrics"),
         ({"schedule": float("nan")}, "schedule"),
         ({"train": {}}, "train"),
@@ -233,7 +244,7 @@ def test_a_file_that_is_no_job_is_refused(tmp_path: Path, text: str, reason: str
         ({"clip_norm": 0}, "clip_norm"),
         ({"clip_norm": float("nan")}, "clip_norm"),
         ({"schedule": lambda step: None}, "schedule"),
-        ({"schedule": lambda step: 0.1 / (1 + step), "rounds": 2**18}, "schedule"),
+        ({"schedule": lambda step: 0.1 / (1 + step), "steps": 2**19}, "schedule"),
         ({"train": {"x": [[1.0], [1.0, 2.0]], "y": [0, 1]}}, "train.x"),
     ],
 )
@@ -342,12 +353,12 @@ def test_a_result_loads_into_a_model_with_tied_weights(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def trained(digits: tuple[Path, Job], tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("trained")
-    run_locally(digits[0], slots=2, out=out)
+    run_locally(digits[0], out=out)
     return out
 
 
 def test_digits_learn_what_a_majority_does_not_know(digits: tuple[Path, Job]) -> None:
-    result = run_locally(digits[0], slots=2)
+    result = run_locally(digits[0])
     assert result.before["accuracy"] < 0.3
     assert result.after["accuracy"] > 0.9 > 5 * result.after["majority_baseline"]
     assert result.losses[-1][1] < 0.3 * result.losses[0][1]
@@ -375,11 +386,13 @@ def test_evaluation_runs_without_dropout(digits: tuple[Path, Job]) -> None:
 def test_the_summary_adds_up(digits: tuple[Path, Job]) -> None:
     summary = inspect_job(digits[1])
     assert summary.parameters == 17_482
-    parts = sum(summary.flops_by_operation.values())
-    assert 0 <= summary.step_flops - parts < summary.nodes["step"]
-    assert (
-        summary.total_flops == summary.step_flops * summary.rounds * summary.samples_per_round // 32
-    )
+    assert sum(summary.flops_by_operation.values()) == summary.step_flops
+    states = order_terms(digits[1])
+    boundary = states.global_bytes + states.local_bytes
+    assert (summary.steps, summary.segments) == (160, 64)
+    assert summary.epochs == pytest.approx(2 * 160 * 32 / 1437)
+    rest = summary.total_flops - 320 * summary.step_flops - 64 * boundary
+    assert rest == summary.rounds * states.outer_work > 0
     assert run(digits[1].document.eval, _eval_inputs(*digits), 0, NUMPY)["metric.accuracy"] < 0.5
 
 

@@ -11,8 +11,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from pol.executor.backend import backend
-from pol.job.dataset import batch_at
-from pol.job.load import LoadedJob, load_job
+from pol.job.load import LoadedJob, batch_at, load_job
 from pol.tracing.build import build, load_into
 from pol.tracing.spec import SGD, AdamW, JobSpec, cross_entropy
 from pol.work.segments import advance, slot_state
@@ -38,7 +37,7 @@ def _spec(model: nn.Module, optimizer: SGD | AdamW, clip: float | None) -> JobSp
     return JobSpec(
         name="agreement", model=model, loss=cross_entropy(), train={"x": x, "y": y},
         holdout={"x": x[:10], "y": y[:10]}, optimizer=optimizer, schedule=_rate, clip_norm=clip,
-        rounds=1, samples_per_round=16 * STEPS, batch=16, segment_length=2, seed=21,
+        steps=STEPS, batch=16, seed=21,
     )  # fmt: skip
 
 
@@ -65,7 +64,7 @@ def _eager(
     optimizer = _torch_optimizer(spec.optimizer, model)
     losses = []
     for step in range(STEPS):
-        batch = batch_at(loaded.data, loaded.job, step * spec.batch)
+        batch = batch_at(loaded.data, loaded.job, step)
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(
             model(torch.from_numpy(batch["batch.x"])), torch.from_numpy(batch["batch.y"])
@@ -107,16 +106,16 @@ def test_several_steps_agree_with_eager_torch(
     build(spec, tmp_path)
     loaded = load_job(tmp_path)
     losses, weights = _eager(loaded, spec, model)
-    place = slot_state(loaded, loaded.global_state, loaded.local_state)
+    reached = slot_state(loaded, loaded.global_state, loaded.local_state)
     found = []
     for step in range(STEPS):
-        place, metrics = advance(loaded, place, step * spec.batch, NUMPY)
+        reached, metrics = advance(loaded, reached, step, 0, NUMPY)
         found.append(float(metrics["loss"]))
     np.testing.assert_allclose(found, losses, rtol=2e-3)
     for name, expected in weights.items():
         moved = float(np.abs(expected - loaded.global_state[name]).max())
         assert moved > 1e-3  # it did learn something
-        difference = float(np.abs(place.global_state[name] - expected).max())
+        difference = float(np.abs(reached.global_state[name] - expected).max())
         assert difference <= 5e-3 * moved + 1e-6, name
 
 
@@ -125,11 +124,11 @@ def test_powers_of_beta_live_in_the_local_state(tmp_path: Path) -> None:
     build(spec, tmp_path)
     loaded = load_job(tmp_path)
     assert loaded.local_state["beta1_power"] == 1.0
-    place = slot_state(loaded, loaded.global_state, loaded.local_state)
+    reached = slot_state(loaded, loaded.global_state, loaded.local_state)
     for step in range(3):
-        place, _ = advance(loaded, place, step * spec.batch, NUMPY)
-    assert place.local_state["beta1_power"] == np.float32(0.125)
-    assert place.local_state["beta2_power"] == np.float32(0.421875)
+        reached, _ = advance(loaded, reached, step, 0, NUMPY)
+    assert reached.local_state["beta1_power"] == np.float32(0.125)
+    assert reached.local_state["beta2_power"] == np.float32(0.421875)
 
 
 def test_products_count_as_torch_counts_them(tmp_path: Path) -> None:

@@ -12,13 +12,15 @@ from domain.errors import WRONG_STATE
 from domain.messages import (
     Message,
     MsgCancelOrder,
+    MsgChangeBid,
     MsgDepositBond,
-    MsgObjectReport,
+    MsgWithdrawBid,
     MsgWithdrawBond,
 )
 from domain.params import local_params
 from domain.records import Conditions, OrderState
-from tests.support.chain_market import ANY, BOND, PRICE, Market, bid, make_terms, submit
+from pol.rules.schedule import round_seconds
+from tests.support.chain_market import ANY, BOND, PRICE, Market, bid, due_gas, make_terms, submit
 
 WORK = 160_000_000
 
@@ -39,13 +41,109 @@ def test_the_cheapest_bid_wins_and_is_the_price() -> None:
     assert (matched.get("validator"), matched.get("job_bond")) == ("v2", "8000")
 
 
-def test_bid_and_order_of_one_block_meet_in_either_order() -> None:
-    for flipped in (False, True):
-        market = Market(bidders=())
-        items: list[Message] = [submit(), bid("v0")]
-        result = market.chain.ok(*(items[::-1] if flipped else items))
-        ids = dict(found for tx in result.tx_results for found in tx.responses)
-        assert validator_of(market, ids["order_id"]) == "v0"
+@pytest.mark.parametrize("flipped", [False, True])
+def test_an_order_is_matched_after_its_own_block(flipped: bool) -> None:
+    market = Market(bidders=())
+    items: list[Message] = [submit(), bid("v0")]
+    result = market.chain.ok(*(items[::-1] if flipped else items))
+    ids = dict(found for tx in result.tx_results for found in tx.responses)
+    assert market.order(ids["order_id"]).state is OrderState.OPEN
+    market.auction()
+    assert validator_of(market, ids["order_id"]) == "v0"
+
+
+@pytest.mark.parametrize("blocks", [0, 1])
+def test_nobody_who_saw_an_order_goes_below_a_rival(blocks: int) -> None:
+    """In the order's own block, or in that of its auction, v1 lowers its price to just below that of v0."""
+    market = Market(bidders=())
+    dear = bid("v1", price=2 * PRICE)
+    market.chain.ok(bid("v0"), dear)
+    (found,) = market.chain.ask(q.BidsRequest("v1", 0, b"")).bids
+    lower = MsgChangeBid("v1", found.id, PRICE - 1, found.capacity, 100_000)
+    order = market.chain.tx(submit(price_limit=3 * PRICE, deposit=480_000))
+    if blocks:
+        order_id = market.chain.ok(order).tx_results[0].responses[0][1]
+        market.chain.ok(lower)
+    else:
+        order_id = market.chain.ok(order, lower).tx_results[0].responses[0][1]
+        market.auction()
+    assert (validator_of(market, order_id), market.assignment(order_id).price) == ("v0", PRICE)
+
+
+@pytest.mark.parametrize("way", ["raise", "withdraw", "less", "shorter"])
+def test_who_raises_its_price_on_seeing_an_order_loses_it(way: str) -> None:
+    """The only bidder asks for the whole limit in the order's block; a newcomer serves it instead."""
+    market = Market(bidders=())
+    market.chain.ok(bid("v0"), bid("v0", price=5 * PRICE))
+    cheap, _ = sorted(
+        market.chain.ask(q.BidsRequest("v0", 0, b"")).bids, key=lambda found: found.offer.price
+    )
+    change = MsgChangeBid("v0", cheap.id, cheap.offer.price, cheap.capacity, 100_001)
+    ways: dict[str, Message] = {
+        "raise": replace(change, price=5 * PRICE),
+        "withdraw": MsgWithdrawBid("v0", cheap.id),
+        "less": replace(change, capacity=1),
+        "shorter": replace(change, duration=10),
+    }
+    away = ways[way]
+    order = submit(price_limit=5 * PRICE, deposit=800_000)
+    order_id = market.chain.ok(order, away).tx_results[0].responses[0][1]
+    market.chain.ok(bid("v0", price=5 * PRICE))
+    market.chain.pass_time(3)
+    assert market.order(order_id).state is OrderState.OPEN
+    assert dict(market.order(order_id).unmatched)["firm"] == (2 if way == "withdraw" else 3)
+    market.chain.ok(bid("v1", price=2 * PRICE))
+    assert (validator_of(market, order_id), market.assignment(order_id).price) == ("v1", 2 * PRICE)
+    # Orders that come after it are for all that stands.
+    again = market.submit(order)
+    assert market.assignment(again).price == (PRICE if way == "shorter" else 2 * PRICE)
+
+
+def test_an_absurdly_low_bid_risks_as_much_as_an_honest_one() -> None:
+    market = Market(bidders=())
+    market.chain.ok(bid("v0", price=1))
+    assert market.assignment(market.submit()).job_bond == 8_000  # a tenth of half the limit
+    small = market.submit(submit(terms=make_terms(rounds=1, step_work=1), price_limit=1))
+    assert market.assignment(small).job_bond == market.order(small).params.payload_fee
+
+
+def test_a_bid_says_how_much_it_risks_for_an_order() -> None:
+    market = Market(bidders=())
+    market.chain.ok(bid("v0", max_job_bond=15_999))
+    assert market.order(market.submit()).unmatched == (("bond", 1),)
+    market.chain.ok(bid("v1", max_job_bond=16_000))
+    assert validator_of(market, market.submit()) == "v1"
+
+
+def test_a_change_of_a_bid_frees_nothing_that_is_sold() -> None:
+    market = Market(bidders=())
+    market.chain.ok(bid("v0", capacity=WORK + 1))
+    market.submit()
+    (found,) = market.chain.ask(q.BidsRequest("", 0, b"")).bids
+    for capacity in (0, WORK + 1):
+        market.chain.ok(MsgChangeBid("v0", found.id, PRICE, capacity, 100_000))
+    (found,) = market.chain.ask(q.BidsRequest("", 0, b"")).bids
+    assert (found.capacity, found.reserved, found.free) == (WORK + 1, WORK, 1)
+    second = market.submit()
+    assert market.order(second).unmatched == (("capacity", 1),)
+    market.chain.ok(MsgChangeBid("v0", found.id, PRICE, 2 * WORK, 100_000))
+    assert market.order(second).state is OrderState.MATCHED
+
+
+def test_junk_below_every_price_is_not_tried_when_the_book_changes() -> None:
+    """A thousandth of it would be a block's tries; a change of a bid is answered in its own block."""
+    market = Market(replace(local_params(), due_gas=due_gas(tries=2)), bidders=("v0",))
+    junk = [market.submit(submit(price_limit=1)) for _ in range(10)]
+    order_id = market.submit(submit(conditions=Conditions(device_class="gpu")))
+    tried = len(market.chain.seen("order.unmatched"))
+    assert tried == 11
+    market.chain.ok(bid("v1", device_class="gpu"))
+    assert validator_of(market, order_id) == "v1"
+    assert SWEEP.get(market.chain.overlay()) is None
+    market.chain.ok(bid("v2", price=1))
+    for _ in range(30):
+        market.auction()
+    assert {market.order(found).state for found in junk} == {OrderState.MATCHED}
 
 
 def test_the_order_of_transactions_does_not_matter() -> None:
@@ -55,21 +153,34 @@ def test_the_order_of_transactions_does_not_matter() -> None:
         items: list[Message] = [bid(name, capacity=2 * WORK) for name in market.validators]
         items += [submit(f"c{number}") for number in range(6)]
         market.chain.ok(*(items[::-1] if flipped else items))
+        market.auction()
         orders = market.chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders
         outcomes.append({order.consumer: validator_of(market, order.id) for order in orders})
     assert outcomes[0] == outcomes[1]
     assert len(set(outcomes[0].values())) > 1
 
 
-def test_ties_are_broken_by_the_previous_blocks_hash() -> None:
+def test_ties_are_broken_by_the_previous_blocks_beacon_and_by_nothing_of_this_block() -> None:
     winners = set()
     for number in range(8):
         market = Market(bidders=())
         market.chain.ok(bid("v0"), bid("v1"))
-        market.chain.block(block_hash=bytes([number]) * 32)
-        result = market.chain.block(submit(), block_hash=b"\xff" * 32)
+        market.chain.block(value=market.chain.value(number), block_hash=b"\xee" * 32)
+        result = market.chain.block(submit(), value=market.chain.value(99))
+        market.auction()
         winners.add(validator_of(market, result.tx_results[0].responses[0][1]))
     assert winners == {"v0", "v1"}
+    for number in range(4):
+        market = Market(bidders=())
+        market.chain.ok(bid("v0"), bid("v1"))
+        market.chain.block(block_hash=bytes([number]) * 32)
+        result = market.chain.block(
+            submit(), value=market.chain.value(7), block_hash=bytes([number]) * 32
+        )
+        # The block of the auction chooses nothing either.
+        market.chain.block(value=market.chain.value(number), seconds=0)
+        winners.discard(validator_of(market, result.tx_results[0].responses[0][1]))
+    assert len(winners) == 1
 
 
 def test_an_unmatched_order_says_why_once_and_again_when_it_changes() -> None:
@@ -80,10 +191,12 @@ def test_an_unmatched_order_says_why_once_and_again_when_it_changes() -> None:
     market.chain.ok(bid("v0"))
     assert market.order(order_id).unmatched == (("device_class", 1),)
     market.chain.pass_time(5)
-    market.chain.ok(bid("v1", price=PRICE + 1))
-    assert market.order(order_id).unmatched == (("price", 1), ("device_class", 2))
+    market.chain.ok(bid("v1", price=PRICE + 1))  # more than it would pay: not tried
+    assert market.order(order_id).unmatched == (("device_class", 1),)
+    market.chain.ok(bid("v1", price=PRICE - 1))
+    assert market.order(order_id).unmatched == (("price", 1), ("device_class", 3))
     assert len(market.chain.seen("order.unmatched")) == 3
-    assert market.chain.seen("order.unmatched")[-1].get("device_class") == "2"
+    assert market.chain.seen("order.unmatched")[-1].get("device_class") == "3"
     market.chain.ok(bid("v2", device_class="gpu"))
     assert validator_of(market, order_id) == "v2"
 
@@ -93,7 +206,7 @@ def test_capacity_is_reserved_at_the_match_and_freed_at_the_end() -> None:
     market.chain.ok(bid("v0", capacity=WORK + 1))
     first = market.submit()
     (standing,) = market.chain.ask(q.BidsRequest("", 0, b"")).bids
-    assert standing.capacity == 1
+    assert (standing.reserved, standing.free) == (WORK, 1)
     second = market.submit(submit(time_to_live=200))
     assert market.order(second).unmatched == (("capacity", 1),)
     market.accept(first)
@@ -112,24 +225,14 @@ def test_a_job_bond_must_be_free() -> None:
     assert market.chain.bond("v0") == 0
 
 
-def test_a_bond_that_returns_late_lets_the_auction_try_again() -> None:
-    """The first order's end waits for a report, and the job bond with it: then the second can be backed."""
-    market = Market(replace(local_params(), report_window=500), bidders=("v0",))
+def test_a_bond_that_returns_lets_the_auction_try_again() -> None:
+    """The first order's end returns the job bond: then the second can be backed."""
+    market = Market(bidders=("v0",))
     market.chain.ok(MsgWithdrawBond("v0", BOND - 16_000))
     first = market.run()
     second = market.submit(submit(time_to_live=400))
-    assert market.order(second).unmatched == (("bond", 1),)
-    trace = market.trace(first, 0, 0, 16)
-    market.commit(first, trace)
-    market.chain.ok(market.report_message(first, trace))
-    half = [market.trace(first, slot, 8 * slot, 8, issue=2) for slot in (0, 1)]
-    market.commit(first, *half)
-    market.wait_drawn(first)
-    market.chain.ok(market.close_message(first))
-    market.answer_all(first, 0)
+    assert market.order(second).unmatched == (("bond", 1), ("least_bond", 1))
     market.settle(first)
-    assert market.order(second).state is OrderState.OPEN
-    market.chain.ok(MsgObjectReport("v0p0", first, 1, 0, trace.ref))
     assert market.order(first).state is OrderState.CLOSED
     assert validator_of(market, second) == "v0"
 
@@ -152,6 +255,7 @@ def test_live_assignments_are_never_worth_more_than_the_stake() -> None:
     market = Market(bidders=(), stake=10**6)  # six orders of 160,000 fit
     market.chain.ok(bid("v0"), bid("v0", price=PRICE - 1))
     market.chain.ok(*[submit()] * 8)
+    market.auction()
     orders = market.chain.ask(q.OrdersRequest("carol", "", 0, 0, b"")).orders
     states = sorted(order.state for order in orders)
     assert states == [OrderState.OPEN] * 2 + [OrderState.MATCHED] * 6
@@ -170,23 +274,42 @@ def test_what_one_validator_cannot_back_goes_to_the_next_bid_in_the_same_block(
         market.chain.ok(MsgWithdrawBond("v0", BOND - bond))
     market.chain.ok(bid("v0", price=PRICE - 2), bid("v0", price=PRICE - 1), bid("v1"))
     market.chain.ok(*[submit()] * 7)
+    market.auction()
     orders = market.chain.ask(q.OrdersRequest("carol", "", 0, 0, b"")).orders
     assert sorted(validator_of(market, order.id) for order in orders) == ["v0"] * 6 + ["v1"]
 
 
-def test_a_deadline_leaves_two_windows_after_the_expected_end() -> None:
+def test_a_deadline_leaves_time_to_accept_to_train_and_to_verify() -> None:
     market = Market(bidders=("v0",))
-    # 160,000,000 FLOPs at 10^9 FLOP/s are a second, and two windows are 20 s.
-    late, right = market.submit(submit(deadline=20)), market.submit(submit(deadline=21))
+    # 22 s to accept. A round is 42,000,000 FLOPs after each other at 10^9 FLOP/s: a second, twice. Then a window of
+    # 10 s, and three draws of an audit, each of half a window after a lot of at most 20 s.
+    late, right = market.submit(submit(deadline=108)), market.submit(submit(deadline=109))
     assert market.order(late).unmatched == (("deadline", 1),)
     assert market.order(right).state is OrderState.MATCHED
 
 
-def test_a_block_tries_a_bounded_number_and_the_oldest_first() -> None:
-    market = Market(replace(local_params(), matches_per_block=3), bidders=())
+@pytest.mark.parametrize(("slots", "seconds"), [(1, 80), (2, 42), (9, 42)])
+def test_slots_that_wait_for_each_other_take_longer(slots: int, seconds: int) -> None:
+    """As long as the chain itself expects a round to take, and no second less."""
+    market = Market(replace(local_params(), accept_max=100), bidders=())
+    market.chain.ok(bid("v0", slot_speed=10**6, slots=slots))
+    terms, rounds = make_terms(), 2
+    assert round_seconds(terms, 10**6, slots) == seconds
+    needed = 20 + 1 + 46 + rounds * seconds + 85
+    late, right = (market.submit(submit(deadline=needed - early)) for early in (1, 0))
+    assert market.order(late).unmatched == (("deadline", 1),)
+    market.accept(right)
+    assignment = market.assignment(right)
+    assert (assignment.slot_speed, assignment.slots) == (10**6, slots)
+    assert assignment.progress_deadline == market.chain.clock + 30 + 3 * seconds
+
+
+def test_a_block_matches_a_bounded_number_and_the_oldest_first() -> None:
+    market = Market(replace(local_params(), due_gas=due_gas(fills=3)), bidders=())
     first = [market.submit() for _ in range(2)]
     market.chain.ok(*[submit()] * 5)
-    market.chain.block()
+    for _ in range(2):
+        market.chain.block()
     market.chain.ok(bid("v0"))
     assert [market.order(order_id).state for order_id in first] == [OrderState.MATCHED] * 2
 
@@ -202,7 +325,7 @@ def test_a_block_tries_a_bounded_number_and_the_oldest_first() -> None:
 
 def test_orders_that_nobody_wants_do_not_hold_up_a_new_one() -> None:
     """Ten old orders below every price, and a book that changes in every block: passes without end."""
-    market = Market(replace(local_params(), matches_per_block=4), bidders=("v0",))
+    market = Market(replace(local_params(), due_gas=due_gas(tries=4)), bidders=("v0",))
     for _ in range(10):
         market.submit(submit(price_limit=1))
     for number in range(6):
@@ -212,7 +335,7 @@ def test_orders_that_nobody_wants_do_not_hold_up_a_new_one() -> None:
 
 
 def test_a_book_that_changes_during_a_pass_is_tried_again_by_all() -> None:
-    market = Market(replace(local_params(), matches_per_block=2), bidders=())
+    market = Market(replace(local_params(), due_gas=due_gas(tries=2)), bidders=())
     asked = replace(ANY, memory=10)
     for _ in range(5):
         market.submit(submit(conditions=asked))
@@ -223,7 +346,7 @@ def test_a_book_that_changes_during_a_pass_is_tried_again_by_all() -> None:
 
 
 def test_changes_of_one_block_are_one_pass() -> None:
-    market = Market(replace(local_params(), matches_per_block=2), bidders=())
+    market = Market(replace(local_params(), due_gas=due_gas(tries=2)), bidders=())
     for _ in range(4):
         market.submit(submit(conditions=replace(ANY, memory=10)))
     market.chain.ok(bid("v0", memory=1), bid("v1", memory=1))  # two of four are tried
@@ -246,7 +369,7 @@ def test_a_quote_is_what_the_auction_does() -> None:
     market = Market(bidders=())
     market.chain.ok(bid("v0"), bid("v1", price=PRICE - 1), bid("v2", device_class="gpu"))
     request = q.SimulateMatchRequest(
-        Conditions(device_class="cpu", tier="exact"), WORK, PRICE, 1_000, 2
+        Conditions(device_class="cpu", tier="exact"), PRICE, 1_000, make_terms()
     )
     quoted = market.chain.ask(request)
     assert [found.validator for found in quoted.bids] == ["v1", "v0"]

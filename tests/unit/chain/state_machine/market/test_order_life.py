@@ -23,11 +23,12 @@ def test_an_order_is_settled_and_every_coin_is_where_it_belongs() -> None:
     assert order.work_verified == 160_000_000
     assert market.assignment(order_id).state is AssignmentState.DONE
 
-    # Per round 80,000: protocol 800, audit 2,400 (1,200 for each of two), rest 76,800, providers 70 % = 53,760.
+    # Per round 80,000: protocol 800, audit 2,400 (1,200 for each of two), rest 76,800, of it 70 % by work: 38,000 of
+    # 80,000 for each share; the providers' part of the aggregation is its validator's.
     earned = {name: chain.worth(name) - before[name] for name in before}
     assert earned["carol"] == -160_000
-    assert earned["v0"] == 2 * 23_040
-    assert earned["v0p0"] == earned["v0p1"] == 2 * 26_880
+    assert earned["v0"] == 2 * (23_040 + 2_688)
+    assert earned["v0p0"] == earned["v0p1"] == 2 * 25_536
     assert earned["v1"] + earned["v2"] + earned["v3"] == 4 * 1_200
     assert chain.bond("v0") == chain.bond("v0p0") == chain.bond("v0p1") == BOND
     payments = market.all_of(order_id).payments

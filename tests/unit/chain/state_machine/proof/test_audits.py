@@ -274,18 +274,21 @@ def test_a_stake_that_is_gone_is_cut_no_further() -> None:
 
 
 @pytest.mark.parametrize("answered", [True, False])
-def test_closing_an_order_ends_its_audits(answered: bool) -> None:
-    """At the order's deadline an unverified round is not paid, and its cuts go to who answered."""
+def test_a_void_round_ends_the_audits_of_a_proven_order_at_once(answered: bool) -> None:
+    """What is not verified is not paid, everything returns, and cuts go to who answered."""
     market = Market(replace(local_params(), progress_base=300, round_window=200))
-    order_id = market.run(submit(deadline=410))
-    market.chain.pass_time(200)
+    order_id = market.run()
     market.train_round(order_id)
     market.train_round(order_id)
     market.prove(order_id)
     market.wait_seats(order_id, 0)
+    market.wait_seats(order_id, 1)
+    first, second = seated(market, order_id)
     if answered:
-        answer(market, order_id, seated(market, order_id)[0])
-    market.chain.pass_until(market.order(order_id).deadline)
+        answer(market, order_id, first)
+    wrong = market.answer_message(order_id, 0, second)
+    empty = tuple(replace(found, root=b"", leaf=None) for found in wrong.answers)
+    market.chain.ok(replace(wrong, answers=empty))
     order = market.order(order_id)
     assert (order.state, order.close_reason) == (OrderState.CLOSED, CloseReason.UNVERIFIED)
     assert market.chain.worth("carol") == COINS

@@ -1,19 +1,41 @@
-"""The chain clock, and lots from later blocks."""
+"""The chain clock, and lots from the beacons of later blocks."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
 
-from chain.state_machine.context import NS
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chain.state_machine import transition
+from chain.state_machine.context import NS, Context
+from chain.state_machine.ledger.tables import POTS, SUPPLY
+from chain.state_machine.mempool import next_block
+from chain.state_machine.proof.lots import (
+    GROUPS_PER_BLOCK,
+    LOTS_PER_BLOCK,
+    close_lot,
+    open_lot,
+    take_complete,
+)
 from chain.state_machine.proof.shares import share_id
-from chain.state_machine.proof.tables import LOTS
+from chain.state_machine.proof.tables import LOT_GROUPS, LOTS, WAITING_LOTS, AuditSubject, Lot
 from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.store import Overlay
+from chain.state_machine.tables import Index
 from domain import queries as q
-from domain.messages import MsgRegisterProvider
+from domain.beacon import Reveal
+from domain.errors import BAD_PROOF
+from domain.genesis import DENOM
+from domain.messages import MsgRegisterProvider, MsgRevokeBeaconKey, MsgSend
 from domain.params import local_params
+from domain.records import Coin, RoundKey
+from escrow.moves import Pot
 from pol.rules.lots import draw, seed
-from tests.support.chain_harness import Chain, make_genesis
+from tests.support.chain_harness import Chain, beacon_key, make_genesis, prove, verify
 from tests.support.chain_market import Market, bid, digest, submit
-
-HASHES = [digest("block hash", number) for number in range(6)]
 
 
 def test_the_clock_starts_at_zero_and_never_leaps() -> None:
@@ -45,7 +67,7 @@ def test_the_clock_keeps_nanoseconds() -> None:
 
 def committed(market: Market) -> bytes:
     order_id = market.run()
-    market.commit(order_id, market.trace(order_id, 0, 0, 8), market.trace(order_id, 1, 8, 8))
+    market.commit(order_id, market.trace(order_id, 0), market.trace(order_id, 1))
     return order_id
 
 
@@ -53,29 +75,76 @@ def drawn(market: Market, order_id: bytes) -> list[tuple[int, ...]]:
     return [share.drawn for share in market.shares(order_id)]
 
 
-def expected(market: Market, order_id: bytes, *hashes: bytes) -> list[tuple[int, ...]]:
+def expected(market: Market, order_id: bytes, beacon: bytes) -> list[tuple[int, ...]]:
     return [
-        draw(seed("shares", share_id(share.claim.key), hashes), share.claim.segments, 1)
+        draw(seed("shares", share_id(share.claim.key), beacon), 2, 1)
         for share in market.shares(order_id)
     ]
 
 
-def one_drawn() -> Market:
-    return Market(replace(local_params(), segments_drawn=1))
+def one_drawn(validators: int = 4, **params: int) -> Market:
+    return Market(replace(local_params(), segments_drawn=1, **params), validators=validators)
 
 
-def test_two_blocks_of_two_proposers_who_are_no_party_make_the_seed() -> None:
+NOT_YET = [(), ()]
+
+
+def test_the_seed_is_the_beacon_at_which_strangers_with_more_than_a_third_have_revealed() -> None:
     market = one_drawn()
     order_id = committed(market)
     chain = market.chain
-    chain.block(proposer="v0", block_hash=HASHES[0])  # the operator itself: a party
-    chain.block(proposer="v1", block_hash=HASHES[1])
-    chain.block(proposer="v1", block_hash=HASHES[2])  # the same proposer again
-    assert drawn(market, order_id) == [(), ()]
-    chain.block(proposer="v3", block_hash=HASHES[3])
-    assert drawn(market, order_id) == expected(market, order_id, HASHES[1], HASHES[3])
+    chain.block(proposer="v0")  # the operator itself: a party
+    chain.block(proposer="v1")
+    chain.block(proposer="v1")  # the same proposer again
+    chain.block(proposer="v0")
+    assert drawn(market, order_id) == NOT_YET
+    chain.block(proposer="v3")
+    assert drawn(market, order_id) == expected(market, order_id, chain.beacon)
     assert len(chain.seen("share.drawn")) == 2
     assert LOTS.scan(chain.overlay()) == []
+    assert LOT_GROUPS.scan(chain.overlay()) == []
+
+
+def test_two_proposers_in_a_row_are_not_enough_where_they_hold_a_third_or_less() -> None:
+    market = one_drawn(validators=6)
+    order_id = committed(market)
+    for proposer in ("v1", "v2"):  # a third of the stake, and not more
+        market.chain.block(proposer=proposer)
+    assert drawn(market, order_id) == NOT_YET
+    market.chain.block(proposer="v3")
+    assert drawn(market, order_id) == expected(market, order_id, market.chain.beacon)
+
+
+def test_one_proposer_is_not_enough_whatever_its_stake() -> None:
+    market = one_drawn()
+    change_stake(market, "v1", 10**13)
+    order_id = committed(market)
+    market.chain.block(proposer="v1")
+    assert drawn(market, order_id) == NOT_YET
+    market.chain.block(proposer="v2")
+    assert drawn(market, order_id) == expected(market, order_id, market.chain.beacon)
+
+
+def test_strangers_with_less_than_a_third_together_must_all_have_revealed() -> None:
+    market = one_drawn()
+    change_stake(market, "v0", 10**13)
+    order_id = committed(market)
+    for proposer in ("v1", "v2"):
+        market.chain.block(proposer=proposer)
+        assert drawn(market, order_id) == NOT_YET
+    market.chain.block(proposer="v3")
+    assert drawn(market, order_id) == expected(market, order_id, market.chain.beacon)
+
+
+def change_stake(market: Market, operator: str, stake: int) -> None:
+    market.chain.checked = False  # these coins come from nowhere
+    market.chain.change(lambda store: VALIDATORS.update(store, operator, stake=stake))
+    market.chain.change(lambda store: POTS.set(store, supply_of(store), Pot.STAKES))
+    market.chain.change(lambda store: SUPPLY.set(store, sum(POTS.get(store, pot) for pot in Pot)))
+
+
+def supply_of(store: Overlay) -> int:
+    return sum(validator.stake for validator in VALIDATORS.scan(store))
 
 
 def test_what_is_drawn_never_changes() -> None:
@@ -87,44 +156,119 @@ def test_what_is_drawn_never_changes() -> None:
     assert market.shares(order_id) == before
 
 
+def test_content_time_and_order_of_a_block_decide_nothing() -> None:
+    """What a proposer may still choose of its block, after its reveal: the draw is the same."""
+    outcomes = set()
+    for number in range(4):
+        market = one_drawn()
+        order_id = committed(market)
+        market.chain.block(proposer="v1", seconds=1)
+        sends = [MsgSend("carol", f"c{n}", (Coin(DENOM, 1),)) for n in range(number)]
+        market.chain.block(
+            *sends[::-1], proposer="v3", seconds=number % 3, block_hash=digest("content", number)
+        )
+        assert drawn(market, order_id) != NOT_YET
+        outcomes.add(tuple(drawn(market, order_id)))
+    assert len(outcomes) == 1
+
+
+def test_one_accomplice_who_is_last_has_one_more_try_and_no_choice() -> None:
+    """It was hundreds: whatever it put into its block, and in whichever round. It may still not propose at all."""
+
+    def outcome(last: str, **content: Any) -> tuple[tuple[int, ...], ...]:
+        market = one_drawn()
+        order_id = committed(market)
+        market.chain.block(proposer="v1")
+        market.chain.block(proposer=last, **content)
+        return tuple(drawn(market, order_id))
+
+    choices = [{"seconds": n % 3, "block_hash": digest("try", n)} for n in range(40)]
+    assert len({outcome("v3", **choice) for choice in choices}) == 1
+    assert len({outcome(last, **choice) for last in ("v3", "v2") for choice in choices}) <= 2
+
+
+def test_a_block_of_a_party_completes_nothing_even_where_others_give_up_their_keys() -> None:
+    market = one_drawn()
+    order_id, chain = committed(market), market.chain
+    chain.block(proposer="v1")
+    revocations = [MsgRevokeBeaconKey(name, beacon_key(name)) for name in ("v2", "v3")]
+    chain.block(*revocations, proposer="v0")
+    chain.block(proposer="v0")
+    assert drawn(market, order_id) == NOT_YET
+    chain.block(proposer="v1")
+    assert drawn(market, order_id) == expected(market, order_id, chain.beacon)
+
+
+def test_a_wrong_reveal_seeds_nothing_and_neither_does_none() -> None:
+    market = one_drawn()
+    order_id, chain = committed(market), market.chain
+    chain.block(proposer="v1")
+    before = chain.beacon
+    chain.block(proposer="v3", reveals=False)
+    assert (chain.beacon, drawn(market, order_id)) == (before, NOT_YET)
+    forged = prove(beacon_key("v2"), b"", chain.value(7))
+    chain.block(proposer="v3", reveal=Reveal(digest(forged), forged))
+    assert chain.reveal_result is not None
+    assert chain.reveal_result.code == BAD_PROOF.number
+    assert (chain.beacon, drawn(market, order_id)) == (before, NOT_YET)
+    chain.block(proposer="v3")
+    assert drawn(market, order_id) == expected(market, order_id, chain.beacon)
+
+
 def test_a_provider_of_the_cluster_and_the_consumer_are_parties() -> None:
-    market = Market(replace(local_params(), segments_drawn=1))
+    market = one_drawn()
     market.chain.ok(MsgRegisterProvider("v1", "v0"))
     order_id = market.run(submit("v2"))
     market.commit(order_id, market.trace(order_id))
-    for proposer in ("v1", "v2", "v0", "v3"):
-        market.chain.block(proposer=proposer, block_hash=digest(proposer))
-    # Only v3 is no party: one hash is enough, because there is no second proposer to wait for.
-    assert drawn(market, order_id) == expected(market, order_id, digest("v3"))
+    for proposer in ("v1", "v2", "v0"):
+        market.chain.block(proposer=proposer)
+    assert drawn(market, order_id) == [()]
+    # Only v3 is no party: its block is enough, because there is no second proposer to wait for.
+    market.chain.block(proposer="v3")
+    assert drawn(market, order_id) == expected(market, order_id, market.chain.beacon)
 
 
-def test_after_the_wait_the_blocks_that_there_are_must_do() -> None:
+def test_the_parties_are_those_of_the_opening() -> None:
+    market = one_drawn()
+    order_id = committed(market)
+    market.chain.block(MsgRegisterProvider("v1", "v0"), proposer="v0")
+    for proposer in ("v1", "v2"):
+        market.chain.block(proposer=proposer)
+    assert drawn(market, order_id) == expected(market, order_id, market.chain.beacon)
+
+
+def test_after_the_wait_the_last_strangers_block_must_do() -> None:
     market = one_drawn()
     order_id = committed(market)
     deadline = market.chain.clock + 20
-    market.chain.block(proposer="v1", block_hash=HASHES[0], seconds=2)
+    market.chain.block(proposer="v1", seconds=2)
+    beacon = market.chain.beacon
     while market.chain.clock < deadline - 1:
         market.chain.block(proposer="v0", seconds=1)
-    assert drawn(market, order_id) == [(), ()]
+    assert drawn(market, order_id) == NOT_YET
     market.chain.block(proposer="v0")
     assert market.chain.clock == deadline
-    assert drawn(market, order_id) == expected(market, order_id, HASHES[0])
+    assert drawn(market, order_id) == expected(market, order_id, beacon)
 
 
-def test_after_the_wait_even_the_blocks_of_a_party() -> None:
+def test_after_the_wait_without_strangers_the_next_block_draws_whoever_made_it() -> None:
     market = one_drawn()
     order_id = committed(market)
-    hashes = [digest("party", number) for number in range(30)]
-    for number in range(20):
-        market.chain.block(proposer="v0", block_hash=hashes[number])
-    assert drawn(market, order_id) == expected(market, order_id, hashes[0], hashes[1])
+    deadline = market.chain.clock + 20
+    while market.chain.clock < deadline - 1:
+        market.chain.block(proposer="v0")
+    market.chain.block(proposer="v0", reveals=False, seconds=2)
+    assert market.chain.clock > deadline
+    assert drawn(market, order_id) == NOT_YET
+    market.chain.block(proposer="v0")
+    assert drawn(market, order_id) == expected(market, order_id, market.chain.beacon)
 
 
 def test_with_a_single_validator_the_next_block_draws() -> None:
-    market = Market(replace(local_params(), segments_drawn=1, auditors=0), validators=1)
+    market = one_drawn(validators=1, auditors=0)
     order_id = committed(market)
-    market.chain.block(block_hash=HASHES[0])
-    assert drawn(market, order_id) == expected(market, order_id, HASHES[0])
+    market.chain.block()
+    assert drawn(market, order_id) == expected(market, order_id, market.chain.beacon)
     market.chain.ok(market.close_message(order_id))
     market.train_round(order_id)
     market.prove(order_id)
@@ -134,26 +278,161 @@ def test_with_a_single_validator_the_next_block_draws() -> None:
     assert "auditor" not in kinds
 
 
-def test_jailed_validators_are_not_waited_for() -> None:
+@pytest.mark.parametrize("change", [{"jailed": True}, {"beacon_keys": ()}])
+def test_who_cannot_reveal_is_not_waited_for(change: dict[str, Any]) -> None:
     market = Market(replace(local_params(), segments_drawn=1), validators=3, bidders=())
-    jailed = replace(VALIDATORS.must(market.chain.overlay(), "v2"), jailed=True)
-    market.chain.change(lambda overlay: VALIDATORS.put(overlay, jailed))
+    market.chain.change(lambda store: VALIDATORS.update(store, "v2", **change))
     market.chain.ok(bid("v0"))
     order_id = committed(market)
-    market.chain.block(proposer="v1", block_hash=HASHES[0])
-    assert drawn(market, order_id) == expected(market, order_id, HASHES[0])
+    market.chain.block(proposer="v1")
+    assert drawn(market, order_id) == expected(market, order_id, market.chain.beacon)
 
 
 def test_two_commitments_of_one_round_draw_from_their_own_blocks() -> None:
     market = one_drawn()
     order_id = market.run()
-    market.commit(order_id, market.trace(order_id, 0, 0, 8))
-    market.chain.block(
-        market.commit_message(order_id, market.trace(order_id, 1, 8, 8)), proposer="v1"
-    )
+    market.commit(order_id, market.trace(order_id, 0))
+    market.chain.block(market.commit_message(order_id, market.trace(order_id, 1)), proposer="v1")
     market.chain.block(proposer="v2")
     first, second = drawn(market, order_id)
     assert first
     assert second == ()
     market.chain.block(proposer="v3")
     assert drawn(market, order_id)[1]
+
+
+@pytest.mark.parametrize("hit", [True, False])
+def test_a_test_may_choose_the_beacon(hit: bool) -> None:
+    """The hook that other tests use: with a value of its own, a lot hits a segment or misses it."""
+    market = one_drawn()
+    order_id = committed(market)
+    market.chain.block(proposer="v1")
+    value = market.chain.value_for(
+        lambda beacon: ((1,) in expected(market, order_id, beacon)) is hit
+    )
+    market.chain.block(proposer="v2", value=value)
+    assert ((1,) in drawn(market, order_id)) is hit
+
+
+# --- what a block costs --------------------------------------------------------------------------
+
+
+class Waiting:
+    """A chain with lots that nothing but these tests opened; what is drawn is listed."""
+
+    def __init__(self, validators: int = 4) -> None:
+        self.chain = Chain(
+            make_genesis((), tuple(f"v{n}" for n in range(validators))), checked=False
+        )
+
+    def open(self, number: int, *parties: str) -> None:
+        """Open lots for a commitment of the last block, one with each number below ``number``."""
+        height = self.chain.height
+
+        def edit(store: Overlay) -> None:
+            info = replace(next_block(store), height=height)
+            for at in range(number):
+                subject = AuditSubject(RoundKey(digest(parties, at), 1, height))
+                open_lot(Context(store, info, verify, 1), subject, parties, 600)
+
+        self.chain.change(edit)
+
+    def complete(self, proposer: str) -> list[Lot]:
+        """Return the lots that a next block of ``proposer`` draws, and drop them, as drawing does."""
+        found: list[Lot] = []
+
+        def look(ctx: Context) -> None:
+            found.extend(take_complete(ctx))
+            for lot in found:
+                close_lot(ctx, lot)
+
+        with patch.object(transition, "begin_block", look):
+            self.chain.block(proposer=proposer)
+        return found
+
+
+def test_many_lots_with_the_same_parties_are_looked_at_once() -> None:
+    """However many lots wait, and from however many heights, a block that completes none looks at the oldest."""
+    waiting = Waiting(validators=9)
+    for _ in range(20):
+        waiting.chain.block(proposer="v0")
+        waiting.open(10, "v0")
+    looked: list[object] = []
+
+    def keys(*arguments: Any, **options: Any) -> Iterator[object]:
+        for key in Index.keys(WAITING_LOTS, *arguments, **options):
+            looked.append(key)
+            yield key
+
+    with patch.object(WAITING_LOTS, "keys", keys):
+        assert waiting.complete("v1") == []
+    assert len(looked) == 1
+    assert len(LOTS.scan(waiting.chain.overlay())) == 200
+
+
+def test_a_block_looks_at_a_bounded_number_of_groups_in_turn() -> None:
+    waiting = Waiting()
+    waiting.chain.block(proposer="v0")
+    for number in range(GROUPS_PER_BLOCK + 30):
+        waiting.open(1, "v0", f"stranger {number}")
+    assert waiting.complete("v1") == []
+    drawn = [len(waiting.complete(proposer)) for proposer in ("v2", "v3", "v1")]
+    assert drawn == [GROUPS_PER_BLOCK, 30, 0]
+    assert LOTS.scan(waiting.chain.overlay()) == []
+
+
+def test_a_block_draws_a_bounded_number_of_lots() -> None:
+    waiting = Waiting()
+    waiting.chain.block(proposer="v0")
+    waiting.open(LOTS_PER_BLOCK + 30, "v0")
+    waiting.open(5, "v0", "carol")
+    assert waiting.complete("v1") == []
+    drawn = [len(waiting.complete(proposer)) for proposer in ("v2", "v3", "v1")]
+    assert sum(drawn) == LOTS_PER_BLOCK + 35
+    assert max(drawn) <= LOTS_PER_BLOCK
+    assert LOTS.scan(waiting.chain.overlay()) == []
+
+
+@given(
+    stakes=st.lists(st.integers(1, 9), min_size=3, max_size=7),
+    opened=st.lists(st.booleans(), min_size=12, max_size=12),
+    turns=st.lists(st.integers(0, 6), min_size=12, max_size=12),
+)
+@settings(max_examples=60)
+def test_a_lot_is_complete_when_a_count_from_its_commitment_says_so(
+    stakes: list[int], opened: list[bool], turns: list[int]
+) -> None:
+    """Against the rule spelled out for each lot; v0 is the party."""
+    waiting = Waiting(validators=len(stakes))
+    operators = waiting.chain.operators
+    by_name = {name: stake * 10**6 for name, stake in zip(operators, stakes, strict=True)}
+
+    def set_stakes(store: Overlay) -> None:
+        for name, stake in by_name.items():
+            VALIDATORS.update(store, name, stake=stake)
+        POTS.set(store, sum(by_name.values()), Pot.STAKES)
+        SUPPLY.set(store, sum(POTS.get(store, pot) for pot in Pot))
+
+    waiting.chain.change(set_stakes)
+    able = set(operators[1:])
+    seen: dict[int, set[str]] = {}  # commitment -> strangers who have revealed since
+    for opens, turn in zip(opened, turns, strict=True):
+        proposer = operators[turn % len(operators)]
+        heights = {lot.height for lot in waiting.complete(proposer)}
+        for names in seen.values():
+            names.update({proposer} & able)
+        done = {
+            height
+            for height, names in seen.items()
+            if proposer in able
+            and (
+                names == able
+                or (len(names) > 1 and 3 * sum(by_name[n] for n in names) > sum(by_name.values()))
+            )
+        }
+        assert heights == done
+        for height in done:
+            del seen[height]
+        if opens:
+            waiting.open(1, "v0")
+            seen[waiting.chain.height] = set()

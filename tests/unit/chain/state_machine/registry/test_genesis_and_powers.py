@@ -103,7 +103,7 @@ def test_modules_have_addresses_of_this_chain() -> None:
 
 
 def context(overlay: Overlay) -> Context:
-    return Context(overlay, BlockInfo(CHAIN_ID, DENOM, 1, 0, local_params(), b""), verify, 1)
+    return Context(overlay, BlockInfo(CHAIN_ID, DENOM, 1, 0, local_params(), b"", b""), verify, 1)
 
 
 def test_power_follows_stake_and_only_changes_are_told() -> None:
@@ -129,6 +129,20 @@ def test_the_set_never_becomes_empty() -> None:
     ctx = context(Chain(GENESIS).overlay())
     for name in ("v0", "v1"):
         cut_stake(ctx, name, 10**10)
+    assert take_updates(ctx) == ()
+
+
+def test_what_could_not_be_told_is_told_when_somebody_has_power_again() -> None:
+    ctx = context(Chain(GENESIS).overlay())
+    for name in ("v0", "v1"):
+        cut_stake(ctx, name, 10**10)
+    assert take_updates(ctx) == ()
+    VALIDATORS.update(ctx.store, "v0", stake=10**9)
+    updates = take_updates(ctx)
+    assert updates == (
+        ValidatorUpdate(cons_key("v0"), 1_000),
+        ValidatorUpdate(cons_key("v1"), 0),
+    )
     assert take_updates(ctx) == ()
 
 

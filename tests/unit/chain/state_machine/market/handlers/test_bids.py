@@ -74,7 +74,9 @@ def test_a_bid_stands_under_the_id_of_sender_sequence_and_index(market: Market) 
         ("device_class", ""),
         ("device_class", "x" * 33),
         ("memory", -1),
-        ("speed", 0),
+        ("slot_speed", 0),
+        ("slots", 0),
+        ("slots", 1_025),
         ("capacity", 0),
         ("capacity", WORK_MAX + 1),
         ("regions", ("fr", "de")),
@@ -121,7 +123,7 @@ def test_a_validator_has_a_bounded_number_of_bids(market: Market) -> None:
 
 def test_a_changed_bid_is_new_to_the_book(market: Market) -> None:
     order_id = market.submit()
-    bid_id = place(market, price=PRICE + 1)
+    bid_id = place(market, price=PRICE + 1, duration=400)
     assert market.order(order_id).state is OrderState.OPEN
     market.chain.ok(change(bid_id, price=PRICE, capacity=10**12))
     assert market.order(order_id).state is OrderState.MATCHED

@@ -16,9 +16,8 @@ from domain.errors import (
 from domain.hashing import hash_fields, u32, u64
 from domain.limits import SLOTS_MAX
 from domain.params import local_params
-from domain.records import Conditions, OrderState
-from pol.rules.schedule import segment_samples
-from tests.support.chain_harness import CHAIN_ID, COINS
+from domain.records import Conditions, JobTerms, OrderState
+from tests.support.chain_harness import CHAIN_ID, COINS, prove_key, sign
 from tests.support.chain_market import ANY, PRICE, Market, make_terms, submit
 
 
@@ -88,7 +87,9 @@ def test_conditions_are_bounded(market: Market, name: str, value: Any) -> None:
 
 def test_terms_are_checked(market: Market) -> None:
     market.chain.refused(BAD_FIELD, submit(terms=make_terms(rounds=0)), field="terms.rounds")
-    market.chain.refused(BAD_FIELD, submit(terms=make_terms(samples_per_round=15)))
+    market.chain.refused(
+        BAD_FIELD, submit(terms=make_terms(segment_steps=3)), field="terms.segment_steps"
+    )
 
 
 def test_what_this_chain_does_not_run_is_refused(market: Market) -> None:
@@ -106,28 +107,56 @@ def test_the_deposit_pays_all_work_at_the_limit(market: Market) -> None:
 
 def test_the_order_key_is_proven(market: Market) -> None:
     market.chain.refused(BAD_PROOF, submit(key_proof=bytes(64)), field="key_proof")
-    market.chain.refused(BAD_PROOF, replace(submit(), terms=make_terms(job_id=bytes(32))))
+    market.chain.refused(BAD_PROOF, replace(submit(), key_proof=sign(bytes(33), b"another")))
 
 
-def test_auditors_could_replay_a_segment_in_time(market: Market) -> None:
-    # 0.2 GFLOP/s and a window of 10 s: 0.25 GFLOP in an eighth of it. A segment is two steps.
-    bound = local_params().for_order().range_work_max
-    assert bound == 250_000_000
-    slow = make_terms(work_per_step=bound // 2 + 1)
-    market.chain.refused(TOO_SLOW_TO_AUDIT, submit(terms=slow, deposit=10**10))
-    market.chain.ok(submit(terms=make_terms(work_per_step=bound // 2), deposit=10**10))
+def test_a_key_that_was_proven_for_one_order_serves_no_second_one(market: Market) -> None:
+    """The proof is seen by everybody; with the same job, consumer and key it holds for one sequence only."""
+    tx = market.chain.tx(submit())
+    market.chain.ok(tx)
+    market.chain.refused(BAD_PROOF, tx.messages[0], field="key_proof")
+    one = prove_key(submit(), market.chain.sequence("carol"), 0)
+    (result,) = market.chain.block(market.chain.tx(one, one)).tx_results
+    assert result.code == BAD_PROOF.number
 
 
-def test_a_round_can_be_divided_into_ranges_that_auditors_replay(market: Market) -> None:
-    # A segment of two steps that is a whole range: a round has at most SLOTS_MAX of them.
-    bound = local_params().for_order().range_work_max
-    terms = make_terms(work_per_step=bound // 2, rounds=1)
-    segment = segment_samples(terms)
-    most = replace(terms, samples_per_round=SLOTS_MAX * segment)
-    deposit = 3 * 10**11
-    market.chain.refused(
-        TOO_SLOW_TO_AUDIT,
-        submit(terms=replace(most, samples_per_round=(SLOTS_MAX + 1) * segment), deposit=deposit),
-        field="terms.samples_per_round",
-    )
-    market.chain.ok(submit(terms=most, deposit=deposit))
+def test_an_order_is_not_too_small_to_be_worth_an_auction() -> None:
+    market = Market(replace(local_params(), order_min=170_000), bidders=())
+    refused = market.chain.refused(INSUFFICIENT_DEPOSIT, submit(deposit=169_999), field="deposit")
+    assert "deposit at least 170000" in refused.log
+    market.chain.ok(submit(deposit=170_000))
+
+
+def test_an_order_does_not_wait_for_ever() -> None:
+    market = Market(replace(local_params(), ttl_max=500), bidders=())
+    market.chain.refused(BAD_FIELD, submit(time_to_live=501), field="time_to_live")
+    market.chain.ok(submit(time_to_live=500))
+
+
+BOUND = 250_000_000
+"""What an auditor of 0.2 GFLOP/s replays in an eighth of a window of 10 s."""
+
+
+@pytest.mark.parametrize(
+    ("terms", "field", "remedy"),
+    [
+        # Two steps and a boundary of 1,000,000 FLOPs.
+        (make_terms(step_work=BOUND // 2 - 500_000 + 1), "segment_steps", "at most 1 steps"),
+        (make_terms(round_steps=300, segment_steps=150), "segment_steps", "at most 27 steps"),
+        (make_terms(step_work=BOUND), "segment_steps", "a smaller model"),
+        (make_terms(global_bytes=BOUND), "segment_steps", "a smaller model"),
+        (make_terms(outer_work=BOUND + 1), "outer_work", "fewer slots"),
+    ],
+)
+def test_auditors_could_replay_every_place_in_time(
+    market: Market, terms: JobTerms, field: str, remedy: str
+) -> None:
+    assert local_params().for_order().place_work_max == BOUND
+    too_much = submit(terms=terms, deposit=10**10)
+    refused = market.chain.refused(TOO_SLOW_TO_AUDIT, too_much, field=f"terms.{field}")
+    assert remedy in refused.log
+
+
+def test_what_they_can_just_replay_is_an_order(market: Market) -> None:
+    most = make_terms(step_work=BOUND // 2 - 500_000, outer_work=BOUND, slots=SLOTS_MAX)
+    market.chain.ok(submit(terms=most, price_limit=10**9, deposit=10**7))

@@ -18,7 +18,7 @@ from domain.errors import (
 from domain.messages import MsgAnswerAudit
 from domain.params import local_params
 from domain.reasons import CloseReason
-from domain.records import AuditAnswer, AuditKind, OrderState, Place, TraceLeaf
+from domain.records import AuditAnswer, AuditKind, Place, TraceLeaf
 from tests.support.chain_harness import CHAIN_ID, COINS, verify
 from tests.support.chain_market import BOND, Market
 
@@ -63,7 +63,7 @@ def test_both_seats_answer_the_same_places(market: Market, order_id: bytes) -> N
 
 def test_the_state_keeps_answers_without_their_leaves(market: Market, order_id: bytes) -> None:
     message = answer(market, order_id)
-    leaf = TraceLeaf(1, 2, bytes(32), (), (bytes(32),))
+    leaf = TraceLeaf(1, 2, bytes(32), (bytes(32),))
     market.chain.ok(with_answer(message, 0, replace(message.answers[0], leaf=leaf)))
     kept = market.audit(order_id, 0).seats[0].answers
     assert [found.root for found in kept] == [found.root for found in message.answers]
@@ -86,7 +86,7 @@ def test_a_different_root_or_unavailable_voids_the_round(
 
 @pytest.mark.parametrize("kind", list(AuditKind))
 def test_what_agrees_with_the_chain(market: Market, order_id: bytes, kind: AuditKind) -> None:
-    info = BlockInfo(CHAIN_ID, "uassay", 1, 0, local_params(), b"")
+    info = BlockInfo(CHAIN_ID, "uassay", 1, 0, local_params(), b"", b"")
     ctx = Context(market.chain.overlay(), info, verify, 1)
     closed = market.round(order_id, 0)
     segment = 2 if kind is AuditKind.UPDATE else 1
@@ -125,7 +125,7 @@ def test_every_place_has_an_answer_of_the_right_form(market: Market, order_id: b
     market.chain.refused(BAD_FIELD, with_answer(message, 0, AuditAnswer(b"", b"x")))
     market.chain.refused(BAD_FIELD, replace(message, order_id=b""))
     leaf = market.traces[order_id, 1, 0, market.round(order_id, 0).shares[0]].leaves[0]
-    huge = replace(first, leaf=replace(leaf, metrics=(0,) * 9))
+    huge = replace(first, leaf=replace(leaf, path=(bytes(32),) * 65))
     market.chain.refused(BAD_FIELD, with_answer(message, 0, huge))
     market.chain.refused(LIMIT_REACHED, replace(message, answers=()))
     market.chain.refused(LIMIT_REACHED, replace(message, answers=(first,) * 257))
@@ -150,16 +150,15 @@ def test_the_draws_end_counts_even_before_the_queue_acts(market: Market, order_i
     market.chain.refused(DEADLINE_PASSED, message)
 
 
-def test_a_void_round_ends_the_order_at_its_deadline_with_the_deposit_back(
-    market: Market, order_id: bytes
-) -> None:
-    message = answer(market, order_id)
-    market.chain.ok(with_answer(message, 0, AuditAnswer(b"", b"")))
-    market.train_round(order_id)
-    assert market.round(order_id, 1).void
+def test_a_void_round_ends_a_proven_order_at_once_with_the_deposit_back() -> None:
+    """Bonds and the deposit are not held until a deadline that may be a year away."""
+    market = Market(replace(local_params(), round_window=100))
+    order_id = market.run()
+    for _ in range(2):
+        market.train_round(order_id)
     market.prove(order_id)
-    market.chain.pass_until(market.order(order_id).deadline - 1)
-    assert market.order(order_id).state is OrderState.PROVEN
+    market.wait_seats(order_id, 0)
+    market.chain.ok(with_answer(answer(market, order_id), 0, AuditAnswer(b"", b"")))
     market.chain.block()
     assert market.order(order_id).close_reason == CloseReason.UNVERIFIED
     assert market.chain.worth("carol") == COINS

@@ -3,20 +3,23 @@ from typing import Any
 
 import pytest
 
+from chain.state_machine.proof.tables import SHARES
+from chain.state_machine.store import MemoryStore
 from domain.errors import (
     BAD_FIELD,
     BAD_PROOF,
     LIMIT_REACHED,
-    NOT_COVERED,
     NOT_FOUND,
     NOT_YET,
     NOT_YOURS,
+    SLOT_MISSING,
     WRONG_STATE,
 )
+from domain.messages import AcceptedShare
 from domain.reasons import AttemptEnd, CloseReason
-from domain.records import OrderState, ShareRef, ShareState
+from domain.records import OrderState, ShareRoots, ShareState
 from tests.support.chain_harness import COINS
-from tests.support.chain_market import BOND, Market
+from tests.support.chain_market import BOND, Market, digest
 
 
 @pytest.fixture
@@ -29,10 +32,15 @@ def order_id(market: Market) -> bytes:
     return market.run()
 
 
+def accepted(slot: int, issue: int) -> AcceptedShare:
+    """A share with roots that nobody committed to."""
+    return AcceptedShare(slot, issue, ShareRoots(bytes(32), bytes(32), bytes(32), ()))
+
+
 @pytest.fixture
 def ready(market: Market, order_id: bytes) -> bytes:
     """An order whose first round can be closed."""
-    market.commit(order_id, market.trace(order_id, 0, 0, 8), market.trace(order_id, 1, 8, 8))
+    market.commit(order_id, market.trace(order_id, 0), market.trace(order_id, 1))
     market.wait_drawn(order_id)
     return order_id
 
@@ -42,7 +50,7 @@ def test_closing_opens_the_next_round_from_the_new_state(market: Market, ready: 
     market.chain.ok(message)
     assignment, closed = market.assignment(ready), market.round(ready, 0)
     assert (assignment.round, assignment.global_in) == (1, message.next_root)
-    assert assignment.progress_deadline == market.chain.clock + 31
+    assert assignment.progress_deadline == market.chain.clock + 33
     assert (closed.work, closed.verified, closed.void) == (80_000_000, False, False)
     assert closed.window_ends == market.chain.clock + 10
     assert {share.state for share in market.shares(ready)} == {ShareState.ACCEPTED}
@@ -50,27 +58,107 @@ def test_closing_opens_the_next_round_from_the_new_state(market: Market, ready: 
 
 
 def test_seeds_must_be_known(market: Market, order_id: bytes) -> None:
-    market.commit(order_id, market.trace(order_id))
+    market.commit(order_id, *market.traces_of_round(order_id))
     market.chain.refused(NOT_YET, market.close_message(order_id))  # one block later
-    market.chain.ok(market.close_message(order_id))  # the second proposer's block drew
-
-
-def test_shares_must_cover_the_round_exactly(market: Market, order_id: bytes) -> None:
-    market.commit(order_id, market.trace(order_id, 0, 0, 8), market.trace(order_id, 1, 12, 4))
     market.wait_drawn(order_id)
-    message = market.close_message(order_id)
-    market.chain.refused(NOT_COVERED, message)
-    market.chain.refused(NOT_COVERED, replace(message, shares=message.shares[:1]))
-    market.chain.refused(NOT_COVERED, replace(message, shares=()))
+    market.chain.ok(market.close_message(order_id))
 
 
-def test_every_standing_share_is_named_and_nothing_else(market: Market, ready: bytes) -> None:
+def test_a_round_has_a_share_of_each_slot(market: Market, ready: bytes) -> None:
     message = market.close_message(ready)
-    market.chain.refused(NOT_COVERED, replace(message, shares=message.shares[:1]))
-    market.chain.refused(NOT_FOUND, replace(message, shares=(ShareRef(0, 2), ShareRef(1, 1))))
+    for named, missing in (((), 0), ((1,), 0), ((0,), 1), ((0, 2), 1), ((1, 2), 0)):
+        shares = tuple(accepted(slot, 1) for slot in named)
+        refused = market.chain.refused(SLOT_MISSING, replace(message, shares=shares))
+        assert f"name none of slot {missing}, and the order has 2 slots" in refused.log
+    more = (*message.shares, accepted(2, 1))
+    market.chain.refused(NOT_FOUND, replace(message, shares=more), field="shares")
+
+
+def test_what_is_named_stands(market: Market, order_id: bytes) -> None:
+    """Neither a share that is not there, nor one that was rejected."""
+    first, second = market.traces_of_round(order_id)
+    market.commit(order_id, first)
+    message = market.close_message(order_id, shares=(accepted(0, 1), accepted(1, 1)))
+    market.wait_drawn(order_id)
+    market.chain.refused(NOT_FOUND, message)
+    market.commit(
+        order_id, second, market.trace(order_id, 0, issue=2), reject=[(first.ref, 10_105)]
+    )
+    market.wait_drawn(order_id)
+    market.chain.refused(NOT_FOUND, message)
+    market.chain.refused(NOT_FOUND, replace(message, shares=(accepted(0, 3), accepted(1, 1))))
+    market.chain.ok(market.close_message(order_id))
+
+
+def test_a_round_that_lacks_a_share_is_refused_without_reading_the_others(
+    market: Market, order_id: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be a thousand of them."""
+    market.commit(order_id, market.trace(order_id, 0))
+    market.wait_drawn(order_id)
+    message = market.close_message(order_id, shares=(accepted(0, 1), accepted(1, 1)))
+    get = MemoryStore.get
+
+    def watch(store: MemoryStore, key: bytes) -> Any:
+        assert not key.startswith(SHARES.key()), "a share is read"
+        return get(store, key)
+
+    market.chain.checked = False
+    monkeypatch.setattr(MemoryStore, "get", watch)
+    market.chain.refused(NOT_FOUND, message)
+    market.chain.refused(SLOT_MISSING, replace(message, shares=message.shares[:1]))
+
+
+def test_shares_are_named_in_slot_order_and_once(market: Market, ready: bytes) -> None:
+    message = market.close_message(ready)
     market.chain.refused(BAD_FIELD, replace(message, shares=message.shares[::-1]), field="shares")
-    market.chain.refused(BAD_FIELD, replace(message, shares=(ShareRef(0, 1), ShareRef(0, 1))))
-    market.chain.refused(LIMIT_REACHED, replace(message, shares=(ShareRef(0, 1),) * 1_025))
+    market.chain.refused(BAD_FIELD, replace(message, shares=(accepted(0, 1), accepted(0, 1))))
+    market.chain.refused(LIMIT_REACHED, replace(message, shares=(accepted(0, 1),) * 1_025))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"trace_root": digest("other")},
+        {"update_root": digest("other")},
+        {"local_out": digest("other")},
+        {"metrics": (0x3F000000,)},
+        {"metrics": ()},
+    ],
+)
+def test_only_what_was_committed_to_is_accepted(
+    market: Market, ready: bytes, change: dict[str, Any]
+) -> None:
+    """Forged losses among the rest: the metrics of the last boundary are published as the commitment has them."""
+    message = market.close_message(ready)
+    first, second = message.shares
+    forged = replace(second, roots=replace(second.roots, **change))
+    refused = market.chain.refused(BAD_PROOF, replace(message, shares=(first, forged)))
+    assert "the roots of share 1/1 do not hash to its commitment" in refused.log
+    market.chain.ok(message)
+    told = market.chain.seen("share.accepted")
+    assert [event.get("metrics") for event in told] == [str(0x3F800000)] * 2
+    assert [event.get("trace_root") for event in told] == [
+        share.roots.trace_root.hex() for share in message.shares
+    ]
+    assert [share.roots for share in market.shares(ready)] == [first.roots, second.roots]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"opening": (digest("other"), digest("local"))},
+        {"opening": (digest("global"), digest("other"))},
+        {"version": 2},
+    ],
+)
+def test_a_share_trained_from_elsewhere_cannot_be_accepted(
+    market: Market, order_id: bytes, made: dict[str, Any]
+) -> None:
+    """What a share starts from, and by which executor, is the chain's to say: no roots hash to such a commitment."""
+    market.commit(order_id, market.trace(order_id, 0, **made), market.trace(order_id, 1))
+    market.wait_drawn(order_id)
+    market.chain.refused(BAD_PROOF, market.close_message(order_id), field="shares")
 
 
 @pytest.mark.parametrize(

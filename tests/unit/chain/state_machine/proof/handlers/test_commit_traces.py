@@ -16,9 +16,9 @@ from domain.errors import (
     WRONG_STATE,
     Code,
 )
-from domain.limits import SLOTS_MAX
 from domain.messages import (
     MsgCommitTraces,
+    MsgDepositBond,
     MsgRegisterProvider,
     MsgStopOrder,
     MsgWithdrawBond,
@@ -31,10 +31,7 @@ from tests.support.chain_market import (
     Market,
     Trace,
     digest,
-    make_terms,
-    make_trace,
     sign_share,
-    submit,
 )
 
 
@@ -49,32 +46,33 @@ def order_id(market: Market) -> bytes:
 
 
 def test_a_share_is_committed_and_its_bond_moves(market: Market, order_id: bytes) -> None:
-    trace = market.trace(order_id, 0, 0, 8)
+    trace = market.trace(order_id, 0)
     market.commit(order_id, trace)
     (share,) = market.shares(order_id)
     assert (share.claim, share.signature) == (trace.claim, trace.signed.signature)
-    assert (share.work, share.bond, share.drawn) == (40_000_000, 40_000, ())
-    assert market.chain.bond("v0p0") == BOND - 40_000
+    assert (share.work, share.bond, share.drawn) == (38_000_000, 38_000, ())
+    assert market.chain.bond("v0p0") == BOND - 38_000
     (row,) = [row for row in market.all_of(order_id).escrow.bonds if row.owner == "v0p0"]
-    assert row.amount == 40_000
-    assert market.chain.seen("share.committed")[-1].get("segments") == "2"
+    assert row.amount == 38_000
+    told = market.chain.seen("share.committed")[-1]
+    assert told.get("commitment") == trace.claim.commitment.hex()
+    assert (share.local_in, share.roots) == (digest("local"), None)
 
 
 Change = Callable[[Market, bytes], SignedShare]
 
 
 def changed(**changes: Any) -> Change:
-    """A claim that holds but for some fields, with a trace and a signature that fit it."""
+    """A claim that holds but for some fields, with a signature that fits it."""
 
     def build(market: Market, order_id: bytes) -> SignedShare:
-        claim = market.claim(order_id, 0, 0, 8)
-        return make_trace(market.order(order_id), replace(claim, **changes)).signed
+        return sign_share(replace(market.claim(order_id, 0), **changes))
 
     return build
 
 
 def with_signature(make: Callable[[ShareClaim], SignedShare]) -> Change:
-    return lambda market, order_id: make(market.trace(order_id, 0, 0, 8).claim)
+    return lambda market, order_id: make(market.trace(order_id, 0).claim)
 
 
 @pytest.mark.parametrize(
@@ -83,21 +81,13 @@ def with_signature(make: Callable[[ShareClaim], SignedShare]) -> Change:
         (changed(order_id=bytes(32)), ShareReason.MALFORMED),
         (changed(attempt=2), ShareReason.MALFORMED),
         (changed(round=1), ShareReason.MALFORMED),
-        (changed(slot=SLOTS_MAX), ShareReason.MALFORMED),
         (changed(issue=0), ShareReason.MALFORMED),
-        (changed(executor_version=2), ShareReason.WRONG_VERSION),
-        (changed(first=2), ShareReason.BAD_RANGE),
-        (changed(first=12), ShareReason.BAD_RANGE),
-        (changed(count=6), ShareReason.BAD_RANGE),
-        (changed(count=0), ShareReason.BAD_RANGE),
-        (changed(segments=3), ShareReason.BAD_RANGE),
-        (changed(segments=1), ShareReason.BAD_RANGE),
-        (changed(global_in=digest("other")), ShareReason.WRONG_OPENING),
-        (changed(local_in=digest("other")), ShareReason.WRONG_OPENING),
+        (changed(slot=2), ShareReason.BAD_SLOT),
+        (changed(slot=2**32 - 1), ShareReason.BAD_SLOT),
         (changed(provider="v1p0"), ShareReason.NOT_IN_CLUSTER),
         (changed(provider="nobody"), ShareReason.NOT_IN_CLUSTER),
         (with_signature(lambda c: sign_share(c, by="v0p1")), ShareReason.BAD_SIGNATURE),
-        (with_signature(lambda c: SignedShare(replace(c, update_root=bytes(32)), sign_share(c).signature)),
+        (with_signature(lambda c: SignedShare(replace(c, commitment=bytes(32)), sign_share(c).signature)),
          ShareReason.BAD_SIGNATURE),
     ],
 )  # fmt: skip
@@ -105,7 +95,7 @@ def test_a_bad_share_is_skipped_with_its_reason_and_the_others_stand(
     market: Market, order_id: bytes, build: Change, reason: ShareReason
 ) -> None:
     bad = build(market, order_id)
-    market.commit(order_id, bad, market.trace(order_id, 1, 8, 8))
+    market.commit(order_id, bad, market.trace(order_id, 1))
     assert market.skipped() == [reason]
     (share,) = market.shares(order_id)
     assert share.claim.slot == 1
@@ -114,8 +104,8 @@ def test_a_bad_share_is_skipped_with_its_reason_and_the_others_stand(
 @pytest.mark.parametrize(
     ("build", "code", "field"),
     [
-        (changed(local_out=b""), BAD_FIELD, "shares[0].claim.local_out"),
-        (changed(update_root=bytes(33)), BAD_FIELD, "shares[0].claim.update_root"),
+        (changed(commitment=b""), BAD_FIELD, "shares[0].claim.commitment"),
+        (changed(commitment=bytes(33)), BAD_FIELD, "shares[0].claim.commitment"),
         (changed(provider=""), INVALID_ADDRESS, "shares[0].claim.provider"),
         (with_signature(lambda c: SignedShare(c, b"")), BAD_FIELD, "shares[0].signature"),
     ],
@@ -127,41 +117,36 @@ def test_a_share_of_the_wrong_form_is_no_share_and_its_message_is_refused(
     market.chain.refused(code, message, field=field)
 
 
-def test_ranges_and_slots_are_taken_once(market: Market, order_id: bytes) -> None:
-    market.commit(
-        order_id,
-        market.trace(order_id, 0, 0, 8),
-        market.trace(order_id, 1, 4, 8),
-        market.trace(order_id, 0, 8, 8, issue=2),
-        market.trace(order_id, 1, 8, 8),
-    )
-    assert market.skipped() == [ShareReason.BAD_RANGE, ShareReason.SLOT_TAKEN]
+def test_a_slot_is_taken_once(market: Market, order_id: bytes) -> None:
+    first, again = market.trace(order_id, 0), market.trace(order_id, 0, issue=2, provider="v0p1")
+    market.commit(order_id, first, again, market.trace(order_id, 1))
+    market.commit(order_id, again)
+    assert market.skipped() == [ShareReason.SLOT_TAKEN, ShareReason.SLOT_TAKEN]
     assert [share.claim.slot for share in market.shares(order_id)] == [0, 1]
 
 
-def test_a_range_is_small_enough_to_be_replayed(market: Market) -> None:
-    # 250,000,000 FLOPs at most: four segments of 60,000,000 fit, and five do not.
-    terms = make_terms(work_per_step=30_000_000, samples_per_round=20)
-    order_id = market.run(submit(terms=terms, deposit=10**9))
-    market.commit(order_id, market.trace(order_id, 0, 0, 20), market.trace(order_id, 0, 0, 16))
-    assert market.skipped() == [ShareReason.BAD_RANGE]
-    assert len(market.shares(order_id)) == 1
+def test_a_provider_may_serve_several_slots(market: Market, order_id: bytes) -> None:
+    both = [market.trace(order_id, slot, provider="v0p0") for slot in (0, 1)]
+    market.commit(order_id, *both)
+    assert market.skipped() == []
+    assert market.chain.bond("v0p0") == BOND - 2 * 38_000
 
 
 def test_a_share_needs_a_free_bond(market: Market, order_id: bytes) -> None:
-    market.chain.ok(MsgWithdrawBond("v0p0", BOND - 39_999))
-    market.commit(order_id, market.trace(order_id, 0, 0, 8))
+    market.chain.ok(MsgWithdrawBond("v0p0", BOND - 37_999))
+    market.commit(order_id, market.trace(order_id, 0))
     assert market.skipped() == [ShareReason.NO_BOND]
-    market.commit(order_id, market.trace(order_id, 0, 0, 4))
-    assert market.chain.bond("v0p0") == 19_999
+    market.chain.ok(MsgDepositBond("v0p0", 1))
+    market.commit(order_id, market.trace(order_id, 0))
+    assert market.chain.bond("v0p0") == 0
 
 
 def test_one_bond_does_not_serve_two_shares(market: Market, order_id: bytes) -> None:
-    market.chain.ok(MsgWithdrawBond("v0p0", BOND - 40_000))
+    market.chain.ok(MsgWithdrawBond("v0p0", BOND - 38_000))
     market.commit(
         order_id,
-        market.trace(order_id, 0, 0, 8, provider="v0p0"),
-        market.trace(order_id, 1, 8, 8, provider="v0p0"),
+        market.trace(order_id, 0, provider="v0p0"),
+        market.trace(order_id, 1, provider="v0p0"),
     )
     assert market.skipped() == [ShareReason.NO_BOND]
 
@@ -179,25 +164,25 @@ def rejecting(
     return market.commit_message(order_id, *more, reject=[(trace.ref, reason)])
 
 
-def test_a_rejection_comes_first_and_frees_range_slot_and_bond(
+def test_a_rejection_comes_first_frees_the_slot_and_moves_no_money(
     market: Market, order_id: bytes
 ) -> None:
-    first = market.trace(order_id, 0, 0, 8)
+    first = market.trace(order_id, 0)
     market.commit(order_id, first)
-    again = market.trace(order_id, 0, 0, 8, issue=2, provider="v0p1")
+    again = market.trace(order_id, 0, issue=2, provider="v0p1")
     market.chain.ok(rejecting(market, order_id, first, again))
     old, new = market.shares(order_id)
     assert (old.state, old.reason) == (ShareState.REJECTED, ShareReason.SEGMENT_MISMATCH)
     assert (new.state, new.claim.issue) == (ShareState.COMMITTED, 2)
-    assert market.chain.bond("v0p0") == BOND
+    assert market.chain.bond("v0p0") == BOND - 38_000
     assert market.chain.seen("share.rejected")[-1].get("reason") == "10105"
     market.chain.refused(WRONG_STATE, rejecting(market, order_id, first))
 
 
 def test_issue_numbers_only_grow_and_may_be_left_out(market: Market, order_id: bytes) -> None:
-    first = market.trace(order_id, 0, 0, 8, issue=3)
+    first = market.trace(order_id, 0, issue=3)
     market.commit(order_id, first)
-    again = [market.trace(order_id, 0, 0, 8, issue=issue) for issue in (1, 3, 4)]
+    again = [market.trace(order_id, 0, issue=issue) for issue in (1, 3, 4)]
     market.chain.ok(rejecting(market, order_id, first, *again))
     assert market.skipped() == [ShareReason.WRONG_ISSUE, ShareReason.WRONG_ISSUE]
     assert [share.claim.issue for share in market.shares(order_id)] == [3, 4]
@@ -216,9 +201,9 @@ def test_what_was_rejected_costs_later_commitments_nothing(
     old: list[tuple[ShareRef, int]] = []
     market.chain.checked = False
     for issue in (1, 2, 3):
-        trace = market.trace(order_id, 0, 0, 16, issue=issue)
-        message = market.commit_message(order_id, trace, reject=old)
-        old = [(trace.ref, 10_100)]
+        traces = [market.trace(order_id, slot, issue=issue) for slot in (0, 1)]
+        message = market.commit_message(order_id, *traces, reject=old)
+        old = [(trace.ref, 10_100) for trace in traces]
         with monkeypatch.context() as patch:
             patch.setattr(MemoryStore, "scan", watch)
             market.chain.ok(message)
@@ -239,7 +224,7 @@ def test_a_rejected_share_is_not_drawn(market: Market, order_id: bytes) -> None:
 
 
 def test_a_message_is_bounded(market: Market, order_id: bytes) -> None:
-    trace = market.trace(order_id, 0, 0, 4)
+    trace = market.trace(order_id, 0)
     message = market.commit_message(order_id, trace)
     chain = market.chain
     chain.refused(LIMIT_REACHED, replace(message, shares=(trace.signed,) * 129))
@@ -288,14 +273,19 @@ def test_the_deadline_counts_even_before_the_queue_acts(market: Market, order_id
     market.chain.refused(DEADLINE_PASSED, message)
 
 
-def test_the_local_state_goes_on_or_is_reset(market: Market, order_id: bytes) -> None:
-    market.train_round(order_id)
-    terms = market.order(order_id).terms
-    assert market.local_in(order_id, 0) != terms.local_root
-    market.commit(
-        order_id,
-        market.trace(order_id, 0, 0, 8),
-        market.trace(order_id, 1, 8, 8, local_in=market.local_in(order_id, 0)),  # another slot's
-        market.trace(order_id, 1, 8, 8, local_in=terms.local_root),
-    )
-    assert market.skipped() == [ShareReason.WRONG_OPENING]
+def test_a_slot_goes_on_from_the_local_state_that_its_last_share_left(
+    market: Market, order_id: bytes
+) -> None:
+    """And from no other: not from the one that a new order begins with, nor from another slot's."""
+    rejected = market.trace(order_id, 0)
+    market.commit(order_id, rejected)
+    accepted = [market.trace(order_id, 0, issue=2), market.trace(order_id, 1)]
+    market.chain.ok(rejecting(market, order_id, rejected, *accepted))
+    market.wait_drawn(order_id)
+    market.chain.ok(market.close_message(order_id))
+    left = [trace.roots.local_out for trace in accepted]
+    market.commit(order_id, *market.traces_of_round(order_id))
+    assert [share.local_in for share in market.shares(order_id)][-2:] == left
+    market.wait_drawn(order_id)
+    message = market.close_message(order_id)
+    market.chain.ok(message)

@@ -1,0 +1,639 @@
+"""The worst blocks that somebody can fill on purpose, by kind: seconds of one core, and what filling one costs.
+
+A block is voted for, executed, answered and committed by a real application on LevelDB, with real keys. Seconds are of
+process time, so that other load on the machine hardly shows; the best of three nodes that begin with cold memories.
+A kind fills either the gas of transactions (``block_gas``) or that of what is due (``due_gas``), and what it weighs is
+compared with the time that it takes. The ratio of a block is the part that it takes of a second, which is the goal for
+each; that of gas is how many times its time a block pays for. The cost is what the sender pays in fees for a block and
+for what was prepared since the row before. The last rows are what a node answers beside blocks, and cost nothing.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from time import process_time
+
+from cosmpy.protos.cosmos.tx.v1beta1.tx_pb2 import TxBody, TxRaw
+from cosmpy.protos.tendermint.abci import types_pb2 as abci
+from google.protobuf.any_pb2 import Any as AnyProto
+
+from assay.pol.v1.tx_pb2 import AcceptedShare as AcceptedShareProto
+from assay.pol.v1.tx_pb2 import MsgCloseRound as CloseRoundProto
+from benchmarks.figures import Figures, Row
+from chain.app.application import AppConfig, Application
+from chain.app.beacon_keys import BeaconKeys
+from chain.app.comet_files import BLOCK_BYTES_MAX
+from chain.app.storage import Storage
+from chain.state_machine.gas import gas_of
+from chain.state_machine.queries import answer, get_account
+from chain.state_machine.transition import HANDLERS
+from domain.block import TxResult
+from domain.errors import Refusal
+from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
+from domain.hashing import message_id
+from domain.limits import (
+    BIDS_PER_VALIDATOR_MAX,
+    GAS_MAX,
+    SHARES_PER_MESSAGE_MAX,
+    SLOTS_MAX,
+    TX_BYTES_MAX,
+    WITHDRAWALS_MAX,
+)
+from domain.messages import (
+    AcceptedShare,
+    Message,
+    MsgAcceptOrder,
+    MsgAnswerAudit,
+    MsgChangeBid,
+    MsgCloseRound,
+    MsgCommitTraces,
+    MsgDepositBond,
+    MsgPlaceBid,
+    MsgRegisterProvider,
+    MsgSend,
+    MsgStopOrder,
+    MsgSubmitOrder,
+    MsgWithdrawBond,
+    Rejection,
+    SignedShare,
+    signer_of,
+)
+from domain.params import local_params
+from domain.queries import OrderRequest, OrderResponse
+from domain.reasons import ShareReason
+from domain.records import (
+    AuditAnswer,
+    Coin,
+    Conditions,
+    JobTerms,
+    Offer,
+    ShareClaim,
+    ShareRef,
+    ShareRoots,
+)
+from pol.rules.commitment import possession_sign_bytes, share_commitment, share_sign_bytes
+from pol.rules.schedule import share_segments
+from wire.keys import Key
+from wire.results import events_proto
+from wire.tx import TxDecoder, build_tx, build_unsigned_tx, decode_simulated_tx, decode_tx
+
+NAME = "blocks"
+REPEATS = 3
+GOAL = 1.0  # seconds
+CHAIN_ID = "assay-local-blocks"
+START_NS = 1_700_000_000 * 10**9
+COINS = 10**14
+PRICE = 10**12
+_NO_ROOT = bytes(32)
+_EVERY = tuple(ShareRef(slot, 1) for slot in range(SLOTS_MAX))
+
+
+def run() -> Figures:
+    """Measure all kinds, and return the table."""
+    rows: list[Row] = []
+    for kind in KINDS:
+        rows += kind()
+    return Figures(NAME, rows)
+
+
+# --- a chain that can be filled ------------------------------------------------------------------
+
+
+def key(name: str) -> Key:
+    """Return the key of a person, the same in every run."""
+    return Key(sha256(b"blocks " + name.encode()).digest())
+
+
+def _beacon_key(name: str) -> Key:
+    return key("beacon " + name)
+
+
+def _prove(message: Message, sequence: int, index: int) -> Message:
+    """Return an order with the proof of its key, which is for one transaction; any other message as it is."""
+    if not isinstance(message, MsgSubmitOrder):
+        return message
+    order_id = message_id("order", CHAIN_ID, message.consumer, sequence, index)
+    document = possession_sign_bytes(order_id, message.order_key)
+    return replace(message, key_proof=key("order").sign(document))
+
+
+@dataclass
+class Net:
+    """One node with the blocks of several validators; people are names."""
+
+    auditors: int = 0
+    people: int = 40
+    progress_base: int = 10_000
+    storage: Storage = field(default_factory=Storage.temporary)
+    sequences: dict[str, int] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    paid: int = 0
+
+    def __post_init__(self) -> None:
+        validators = [f"v{number}" for number in range(4)]
+        names = [*validators, "carol", *(f"p{number}" for number in range(self.people))]
+        self.numbers = {name: number for number, name in enumerate(names)}
+        self.names = {key(name).address: name for name in names}
+        self.params = replace(
+            local_params(),
+            auditors=self.auditors,
+            clock_step_max=60,
+            round_window=30,
+            progress_base=self.progress_base,
+        )
+        self.app = self._node()
+        self.time_ns = START_NS
+        self.cons = [sha256(b"cons " + name.encode()).digest() for name in validators]
+        genesis = Genesis(
+            CHAIN_ID,
+            DENOM,
+            self.params,
+            tuple(GenesisAccount(key(name).address, (Coin(DENOM, COINS),)) for name in names),
+            tuple(
+                GenesisValidator(
+                    key(name).address,
+                    name,
+                    cons,
+                    _beacon_key(name).pub_key,
+                    10**13,
+                    f"{name}:7430",
+                    b"cert",
+                )
+                for name, cons in zip(validators, self.cons, strict=True)
+            ),
+        )
+        self.app.init_chain(genesis, START_NS)
+        everybody = [name for name in names if name != "carol"]
+        self.block(*[MsgDepositBond(key(name).address, 10**12) for name in everybody])
+        operator = key("v0").address
+        providers = [f"p{number}" for number in range(8)]
+        self.block(*[MsgRegisterProvider(key(name).address, operator) for name in providers])
+
+    # --- transactions and blocks ---
+
+    def raw(self, *messages: Message, gas: int | None = None) -> bytes:
+        """Return the next transaction of the messages' signer."""
+        name = self.names[signer_of(messages[0])]
+        sequence = self.sequences.get(name, 0)
+        self.sequences[name] = sequence + 1
+        proven = tuple(_prove(message, sequence, at) for at, message in enumerate(messages))
+
+        def built(gas: int) -> bytes:
+            fee = (Coin(DENOM, -(-gas * self.params.min_gas_price_millionths // 10**6)),)
+            return build_tx(
+                proven,
+                key(name),
+                chain_id=CHAIN_ID,
+                account_number=self.numbers[name],
+                sequence=sequence,
+                fee=fee,
+                gas_limit=gas,
+            )
+
+        if gas is not None:
+            return built(gas)
+        # The fee's length may change with the gas.
+        return built(gas_of(decode_tx(built(GAS_MAX))) + 100)
+
+    def estimated(self, *messages: Message) -> bytes:
+        """Return the next transaction, with the gas that a simulation finds."""
+        name = self.names[signer_of(messages[0])]
+        unsigned = build_unsigned_tx(messages, key(name).pub_key, sequence=0)
+        used = self.app.simulate(decode_simulated_tx(unsigned))
+        if used.code:
+            raise RuntimeError(used.log)
+        return self.raw(*messages, gas=used.gas_used + 10_000)
+
+    def block(self, *messages: Message, seconds: int = 1) -> list[TxResult]:
+        """Make blocks of messages, each of which must succeed."""
+        raws = [self.estimated(m) if _finds(m) else self.raw(m) for m in messages]
+        results: list[TxResult] = []
+        while raws or not results:
+            chosen = self.app.prepare_proposal(raws, BLOCK_BYTES_MAX, *self._turn)
+            done = self._finalize(self.app, chosen, seconds)
+            self.app.commit()
+            self.time_ns += seconds * 10**9
+            results += done
+            raws, seconds = raws[len(chosen) - 1 :], 0
+            if len(chosen) == 1:
+                break
+        for result in results:
+            if result.code:
+                raise RuntimeError(result.log)
+            self.paid += _fee(result)
+        return results
+
+    def measured(self, case: str, raws: Sequence[bytes], *, seconds: int = 1) -> list[Row]:
+        """Fill a block with as many of ``raws`` as it takes, and measure it on nodes that begin cold."""
+        chosen = self.app.prepare_proposal(list(raws), BLOCK_BYTES_MAX, *self._turn)
+        best = float("inf")
+        for _ in range(REPEATS):
+            node = self._node()
+            start = process_time()
+            if not node.process_proposal(chosen, *self._turn):
+                raise RuntimeError("the node refuses its own proposal")
+            results = self._finalize(node, chosen, seconds)
+            best = min(best, process_time() - start)
+        start = process_time()
+        node.commit()
+        best += process_time() - start
+        self.app = self._node()
+        self.time_ns += seconds * 10**9
+        self.sequences = {name: self._sequence(name) for name in self.sequences}
+        gas = sum(decode_tx(raw).gas_limit for raw in chosen[1:])
+        paid, self.paid = self.paid + sum(map(_fee, results)), 0
+        refused = sum(result.code != 0 for result in results)
+        what = f"{case} ({len(chosen) - 1}" + (f", {refused} refused)" if refused else ")")
+        rows = [Row(what, best, "s", GOAL), Row(f"  {case}: costs its sender", paid, "uassay")]
+        if gas:
+            rows.append(Row(f"  {case}: gas in 5 ns", gas / 2e8, "s", best))
+        return rows
+
+    def _node(self) -> Application:
+        """Return a node that makes the blocks of all validators, and remembers nothing."""
+        keys = BeaconKeys([_beacon_key(f"v{number}") for number in range(4)])
+        return Application(self.storage, AppConfig(), beacon_keys=keys)
+
+    @property
+    def _turn(self) -> tuple[int, bytes]:
+        """The next height, and whose block it is."""
+        height = self.app.head.block.height + 1
+        return height, sha256(self.cons[height % len(self.cons)]).digest()[:20]
+
+    def _sequence(self, name: str) -> int:
+        account = get_account(self.app.view().reader, key(name).address)
+        return 0 if account is None else account.sequence
+
+    def _finalize(self, node: Application, raws: Sequence[bytes], seconds: int) -> list[TxResult]:
+        height, proposer = self._turn
+        block_hash = sha256(b"block %d" % height).digest()
+        time_ns = self.time_ns + seconds * 10**9
+        done = node.finalize_block(height, time_ns, block_hash, proposer, list(raws))
+        # What CometBFT gets of it.
+        abci.ResponseFinalizeBlock(events=events_proto(done.result.events)).SerializeToString()
+        for result in done.result.tx_results:
+            abci.ExecTxResult(events=events_proto(result.events)).SerializeToString()
+        return list(done.result.tx_results[1:])
+
+    # --- orders with 1,024 slots ---
+
+    def place_bid(self, count: int = 1, validator: str = "v0") -> list[bytes]:
+        """Place bids that take any order of this file."""
+        offer = Offer(
+            price=PRICE,
+            slot_speed=10**15,
+            slots=SLOTS_MAX,
+            device_class="cpu",
+            memory=10**9,
+            tiers=("exact",),
+            providers_bps=7_000,
+        )
+        bids = [MsgPlaceBid(key(validator).address, offer, capacity=10**18, duration=10**7)] * count
+        return [result.responses[0][1] for result in self.block(*bids)]
+
+    def submission(self, **changes: object) -> MsgSubmitOrder:
+        """Return an order; its work is next to nothing."""
+        consumer, order_key = key("carol").address, key("order")
+        terms = JobTerms(
+            job_id=sha256(b"job").digest(),
+            payload_bytes=1_000,
+            data_bytes=1_000,
+            global_root=sha256(b"global").digest(),
+            local_root=sha256(b"local").digest(),
+            data_root=sha256(b"data").digest(),
+            rounds=changes.pop("rounds", 2),  # type: ignore[arg-type]
+            slots=changes.pop("slots", SLOTS_MAX),  # type: ignore[arg-type]
+            round_steps=4,
+            batch=2,
+            segment_steps=2,
+            step_work=1_000,
+            outer_work=1_000,
+            global_bytes=1_000,
+            local_bytes=1_000,
+            result_chunks=1,
+            executor_version=1,
+        )
+        message = MsgSubmitOrder(
+            consumer=consumer,
+            order_key=order_key.pub_key,
+            key_proof=bytes(64),
+            terms=terms,
+            conditions=Conditions(),
+            price_limit=PRICE,
+            deposit=10**9,
+            time_to_live=6 * 10**5,
+            deadline=10**6,
+            rematch=True,
+        )
+        return replace(message, **changes)  # type: ignore[arg-type]
+
+    def run_orders(self, count: int, **changes: object) -> list[bytes]:
+        """Submit orders that v0 wins and accepts."""
+        results = self.block(*[self.submission(**changes)] * count)
+        orders = [result.responses[0][1] for result in results]
+        for _ in range(20):
+            if all(self.order(order_id).order.attempt for order_id in orders):
+                break
+            self.block()
+        self.block(*[MsgAcceptOrder(key("v0").address, order_id, 1) for order_id in orders])
+        return orders
+
+    def order(self, order_id: bytes) -> OrderResponse:
+        """Return an order with all that belongs to it."""
+        return answer(self.app.view().reader, OrderRequest(order_id))
+
+    def shares(self, order_id: bytes, *, issue: int = 1, right: bool = True) -> list[SignedShare]:
+        """Return a share for every slot of the order's open round."""
+        found = self.order(order_id)
+        assignment, terms = found.assignments[-1], found.order.terms
+        made = []
+        for slot in range(terms.slots):
+            provider = key(f"p{slot % 8}")
+            share_key = assignment.open_round.share(slot, issue)
+            made_of = share_commitment(
+                CHAIN_ID,
+                share_key,
+                provider.address,
+                (assignment.global_in, terms.local_root),
+                share_segments(terms),
+                terms.executor_version,
+                _roots(terms.local_root),
+            )
+            claim = ShareClaim(
+                order_id=order_id,
+                attempt=assignment.attempt,
+                round=assignment.round,
+                slot=slot,
+                issue=issue,
+                provider=provider.address,
+                commitment=made_of,
+            )
+            document = share_sign_bytes(CHAIN_ID, claim)
+            made.append(SignedShare(claim, provider.sign(document if right else document + b"x")))
+        return made
+
+    def commits(self, order_id: bytes, shares: Sequence[SignedShare]) -> Iterator[MsgCommitTraces]:
+        """Yield the messages that commit shares."""
+        round = self.order(order_id).assignments[-1].round
+        for at in range(0, len(shares), SHARES_PER_MESSAGE_MAX):
+            portion = tuple(shares[at : at + SHARES_PER_MESSAGE_MAX])
+            yield MsgCommitTraces(key("v0").address, order_id, 1, round, (), portion)
+
+    def commit_all(self, orders: Sequence[bytes]) -> None:
+        """Commit all shares of the open rounds, and wait until they are drawn."""
+        for order_id in orders:
+            self.block(*self.commits(order_id, self.shares(order_id)), seconds=0)
+        for _ in range(60):
+            if all(s.drawn for o in orders for s in self.order(o).shares if s.reason == 0):
+                return
+            self.block(seconds=0)
+        raise RuntimeError("shares are not drawn")
+
+    def close(self, order_id: bytes, slots: int = SLOTS_MAX, issue: int = 1) -> MsgCloseRound:
+        """Return the message that closes the open round with the shares of the first ``slots``."""
+        found = self.order(order_id)
+        shares = _every(found.order.terms.local_root, slots, issue)
+        round = found.assignments[-1].round
+        return MsgCloseRound(key("v0").address, order_id, 1, round, shares, _NO_ROOT)
+
+
+def _roots(local_out: bytes) -> ShareRoots:
+    """Return what every share's commitment hides."""
+    return ShareRoots(sha256(b"trace").digest(), sha256(b"update").digest(), local_out, ())
+
+
+def _every(local_out: bytes, slots: int = SLOTS_MAX, issue: int = 1) -> tuple[AcceptedShare, ...]:
+    """Return shares of the first slots, as they are accepted."""
+    roots = _roots(local_out)
+    return tuple(AcceptedShare(slot, issue, roots) for slot in range(slots))
+
+
+def _finds(message: Message) -> bool:
+    return HANDLERS[type(message)].weight is not None
+
+
+def _fee(result: TxResult) -> int:
+    fees = [event.get("fee") for event in result.events if event.type == "tx" and event.get("fee")]
+    return sum(int(fee.removesuffix(DENOM)) for fee in fees)
+
+
+# --- kinds ---------------------------------------------------------------------------------------
+
+
+def transfers() -> list[Row]:
+    """What blocks are for."""
+    net = Net()
+    message = MsgSend(key("carol").address, key("p1").address, (Coin(DENOM, 1),))
+    return net.measured("transfers", [net.raw(message) for _ in range(2_000)])
+
+
+def transfers_to_new_accounts() -> list[Row]:
+    """A transfer that makes an account."""
+    net = Net()
+    people = [key(f"new {number}").address for number in range(2_000)]
+    sender = key("carol").address
+    raws = [net.raw(MsgSend(sender, to, (Coin(DENOM, 1),))) for to in people]
+    return net.measured("transfers to new accounts", raws)
+
+
+def rounds_of_an_order() -> list[Row]:
+    """What can be done to the shares of a round, in the order in which a round goes on."""
+    net, rows = Net(), []
+    net.place_bid()
+    orders = net.run_orders(4)
+    first = orders[0]
+    net.paid = 0
+    wrong = [net.raw(m) for o in orders for m in net.commits(o, net.shares(o, right=False))]
+    rows += net.measured("CommitTraces, bad signatures", wrong)
+    good = [net.raw(m) for o in orders for m in net.commits(o, net.shares(o))]
+    rows += net.measured("CommitTraces, 128 shares", good)
+    for order_id in orders:
+        net.block(*_missing(net, order_id))
+    for _ in range(40):
+        net.block(seconds=0)
+    net.paid = 0
+    right = net.close(first)
+    last = replace(right.shares[-1], issue=2)
+    bad = replace(right, shares=(*right.shares[:-1], last))
+    rows += net.measured("CloseRound, refused", [net.raw(bad) for _ in range(20)])
+    rows += net.measured("CloseRound, 1,024 shares", [net.raw(net.close(o)) for o in orders])
+    still = [o for o in orders if net.order(o).assignments[-1].round == 0]
+    net.block(*[net.close(o) for o in still], seconds=0)
+    rows += net.measured("windows due, 1,024 shares each", [], seconds=60)
+    rows += net.measured("windows due, the block after", [], seconds=0)
+    rows += net.measured("bonds that return, in steps", [], seconds=0)
+    return rows
+
+
+def _missing(net: Net, order_id: bytes) -> list[MsgCommitTraces]:
+    there = {share.claim.slot for share in net.order(order_id).shares}
+    missing = [s for s in net.shares(order_id) if s.claim.slot not in there]
+    return list(net.commits(order_id, missing)) if missing else []
+
+
+def rounds_that_are_dropped() -> list[Row]:
+    """Shares that nobody will pay: rejected, stopped, without progress."""
+    net, rows = Net(progress_base=30), []
+    net.place_bid()
+    orders = net.run_orders(4)
+    net.paid = 0
+    for order_id in orders:
+        net.block(*net.commits(order_id, net.shares(order_id)), seconds=0)
+    rows += net.measured("lots due, 1,024 shares each", [], seconds=1)
+    for _ in range(30):
+        net.block(seconds=0)
+    verdict = int(ShareReason.NO_ANSWER)
+    rejections = [
+        MsgCommitTraces(
+            key("v0").address,
+            orders[0],
+            1,
+            0,
+            tuple(Rejection(ref, verdict) for ref in _EVERY[at : at + SHARES_PER_MESSAGE_MAX]),
+            (),
+        )
+        for at in range(0, SLOTS_MAX, SHARES_PER_MESSAGE_MAX)
+    ]
+    rows += net.measured("CommitTraces, 128 rejections", [net.raw(m) for m in rejections])
+    stop = MsgStopOrder(key("v0").address, orders[1], 1)
+    rows += net.measured("StopOrder, 1,024 shares stand", [net.estimated(stop)])
+    net.block(seconds=60)  # that of the order whose shares were all rejected
+    rows += net.measured("progress deadlines, 1,024 shares each", [], seconds=0)
+    return rows
+
+
+def cascade() -> list[Row]:
+    """One answer voids a round, and with it all that were closed behind it."""
+    net = Net(auditors=1)
+    net.place_bid()
+    (order_id,) = net.run_orders(1, slots=1, rounds=200)
+    for _ in range(100):
+        net.commit_all([order_id])
+        net.block(net.close(order_id, 1), seconds=0)
+    for _ in range(20):
+        audit = net.order(order_id).audits[0]
+        if audit.seats:
+            break
+        net.block(seconds=0)
+    answers = tuple(AuditAnswer(b"", b"") for _ in audit.places)
+    message = MsgAnswerAudit(audit.seats[0].validator, order_id, 1, 0, answers)
+    rows = net.measured("a round voided with 99 behind it", [net.estimated(message)])
+    return rows + net.measured("rounds that become void, the block after", [])
+
+
+def junk() -> list[Row]:
+    """Orders that nobody wants, and a book that changes."""
+    net, rows = Net(), []
+    (bid_id, *_) = net.place_bid()
+    cheap = net.submission(price_limit=1)
+    net.paid = 0
+    rows += net.measured("SubmitOrder", [net.raw(cheap) for _ in range(1_100)])
+    for _ in range(4):
+        net.block(*[cheap] * 300)
+    operator = key("v0").address
+    change = MsgChangeBid(operator, bid_id, PRICE, 10**18, 10**6)
+    rows += net.measured("orders swept after a change", [net.raw(change)])
+    rows += net.measured("orders swept, the block after", [])
+    many = [bid for name in ("v0", "v1", "v2", "v3") for bid in _bids(net, name)]
+    changes = [
+        MsgChangeBid(key(name).address, bid, PRICE + number % 200, 10**18, 10**6)
+        for number, (name, bid) in enumerate(many * 4)
+    ]
+    rows += net.measured("bids changing", [net.raw(m) for m in changes])
+    return rows
+
+
+def _bids(net: Net, name: str) -> list[tuple[str, bytes]]:
+    count = BIDS_PER_VALIDATOR_MAX - (name == "v0")
+    return [(name, bid) for bid in net.place_bid(count, name)]
+
+
+def matches() -> list[Row]:
+    """Orders that all find a bid, of a validator with as many bids as it may have."""
+    net = Net()
+    net.place_bid(BIDS_PER_VALIDATOR_MAX)
+    net.paid = 0
+    order = net.submission()
+    rows = net.measured("orders that match", [net.raw(order) for _ in range(1_100)])
+    return rows + net.measured("orders that match, the block after", [])
+
+
+def withdrawals() -> list[Row]:
+    """Bonds that are released."""
+    net = Net(people=200)
+    net.paid = 0
+    people = [f"p{number}" for number in range(200)]
+    for _ in range(WITHDRAWALS_MAX):
+        net.block(*[MsgWithdrawBond(key(name).address, 1) for name in people], seconds=0)
+    return net.measured("bond releases due", [], seconds=60)
+
+
+def decoding() -> list[Row]:
+    """Lists at their caps, and as many items as bytes have room for."""
+    net = Net()
+    close = MsgCloseRound(key("v0").address, bytes(32), 1, 0, _every(bytes(32)), _NO_ROOT)
+    rows = net.measured("lists at their caps", [net.raw(close) for _ in range(40)])
+    long = [_too_long(number) for number in range(BLOCK_BYTES_MAX // TX_BYTES_MAX)]
+
+    def decode() -> None:
+        # In a block that two thirds voted for all the same: nobody votes for it, but that could be a bug.
+        decoder = TxDecoder()
+        if not all(isinstance(decoder(raw), Refusal) for raw in long):
+            raise RuntimeError("a list that is too long was decoded")
+
+    return [*rows, _best_of("lists over their caps, a block of them", decode)]
+
+
+def _too_long(number: int) -> bytes:
+    """Return a transaction whose one message lists empty shares to its end."""
+    shares = [AcceptedShareProto()] * ((TX_BYTES_MAX - 700) // 2)
+    message = CloseRoundProto(
+        validator=key("v0").address, order_id=bytes(32), round=number, shares=shares
+    )
+    packed = AnyProto(type_url=MsgCloseRound.URL, value=message.SerializeToString())
+    parts = TxRaw(
+        body_bytes=TxBody(messages=[packed]).SerializeToString(),
+        auth_info_bytes=b"\x12\x00",
+        signatures=[bytes(64)],
+    )
+    return bytes(parts.SerializeToString())
+
+
+def answers() -> list[Row]:
+    """What anybody may ask of a node, a thousand things at a time."""
+    net = Net()
+    net.place_bid()
+    orders = net.run_orders(1)
+    net.commit_all(orders)
+
+    close = net.close(orders[0])
+    unsigned = build_unsigned_tx([close], key("v0").pub_key, sequence=0)
+    simulated = decode_simulated_tx(unsigned)
+    return [
+        _best_of("query: 1,000 events", lambda: net.app.events(1, 1_000)),
+        _best_of("query: an order with 1,024 shares", lambda: net.order(orders[0])),
+        _best_of("simulate: CloseRound, 1,024 shares", lambda: net.app.simulate(simulated)),
+    ]
+
+
+def _best_of(case: str, ask: Callable[[], object]) -> Row:
+    best = float("inf")
+    for _ in range(REPEATS):
+        start = process_time()
+        ask()
+        best = min(best, process_time() - start)
+    return Row(case, best, "s", GOAL)
+
+
+KINDS: tuple[Callable[[], list[Row]], ...] = (
+    transfers,
+    transfers_to_new_accounts,
+    rounds_of_an_order,
+    rounds_that_are_dropped,
+    cascade,
+    junk,
+    matches,
+    withdrawals,
+    decoding,
+    answers,
+)

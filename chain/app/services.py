@@ -1,0 +1,92 @@
+"""All that can be asked of a node, as one table from gRPC path to handler: gRPC and the ABCI query read it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from chain.app.cosmos_services import (
+    Handler,
+    account_handlers,
+    node_handlers,
+    transaction_handlers,
+)
+from chain.app.interfaces import UNREACHABLE, Broadcaster, QueryPort
+from chain.state_machine.queries import answer
+from domain.errors import Refusal
+from domain.queries import (
+    EventsRequest,
+    Query,
+    SimulateMatchRequest,
+    StatusRequest,
+    StatusResponse,
+)
+from wire.queries import METHODS, QueryMethod, decode_request, encode_response
+
+
+def route(app: QueryPort) -> Callable[[str, bytes], bytes | None]:
+    """Return the services for the ABCI query: path and request bytes -> response bytes, or None for
+    a path that is not known. Nothing can be sent this way: wallets broadcast over CometBFT's RPC.
+    """
+    table = build_table(app, None)
+
+    def answer_path(path: str, data: bytes) -> bytes | None:
+        handler = table.get(path)
+        return None if handler is None else handler(data)
+
+    return answer_path
+
+
+def build_table(app: QueryPort, broadcaster: Broadcaster | None) -> dict[str, Handler]:
+    """Return all handlers. Without a broadcaster there is no way to send (the ABCI query)."""
+    table = {
+        **account_handlers(app),
+        **transaction_handlers(app, broadcaster),
+        **node_handlers(app),
+        **assay_handlers(app),
+    }
+    return {path: _once_started(app, handler) for path, handler in table.items()}
+
+
+def _once_started(app: QueryPort, handler: Handler) -> Handler:
+    """Return ``handler`` for a node that has a state; one that waits for consensus has none."""
+
+    def handle(data: bytes) -> bytes:
+        if not app.chain_id:
+            raise Refusal(
+                UNREACHABLE, "state", "there is none yet: the node waits for CometBFT", "try again"
+            )
+        return handler(data)
+
+    return handle
+
+
+# --- our own queries -----------------------------------------------------------------------------
+
+
+def assay_handlers(app: QueryPort) -> dict[str, Handler]:
+    """Return path -> handler of all our queries."""
+    return {path: _handler(app, method) for path, method in METHODS.items()}
+
+
+def _handler(app: QueryPort, method: QueryMethod) -> Handler:
+    return lambda data: encode_response(method, _answer(app, decode_request(method, data)))
+
+
+def _answer(app: QueryPort, request: Query[Any]) -> object:
+    if isinstance(request, EventsRequest):
+        return app.events(request.since, request.limit)
+    if isinstance(request, SimulateMatchRequest):
+        return app.simulate_match(request)
+    view = app.view()
+    response = answer(view.reader, request)
+    if isinstance(request, StatusRequest) and isinstance(response, StatusResponse):
+        # The state cannot hold its own root, nor who runs it.
+        return replace(
+            response,
+            chain_id=app.chain_id,
+            height=view.head.height,
+            time_ns=view.head.time_ns,
+            app_hash=view.head.app_hash,
+            solo=app.solo,
+        )
+    return response

@@ -1,0 +1,190 @@
+"""A process that verifies signatures beside the node, so that CheckTx and proposals have a second core.
+
+Both ends are here. The node writes cases (see :func:`wire.keys.case_of`) one behind the other, and the process answers
+each in its order: with the case's SHA-256 where the signature holds, with zeros where it does not. So nothing but an
+answer to this very case says that it holds; a wrong no costs a second look in CheckTx. A process that dies, falls
+silent or says anything else is given up, and what it was asked is verified here.
+
+The process imports no more than keys and the curve.
+"""
+
+import logging
+import os
+import socket
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from select import POLLIN, poll
+from threading import Lock
+from time import monotonic
+
+from host.process import start_child, stop_child
+from wire.keys import CASE_BYTES, SignatureVerifier, verify_case, verify_one_by_one
+
+log = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 2.0
+"""How long answers may take that need a millisecond: even a busy machine lets the process run in that time."""
+
+HELLO = b"assay verifier 1\n"
+"""What the process says when it is up; it is asked nothing before."""
+
+_ANSWER_BYTES = 32
+_REFUSED = bytes(_ANSWER_BYTES)
+_PORTION = 8  # cases that travel together, and after which we look for answers
+_ASKED_MAX = 16  # two portions: one to work on and one to go on with
+_COMMAND = (sys.executable, "-m", "chain.app.verifier")
+
+
+@contextmanager
+def start_verifier() -> Iterator[SignatureVerifier]:
+    """Give a verifier with a process behind it, where there is a core for one; main thread only."""
+    if (os.cpu_count() or 1) < 2:
+        yield SignatureVerifier()
+        return
+    process = VerifierProcess()
+    try:
+        yield SignatureVerifier(verify_cases=process.verify)
+    finally:
+        process.close()
+
+
+class VerifierProcess:
+    """The node's end: shares the work with the process, one caller at a time."""
+
+    def __init__(
+        self, command: Sequence[str] = _COMMAND, answer_seconds: float = ANSWER_SECONDS
+    ) -> None:
+        """Start the process with its end's descriptor behind ``command``; main thread only. Nobody waits for it."""
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            descriptor = theirs.fileno()
+            self.child = start_child([*command, str(descriptor)], pass_fds=[descriptor])
+        self._socket.setblocking(False)
+        self._arrived = poll()
+        self._arrived.register(self._socket, POLLIN)
+        self._answer_seconds = answer_seconds
+        self._turn = Lock()
+        self._is_up = False
+        self.is_lost = False  # given up for good
+        self.answered = 0  # how many cases the process has verified
+        # Cases without an answer; some may be of a caller that failed.
+        self._asked: deque[bytes] = deque()
+        self._answers = b""  # the beginning of an answer
+
+    def verify(self, cases: Iterable[bytes]) -> Iterable[bytes]:
+        """Return the cases that hold. They are taken while others are verified; who comes second works alone."""
+        if not self._turn.acquire(blocking=False):
+            return list(verify_one_by_one(cases))
+        try:
+            return self._verify(cases)
+        finally:
+            self._turn.release()
+
+    def close(self) -> None:
+        """End the process; nobody calls any more."""
+        self._socket.close()
+        stop_child(self.child)
+
+    def _verify(self, cases: Iterable[bytes]) -> list[bytes]:
+        held: list[bytes] = []
+        ours: deque[bytes] = deque()
+        for number, case in enumerate(cases, 1):
+            ours.append(case)
+            if number % _PORTION == 0:
+                self._exchange(ours, held)
+        while True:
+            self._exchange(ours, held)
+            for _ in range(min(len(ours), _PORTION // 2)):
+                case = ours.pop()
+                if verify_case(case):
+                    held.append(case)
+            if not ours:
+                if not self._asked:
+                    return held
+                self._wait(ours, held)
+
+    def _exchange(self, ours: deque[bytes], held: list[bytes]) -> None:
+        """Take the answers that are here, and give the process more to do: never more than we have ourselves."""
+        if self.is_lost:
+            return
+        try:
+            self._receive(held)
+            count = min(_PORTION, len(ours) // 2)
+            if count and self._is_up and len(self._asked) + count <= _ASKED_MAX:
+                portion = [ours.popleft() for _ in range(count)]
+                self._asked.extend(portion)
+                self._socket.sendall(b"".join(portion))
+        except (OSError, ValueError) as error:
+            self._give_up(error, ours)
+
+    def _wait(self, ours: deque[bytes], held: list[bytes]) -> None:
+        """Take all answers that are still to come; what is not answered becomes ours."""
+        deadline = monotonic() + self._answer_seconds
+        try:
+            while self._asked:
+                left = deadline - monotonic()
+                if left <= 0 or not self._arrived.poll(1000 * left):
+                    raise TimeoutError(f"no answer in {self._answer_seconds} s")
+                self._receive(held)
+        except (OSError, ValueError) as error:
+            self._give_up(error, ours)
+
+    def _receive(self, held: list[bytes]) -> None:
+        """Read what is here; OSError where nobody writes any more, ValueError for what is no answer."""
+        try:
+            data = self._socket.recv(_ANSWER_BYTES * (_ASKED_MAX + 1))
+        except BlockingIOError:
+            return
+        if not data:
+            raise ConnectionResetError("it has ended")
+        data = self._answers + data
+        if not self._is_up and len(data) >= len(HELLO):
+            if not data.startswith(HELLO):
+                raise ValueError("it is not a process of ours")
+            self._is_up, data = True, data[len(HELLO) :]
+        whole = len(data) - len(data) % _ANSWER_BYTES if self._is_up else 0
+        for at in range(0, whole, _ANSWER_BYTES):
+            self._note(data[at : at + _ANSWER_BYTES], held)
+        self._answers = data[whole:]
+
+    def _note(self, answer: bytes, held: list[bytes]) -> None:
+        if not self._asked:
+            raise ValueError("it answers what nobody asked")
+        case = self._asked[0]
+        if answer == sha256(case).digest():
+            held.append(case)
+        elif answer != _REFUSED:
+            raise ValueError("its answer is none")
+        self._asked.popleft()
+        self.answered += 1
+
+    def _give_up(self, error: Exception, ours: deque[bytes]) -> None:
+        """Go on without the process, for good, and take back what it has not answered."""
+        log.warning("signatures are verified without a second process: %s", error)
+        self.is_lost = True
+        ours.extend(self._asked)
+        self._asked.clear()
+        self.child.kill()
+
+
+def serve(connection: socket.socket) -> None:
+    """Answer cases until the other end closes."""
+    connection.sendall(HELLO)
+    buffer = b""
+    while data := connection.recv(_PORTION * CASE_BYTES):
+        buffer += data
+        whole = len(buffer) - len(buffer) % CASE_BYTES
+        cases = [buffer[at : at + CASE_BYTES] for at in range(0, whole, CASE_BYTES)]
+        buffer = buffer[whole:]
+        connection.sendall(b"".join(map(_answer, cases)))
+
+
+def _answer(case: bytes) -> bytes:
+    return sha256(case).digest() if verify_case(case) else _REFUSED
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))

@@ -1,0 +1,140 @@
+"""Handlers of bids, and of the bond that backs them."""
+
+from dataclasses import replace
+
+from chain.state_machine.context import Context
+from chain.state_machine.handler import Handler
+from chain.state_machine.ledger import balances
+from chain.state_machine.market.book import (
+    close_bid,
+    get_own_bid,
+    mark_book_changed,
+    mark_if_bidder,
+    mark_worsened,
+)
+from chain.state_machine.market.tables import BIDS, BIDS_OF
+from chain.state_machine.queue import Due, cancel, schedule
+from chain.state_machine.registry.members import is_active
+from chain.state_machine.registry.tables import VALIDATORS
+from domain.errors import BAD_FIELD, LIMIT_REACHED, UNSUPPORTED, WRONG_STATE, Refusal
+from domain.events import BidChanged, BidPlaced, BondDeposited
+from domain.limits import BIDS_PER_VALIDATOR_MAX, TIERS
+from domain.messages import MsgChangeBid, MsgDepositBond, MsgPlaceBid, MsgWithdrawBid
+from domain.records import Bid
+from escrow.moves import Move, Transfer
+
+# --- MsgDepositBond: move coins into the bond account, where they back bids and shares -----------
+
+
+def check_deposit_bond(ctx: Context, message: MsgDepositBond) -> None:
+    """The account has that much."""
+    balances.check_funds(ctx, message.owner, message.amount)
+
+
+def apply_deposit_bond(ctx: Context, message: MsgDepositBond, _: None) -> None:
+    """Move the coins; more bond is more room in the book."""
+    balances.apply_transfer(
+        ctx, Transfer(Move.BOND_DEPOSIT, message.owner, message.owner, message.amount)
+    )
+    mark_if_bidder(ctx, message.owner)
+    ctx.emit(BondDeposited(message.owner, message.amount))
+
+
+# --- MsgPlaceBid: place a standing bid -----------------------------------------------------------
+
+
+def check_place_bid_fields(message: MsgPlaceBid) -> None:
+    """Only tiers that this chain runs, and a greatest work that is not below the least; 0 means any."""
+    offer = message.offer
+    for tier in offer.tiers:
+        if tier not in TIERS:
+            raise Refusal(UNSUPPORTED, "offer.tiers", f"{tier} is not run here", f"one of {TIERS}")
+    if 0 < offer.max_work < offer.min_work:
+        raise Refusal(BAD_FIELD, "offer.max_work", "is below min_work", "swap them, or 0 for any")
+
+
+def check_place_bid(ctx: Context, message: MsgPlaceBid) -> None:
+    """The signer is a validator in good standing that consumers can reach, with room for a bid."""
+    validator = VALIDATORS.need(ctx.store, message.validator)
+    if validator.jailed:
+        raise Refusal(WRONG_STATE, "validator", "is jailed", "leave jail first")
+    if not is_active(validator):
+        reason = "has too little stake to be in the validator set"
+        raise Refusal(WRONG_STATE, "validator", reason, "a bid would find no match")
+    if not validator.endpoint:
+        reason = "has no endpoint, so no payload could reach it"
+        raise Refusal(WRONG_STATE, "validator", reason, "send MsgSetEndpoint first")
+    bids = sum(1 for _ in BIDS_OF.keys(ctx.store, message.validator))
+    if bids >= BIDS_PER_VALIDATOR_MAX:
+        raise Refusal(LIMIT_REACHED, "validator", f"has {bids} bids", "withdraw one first")
+
+
+def apply_place_bid(ctx: Context, message: MsgPlaceBid, _: None) -> None:
+    """Put the bid into the book, for orders of the blocks to come, and for those that nobody takes who stood before."""
+    bid = Bid(
+        id=ctx.new_id("bid"),
+        validator=message.validator,
+        offer=message.offer,
+        capacity=message.capacity,
+        expires_at=ctx.clock + message.duration,
+        placed_height=ctx.height,
+    )
+    BIDS.put(ctx.store, bid)
+    BIDS_OF.mark(ctx.store, bid.validator, bid.id)
+    schedule(ctx, bid.expires_at, Due.BID, bid.id)
+    mark_book_changed(ctx, bid.offer.price)
+    ctx.responses.append(("bid_id", bid.id))
+    ctx.emit(BidPlaced(bid.id, bid.validator, bid.offer.price))
+
+
+# --- MsgChangeBid: change price and capacity of a bid, and prolong it ----------------------------
+
+
+def check_change_bid(ctx: Context, message: MsgChangeBid) -> Bid:
+    """The bid is the signer's and has not expired."""
+    return get_own_bid(ctx, message.bid_id, message.validator)
+
+
+def apply_change_bid(ctx: Context, message: MsgChangeBid, bid: Bid) -> None:
+    """Replace price, capacity and expiry; the book sees the bid as new, and what is sold of it stays sold."""
+    expires_at = ctx.clock + message.duration
+    if (
+        message.price > bid.offer.price
+        or message.capacity < bid.capacity
+        or expires_at < bid.expires_at
+    ):
+        mark_worsened(ctx, bid.validator)
+    cancel(ctx, bid.expires_at, Due.BID, bid.id)
+    changed = replace(
+        bid,
+        offer=replace(bid.offer, price=message.price),
+        capacity=message.capacity,
+        expires_at=expires_at,
+        placed_height=ctx.height,
+    )
+    BIDS.put(ctx.store, changed)
+    schedule(ctx, changed.expires_at, Due.BID, bid.id)
+    mark_book_changed(ctx, message.price)
+    ctx.emit(BidChanged(bid.id, bid.validator, message.price))
+
+
+# --- MsgWithdrawBid: take a bid out of the book --------------------------------------------------
+
+
+def check_withdraw_bid(ctx: Context, message: MsgWithdrawBid) -> Bid:
+    """The bid is the signer's and has not expired."""
+    return get_own_bid(ctx, message.bid_id, message.validator)
+
+
+def apply_withdraw_bid(ctx: Context, message: MsgWithdrawBid, bid: Bid) -> None:
+    """Close the bid; running assignments go on."""
+    mark_worsened(ctx, bid.validator)
+    close_bid(ctx, bid, "withdrawn")
+
+
+HANDLERS = (
+    Handler(MsgDepositBond, check_deposit_bond, apply_deposit_bond),
+    Handler(MsgPlaceBid, check_place_bid, apply_place_bid, check_place_bid_fields),
+    Handler(MsgChangeBid, check_change_bid, apply_change_bid),
+    Handler(MsgWithdrawBid, check_withdraw_bid, apply_withdraw_bid),
+)

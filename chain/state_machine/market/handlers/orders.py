@@ -1,0 +1,122 @@
+"""Handlers of orders, before anybody is matched."""
+
+from chain.state_machine.context import Context
+from chain.state_machine.handler import Handler
+from chain.state_machine.ledger import balances
+from chain.state_machine.ledger.order_money import apply_inflow
+from chain.state_machine.ledger.tables import ESCROWS, TALLIES, Tally
+from chain.state_machine.market.orders import (
+    check_before,
+    end_order,
+    is_ending,
+    open_order,
+    weigh_close,
+)
+from chain.state_machine.market.tables import ORDERS, ORDERS_OF_CONSUMER
+from chain.state_machine.queue import Due, schedule
+from domain.errors import BAD_PROOF, NOT_YOURS, WRONG_STATE, Refusal
+from domain.messages import MsgCancelOrder, MsgSubmitOrder
+from domain.params import OrderParams
+from domain.reasons import CloseReason
+from domain.records import Order, OrderState
+from escrow.moves import open_escrow
+from pol.rules.commitment import possession_sign_bytes
+from pol.rules.orders import check_job, check_order
+
+# --- MsgSubmitOrder: submit an order and lock its deposit ----------------------------------------
+
+
+def check_submit_order_fields(message: MsgSubmitOrder) -> None:
+    """A job that chains of this version run."""
+    check_job(message.terms, message.conditions)
+
+
+def check_submit_order(ctx: Context, message: MsgSubmitOrder) -> OrderParams:
+    """An order that this chain takes; a key of the consumer's own, for this order alone; the deposit is there."""
+    check_order(
+        message.terms,
+        message.conditions,
+        message.price_limit,
+        message.deposit,
+        message.time_to_live,
+        ctx.block.params,
+    )
+    document = possession_sign_bytes(ctx.new_id("order"), message.order_key)
+    if not ctx.verify(message.order_key, document, message.key_proof):
+        remedy = "sign this order's id with the order's key"
+        raise Refusal(BAD_PROOF, "key_proof", "does not hold", remedy)
+    balances.check_funds(ctx, message.consumer, message.deposit)
+    return ctx.block.params.for_order()
+
+
+def apply_submit_order(ctx: Context, message: MsgSubmitOrder, params: OrderParams) -> None:
+    """Lock the deposit and open the order; the next block's auction sees it."""
+    order = Order(
+        id=ctx.new_id("order"),
+        consumer=message.consumer,
+        order_key=message.order_key,
+        terms=message.terms,
+        conditions=message.conditions,
+        price_limit=message.price_limit,
+        time_to_live=message.time_to_live,
+        deadline=ctx.clock + message.deadline,
+        rematch=message.rematch,
+        state=OrderState.OPEN,
+        attempt=0,
+        failures=0,
+        opened_at=0,
+        opened_height=0,
+        expires_at=0,
+        excluded=(),
+        close_reason=0,
+        unmatched=(),
+        work_verified=0,
+        params=params,
+    )
+    ORDERS.put(ctx.store, order)
+    escrow, deposit = open_escrow(order.id, message.consumer, message.deposit)
+    ESCROWS.put(ctx.store, escrow)
+    TALLIES.put(ctx.store, Tally(order.id, 0, 0, 0, 0, _least_fee(ctx)))
+    apply_inflow(ctx, order.id, deposit)
+    ORDERS_OF_CONSUMER.mark(ctx.store, message.consumer, order.id)
+    schedule(ctx, order.deadline, Due.ORDER, order.id)
+    ctx.responses.append(("order_id", order.id))
+    open_order(ctx, order)
+
+
+def _least_fee(ctx: Context) -> int:
+    """Return the least that the transaction cost the consumer, which its first message stands for."""
+    if ctx.sender is None or ctx.message_index:
+        return 0
+    return ctx.sender.gas * ctx.block.params.min_gas_price_millionths // 1_000_000
+
+
+# --- MsgCancelOrder: cancel an order that is not matched -----------------------------------------
+
+
+def check_cancel_order(ctx: Context, message: MsgCancelOrder) -> Order:
+    """The order is the signer's and open."""
+    order = ORDERS.need(ctx.store, message.order_id)
+    if order.consumer != message.consumer:
+        raise Refusal(NOT_YOURS, "order_id", "is somebody else's order", "name one of yours")
+    if order.state is not OrderState.OPEN or is_ending(ctx, order):
+        reason = f"the order is {order.state.name.lower()}"
+        raise Refusal(WRONG_STATE, "order_id", reason, "only an open order can be cancelled")
+    check_before(ctx, "time to live", order.expires_at)
+    return order
+
+
+def apply_cancel_order(ctx: Context, message: MsgCancelOrder, order: Order) -> None:
+    """Close it; what is locked returns."""
+    end_order(ctx, order, CloseReason.CANCELLED)
+
+
+def weigh_cancel_order(ctx: Context, message: MsgCancelOrder, _: Order) -> int:
+    """Return the gas of the end: the bonds that return at once, and the depositors."""
+    return weigh_close(ctx, message.order_id)
+
+
+HANDLERS = (
+    Handler(MsgSubmitOrder, check_submit_order, apply_submit_order, check_submit_order_fields),
+    Handler(MsgCancelOrder, check_cancel_order, apply_cancel_order, weight=weigh_cancel_order),
+)

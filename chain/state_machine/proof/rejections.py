@@ -1,0 +1,112 @@
+"""Rejected shares, compared with what was accepted in their place when their round is verified (protocol section 4.5).
+
+A rejection needs no evidence, so it proves nothing. A rejected share keeps its bond and its commitment until strangers
+have recomputed the round; then the chain makes the commitment that the accepted roots have under the rejected name.
+Equal: the share was right, and the validator pays. Unequal: it was wrong, and its bond is burnt.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from chain.state_machine.context import Context
+from chain.state_machine.ledger.order_money import cut_bond, get_job_bond
+from chain.state_machine.ledger.tables import BOND_ROWS
+from chain.state_machine.market.book import return_bond
+from chain.state_machine.proof.shares import change_share, count_share, make_commitment
+from chain.state_machine.proof.tables import RIGHTED, SHARES
+from chain.state_machine.registry.members import cut_stake
+from chain.state_machine.registry.tables import VALIDATORS
+from domain.events import ShareCompared
+from domain.reasons import SILENCES, ShareReason
+from domain.records import Assignment, BondKind, BondRow, Order, Round, Share, ShareState
+from escrow.moves import Move, Transfer
+from escrow.settle import compute_redress, take_from, wrong_share
+
+REJECTED_PER_CALL = 64
+"""Rejected shares that are compared at once; the queue carries the rest on before their round is verified."""
+
+
+def compare_rejected(ctx: Context, order: Order, assignment: Assignment, closed: Round) -> int:
+    """Compare the next rejected shares of a round that is about to be verified; return their number."""
+    found = list(islice(_get_rejected(ctx, closed), REJECTED_PER_CALL))
+    for share, bond in found:
+        _compare(ctx, order, assignment, closed, share, bond)
+    return len(found)
+
+
+def count_rejected(ctx: Context, closed: Round) -> int:
+    """Return how many rejected shares of a round the next call compares."""
+    return sum(1 for _ in islice(_get_rejected(ctx, closed), REJECTED_PER_CALL))
+
+
+def _get_rejected(ctx: Context, closed: Round) -> Iterator[tuple[Share, BondRow]]:
+    """Yield the rejected shares that are not compared yet, by slot and issue: those whose bond is still locked."""
+    key = closed.key
+    parts = (key.order_id, key.attempt, int(BondKind.SHARE), key.round)
+    for row in BOND_ROWS.iterate(ctx.store, *parts):
+        share = SHARES.must(ctx.store, *row.share(key.order_id))
+        if share.state is ShareState.REJECTED:
+            yield share, row
+
+
+def _compare(
+    ctx: Context,
+    order: Order,
+    assignment: Assignment,
+    closed: Round,
+    share: Share,
+    bond: BondRow,
+) -> None:
+    claim = share.claim
+    accepted = SHARES.must(ctx.store, *closed.share_keys[claim.slot])
+    if accepted.roots is None:
+        raise LookupError("an accepted share has no roots")
+    made = make_commitment(
+        ctx, order, claim.key, claim.provider, closed.global_in, share.local_in, accepted.roots
+    )
+    if made != claim.commitment:
+        change_share(ctx, claim.key, state=ShareState.WRONG)
+        cut_bond(ctx, order.id, bond, wrong_share(order.id, bond.amount))
+        told = ShareCompared(
+            claim.key, claim.provider, right=False, paid=0, burnt=bond.amount, from_stake=0
+        )
+        ctx.emit(told)
+        return
+    change_share(ctx, claim.key, state=ShareState.RIGHT)
+    count_share(ctx, claim.provider, rejected=-1)
+    return_bond(ctx, order.id, bond)
+    paid, burnt, from_stake = 0, 0, 0
+    slot = (*closed.key, claim.slot)
+    # Whoever was accepted later with the same work is paid for it, and has lost nothing.
+    lost = accepted.claim.provider != claim.provider
+    if lost and not RIGHTED.has(ctx.store, *slot):
+        RIGHTED.mark(ctx.store, *slot)
+        paid, burnt, from_stake = _redress(ctx, assignment, share)
+    ctx.emit(
+        ShareCompared(
+            claim.key, claim.provider, right=True, paid=paid, burnt=burnt, from_stake=from_stake
+        )
+    )
+
+
+def _redress(ctx: Context, assignment: Assignment, share: Share) -> tuple[int, int, int]:
+    """Let the validator pay for the first right share that it rejected in a slot: job bond first, then stake.
+
+    Return what the provider gets, what is burnt, and how much of both comes from the stake.
+    """
+    silent = ShareReason(share.reason) in SILENCES
+    owed = compute_redress(share.work, assignment.price, silent=silent)
+    row = get_job_bond(ctx, assignment.order_id, assignment.attempt)
+    (paid, burnt), left = take_from(row.amount if row else 0, owed)
+    source, provider = assignment.order_id.hex(), share.claim.provider
+    if row is not None:
+        moves = (
+            Transfer(Move.COMPENSATION, source, provider, paid),
+            Transfer(Move.BURN, source, "", burnt),
+        )
+        cut_bond(ctx, assignment.order_id, row, moves)
+    stake = VALIDATORS.must(ctx.store, assignment.validator).stake
+    (more, rest), _ = take_from(stake, left)
+    cut_stake(ctx, assignment.validator, more, Move.STAKE_COMPENSATION, provider)
+    cut_stake(ctx, assignment.validator, rest, Move.STAKE_BURN)
+    return paid + more, burnt + rest, more + rest

@@ -1,0 +1,178 @@
+"""Handlers of the registry: where validators are reached, and who is in whose cluster."""
+
+from dataclasses import replace
+
+from chain.state_machine.context import Context
+from chain.state_machine.handler import Handler
+from chain.state_machine.ledger.tables import ACCOUNTS
+from chain.state_machine.registry.beacon import revoke_beacon_key, set_beacon_key
+from chain.state_machine.registry.members import check_free, leave
+from chain.state_machine.registry.tables import BEACON_KEYS, CLUSTERS, PROVIDERS, VALIDATORS
+from domain.beacon import possession_sign_bytes
+from domain.errors import (
+    ALREADY_EXISTS,
+    BAD_FIELD,
+    BAD_PROOF,
+    NOT_FOUND,
+    NOT_YOURS,
+    WRONG_STATE,
+    Refusal,
+)
+from domain.events import (
+    BeaconKeyRevoked,
+    BeaconKeySet,
+    EndpointSet,
+    ProviderCertified,
+    ProviderRegistered,
+)
+from domain.messages import (
+    MsgCertifyProvider,
+    MsgLeaveCluster,
+    MsgRegisterProvider,
+    MsgRevokeBeaconKey,
+    MsgSetBeaconKey,
+    MsgSetEndpoint,
+)
+from domain.records import Capability, Provider, Validator
+
+# --- MsgSetEndpoint: where a validator's cluster service listens, and its certificate ------------
+
+
+def check_set_endpoint_fields(message: MsgSetEndpoint) -> None:
+    """An endpoint as host:port."""
+    host, colon, port = message.endpoint.rpartition(":")
+    if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+        raise Refusal(BAD_FIELD, "endpoint", "is not host:port", "for example 192.0.2.7:7430")
+
+
+def check_set_endpoint(ctx: Context, message: MsgSetEndpoint) -> Validator:
+    """The signer is a validator."""
+    return VALIDATORS.need(ctx.store, message.operator)
+
+
+def apply_set_endpoint(ctx: Context, message: MsgSetEndpoint, validator: Validator) -> None:
+    """Publish both."""
+    VALIDATORS.update(
+        ctx.store,
+        validator.operator,
+        endpoint=message.endpoint,
+        certificate=message.certificate,
+    )
+    ctx.emit(EndpointSet(message.operator, message.endpoint))
+
+
+# --- MsgSetBeaconKey: another key for the beacon, with a proof that its owner holds it --------------
+
+
+def check_set_beacon_key(ctx: Context, message: MsgSetBeaconKey) -> None:
+    """The signer is a validator and holds the key, and the key is new to the chain."""
+    VALIDATORS.need(ctx.store, message.operator)
+    if BEACON_KEYS.has(ctx.store, message.beacon_key):
+        raise Refusal(ALREADY_EXISTS, "beacon_key", "was registered before", "make a new one")
+    document = possession_sign_bytes(ctx.block.chain_id, message.operator, message.beacon_key)
+    if not ctx.verify(message.beacon_key, document, message.key_proof):
+        reason = "is not the key's signature"
+        raise Refusal(BAD_PROOF, "key_proof", reason, "sign with the beacon key")
+
+
+def apply_set_beacon_key(ctx: Context, message: MsgSetBeaconKey, _: None) -> None:
+    """Register the key."""
+    added = set_beacon_key(ctx, message.operator, message.beacon_key)
+    ctx.emit(BeaconKeySet(message.operator, added.key, added.counts_from))
+
+
+# --- MsgRevokeBeaconKey: a key that is lost or known to others -------------------------------------
+
+
+def check_revoke_beacon_key(ctx: Context, message: MsgRevokeBeaconKey) -> None:
+    """The key is one of the signer's."""
+    validator = VALIDATORS.need(ctx.store, message.operator)
+    if message.beacon_key not in [beacon.key for beacon in validator.beacon_keys]:
+        raise Refusal(
+            NOT_FOUND, "beacon_key", "is none of yours", "`assay status --output json` lists them"
+        )
+
+
+def apply_revoke_beacon_key(ctx: Context, message: MsgRevokeBeaconKey, _: None) -> None:
+    """Revoke the key."""
+    revoke_beacon_key(ctx, message.operator, message.beacon_key)
+    ctx.emit(BeaconKeyRevoked(message.operator, message.beacon_key))
+
+
+# --- MsgRegisterProvider: join the cluster of a validator, or move to another one ----------------
+
+
+def check_register_provider(ctx: Context, message: MsgRegisterProvider) -> Provider:
+    """The validator exists, and the provider has no share committed elsewhere; returns its record."""
+    VALIDATORS.need(ctx.store, message.validator)
+    provider = PROVIDERS.get(ctx.store, message.provider)
+    if provider is None:
+        # The key is in the account, because the account has signed this very transaction.
+        pub_key = ACCOUNTS.must(ctx.store, message.provider).pub_key
+        return Provider(message.provider, "", pub_key, None, 0, 0)
+    if provider.validator == message.validator:
+        raise Refusal(ALREADY_EXISTS, "validator", "is yours already", "nothing to do")
+    check_free(ctx, message.provider)
+    return provider
+
+
+def apply_register_provider(ctx: Context, message: MsgRegisterProvider, provider: Provider) -> None:
+    """Join; a capability that another validator measured does not come along."""
+    if provider.validator:
+        leave(ctx, provider)
+    PROVIDERS.put(ctx.store, replace(provider, validator=message.validator, capability=None))
+    CLUSTERS.mark(ctx.store, message.validator, message.provider)
+    ctx.emit(ProviderRegistered(message.provider, message.validator))
+
+
+# --- MsgLeaveCluster: leave the cluster ----------------------------------------------------------
+
+
+def check_leave_cluster(ctx: Context, message: MsgLeaveCluster) -> Provider:
+    """The provider is in a cluster and has no share committed; returns its record."""
+    provider = PROVIDERS.need(ctx.store, message.provider)
+    if not provider.validator:
+        raise Refusal(WRONG_STATE, "provider", "is in no cluster", "nothing to do")
+    check_free(ctx, message.provider)
+    return provider
+
+
+def apply_leave_cluster(ctx: Context, message: MsgLeaveCluster, provider: Provider) -> None:
+    """Leave."""
+    leave(ctx, provider)
+
+
+# --- MsgCertifyProvider: what the validator measured of a provider in its cluster ----------------
+
+
+def check_certify_provider(ctx: Context, message: MsgCertifyProvider) -> Provider:
+    """The provider is in the signer's cluster; returns its record."""
+    provider = PROVIDERS.need(ctx.store, message.provider)
+    if provider.validator != message.validator:
+        raise Refusal(
+            NOT_YOURS, "provider", "is not in your cluster", "only its validator measures it"
+        )
+    return provider
+
+
+def apply_certify_provider(ctx: Context, message: MsgCertifyProvider, provider: Provider) -> None:
+    """Replace the capability."""
+    capability = Capability(
+        message.device_class,
+        message.speed,
+        message.memory,
+        message.bandwidth,
+        ctx.clock + message.valid_for,
+    )
+    PROVIDERS.update(ctx.store, provider.address, capability=capability)
+    ctx.emit(ProviderCertified(message.provider, message.validator, message.speed))
+
+
+HANDLERS = (
+    Handler(MsgSetEndpoint, check_set_endpoint, apply_set_endpoint, check_set_endpoint_fields),
+    Handler(MsgSetBeaconKey, check_set_beacon_key, apply_set_beacon_key),
+    Handler(MsgRevokeBeaconKey, check_revoke_beacon_key, apply_revoke_beacon_key),
+    Handler(MsgRegisterProvider, check_register_provider, apply_register_provider),
+    Handler(MsgLeaveCluster, check_leave_cluster, apply_leave_cluster),
+    Handler(MsgCertifyProvider, check_certify_provider, apply_certify_provider),
+)

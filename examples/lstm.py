@@ -1,0 +1,65 @@
+"""An LSTM written by hand, which reads an image of a digit row by row: recurrent layers of torch are not traced.
+
+    assay job build examples/lstm.py -o lstm-job
+
+The loop over the rows is unrolled when the step is traced, so its length is part of the job.
+"""
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+from assay import AdamW, JobSpec, Nesterov, accuracy, cross_entropy
+
+ROWS, COLUMNS, WIDTH, CLASSES = 8, 8, 32, 10
+
+
+class LSTM(nn.Module):
+    """One cell, taken once for each row of the image, and a score for each class from where it ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gates = nn.Linear(COLUMNS + WIDTH, 4 * WIDTH)
+        self.score = nn.Linear(WIDTH, CLASSES)
+
+    def cell(
+        self, x: torch.Tensor, hidden: torch.Tensor, memory: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return hidden state and memory after one more row."""
+        keep, write, show, new = self.gates(torch.cat([x, hidden], dim=1)).chunk(4, dim=1)
+        memory = keep.sigmoid() * memory + write.sigmoid() * new.tanh()
+        return show.sigmoid() * memory.tanh(), memory
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        hidden = memory = images.new_zeros(images.shape[0], WIDTH)
+        for row in images.unbind(1):
+            hidden, memory = self.cell(row, hidden, memory)
+        scores: torch.Tensor = self.score(hidden)
+        return scores
+
+
+def job() -> JobSpec:
+    """Return the job that ``assay job build`` traces."""
+    digits = load_digits()
+    order = np.random.default_rng(5).permutation(len(digits.target))
+    x, y = digits.images[order].astype(np.float32) / 16, digits.target[order]
+    return JobSpec(
+        name="lstm",
+        model=LSTM(),
+        loss=cross_entropy(),
+        metrics={"accuracy": accuracy()},
+        train={"x": x[:-360], "y": y[:-360]},
+        holdout={"x": x[-360:], "y": y[-360:]},
+        optimizer=AdamW(weight_decay=0.01),
+        schedule=1e-2,
+        clip_norm=1.0,
+        steps=100,
+        batch=32,
+        slots=2,
+        round_steps=20,
+        segment_steps=5,
+        # the outer optimizer of DiLoCo
+        outer=Nesterov(lr=0.7, momentum=0.6),
+        seed=13,
+    )

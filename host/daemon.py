@@ -1,0 +1,63 @@
+"""What every daemon begins with: a log in its home, and SIGTERM as an ordinary call."""
+
+import json
+import logging
+import os
+import signal
+from collections.abc import Callable
+from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from threading import Thread
+
+_FILE_BYTES_MAX = 20_000_000
+_FILES_KEPT = 3
+
+
+class JsonLines(logging.Formatter):
+    """Formats a record as one line of JSON; a traceback is a field of it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        fields = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "part": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False)
+
+
+def log_to_file(path: Path, level: int = logging.INFO) -> None:
+    """Send the process's log to ``path``; old files are kept up to a bound."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = RotatingFileHandler(path, maxBytes=_FILE_BYTES_MAX, backupCount=_FILES_KEPT)
+    handler.setFormatter(JsonLines())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(level)
+
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def on_stop_signal(call: Callable[[], None]) -> None:
+    """Call ``call`` once for each SIGTERM or SIGINT, in a thread of its own. Main thread only, once per process.
+
+    A Python signal handler may run while its thread holds a lock that it needs itself, so the handlers do nothing. The
+    interpreter writes the signal's number into a pipe, and a thread that reads the pipe makes the call.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in _SIGNALS:
+        signal.signal(number, lambda *_: None)
+    Thread(target=_forward, args=(reader, call), name="stop-signals", daemon=True).start()
+
+
+def _forward(reader: int, call: Callable[[], None]) -> None:
+    while data := os.read(reader, 1):
+        if data[0] in _SIGNALS:
+            call()

@@ -1,0 +1,127 @@
+"""Connections at the server: those of strangers are few, and shared fairly.
+
+grpc bounds their number, and neither tells whose they are nor closes one. So they are found among the sockets of this
+process (Linux), and where there are too many, who holds the most loses its oldest.
+"""
+
+import os
+import socket
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import TypeVar
+
+from link.places import Peers, network_of
+from link.rates import ServerLimits
+
+LOOK_SECONDS = 0.5
+_DESCRIPTORS = Path("/proc/self/fd")
+
+T = TypeVar("T")
+
+
+class ConnectionLimiter:
+    """Looks at the connections to a port again and again, from :meth:`start` to :meth:`stop`."""
+
+    def __init__(self, port: int, peers: Peers, limits: ServerLimits) -> None:
+        """Tell strangers from those that ``peers`` knows."""
+        self._port, self._peers, self._limits = port, peers, limits
+        self._seen: dict[str, None] = {}  # the oldest first
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="connection-limiter", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(LOOK_SECONDS):
+            # Out of descriptors, say; there may be some at the next look.
+            with suppress(OSError):
+                self.look()
+
+    def look(self) -> None:
+        """Close what is too much."""
+        limits, found = self._limits, connected(self._port)
+        self._seen = {peer: None for peer in (*self._seen, *found) if peer in found}
+        known: list[tuple[str, str]] = []
+        strangers: list[tuple[str, str]] = []
+        for peer in self._seen:
+            caller = self._peers.caller(peer)
+            if caller is None:
+                strangers.append((peer, network_of(peer)))
+            else:
+                known.append((peer, caller))
+        losers = too_many(
+            strangers, limits.stranger_connections, limits.stranger_connections_per_network
+        )
+        losers += too_many(known, limits.known_connections, limits.connections_per_caller)
+        for peer in losers:
+            with _socket(found[peer]) as one:
+                if one is not None and _peer_of(one, self._port) == peer:
+                    with suppress(OSError):  # it has ended
+                        one.shutdown(socket.SHUT_RDWR)
+
+
+def too_many(held: Sequence[tuple[T, str]], count: int, share: int) -> list[T]:
+    """Return which of ``held``, items with their groups, the oldest first, have to go.
+
+    No group keeps more than ``share``, and beyond ``count`` in all those go whose group has the most.
+    """
+    groups: dict[str, deque[T]] = {}
+    for item, group in held:
+        groups.setdefault(group, deque()).append(item)
+    losers: list[T] = []
+    while len(losers) < len(held):
+        biggest = max(groups.values(), key=len)
+        if len(biggest) <= share and len(held) - len(losers) <= count:
+            break
+        losers.append(biggest.popleft())
+    return losers
+
+
+def connected(port: int) -> dict[str, Path]:
+    """Return the sockets of this process that are connected to ``port``, by grpc's names of their other ends."""
+    found: dict[str, Path] = {}
+    for descriptor in _DESCRIPTORS.iterdir():
+        with _socket(descriptor) as one:
+            peer = _peer_of(one, port) if one is not None else None
+            if peer is not None:
+                found[peer] = descriptor
+    return found
+
+
+@contextmanager
+def _socket(descriptor: Path) -> Iterator[socket.socket | None]:
+    """Give what a descriptor stands for, if it is a socket, under one of its own: the other may end any time."""
+    with ExitStack() as stack:
+        one = None
+        with suppress(OSError):  # it ended, or is something else by now
+            if str(descriptor.readlink()).startswith("socket:"):
+                copy = os.dup(int(descriptor.name))
+                stack.callback(os.close, copy)
+                one = socket.socket(fileno=copy)
+                stack.pop_all()
+                stack.enter_context(one)
+        yield one
+
+
+def _peer_of(one: socket.socket, port: int) -> str | None:
+    if one.family not in (socket.AF_INET, socket.AF_INET6):
+        return None
+    try:
+        if one.getsockname()[1] != port:
+            return None
+        host, far = one.getpeername()[:2]
+    except OSError:  # it listens, or has ended
+        return None
+    mapped = host.removeprefix("::ffff:")
+    return f"ipv6:%5B{host}%5D:{far}" if ":" in mapped else f"ipv4:{mapped}:{far}"

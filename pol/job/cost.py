@@ -1,0 +1,195 @@
+"""What a job costs, in FLOPs and in bytes, from its document alone.
+
+Work is what an order pays for and what bounds the time of whoever trains, replays or audits, so it must tell the truth
+about time: a step is more than its program. Beside the nodes (``pol/ops``), a step gathers the rows of its batch, needs
+the sample order of its epoch, and brings what it changed into canonical form and hashes it; a round has boundaries and
+an aggregation. Total work of a job is
+
+    rounds x (slots x (round steps x step work + segments x boundary work) + outer work)
+
+All numbers are integers and functions of the document; loading recomputes what the document says of them.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from domain.amount import ceil_div
+from pol.job.program import Program
+from pol.ops.primitive import FLOPS_PER_CALL
+from pol.ops.table import PRIMITIVES
+from pol.state.layout import encoded_size
+from pol.values import TensorSpec, TensorType
+
+ORDER_WORK = 5_000
+"""FLOPs of the sample order of an epoch for each row: its draws, and sorting them."""
+HASH_WORK = 48
+"""FLOPs for each byte of a changed tensor: made canonical, compared with what it was, and hashed."""
+EPOCHS_OF_BATCH = 2
+"""Epochs that one batch comes through at most (``Limits.epochs_per_batch``)."""
+INPUT_WORK = 4
+"""FLOPs for each byte that a program is given: an executor with a memory of its own copies it there."""
+INPUT_CALLS = 2
+"""Calls for each tensor that a program reads."""
+TENSOR_CALLS = 70
+"""Calls for each tensor of a state that a program writes: checked, copied, and hashed as a chunk of its own."""
+MEAN_WORK = 60
+"""FLOPs for each element of each update that is averaged: made FP64, weighted, added."""
+MEAN_CALLS = 30
+"""Calls for each tensor of each update that is averaged: checked, copied, and what ``MEAN_WORK`` says."""
+ORDER_SIZE = 36
+"""Bytes for each row while an epoch is sorted: two orders that are remembered, draws, a new order, and room to sort."""
+BLOCKS_SIZE = 64 * 2**20
+"""Bytes that an executor takes at most beside everything that is counted: blocks of functions, buffers of products."""
+
+
+class Costed(Protocol):
+    """What of a job document its cost depends on."""
+
+    @property
+    def batch(self) -> int:
+        """Rows of a batch."""
+
+    @property
+    def slots(self) -> int:
+        """Slots that take turns at the stream of samples."""
+
+    @property
+    def segment_steps(self) -> int:
+        """Steps of a segment."""
+
+    @property
+    def columns(self) -> Sequence[TensorSpec]:
+        """Columns of the data; shapes without the row."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the data."""
+
+    @property
+    def global_tensors(self) -> Sequence[TensorSpec]:
+        """Tensors of the global state."""
+
+    @property
+    def local_tensors(self) -> Sequence[TensorSpec]:
+        """Tensors of the local state of a slot."""
+
+    @property
+    def step(self) -> Program:
+        """One step of training."""
+
+    @property
+    def outer(self) -> Program:
+        """The end of a round."""
+
+
+def step_work(job: Costed) -> int:
+    """Return the FLOPs of one step: its program, its batch, its part of an epoch's order, and its new state."""
+    return job.step.work.flops + gather_work(job) + order_work(job) + state_work(job)
+
+
+def outer_work(job: Costed) -> int:
+    """Return the FLOPs of one aggregation: the mean of every slot's update, ``outer``, and the next global state."""
+    updated = _updated(job)
+    calls = job.slots * MEAN_CALLS * len(updated)
+    mean = job.slots * sum(MEAN_WORK * value.elements + value.size for value in updated)
+    hashed = HASH_WORK * encoded_size(job.global_tensors)
+    return (
+        mean
+        + FLOPS_PER_CALL * calls
+        + job.outer.work.flops
+        + _tensors_work(job.outer, job.global_tensors)
+        + hashed
+    )
+
+
+def boundary_work(job: Costed) -> int:
+    """Return the FLOPs of one boundary: one for each byte of the global and the local state."""
+    return global_size(job) + local_size(job)
+
+
+def global_size(job: Costed) -> int:
+    """Return the bytes of the global state in canonical form."""
+    return encoded_size(job.global_tensors)
+
+
+def local_size(job: Costed) -> int:
+    """Return the bytes of a slot's local state in canonical form."""
+    return encoded_size(job.local_tensors)
+
+
+def running_size(job: Costed) -> int:
+    """Return the bytes that a step has at once on any executor: batch, sample order, and what its program needs."""
+    batch = sum(value.size for value in batch_types(job.columns, job.batch).values())
+    return batch + ORDER_SIZE * (job.rows + job.batch) + job.step.peak_size
+
+
+def aggregation_size(job: Costed) -> int:
+    """Return the bytes that the end of a round has at once, however many slots there are.
+
+    Those are the sum of the updates in FP64, one update as it came, their mean, and ``outer``.
+    """
+    updated = _updated(job)
+    total = sum(8 * value.elements + 2 * value.size for value in updated)
+    largest = max((value.elements for value in updated), default=0)
+    # a tensor in canonical form
+    return total + 8 * largest + job.outer.peak_size
+
+
+def memory_size(job: Costed) -> int:
+    """Return the bytes that a process needs to train, replay or aggregate a job with whichever executor.
+
+    Those are data and both states, twice (what was loaded, and what a step begins with), the most that a step or an
+    aggregation has beside them, and ``BLOCKS_SIZE``. The interpreter and its libraries are not counted.
+    """
+    data = job.rows * sum(column.type.size for column in job.columns)
+    states = 2 * (global_size(job) + local_size(job))
+    return data + states + max(running_size(job), aggregation_size(job)) + BLOCKS_SIZE
+
+
+def batch_types(columns: Sequence[TensorSpec], batch: int) -> dict[str, TensorType]:
+    """Return the types of the inputs that a batch of the data is."""
+    return {f"batch.{spec.name}": TensorType(spec.dtype, (batch, *spec.shape)) for spec in columns}
+
+
+def _updated(job: Costed) -> list[TensorType]:
+    """Return the types of the global tensors that a step changes: those of an update."""
+    changed = job.step.changed_outputs()
+    return [value for name, value in changed.items() if name.startswith("global.")]
+
+
+def gather_work(job: Costed) -> int:
+    """Return the FLOPs of gathering a batch: every column, whether the step reads it or not."""
+    take, index = PRIMITIVES["take"], TensorType("i64", (job.batch,))
+    work = 0
+    for column in job.columns:
+        table = TensorType(column.dtype, (job.rows, *column.shape))
+        result = TensorType(column.dtype, (job.batch, *column.shape))
+        work += take.work((table, index), {}, result).flops
+    return work
+
+
+def order_work(job: Costed) -> int:
+    """Return a step's part of the sample orders of the epochs that its segment comes through, whose replay makes them.
+
+    Slots take turns at the stream, so a segment goes as fast through the epochs as all of them together.
+    """
+    positions = job.segment_steps * job.slots * job.batch
+    epochs = min(ceil_div(positions, job.rows), job.segment_steps * EPOCHS_OF_BATCH)
+    return ORDER_WORK * max(job.batch, ceil_div(job.rows * epochs, job.segment_steps))
+
+
+def state_work(job: Costed) -> int:
+    """Return the FLOPs of reading the tensors of a step, and of checking and hashing those that it writes."""
+    return _tensors_work(job.step, (*job.global_tensors, *job.local_tensors))
+
+
+def _tensors_work(program: Program, tensors: Sequence[TensorSpec]) -> int:
+    """Return the FLOPs of reading a program's inputs, and of checking and hashing the state that it writes.
+
+    Every tensor of the state counts as read, for its spec is looked at even where nothing happens to it.
+    """
+    outputs = program.output_types()
+    calls = INPUT_CALLS * (len(program.inputs) + len(tensors)) + TENSOR_CALLS * len(outputs)
+    given = INPUT_WORK * sum(spec.type.size for spec in program.inputs)
+    written = HASH_WORK * sum(value.size for value in outputs.values())
+    return FLOPS_PER_CALL * calls + given + written

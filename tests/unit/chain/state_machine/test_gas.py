@@ -1,0 +1,140 @@
+"""What a transaction weighs, and what is due in a block: each is bounded, and nothing is lost."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+from chain.state_machine import gas
+from chain.state_machine.gas import gas_of
+from domain import queries as q
+from domain.errors import OUT_OF_GAS
+from domain.limits import GAS_MAX
+from domain.messages import AcceptedShare, MsgCloseRound, MsgStopOrder, MsgWithdrawBond
+from domain.params import local_params
+from domain.reasons import AttemptEnd
+from domain.records import AssignmentState, OrderState, ShareRoots, ShareState
+from tests.support.chain_harness import COINS
+from tests.support.chain_market import Market, due_gas, make_terms, submit
+
+SLOTS = 12
+
+
+def standing_round(market: Market, slots: int = SLOTS) -> bytes:
+    """Return an order that runs, with a share of every slot on chain."""
+    order_id = market.run(submit(terms=make_terms(slots=slots), deposit=10**6))
+    market.commit(order_id, *market.traces_of_round(order_id))
+    return order_id
+
+
+def states(market: Market, order_id: bytes) -> set[ShareState]:
+    return {share.state for share in market.shares(order_id)}
+
+
+# --- transactions --------------------------------------------------------------------------------
+
+
+def test_what_needs_more_than_it_declared_fails_and_pays() -> None:
+    """How many shares stand shows only in the state."""
+    market = Market()
+    order_id = standing_round(market)
+    stop = MsgStopOrder("v0", order_id, 1)
+    needed = gas_of(market.chain.tx(stop)) + SLOTS * gas.REJECT_GAS
+    before = market.chain.balance("v0")
+    short = market.chain.tx(stop, gas_limit=needed - 1)
+    result = market.chain.refused(OUT_OF_GAS, short, field="fee.gas_limit")
+    assert (result.gas_wanted, result.gas_used) == (needed - 1, needed)
+    assert market.chain.balance("v0") == before - short.fee[0].amount
+    assert states(market, order_id) == {ShareState.COMMITTED}
+    market.chain.ok(market.chain.tx(stop, gas_limit=needed))
+    assert states(market, order_id) == {ShareState.REJECTED}
+
+
+def test_a_simulation_tells_what_the_state_asks_for() -> None:
+    market = Market()
+    order_id = standing_round(market)
+    tx = market.chain.tx(MsgStopOrder("v0", order_id, 1), gas_limit=0, fee=0)
+    assert market.chain.simulate(tx).gas_used == gas_of(tx) + SLOTS * gas.REJECT_GAS
+
+
+def test_a_simulation_runs_nothing_that_no_transaction_may() -> None:
+    """Sixteen CloseRounds of a thousand shares weigh more than a transaction may."""
+    market = Market()
+    order_id = standing_round(market)
+    roots = ShareRoots(bytes(32), bytes(32), bytes(32), ())
+    refs = tuple(AcceptedShare(slot, 1, roots) for slot in range(1_024))
+    tx = market.chain.tx(*[MsgCloseRound("v0", order_id, 1, 0, refs, bytes(32))] * 16, gas_limit=1)
+    result = market.chain.simulate(tx)
+    assert (result.code, result.gas_wanted) == (OUT_OF_GAS.number, 1)
+    assert result.gas_used > GAS_MAX
+
+
+# --- what is due ---------------------------------------------------------------------------------
+
+
+def test_a_flood_in_one_lane_holds_up_no_other() -> None:
+    """Rounds become ready faster than they are paid, and an order still ends at its deadline."""
+    market = Market(replace(local_params(), auditors=0, due_gas=1))
+    terms = make_terms(rounds=8)
+    order_id = market.run(submit(terms=terms, deposit=8 * 80_000))
+    for _ in range(8):
+        market.train_round(order_id)
+        market.chain.drop_queue()
+    waiting = market.submit(submit(time_to_live=10, price_limit=1))
+    market.chain.ok(MsgWithdrawBond("v1", 5))
+    market.chain.pass_until(market.order(waiting).expires_at - 2)
+    market.prove(order_id)  # eight windows, and one of them a block
+    market.chain.block()
+    assert market.order(waiting).state is OrderState.CLOSED
+    assert market.order(order_id).state is OrderState.PROVEN
+
+
+def test_what_is_heavier_than_its_lanes_share_runs_alone() -> None:
+    """The whole budget of a block is a unit of gas, and a round of twelve shares ends in one."""
+    market = Market(replace(local_params(), due_gas=1))
+    order_id = standing_round(market)
+    deadline = market.assignment(order_id).progress_deadline
+    market.chain.pass_until(deadline)
+    assert market.assignment(order_id).end_reason == AttemptEnd.NO_PROGRESS
+    assert market.assignment(order_id).state is AssignmentState.FAILED
+    assert states(market, order_id) == {ShareState.REJECTED}
+
+
+def test_a_heavy_entry_is_first_in_the_next_block_and_none_overtakes_it() -> None:
+    """Three attempts are late at once: a light one, a heavy one, and a light one that would still have room."""
+    light = gas.DUE_GAS + gas.REJECT_GAS
+    share = 3 * light * 100 // gas.LANE_PERCENT[1]
+    market = Market(replace(local_params(), due_gas=share, clock_step_max=60))
+    slots = (1, SLOTS, 1)
+    orders = [standing_round(market, count) for count in slots]
+    ended = []
+    for seconds in (60, 0, 0):
+        market.chain.block(seconds=seconds)
+        ended.append([market.assignment(o).state is AssignmentState.FAILED for o in orders])
+    assert ended == [[True, False, False], [True, True, False], [True, True, True]]
+
+
+def test_a_void_round_takes_those_behind_it_along_one_step_at_a_time() -> None:
+    market = Market(replace(local_params(), due_gas=due_gas(entries=1), round_window=400))
+    rounds = 12
+    terms = make_terms(rounds=rounds)
+    order_id = market.run(submit(terms=terms, deposit=rounds * 80_000, deadline=10_000))
+    for _ in range(rounds):
+        market.train_round(order_id)
+    audit = market.wait_seats(order_id, 0)
+    wrong = market.answer_message(order_id, 0, audit.seats[0].validator)
+    market.chain.ok(replace(wrong, answers=tuple(replace(a, root=b"") for a in wrong.answers)))
+    void = [_void(market, order_id)]
+    while void[-1] < rounds:
+        market.chain.block()
+        void.append(_void(market, order_id))
+    steps = [after - before for before, after in pairwise(void)]
+    assert max(steps) < rounds // 2
+    for name in market.validators:
+        assert market.chain.ask(q.DutiesRequest(name)).audits == ()
+    market.chain.pass_until(market.assignment(order_id).progress_deadline)
+    market.chain.pass_time(3)
+    assert market.order(order_id).state is OrderState.OPEN
+    assert market.chain.worth("carol") <= COINS
+
+
+def _void(market: Market, order_id: bytes) -> int:
+    return sum(closed.void for closed in market.all_of(order_id).rounds)

@@ -1,0 +1,99 @@
+"""The whole job at home: with one slot, rounds change nothing; with several, all of them are averaged."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pol.executor.backend import backend
+from pol.job.document import JobDocument
+from pol.job.load import load_job
+from pol.job.write import JobSource, write_job
+from pol.local.evaluate import load_holdout
+from pol.local.run import LocalRun, run_locally
+from pol.state.canonical import state_tree
+from pol.work.records import RoundSlot
+from pol.work.train import aggregate, train_share
+
+FIXTURE = Path(__file__).parents[3] / "fixtures" / "job_tiny"
+
+
+def divided(directory: Path, rounds: int, slots: int, round_steps: int) -> JobDocument:
+    """Write the checked-in job with another division."""
+    loaded = load_job(FIXTURE)
+    old = loaded.job.document
+    source = JobSource(
+        name=old.name,
+        seed=old.seed,
+        rounds=rounds,
+        slots=slots,
+        round_steps=round_steps,
+        batch=old.batch,
+        segment_steps=1,
+        aggregation=old.aggregation,
+        step=old.step,
+        outer=old.outer,
+        eval=old.eval,
+        metrics=old.metrics,
+        global_state=loaded.global_state,
+        local_state=loaded.local_state,
+        data=loaded.data.columns,
+        holdout=load_holdout(FIXTURE, loaded.job),
+    )
+    return write_job(directory, source).document
+
+
+def run(directory: Path, *division: int) -> LocalRun:
+    divided(directory, *division)
+    return run_locally(directory)
+
+
+def test_with_one_slot_rounds_change_no_bit(tmp_path: Path) -> None:
+    whole = run(tmp_path / "whole", 1, 1, 20)
+    for rounds in (2, 5, 20):
+        parts = run(tmp_path / str(rounds), rounds, 1, 20 // rounds)
+        assert len(parts.rounds) == rounds
+        assert parts.rounds[-1].state_root == whole.rounds[-1].state_root
+        assert parts.losses == whole.losses
+
+
+def test_with_several_slots_a_round_ends_in_their_mean(tmp_path: Path) -> None:
+    done = run(tmp_path, 2, 4, 5)
+    loaded = load_job(tmp_path)
+    state, local = loaded.global_state, [loaded.local_state] * 4
+    for round in range(2):
+        shares = [
+            train_share(
+                loaded, RoundSlot(round, slot), state, local[slot], backend=backend("numpy")
+            )
+            for slot in range(4)
+        ]
+        local = [share.local_out for share in shares]
+        state = {
+            name: np.mean([s.global_out[name].astype(np.float64) for s in shares], axis=0).astype(
+                np.float32
+            )
+            for name in state
+        }
+        assert state_tree(state).root.hex() == done.rounds[round].state_root
+    assert len({share.update_root for share in shares}) == 4
+    assert done.rounds[-1].state_root != run(tmp_path / "once", 1, 4, 10).rounds[-1].state_root
+
+
+def test_one_slot_aggregates_to_its_closing_state(tmp_path: Path) -> None:
+    divided(tmp_path, 1, 1, 20)
+    loaded = load_job(tmp_path)
+    states = loaded.global_state, loaded.local_state
+    share = train_share(loaded, RoundSlot(0, 0), *states, backend=backend("numpy"))
+    result = aggregate(loaded, states[0], [share.update], backend("numpy"))
+    assert result.root == share.boundaries[-1].global_root
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch"])
+def test_only_the_rounds_that_are_asked_for(tmp_path: Path, name: str) -> None:
+    seen: list[tuple[int, int, int]] = []
+    done = run_locally(FIXTURE, 1, name, lambda *place: seen.append(place[:3]))
+    assert seen == [(0, slot, step) for slot in range(2) for step in range(10)]
+    assert [report.round for report in done.rounds] == [0]
+    assert replace(done, rounds=()).after == done.rounds[0].metrics

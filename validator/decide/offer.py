@@ -1,0 +1,20 @@
+"""What a cluster can offer in a bid: how many slots its providers train at once, and how fast each of them."""
+
+from collections.abc import Iterable
+
+from domain.limits import SLOTS_MAX
+from domain.records import Provider
+
+
+def best_offer(providers: Iterable[Provider], slots: int = 0) -> tuple[int, int]:
+    """Return (slots, slot speed in FLOP/s) of the fastest providers; (0, 0) where too few have a certified speed.
+
+    Each trains one slot at a time, so the slowest of them says what a slot gets. Without ``slots`` there are as many
+    as give the most work a second: somebody who would hold up the others more than he adds is left out.
+    """
+    certified = (provider.capability.speed for provider in providers if provider.capability)
+    speeds = sorted((speed for speed in certified if speed), reverse=True)[:SLOTS_MAX]
+    offers = [(number, speed) for number, speed in enumerate(speeds, start=1)]
+    if slots:
+        offers = offers[slots - 1 : slots]
+    return max(offers, key=lambda offer: offer[0] * offer[1], default=(0, 0))

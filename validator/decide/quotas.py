@@ -1,0 +1,45 @@
+"""How much of an order others may store here: by the order's own terms, and said in this place only."""
+
+from dataclasses import dataclass
+
+from domain.queries import OrderResponse
+from validator.decide.records import LocalOrder
+from validator.decide.tasks import open_tasks
+
+SPARE_BOUNDARIES = 4
+"""What a provider may have sent in vain, as when it was asked for something and is not any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What may lie here without being part of any record yet: ``blobs``, ``size`` bytes in all, each ``largest``."""
+
+    blobs: int = 0
+    size: int = 0
+    largest: int = 0
+
+    def __add__(self, other: "Allowance") -> "Allowance":
+        largest = max(self.largest, other.largest)
+        return Allowance(self.blobs + other.blobs, self.size + other.size, largest)
+
+
+def payload_quota(on_chain: OrderResponse) -> int:
+    """Return the bytes of an order's payload, which its consumer sends."""
+    return on_chain.order.terms.delivered_bytes
+
+
+def provider_quota(local: LocalOrder, on_chain: OrderResponse, provider: str) -> Allowance:
+    """Return what a provider may send for an attempt: of a share it has not delivered an update and a local state,
+    of a boundary it is asked for both states, and a few more. Nothing where it was given no share.
+
+    A provider whose time is over may still send: that it came late is worth knowing.
+    """
+    states = (local.payload.initial_global, local.payload.initial_local)
+    works = [w for known in local.rounds for w in known.works if w.provider == provider]
+    sizes = [state.blob.size for state in states if state is not None]
+    if not works or not sizes:
+        return Allowance()
+    shares = sum(work.packet is None for work in works)
+    asked = sum(len(task.indices) for task in open_tasks(local, on_chain, provider))
+    pairs = shares + asked + SPARE_BOUNDARIES
+    return Allowance(pairs * len(sizes), pairs * sum(sizes), max(sizes))
