@@ -55,6 +55,10 @@ class NumpyBackend(LoopBackend):
         """Return the value as an array (NumPy turns arrays without dimensions into scalars)."""
         return np.asarray(value)
 
+    def in_order(self, value: Array) -> Array:
+        """See ``LoopBackend.in_order``."""
+        return np.asarray(value, order="C")
+
     def session(self) -> AbstractContextManager[object]:
         """Return a context in which overflow and NaN do not warn; outputs are checked at the end instead."""
         return np.errstate(all="ignore")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pol.job.program import Program
+from pol.job.program import Node, Program
 from pol.ops.primitive import Function, Site
 from pol.state.arrays import Array, array_from_bytes
 
@@ -46,8 +46,22 @@ class LoopBackend(ABC):
         """Return a value as a NumPy array."""
 
     @abstractmethod
+    def in_order(self, value: Value) -> Value:
+        """Return the value with its elements in one block, the last dimension first: itself where it is so."""
+
+    @abstractmethod
     def session(self) -> AbstractContextManager[object]:
         """Return the context in which functions are called (no warnings, no gradients)."""
+
+
+def _may_stray(program: Program, number: int, node: Node) -> bool:
+    """Whether a library may lay the result out otherwise than in order.
+
+    It may where an operand repeats elements, or where several meet and none has the shape of the result.
+    """
+    shapes = [program.types[arg].shape for arg in node.args]
+    met = len(shapes) > 1 and program.types[number].shape not in shapes
+    return met or not program.repeating.isdisjoint(node.args)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +89,13 @@ class Loop:
             operands = tuple(program.types[arg] for arg in node.args)
             site = Site(node.attrs, operands, program.types[number], seed)
             function = backend.function(node.op, site)
+            if number not in program.repeating and _may_stray(program, number, node):
+                function = self._in_order(function)
             self._steps.append(_Step(function, node.args, number, program.last_uses[offset]))
+
+    def _in_order(self, function: Function) -> Function:
+        """Libraries may lay out a result as its operands are, or hand one back: readers count on rows in order."""
+        return lambda *operands: self._backend.in_order(function(*operands))
 
     def run(
         self, inputs: Mapping[str, Array], watch: Callable[[int, Array], None] | None = None

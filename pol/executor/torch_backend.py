@@ -365,6 +365,10 @@ class TorchBackend(LoopBackend):
         array: Array = value.cpu().contiguous().numpy()
         return array
 
+    def in_order(self, value: Tensor) -> Tensor:
+        """See ``LoopBackend.in_order``."""
+        return value.contiguous()
+
     def session(self) -> AbstractContextManager[object]:
         """Return a context without gradients."""
         return torch.no_grad()

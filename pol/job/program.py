@@ -70,21 +70,23 @@ class Program:
         return len(self.inputs) + len(self.constants)
 
     @cached_property
+    def repeating(self) -> frozenset[int]:
+        """Values in which many elements may share one place: views that repeat, and other shapes of them."""
+        found: set[int] = set()
+        for number, node in enumerate(self.nodes, self.first_node):
+            if PRIMITIVES[node.op].repeats or (node.op == "reshape" and node.args[0] in found):
+                found.add(number)
+        return frozenset(found)
+
+    @cached_property
     def works(self) -> tuple[Work, ...]:
         """Work of each node, from the table of primitives; a reshape of what repeats elements writes them out."""
         result = []
-        repeating: set[int] = set()
-        for offset, node in enumerate(self.nodes):
-            number = self.first_node + offset
+        for number, node in enumerate(self.nodes, self.first_node):
             operands = [self.types[arg] for arg in node.args]
-            primitive = PRIMITIVES[node.op]
-            work = primitive.work(operands, node.attrs, self.types[number])
-            # of some shapes it is a view all the same, which then repeats elements in its turn
-            again = node.op == "reshape" and node.args[0] in repeating
-            if again:
+            work = PRIMITIVES[node.op].work(operands, node.attrs, self.types[number])
+            if node.op == "reshape" and node.args[0] in self.repeating:
                 work += Work(moved=2 * self.types[number].size)
-            if again or primitive.repeats:
-                repeating.add(number)
             result.append(work)
         return tuple(result)
 
