@@ -35,6 +35,7 @@ from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
 from domain.messages import MsgSend
 from domain.params import Params
 from domain.records import Coin
+from host.daemon import calm_collector
 from wire.keys import Key, SignatureVerifier
 from wire.tx import build_tx
 
@@ -104,6 +105,7 @@ def _measure(
     txs: list[bytes],
     directory: Path,
 ) -> tuple[float, float]:
+    calm_collector()
     storage = Storage(directory / "db")
     app = _started(storage, verifier, keys, first)
     methods = Methods(app, AbciQueries(app, route(app)))

@@ -1,5 +1,6 @@
 """What every daemon begins with: a log in its home, and SIGTERM as an ordinary call."""
 
+import gc
 import json
 import logging
 import os
@@ -38,6 +39,20 @@ def log_to_file(path: Path, level: int = logging.INFO) -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level)
+
+
+_YOUNG_MAX = 50_000
+"""Objects made before a look for circles: what a block's transactions make lives shorter than it takes to fill this."""
+
+
+def calm_collector() -> None:
+    """Let the collector of circles leave what was loaded at the start alone, and look at the rest less often.
+
+    A node makes records without circles; looking for them anyway took a fifth of the time of CheckTx.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG_MAX)
 
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)

@@ -34,7 +34,7 @@ from chain.app.solo import NOTICE, SoloEngine
 from chain.app.storage import Maker, Storage
 from chain.app.verifier import start_verifier
 from domain.errors import Refusal
-from host.daemon import log_to_file, on_stop_signal
+from host.daemon import calm_collector, log_to_file, on_stop_signal
 from host.files import write_whole
 from host.ports import wait_until_free
 from wire.canonical import IMPLEMENTATION, implementation
@@ -170,6 +170,7 @@ class _Node:
 
     def run(self) -> None:
         """Start everything, wait for the end, and stop everything."""
+        calm_collector()
         ready_path(self.config.home).unlink(missing_ok=True)  # of a node that was killed
         self.stack.callback(self._withdraw)
         if self.config.consensus is Consensus.SOLO:
