@@ -75,6 +75,16 @@ class BeaconKeyRevoked(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class AuditsPromised(Change):
+    """What a validator promises as an auditor is now this: it said so, or a stage halved it."""
+
+    KIND: ClassVar[str] = "validator.audits_promised"
+    operator: str
+    speed: int
+    rate: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProviderRegistered(Change):
     """A provider joined a cluster."""
 
@@ -374,6 +384,106 @@ class AuditMissed(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class StageOpened(Change):
+    """A stage of a panel has its seats, numbered from ``first_seat`` on; ``places`` are those that it is about."""
+
+    KIND: ClassVar[str] = "panel.stage"
+    round: RoundKey
+    stage: int
+    seed: bytes
+    first_seat: int
+    seats: tuple[str, ...]
+    places: tuple[int, ...]
+    commits_end: int
+    reveals_end: int
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceDrawn(Change):
+    """A place of a panel was drawn, with an ``AuditKind``."""
+
+    KIND: ClassVar[str] = "panel.place"
+    round: RoundKey
+    place: int
+    kind: int
+    slot: int
+    issue: int
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCommitted(Change):
+    """A seat committed to its answers."""
+
+    KIND: ClassVar[str] = "panel.committed"
+    round: RoundKey
+    auditor: str
+    stage: int
+    commitment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRevealed(Change):
+    """A seat showed what it says of a place, with an ``AnswerKind``."""
+
+    KIND: ClassVar[str] = "panel.answer"
+    round: RoundKey
+    auditor: str
+    stage: int
+    place: int
+    kind: int
+    root: bytes
+    digest: bytes
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeafShown(Change):
+    """A seat showed the leaf behind a segment: what the accepted trace claims there."""
+
+    KIND: ClassVar[str] = "panel.leaf"
+    round: RoundKey
+    place: int
+    claim: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SeatSilent(Change):
+    """A seat was silent on ``places``, and lost ``cut`` of its stake."""
+
+    KIND: ClassVar[str] = "panel.silent"
+    round: RoundKey
+    auditor: str
+    stage: int
+    places: tuple[int, ...]
+    cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeatDiffered(Change):
+    """A seat's answers on ``places`` are not the ruling, and it lost ``cut`` of its stake."""
+
+    KIND: ClassVar[str] = "panel.differed"
+    round: RoundKey
+    auditor: str
+    stage: int
+    places: tuple[int, ...]
+    cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceRuled(Change):
+    """A place was decided by a stage, with a ``Ruling``."""
+
+    KIND: ClassVar[str] = "panel.ruled"
+    round: RoundKey
+    place: int
+    stage: int
+    ruling: int
+
+
+@dataclass(frozen=True, slots=True)
 class PaymentMade(Change):
     """Coins left an order's escrow; ``round`` is -1 where none is concerned."""
 
@@ -421,6 +531,15 @@ KINDS: Mapping[str, type[Change]] = MappingProxyType(
             AuditDrawn,
             AuditAnswered,
             AuditMissed,
+            AuditsPromised,
+            PlaceDrawn,
+            StageOpened,
+            AnswerCommitted,
+            AnswerRevealed,
+            LeafShown,
+            SeatSilent,
+            SeatDiffered,
+            PlaceRuled,
             PaymentMade,
         )
     }

@@ -16,7 +16,12 @@ from domain.bounds import (
 )
 from domain.limits import CERTIFICATE_BYTES_MAX
 from domain.params import Params
-from domain.records import Coin
+from domain.records import Coin, Promise
+
+AUDIT_SPEED = 200_000_000
+"""FLOP/s of exact work that any machine reaches which runs several daemons at once."""
+AUDIT_RATE = 10_000_000
+"""Bytes/s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,8 @@ class GenesisValidator:
     stake: PositiveMoney
     endpoint: Text = ""
     certificate: Annotated[bytes, Size(0, CERTIFICATE_BYTES_MAX)] = b""
+    audit_speed: Promise = AUDIT_SPEED
+    audit_rate: Promise = AUDIT_RATE
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from domain.errors import INVALID_COINS, LIMIT_REACHED
 from domain.limits import (
     ANSWERS_MAX,
     CERTIFICATE_BYTES_MAX,
+    SALT_BYTES,
     SHARES_PER_MESSAGE_MAX,
     SLOTS_MAX,
     TEXT_MAX,
@@ -40,9 +41,12 @@ from domain.records import (
     Conditions,
     JobTerms,
     Offer,
+    Promise,
+    SeatAnswer,
     ShareClaim,
     ShareRef,
     ShareRoots,
+    ShownLeaf,
 )
 
 _AT_ONCE = Length(0, SHARES_PER_MESSAGE_MAX, LIMIT_REACHED)
@@ -159,6 +163,20 @@ class MsgWithdrawBond(MessageBase):
     SIGNER: ClassVar[str] = "owner"
     owner: Address
     amount: PositiveMoney
+
+
+@dataclass(frozen=True, slots=True)
+class MsgPromiseAudits(MessageBase):
+    """Promise to recompute at a speed (FLOP/s of exact work) and to fetch at a rate (bytes/s), as an auditor.
+
+    Less at any time; more not within ``promise_wait`` of the last halving.
+    """
+
+    URL: ClassVar[str] = "/assay.registry.v1.MsgPromiseAudits"
+    SIGNER: ClassVar[str] = "validator"
+    validator: Address
+    speed: Promise
+    rate: Promise
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +360,40 @@ class MsgAnswerAudit(MessageBase):
     answers: Annotated[tuple[AuditAnswer, ...], Length(1, ANSWERS_MAX, LIMIT_REACHED)]
 
 
+@dataclass(frozen=True, slots=True)
+class MsgCommitAnswer(MessageBase):
+    """Commit to the answers of a seat (:func:`pol.rules.panels.answer_commitment`), before anybody's are known."""
+
+    URL: ClassVar[str] = "/assay.pol.v1.MsgCommitAnswer"
+    SIGNER: ClassVar[str] = "auditor"
+    auditor: Address
+    order_id: Hash
+    attempt: Count
+    round: Count
+    stage: Count
+    commitment: Hash
+
+
+@dataclass(frozen=True, slots=True)
+class MsgRevealAnswer(MessageBase):
+    """Show the answers that a seat committed to, by place; and leaves of accepted traces behind their segments.
+
+    Leaves are no part of the commitment. One that any seat shows does for all.
+    """
+
+    URL: ClassVar[str] = "/assay.pol.v1.MsgRevealAnswer"
+    SIGNER: ClassVar[str] = "auditor"
+    GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"answers": 1, "leaves": 2})
+    auditor: Address
+    order_id: Hash
+    attempt: Count
+    round: Count
+    stage: Count
+    salt: Annotated[bytes, Size(SALT_BYTES, SALT_BYTES)]
+    answers: Annotated[tuple[SeatAnswer, ...], Length(1, ANSWERS_MAX, LIMIT_REACHED)]
+    leaves: Annotated[tuple[ShownLeaf, ...], Length(0, ANSWERS_MAX, LIMIT_REACHED)]
+
+
 Message = (
     MsgSend
     | MsgSetEndpoint
@@ -364,6 +416,9 @@ Message = (
     | MsgCloseRound
     | MsgProve
     | MsgAnswerAudit
+    | MsgPromiseAudits
+    | MsgCommitAnswer
+    | MsgRevealAnswer
 )
 
 

@@ -24,6 +24,8 @@ Blocks = Annotated[int, Range(1, 10**9)]
 Attempts = Annotated[int, Range(1, 100)]
 Auditors = Annotated[int, Range(0, 100)]
 AuditPlaces = Annotated[int, Range(1, ANSWERS_MAX)]
+AuditSegments = Annotated[int, Range(1, 16)]
+RoundsAhead = Annotated[int, Range(1, 256)]
 SegmentsDrawn = Annotated[int, Range(1, SHARE_SEGMENTS_MAX)]
 
 
@@ -47,6 +49,11 @@ class OrderParams:
     reference_speed: Rate
     accept_max: Wait
     payload_fee: Money
+    audit_segments: AuditSegments
+    eligible_bps: Bps
+    window_max: Duration
+    answer_fee: Money
+    rounds_ahead: RoundsAhead
 
     @property
     def verify_seconds(self) -> int:
@@ -92,6 +99,14 @@ class Params:
     payload_fee: Money = 50_000  # burnt of both sides, where nobody can tell whose fault it was
     order_min: Money = 200_000  # the smallest deposit of an order
     ttl_max: Duration = 7 * 86_400
+    audit_segments: AuditSegments = 2  # of every round, whatever its fee pays
+    eligible_bps: Bps = 7_500  # of the stake, that the time of an audit is made for
+    window_max: Duration = 86_400
+    answer_fee: Money = 1_000  # of a seat, once: what its two messages cost
+    rounds_ahead: RoundsAhead = 16  # closed and not verified
+    audit_room_bps: Annotated[int, Range(1, 1_000_000)] = 2_500
+    # From the last halving of a validator's promise until it may raise it.
+    promise_wait: Wait = 86_400
 
     def for_order(self) -> OrderParams:
         """Return the part that an order keeps for life."""
@@ -115,4 +130,8 @@ def local_params() -> Params:
         accept_max=60,
         payload_fee=500,
         order_min=2_000,
+        window_max=600,
+        answer_fee=100,
+        audit_room_bps=5_000,
+        promise_wait=60,
     )

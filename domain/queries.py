@@ -39,10 +39,13 @@ from domain.records import (
     JobTerms,
     Order,
     OrderState,
+    Panel,
+    PanelSeat,
     Payment,
     Place,
     Provider,
     Round,
+    RoundKey,
     Share,
     ShareKey,
     Validator,
@@ -246,6 +249,100 @@ class DutiesRequest(Query[DutiesResponse]):
     """What a validator has to do now."""
 
     validator: Address
+
+
+@dataclass(frozen=True, slots=True)
+class PanelResponse:
+    """A panel with all that a seat needs to know of its round, whatever its order's history.
+
+    ``validator`` closed the round and serves it, ``window`` is the order's (seconds), ``shares`` are accepted ones by
+    slot.
+    """
+
+    terms: JobTerms
+    price_limit: Money
+    validator: Address
+    window: Duration
+    round: Round
+    panel: Panel
+    shares: Annotated[tuple[Share, ...], Many]
+
+
+@dataclass(frozen=True, slots=True)
+class PanelRequest(Query[PanelResponse]):
+    """The panel of a closed round; of its accepted shares those from slot ``from_slot`` on, at most ``limit``."""
+
+    order_id: Hash
+    attempt: Count
+    round: Count
+    from_slot: Count = 0
+    limit: Count = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SeatsResponse:
+    """Seats of a panel by number."""
+
+    seats: Annotated[tuple[PanelSeat, ...], Many]
+
+
+@dataclass(frozen=True, slots=True)
+class SeatsRequest(Query[SeatsResponse]):
+    """Seats of a panel from a number on."""
+
+    order_id: Hash
+    attempt: Count
+    round: Count
+    from_number: Count = 0
+    limit: Count = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedPlace:
+    """The number of a place in its panel, which answers name, and the place."""
+
+    number: Count
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class PanelDuty:
+    """A seat that has something to do: commit until ``commits_end``, then reveal until ``reveals_end``."""
+
+    order_id: Hash
+    attempt: Count
+    round: Count
+    stage: Count
+    seed: Hash
+    places: Annotated[tuple[NumberedPlace, ...], Length(0, ANSWERS_MAX)]
+    commits_end: Number
+    reveals_end: Number
+    commitment: MaybeHash
+
+    @property
+    def key(self) -> RoundKey:
+        """The round that is recomputed."""
+        return RoundKey(self.order_id, self.attempt, self.round)
+
+
+@dataclass(frozen=True, slots=True)
+class PanelDutiesResponse:
+    """Seats of a validator that have something to do, by round."""
+
+    duties: Annotated[tuple[PanelDuty, ...], Many]
+    clock: Number
+    height: Number
+
+
+@dataclass(frozen=True, slots=True)
+class PanelDutiesRequest(Query[PanelDutiesResponse]):
+    """Seats of a validator whose stage goes on and that have not revealed, behind the round that ended a page."""
+
+    validator: Address
+    limit: Count = 0
+    after_order: MaybeHash = b""
+    after_attempt: Count = 0
+    after_round: Count = 0
 
 
 @dataclass(frozen=True, slots=True)

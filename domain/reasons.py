@@ -27,8 +27,11 @@ class AttemptEnd(IntEnum):
     NOT_ACCEPTED = 10_011  # accept deadline missed
     NO_PROGRESS = 10_012  # progress deadline missed
     STOPPED_BY_VALIDATOR = 10_013
+    WRONG_ROUND = 10_014  # a place that the validator answers for was decided against the chain
+    WRONG_SHARE = 10_015  # a place that only its provider answers for was
     DECLINED_BY_CHOICE = 10_020
     ORDER_DEADLINE = 20_010
+    UNDECIDED = 20_011  # a panel could not decide a place: nobody's fault
 
 
 class ShareReason(IntEnum):

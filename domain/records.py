@@ -57,6 +57,8 @@ from domain.params import OrderParams
 
 SampleCount = Annotated[int, Range(1, SAMPLES_MAX)]
 """Samples of a job, or steps: never more than there are samples."""
+Promise = Annotated[int, Range(1, 2**63 - 1)]
+"""FLOP/s or bytes/s that a validator promises as an auditor; every halving leaves something."""
 Histogram = Annotated[tuple[tuple[Name, Number], ...], Many]
 """How many bids failed on which condition."""
 
@@ -102,10 +104,14 @@ class Validator:
     certificate: Annotated[bytes, Size(0, CERTIFICATE_BYTES_MAX)]
     orders_settled: Count
     attempts_failed: Count
-    audits_answered: Count
-    audits_missed: Count
+    audits_answered: Count  # seats whose every answer was the ruling, or nobody can tell
+    audits_missed: Count  # stages in which it was silent
     # By height: the one that counts, and one that will.
     beacon_keys: Annotated[tuple[BeaconKey, ...], Length(0, 2)] = ()
+    # What it promises as an auditor: FLOP/s of exact work, and bytes/s; halved at each stage in which it is silent.
+    audit_speed: Promise = 1
+    audit_rate: Promise = 1
+    halved_at: Number = 0  # chain clock, 0 before the first time
 
     def beacon_key(self, height: int) -> bytes:
         """Return the key that counts in block ``height``, empty where none does."""
@@ -275,6 +281,9 @@ class Order:
     unmatched: Histogram  # reason histogram of the last auction
     work_verified: Work
     params: OrderParams
+    # Milliseconds in which those who may sit fetch and recompute the places that are always drawn.
+    audit_ms: Number = 0
+    window: Number = 0  # seconds between the closing of a round and its payment
 
 
 class AssignmentState(IntEnum):
@@ -524,6 +533,139 @@ class Audit:
     def key(self) -> RoundKey:
         """The round that is audited."""
         return RoundKey(self.order_id, self.attempt, self.round)
+
+
+class Ruling(IntEnum):
+    """What a panel says of a place."""
+
+    OPEN = 1
+    RIGHT = 2  # for the chain's root
+    WRONG = 3  # against it
+    UNDECIDED = 4  # nobody can tell
+
+
+class AnswerKind(IntEnum):
+    """What a seat found at a place."""
+
+    FINISHED = 1  # root and digest of what it recomputed
+    STOPPED = 2  # the job has no next state there: not finite, or an index out of range
+    UNAVAILABLE = 3  # a blob was not served in time
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What answers say of a place apart from the digest, which is another one in each stage."""
+
+    kind: AnswerKind
+    root: MaybeHash
+    step: Number
+
+
+@dataclass(frozen=True, slots=True)
+class PanelPlace:
+    """A place of a panel with its ruling, and what was found there.
+
+    ``claim`` is the root that the chain has for it. Of a segment the chain has only the root of the trace, so its claim
+    is empty until a seat shows the leaf of the boundary behind it.
+    """
+
+    place: Place
+    claim: MaybeHash
+    ruling: Ruling
+    stage: Count  # that decided it, 0 while it is open
+    found: Finding | None
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Strangers who recompute places of a closed round, stage after stage, until each place is decided.
+
+    A stage begins with its seed. Until ``commits_end`` its seats commit, then until ``reveals_end`` they reveal; either
+    ends early when all have. ``wanted`` are the seats of the stage whose seed is waited for.
+    """
+
+    order_id: Hash
+    attempt: Count
+    round: Count
+    places: Annotated[tuple[PanelPlace, ...], Length(0, ANSWERS_MAX)]  # none until then
+    stage: Count  # 0 until its first seed is known
+    seed: MaybeHash  # of the stage; digests are made with it
+    commits_end: Number
+    reveals_end: Number
+    is_last: bool  # the stage seats everybody who is left
+    is_open: bool  # the stage takes commitments or answers
+    wanted: Count
+    seats: Count  # of all stages
+    first_seat: Count  # number of the stage's first one
+    committed: Count  # of the stage
+    revealed: Count  # of the stage
+    eligible: Count  # validators who have or could have a seat, when the stage began
+    stake: Money  # of these
+
+    @property
+    def key(self) -> RoundKey:
+        """The round that it is about."""
+        return RoundKey(self.order_id, self.attempt, self.round)
+
+    @property
+    def undecided(self) -> tuple[int, ...]:
+        """The numbers of the places that are open."""
+        return tuple(at for at, place in enumerate(self.places) if place.ruling is Ruling.OPEN)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether every place has its ruling."""
+        return self.stage > 0 and not self.undecided
+
+
+@dataclass(frozen=True, slots=True)
+class SeatAnswer:
+    """What a seat says of one place. A place that it leaves out is one on which it was silent.
+
+    ``root`` is the recomputed root, or for ``UNAVAILABLE`` the blob that was not served where its hash is known.
+    ``step`` is the inner step of the job that stopped, 0 for an aggregation. ``digest`` covers what was recomputed
+    (:func:`pol.rules.panels.answer_digest`); none for ``UNAVAILABLE``.
+    """
+
+    place: Annotated[int, Range(0, ANSWERS_MAX - 1)]  # its number in the panel
+    kind: AnswerKind
+    root: MaybeHash
+    digest: MaybeHash
+    step: Number
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLeaf:
+    """The accepted share's leaf behind a segment; the chain holds only the root of the trace."""
+
+    place: Annotated[int, Range(0, ANSWERS_MAX - 1)]
+    leaf: TraceLeaf
+
+
+@dataclass(frozen=True, slots=True)
+class PanelSeat:
+    """A validator who was drawn for one stage of a panel, with its stake in that block, and what it said."""
+
+    order_id: Hash
+    attempt: Count
+    round: Count
+    number: Count
+    validator: Address
+    stage: Count
+    stake: Money
+    places: Annotated[tuple[Count, ...], Length(0, ANSWERS_MAX)]  # that it is asked about
+    commitment: MaybeHash
+    answers: Annotated[tuple[SeatAnswer, ...], Length(0, ANSWERS_MAX)]
+    revealed: bool
+
+    @property
+    def key(self) -> RoundKey:
+        """The round that the panel is about."""
+        return RoundKey(self.order_id, self.attempt, self.round)
+
+    def answer(self, place: int) -> SeatAnswer | None:
+        """Return what it said of a place, None where it was silent."""
+        return next((answer for answer in self.answers if answer.place == place), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,22 @@ from chain.state_machine.proof.audits import (
     weigh_void,
 )
 from chain.state_machine.proof.lots import close_lot, get_late_beacon, put_off_lot, take_complete
+from chain.state_machine.proof.panels import (
+    draw_stage,
+    on_stage,
+    weigh_stage,
+    weigh_stage_draw,
+)
 from chain.state_machine.proof.settlement import on_bonds, on_window, weigh_bonds, weigh_window
 from chain.state_machine.proof.shares import draw_segments, weigh_segments
-from chain.state_machine.proof.tables import LOTS, AuditSubject, Lot, SharesSubject, lot_key
+from chain.state_machine.proof.tables import (
+    LOTS,
+    AuditSubject,
+    Lot,
+    PanelSubject,
+    SharesSubject,
+    lot_key,
+)
 from chain.state_machine.queue import LANES, Due, Entry, cancel, get_due, is_scheduled
 
 _AT_ONCE = 64  # entries that are read together
@@ -130,6 +143,7 @@ EFFECTS: Mapping[Due, Effect] = MappingProxyType(
         Due.WINDOW: Effect(on_window, weigh_window),
         Due.VOID: Effect(on_void, weigh_void),
         Due.BONDS: Effect(on_bonds, weigh_bonds),
+        Due.STAGE: Effect(on_stage, weigh_stage),
         Due.ACCEPT: Effect(on_accept, weigh_end),
         Due.PROGRESS: Effect(on_progress, weigh_progress),
         Due.TIME_TO_LIVE: Effect(on_time_to_live, weigh_end),
@@ -144,6 +158,7 @@ DRAWS: Mapping[type, Draw] = MappingProxyType(
     {
         SharesSubject: Draw(draw_segments, weigh_segments),
         AuditSubject: Draw(draw_seats, weigh_seats),
+        PanelSubject: Draw(draw_stage, weigh_stage_draw),
     }
 )
 """By what the lot is about."""

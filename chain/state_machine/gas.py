@@ -32,6 +32,8 @@ DRAW_GAS = 20_000
 VALIDATOR_GAS = 500
 # A seat that is drawn, cut or dismissed.
 SEAT_GAS = 20_000
+# An answer of a panel that a stage looks at when it ends.
+VOTE_GAS = 1_000
 # An answer that an audit keeps.
 KEPT_ANSWER_GAS = 500
 # An order that the auction tries, a bid that it may have to look at, and an order that it matches.

@@ -88,6 +88,8 @@ def _add_validator(overlay: Overlay, genesis: GenesisValidator) -> None:
         audits_answered=0,
         audits_missed=0,
         beacon_keys=(BeaconKey(genesis.beacon_key, 1),),
+        audit_speed=genesis.audit_speed,
+        audit_rate=genesis.audit_rate,
     )
     VALIDATORS.put(overlay, validator)
     BEACON_KEYS.mark(overlay, genesis.beacon_key)

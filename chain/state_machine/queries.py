@@ -25,7 +25,15 @@ from chain.state_machine.market.tables import (
     ORDERS_OF_CONSUMER,
     ORDERS_OF_VALIDATOR,
 )
-from chain.state_machine.proof.tables import AUDITS, DUTIES, ROUNDS, SHARES
+from chain.state_machine.proof.tables import (
+    AUDITS,
+    DUTIES,
+    PANEL_DUTIES,
+    PANELS,
+    ROUNDS,
+    SEATS,
+    SHARES,
+)
 from chain.state_machine.registry.tables import CLUSTERS, PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.tables import Part, R, Space, get_limit, number_of, take
@@ -33,7 +41,7 @@ from domain import queries as q
 from domain.amount import MONEY_MAX
 from domain.bounds import check
 from domain.errors import NOT_FOUND, UNKNOWN_REQUEST, Refusal
-from domain.records import Account, Coin, Order
+from domain.records import Account, Coin, Order, RoundKey
 from matching_engine.match import quote
 from pol.rules.schedule import check_terms
 
@@ -208,6 +216,65 @@ def _duties(store: Overlay, request: q.DutiesRequest) -> q.DutiesResponse:
     return q.DutiesResponse(tuple(assignments), tuple(audits), head.clock_ns // NS, head.height)
 
 
+# --- panels --------------------------------------------------------------------------------------
+
+
+def _panel(store: Overlay, request: q.PanelRequest) -> q.PanelResponse:
+    """All that a seat needs, and nothing that grows with the history of the order."""
+    key = RoundKey(request.order_id, request.attempt, request.round)
+    panel = PANELS.need(store, *key)
+    order = ORDERS.must(store, key.order_id)
+    closed = ROUNDS.must(store, *key)
+    accepted = (share for share in closed.share_keys if share.slot >= request.from_slot)
+    return q.PanelResponse(
+        terms=order.terms,
+        price_limit=order.price_limit,
+        validator=ASSIGNMENTS.must(store, key.order_id, key.attempt).validator,
+        window=order.window,
+        round=closed,
+        panel=panel,
+        shares=tuple(
+            SHARES.must(store, *share) for share in take(accepted, get_limit(request.limit))
+        ),
+    )
+
+
+def _seats(store: Overlay, request: q.SeatsRequest) -> q.SeatsResponse:
+    key = RoundKey(request.order_id, request.attempt, request.round)
+    after = (*key, request.from_number - 1) if request.from_number else ()
+    limit = get_limit(request.limit)
+    return q.SeatsResponse(tuple(SEATS.scan(store, *key, after=after, limit=limit)))
+
+
+def _panel_duties(store: Overlay, request: q.PanelDutiesRequest) -> q.PanelDutiesResponse:
+    name = request.validator
+    behind = (name, request.after_order, request.after_attempt, request.after_round)
+    keys = PANEL_DUTIES.keys(store, name, after=behind if request.after_order else ())
+    duties = (
+        _panel_duty(store, name, RoundKey(order_id, number_of(attempt), number_of(round)))
+        for _, order_id, attempt, round in keys
+    )
+    head = HEAD.must(store)
+    found = take(duties, get_limit(request.limit))
+    return q.PanelDutiesResponse(found, head.clock_ns // NS, head.height)
+
+
+def _panel_duty(store: Overlay, name: str, key: RoundKey) -> q.PanelDuty:
+    panel = PANELS.must(store, *key)
+    seat = SEATS.must(store, *key, PANEL_DUTIES.get(store, name, *key) - 1)
+    return q.PanelDuty(
+        order_id=key.order_id,
+        attempt=key.attempt,
+        round=key.round,
+        stage=panel.stage,
+        seed=panel.seed,
+        places=tuple(q.NumberedPlace(at, panel.places[at].place) for at in seat.places),
+        commits_end=panel.commits_end,
+        reveals_end=panel.reveals_end,
+        commitment=seat.commitment,
+    )
+
+
 ANSWERS: Mapping[type, Callable[[Overlay, Any], Any]] = MappingProxyType(
     {
         q.StatusRequest: _status,
@@ -220,5 +287,8 @@ ANSWERS: Mapping[type, Callable[[Overlay, Any], Any]] = MappingProxyType(
         q.OrderRequest: _order,
         q.SimulateMatchRequest: _simulate_match,
         q.DutiesRequest: _duties,
+        q.PanelRequest: _panel,
+        q.SeatsRequest: _seats,
+        q.PanelDutiesRequest: _panel_duties,
     }
 )

@@ -30,6 +30,8 @@ class Due(IntEnum):
     VOID = 3
     # Order, attempt, round, and how many of its shares have theirs back.
     BONDS = 4
+    # Order, attempt, round: a part of a panel's stage is over.
+    STAGE = 5
     # Order, attempt.
     ACCEPT = 10
     PROGRESS = 11

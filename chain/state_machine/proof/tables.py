@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from chain.state_machine.tables import Index, Numbers, Table, Values
 from domain.hashing import u64
-from domain.records import Audit, Round, RoundKey, Share
+from domain.records import Audit, Panel, PanelSeat, Round, RoundKey, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,21 @@ class AuditSubject:
         return _pack(self.round)
 
 
-Subject = SharesSubject | AuditSubject
+@dataclass(frozen=True, slots=True)
+class PanelSubject:
+    """A lot draws the seats of a stage of a closed round's panel, and at the first one the places."""
+
+    PURPOSE: ClassVar[str] = "panel"
+    round: RoundKey
+    stage: int
+
+    @property
+    def id(self) -> bytes:
+        """What the seed and the key of the lot are bound to."""
+        return _pack(self.round) + u64(self.stage)
+
+
+Subject = SharesSubject | AuditSubject | PanelSubject
 
 
 def _pack(key: RoundKey) -> bytes:
@@ -101,6 +115,13 @@ WAITING_LOTS = Index(0x3D, "lot of a group")
 LAST_GROUP = Values(0x3E, "last group")
 # The issue number of the share that stands in a slot of the open round: order, attempt, round, slot.
 STANDING_ISSUES = Numbers(0x3A, "standing issue")
+PANELS = Table(0x3F, "panel", Panel, lambda r: r.key)
+# Order, attempt, round, number.
+SEATS = Table(0x43, "seat", PanelSeat, lambda r: (*r.key, r.number))
+# One more than the number of a seat that has something to do in the open stage: validator, order, attempt, round.
+PANEL_DUTIES = Numbers(0x44, "duty of a seat")
+# What silent and differing seats of a round lost and is not paid out yet: order, attempt, round.
+PANEL_POTS = Numbers(0x45, "pot of a panel")
 # What a slot committed last.
 LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.attempt, r.slot))
 # Slots in which a rejected share was right, and the first one was paid: order, attempt, round, slot.

@@ -6,7 +6,7 @@ from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
 from chain.state_machine.ledger.tables import ACCOUNTS
 from chain.state_machine.registry.beacon import revoke_beacon_key, set_beacon_key
-from chain.state_machine.registry.members import check_free, leave
+from chain.state_machine.registry.members import check_free, leave, promise_audits
 from chain.state_machine.registry.tables import BEACON_KEYS, CLUSTERS, PROVIDERS, VALIDATORS
 from domain.beacon import possession_sign_bytes
 from domain.errors import (
@@ -14,6 +14,7 @@ from domain.errors import (
     BAD_FIELD,
     BAD_PROOF,
     NOT_FOUND,
+    NOT_YET,
     NOT_YOURS,
     WRONG_STATE,
     Refusal,
@@ -28,6 +29,7 @@ from domain.events import (
 from domain.messages import (
     MsgCertifyProvider,
     MsgLeaveCluster,
+    MsgPromiseAudits,
     MsgRegisterProvider,
     MsgRevokeBeaconKey,
     MsgSetBeaconKey,
@@ -97,6 +99,26 @@ def apply_revoke_beacon_key(ctx: Context, message: MsgRevokeBeaconKey, _: None) 
     """Revoke the key."""
     revoke_beacon_key(ctx, message.operator, message.beacon_key)
     ctx.emit(BeaconKeyRevoked(message.operator, message.beacon_key))
+
+
+# --- MsgPromiseAudits: what a validator can do as an auditor ----------------------------------------
+
+
+def check_promise_audits(ctx: Context, message: MsgPromiseAudits) -> Validator:
+    """The signer is a validator, and asks for more only a while after it was silent; returns its record."""
+    validator = VALIDATORS.need(ctx.store, message.validator)
+    more = message.speed > validator.audit_speed or message.rate > validator.audit_rate
+    free_at = validator.halved_at + ctx.block.params.promise_wait
+    if more and validator.halved_at and ctx.clock < free_at:
+        field = "speed" if message.speed > validator.audit_speed else "rate"
+        reason = f"you were silent on a seat at {validator.halved_at}, which halved your promise"
+        raise Refusal(NOT_YET, field, reason, f"raise it at {free_at} (now {ctx.clock})")
+    return validator
+
+
+def apply_promise_audits(ctx: Context, message: MsgPromiseAudits, validator: Validator) -> None:
+    """Replace the promise; seats that are drawn stay, and orders keep the time that was found for them."""
+    promise_audits(ctx, validator.operator, message.speed, message.rate)
 
 
 # --- MsgRegisterProvider: join the cluster of a validator, or move to another one ----------------
@@ -172,6 +194,7 @@ HANDLERS = (
     Handler(MsgSetEndpoint, check_set_endpoint, apply_set_endpoint, check_set_endpoint_fields),
     Handler(MsgSetBeaconKey, check_set_beacon_key, apply_set_beacon_key),
     Handler(MsgRevokeBeaconKey, check_revoke_beacon_key, apply_revoke_beacon_key),
+    Handler(MsgPromiseAudits, check_promise_audits, apply_promise_audits),
     Handler(MsgRegisterProvider, check_register_provider, apply_register_provider),
     Handler(MsgLeaveCluster, check_leave_cluster, apply_leave_cluster),
     Handler(MsgCertifyProvider, check_certify_provider, apply_certify_provider),

@@ -8,7 +8,7 @@ from chain.state_machine.ledger.tables import BONDED_SHARES
 from chain.state_machine.registry.tables import CLUSTERS, PROVIDERS, STAKES_BEFORE, VALIDATORS
 from domain.block import ValidatorUpdate
 from domain.errors import WRONG_STATE, Refusal
-from domain.events import ProviderLeft
+from domain.events import AuditsPromised, ProviderLeft
 from domain.genesis import POWER_REDUCTION
 from domain.records import Provider, Validator
 from escrow.moves import Move, Transfer
@@ -22,6 +22,21 @@ def compute_power(validator: Validator) -> int:
 def is_active(validator: Validator) -> bool:
     """Tell whether a validator is in the set: only then it gets new matches and seats."""
     return compute_power(validator) > 0
+
+
+def promise_audits(ctx: Context, operator: str, speed: int, rate: int) -> None:
+    """Set what a validator promises as an auditor."""
+    VALIDATORS.update(ctx.store, operator, audit_speed=speed, audit_rate=rate)
+    ctx.emit(AuditsPromised(operator, speed, rate))
+
+
+def halve_promise(ctx: Context, operator: str) -> None:
+    """Halve what a validator promises, because it was silent on a seat; something always stays."""
+    validator = VALIDATORS.must(ctx.store, operator)
+    missed = validator.audits_missed + 1
+    VALIDATORS.update(ctx.store, operator, halved_at=ctx.clock, audits_missed=missed)
+    speed, rate = max(1, validator.audit_speed // 2), max(1, validator.audit_rate // 2)
+    promise_audits(ctx, operator, speed, rate)
 
 
 def cut_stake(

@@ -5,6 +5,7 @@ from chain.state_machine.proof.handlers import (
     close_round,
     commit_traces,
     prove,
+    seats,
 )
 
 HANDLERS = (
@@ -12,4 +13,5 @@ HANDLERS = (
     close_round.HANDLER,
     prove.HANDLER,
     answer_audit.HANDLER,
+    *seats.HANDLERS,
 )

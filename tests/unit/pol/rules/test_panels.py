@@ -1,0 +1,298 @@
+"""Panels: places, the time and money that they take, who may sit, answers, and what these decide."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from domain.params import OrderParams, Params
+from domain.records import AnswerKind, AuditKind, Finding, RoundKey, Ruling, SeatAnswer
+from pol.rules import panels
+from pol.rules.panels import Promised, Verdict, Vote
+from pol.rules.schedule import boundary_work, segment_work
+from tests.support.chain_market import digest, make_terms
+
+TERMS = (
+    make_terms()
+)  # 2 slots of 2 segments of 2 steps; 9 M a step, 4 M an aggregation, 1 MB of state
+SEED = digest("seed")
+KEY = RoundKey(digest("order"), 1, 2)
+LIMIT = 10**12
+FINISHED, STOPPED, UNAVAILABLE = AnswerKind
+RIGHT = Finding(FINISHED, digest("right"), 0)
+
+
+def params(**changes: Any) -> OrderParams:
+    return replace(Params().for_order(), **changes)
+
+
+def promised(name: str, speed: int, stake: int = 1, rate: int = 10**12) -> Promised:
+    return Promised(name, stake, speed, rate)
+
+
+def answer(root: str = "right", found: str = "work", place: int = 0) -> SeatAnswer:
+    return SeatAnswer(place, FINISHED, digest(root), digest(root, found), 0)
+
+
+def votes(*said: SeatAnswer | None, stage: int = 1, stake: int = 1) -> list[Vote]:
+    return [Vote(stage, stake, one) for one in said]
+
+
+NOT_SERVED = SeatAnswer(0, UNAVAILABLE, b"", b"", 0)
+
+
+# --- places --------------------------------------------------------------------------------------
+
+
+def test_the_aggregation_and_an_update_are_always_drawn_and_every_segment_is_as_likely() -> None:
+    shares = [(0, 1, 5), (1, 3, 3)]
+    seen: dict[Any, int] = {}
+    for number in range(600):
+        places = panels.draw_places(digest(number), shares, 2)
+        assert [place.kind for place in places] == [
+            AuditKind.AGGREGATION,
+            AuditKind.UPDATE,
+            AuditKind.SEGMENT,
+            AuditKind.SEGMENT,
+        ]
+        assert len(set(places)) == 4
+        for place in places[1:]:
+            seen[place] = seen.get(place, 0) + 1
+    updates = {place: count for place, count in seen.items() if place.kind is AuditKind.UPDATE}
+    assert {(place.slot, place.issue, place.segment) for place in updates} == {(0, 1, 5), (1, 3, 3)}
+    assert all(240 < count < 360 for count in updates.values())
+    segments = [count for place, count in seen.items() if place.kind is AuditKind.SEGMENT]
+    assert len(segments) == 8
+    assert all(110 < count < 190 for count in segments)  # 150 each
+
+
+def test_what_is_always_drawn_costs_its_work_with_a_state_root_for_each_step() -> None:
+    state = boundary_work(TERMS)
+    assert panels.replay_work(TERMS) == 2 * (9_000_000 + state) > segment_work(TERMS)
+    assert panels.least_work(TERMS, params()) == 4_000_000 + 2 * state + 2 * 20_000_000
+    assert panels.place_cost(TERMS, AuditKind.SEGMENT, LIMIT) == 20_000
+    assert panels.audit_floor(TERMS, LIMIT, params(auditors=3, answer_fee=7)) == 3 * (46_000 + 7)
+    assert panels.audit_floor(TERMS, LIMIT, params(auditors=0)) == 0
+
+
+def test_a_round_of_few_segments_has_them_all() -> None:
+    small = make_terms(slots=1, round_steps=2)
+    assert panels.least_segments(small, params(audit_segments=4)) == 1
+    assert panels.segment_count(small, params(audit_segments=4), LIMIT, 10**18, 1, 3_600) == 1
+
+
+def test_further_segments_are_drawn_as_far_as_the_fee_pays_every_seat() -> None:
+    terms = make_terms(slots=64)
+    asked = params(auditors=3, answer_fee=10, audit_places_max=50)
+    floor = panels.audit_floor(terms, LIMIT, asked)
+    counts = [
+        panels.segment_count(terms, asked, LIMIT, floor + more, 100, 3_600)
+        for more in (-(10**9), 0, 59_999, 60_000, 120_000, 10**12)
+    ]
+    assert counts == [2, 2, 2, 3, 4, 48]
+
+
+def test_further_segments_are_drawn_only_as_far_as_everybody_who_may_sit_has_the_time() -> None:
+    terms = make_terms(slots=64)
+    asked = params(audit_places_max=100)
+    rate, speed = 10**9, 10**9
+    audit_ms = panels.compute_audit_ms(terms, asked, [promised("a", speed, rate=rate)])
+    for times in (20, 21, 30, 40, 60, 200):
+        window = times * audit_ms // 1_000
+        count = panels.segment_count(terms, asked, LIMIT, 10**18, audit_ms, window)
+        further = count - 2
+        state = terms.global_bytes + terms.local_bytes
+        took = audit_ms + further * 1_000 * (panels.replay_work(terms) / speed + state / rate)
+        assert took <= 1_000 * window / 20 or further == 0
+    assert panels.segment_count(terms, asked, LIMIT, 10**18, audit_ms, 10**6) == 98
+
+
+# --- time ----------------------------------------------------------------------------------------
+
+
+def test_the_audit_time_is_that_of_three_quarters_of_the_stake_and_of_twice_the_auditors() -> None:
+    asked = params(auditors=1, eligible_bps=7_500)
+    fast = [promised(str(number), 10**9) for number in range(3)]
+    slow = promised("slow", 10**6)
+    ms = panels.compute_audit_ms(TERMS, asked, [*fast, slow])
+    assert ms == panels.promised_ms(TERMS, asked, 10**9, 10**12) < 100
+    # Of less than three quarters the next one has to be able to keep up, and so has the fourth of twice two.
+    assert panels.compute_audit_ms(TERMS, asked, [*fast[:2], slow]) > 1_000
+    assert panels.compute_audit_ms(TERMS, replace(asked, auditors=2), [*fast, slow]) > 1_000
+    rich = replace(slow, stake=2)
+    assert panels.compute_audit_ms(TERMS, asked, [*fast, rich]) > 1_000
+
+
+def test_nobody_is_alone_by_promising_most() -> None:
+    asked = params(auditors=1)
+    liar = promised("liar", 10**15, stake=60)
+    others = [promised(str(number), 10**9, stake=10) for number in range(4)]
+    ms = panels.compute_audit_ms(TERMS, asked, [liar, *others])
+    eligible = [
+        found.operator
+        for found in (liar, *others)
+        if panels.is_eligible(TERMS, asked, ms, found.speed, found.rate)
+    ]
+    assert eligible == ["liar", "0", "1", "2", "3"]
+
+
+def test_without_auditors_an_audit_takes_no_time() -> None:
+    assert panels.compute_audit_ms(TERMS, params(auditors=0), [promised("a", 1)]) == 0
+    assert panels.compute_window(params(auditors=0, round_window=7), 0) == 7
+    assert panels.verify_seconds(params(auditors=0), 7) == 7
+
+
+def test_a_window_holds_an_audit_twenty_times() -> None:
+    asked = params(round_window=300)
+    assert [panels.compute_window(asked, ms) for ms in (0, 15_000, 15_001, 60_000)] == [
+        300,
+        300,
+        301,
+        1_200,
+    ]
+
+
+@pytest.mark.parametrize("window_max", [300, 1_000, 5_000])
+def test_the_largest_segment_is_one_that_would_do(window_max: int) -> None:
+    asked = params(round_window=10, window_max=window_max)
+    validators = [promised("a", 10**7), promised("b", 10**8)]
+    terms = make_terms(round_steps=2_000, segment_steps=2_000)
+    steps = panels.largest_segment(terms, asked, validators)
+
+    def window(count: int) -> int:
+        tried = replace(terms, segment_steps=count, round_steps=2 * count)
+        return panels.compute_window(asked, panels.compute_audit_ms(tried, asked, validators))
+
+    assert window(steps) <= window_max < window(steps + 1)
+    assert panels.largest_segment(terms, replace(asked, window_max=1), validators) == 0
+
+
+@pytest.mark.parametrize("window", [1, 2, 10, 20, 300])
+def test_a_stage_is_half_a_window_and_never_nothing(window: int) -> None:
+    commits, reveals = panels.commit_seconds(window), panels.reveal_seconds(window)
+    assert min(commits, reveals) >= 1
+    assert commits + reveals <= max(2, window // 2)
+    stages = 4 * (params().lot_wait + commits + reveals)
+    assert panels.verify_seconds(params(), window) == stages
+
+
+# --- answers -------------------------------------------------------------------------------------
+
+
+def test_a_digest_is_of_the_seed_the_roots_inside_and_the_state_however_it_comes() -> None:
+    roots = [digest(1), digest(2)]
+    made = panels.answer_digest(SEED, roots, [b"state"])
+    assert made == panels.answer_digest(SEED, iter(roots), [b"st", b"", b"ate"])
+    others = [
+        panels.answer_digest(digest("other"), roots, [b"state"]),
+        panels.answer_digest(SEED, roots[:1], [b"state"]),
+        panels.answer_digest(SEED, roots[::-1], [b"state"]),
+        panels.answer_digest(SEED, roots, [b"State"]),
+        panels.answer_digest(SEED, (), [b"".join(roots), b"state"]),
+    ]
+    assert len({made, *others}) == 6
+
+
+def test_a_commitment_is_of_one_seat_of_one_stage_and_of_all_its_answers() -> None:
+    given = (answer(), answer(place=1), SeatAnswer(2, STOPPED, b"", digest("work"), 7))
+    made = [
+        panels.answer_commitment("chain", KEY, 1, "seat", SEED, given),
+        panels.answer_commitment("other", KEY, 1, "seat", SEED, given),
+        panels.answer_commitment("chain", replace(KEY, round=3), 1, "seat", SEED, given),
+        panels.answer_commitment("chain", KEY, 2, "seat", SEED, given),
+        panels.answer_commitment("chain", KEY, 1, "copier", SEED, given),
+        panels.answer_commitment("chain", KEY, 1, "seat", digest("salt"), given),
+        panels.answer_commitment("chain", KEY, 1, "seat", SEED, given[:2]),
+        panels.answer_commitment(
+            "chain", KEY, 1, "seat", SEED, (*given[:2], replace(given[2], step=8))
+        ),
+    ]
+    assert len(set(made)) == len(made)
+
+
+# --- rulings -------------------------------------------------------------------------------------
+
+
+def decide(said: list[Vote], **changes: Any) -> Finding | None:
+    of = {"auditors": 3, "eligible": 9, "stake": 9, "is_last": False} | changes
+    return panels.decide(said, **of)
+
+
+def test_more_than_two_thirds_of_enough_seats_decide() -> None:
+    assert decide(votes(answer(), answer(), answer())) == RIGHT
+    assert decide(votes(answer(), answer(), answer("wrong"))) is None
+    assert decide(votes(answer(), answer(), None)) is None
+    assert decide(votes(answer(), answer(), None), eligible=2) == RIGHT
+    assert decide(votes(answer(), None), auditors=2, eligible=1) == RIGHT
+    assert decide(votes(None, None, None)) is None
+    assert decide([], auditors=3, eligible=0) is None
+
+
+def test_one_accomplice_decides_nothing_where_the_others_are_kept_busy() -> None:
+    """However many stages it takes: silence is no answer, and never lowers what is needed."""
+    said = votes(answer("lie"), None, None)
+    assert decide(said) is None
+    said += votes(None, None, stage=2)
+    assert decide(said) is None
+    said += votes(None, None, None, None, stage=4)
+    assert decide(said, is_last=True) is None
+
+
+def test_in_the_last_stage_more_than_half_of_all_stake_decides_the_silent_counted() -> None:
+    said = votes(answer("lie"), answer("lie"), answer("lie"), answer("lie"), None)
+    assert decide(said, is_last=True) is None
+    assert decide([*said, *votes(answer("lie"), stage=4)], is_last=True) == Finding(
+        FINISHED, digest("lie"), 0
+    )
+    rich = Vote(4, 5, answer())
+    assert decide([*votes(answer("lie"), answer("lie")), rich], is_last=True) == RIGHT
+
+
+def test_the_root_alone_is_no_answer_of_the_same_stage() -> None:
+    """Who reads a root from a trace cannot make the digest, and is one of those who differ."""
+    said = votes(answer(), answer(), answer(found="nothing"))
+    assert decide(said) is None
+    assert panels.differ(said)
+    said += votes(*[answer(found="later work")] * 6, stage=2)
+    assert decide(said) == RIGHT
+    assert panels.judge(said, RIGHT)[:3] == (Verdict.UNKNOWN,) * 3
+    said = votes(answer(), answer(), answer(), answer(found="nothing"))
+    assert panels.judge(said, RIGHT) == (*(Verdict.RIGHT,) * 3, Verdict.DIFFERENT)
+
+
+def test_later_stages_have_other_digests_and_count_together() -> None:
+    said = votes(answer(), answer(), None) + votes(answer(found="work of stage 2"), stage=2)
+    assert not panels.differ(said)
+    assert decide(said) == RIGHT
+    assert panels.judge(said, RIGHT) == (
+        Verdict.RIGHT,
+        Verdict.RIGHT,
+        Verdict.SILENT,
+        Verdict.RIGHT,
+    )
+
+
+def test_any_blob_that_was_not_served_is_the_same_answer() -> None:
+    said = votes(NOT_SERVED, replace(NOT_SERVED, root=digest("blob")), NOT_SERVED)
+    found = decide(said)
+    assert found == Finding(UNAVAILABLE, b"", 0)
+    assert panels.judge(said, found) == (Verdict.RIGHT,) * 3
+    mixed = votes(NOT_SERVED, answer(), answer(), answer())
+    assert decide(mixed) == RIGHT
+    assert panels.judge(mixed, RIGHT)[0] is Verdict.DIFFERENT
+
+
+def test_a_ruling_is_for_the_chain_only_where_a_claim_was_shown_and_recomputed() -> None:
+    assert panels.ruling_of(RIGHT, digest("right")) is Ruling.RIGHT
+    assert panels.ruling_of(RIGHT, digest("wrong")) is Ruling.WRONG
+    assert panels.ruling_of(RIGHT, b"") is Ruling.WRONG
+    assert panels.ruling_of(Finding(STOPPED, b"", 3), digest("right")) is Ruling.WRONG
+    assert panels.ruling_of(Finding(UNAVAILABLE, b"", 0), b"") is Ruling.WRONG
+    assert panels.ruling_of(None, digest("right")) is Ruling.UNDECIDED
+
+
+def test_the_next_stage_replaces_the_silent_and_outnumbers_those_who_differ() -> None:
+    assert panels.next_seats(3, 2, answers_differ=False) == 2
+    assert panels.next_seats(3, 0, answers_differ=True) == 6
+    assert panels.next_seats(9, 4, answers_differ=True) == 18
+    assert panels.next_seats(3, 0, answers_differ=False) == 1
