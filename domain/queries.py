@@ -26,7 +26,7 @@ from domain.bounds import (
     Visible,
 )
 from domain.limits import ANSWERS_MAX
-from domain.params import Params
+from domain.params import Params, Rate
 from domain.records import (
     Account,
     Assignment,
@@ -255,8 +255,8 @@ class DutiesRequest(Query[DutiesResponse]):
 class PanelResponse:
     """A panel with all that a seat needs to know of its round, whatever its order's history.
 
-    ``validator`` closed the round and serves it, ``window`` is the order's (seconds), ``shares`` are accepted ones by
-    slot.
+    ``validator`` closed the round and serves it at ``accept_rate`` (bytes/s) at least, ``window`` is the order's
+    (seconds), ``shares`` are accepted ones by slot.
     """
 
     terms: JobTerms
@@ -266,6 +266,7 @@ class PanelResponse:
     round: Round
     panel: Panel
     shares: Annotated[tuple[Share, ...], Many]
+    accept_rate: Rate
 
 
 @dataclass(frozen=True, slots=True)

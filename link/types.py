@@ -67,7 +67,7 @@ class Role(IntEnum):
 
     PROVIDER = 1  # registered in this cluster
     CONSUMER = 2  # of an order with an assignment of this validator
-    AUDITOR = 3  # another validator of the chain
+    AUDITOR = 3  # another validator with a seat in a panel about a round of this one
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,12 +367,12 @@ class ResultManifest:
     leaves: Annotated[tuple[ResultLeaf, ...], Length(0, RESULT_LEAVES_MAX)]
 
 
-# Auditors
+# Seats in panels
 
 
 @dataclass(frozen=True, slots=True)
 class OpeningRequest:
-    """What is needed to replay a place of an audit (``place_index``: where it stands among the audit's places)."""
+    """What is needed to replay a place of a panel (``place_index``: its number there)."""
 
     order_id: Hash
     attempt: Bits
@@ -477,7 +477,7 @@ class Handlers(Protocol):
         ...
 
     def get_opening(self, caller: Caller, request: OpeningRequest) -> AuditOpening:
-        """Tell a seated auditor what replay of a place needs."""
+        """Tell a seat of a panel what replay of a place needs."""
         ...
 
     def get_result(self, caller: Caller, request: ResultRequest) -> ResultManifest:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
+from typing import TypeVar
 
 from chain.client import away
 from chain.client.client import ChainClient
@@ -30,16 +31,17 @@ from validator.ledger import Ledger
 from validator.observer import Observer
 from validator.serve.service import Service
 from validator.store import ValidatorStore
-from validator.work.audit import Auditor
 from validator.work.perform import Performer, Table, work_of
+from validator.work.seats import Auditor
 from validator.work.upkeep import Keeper
 from wire.keys import Key, SignatureVerifier
 
 _log = logging.getLogger("assay.validator")
+T = TypeVar("T")
 TICK_SECONDS = 0.2
 LEAST_SECONDS = 0.03
 """Between two looks, whoever wakes the loop."""
-THREADS = {Lane.TX: 1, Lane.WORK: 8, Lane.AUDIT: 64, Lane.ANSWER: 1}
+THREADS = {Lane.TX: 1, Lane.WORK: 8, Lane.AUDIT: 256, Lane.ANSWER: 1}
 """How many actions of a lane run at a time."""
 EXPECTED = (ChainError, ClusterError, PoolError, OSError)
 """What an action may end with that is no bug."""
@@ -90,6 +92,8 @@ class ValidatorDaemon:
         self._jobs = config.home / "jobs"
         self._ledger = Ledger(self._store, self._blobs, self._wake)
         self._pool = ReplayPool(config.processes, folder=config.home / "scratch")
+        # Silence on a seat is cut: no replay of its own rounds, however long, keeps this validator from it.
+        self._seat_pool = ReplayPool(config.processes, folder=config.home / "scratch")
         self._lanes = Lanes(THREADS, stop, self._wake, EXPECTED)
         self._observer = Observer(self._me, self._client, self._ledger)
         self._secret = derive_scalar(key.secret, "assay/validator-secret")
@@ -157,7 +161,14 @@ class ValidatorDaemon:
             self._config.backend,
         )
         auditor = Auditor(
-            ledger, blobs, jobs, performer.run, self._config.backend, self._link, self._sender
+            ledger,
+            blobs,
+            jobs,
+            self._run_for_seat,
+            self._config.backend,
+            self._link,
+            self._sender,
+            lambda: self._service.view.clock,
         )
         keeper = Keeper(ledger, blobs, jobs, self._service.presence.keep)
         return {**performer.table(), **auditor.table(), **keeper.table()}
@@ -175,6 +186,7 @@ class ValidatorDaemon:
         self._client.close()
         self._links.close()
         self._pool.close()
+        self._seat_pool.close()
         self._lanes.close()
         self._store.close()
         self._blobs.close()
@@ -225,7 +237,7 @@ class ValidatorDaemon:
             self._service.presence.benchmarks(),
             self._config.endpoint,
             self._certificate.der,
-            self._store.audits(),
+            self._store.seats(),
             tuple(self._lanes.busy()),
         )
         for duty in duties(look):
@@ -254,6 +266,10 @@ class ValidatorDaemon:
         self._lanes.start(
             action.key, work_of(self._table, action), action.lane, self._observer.began
         )
+
+    def _run_for_seat(self, seconds: float, function: Callable[..., T], *arguments: object) -> T:
+        """Run a function in the pool for seats, where what has to end first begins first."""
+        return self._seat_pool.submit(function, *arguments, timeout=seconds).result()
 
     def _link(self, operator: str) -> ClusterClient:
         """Return a client of another validator; ClusterError where there is none."""

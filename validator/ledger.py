@@ -4,14 +4,19 @@ import logging
 from collections.abc import Callable, Iterable
 from threading import Event, RLock
 
-from domain.queries import AuditDuty
 from link.blobs import BlobStore
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import BlobRef
-from validator.decide.audits import audit_name
 from validator.decide.duties import Duty, Record, Upkeep
 from validator.decide.journal import tell
-from validator.decide.records import AttemptKey, LocalAudit, LocalOrder, LocalUpkeep, new_order
+from validator.decide.records import (
+    AttemptKey,
+    LocalOrder,
+    LocalSeat,
+    LocalUpkeep,
+    SeatKey,
+    new_order,
+)
 from validator.store import ValidatorStore
 
 _log = logging.getLogger("assay.validator")
@@ -90,30 +95,30 @@ class Ledger:
             self.blobs.release(str(attempt))
             self.store.forget(attempt.order_id, attempt.attempt)
 
-    # Audits of others
+    # Seats in panels of others
 
-    def change_audit(self, duty: AuditDuty, change: Callable[[LocalAudit], LocalAudit]) -> None:
-        """Apply ``change`` to the record of an audit as it is now, if it is still there."""
+    def change_seat(self, key: SeatKey, change: Callable[[LocalSeat], LocalSeat]) -> None:
+        """Apply ``change`` to the record of a seat as it is now, if it is still there."""
         with self.lock:
-            now = self.store.audit(duty)
+            now = self.store.seat(key)
             if now is None or (after := change(now)) == now:
                 return
-            self.put(duty, now, after)
+            self.put(key, now, after)
         self._changed.set()
 
-    def hold_for(self, duty: AuditDuty, blobs: Iterable[BlobRef]) -> None:
-        """Hold blobs, here or still to come, for an audit; ClusterError WRONG_STATE where it is over."""
+    def hold_for(self, key: SeatKey, blobs: Iterable[BlobRef]) -> None:
+        """Hold blobs, here or still to come, for a seat; ClusterError WRONG_STATE where it is over."""
         with self.lock:
-            if self.store.audit(duty) is None:
-                raise ClusterError(ClusterErrorKind.WRONG_STATE, "the audit is over")
+            if self.store.seat(key) is None:
+                raise ClusterError(ClusterErrorKind.WRONG_STATE, "the seat is over")
             for blob in blobs:
-                self.blobs.hold(blob.sha256, audit_name(duty))
+                self.blobs.hold(blob.sha256, str(key))
 
-    def end_audit(self, duty: AuditDuty) -> None:
-        """Forget an audit and all that was fetched for it."""
+    def end_seat(self, key: SeatKey) -> None:
+        """Forget a seat and all that was fetched for it."""
         with self.lock:
-            self.blobs.release(audit_name(duty))
-            self.store.forget_audit(duty)
+            self.blobs.release(str(key))
+            self.store.forget_seat(key)
 
     # Any duty
 

@@ -2,22 +2,28 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
 from domain.queries import (
-    AuditDuty,
     DutiesRequest,
     OrderRequest,
     OrderResponse,
+    PanelDutiesRequest,
+    PanelDuty,
+    PanelRequest,
+    PanelResponse,
     ProvidersRequest,
+    SeatsRequest,
     ValidatorsRequest,
 )
-from domain.records import OrderState, Provider
+from domain.limits import SLOTS_MAX
+from domain.records import OrderState, PanelSeat, Provider, Round, RoundKey
+from validator.decide.records import SeatKey, seat_key
 from validator.decide.upkeep import CERTIFY_SECONDS
-from validator.decide.view import ChainView
+from validator.decide.view import ChainView, OwnPanel
 from validator.ledger import Ledger
 
 _log = logging.getLogger("assay.validator")
@@ -35,7 +41,8 @@ class Observer:
     now: Callable[[], float] = time.monotonic
     began: float = 0.0  # monotonic; when the last look began
     slow: bool = False  # whether the last look was at everything
-    _audited: dict[AuditDuty, OrderResponse] = field(default_factory=dict)
+    _subjects: dict[SeatKey, PanelResponse] = field(default_factory=dict)
+    _panels: dict[RoundKey, OwnPanel] = field(default_factory=dict)
     _closed: dict[bytes, OrderResponse] = field(default_factory=dict)
     _slow_at: float = 0.0
     _newest: int = 0  # chain clock, in seconds
@@ -43,7 +50,7 @@ class Observer:
     def look(self, view: ChainView, *, whole: bool = False) -> ChainView:
         """Return what the chain says now; ChainError where the node does not answer.
 
-        Live orders are read each time; validators, providers and orders that only wait for their windows now and then,
+        Live orders, panels and seats are read each time; validators, providers and orders that only wait for their windows now and then,
         and where the look has to be ``whole``.
         """
         self.began = self.now()
@@ -66,19 +73,84 @@ class Observer:
             for assignment in on_chain.assignments:
                 if assignment.validator == self.me and on_chain.order.state != OrderState.CLOSED:
                     self.ledger.begin(order_id, assignment.attempt)
-        audited = self._read_audited(duties.audits)
+        seats = {seat_key(duty): duty for duty in self._read_duties()}
         return ChainView(
-            duties.clock, orders, validators, providers, duties.audits, audited, self.slow
+            duties.clock,
+            orders,
+            validators,
+            providers,
+            self._read_panels(orders, duties.clock),
+            seats,
+            self._read_subjects(seats),
+            self.slow,
         )
 
-    def _read_audited(self, audits: tuple[AuditDuty, ...]) -> dict[AuditDuty, OrderResponse]:
-        """Return the orders of audits, each read once: what is audited is closed, and does not change any more."""
-        known = self._audited
-        self._audited = {
-            duty: known.get(duty) or self.client.query(OrderRequest(duty.order_id))
-            for duty in audits
-        }
-        return self._audited
+    def _read_duties(self) -> list[PanelDuty]:
+        found: list[PanelDuty] = []
+        while True:
+            last = (found[-1].order_id, found[-1].attempt, found[-1].round) if found else ()
+            page = self.client.query(PanelDutiesRequest(self.me, _PAGE, *last)).duties
+            found += page
+            if len(page) < _PAGE:
+                return found
+
+    def _read_subjects(self, seats: Iterable[SeatKey]) -> dict[SeatKey, PanelResponse]:
+        """Return what the seats are about, each read once: a round that is closed does not change any more."""
+        known = self._subjects
+        found = {key: known.get(key) or self._read_subject(key) for key in seats}
+        self._subjects = {key: subject for key, subject in found.items() if subject is not None}
+        return self._subjects
+
+    def _read_subject(self, key: SeatKey) -> PanelResponse | None:
+        where = (key.order_id, key.attempt, key.round)
+        subject = self._ask_panel(PanelRequest(*where, limit=_PAGE))
+        page = subject.shares if subject else ()
+        while subject is not None and len(page) == _PAGE:
+            more = self._ask_panel(PanelRequest(*where, page[-1].claim.slot + 1, _PAGE))
+            page = more.shares if more else ()
+            subject = replace(subject, shares=(*subject.shares, *page))
+        return subject
+
+    def _ask_panel(self, request: PanelRequest) -> PanelResponse | None:
+        """Return a panel, None where it has ended since it was named."""
+        try:
+            return self.client.query(request)
+        except ChainError as error:
+            if error.kind is not ErrorKind.NOT_FOUND:
+                raise
+            return None
+
+    def _read_panels(
+        self, orders: Mapping[bytes, OrderResponse], clock: int
+    ) -> dict[RoundKey, OwnPanel]:
+        """Return the panels about this validator's rounds that are not over; of decided ones what was read last."""
+        known, self._panels = self._panels, {}
+        for order_id, on_chain in orders.items():
+            mine = {a.attempt for a in on_chain.assignments if a.validator == self.me}
+            for closed in on_chain.rounds:
+                if closed.attempt not in mine or _is_paid(closed, clock):
+                    continue
+                key = RoundKey(order_id, closed.attempt, closed.round)
+                panel = self._read_panel(key, known.get(key))
+                if panel is not None:
+                    self._panels[key] = panel
+        return self._panels
+
+    def _read_panel(self, key: RoundKey, known: OwnPanel | None) -> OwnPanel | None:
+        if known is not None and known.panel.is_decided:
+            return known
+        where = (key.order_id, key.attempt, key.round)
+        # Its shares are this validator's own: none of them from there on.
+        found = self._ask_panel(PanelRequest(*where, SLOTS_MAX, 1))
+        if found is None:
+            return None
+        seats = list(known.seats) if known else []
+        while len(seats) < found.panel.seats:
+            page = self.client.query(SeatsRequest(*where, len(seats), _PAGE)).seats
+            if not page:
+                break
+            seats += page
+        return OwnPanel(found.panel, tuple(seats))
 
     def _check_clock(self, clock: int) -> None:
         """Follow no node that is behind what was seen before, by this daemon or the one before it.
@@ -127,6 +199,11 @@ class Observer:
             found += page
             if len(page) < _PAGE:
                 return found
+
+
+def _is_paid(closed: Round, clock: int) -> bool:
+    """Tell whether a round's window and panel are over."""
+    return closed.verified and clock >= closed.window_ends
 
 
 def speed_of(provider: Provider, clock: int) -> int:

@@ -13,23 +13,24 @@ from threading import RLock
 
 from domain import codec
 from domain.errors import Expected
-from domain.queries import AuditDuty
 from host.records import Key, Records, RecordTable, Unusable
 from link.types import ShareDelivery
 from validator.decide.duties import Duty, Record
 from validator.decide.records import (
     AttemptKey,
     CheckedSegment,
-    LocalAudit,
     LocalOrder,
     LocalRound,
+    LocalSeat,
     Opening,
+    SeatKey,
     SlotWork,
     VerdictRow,
+    seat_key,
 )
 
 _log = logging.getLogger("assay.validator")
-FORM = 5
+FORM = 6
 """Of the records; another number for every change after which those of before cannot be read."""
 CACHED = 64
 """Records kept whole in memory: they are frozen, and read far more often than written."""
@@ -44,9 +45,9 @@ _CHECKED = RecordTable("checked", CheckedSegment, (bytes, int, int, int, int))
 _OF_WORKS = (_WORKS, _PACKETS, _OPENINGS, _CHECKED)
 _OF_ATTEMPTS = (_ORDERS, _ROUNDS, *_OF_WORKS)
 
-_AUDITS = RecordTable("audits", LocalAudit, (bytes, int, int, int))
+_SEATS = RecordTable("seats", LocalSeat, (bytes, int, int, int))
 _VERDICTS = RecordTable("verdicts", VerdictRow, (bytes, int, int, int, int))
-# Audits that were answered: whether everything was found as the chain has it.
+# Seats that have shown their answers: whether everything was found as the chain has it.
 _ANSWERED = RecordTable("answered", bool, (bytes, int, int))
 _CHAIN = RecordTable("chain", str, (str,))
 _CLOCK = RecordTable("clock", int, (str,))
@@ -61,7 +62,7 @@ class ValidatorStore:
 
     def __init__(self, path: Path) -> None:
         """Open or make the database; StoreError where the file is none, or of another form."""
-        tables = (*_OF_ATTEMPTS, _AUDITS, _VERDICTS, _ANSWERED, _CHAIN, _CLOCK)
+        tables = (*_OF_ATTEMPTS, _SEATS, _VERDICTS, _ANSWERED, _CHAIN, _CLOCK)
         try:
             self._records = Records(path, tables, codec, FORM)
         except Unusable as error:
@@ -70,7 +71,7 @@ class ValidatorStore:
         self._cache: OrderedDict[tuple[bytes, int], LocalOrder] = OrderedDict()
         # Of duties that begin anew with each start.
         self._unstored: dict[Duty, Record] = {}
-        self._known_audits: dict[Key, LocalAudit] | None = None
+        self._known_seats: dict[Key, LocalSeat] | None = None
 
     def close(self) -> None:
         """Close the database."""
@@ -102,8 +103,8 @@ class ValidatorStore:
         match duty:
             case AttemptKey(order_id, attempt):
                 return self.load(order_id, attempt)
-            case AuditDuty():
-                return self.audit(duty)
+            case SeatKey():
+                return self.seat(duty)
             case _:
                 return self._unstored.get(duty)
 
@@ -112,8 +113,8 @@ class ValidatorStore:
         match record:
             case LocalOrder():
                 self.save(record)
-            case LocalAudit():
-                self.save_audit(record)
+            case LocalSeat():
+                self.save_seat(record)
             case _:
                 self._unstored[duty] = record
 
@@ -170,27 +171,29 @@ class ValidatorStore:
         """Return what is held, of one order if given, as (order id, attempt)."""
         return [(o, attempt) for o, attempt in self._records.keys(_ORDERS, *order_id)]
 
-    # Audits of others
+    # Seats in panels of others
 
-    def audits(self) -> tuple[AuditDuty, ...]:
-        """Return the audits that there are records of."""
-        return tuple(audit.duty for audit in self._audits().values())
-
-    def audit(self, duty: AuditDuty) -> LocalAudit | None:
-        """Return the record of an audit."""
-        return self._audits().get(_key_of(duty))
-
-    def save_audit(self, audit: LocalAudit) -> None:
-        """Write the record of an audit."""
+    def seats(self) -> tuple[SeatKey, ...]:
+        """Return the seats that there are records of."""
         with self._lock:
-            self._records.put(_AUDITS, audit, *_key_of(audit.duty))
-            self._audits()[_key_of(audit.duty)] = audit
+            return tuple(seat_key(seat.duty) for seat in self._seats().values())
 
-    def forget_audit(self, duty: AuditDuty) -> None:
-        """Delete the record of an audit."""
+    def seat(self, key: SeatKey) -> LocalSeat | None:
+        """Return the record of a seat."""
+        return self._seats().get(_key_of(key))
+
+    def save_seat(self, seat: LocalSeat) -> None:
+        """Write the record of a seat."""
         with self._lock:
-            self._records.delete(_AUDITS, *_key_of(duty))
-            self._audits().pop(_key_of(duty), None)
+            key = _key_of(seat_key(seat.duty))
+            self._records.put(_SEATS, seat, *key)
+            self._seats()[key] = seat
+
+    def forget_seat(self, key: SeatKey) -> None:
+        """Delete the record of a seat."""
+        with self._lock:
+            self._records.delete(_SEATS, *_key_of(key))
+            self._seats().pop(_key_of(key), None)
 
     # History
 
@@ -206,11 +209,11 @@ class ValidatorStore:
         return [row for _, row in self._records.scan(_VERDICTS, *order_id)]
 
     def save_answered(self, order_id: bytes, attempt: int, round: int, agreed: bool) -> None:
-        """Remember that this validator answered an audit, and whether it found what the chain has."""
+        """Remember that this validator showed the answers of a seat, and whether it found what the chain has."""
         self._records.put(_ANSWERED, agreed, order_id, attempt, round)
 
     def answered(self) -> list[tuple[bytes, int, int, bool]]:
-        """Return the audits that this validator answered: order, attempt, round, agreed."""
+        """Return the panels that this validator answered in: order, attempt, round, agreed."""
         return [(*key, agreed) for key, agreed in self._records.scan(_ANSWERED)]
 
     # A record and its pieces
@@ -276,12 +279,12 @@ class ValidatorStore:
         for index in openings:
             self._records.delete(_OPENINGS, *key, index)
 
-    def _audits(self) -> dict[Key, LocalAudit]:
-        """Return the records of audits, which are few, small, and asked for all the time."""
+    def _seats(self) -> dict[Key, LocalSeat]:
+        """Return the records of seats, which are few, small, and asked for all the time."""
         with self._lock:
-            if self._known_audits is None:
-                self._known_audits = dict(self._records.scan(_AUDITS))
-            return self._known_audits
+            if self._known_seats is None:
+                self._known_seats = dict(self._records.scan(_SEATS))
+            return self._known_seats
 
     def _remember(self, local: LocalOrder) -> None:
         self._cache[local.order_id, local.attempt] = local
@@ -290,8 +293,8 @@ class ValidatorStore:
             self._cache.popitem(last=False)
 
 
-def _key_of(duty: AuditDuty) -> Key:
-    return duty.order_id, duty.attempt, duty.round, duty.draw_ends
+def _key_of(key: SeatKey) -> Key:
+    return key.order_id, key.attempt, key.round, key.stage
 
 
 def _bare(work: SlotWork) -> SlotWork:

@@ -236,6 +236,7 @@ def _panel(store: Overlay, request: q.PanelRequest) -> q.PanelResponse:
         shares=tuple(
             SHARES.must(store, *share) for share in take(accepted, get_limit(request.limit))
         ),
+        accept_rate=order.params.accept_rate,
     )
 
 

@@ -25,11 +25,17 @@ from pol.work.train import aggregate, share_update
 
 
 def replay_segment(
-    loaded: LoadedJob, part: RoundSlot, index: int, opening: State, local: State, backend: Backend
+    loaded: LoadedJob,
+    part: RoundSlot,
+    index: int,
+    opening: State,
+    local: State,
+    backend: Backend,
+    on_step: Callable[[SlotState], None] | None = None,
 ) -> ReplayedSegment:
     """Take the steps of segment ``index`` of a slot in a round from the states at its beginning.
 
-    Raises RangeError when there is no such segment, StateError when a state does not have the job's tensors, and
+    ``on_step`` gets the states behind each step as they are reached. Raises RangeError when there is no such segment, StateError when a state does not have the job's tensors, and
     NotFiniteStep or StepFailed when a step has no result, so that no honest trace goes through it.
     """
     document = loaded.job.document
@@ -40,6 +46,8 @@ def replay_segment(
 
     def observe(_step: int, _loss: float, state: SlotState) -> None:
         roots.append(state.root)
+        if on_step is not None:
+            on_step(state)
 
     start = slot_state(loaded, opening, local)
     end, boundary = run_segment(loaded, part, index, start, backend, observe)

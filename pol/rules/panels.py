@@ -220,7 +220,9 @@ def verify_seconds(params: OrderParams, window: int) -> int:
 # --- answers -------------------------------------------------------------------------------------
 
 
-def answer_digest(seed: bytes, inner_roots: Iterable[bytes], state: Iterable[bytes]) -> bytes:
+def answer_digest(
+    seed: bytes, inner_roots: Iterable[bytes], state: Iterable[bytes | memoryview]
+) -> bytes:
     """Return the digest of an answer: of the stage's seed, the roots inside the place, and what was recomputed.
 
     ``inner_roots`` are the boundary roots behind each inner step of a segment; none for an update or aggregation.

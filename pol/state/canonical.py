@@ -7,7 +7,7 @@ padded, so the canonical bytes are the chunks one after another. The tree is RFC
 chunk that did not change is not hashed again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -47,9 +47,14 @@ def encode_state(state: State) -> bytes:
 
     Raises NotFinite when a tensor holds NaN or infinity, and StateError when its dtype is not one of a job's.
     """
-    parts: list[bytes | memoryview] = [header_chunk(state_specs(state))]
-    parts += [raw_bytes(canonical_array(state[name], name)) for name in sorted(state)]
-    return b"".join(parts)
+    return b"".join(state_pieces(state))
+
+
+def state_pieces(state: State) -> Iterator[bytes | memoryview]:
+    """Yield the canonical bytes of a state, header and tensors one after another; raises as :func:`encode_state`."""
+    yield header_chunk(state_specs(state))
+    for name in sorted(state):
+        yield raw_bytes(canonical_array(state[name], name))
 
 
 def decode_state(data: bytes, specs: Sequence[TensorSpec]) -> dict[str, Array]:

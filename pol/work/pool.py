@@ -16,10 +16,12 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from enum import Enum
 from functools import partial
 from io import BytesIO
+from itertools import count
+from math import inf
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from tempfile import mkdtemp
@@ -58,11 +60,18 @@ class PoolClosed(PoolError):
     """The pool was closed before the task ended."""
 
 
-@dataclass
+@dataclass(order=True)
 class _Task:
-    data: bytes
-    future: "Future[Any]"
-    deadline: float | None
+    # What has to end first comes first, and what came first of those that end together.
+    ends: float
+    number: int
+    data: bytes = field(compare=False)
+    future: "Future[Any]" = field(compare=False)
+
+    @property
+    def deadline(self) -> float | None:
+        """When it has to end (monotonic), None where it may take as long as it does."""
+        return None if self.ends == inf else self.ends
 
 
 class _Worker:
@@ -140,7 +149,8 @@ class ReplayPool:
         self._folder = self._own or folder or Path()
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._memory_bytes = memory_bytes or sandbox.physical_memory() * 3 // 4
-        self._tasks: queue.Queue[_Task] = queue.Queue(queued)
+        self._tasks: queue.PriorityQueue[_Task] = queue.PriorityQueue(queued)
+        self._numbers = count()
         self._closed = threading.Event()
         # Threads live as long as the pool, because the kernel takes the end of the thread that started
         # a child for the end of its parent.
@@ -159,15 +169,17 @@ class ReplayPool:
     ) -> "Future[T]":
         """Queue ``function(*args)``, a function that is importable by name, and return its future.
 
+        What has to end first begins first.
+
         It ends in TaskTimeout ``timeout`` seconds from now. Raises PoolFull when as many tasks as the pool was made
         for are waiting, and PoolClosed when the pool is closed.
         """
         if self._closed.is_set():
             raise PoolClosed("the pool is closed")
-        deadline = None if timeout is None else time.monotonic() + timeout
+        ends = inf if timeout is None else time.monotonic() + timeout
         future: Future[T] = Future()
         try:
-            task = _Task(pickle.dumps((function, args)), future, deadline)
+            task = _Task(ends, next(self._numbers), pickle.dumps((function, args)), future)
             self._tasks.put_nowait(task)
         except queue.Full:
             raise PoolFull(f"{self._tasks.maxsize} tasks are waiting already") from None

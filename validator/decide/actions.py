@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from domain.messages import Message, MsgAnswerAudit
-from domain.queries import AuditDuty
-from domain.records import JobTerms, RoundKey, Share, ShareKey
+from domain.messages import Message, MsgCommitAnswer, MsgRevealAnswer
+from domain.records import JobTerms, Place, RoundKey, Share, ShareKey
 from link.types import PayloadFile
-from validator.decide.records import AttemptKey, VerdictRow
+from validator.decide.records import AttemptKey, SeatKey, VerdictRow
 
 
 class Lane(StrEnum):
@@ -20,9 +19,9 @@ class Lane(StrEnum):
     TX = "tx"
     # Replays and all else that the pool does.
     WORK = "work"
-    # What auditors fetch from others, and replay: a winner may be silent.
+    # What seats fetch from others, and replay: a winner may be silent.
     AUDIT = "audit"
-    # Silence in an audit cuts the stake: answers wait for no other audit.
+    # Silence on a seat cuts the stake: answers wait for no other seat.
     ANSWER = "answer"
 
 
@@ -60,7 +59,7 @@ class CheckSegment:
 
 @dataclass(frozen=True, slots=True)
 class VerifyOpening:
-    """Hash states that a provider brought for an audit, before anybody gets them."""
+    """Hash states that a provider brought for a panel, before anybody gets them."""
 
     lane: ClassVar = Lane.WORK
     key: str
@@ -70,7 +69,7 @@ class VerifyOpening:
 
 @dataclass(frozen=True, slots=True)
 class Recompute:
-    """Recompute the states at a boundary that an audit needs, because no provider brought them."""
+    """Recompute the states at a boundary that a panel needs, because no provider brought them."""
 
     lane: ClassVar = Lane.WORK
     key: str
@@ -126,65 +125,70 @@ class Forget:
     attempt: AttemptKey
 
 
-# Audits of others
+# Seats in panels about rounds of others
 
 
 @dataclass(frozen=True, slots=True)
 class AskOpening:
-    """Ask the winner of a round what the replay of a place needs, by where it stands among the audit's places."""
+    """Ask the winner of a round what the replay of a place needs, by where it stands among those of the duty."""
 
     lane: ClassVar = Lane.AUDIT
     key: str
-    duty: AuditDuty
-    place_index: int
+    seat: SeatKey
+    index: int
+    number: int  # of the place in its panel
     winner: str
 
 
 @dataclass(frozen=True, slots=True)
 class LoadAudited:
-    """Fetch the payload of an audited order from the winner and load it."""
+    """Fetch the payload of the order from the winner and load it, ``until`` the answer goes out (chain clock)."""
 
     lane: ClassVar = Lane.AUDIT
     key: str
-    duty: AuditDuty
+    seat: SeatKey
     winner: str
     files: tuple[PayloadFile, ...]
     terms: JobTerms
+    until: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlace:
-    """Fetch what an accepted opening names, and replay the place.
+    """Fetch what an accepted opening names, and replay the place, ``until`` the answer goes out (chain clock).
 
     ``shares`` are the place's share, or all that were aggregated; ``global_in`` is the round's opening root.
     """
 
     lane: ClassVar = Lane.AUDIT
     key: str
-    duty: AuditDuty
-    place_index: int
+    seat: SeatKey
+    index: int
+    place: Place
+    seed: bytes  # of the stage
     winner: str
     shares: tuple[Share, ...]
     global_in: bytes
+    until: int
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerAudit:
-    """Answer for all places; ``agreed`` if everything was found as the chain has it."""
+class SendAnswer:
+    """Commit to the answers of a seat, or show them; ``agreed`` if everything was found as the chain has it."""
 
     lane: ClassVar = Lane.ANSWER
     key: str
-    message: MsgAnswerAudit
+    message: MsgCommitAnswer | MsgRevealAnswer
     agreed: bool
 
 
 @dataclass(frozen=True, slots=True)
-class EndAudit:
-    """Forget an audit that is answered or over, and what was fetched for it."""
+class EndSeat:
+    """Forget a seat that has shown its answers or whose stage is over, and what was fetched for it."""
 
     lane: ClassVar = Lane.HERE
     key: str
-    duty: AuditDuty
+    seat: SeatKey
 
 
 # Whatever the orders are
@@ -213,7 +217,7 @@ Action = (
     | AskOpening
     | LoadAudited
     | ReplayPlace
-    | AnswerAudit
-    | EndAudit
+    | SendAnswer
+    | EndSeat
     | Clean
 )

@@ -9,12 +9,11 @@ but the records: what was under way is simply asked for again.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from domain.queries import AuditDuty
 from domain.records import OrderState
 from validator.decide.actions import Action
-from validator.decide.audits import decide_audit, new_audit
 from validator.decide.orders import decide_attempt
-from validator.decide.records import AttemptKey, LocalAudit, LocalOrder, LocalUpkeep
+from validator.decide.records import AttemptKey, LocalOrder, LocalSeat, LocalUpkeep, SeatKey
+from validator.decide.seats import decide_seat
 from validator.decide.upkeep import decide_upkeep
 from validator.decide.view import Look
 
@@ -24,16 +23,19 @@ class Upkeep:
     """To see to the endpoint on chain, the speeds of providers, and the disk."""
 
 
-Duty = AttemptKey | AuditDuty | Upkeep
-"""An attempt that this validator won; a seat in the audit of another's round; what there is to do without either."""
-Record = LocalOrder | LocalAudit | LocalUpkeep
+Duty = AttemptKey | SeatKey | Upkeep
+"""An attempt that this validator won; a seat in a panel about another's round; what there is to do without either."""
+Record = LocalOrder | LocalSeat | LocalUpkeep
 
 
 def duties(look: Look) -> Iterator[Duty]:
-    """Yield what there is to do: audits first, whose silence is cut; orders that are closed at whole looks only."""
+    """Yield what there is to do: seats first, the most urgent before the others, because silence on them is cut.
+
+    Orders that are closed follow at whole looks only.
+    """
     yield Upkeep()
-    audits = {*look.chain.audits, *look.audits}
-    yield from sorted(audits, key=lambda duty: (duty.draw_ends, duty.order_id, duty.round))
+    ends = {key: duty.commits_end for key, duty in look.chain.duties.items()}
+    yield from sorted({*ends, *look.seats}, key=lambda key: (ends.get(key, 0), key))
     for order_id, on_chain in look.chain.orders.items():
         for assignment in on_chain.assignments:
             live = on_chain.order.state != OrderState.CLOSED
@@ -48,8 +50,8 @@ def decide(
     match duty, record:
         case AttemptKey(), LocalOrder():
             return decide_attempt(record, look)
-        case AuditDuty(), LocalAudit() | None:
-            return decide_audit(record or new_audit(duty, look.chain.clock), look)
+        case SeatKey(), LocalSeat() | None:
+            return decide_seat(duty, record, look)
         case Upkeep(), LocalUpkeep() | None:
             return decide_upkeep(record or LocalUpkeep(), look)
     # An attempt that was forgotten.

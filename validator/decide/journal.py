@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from domain.reasons import ShareReason
 from validator.decide.duties import Record
-from validator.decide.records import LocalAudit, LocalOrder, LocalRound, SlotWork, find_round
+from validator.decide.records import LocalOrder, LocalRound, LocalSeat, SlotWork, find_round
 
 
 def tell(before: Record | None, after: Record) -> Iterator[str]:
@@ -12,8 +12,8 @@ def tell(before: Record | None, after: Record) -> Iterator[str]:
     match before, after:
         case LocalOrder(), LocalOrder():
             yield from _of_order(before, after)
-        case LocalAudit() | None, LocalAudit():
-            yield from _of_audit(before, after)
+        case LocalSeat() | None, LocalSeat():
+            yield from _of_seat(before, after)
 
 
 def _of_order(before: LocalOrder, after: LocalOrder) -> Iterator[str]:
@@ -29,17 +29,25 @@ def _of_order(before: LocalOrder, after: LocalOrder) -> Iterator[str]:
         yield f"{name}: result sealed"
 
 
-def _of_audit(before: LocalAudit | None, after: LocalAudit) -> Iterator[str]:
+def _of_seat(before: LocalSeat | None, after: LocalSeat) -> Iterator[str]:
     duty = after.duty
-    name = f"audit of order {duty.order_id.hex()[:12]} attempt {duty.attempt} round {duty.round}"
+    name = (
+        f"seat for order {duty.order_id.hex()[:12]} attempt {duty.attempt} round {duty.round}"
+        f" stage {duty.stage}"
+    )
     if before is None:
-        yield f"{name}: {len(duty.places)} places, until {duty.draw_ends} s"
-    for index, place in enumerate(after.places):
+        yield f"{name}: {len(duty.places)} places, commit until {duty.commits_end} s"
+    for index, (place, asked) in enumerate(zip(after.places, duty.places, strict=True)):
         known = before.places[index] if before else None
         if place.unavailable and not (known and known.unavailable):
-            yield f"{name}: place {index} is unavailable, {place.unavailable}"
-        if place.outcome is not None and not (known and known.outcome):
-            yield f"{name}: place {index} replayed"
+            yield f"{name}: place {asked.number} is unavailable, {place.unavailable}"
+        if place.found is not None and not (known and known.found):
+            yield f"{name}: place {asked.number} {place.found.kind.name.lower()}"
+    if after.sealed is not None and not (before and before.sealed):
+        silent = len(duty.places) - len(after.sealed.answers)
+        left = f", silent on {silent}" if silent else ""
+        found = "as on chain" if after.sealed.agreed else "not as on chain"
+        yield f"{name}: answers are ready, {found}{left}"
 
 
 def _of_round(before: LocalRound | None, after: LocalRound) -> Iterator[str]:

@@ -32,7 +32,9 @@ def decide_attempt(local: LocalOrder, look: Look) -> tuple[LocalOrder, tuple[Act
     elif clock - local.closed_at > KEEP_SECONDS:
         return local, (Forget(f"{name}/forget", local.key),)
     if look.chain.whole:
-        actions.append(Tidy(f"{name}/tidy", local.key, needed_blobs(local, on_chain, clock)))
+        actions.append(
+            Tidy(f"{name}/tidy", local.key, needed_blobs(local, on_chain, look.chain.panels, clock))
+        )
     return local, tuple(actions)
 
 
@@ -47,7 +49,7 @@ def decide_order(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Actio
     prefix = str(local.key)
     if assignment.state == AssignmentState.MATCHED:
         return local, _decide_matched(local, view, assignment, prefix)
-    local = fold(local, on_chain, view.clock)
+    local = fold(local, on_chain, view.panels, view.clock)
     actions: list[Action] = []
     if assignment.state == AssignmentState.RUNNING:
         if assignment.round < on_chain.order.terms.rounds:

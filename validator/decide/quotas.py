@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from domain.queries import OrderResponse
 from validator.decide.records import LocalOrder
+from validator.decide.retention import Panels
 from validator.decide.tasks import open_tasks
 
 SPARE_BOUNDARIES = 4
@@ -28,7 +29,9 @@ def payload_quota(on_chain: OrderResponse) -> int:
     return on_chain.order.terms.delivered_bytes
 
 
-def provider_quota(local: LocalOrder, on_chain: OrderResponse, provider: str) -> Allowance:
+def provider_quota(
+    local: LocalOrder, on_chain: OrderResponse, panels: Panels, provider: str
+) -> Allowance:
     """Return what a provider may send for an attempt: of a share it has not delivered an update and a local state,
     of a boundary it is asked for both states, and a few more. Nothing where it was given no share.
 
@@ -40,6 +43,6 @@ def provider_quota(local: LocalOrder, on_chain: OrderResponse, provider: str) ->
     if not works or not sizes:
         return Allowance()
     shares = sum(work.packet is None for work in works)
-    asked = sum(len(task.indices) for task in open_tasks(local, on_chain, provider))
+    asked = sum(len(task.indices) for task in open_tasks(local, on_chain, panels, provider))
     pairs = shares + asked + SPARE_BOUNDARIES
     return Allowance(pairs * len(sizes), pairs * sum(sizes), max(sizes))

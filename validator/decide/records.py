@@ -1,4 +1,4 @@
-"""What a validator's daemon remembers of orders and audits; stored as canonical JSON (``domain.codec``).
+"""What a validator's daemon remembers of orders and seats; stored as canonical JSON (``domain.codec``).
 
 Everything here can be written down and read back after a kill; what is only under way (a replay, a transaction) is
 not, since :mod:`validator.decide` asks for it again as long as its outcome is missing.
@@ -8,8 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from domain.queries import AuditDuty
-from domain.records import RoundKey, ShareKey, ShareRef
+from domain.queries import PanelDuty
+from domain.records import (
+    AnswerKind,
+    RoundKey,
+    SeatAnswer,
+    ShareKey,
+    ShareRef,
+    ShownLeaf,
+)
 from link.types import (
     AuditOpening,
     BlobRef,
@@ -161,16 +168,49 @@ class LocalOrder:
         return AttemptKey(self.order_id, self.attempt)
 
 
-# Audits of others
-
-
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """What replay found: a ``ShareReason``, the recomputed root, and the roots of the steps inside."""
+    """What replay found: a ``ShareReason``, and the recomputed root."""
 
     reason: int
     root: bytes
-    inner_roots: tuple[bytes, ...]
+
+
+# Seats in panels about rounds of others
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SeatKey:
+    """Names a seat of this validator: it has at most one in a panel, of one stage."""
+
+    order_id: bytes
+    attempt: int
+    round: int
+    stage: int
+
+    def __str__(self) -> str:
+        return f"seat/{self.order_id.hex()}/{self.attempt}/{self.round}/{self.stage}"
+
+    @property
+    def panel(self) -> RoundKey:
+        """The round that is recomputed."""
+        return RoundKey(self.order_id, self.attempt, self.round)
+
+
+def seat_key(duty: PanelDuty) -> SeatKey:
+    """Return the key of the seat that a duty is about."""
+    return SeatKey(duty.order_id, duty.attempt, duty.round, duty.stage)
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputed:
+    """What recomputing a place found: an answer's fields, or why what was served is not what the chain has."""
+
+    fault: str
+    kind: AnswerKind = AnswerKind.FINISHED
+    root: bytes = b""
+    digest: bytes = b""
+    step: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,34 +223,51 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditedPlace:
+class SeatPlace:
     """One place of somebody else's round, on its way to an answer.
 
     ``opening`` is what the winner gave for its replay, without the payload once it is ``accepted``: once it agrees
-    with what is on chain. ``unavailable`` says why there will be no replay.
+    with what is on chain. ``lacking`` is the blob that is waited for, until all are ``served``, which was noticed at the
+    chain clock ``served_at``. ``unavailable`` says why there will be no replay.
     """
 
     opening: AuditOpening | None = None
     accepted: bool = False
-    outcome: ReplayOutcome | None = None
+    lacking: bytes = b""
+    served: bool = False
+    served_at: int = 0
+    found: Recomputed | None = None
     unavailable: str = ""
 
     @property
     def is_open(self) -> bool:
         """Whether there is nothing to answer yet."""
-        return self.outcome is None and not self.unavailable
+        return self.found is None and not self.unavailable
 
 
 @dataclass(frozen=True, slots=True)
-class LocalAudit:
-    """An audit that this validator has a seat in: ``files`` of the job once they are known, its sizes once it loads."""
+class SealedAnswers:
+    """What a seat says from now on: committed to with the salt, and shown as it is, whatever becomes known later."""
 
-    duty: AuditDuty
+    salt: bytes
+    answers: tuple[SeatAnswer, ...]
+    leaves: tuple[ShownLeaf, ...]
+    commitment: bytes
+    agreed: bool  # everything was found as the chain has it
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSeat:
+    """A seat of this validator: ``files`` of the job once they are known, its sizes once it loads."""
+
+    duty: PanelDuty  # as it was first seen
     # Chain clock at which this daemon first saw it.
     begun: int
-    files: tuple[PayloadFile, ...]
-    sizes: Sizes | None
-    places: tuple[AuditedPlace, ...]
+    places: tuple[SeatPlace, ...]  # as in the duty
+    files: tuple[PayloadFile, ...] = ()
+    lacking: bytes = b""  # the file of the job that is waited for
+    sizes: Sizes | None = None
+    sealed: SealedAnswers | None = None
 
 
 # What a daemon has to see to, whatever its orders are; not stored

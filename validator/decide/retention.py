@@ -1,10 +1,10 @@
-"""How long things are kept (protocol 4.6 and 6.2), and that the states are at hand that auditors will ask for."""
+"""How long things are kept (protocol 4.7 and 6.2), and that the states are at hand that seats will ask for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from domain.queries import OrderResponse
-from domain.records import AssignmentState, AuditKind, OrderState
+from domain.records import AssignmentState, AuditKind, OrderState, RoundKey
 from link.types import BlobRef
 from validator.decide.actions import Action, Recompute, VerifyOpening
 from validator.decide.records import (
@@ -17,21 +17,34 @@ from validator.decide.records import (
     replace_round,
     share_key,
 )
-from validator.decide.view import View
+from validator.decide.view import OwnPanel, View
+
+Panels = Mapping[RoundKey, OwnPanel]
+"""Panels about this validator's rounds that are not over."""
 
 KEEP_SECONDS = 7 * 86_400
 """How long a result is served after its order closed (protocol section 6.2), on the chain clock."""
 
 
-def is_over(on_chain: OrderResponse, attempt: int, round: int, clock: int) -> bool:
-    """Tell whether nobody can ask about a round any more: its window is over, and it is paid or never will be."""
+def is_over(on_chain: OrderResponse, panels: Panels, attempt: int, round: int, clock: int) -> bool:
+    """Tell whether nobody can ask about a round any more.
+
+    Its window is over, no stage of its panel is open, and it is paid or never will be.
+    """
     closed = on_chain.round(attempt, round)
-    return closed is not None and clock >= closed.window_ends and (closed.verified or closed.void)
+    if closed is None or clock < closed.window_ends or not (closed.verified or closed.void):
+        return False
+    about = panels.get(RoundKey(on_chain.order.id, attempt, round))
+    return about is None or not about.panel.is_open
 
 
-def fold(local: LocalOrder, on_chain: OrderResponse, clock: int) -> LocalOrder:
+def fold(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int) -> LocalOrder:
     """Drop rounds that are over, all but the last, from the record; how often providers failed in them stays."""
-    over = [r for r in local.rounds[:-1] if is_over(on_chain, local.attempt, r.round, clock)]
+    over = [
+        known
+        for known in local.rounds[:-1]
+        if is_over(on_chain, panels, local.attempt, known.round, clock)
+    ]
     if not over:
         return local
     counts = {item.provider: item.count for item in local.failures}
@@ -44,12 +57,16 @@ def fold(local: LocalOrder, on_chain: OrderResponse, clock: int) -> LocalOrder:
     return replace(local, rounds=kept, failures=failures)
 
 
-def needed_blobs(local: LocalOrder, on_chain: OrderResponse, clock: int) -> frozenset[bytes]:
+def needed_blobs(
+    local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int
+) -> frozenset[bytes]:
     """Return the blobs that an attempt still has to hold."""
-    return frozenset(blob.sha256 for blob in _needed(local, on_chain, clock))
+    return frozenset(blob.sha256 for blob in _needed(local, on_chain, panels, clock))
 
 
-def _needed(local: LocalOrder, on_chain: OrderResponse, clock: int) -> Iterator[BlobRef]:
+def _needed(
+    local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int
+) -> Iterator[BlobRef]:
     assignment = on_chain.assignment(local.attempt)
     if assignment is None:
         return
@@ -61,7 +78,7 @@ def _needed(local: LocalOrder, on_chain: OrderResponse, clock: int) -> Iterator[
     rounds = [
         known
         for known in local.rounds
-        if not is_over(on_chain, local.attempt, known.round, clock)
+        if not is_over(on_chain, panels, local.attempt, known.round, clock)
         # The round that was open when an attempt failed is never closed.
         and (live or on_chain.round(local.attempt, known.round) is not None)
     ]
@@ -87,36 +104,36 @@ def _of_round(known: LocalRound) -> Iterator[BlobRef]:
             yield opening.local_state
 
 
-# --- the winner's side of an audit ---------------------------------------------------------------
+# --- the winner's side of a panel ----------------------------------------------------------------
 
 Boundaries = dict[tuple[int, int, int], set[int]]
 """Boundary numbers by (round, slot, issue)."""
 
 
-def audited_boundaries(local: LocalOrder, on_chain: OrderResponse) -> Boundaries:
-    """Return the boundaries that auditors need and this validator does not hold, or is not sure of."""
+def audited_boundaries(local: LocalOrder, panels: Panels) -> Boundaries:
+    """Return the boundaries that seats need and this validator does not hold, or is not sure of."""
     wanted: Boundaries = {}
-    for audit in on_chain.audits:
-        current = find_round(local, audit.round)
-        closed = on_chain.round(local.attempt, audit.round)
-        if audit.attempt != local.attempt or current is None or closed is None:
+    for key, about in panels.items():
+        if (key.order_id, key.attempt) != (local.order_id, local.attempt):
             continue
-        if audit.agreed or closed.verified or closed.void:
-            continue  # nobody asks any more
-        for place in audit.places:
+        current = find_round(local, key.round)
+        if current is None:
+            continue
+        for number in about.panel.undecided:
+            place = about.panel.places[number].place
             work = find_work(current, place.slot, place.issue)
             if place.kind == AuditKind.AGGREGATION or work is None or place.segment == 0:
                 continue  # boundary 0 is the round's own opening, which is held
             if place.segment not in {held.index for held in work.openings if held.verified}:
-                key = (audit.round, place.slot, place.issue)
-                wanted.setdefault(key, set()).add(place.segment)
+                share = (key.round, place.slot, place.issue)
+                wanted.setdefault(share, set()).add(place.segment)
     return wanted
 
 
-def wanted_of_provider(local: LocalOrder, on_chain: OrderResponse) -> Boundaries:
+def wanted_of_provider(local: LocalOrder, panels: Panels) -> Boundaries:
     """Return the audited boundaries that providers are asked for: those that nobody has brought yet."""
     wanted: Boundaries = {}
-    for (round, slot, issue), indices in audited_boundaries(local, on_chain).items():
+    for (round, slot, issue), indices in audited_boundaries(local, panels).items():
         work = find_work(find_round(local, round), slot, issue)
         if work is None or work.provider in local.excluded:
             continue
@@ -129,15 +146,15 @@ def wanted_of_provider(local: LocalOrder, on_chain: OrderResponse) -> Boundaries
 def ask_seconds(view: View) -> int:
     """Return the chain seconds a provider is asked for audited states before the validator recomputes them.
 
-    A draw lasts half a window, and auditors that wait in vain answer "unavailable", which voids the round.
+    Seats have three tenths of a window to fetch, replay and commit, and those that wait in vain say "unavailable".
     """
-    return max(1, view.on_chain.order.params.round_window // 16)
+    return max(1, view.on_chain.order.window // 20)
 
 
 def decide_audited(local: LocalOrder, view: View, prefix: str) -> tuple[LocalOrder, list[Action]]:
     """Ask the providers of audited states for a moment, hash what they bring, recompute what they do not."""
     actions: list[Action] = []
-    for (round, slot, issue), indices in sorted(audited_boundaries(local, view.on_chain).items()):
+    for (round, slot, issue), indices in sorted(audited_boundaries(local, view.panels).items()):
         current = find_round(local, round)
         work = find_work(current, slot, issue)
         if current is None or work is None:

@@ -220,10 +220,18 @@ def _close(
         for work in accepted
         if work.packet is not None
     )
+    if not _has_room(local, view):
+        return []
     close = MsgCloseRound(
         view.me, local.order_id, local.attempt, current.round, shown, current.next_global.root
     )
     return [SendTx(f"{key}/close", (close,))]
+
+
+def _has_room(local: LocalOrder, view: View) -> bool:
+    """Tell whether one more round may be closed: so many at most are closed and not verified (protocol 4.6)."""
+    waiting = [known for known in view.on_chain.rounds_of(local.attempt) if not known.verified]
+    return len(waiting) < view.on_chain.order.params.rounds_ahead
 
 
 def aggregated(local: LocalOrder, round: int, next_global: StateRef) -> LocalOrder:

@@ -1,4 +1,4 @@
-"""What a provider has to do now, and what an auditor gets: read off the record, nothing remembered beside it."""
+"""What a provider has to do now, and what a seat gets: read off the record, nothing remembered beside it."""
 
 from domain.queries import OrderResponse
 from domain.records import AssignmentState, AuditKind, Place, ShareState
@@ -22,7 +22,7 @@ from validator.decide.records import (
     find_work,
     share_key,
 )
-from validator.decide.retention import wanted_of_provider
+from validator.decide.retention import Panels, wanted_of_provider
 from validator.decide.rounds import opening_index, segments_to_check
 from validator.decide.traces import leaf_with_path, metrics_at
 
@@ -52,9 +52,11 @@ def train_tasks(
     ]
 
 
-def open_tasks(local: LocalOrder, on_chain: OrderResponse, provider: str) -> list[OpenTask]:
+def open_tasks(
+    local: LocalOrder, on_chain: OrderResponse, panels: Panels, provider: str
+) -> list[OpenTask]:
     """Return the boundaries whose states ``provider`` has to upload; what draws them is not told."""
-    wanted = wanted_of_provider(local, on_chain)
+    wanted = wanted_of_provider(local, panels)
     for share in on_chain.shares:
         claim = share.claim
         current = find_round(local, claim.round)
@@ -80,7 +82,7 @@ def open_tasks(local: LocalOrder, on_chain: OrderResponse, provider: str) -> lis
 
 
 def audit_opening(local: LocalOrder, round: int, place: Place) -> AuditOpening:
-    """Return what an auditor needs to replay a place, or "ask again later"."""
+    """Return what a seat needs to replay a place, or "ask again later"."""
     current = find_round(local, round)
     if current is None:
         return not_ready(RETRY_MS)

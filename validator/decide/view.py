@@ -3,10 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from domain.queries import AuditDuty, OrderResponse
-from domain.records import Validator
+from domain.queries import OrderResponse, PanelDuty, PanelResponse
+from domain.records import Panel, PanelSeat, RoundKey, Validator
 from link.types import Benchmark
 from validator.decide.plan import Worker
+from validator.decide.records import SeatKey
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPanel:
+    """The panel about a round that this validator closed, and its seats of all stages."""
+
+    panel: Panel
+    seats: tuple[PanelSeat, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,16 +23,18 @@ class ChainView:
     """What the daemon last read from the chain; the service answers from it, never by a query of its own.
 
     ``orders`` are those of this validator's records, ``providers`` those of its cluster with their certified speeds
-    (FLOP/s, 0 if none), ``audited`` what the chain has of an order in whose ``audits`` there is a seat to answer for.
-    Live orders and audits are read at each look; a look is ``whole`` if everything else was read too.
+    (FLOP/s, 0 if none), ``panels`` those about its own rounds that are not over. ``duties`` are its seats in panels of
+    others that have something to do, and ``subjects`` what the chain has of the rounds that these are about. Live
+    orders, panels and seats are read at each look; a look is ``whole`` if everything else was read too.
     """
 
     clock: int
     orders: Mapping[bytes, OrderResponse]
     validators: Mapping[str, Validator]
     providers: Mapping[str, int]
-    audits: tuple[AuditDuty, ...] = ()
-    audited: Mapping[AuditDuty, OrderResponse] = field(default_factory=dict)
+    panels: Mapping[RoundKey, OwnPanel] = field(default_factory=dict)
+    duties: Mapping[SeatKey, PanelDuty] = field(default_factory=dict)
+    subjects: Mapping[SeatKey, PanelResponse] = field(default_factory=dict)
     whole: bool = False
 
 
@@ -32,7 +43,8 @@ class View:
     """What is seen of one order besides its record.
 
     ``clock`` is the chain clock in seconds, ``since`` what it was when this daemon began to answer its providers,
-    ``workers`` are the providers that poll and may take work, ``secret`` seeds the validator's own picks.
+    ``workers`` are the providers that poll and may take work, ``secret`` seeds the validator's own picks, ``panels`` are
+    those about this validator's rounds that are not over.
     """
 
     on_chain: OrderResponse
@@ -42,13 +54,14 @@ class View:
     chain_id: str
     workers: tuple[Worker, ...]
     secret: bytes
+    panels: Mapping[RoundKey, OwnPanel] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """One look at everything, from which all duties and what is done about them follow.
 
-    ``audits`` are those that there are records of; ``benchmarks`` are what providers measured of themselves;
+    ``seats`` are those that there are records of; ``benchmarks`` are what providers measured of themselves;
     ``endpoint`` and ``certificate`` are where this daemon can be reached; ``busy`` are the keys of actions under way.
     """
 
@@ -61,7 +74,7 @@ class Look:
     benchmarks: Mapping[str, Benchmark] = field(default_factory=dict)
     endpoint: str = ""
     certificate: bytes = b""
-    audits: tuple[AuditDuty, ...] = ()
+    seats: tuple[SeatKey, ...] = ()
     busy: tuple[str, ...] = ()
 
     def of(self, on_chain: OrderResponse) -> View:
@@ -74,4 +87,5 @@ class Look:
             self.chain_id,
             self.workers,
             self.secret,
+            self.chain.panels,
         )

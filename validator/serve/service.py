@@ -5,7 +5,7 @@ from threading import Event
 
 from domain.queries import OrderResponse
 from domain.reasons import ShareReason
-from domain.records import AssignmentState, OrderState
+from domain.records import AssignmentState, OrderState, RoundKey
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.commitment import share_sign_bytes
@@ -59,7 +59,7 @@ class Service:
         roles = set()
         if address in view.providers:
             roles.add(t.Role.PROVIDER)
-        if address in view.validators and address != self.me:
+        if any(seat.validator == address for about in view.panels.values() for seat in about.seats):
             roles.add(t.Role.AUDITOR)
         if any(on_chain.order.consumer == address for on_chain in view.orders.values()):
             roles.add(t.Role.CONSUMER)
@@ -118,7 +118,7 @@ class Service:
             mine = on_chain.order.consumer == caller.address
             if mine and any(file.blob == blob for file in local.payload.files):
                 return None
-            allowed += provider_quota(local, on_chain, caller.address)
+            allowed += provider_quota(local, on_chain, self.view.panels, caller.address)
         if blob.size > allowed.largest:
             raise ClusterError(
                 ClusterErrorKind.NOT_ALLOWED,
@@ -165,7 +165,7 @@ class Service:
         opening: list[t.OpenTask] = []
         for local, on_chain in self._records():
             train += train_tasks(local, on_chain, caller.address, clock)
-            opening += open_tasks(local, on_chain, caller.address)
+            opening += open_tasks(local, on_chain, self.view.panels, caller.address)
         train, opening = _fitting(train)[: t.TASKS_MAX], opening[: t.TASKS_MAX]
         for task in train:
             self._grants.give(caller.address, (task.global_in.blob, task.local_in.blob))
@@ -222,7 +222,10 @@ class Service:
 
         def take(now: LocalOrder) -> LocalOrder:
             nonlocal verdict
-            wanted = {task.key: task.indices for task in open_tasks(now, on_chain, caller.address)}
+            wanted = {
+                task.key: task.indices
+                for task in open_tasks(now, on_chain, self.view.panels, caller.address)
+            }
             if request.index not in wanted.get(key, ()):
                 return now
             after = opening_received(now, request)
@@ -347,33 +350,27 @@ class Service:
             local.order_id, local.attempt, final.root, result.blob, len(result.points), leaves
         )
 
-    # Auditors
+    # Seats
 
     def get_opening(self, caller: t.Caller, request: t.OpeningRequest) -> t.AuditOpening:
-        """Tell a seated auditor what replay of a place needs."""
-        on_chain = self._find(request.order_id, request.attempt)
+        """Tell a seat of a panel about a round of this validator what replay of one of its places needs."""
+        number = request.place_index
+        about = self.view.panels.get(RoundKey(request.order_id, request.attempt, request.round))
         local = self.ledger.load(request.order_id, request.attempt)
-        audit = on_chain.audit(request.attempt, request.round)
         if (
             local is None
-            or audit is None
-            or caller.address not in {seat.validator for seat in audit.seats}
+            or about is None
+            or not any(
+                seat.validator == caller.address and number in seat.places for seat in about.seats
+            )
         ):
             raise ClusterError(
                 ClusterErrorKind.NOT_ALLOWED,
-                "no seat in this audit",
-                "wait until you are drawn",
-                field="round",
-            )
-        if request.place_index >= len(audit.places):
-            raise ClusterError(
-                ClusterErrorKind.BAD_REQUEST,
-                f"the audit has {len(audit.places)} places",
-                "",
+                "no seat for this place",
+                "wait until you are drawn, and ask for the places of your duty",
                 field="place_index",
             )
-        place = audit.places[request.place_index]
-        opening = audit_opening(local, request.round, place)
+        opening = audit_opening(local, request.round, about.panel.places[number].place)
         self._grants.give(caller.address, _blobs_of(opening))
         return opening
 

@@ -4,27 +4,29 @@ A worker process calls these functions with paths into the blob store; nothing t
 its root was recomputed here, and everything that a replay starts from comes from the order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from domain.reasons import ShareReason
-from domain.records import JobTerms
-from pol.errors import JobError, NotFinite, ReplayError, StateError, StepFailed
+from domain.records import AnswerKind, JobTerms
+from pol.errors import JobError, NotFinite, OutOfRange, ReplayError, StateError, StepFailed
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
 from pol.job.document import order_terms
 from pol.job.load import LoadedJob, load_job
 from pol.replay.replay import replay_segment
 from pol.rules.commitment import boundary_root, update_claim
+from pol.rules.panels import answer_digest
 from pol.state.arrays import State
-from pol.state.canonical import chunks_of, decode_state, encode_state, state_tree
+from pol.state.canonical import chunks_of, decode_state, encode_state, state_pieces, state_tree
 from pol.state.layout import encoded_size
 from pol.values import TensorSpec
 from pol.work.records import RoundSlot
+from pol.work.segments import SlotState
 from pol.work.train import aggregate, share_update
-from validator.decide.records import ReplayOutcome, Sizes
+from validator.decide.records import Recomputed, ReplayOutcome, Sizes
 
 _job = lru_cache(maxsize=4)(load_job)
 """Loaded jobs of this process; a job directory is named by its content and never changes."""
@@ -67,15 +69,14 @@ def check_segment(
     job = _job(directory)
     opened = _open_states(job, states)
     if opened is None or _root_of(*opened, metrics) != roots[0]:
-        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
+        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
     try:
         replayed = replay_segment(job, part, index, *opened, _backend(backend_name))
     except StepFailed:
-        return ReplayOutcome(ShareReason.NOT_FINITE, b"", ())
-    root, inner = replayed.boundary.root, replayed.step_roots
-    if root != roots[1]:
-        return ReplayOutcome(ShareReason.SEGMENT_MISMATCH, root, inner)
-    return ReplayOutcome(ShareReason.NONE, root, inner)
+        return ReplayOutcome(ShareReason.NOT_FINITE, b"")
+    root = replayed.boundary.root
+    same = root == roots[1]
+    return ReplayOutcome(ShareReason.NONE if same else ShareReason.SEGMENT_MISMATCH, root)
 
 
 def check_update(
@@ -94,32 +95,31 @@ def check_update(
     job = _job(directory)
     opened = _open_states(job, closing)
     if opened is None or _root_of(*opened, metrics) != closing_root:
-        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
+        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
     start = decode_state(round_opening.read_bytes(), job.job.document.global_tensors)
     try:
         result = share_update(job, start, *opened)
     except NotFinite:
-        return ReplayOutcome(ShareReason.NOT_FINITE, b"", ())
+        return ReplayOutcome(ShareReason.NOT_FINITE, b"")
     root = update_claim(result.update_root, result.local_out_root)
     if root != update_claim(*roots):
-        return ReplayOutcome(ShareReason.UPDATE_MISMATCH, root, ())
+        return ReplayOutcome(ShareReason.UPDATE_MISMATCH, root)
     try:
         update = state_tree(decode_state(sent[0].read_bytes(), job.job.updated)).root
         local = state_tree(decode_state(sent[1].read_bytes(), job.job.document.local_tensors)).root
     except StateError:
-        return ReplayOutcome(ShareReason.MALFORMED, root, ())
+        return ReplayOutcome(ShareReason.MALFORMED, root)
     if (update, local) != roots:
-        return ReplayOutcome(ShareReason.MALFORMED, root, ())
-    return ReplayOutcome(ShareReason.NONE, root, ())
+        return ReplayOutcome(ShareReason.MALFORMED, root)
+    return ReplayOutcome(ShareReason.NONE, root)
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A canonical state: root, bytes, and the roots of its tensors."""
+    """A canonical state: root and bytes."""
 
     root: bytes
     data: bytes
-    inner_roots: tuple[bytes, ...]
 
 
 def aggregate_round(
@@ -133,53 +133,102 @@ def aggregate_round(
         result = aggregate(job, start, read, _backend(backend_name))
     except NotFinite:
         return None
-    return Encoded(
-        result.root, encode_state(result.state), tuple(root for _, root in result.tensor_roots)
-    )
+    return Encoded(result.root, encode_state(result.state))
 
 
-def audit_aggregation(
+# --- what seats recompute ------------------------------------------------------------------------
+
+# The digest of an answer covers all bytes of the recomputed state, so it is made here, where these are.
+_NOT_THERE = "states that are not the ones on chain"
+
+
+def recompute_segment(
     directory: Path,
-    opening: tuple[Path, bytes],
-    updates: Sequence[tuple[Path, bytes]],
+    part: RoundSlot,
+    index: int,
+    states: tuple[Path, Path],
+    metrics: tuple[int, ...],
+    root: bytes,
+    seed: bytes,
     backend_name: str,
-) -> ReplayOutcome:
-    """Recompute a round's next global state from an opening and updates whose roots the chain has."""
+) -> Recomputed:
+    """Replay segment ``index`` of a share from the states behind the boundary ``root``, for a stage with this seed."""
     job = _job(directory)
+    opened = _open_states(job, states)
+    if opened is None or _root_of(*opened, metrics) != root:
+        return Recomputed(_NOT_THERE)
+    inner: list[bytes] = []
+    reached = opened
+
+    def follow(state: SlotState) -> None:
+        nonlocal reached
+        inner.append(state.root)
+        reached = state.global_state, state.local_state
+
     try:
-        start = _read(opening, job.job.document.global_tensors)
-        read = (_read(update, job.job.updated) for update in updates)
-        result = aggregate(job, start, read, _backend(backend_name))
-    except NotFinite:
-        return ReplayOutcome(ShareReason.NOT_FINITE, b"", ())
-    except StateError:
-        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
-    return ReplayOutcome(
-        ShareReason.NONE, result.root, tuple(root for _, root in result.tensor_roots)
-    )
+        replayed = replay_segment(job, part, index, *opened, _backend(backend_name), follow)
+    except StepFailed as error:
+        digest = answer_digest(seed, inner, _pieces(*reached))
+        return Recomputed("", AnswerKind.STOPPED, b"", digest, error.step)
+    return _finished(replayed.boundary.root, seed, replayed.step_roots, *reached)
 
 
-def audit_update(
+def recompute_update(
     directory: Path,
     round_opening: tuple[Path, bytes],
     closing: tuple[Path, Path],
     metrics: tuple[int, ...],
-    closing_root: bytes,
-) -> ReplayOutcome:
-    """Recompute the root of a share's update place from the round's opening and the states at its last boundary."""
+    root: bytes,
+    seed: bytes,
+) -> Recomputed:
+    """Recompute a share's update from the round's opening and the states behind its last boundary, with ``root``."""
     job = _job(directory)
     opened = _open_states(job, closing)
-    if opened is None or _root_of(*opened, metrics) != closing_root:
-        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
+    if opened is None or _root_of(*opened, metrics) != root:
+        return Recomputed(_NOT_THERE)
     try:
         start = _read(round_opening, job.job.document.global_tensors)
+    except StateError:
+        return Recomputed(_NOT_THERE)
+    try:
         result = share_update(job, start, *opened)
     except NotFinite:
-        return ReplayOutcome(ShareReason.NOT_FINITE, b"", ())
-    except StateError:
-        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"", ())
+        digest = answer_digest(seed, (), _pieces(*opened))
+        return Recomputed("", AnswerKind.STOPPED, b"", digest)
     root = update_claim(result.update_root, result.local_out_root)
-    return ReplayOutcome(ShareReason.NONE, root, (result.update_root, result.local_out_root))
+    return _finished(root, seed, (), result.update, opened[1])
+
+
+def recompute_aggregation(
+    directory: Path,
+    opening: tuple[Path, bytes],
+    updates: Sequence[tuple[Path, bytes]],
+    seed: bytes,
+    backend_name: str,
+) -> Recomputed:
+    """Recompute a round's next global state from an opening and updates whose roots the chain has."""
+    job = _job(directory)
+    try:
+        start = _read(opening, job.job.document.global_tensors)
+        # One at a time: all of them together may be far more than this machine holds.
+        read = (_read(update, job.job.updated) for update in updates)
+        try:
+            result = aggregate(job, start, read, _backend(backend_name))
+        except (NotFinite, OutOfRange):
+            return Recomputed("", AnswerKind.STOPPED, b"", answer_digest(seed, (), _pieces(start)))
+    except StateError:
+        return Recomputed(_NOT_THERE)
+    return _finished(result.root, seed, (), result.state)
+
+
+def _finished(root: bytes, seed: bytes, inner: Sequence[bytes], *states: State) -> Recomputed:
+    digest = answer_digest(seed, inner, _pieces(*states))
+    return Recomputed("", AnswerKind.FINISHED, root, digest)
+
+
+def _pieces(*states: State) -> Iterator[bytes | memoryview]:
+    for state in states:
+        yield from state_pieces(state)
 
 
 def opening_holds(

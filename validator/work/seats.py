@@ -1,0 +1,269 @@
+"""Carrying out what is decided about seats: the winner is asked, data are fetched, places replayed, answers sent.
+
+A link that breaks says nothing about the data: a daemon that is killed and started again still has them. The same holds
+for a pool that is full. So what fails is tried again soon; when to give up is not decided here.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import Protocol, TypeVar
+
+from chain.client.sender import TxSender
+from domain.messages import MsgRevealAnswer
+from domain.records import AuditKind
+from link.blobs import BlobStore
+from link.client import ClusterClient
+from link.errors import ClusterError
+from link.types import GET_OPENING, AuditOpening, BlobRef, OpeningRequest, PayloadFile
+from pol.rules.commitment import boundary_root
+from pol.work.pool import PoolError
+from pol.work.records import RoundSlot
+from validator.decide import actions as do
+from validator.decide.records import Recomputed, SeatKey
+from validator.decide.seats import (
+    blob_awaited,
+    job_loaded,
+    opening_arrived,
+    payload_awaited,
+    place_recomputed,
+)
+from validator.ledger import Ledger
+from validator.work import numerics
+from validator.work.files import is_materialised, materialise
+from validator.work.perform import Table
+
+_log = logging.getLogger("assay.validator.seats")
+T = TypeVar("T")
+A = TypeVar("A", do.AskOpening, do.LoadAudited, do.ReplayPlace)
+States = list[tuple[Path, Path]]
+RETRY_SECONDS = 0.5
+ASK_SECONDS = (0.05, 1.0)
+"""The least and the most between two questions for an opening that the winner does not have yet."""
+LEAST_SECONDS = 0.1
+CALLS_MAX = 16
+"""How many threads wait for one winner at a time: one that answers slowly keeps no seat from another's round."""
+
+
+class Run(Protocol):
+    """Runs a function in the process pool and waits, for so many seconds at most, for what it returns."""
+
+    def __call__(self, seconds: float, function: Callable[..., T], *arguments: object) -> T:
+        """Return the function's result."""
+        ...
+
+
+class Turns:
+    """How many threads wait for each winner."""
+
+    def __init__(self, most: int = CALLS_MAX) -> None:
+        """Let at most so many wait for one."""
+        self._most, self._lock = most, Lock()
+        self._waiting: Counter[str] = Counter()
+
+    @contextmanager
+    def of(self, winner: str) -> Iterator[bool]:
+        """Tell whether there is room for one more."""
+        with self._lock:
+            free = self._waiting[winner] < self._most
+            self._waiting[winner] += free
+        try:
+            yield free
+        finally:
+            with self._lock:
+                self._waiting[winner] -= free
+                if not self._waiting[winner]:
+                    del self._waiting[winner]
+
+
+@dataclass(frozen=True, slots=True)
+class Auditor:
+    """Everything that actions about seats need.
+
+    ``connect`` is asked for a client of a validator each time: it may move, or renew its certificate, in the middle.
+    """
+
+    ledger: Ledger
+    blobs: BlobStore
+    jobs: Path
+    run: Run
+    backend: str
+    connect: Callable[[str], ClusterClient]
+    sender: TxSender
+    clock: Callable[[], int]  # the chain's, as it was seen last
+    turns: Turns = field(default_factory=Turns)
+
+    def table(self) -> Table:
+        """Return how each kind of action about seats is carried out."""
+        return {
+            do.AskOpening: partial(self._in_turn, self.ask),
+            do.LoadAudited: partial(self._in_turn, self.load),
+            do.ReplayPlace: partial(self._in_turn, self.replay),
+            do.SendAnswer: self.answer,
+            do.EndSeat: lambda action: self.ledger.end_seat(action.seat),
+        }
+
+    def ask(self, action: do.AskOpening) -> float | None:
+        """Ask the winner for an opening; return when to ask again where it has none yet."""
+        seat = action.seat
+        request = OpeningRequest(seat.order_id, seat.attempt, seat.round, action.number)
+        opening = self.connect(action.winner).call(GET_OPENING, request)
+        if not opening.ready:
+            least, most = ASK_SECONDS
+            return min(most, max(least, opening.retry_after_ms / 1e3))
+        self.ledger.change_seat(seat, lambda now: opening_arrived(now, action.index, opening))
+        return None
+
+    def load(self, action: do.LoadAudited) -> None:
+        """Fetch the job and load it."""
+        seat = action.seat
+        directory = self._job(seat, action.winner, action.files)
+        loaded = self._run(action, numerics.load, directory)
+        same = loaded.terms == action.terms
+        sizes = self._run(action, numerics.sizes, directory) if same else None
+        self.ledger.change_seat(
+            seat, lambda now: job_loaded(now, action.terms, loaded.terms, sizes, loaded.text)
+        )
+
+    def replay(self, action: do.ReplayPlace) -> None:
+        """Fetch what a place needs and replay it."""
+        key, index = action.seat, action.index
+        seat = self.ledger.store.seat(key)
+        opening = seat.places[index].opening if seat else None
+        if seat is None or opening is None:
+            return
+        directory = self._job(key, action.winner, seat.files)
+        states = [
+            (
+                self._fetch(action, state.global_state),
+                self._fetch(action, state.local_state),
+            )
+            for state in opening.states
+        ]
+        sent = {item.slot: self._fetch(action, item.update.blob) for item in opening.updates}
+        self.ledger.change_seat(key, lambda now: blob_awaited(now, index, b""))
+        if action.place.kind == AuditKind.AGGREGATION:
+            found = self._aggregation(action, directory, states[0][0], sent)
+        else:
+            found = self._share(action, opening, directory, states)
+        self.ledger.change_seat(key, lambda now: place_recomputed(now, index, found))
+
+    def answer(self, action: do.SendAnswer) -> None:
+        """Send the commitment or the answers, and remember what was shown."""
+        message = action.message
+        self.sender.send(message)
+        if isinstance(message, MsgRevealAnswer):
+            self.ledger.store.save_answered(
+                message.order_id, message.attempt, message.round, action.agreed
+            )
+
+    # Replaying
+
+    def _share(
+        self, action: do.ReplayPlace, opening: AuditOpening, directory: Path, states: States
+    ) -> Recomputed:
+        place, (share,) = action.place, action.shares
+        if place.kind == AuditKind.UPDATE:
+            return self._run(
+                action,
+                numerics.recompute_update,
+                directory,
+                (states[0][0], action.global_in),
+                states[1],
+                opening.states[1].metrics,
+                opening.leaves[-1].boundary_root,
+                action.seed,
+            )
+        # What a share starts from is on chain, and no leaf can say otherwise.
+        start = boundary_root(action.global_in, share.local_in)
+        if place.segment:
+            start = opening.leaves[0].boundary_root
+        return self._run(
+            action,
+            numerics.recompute_segment,
+            directory,
+            RoundSlot(share.claim.round, share.claim.slot),
+            place.segment,
+            states[0],
+            opening.states[0].metrics,
+            start,
+            action.seed,
+            self.backend,
+        )
+
+    def _aggregation(
+        self, action: do.ReplayPlace, directory: Path, start: Path, sent: dict[int, Path]
+    ) -> Recomputed:
+        updates = tuple(
+            (sent[share.claim.slot], share.roots.update_root)
+            for share in action.shares
+            if share.roots is not None
+        )
+        return self._run(
+            action,
+            numerics.recompute_aggregation,
+            directory,
+            (start, action.global_in),
+            updates,
+            action.seed,
+            self.backend,
+        )
+
+    def _run(
+        self,
+        action: do.LoadAudited | do.ReplayPlace,
+        function: Callable[..., T],
+        *arguments: object,
+    ) -> T:
+        """Run a function in the pool, no longer than the answer can wait."""
+        left = max(LEAST_SECONDS, float(action.until - self.clock()))
+        return self.run(left, function, *arguments)
+
+    # Fetching
+
+    def _job(self, seat: SeatKey, winner: str, files: Iterable[PayloadFile]) -> Path:
+        """Return the directory of the job, fetched if it is not here."""
+        files = tuple(files)
+        if not is_materialised(files, self.jobs):
+            missing = [f.blob for f in files if not self.blobs.status(f.blob).complete]
+            if missing:
+                first = missing[0].sha256
+                self.ledger.change_seat(seat, lambda now: payload_awaited(now, first))
+            for blob in missing:
+                self._take(seat, winner, blob)
+        directory = materialise(files, self.blobs, self.jobs)
+        self.ledger.change_seat(seat, lambda now: payload_awaited(now, b""))
+        return directory
+
+    def _fetch(self, action: do.ReplayPlace, blob: BlobRef) -> Path:
+        """Return where a blob of a place lies, fetched if it is not here."""
+        if not self.blobs.status(blob).complete:
+            awaited = partial(blob_awaited, index=action.index, blob=blob.sha256)
+            self.ledger.change_seat(action.seat, awaited)
+        self._take(action.seat, action.winner, blob)
+        return self.blobs.path(blob.sha256)
+
+    def _take(self, seat: SeatKey, winner: str, blob: BlobRef) -> None:
+        """Fetch a blob, as long as the seat has something to do."""
+
+        def go_on(_done: int, _size: int) -> None:
+            self.ledger.hold_for(seat, ())
+
+        self.ledger.hold_for(seat, (blob,))
+        self.connect(winner).fetch(blob, self.blobs, go_on)
+
+    def _in_turn(self, act: Callable[[A], float | None], action: A) -> float | None:
+        """Carry an action out; where the link or the pool fails, say that it makes sense soon again."""
+        with self.turns.of(action.winner) as free:
+            if not free:
+                return RETRY_SECONDS
+            try:
+                return act(action)
+            except (ClusterError, PoolError) as error:
+                _log.info("%s", error)
+                return RETRY_SECONDS
