@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
+from domain.limits import SLOTS_MAX
 from domain.queries import (
     DutiesRequest,
     OrderRequest,
@@ -19,8 +20,7 @@ from domain.queries import (
     SeatsRequest,
     ValidatorsRequest,
 )
-from domain.limits import SLOTS_MAX
-from domain.records import OrderState, PanelSeat, Provider, Round, RoundKey
+from domain.records import OrderState, Provider, Round, RoundKey
 from validator.decide.records import SeatKey, seat_key
 from validator.decide.upkeep import CERTIFY_SECONDS
 from validator.decide.view import ChainView, OwnPanel
@@ -50,8 +50,8 @@ class Observer:
     def look(self, view: ChainView, *, whole: bool = False) -> ChainView:
         """Return what the chain says now; ChainError where the node does not answer.
 
-        Live orders, panels and seats are read each time; validators, providers and orders that only wait for their windows now and then,
-        and where the look has to be ``whole``.
+        Live orders, panels and seats are read each time; validators, providers and orders that only wait for their
+        windows now and then, and where the look has to be ``whole``.
         """
         self.began = self.now()
         self.slow = whole or self.began >= self._slow_at

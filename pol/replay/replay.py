@@ -35,7 +35,9 @@ def replay_segment(
 ) -> ReplayedSegment:
     """Take the steps of segment ``index`` of a slot in a round from the states at its beginning.
 
-    ``on_step`` gets the states behind each step as they are reached. Raises RangeError when there is no such segment, StateError when a state does not have the job's tensors, and
+    ``on_step`` gets the states behind each step as they are reached.
+
+    Raises RangeError when there is no such segment, StateError when a state does not have the job's tensors, and
     NotFiniteStep or StepFailed when a step has no result, so that no honest trace goes through it.
     """
     document = loaded.job.document

@@ -227,8 +227,8 @@ class SeatPlace:
     """One place of somebody else's round, on its way to an answer.
 
     ``opening`` is what the winner gave for its replay, without the payload once it is ``accepted``: once it agrees
-    with what is on chain. ``lacking`` is the blob that is waited for, until all are ``served``, which was noticed at the
-    chain clock ``served_at``. ``unavailable`` says why there will be no replay.
+    with what is on chain. ``lacking`` is the blob that is waited for, until all are ``served``, which was noticed at
+    the chain clock ``served_at``. ``unavailable`` says why there will be no replay.
     """
 
     opening: AuditOpening | None = None

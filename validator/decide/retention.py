@@ -117,8 +117,8 @@ def audited_boundaries(local: LocalOrder, panels: Panels) -> Boundaries:
         if (key.order_id, key.attempt) != (local.order_id, local.attempt):
             continue
         current = find_round(local, key.round)
-        if current is None:
-            continue
+        if current is None or not about.panel.is_open:
+            continue  # nobody asks now
         for number in about.panel.undecided:
             place = about.panel.places[number].place
             work = find_work(current, place.slot, place.issue)

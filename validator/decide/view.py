@@ -43,8 +43,8 @@ class View:
     """What is seen of one order besides its record.
 
     ``clock`` is the chain clock in seconds, ``since`` what it was when this daemon began to answer its providers,
-    ``workers`` are the providers that poll and may take work, ``secret`` seeds the validator's own picks, ``panels`` are
-    those about this validator's rounds that are not over.
+    ``workers`` are the providers that poll and may take work, ``secret`` seeds the validator's own picks, ``panels``
+    are those about this validator's rounds that are not over.
     """
 
     on_chain: OrderResponse

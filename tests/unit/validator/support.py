@@ -9,14 +9,17 @@ from domain.queries import OrderResponse
 from domain.records import (
     Assignment,
     AssignmentState,
-    Audit,
     AuditKind,
     Escrow,
     Order,
     OrderState,
+    Panel,
+    PanelPlace,
+    PanelSeat,
     Place,
     Round,
-    Seat,
+    RoundKey,
+    Ruling,
     Share,
     ShareClaim,
     ShareKey,
@@ -39,7 +42,7 @@ from validator.decide.plan import Worker
 from validator.decide.receive import job_loaded, payload_complete, payload_offered
 from validator.decide.records import LocalOrder, PayloadStage, SlotWork, new_order
 from validator.decide.traces import leaves_of
-from validator.decide.view import View
+from validator.decide.view import OwnPanel, View
 
 CHAIN_ID = "assay-test"
 ME, OTHER, CONSUMER = "v0", "v1", "carol"
@@ -77,6 +80,8 @@ def order(**changes: Any) -> Order:
         unmatched=(),
         work_verified=0,
         params=PARAMS,
+        audit_ms=100,
+        window=PARAMS.round_window,
     )
     return replace(made, **changes)
 
@@ -196,11 +201,41 @@ def closed(round: int = 0, **changes: Any) -> Round:
     return replace(made, **changes)
 
 
-def audit(*places: Place, round: int = 0, **changes: Any) -> Audit:
-    made = Audit(
-        ORDER_ID, 1, round, 1, places, (Seat(OTHER, (), 0, missed=False),), 15, agreed=False
+def panel(*places: Place, round: int = 0, **changes: Any) -> Panel:
+    """Return a panel in its first stage, with one seat."""
+    made = Panel(
+        order_id=ORDER_ID,
+        attempt=1,
+        round=round,
+        places=tuple(PanelPlace(place, b"", Ruling.OPEN, 0, None) for place in places),
+        stage=1,
+        seed=digest("stage"),
+        commits_end=15,
+        reveals_end=20,
+        is_last=False,
+        is_open=True,
+        wanted=0,
+        seats=1,
+        first_seat=0,
+        committed=0,
+        revealed=0,
+        eligible=1,
+        stake=1,
     )
     return replace(made, **changes)
+
+
+def seat(number: int = 0, validator: str = OTHER, places: tuple[int, ...] = (0,)) -> PanelSeat:
+    return PanelSeat(ORDER_ID, 1, 0, number, validator, 1, 1, places, b"", (), revealed=False)
+
+
+def about(
+    *places: Place, round: int = 0, validator: str = OTHER, **changes: Any
+) -> dict[RoundKey, OwnPanel]:
+    """Return what this validator sees of the panel about a round of its own, in which another one has a seat."""
+    numbers = tuple(range(len(places)))
+    seen = OwnPanel(panel(*places, round=round, **changes), (seat(0, validator, numbers),))
+    return {RoundKey(ORDER_ID, 1, round): seen}
 
 
 def segment(index: int, slot: int = 0) -> Place:

@@ -1,6 +1,7 @@
 """Decisions about an order that was won: the record, the chain and the clock in; record and actions out."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,15 @@ from domain.messages import (
 )
 from domain.queries import OrderResponse
 from domain.reasons import AttemptEnd, ShareReason
-from domain.records import AssignmentState, OrderState, Share, ShareRef, ShareState
+from domain.records import (
+    AssignmentState,
+    OrderState,
+    PanelPlace,
+    Ruling,
+    Share,
+    ShareRef,
+    ShareState,
+)
 from link.types import BlobRef
 from tests.support.chain_market import digest
 from tests.unit.validator.support import (
@@ -24,7 +33,7 @@ from tests.unit.validator.support import (
     PARAMS,
     TERMS,
     WORKERS,
-    audit,
+    about,
     chain,
     closed,
     loaded,
@@ -390,16 +399,15 @@ def test_the_next_round_goes_on_from_the_slots_local_states() -> None:
 # Audits and the end
 
 
-def audited(index: int, **changes: bool) -> tuple[LocalOrder, OrderResponse]:
+def audited(index: int, **changes: Any) -> tuple[LocalOrder, View]:
     local = with_openings(with_packets(planned()), 1, 4, verified=True)
     local = aggregated(local, 0, state("next"))
     now = replace(
         on_chain(local, state=ShareState.ACCEPTED),
-        rounds=(closed(**changes),),
-        audits=(audit(segment(index)),),
+        rounds=(closed(),),
         assignments=chain(assigned={"round": 1}).assignments,
     )
-    return local, now
+    return local, view(now, panels=about(segment(index), **changes))
 
 
 def only(local: LocalOrder, seen: View, kind: type) -> list[do.Action]:
@@ -407,51 +415,67 @@ def only(local: LocalOrder, seen: View, kind: type) -> list[do.Action]:
 
 
 def test_an_audited_state_is_asked_for_and_then_recomputed() -> None:
-    local, now = audited(2)
-    asked, actions = decide(local, view(now, 12))
+    local, seen = audited(2)
+    asked, actions = decide(local, replace(seen, clock=12))
     assert not any(isinstance(a, do.Recompute) for a in actions)
-    assert only(asked, view(now, 13), do.Recompute) == [
+    assert only(asked, replace(seen, clock=13), do.Recompute) == [
         do.Recompute(f"{ORDER_ID.hex()}/1/0/0/1/recompute/2", share_key(), 2)
     ]
-    assert only(local, view(now, 12, workers=()), do.Recompute)  # nobody is there to ask
+    assert only(local, replace(seen, clock=12, workers=()), do.Recompute)  # nobody is there to ask
 
 
-@pytest.mark.parametrize(("index", "changes"), [(0, {}), (1, {}), (2, {"void": True})])
-def test_what_is_held_or_over_is_not_recomputed(index: int, changes: dict[str, bool]) -> None:
-    local, now = audited(index, **changes)
-    assert not only(local, view(now, 100, workers=()), do.Recompute)
+DECIDED = PanelPlace(segment(2), digest("claim"), Ruling.RIGHT, 1, None)
 
 
-def test_states_brought_for_an_audit_are_hashed_before_anybody_gets_them() -> None:
-    local, now = audited(2)
+@pytest.mark.parametrize(
+    ("index", "changes"),
+    [(0, {}), (1, {}), (2, {"is_open": False}), (2, {"places": (DECIDED,)})],
+)
+def test_what_is_held_or_over_is_not_recomputed(index: int, changes: dict[str, Any]) -> None:
+    local, seen = audited(index, **changes)
+    assert not only(local, replace(seen, clock=100, workers=()), do.Recompute)
+
+
+def test_states_brought_for_a_panel_are_hashed_before_anybody_gets_them() -> None:
+    local, seen = audited(2)
     brought = with_openings(local, 1, 2, 4)
-    (verify,) = only(
-        replace(brought, rounds=brought.rounds),
-        view(replace(now, audits=(audit(segment(2)),))),
-        do.VerifyOpening,
-    )
+    (verify,) = only(brought, seen, do.VerifyOpening)
     assert isinstance(verify, do.VerifyOpening)
     assert verify.index == 2
     held = opening_verified(brought, share_key(), 2, holds=True)
-    assert not only(held, view(now), do.VerifyOpening)
+    assert not only(held, seen, do.VerifyOpening)
     junk = opening_verified(brought, share_key(), 2, holds=False)
     assert junk.excluded == ("p0",)
-    assert only(junk, view(now), do.Recompute)  # at once
+    assert only(junk, seen, do.Recompute)  # at once
 
 
 def test_what_cannot_be_recomputed_is_not_tried_for_ever() -> None:
-    local, now = audited(2)
+    local, seen = audited(2)
     broken = state_recomputed(local, share_key(), 2, None)
     assert broken.excluded == ("p0",)
-    assert not only(broken, view(now, 100), do.Recompute)
+    assert not only(broken, replace(seen, clock=100), do.Recompute)
+
+
+def test_a_round_waits_while_as_many_as_allowed_are_not_verified() -> None:
+    """The chain would refuse it; the aggregate is kept, and sent when there is room."""
+    local = with_openings(with_packets(planned()), 1, 2, 3, 4)
+    now = on_chain(local)
+    closing = aggregated(all_checked(local, now), 0, state("next"))
+    ahead = replace(now.order.params, rounds_ahead=2)
+    now = replace(now, order=replace(now.order, params=ahead))
+    waiting = tuple(closed(number) for number in (5, 6))
+    full = replace(now, rounds=(*now.rounds, *waiting))
+    assert messages(decide(closing, view(full))[1]) == []
+    room = replace(now, rounds=(*now.rounds, replace(waiting[0], verified=True), waiting[1]))
+    assert [type(m) for m in messages(decide(closing, view(room))[1])] == [MsgCloseRound]
 
 
 def test_the_result_is_sealed_and_proven_when_all_rounds_are_closed() -> None:
-    local, now = audited(0)
+    local, seen = audited(0)
     (first,) = local.rounds
     last = replace(first, round=1, next_global=state("final"))
     local = replace(local, rounds=(last,))
-    now = replace(now, assignments=chain(assigned={"round": 2}).assignments, audits=())
+    now = replace(seen.on_chain, assignments=chain(assigned={"round": 2}).assignments)
     assert decide(local, view(now))[1] == (
         do.Seal(f"{ORDER_ID.hex()}/1/seal", KEY.round(1), now.order.order_key),
     )
@@ -461,6 +485,7 @@ def test_the_result_is_sealed_and_proven_when_all_rounds_are_closed() -> None:
 
 
 def test_a_closed_order_asks_for_nothing() -> None:
-    local, now = audited(2)
+    local, seen = audited(2)
+    now = seen.on_chain
     over = replace(now, order=replace(now.order, state=OrderState.CLOSED))
-    assert decide(local, view(over, 100)) == (local, ())
+    assert decide(local, replace(seen, on_chain=over, clock=100)) == (local, ())

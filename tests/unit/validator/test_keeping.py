@@ -17,10 +17,12 @@ from link.types import Benchmark, BlobRef, PayloadFile
 from tests.support.chain_market import digest
 from tests.unit.validator.support import (
     ORDER_ID,
+    about,
     chain,
     closed,
     loaded,
     packet_of,
+    segment,
     share_key,
     state,
     view,
@@ -74,18 +76,19 @@ VERIFIED = replace(RUNNING, rounds=(closed(verified=True),))
 def test_a_round_leaves_the_record_when_nobody_can_ask_any_more() -> None:
     local = two_rounds()
     assert [r.round for r in local.rounds] == [0, 1]
-    for kept in ((RUNNING, 100), (VERIFIED, 19)):
+    open_stage = about(segment(0))
+    for kept in ((RUNNING, {}, 100), (VERIFIED, {}, 19), (VERIFIED, open_stage, 100)):
         assert fold(local, *kept) == local
     for over in (VERIFIED, replace(RUNNING, rounds=(closed(void=True),))):
-        after = fold(local, over, 20)
+        after = fold(local, over, about(segment(0), is_open=False), 20)
         assert [r.round for r in after.rounds] == [1]
         assert after.failures == (Failures("p0", 1),)
     alone = replace(local, rounds=local.rounds[:1])
-    assert fold(alone, VERIFIED, 20) == alone  # the last one has the state to go on from
+    assert fold(alone, VERIFIED, {}, 20) == alone  # the last one has the state to go on from
 
 
 def test_who_failed_in_a_forgotten_round_still_stands_behind() -> None:
-    local = fold(two_rounds(), VERIFIED, 20)
+    local = fold(two_rounds(), VERIFIED, {}, 20)
     last = replace(local.rounds[-1], works=(), next_global=state("n2"))
     local = replace(local, rounds=(last,))
     now = chain(assigned={"round": 2}, rounds=(closed(verified=True),))
@@ -109,18 +112,18 @@ def test_blobs_are_needed_as_long_as_somebody_may_ask() -> None:
     local = two_rounds()
     kinds = names(local)
     everything = set().union(*kinds.values())
-    assert needed_blobs(local, RUNNING, 100) >= everything
-    later = needed_blobs(fold(local, VERIFIED, 100), VERIFIED, 100)
+    assert needed_blobs(local, RUNNING, {}, 100) >= everything
+    later = needed_blobs(fold(local, VERIFIED, {}, 100), VERIFIED, {}, 100)
     assert later >= kinds["payload"] | kinds["locals"] | kinds["next"]
     assert later.isdisjoint(kinds["round"])
     failed = replace(
         RUNNING, assignments=chain(assigned={"state": AssignmentState.FAILED}).assignments
     )
-    # It is audited yet.
-    assert needed_blobs(local, failed, 100) >= kinds["payload"] | kinds["round"]
-    assert needed_blobs(local, replace(failed, rounds=()), 100) == frozenset()
+    # Its panel may go on.
+    assert needed_blobs(local, failed, {}, 100) >= kinds["payload"] | kinds["round"]
+    assert needed_blobs(local, replace(failed, rounds=()), {}, 100) == frozenset()
     over = replace(RUNNING, order=replace(RUNNING.order, state=OrderState.CLOSED))
-    assert needed_blobs(local, over, 100) == frozenset()
+    assert needed_blobs(local, over, {}, 100) == frozenset()
 
 
 @pytest.fixture
@@ -150,7 +153,7 @@ def test_tidying_releases_what_the_record_does_not_need(ledger: Ledger) -> None:
     blob = ledger.blobs.add(b"abc")
     ledger.blobs.hold(blob.sha256, str(loaded().key))
     ledger.blobs.hold(loaded().payload.files[0].blob.sha256, str(loaded().key))
-    ledger.tidy(loaded().key, needed_blobs(loaded(), chain(), 10))
+    ledger.tidy(loaded().key, needed_blobs(loaded(), chain(), {}, 10))
     assert not ledger.blobs.has(blob.sha256)
     assert ledger.blobs.is_held(loaded().payload.files[0].blob.sha256)
     shared = ledger.blobs.add(b"shared")

@@ -6,17 +6,25 @@ import numpy as np
 import pytest
 
 from domain.reasons import ShareReason
+from domain.records import AnswerKind
 from pol.executor.backend import backend
 from pol.job.document import order_terms
 from pol.job.load import load_job
+from pol.replay.replay import replay_segment
 from pol.rules.commitment import boundary_root, update_claim
+from pol.rules.panels import answer_digest
 from pol.state.arrays import State
 from pol.state.canonical import encode_state, state_tree
+from pol.work.segments import boundary_step
 from pol.work.train import aggregate
+from tests.support.chain_market import digest
 from tests.unit.pol.mlp import write_mlp_job
 from tests.unit.validator.trained import JOB, PART, N, Trained, train
-from validator.decide.records import ReplayOutcome
+from validator.decide.records import Recomputed, ReplayOutcome
 from validator.work import numerics
+
+SEED = digest("seed of a stage")
+NOT_THERE = "states that are not the ones on chain"
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +48,8 @@ def test_a_right_share_passes_at_every_place(trained: Trained) -> None:
     for index in range(N):
         outcome = trained.segment(index)
         assert (outcome.reason, outcome.root) == (0, trained.boundaries[index + 1].root)
-        end = trained.boundaries[index + 1]
-        assert outcome.inner_roots[-1] == boundary_root(end.global_root, end.local_root)
     root = update_claim(trained.share.update_root, trained.share.local_out_root)
-    assert trained.update() == ReplayOutcome(0, root, ())
+    assert trained.update() == ReplayOutcome(0, root)
 
 
 def test_states_that_do_not_hash_to_the_leaf(trained: Trained) -> None:
@@ -132,8 +138,10 @@ def test_an_update_that_is_not_finite_ends_in_a_reason_and_no_error(
     roots = bytes(32), bytes(32)
     outcome = numerics.check_update(outer, opening, pair, (), trained.sent, root, roots)
     assert outcome.reason == ShareReason.NOT_FINITE
-    audited = numerics.audit_update(outer, (opening, state_tree(start).root), pair, (), root)
-    assert (audited.reason, audited.root) == (ShareReason.NOT_FINITE, b"")
+    known = opening, state_tree(start).root
+    found = numerics.recompute_update(outer, known, pair, (), root, SEED)
+    local = load_job(outer).local_state
+    assert found == stopped(0, [], end, local)
 
 
 def test_a_step_that_is_not_finite(trained: Trained, tmp_path: Path) -> None:
@@ -146,12 +154,57 @@ def test_a_step_that_is_not_finite(trained: Trained, tmp_path: Path) -> None:
     outcome = numerics.check_segment(JOB, PART, 1, pair, (), ends, "numpy")
     assert outcome.reason == ShareReason.NOT_FINITE
     assert numerics.recompute_states(JOB, PART, 1, 2, pair, "numpy") is None
+    # A seat says where it stopped, and shows by the digest that it came that far.
+    found = numerics.recompute_segment(JOB, PART, 1, pair, (), root, SEED, "numpy")
+    first = boundary_step(load_job(JOB).job.document, PART.round, 1)
+    assert found == stopped(first, [], huge, trained.states[1][1])
 
 
-# Rounds, and what auditors do
+# Rounds, and what seats do
 
 
-def test_validator_and_auditor_aggregate_alike(trained: Trained) -> None:
+def test_a_seat_shows_by_the_digest_that_it_took_every_step(trained: Trained) -> None:
+    """Two seats of one stage say the same; of another stage, or without the state, nobody could know it."""
+    for index in range(N):
+        metrics, start = trained.boundaries[index].metrics, trained.boundaries[index].root
+        where = (JOB, PART, index, trained.paths(index), metrics, start)
+        found = numerics.recompute_segment(*where, SEED, "numpy")
+        assert (found.fault, found.root) == ("", trained.boundaries[index + 1].root)
+        steps = load_job(JOB).job.document.segment_steps
+        inner = step_roots(trained, index)
+        assert len(inner) == steps
+        pieces = [encode_state(state) for state in trained.states[index + 1]]
+        assert found.digest == answer_digest(SEED, inner, pieces)
+        again = numerics.recompute_segment(*where, SEED, "numpy")
+        assert again == found
+        other = numerics.recompute_segment(*where, digest("another stage"), "numpy")
+        assert (other.root, other.digest == found.digest) == (found.root, False)
+    metrics = trained.boundaries[1].metrics
+    wrong = numerics.recompute_segment(
+        JOB, PART, 1, trained.paths(1), metrics, bytes(32), SEED, "numpy"
+    )
+    assert wrong.fault
+
+
+def step_roots(trained: Trained, index: int) -> list[bytes]:
+    roots: list[bytes] = []
+    replay_segment(
+        load_job(JOB),
+        PART,
+        index,
+        *trained.states[index],
+        backend("numpy"),
+        lambda state: roots.append(state.root),
+    )
+    return roots
+
+
+def stopped(step: int, inner: list[bytes], *states: State) -> Recomputed:
+    made = answer_digest(SEED, inner, [encode_state(state) for state in states])
+    return Recomputed("", AnswerKind.STOPPED, b"", made, step)
+
+
+def test_validator_and_seat_aggregate_alike(trained: Trained) -> None:
     loaded = load_job(JOB)
     opening, update = JOB / "global.state", trained.sent[0]
     other = trained.folder / "other"
@@ -162,18 +215,16 @@ def test_validator_and_auditor_aggregate_alike(trained: Trained) -> None:
     assert encoded is not None
     assert (encoded.root, encoded.data) == (wanted.root, encode_state(wanted.state))
     root = trained.share.update_root
-    audited = numerics.audit_aggregation(
-        JOB,
-        (opening, loaded.job.document.global_root),
-        [(update, root), (other, state_tree(updates[1]).root)],
-        "numpy",
-    )
-    assert audited == ReplayOutcome(0, encoded.root, encoded.inner_roots)
-    for start, claimed in ((bytes(32), root), (loaded.job.document.global_root, bytes(32))):
-        refused = numerics.audit_aggregation(
-            JOB, (opening, start), [(update, claimed)] * 2, "numpy"
+    known = loaded.job.document.global_root
+    sent = [(update, root), (other, state_tree(updates[1]).root)]
+    found = numerics.recompute_aggregation(JOB, (opening, known), sent, SEED, "numpy")
+    made = answer_digest(SEED, [], [encoded.data])
+    assert found == Recomputed("", AnswerKind.FINISHED, encoded.root, made)
+    for start, claimed in ((bytes(32), root), (known, bytes(32))):
+        refused = numerics.recompute_aggregation(
+            JOB, (opening, start), [(update, claimed)] * 2, SEED, "numpy"
         )
-        assert (refused.reason, refused.root) == (ShareReason.OPENING_MISMATCH, b"")
+        assert refused == Recomputed(NOT_THERE)
 
 
 def test_updates_that_lead_to_no_finite_state(outer: Path, tmp_path: Path) -> None:
@@ -183,23 +234,26 @@ def test_updates_that_lead_to_no_finite_state(outer: Path, tmp_path: Path) -> No
     (tmp_path / "u").write_bytes(encode_state(update))
     (tmp_path / "s").write_bytes(encode_state(start))
     assert numerics.aggregate_round(outer, tmp_path / "s", [tmp_path / "u"] * 2, "numpy") is None
-    audited = numerics.audit_aggregation(
+    found = numerics.recompute_aggregation(
         outer,
         (tmp_path / "s", state_tree(start).root),
         [(tmp_path / "u", state_tree(update).root)] * 2,
+        SEED,
         "numpy",
     )
-    assert (audited.reason, audited.root) == (ShareReason.NOT_FINITE, b"")
+    assert found == stopped(0, [], start)
 
 
-def test_an_auditor_finds_the_update_that_the_validator_finds(trained: Trained) -> None:
+def test_a_seat_finds_the_update_that_the_validator_finds(trained: Trained) -> None:
     opening = (JOB / "global.state", load_job(JOB).job.document.global_root)
     root, metrics = trained.boundaries[N].root, trained.boundaries[N].metrics
-    audited = numerics.audit_update(JOB, opening, trained.paths(N), metrics, root)
-    assert (audited.reason, audited.root) == (0, trained.update().root)
+    found = numerics.recompute_update(JOB, opening, trained.paths(N), metrics, root, SEED)
+    sent = [path.read_bytes() for path in trained.sent]
+    made = answer_digest(SEED, [], sent)
+    assert found == Recomputed("", AnswerKind.FINISHED, trained.update().root, made)
     for start, closing in (((opening[0], bytes(32)), root), (opening, bytes(32))):
-        refused = numerics.audit_update(JOB, start, trained.paths(N), metrics, closing)
-        assert (refused.reason, refused.root) == (ShareReason.OPENING_MISMATCH, b"")
+        refused = numerics.recompute_update(JOB, start, trained.paths(N), metrics, closing, SEED)
+        assert refused == Recomputed(NOT_THERE)
 
 
 def test_recomputed_states_are_those_that_the_provider_had(trained: Trained) -> None:

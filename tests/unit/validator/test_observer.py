@@ -75,12 +75,18 @@ def setting(tmp_path: Path) -> Iterator[Setting]:
 
 def test_live_orders_are_read_each_time_and_the_rest_now_and_then(setting: Setting) -> None:
     order_id = setting.market.run()
-    assert setting.look() == ["Duties", "Order", "Validators", "Providers"]
-    assert setting.look(0.2) == ["Duties", "Order"]
+    assert setting.look() == ["Duties", "Order", "Validators", "Providers", "PanelDuties"]
+    assert setting.look(0.2) == ["Duties", "Order", "PanelDuties"]
     assert setting.view.orders.keys() == {order_id}
     assert set(setting.view.validators) == set(setting.market.validators)
     assert set(setting.view.providers) == set(setting.market.clusters[ME])
-    assert setting.look(SLOW_SECONDS) == ["Duties", "Order", "Validators", "Providers"]
+    assert setting.look(SLOW_SECONDS) == [
+        "Duties",
+        "Order",
+        "Validators",
+        "Providers",
+        "PanelDuties",
+    ]
 
 
 def test_a_match_is_recorded_at_the_first_look_and_once(setting: Setting) -> None:
@@ -149,7 +155,13 @@ def test_a_node_that_fails_in_the_middle_changes_nothing(setting: Setting) -> No
         setting.look()
     assert setting.view is view
     setting.node.down = False
-    assert setting.look(0.1) == ["Duties", "Order", "Validators", "Providers"]  # it is still due
+    assert setting.look(0.1) == [
+        "Duties",
+        "Order",
+        "Validators",
+        "Providers",
+        "PanelDuties",
+    ]  # it is still due
     assert order_id in setting.view.orders
 
 

@@ -1,7 +1,8 @@
-"""An auditor against a winner's real service, over the real link, on a real job."""
+"""A seat against a winner's real service, over the real link, on a real job."""
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -10,14 +11,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from domain.queries import AuditDuty, OrderResponse
+from domain.queries import NumberedPlace, PanelDuty, PanelResponse
 from domain.records import (
-    Audit,
-    AuditAnswer,
+    AnswerKind,
     AuditKind,
     Place,
     Round,
-    Seat,
+    RoundKey,
+    SeatAnswer,
     Share,
     ShareClaim,
     ShareRef,
@@ -31,29 +32,32 @@ from link.server import ClusterServer
 from link.tls import make_certificate
 from pol.job.document import order_terms
 from pol.job.load import load_job
-from pol.rules.commitment import audit_digest, check_leaf, update_claim
+from pol.rules.commitment import update_claim
+from pol.rules.panels import answer_digest, commit_seconds
+from pol.work.pool import TaskTimeout
 from tests.support.chain_market import digest
-from tests.unit.validator.support import CHAIN_ID, ME, ORDER_ID, chain
+from tests.unit.validator.support import CHAIN_ID, ME, ORDER_ID, chain, panel, seat
 from tests.unit.validator.trained import JOB, PART, N, Trained, delivery_of, train
-from validator.decide.actions import AnswerAudit, LoadAudited
-from validator.decide.audits import agrees, new_audit
+from validator.decide.actions import LoadAudited, SendAnswer
 from validator.decide.duties import decide
 from validator.decide.receive import job_loaded, payload_complete, payload_offered
 from validator.decide.records import (
-    LocalAudit,
     LocalOrder,
     LocalRound,
+    LocalSeat,
     Opening,
     SlotWork,
     new_order,
+    seat_key,
 )
-from validator.decide.view import ChainView, Look
+from validator.decide.seats import agrees, new_seat
+from validator.decide.view import ChainView, Look, OwnPanel
 from validator.ledger import Ledger
 from validator.serve.service import Service
 from validator.store import ValidatorStore
 from validator.work import numerics
-from validator.work.audit import RETRY_SECONDS, Auditor
 from validator.work.perform import work_of
+from validator.work.seats import CALLS_MAX, RETRY_SECONDS, Auditor, Turns
 from wire.keys import Key
 
 T = TypeVar("T")
@@ -71,18 +75,35 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return train(tmp_path_factory.mktemp("share"))
 
 
-DUTY = AuditDuty(ORDER_ID, 1, 0, PLACES, 110)
+WINDOW, BEGAN = 60, 100
+COMMITS_END = BEGAN + commit_seconds(WINDOW)
+SEED = digest("seed of the stage")
+
+
+def duty_of(*places: Place) -> PanelDuty:
+    numbered = tuple(NumberedPlace(number, place) for number, place in enumerate(places))
+    return PanelDuty(ORDER_ID, 1, 0, 1, SEED, numbered, COMMITS_END, COMMITS_END + 12, b"")
+
+
+DUTY = duty_of(*PLACES)
+KEY = seat_key(DUTY)
 
 
 @dataclass(frozen=True)
 class Found:
     """An answer for one place, and whether it is what the chain has."""
 
-    answer: AuditAnswer
+    answer: SeatAnswer | None
     agrees: bool
 
+    @property
+    def says(self) -> SeatAnswer:
+        assert self.answer is not None
+        return self.answer
 
-UNAVAILABLE = Found(AuditAnswer(b"", b"", None), agrees=False)
+    @property
+    def unavailable(self) -> bool:
+        return self.says.kind is AnswerKind.UNAVAILABLE
 
 
 @dataclass
@@ -98,7 +119,9 @@ class Setting:
     packet: t.ShareDelivery
     next_root: bytes
     local_in: bytes = TERMS.local_root
-    duty: AuditDuty = DUTY
+    duty: PanelDuty = DUTY
+    clock: int = BEGAN
+    rate: int = 10**9
 
     def ref(self, path: Path) -> t.BlobRef:
         return self.ledger.blobs.add(path.read_bytes())
@@ -124,7 +147,7 @@ class Setting:
         self.ledger.store.save(local)
         return local
 
-    def see(self) -> OrderResponse:
+    def see(self) -> PanelResponse:
         """Show both what the chain says: the share is accepted, and the auditor has a seat."""
         shares = tuple(
             Share(
@@ -133,57 +156,61 @@ class Setting:
             )
             for slot in range(TERMS.slots)
         )  # fmt: skip
-        seats = (Seat(AUDITOR.address, (), 0, missed=False),)
-        now = chain(
-            ordered={"terms": TERMS},
-            shares=shares,
-            rounds=(
-                Round(
-                    ORDER_ID, 1, 0, TERMS.global_root, self.next_root,
-                    (ShareRef(0, 1), ShareRef(1, 1)), 1, 1, 1, 20, verified=False, void=False,
-                ),
-            ),
-            audits=(Audit(ORDER_ID, 1, 0, 1, self.duty.places, seats, 15, agreed=False),),
+        closed = Round(
+            ORDER_ID, 1, 0, TERMS.global_root, self.next_root,
+            (ShareRef(0, 1), ShareRef(1, 1)), 1, 1, 1, 20, verified=False, void=False,
         )  # fmt: skip
-        other = Validator(AUDITOR.address, "", b"", b"", 1, False, "", b"", 0, 0, 0, 0)
-        self.service.view = ChainView(10, {ORDER_ID: now}, {AUDITOR.address: other}, {})
-        return now
+        places = tuple(asked.place for asked in self.duty.places)
+        about = panel(*places, seed=SEED, commits_end=COMMITS_END)
+        now = chain(ordered={"terms": TERMS}, shares=shares, rounds=(closed,))
+        seats = (seat(0, AUDITOR.address, tuple(range(len(places)))),)
+        panels = {RoundKey(ORDER_ID, 1, 0): OwnPanel(about, seats)}
+        self.service.view = ChainView(10, {ORDER_ID: now}, {}, {}, panels)
+        return PanelResponse(TERMS, 1, ME, WINDOW, closed, about, shares, self.rate)
+
+    def look(self, subject: PanelResponse, *duties: PanelDuty) -> Look:
+        other = Validator(
+            AUDITOR.address, "", b"", b"", 1, False, "", b"", 0, 0, 0, 0, audit_rate=10**9
+        )
+        known = {seat_key(duty): duty for duty in duties}
+        subjects = dict.fromkeys(known, subject)
+        seen = ChainView(self.clock, {}, {AUDITOR.address: other}, {}, {}, known, subjects)
+        return Look(seen, AUDITOR.address, CHAIN_ID, b"")
 
     def answer(self, seconds: float = 20.0, **changes: Any) -> tuple[Found, ...]:
-        """Decide and act, as a daemon does, until the answer goes out; the draw ends after so many seconds."""
-        now = self.see()
-        if changes:
-            terms = replace(now.order.terms, **changes)
-            now = replace(now, order=replace(now.order, terms=terms))
-        table, record = self.auditor.table(), None
+        """Decide and act, as a daemon does, until the commitment goes out; its time is over after so many seconds."""
+        subject = self.see()
+        subject = replace(subject, terms=replace(subject.terms, **changes))
+        table, key = self.auditor.table(), seat_key(self.duty)
         store = self.auditor.ledger.store
         began = time.monotonic()
         while True:
-            clock = 100 + min(9, int((time.monotonic() - began) * 10 / seconds))
-            seen = ChainView(clock, {}, {}, {}, (self.duty,), {self.duty: now})
-            record = store.audit(self.duty)
-            after, actions = decide(self.duty, record, Look(seen, AUDITOR.address, CHAIN_ID, b""))
-            assert isinstance(after, LocalAudit)
-            store.save_audit(after)
+            share = (time.monotonic() - began) / seconds
+            self.clock = BEGAN + min(
+                commit_seconds(WINDOW) - 1, int(share * commit_seconds(WINDOW))
+            )
+            after, actions = decide(key, store.seat(key), self.look(subject, self.duty))
+            assert isinstance(after, LocalSeat)
+            store.save_seat(after)
+            if after.sealed is not None:
+                assert all(isinstance(action, SendAnswer) for action in actions)
+                return self.found(after, subject)
             for action in actions:
-                if isinstance(action, AnswerAudit):
-                    return self.found(after, action, now)
                 self.stop.wait(min(0.1, work_of(table, action)() or 0.0))
 
-    def found(
-        self, audit: LocalAudit, action: AnswerAudit, now: OrderResponse
-    ) -> tuple[Found, ...]:
-        answers = action.message.answers
-        found = tuple(
-            Found(answer, agrees(self.duty, place, answer, now))
-            for place, answer in zip(self.duty.places, answers, strict=True)
-        )
-        assert action.agreed == all(item.agrees for item in found)
-        # What becomes of it when the chain has it.
-        seen = ChainView(110, {}, {}, {})
-        _, (end,) = decide(self.duty, audit, Look(seen, AUDITOR.address, CHAIN_ID, b""))
+    def found(self, after: LocalSeat, subject: PanelResponse) -> tuple[Found, ...]:
+        assert after.sealed is not None
+        said = {answer.place: answer for answer in after.sealed.answers}
+        found = []
+        for asked, known in zip(self.duty.places, after.places, strict=True):
+            answer = said.get(asked.number)
+            same = answer is not None and agrees(asked.place, answer, known, subject)
+            found.append(Found(answer, same))
+        assert after.sealed.agreed == all(item.agrees for item in found)
+        # What becomes of it when the answers were shown.
+        _, (end,) = decide(seat_key(self.duty), after, self.look(subject))
         work_of(self.auditor.table(), end)()
-        return found
+        return tuple(found)
 
 
 def packet_of(trained: Trained, ledger: Ledger, bent: int = -1) -> t.ShareDelivery:
@@ -203,13 +230,23 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
     mine = BlobStore(tmp_path / "mine", 1 << 16)
     own = Ledger(ValidatorStore(tmp_path / "mine.db"), mine, Event())
     nobody: Any = None
-    auditor = Auditor(own, mine, tmp_path / "jobs", _run, "numpy", lambda _: client, nobody)
-    stopped = Event()
+    stopped, made = Event(), list[Setting]()
+    auditor = Auditor(
+        own,
+        mine,
+        tmp_path / "jobs",
+        _run,
+        "numpy",
+        lambda _: client,
+        nobody,
+        lambda: made[0].clock,
+    )
     opening, update = JOB / "global.state", trained.sent[0]
     encoded = numerics.aggregate_round(JOB, opening, [update] * TERMS.slots, "numpy")
     assert encoded is not None
     packet = packet_of(trained, ledger)
-    yield Setting(trained, ledger, service, client, auditor, stopped, packet, encoded.root)
+    made.append(Setting(trained, ledger, service, client, auditor, stopped, packet, encoded.root))
+    yield made[0]
     client.close()
     server.stop(0)
     ledger.store.close()
@@ -218,8 +255,11 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
     mine.close()
 
 
-def _run(function: Callable[..., T], *arguments: object) -> T:
+def _run(seconds: float, function: Callable[..., T], *arguments: object) -> T:
     """Run in this process what a daemon runs in its pool."""
+    assert (
+        0 < seconds <= commit_seconds(WINDOW)
+    )  # a replay never takes more than the time that is left
     return function(*arguments)
 
 
@@ -228,22 +268,19 @@ def test_an_honest_round_is_answered_with_the_roots_of_the_chain(setting: Settin
     found = setting.answer()
     roots = setting.packet.roots
     assert [item.agrees for item in found] == [True] * 3
-    segment, update, aggregation = (item.answer for item in found)
-    assert segment.leaf is not None
-    assert segment.leaf.index == 3
-    assert check_leaf(roots.trace_root, N, segment.leaf)
-    assert segment.root == segment.leaf.boundary_root == setting.trained.boundaries[3].root
-    assert (update.root, update.leaf) == (update_claim(roots.update_root, roots.local_out), None)
-    assert (aggregation.root, aggregation.leaf) == (setting.next_root, None)
-    inner = setting.trained.segment(2).inner_roots
-    assert segment.digest == audit_digest(AUDITOR.address, ORDER_ID, 1, 0, 0, inner)
-    assert len({item.answer.digest for item in found}) == 3
+    segment, update, aggregation = (item.says for item in found)
+    assert segment.root == setting.trained.boundaries[3].root
+    assert update.root == update_claim(roots.update_root, roots.local_out)
+    assert aggregation.root == setting.next_root
+    sent = [path.read_bytes() for path in setting.trained.sent]
+    assert update.digest == answer_digest(SEED, [], sent)
+    assert len({item.digest for item in (segment, update, aggregation)}) == 3
     # Nothing is left behind but the job's directory.
     mine = setting.auditor.blobs
     assert mine.total() == 0
 
 
-def test_a_second_audit_fetches_the_payload_no_more(setting: Setting) -> None:
+def test_a_second_seat_fetches_the_payload_no_more(setting: Setting) -> None:
     local = setting.record(setting.opening(2), setting.opening(N))
     setting.answer()
     shard = next(file for file in local.payload.files if file.path.startswith("data/"))
@@ -257,25 +294,23 @@ def test_a_wrong_place_is_answered_with_another_root(setting: Setting) -> None:
     setting.record(setting.opening(2), setting.opening(N))
     segment, update, aggregation = setting.answer()
     assert (segment.agrees, update.agrees, aggregation.agrees) == (False, True, False)
-    assert segment.answer.root == setting.trained.boundaries[3].root
-    assert segment.answer.leaf is not None
-    assert segment.answer.leaf.boundary_root == digest("bent")
+    assert segment.says.root == setting.trained.boundaries[3].root
 
 
 def test_a_share_that_was_trained_from_another_opening_is_caught(setting: Setting) -> None:
     """Its leaves and its own states agree with each other: what they start from is the chain's to say."""
     first = Place(AuditKind.SEGMENT, PART.slot, 1, 0)
-    setting.duty = replace(DUTY, places=(first, *PLACES[1:]))
+    setting.duty = duty_of(first, *PLACES[1:])
     setting.record(setting.opening(2), setting.opening(N))
     assert setting.answer()[0].agrees
     setting.local_in = digest("what the chain says that it starts from")
-    assert setting.answer()[0] == UNAVAILABLE
+    assert setting.answer()[0].unavailable
 
 
 def test_states_that_do_not_hash_to_the_leaf_are_unavailable(setting: Setting) -> None:
     setting.record(setting.opening(2, of=1), setting.opening(N, of=1))
     segment, update, aggregation = setting.answer()
-    assert (segment, update) == (UNAVAILABLE, UNAVAILABLE)
+    assert (segment.unavailable, update.unavailable) == (True, True)
     assert aggregation.agrees
 
 
@@ -283,7 +318,7 @@ def test_what_is_never_ready_is_unavailable_when_the_time_is_over(setting: Setti
     setting.record(setting.opening(2, verified=False))
     began = time.monotonic()
     segment, update, aggregation = setting.answer(1.0)
-    assert (segment, update) == (UNAVAILABLE, UNAVAILABLE)
+    assert (segment.unavailable, update.unavailable) == (True, True)
     assert aggregation.agrees
     assert time.monotonic() - began < 5
 
@@ -291,7 +326,7 @@ def test_what_is_never_ready_is_unavailable_when_the_time_is_over(setting: Setti
 def test_another_job_is_unavailable(setting: Setting) -> None:
     setting.record(setting.opening(2), setting.opening(N))
     for changed in ({"job_id": bytes(32)}, {"payload_bytes": 7}, {"data_root": bytes(32)}):
-        assert setting.answer(5.0, **changed) == (UNAVAILABLE,) * 3
+        assert all(found.unavailable for found in setting.answer(5.0, **changed))
 
 
 def test_larger_states_than_the_jobs_are_not_fetched(setting: Setting) -> None:
@@ -300,7 +335,7 @@ def test_larger_states_than_the_jobs_are_not_fetched(setting: Setting) -> None:
     setting.record(replace(setting.opening(2), global_state=big), setting.opening(N))
     began = time.monotonic()
     segment, update, _ = setting.answer()
-    assert segment == UNAVAILABLE
+    assert segment.unavailable
     assert update.agrees
     assert time.monotonic() - began < 10  # known at once, not when the time is over
 
@@ -335,20 +370,74 @@ def test_a_winner_that_moves_is_asked_at_its_new_place(setting: Setting, tmp_pat
     assert all(item.agrees for item in setting.answer())
 
 
-def test_what_is_fetched_for_an_audit_that_is_over_is_not_held(setting: Setting) -> None:
+def test_what_is_fetched_for_a_seat_that_is_over_is_not_held(setting: Setting) -> None:
     setting.record(setting.opening(2), setting.opening(N))
-    now, own = setting.see(), setting.auditor.ledger
-    own.store.save_audit(new_audit(DUTY, 100))
-    seen = ChainView(100, {}, {}, {}, (DUTY,), {DUTY: now})
-    _, (ask, *_) = decide(DUTY, own.store.audit(DUTY), Look(seen, AUDITOR.address, CHAIN_ID, b""))
+    subject, own = setting.see(), setting.auditor.ledger
+    own.store.save_seat(new_seat(DUTY, BEGAN))
+    seen = setting.look(subject, DUTY)
+    _, (ask, *_) = decide(KEY, own.store.seat(KEY), seen)
     table = setting.auditor.table()
     work_of(table, ask)()
-    after, actions = decide(DUTY, own.store.audit(DUTY), Look(seen, AUDITOR.address, CHAIN_ID, b""))
-    assert isinstance(after, LocalAudit)
-    own.store.save_audit(after)
+    after, actions = decide(KEY, own.store.seat(KEY), seen)
+    assert isinstance(after, LocalSeat)
+    own.store.save_seat(after)
     load = next(action for action in actions if isinstance(action, LoadAudited))
-    own.end_audit(DUTY)
+    own.end_seat(KEY)
     assert work_of(table, load)() == RETRY_SECONDS
     work_of(table, ask)()
     assert setting.auditor.blobs.total() == 0
-    assert own.store.audits() == ()
+    assert own.store.seats() == ()
+
+
+def test_a_winner_that_keeps_a_blob_back_is_unavailable_by_its_name(setting: Setting) -> None:
+    opening = setting.opening(2)
+    setting.record(opening, setting.opening(N))
+    setting.ledger.blobs.delete(opening.local_state.sha256)
+    segment, update, aggregation = setting.answer(4.0)
+    assert segment.unavailable
+    assert segment.says.root == opening.local_state.sha256
+    assert update.agrees
+    assert aggregation.agrees
+
+
+def test_a_winner_that_sends_other_bytes_is_unavailable(setting: Setting) -> None:
+    """They do not hash to the blob's name, so they never count as served, to whomever they were sent."""
+    opening = setting.opening(2)
+    setting.record(opening, setting.opening(N))
+    path = setting.ledger.blobs.path(opening.local_state.sha256)
+    data = path.read_bytes()
+    path.chmod(0o600)
+    path.write_bytes(bytes(len(data)))
+    segment, update, _ = setting.answer(4.0)
+    assert segment.unavailable
+    assert update.agrees
+
+
+def test_a_replay_that_would_be_too_long_is_ended_and_the_rest_is_answered(
+    setting: Setting,
+) -> None:
+    """What was served and is not finished is left out: that is silence, and says nothing about the winner."""
+    setting.record(setting.opening(2), setting.opening(N))
+
+    def run(seconds: float, function: Callable[..., T], *arguments: object) -> T:
+        if function is numerics.recompute_segment:
+            raise TaskTimeout(f"the deadline passed after {seconds} s")
+        return _run(seconds, function, *arguments)
+
+    setting.auditor = replace(setting.auditor, run=run)
+    segment, update, aggregation = setting.answer(4.0)
+    assert segment.answer is None
+    assert update.agrees
+    assert aggregation.agrees
+
+
+def test_one_slow_winner_leaves_room_for_the_rounds_of_others() -> None:
+    turns, held = Turns(), ExitStack()
+    with held:
+        assert all(held.enter_context(turns.of("slow")) for _ in range(CALLS_MAX))
+        with turns.of("slow") as free:
+            assert not free
+        with turns.of("other") as free:
+            assert free
+    with turns.of("slow") as free:
+        assert free
