@@ -11,6 +11,7 @@ from consumer.errors import ConsumerError
 from domain.amount import MONEY_MAX, price_ceil
 from domain.errors import BAD_PROOF
 from domain.events import OrderOpened, changes_of
+from domain.genesis import POWER_REDUCTION
 from domain.hashing import message_id
 from domain.messages import MsgSubmitOrder
 from domain.queries import (
@@ -18,6 +19,7 @@ from domain.queries import (
     ParamsRequest,
     SimulateMatchRequest,
     SimulateMatchResponse,
+    ValidatorsRequest,
 )
 from domain.records import Conditions, Histogram, JobTerms, Order
 from link.handover import order_secret, public_point
@@ -25,6 +27,7 @@ from matching_engine.conditions import CONDITIONS
 from pol.job.document import Job, order_terms
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.orders import check_order, least_deposit
+from pol.rules.panels import Promised
 from pol.rules.schedule import round_seconds, total_work
 from wire.keys import Key
 
@@ -117,7 +120,17 @@ def check_request(client: ChainClient, terms: JobTerms, request: Request) -> int
     params = client.query(ParamsRequest()).params
     deposit = least_deposit(terms, request.price_limit, params)
     check_order(
-        terms, request.conditions, request.price_limit, deposit, request.time_to_live, params
+        terms,
+        request.conditions,
+        request.price_limit,
+        deposit,
+        request.time_to_live,
+        params,
+        [
+            Promised(found.operator, found.stake, found.audit_speed, found.audit_rate)
+            for found in client.query(ValidatorsRequest()).validators
+            if not found.jailed and found.stake >= POWER_REDUCTION
+        ],
     )
     return deposit
 

@@ -327,6 +327,15 @@ class ShareCompared(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class ShareFoundWrong(Change):
+    """A panel found a segment of an accepted share wrong for which its provider alone answers."""
+
+    KIND: ClassVar[str] = "share.wrong"
+    share: ShareKey
+    provider: str
+
+
+@dataclass(frozen=True, slots=True)
 class RoundClosed(Change):
     """A round was closed; its window runs until ``window_ends`` on the chain clock."""
 
@@ -338,11 +347,12 @@ class RoundClosed(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoundVerified(Change):
-    """A round was verified and paid."""
+    """A round was verified and paid; beside that its panel has ``audit_fee``."""
 
     KIND: ClassVar[str] = "round.verified"
     round: RoundKey
     paid: int
+    audit_fee: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,36 +361,6 @@ class RoundVoid(Change):
 
     KIND: ClassVar[str] = "round.void"
     round: RoundKey
-
-
-@dataclass(frozen=True, slots=True)
-class AuditDrawn(Change):
-    """Validators were drawn to audit a round."""
-
-    KIND: ClassVar[str] = "audit.drawn"
-    round: RoundKey
-    draw: int
-    seats: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AuditAnswered(Change):
-    """An auditor answered, and agrees with the chain or not."""
-
-    KIND: ClassVar[str] = "audit.answered"
-    round: RoundKey
-    auditor: str
-    agrees: bool
-
-
-@dataclass(frozen=True, slots=True)
-class AuditMissed(Change):
-    """An auditor was silent, and lost ``cut`` of its stake."""
-
-    KIND: ClassVar[str] = "audit.missed"
-    round: RoundKey
-    auditor: str
-    cut: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,6 +464,31 @@ class PlaceRuled(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class SeatPaid(Change):
+    """A seat got ``paid`` for its answers, of it so much from what other seats lost and from the community pool.
+
+    The rest is among the payments of the order.
+    """
+
+    KIND: ClassVar[str] = "panel.paid"
+    round: RoundKey
+    auditor: str
+    stage: int
+    paid: int
+    from_pot: int
+    from_pool: int
+
+
+@dataclass(frozen=True, slots=True)
+class PanelEnded(Change):
+    """A panel is over; ``burnt`` is what its seats lost and nobody got."""
+
+    KIND: ClassVar[str] = "panel.ended"
+    round: RoundKey
+    burnt: int
+
+
+@dataclass(frozen=True, slots=True)
 class PaymentMade(Change):
     """Coins left an order's escrow; ``round`` is -1 where none is concerned."""
 
@@ -525,12 +530,10 @@ KINDS: Mapping[str, type[Change]] = MappingProxyType(
             ShareDrawn,
             ShareAccepted,
             ShareCompared,
+            ShareFoundWrong,
             RoundClosed,
             RoundVerified,
             RoundVoid,
-            AuditDrawn,
-            AuditAnswered,
-            AuditMissed,
             AuditsPromised,
             PlaceDrawn,
             StageOpened,
@@ -540,6 +543,8 @@ KINDS: Mapping[str, type[Change]] = MappingProxyType(
             SeatSilent,
             SeatDiffered,
             PlaceRuled,
+            SeatPaid,
+            PanelEnded,
             PaymentMade,
         )
     }

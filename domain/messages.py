@@ -36,7 +36,6 @@ from domain.limits import (
     TEXT_MAX,
 )
 from domain.records import (
-    AuditAnswer,
     Coin,
     Conditions,
     JobTerms,
@@ -347,20 +346,6 @@ class MsgProve(MessageBase):
 
 
 @dataclass(frozen=True, slots=True)
-class MsgAnswerAudit(MessageBase):
-    """Answer all places of a round's audit, in their order."""
-
-    URL: ClassVar[str] = "/assay.pol.v1.MsgAnswerAudit"
-    SIGNER: ClassVar[str] = "auditor"
-    GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"answers": 1})
-    auditor: Address
-    order_id: Hash
-    attempt: Count
-    round: Count
-    answers: Annotated[tuple[AuditAnswer, ...], Length(1, ANSWERS_MAX, LIMIT_REACHED)]
-
-
-@dataclass(frozen=True, slots=True)
 class MsgCommitAnswer(MessageBase):
     """Commit to the answers of a seat (:func:`pol.rules.panels.answer_commitment`), before anybody's are known."""
 
@@ -415,7 +400,6 @@ Message = (
     | MsgCommitTraces
     | MsgCloseRound
     | MsgProve
-    | MsgAnswerAudit
     | MsgPromiseAudits
     | MsgCommitAnswer
     | MsgRevealAnswer

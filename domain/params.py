@@ -3,12 +3,9 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from domain.amount import BPS, ceil_div
+from domain.amount import BPS
 from domain.bounds import Bps, Duration, Money, Range
 from domain.limits import ANSWERS_MAX, DURATION_MAX, GAS_MAX, SHARE_SEGMENTS_MAX
-
-DRAWS = 3
-"""How often seats of an audit are drawn at most."""
 
 # Every edge is safe, if not sensible.
 Wait = Annotated[int, Range(0, DURATION_MAX)]
@@ -46,7 +43,6 @@ class OrderParams:
     protocol_bps: Take
     audit_bps: Take
     lot_wait: Wait
-    reference_speed: Rate
     accept_max: Wait
     payload_fee: Money
     audit_segments: AuditSegments
@@ -54,18 +50,6 @@ class OrderParams:
     window_max: Duration
     answer_fee: Money
     rounds_ahead: RoundsAhead
-
-    @property
-    def verify_seconds(self) -> int:
-        """The longest that the last round waits for its verification: its window, and every draw of its audit."""
-        if not self.auditors:
-            return self.round_window
-        return self.round_window + DRAWS * (self.lot_wait + ceil_div(self.round_window, 2))
-
-    @property
-    def place_work_max(self) -> int:
-        """FLOPs that the slowest auditor replays in an eighth of the window: the most that one place may have."""
-        return self.reference_speed * self.round_window // 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +61,11 @@ class Params:
     accept_base: Wait = 600
     accept_rate: Rate = 1_000_000  # bytes/s
     progress_base: Wait = 3_600
-    round_window: Duration = 3_600
+    round_window: Duration = 300
     max_attempts: Attempts = 3
-    auditors: Auditors = 2
+    auditors: Auditors = 3
     audit_places_max: AuditPlaces = 16
     segments_drawn: SegmentsDrawn = 4
-    reference_speed: Rate = 1_000_000_000  # FLOP/s of exact work
     job_bond_bps: Bps = 1_000
     decline_fee_bps: Bps = 1_000  # of the job bond
     protocol_bps: Take = 100
@@ -123,9 +106,9 @@ def local_params() -> Params:
         accept_rate=10_000_000,
         progress_base=30,
         round_window=10,
-        audit_places_max=4,
+        auditors=2,
+        audit_places_max=6,
         segments_drawn=2,
-        reference_speed=200_000_000,
         bond_wait=60,
         accept_max=60,
         payload_fee=500,

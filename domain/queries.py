@@ -30,7 +30,6 @@ from domain.params import Params, Rate
 from domain.records import (
     Account,
     Assignment,
-    Audit,
     Bid,
     BondAccount,
     Conditions,
@@ -172,13 +171,13 @@ class OrdersRequest(Query[OrdersResponse]):
 
 @dataclass(frozen=True, slots=True)
 class OrderResponse:
-    """The order; assignments of all attempts; shares, rounds, and audits of all attempts; escrow; payments."""
+    """The order; assignments of all attempts; shares, rounds, and panels of all attempts; escrow; payments."""
 
     order: Order
     assignments: Annotated[tuple[Assignment, ...], Many]
     shares: Annotated[tuple[Share, ...], Many]
     rounds: Annotated[tuple[Round, ...], Many]
-    audits: Annotated[tuple[Audit, ...], Many]
+    panels: Annotated[tuple[Panel, ...], Many]
     escrow: Escrow
     payments: Annotated[tuple[Payment, ...], Many]
 
@@ -211,9 +210,9 @@ class OrderResponse:
             if (share.claim.attempt, share.claim.round) == (attempt, round)
         }
 
-    def audit(self, attempt: int, round: int) -> Audit | None:
-        """Return the audit of a round."""
-        return next((a for a in self.audits if (a.attempt, a.round) == (attempt, round)), None)
+    def panel(self, attempt: int, round: int) -> Panel | None:
+        """Return the panel of a round."""
+        return next((p for p in self.panels if (p.attempt, p.round) == (attempt, round)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,22 +223,10 @@ class OrderRequest(Query[OrderResponse]):
 
 
 @dataclass(frozen=True, slots=True)
-class AuditDuty:
-    """A seat that has not answered yet."""
-
-    order_id: Hash
-    attempt: Count
-    round: Count
-    places: Annotated[tuple[Place, ...], Length(0, ANSWERS_MAX)]
-    draw_ends: Number
-
-
-@dataclass(frozen=True, slots=True)
 class DutiesResponse:
-    """Live assignments of the validator (matched, running, proven), and audits that it has to answer."""
+    """Live assignments of the validator (matched, running, proven)."""
 
     assignments: Annotated[tuple[Assignment, ...], Many]
-    audits: Annotated[tuple[AuditDuty, ...], Many]
     clock: Number
     height: Number
 

@@ -493,48 +493,6 @@ class TraceLeaf:
     path: Annotated[tuple[Hash, ...], Length(0, PATH_MAX)] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AuditAnswer:
-    """An auditor's answer for one place: the recomputed root, or empty bytes for ``unavailable``.
-
-    The chain holds no leaves, only trace roots. So for segment i the answer carries the share's leaf of boundary i+1:
-    it agrees if the leaf is in the trace and its boundary root is ``root``. Other places need no leaf.
-    """
-
-    root: MaybeHash
-    digest: MaybeHash
-    leaf: TraceLeaf | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """A validator drawn to audit a round, and what it answered (empty until it did)."""
-
-    validator: Address
-    answers: Annotated[tuple[AuditAnswer, ...], Length(0, ANSWERS_MAX)]
-    answered_at: Number
-    missed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """The audit of a closed round: places (the same for all seats) and up to three draws of seats."""
-
-    order_id: Hash
-    attempt: Count
-    round: Count
-    draw: Count  # 0 until the seed is known, 1 first, 2 redraw, 3 all validators
-    places: Annotated[tuple[Place, ...], Length(0, ANSWERS_MAX)]
-    seats: Annotated[tuple[Seat, ...], Many]
-    draw_ends: Number
-    agreed: bool
-
-    @property
-    def key(self) -> RoundKey:
-        """The round that is audited."""
-        return RoundKey(self.order_id, self.attempt, self.round)
-
-
 class Ruling(IntEnum):
     """What a panel says of a place."""
 
@@ -599,6 +557,7 @@ class Panel:
     first_seat: Count  # number of the stage's first one
     committed: Count  # of the stage
     revealed: Count  # of the stage
+    is_settled: bool  # its seats are paid, and it is over
     eligible: Count  # validators who have or could have a seat, when the stage began
     stake: Money  # of these
 

@@ -19,7 +19,7 @@ class Pot(StrEnum):
     BONDS = "bonds"  # bond accounts, waiting withdrawals included; owner: address
     ESCROWS = "escrows"  # deposits and bonds of orders; owner: order id in hex
     STAKES = "stakes"  # owner: operator
-    AUDITS = "audits"  # cut from silent auditors, until their round is decided; owner: the round
+    AUDITS = "audits"  # cut from seats that were silent or differed, until their round ends; owner: the round
     FEES = "fees"
     COMMUNITY = "community"
     BURNT = "burnt"  # a sink that nothing leaves
@@ -50,10 +50,11 @@ class Move(StrEnum):
     # out of the stake of a validator who rejected what was right
     STAKE_COMPENSATION = "stake_compensation"
     STAKE_BURN = "stake_burn"
-    # silent auditors
+    # seats of panels
     CUT = "cut"
     CUT_SHARE = "cut_share"
     CUT_BURN = "cut_burn"
+    POOL_SHARE = "pool_share"
 
 
 MOVES: Mapping[Move, tuple[Pot, Pot]] = MappingProxyType(
@@ -80,6 +81,7 @@ MOVES: Mapping[Move, tuple[Pot, Pot]] = MappingProxyType(
         Move.CUT: (Pot.STAKES, Pot.AUDITS),
         Move.CUT_SHARE: (Pot.AUDITS, Pot.ACCOUNTS),
         Move.CUT_BURN: (Pot.AUDITS, Pot.BURNT),
+        Move.POOL_SHARE: (Pot.COMMUNITY, Pot.ACCOUNTS),
     }
 )
 
@@ -144,9 +146,9 @@ def refund(escrow: Escrow) -> tuple[Escrow, tuple[Transfer, ...]]:
     return replace(escrow, depositors=rows), moves
 
 
-def affordable_price(escrow: Escrow, work: int, price_limit: int) -> int:
-    """Return the highest price per PFLOP, up to the limit, at which the rest of the escrow pays ``work``.
+def affordable_price(escrow: Escrow, work: int, price_limit: int, reserved: int = 0) -> int:
+    """Return the highest price per PFLOP, up to the limit, at which the escrow pays ``work`` beside what is reserved.
 
-    Rounded down, so that the price times the work, rounded up, is never more than what is locked.
+    Rounded down, so that the price times the work, rounded up, is never more than what is left.
     """
-    return min(price_limit, locked(escrow) * PFLOP // work)
+    return min(price_limit, max(0, locked(escrow) - reserved) * PFLOP // work)

@@ -16,7 +16,6 @@ class Earnings:
 
     total: int
     protocol: int
-    auditors: tuple[tuple[str, int], ...]
     providers: tuple[tuple[str, int], ...]
     validator: int
 
@@ -34,40 +33,25 @@ def settle_round(
     audit_bps: int,
     providers_bps: int,
     shares: Sequence[tuple[str, int]],
-    auditors: Sequence[str],
 ) -> Earnings:
-    """Return the earnings of a round of ``work`` FLOPs at ``price`` per PFLOP.
+    """Return the earnings of a round of ``work`` FLOPs at ``price`` per PFLOP, its audit fee left out.
 
     ``shares`` are (provider, work) of the accepted shares; work beyond them, the aggregation, is the validator's.
-    ``auditors`` are those who answered: the audit fee is split equally, and what does not divide goes to the protocol;
-    without auditors there is no audit fee. Providers get their part of the rest by work; what does not divide goes,
-    with all that is left, to the validator.
+    Providers get their part by work of what protocol and audit fee leave; what does not divide goes, with all that is
+    left, to the validator. ``total`` is without the audit fee.
     """
     total = price_floor(work, price)
     protocol = bps_floor(total, protocol_bps)
-    fee = bps_floor(total, audit_bps) if auditors else 0
-    each = fee // len(auditors) if auditors else 0
+    fee = bps_floor(total, audit_bps)
     rest = total - protocol - fee
     pool = bps_floor(rest, providers_bps)
     paid = tuple((provider, pool * part // work) for provider, part in shares)
     return Earnings(
-        total=total,
-        protocol=protocol + fee - each * len(auditors),
-        auditors=tuple((auditor, each) for auditor in auditors),
+        total=total - fee,
+        protocol=protocol,
         providers=paid,
         validator=rest - sum(amount for _, amount in paid),
     )
-
-
-def split_cut(pot: int, receivers: Sequence[str]) -> tuple[tuple[tuple[str, int], ...], int]:
-    """Split what silent auditors lost equally over those who answered; the second value is burnt.
-
-    What does not divide is burnt, and all of it where nobody answered.
-    """
-    if not receivers:
-        return (), pot
-    each = pot // len(receivers)
-    return tuple((receiver, each) for receiver in receivers), pot - each * len(receivers)
 
 
 def share_bond(work: int, price: int) -> int:

@@ -25,26 +25,19 @@ from chain.state_machine.market.attempts import (
 )
 from chain.state_machine.market.book import on_bid
 from chain.state_machine.market.orders import on_close, on_time_to_live, weigh_end
-from chain.state_machine.proof.audits import (
-    draw_seats,
-    on_audit_draw,
-    on_void,
-    weigh_audit_draw,
-    weigh_seats,
-    weigh_void,
-)
 from chain.state_machine.proof.lots import close_lot, get_late_beacon, put_off_lot, take_complete
 from chain.state_machine.proof.panels import (
     draw_stage,
     on_stage,
+    on_void,
     weigh_stage,
     weigh_stage_draw,
 )
+from chain.state_machine.proof.rounds import weigh_void
 from chain.state_machine.proof.settlement import on_bonds, on_window, weigh_bonds, weigh_window
 from chain.state_machine.proof.shares import draw_segments, weigh_segments
 from chain.state_machine.proof.tables import (
     LOTS,
-    AuditSubject,
     Lot,
     PanelSubject,
     SharesSubject,
@@ -139,7 +132,6 @@ class Draw:
 EFFECTS: Mapping[Due, Effect] = MappingProxyType(
     {
         Due.LOT: Effect(on_lot, weigh_lot),
-        Due.AUDIT_DRAW: Effect(on_audit_draw, weigh_audit_draw),
         Due.WINDOW: Effect(on_window, weigh_window),
         Due.VOID: Effect(on_void, weigh_void),
         Due.BONDS: Effect(on_bonds, weigh_bonds),
@@ -157,7 +149,6 @@ EFFECTS: Mapping[Due, Effect] = MappingProxyType(
 DRAWS: Mapping[type, Draw] = MappingProxyType(
     {
         SharesSubject: Draw(draw_segments, weigh_segments),
-        AuditSubject: Draw(draw_seats, weigh_seats),
         PanelSubject: Draw(draw_stage, weigh_stage_draw),
     }
 )

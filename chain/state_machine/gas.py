@@ -34,12 +34,10 @@ VALIDATOR_GAS = 500
 SEAT_GAS = 20_000
 # An answer of a panel that a stage looks at when it ends.
 VOTE_GAS = 1_000
-# An answer that an audit keeps.
-KEPT_ANSWER_GAS = 500
 # An order that the auction tries, a bid that it may have to look at, and an order that it matches.
 TRY_GAS = 20_000
 TRY_BID_GAS = 20
-FILL_GAS = 150_000
+FILL_GAS = 160_000  # with the validators who could audit it
 
 LOTS_PERCENT = 20
 """What the draws of complete lots have of ``due_gas``."""

@@ -25,12 +25,13 @@ from chain.state_machine.market.tables import (
     ORDERS,
 )
 from chain.state_machine.proof.tables import (
-    AUDIT_POTS,
-    AUDITS,
-    DUTIES,
     LOT_GROUPS,
     LOTS,
+    PANEL_DUTIES,
+    PANEL_POTS,
+    PANELS,
     ROUNDS,
+    SEATS,
     SHARES,
     STANDING_ISSUES,
     WAITING_LOTS,
@@ -41,8 +42,10 @@ from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.tables import Numbers, number_of
 from domain.amount import MONEY_MAX, price_ceil
-from domain.records import Order, OrderState, ShareState
+from domain.limits import SEATS_MAX
+from domain.records import Order, OrderState, RoundKey, Ruling, ShareState
 from escrow.moves import FROM_DEPOSITS, Pot, locked
+from pol.rules.panels import verify_seconds
 from pol.rules.schedule import round_work, share_segments, share_work, total_work
 
 
@@ -82,7 +85,7 @@ def check_pots(store: Overlay) -> None:
         ),
         Pot.ESCROWS: sum(tally.held for tally in TALLIES.scan(store)),
         Pot.STAKES: sum(validator.stake for validator in VALIDATORS.scan(store)),
-        Pot.AUDITS: _sum_numbers(store, AUDIT_POTS),
+        Pot.AUDITS: _sum_numbers(store, PANEL_POTS),
     }
     for pot, total in sums.items():
         count = POTS.get(store, pot)
@@ -217,12 +220,11 @@ def check_queue(store: Overlay) -> None:
 
 
 def check_deadlines(store: Overlay) -> None:
-    """No order is older than its last deadline: that of the order, and then windows and draws."""
+    """No order is older than its last deadline: that of the order, and then windows and stages."""
     clock = HEAD.must(store).clock_ns // NS
     overdue = _has_overdue(store, clock)
     for order in ORDERS.scan(store):
-        params = order.params
-        tail = 3 * (params.lot_wait + params.round_window)
+        tail = 2 * verify_seconds(order.params, order.window)
         late = order.state is not OrderState.CLOSED and clock > order.deadline + tail
         # Entries that the cap of a block carried over are allowed to be late.
         _check(not late or overdue, f"order {order.id.hex()} outlived its last deadline")
@@ -258,26 +260,57 @@ def check_shares(store: Overlay) -> None:
         _check(shown, "a share shows its roots before it is accepted, or not after")
 
 
-def check_audits(store: Overlay) -> None:
-    """No answer without a seat, no seat for a party, no seat twice in a draw."""
-    for audit in AUDITS.scan(store):
-        order = ORDERS.must(store, audit.order_id)
-        assignment = ASSIGNMENTS.must(store, audit.order_id, audit.attempt)
+def check_panels(store: Overlay) -> None:
+    """No answer without a seat, no seat for a party, nobody sits twice; counts and rulings fit the seats."""
+    for panel in PANELS.scan(store):
+        order = ORDERS.must(store, panel.order_id)
+        assignment = ASSIGNMENTS.must(store, panel.order_id, panel.attempt)
+        seats = SEATS.scan(store, *panel.key)
+        name = f"the panel of round {panel.round} of order {panel.order_id.hex()}"
+        sitting = [seat.validator for seat in seats]
         parties = {assignment.validator, order.consumer}
-        names = [seat.validator for seat in audit.seats]
-        _check(not parties.intersection(names), "a party audits its own round")
-        waiting = [s.validator for s in audit.seats if not s.missed]
-        _check(len(set(waiting)) == len(waiting), "a validator has two seats in a draw")
-        _check(all(not (s.answers and s.missed) for s in audit.seats), "a seat answered and missed")
-        _check(audit.draw > 0 or not audit.seats, "there are seats before a draw")
+        _check(not parties.intersection(sitting), f"a party sits in {name}")
+        _check(len(set(sitting)) == len(sitting), f"somebody sits twice in {name}")
+        _check([seat.number for seat in seats] == list(range(panel.seats)), f"{name} lost a seat")
+        _check(len(seats) <= SEATS_MAX, f"{name} has too many seats")
+        new = [seat for seat in seats if seat.stage == panel.stage]
+        committed = sum(seat.commitment != b"" for seat in new)
+        revealed = sum(seat.revealed for seat in new)
+        counted = (committed, revealed) == (panel.committed, panel.revealed)
+        _check(counted, f"{name} counts its seats wrong")
+        for seat in seats:
+            said = {answer.place for answer in seat.answers}
+            _check(said <= set(seat.places), f"a seat of {name} answers what it was not asked")
+            _check(seat.commitment != b"" or not said, f"a seat of {name} answers uncommitted")
+        for place in panel.places:
+            settled = place.ruling in (Ruling.RIGHT, Ruling.WRONG)
+            _check(settled == (place.found is not None), f"{name} rules without a finding")
+        if panel.is_settled:
+            closed = ROUNDS.must(store, *panel.key)
+            _check(closed.verified or closed.void, f"{name} is paid before its round ends")
 
 
 def check_duties(store: Overlay) -> None:
-    """Nobody owes an answer, and no cut waits for one, where nothing can be verified any more."""
-    for *_, order_id, attempt, round in (*DUTIES.keys(store), *AUDIT_POTS.keys(store)):
+    """Only seats of an open stage that have not revealed have something to do; no pot outlives its round."""
+    due = set()
+    for name, order_id, attempt, round in PANEL_DUTIES.keys(store):
+        key = RoundKey(order_id, number_of(attempt), number_of(round))
+        due.add((name.decode(), key))
+        panel = PANELS.must(store, *key)
+        _check(panel.is_open, f"order {order_id.hex()} wants answers for a stage that is over")
+        seat = SEATS.must(store, *key, PANEL_DUTIES.get(store, name, *key) - 1)
+        mine = seat.validator == name.decode() and not seat.revealed
+        _check(mine, f"order {order_id.hex()} has a duty of another seat")
+    for panel in PANELS.scan(store):
+        if panel.is_open:
+            for seat in SEATS.scan(store, *panel.key):
+                waits = seat.stage == panel.stage and not seat.revealed
+                _check(((seat.validator, panel.key) in due) == waits, "a seat has no duty")
+    for order_id, attempt, round in PANEL_POTS.keys(store):
         closed = ROUNDS.must(store, order_id, number_of(attempt), number_of(round))
         ended = ORDERS.must(store, order_id).state is OrderState.CLOSED
-        _check(not (ended or closed.void), f"order {order_id.hex()} audits what has ended")
+        over = ended or closed.void or closed.verified
+        _check(not over, f"order {order_id.hex()} keeps the pot of a panel that is over")
 
 
 def check_ends(store: Overlay) -> None:
@@ -314,7 +347,7 @@ CHECKS: tuple[Callable[[Overlay], None], ...] = (
     check_queue,
     check_deadlines,
     check_shares,
-    check_audits,
+    check_panels,
     check_duties,
     check_ends,
     check_book,

@@ -26,14 +26,13 @@ from chain.state_machine.market.tables import (
     ORDERS_OF_VALIDATOR,
 )
 from chain.state_machine.proof.tables import (
-    AUDITS,
-    DUTIES,
     PANEL_DUTIES,
     PANELS,
     ROUNDS,
     SEATS,
     SHARES,
 )
+from chain.state_machine.registry.members import get_promised
 from chain.state_machine.registry.tables import CLUSTERS, PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.tables import Part, R, Space, get_limit, number_of, take
@@ -43,6 +42,7 @@ from domain.bounds import check
 from domain.errors import NOT_FOUND, UNKNOWN_REQUEST, Refusal
 from domain.records import Account, Coin, Order, RoundKey
 from matching_engine.match import quote
+from pol.rules.panels import compute_audit_ms, compute_window
 from pol.rules.schedule import check_terms
 
 
@@ -167,7 +167,7 @@ def _order(store: Overlay, request: q.OrderRequest) -> q.OrderResponse:
         assignments=tuple(ASSIGNMENTS.scan(store, order_id)),
         shares=tuple(SHARES.scan(store, order_id)),
         rounds=tuple(ROUNDS.scan(store, order_id)),
-        audits=tuple(AUDITS.scan(store, order_id)),
+        panels=tuple(PANELS.scan(store, order_id)),
         escrow=escrow,
         payments=tuple(PAYMENTS.scan(store, order_id)),
     )
@@ -180,8 +180,11 @@ def simulate_match(
     check_terms(request.terms)
     store = Overlay(reader)
     head, params = HEAD.must(store), PARAMS.must(store)
+    kept = params.for_order()
+    audit_ms = compute_audit_ms(request.terms, kept, get_promised(store))
+    window = compute_window(kept, audit_ms)
     asked = replace(
-        make_asked(request.terms, request.conditions, params.for_order()),
+        make_asked(request.terms, request.conditions, params.for_order(), window),
         price_limit=request.price_limit or MONEY_MAX,
         seconds_left=request.deadline,
         opened_height=head.height + 1,
@@ -206,14 +209,8 @@ def _duties(store: Overlay, request: q.DutiesRequest) -> q.DutiesResponse:
         ASSIGNMENTS.must(store, order_id, number_of(attempt))
         for _, order_id, attempt in LIVE_ASSIGNMENTS.keys(store, name)
     ]
-    audits = []
-    for _, order_id, attempt, round in DUTIES.keys(store, name):
-        audit = AUDITS.must(store, order_id, number_of(attempt), number_of(round))
-        audits.append(
-            q.AuditDuty(audit.order_id, audit.attempt, audit.round, audit.places, audit.draw_ends)
-        )
     head = HEAD.must(store)
-    return q.DutiesResponse(tuple(assignments), tuple(audits), head.clock_ns // NS, head.height)
+    return q.DutiesResponse(tuple(assignments), head.clock_ns // NS, head.height)
 
 
 # --- panels --------------------------------------------------------------------------------------

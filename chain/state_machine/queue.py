@@ -23,15 +23,14 @@ class Due(IntEnum):
 
     # Purpose, id of the subject.
     LOT = 0
+    # Order, attempt, round: a part of a panel's stage is over.
+    STAGE = 1
     # Order, attempt, round.
-    AUDIT_DRAW = 1
     WINDOW = 2
     # Order, attempt, round: where voiding has come to.
     VOID = 3
     # Order, attempt, round, and how many of its shares have theirs back.
     BONDS = 4
-    # Order, attempt, round: a part of a panel's stage is over.
-    STAGE = 5
     # Order, attempt.
     ACCEPT = 10
     PROGRESS = 11

@@ -124,28 +124,3 @@ def possession_sign_bytes(order_id: bytes, order_key: bytes) -> bytes:
     The id is of one chain, consumer and sequence: a proof that was seen once serves no second order.
     """
     return encode_fields("assay/order-key", order_id, order_key)
-
-
-def audit_digest(
-    auditor: str,
-    order_id: bytes,
-    attempt: int,
-    round: int,
-    place_index: int,
-    inner_roots: Sequence[bytes],
-) -> bytes:
-    """Return the digest of an auditor's answer for one place of a round's audit.
-
-    ``inner_roots`` are the roots of the steps (or tensors) inside the place. They are in no trace,
-    and the auditor's address is hashed with them: an answer shows work, and another auditor's
-    answer cannot be copied.
-    """
-    return hash_fields(
-        "assay/audit",
-        auditor,
-        order_id,
-        u32(attempt),
-        u32(round),
-        u32(place_index),
-        *inner_roots,
-    )

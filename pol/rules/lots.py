@@ -9,9 +9,7 @@ other implementations.
 
 from collections.abc import Sequence
 
-from domain.amount import PFLOP
 from domain.hashing import hash_fields, u64
-from domain.records import AuditKind, Place
 
 
 class _Stream:
@@ -99,41 +97,3 @@ def duty_segments(segments: int, drawn: Sequence[int]) -> tuple[int, ...]:
     if not all(0 <= segment <= segments for segment in drawn):
         raise ValueError(f"drawn outside a share of {segments} segments: {tuple(drawn)}")
     return tuple(sorted({*drawn, 0, segments - 1, segments}))
-
-
-def audit_place_count(audit_fee: int, segment_work: int, price: int, cap: int) -> int:
-    """Return how many places a round's audit has: as many replays as its fee pays for.
-
-    At least 1, at most ``cap``. ``audit_fee`` in ``uassay``, ``segment_work`` in FLOPs, ``price``
-    in ``uassay`` per PFLOP. One replay costs segment work x price (protocol section 5.1). The
-    quotient is exact and rounded down once, with no rounding of the cost. Where a replay costs
-    nothing, a fee pays for all places, and no fee for one.
-    """
-    cost = segment_work * price  # in uassay / PFLOP
-    if cost == 0:
-        return cap if audit_fee else 1
-    return max(1, min(audit_fee * PFLOP // cost, cap))
-
-
-def audit_places(
-    seed: bytes, shares: Sequence[tuple[int, int, int]], count: int
-) -> tuple[Place, ...]:
-    """Draw the places of a round's audit, the same for all its seats, in order of their numbers.
-
-    ``shares`` are (slot, issue, segments n) of the accepted shares in slot order. Numbered are,
-    share by share, its n segments and then its update as one last segment; and at the very end the
-    aggregation. Each is equally likely, so that no place is safer to lie about than another.
-    """
-    population = sum(segments + 1 for _, _, segments in shares) + 1
-    return tuple(_place(shares, number) for number in draw(seed, population, count))
-
-
-def _place(shares: Sequence[tuple[int, int, int]], number: int) -> Place:
-    """Return the place with this number; what lies behind the last share is the aggregation."""
-    for slot, issue, segments in shares:
-        if number < segments:
-            return Place(AuditKind.SEGMENT, slot, issue, number)
-        if number == segments:
-            return Place(AuditKind.UPDATE, slot, issue, segments)
-        number -= segments + 1
-    return Place(AuditKind.AGGREGATION, 0, 0, 0)

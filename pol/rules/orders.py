@@ -1,5 +1,8 @@
 """What an order must be: one check for the chain, and for a consumer who asks before anything is signed."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from domain.amount import price_ceil
 from domain.errors import (
     BAD_FIELD,
@@ -11,7 +14,18 @@ from domain.errors import (
 from domain.limits import EXECUTOR_VERSION, TIERS
 from domain.params import Params
 from domain.records import Conditions, JobTerms
-from pol.rules.schedule import boundary_work, check_terms, segment_work, total_work
+from pol.rules.panels import (
+    Promised,
+    audit_floor,
+    compute_audit_ms,
+    compute_window,
+    is_eligible,
+    largest_segment,
+)
+from pol.rules.schedule import check_terms, total_work
+
+LEAST_ELIGIBLE = 2
+"""Validators who could audit an order, at least: whoever wins it is none of them."""
 
 
 def check_job(terms: JobTerms, conditions: Conditions) -> None:
@@ -26,21 +40,49 @@ def check_job(terms: JobTerms, conditions: Conditions) -> None:
         raise Refusal(UNSUPPORTED, "conditions.tier", reason, remedy)
 
 
-def check_auditable(terms: JobTerms, params: Params) -> None:
-    """Check that the slowest auditor can replay any place in time: a segment, or the aggregation of all slots."""
-    most = params.for_order().place_work_max
-    reason = f"has more than {most} FLOPs, what an auditor can replay"
-    if segment_work(terms) > most:
-        steps = max(0, most - boundary_work(terms)) // terms.step_work
-        remedy = f"at most {steps} steps a segment" if steps else "use a smaller model or batch"
-        raise Refusal(TOO_SLOW_TO_AUDIT, "terms.segment_steps", f"a segment {reason}", remedy)
-    if terms.outer_work > most:
-        raise Refusal(TOO_SLOW_TO_AUDIT, "terms.outer_work", reason, "use fewer slots")
+@dataclass(frozen=True, slots=True)
+class Auditable:
+    """How long an audit of an order takes those who may sit (milliseconds), and its window (seconds)."""
+
+    audit_ms: int
+    window: int
+
+
+def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promised]) -> Auditable:
+    """Check that auditors can keep up, and return their time and the window that follows from it.
+
+    ``validators`` are those of the set, with what they promise as auditors.
+    """
+    kept = params.for_order()
+    audit_ms = compute_audit_ms(terms, kept, validators)
+    window = compute_window(kept, audit_ms)
+    if not kept.auditors:
+        return Auditable(audit_ms, window)
+    if window > kept.window_max:
+        reason = f"auditors need a window of {window} s, and the longest is {kept.window_max} s"
+        steps = largest_segment(terms, kept, validators)
+        remedy = (
+            f"at most {steps} steps a segment"
+            if steps
+            else "use a smaller model or batch, fewer slots, or less data"
+        )
+        raise Refusal(TOO_SLOW_TO_AUDIT, "terms.segment_steps", reason, remedy)
+    able = sum(is_eligible(terms, kept, audit_ms, found.speed, found.rate) for found in validators)
+    if able < LEAST_ELIGIBLE:
+        reason = f"{able} validators could audit it, and {LEAST_ELIGIBLE} have to"
+        raise Refusal(
+            TOO_SLOW_TO_AUDIT, "terms", reason, "wait until the chain has more validators"
+        )
+    return Auditable(audit_ms, window)
 
 
 def least_deposit(terms: JobTerms, price_limit: int, params: Params) -> int:
-    """Return what an order has to lock (``uassay``): all work at the price limit, and never less than ``order_min``."""
-    return max(params.order_min, price_ceil(total_work(terms), price_limit))
+    """Return what an order has to lock (``uassay``), and never less than ``order_min``.
+
+    All work at the price limit, and beside it the least audit fee of each round.
+    """
+    audits = terms.rounds * audit_floor(terms, price_limit, params.for_order())
+    return max(params.order_min, price_ceil(total_work(terms), price_limit) + audits)
 
 
 def check_order(
@@ -50,17 +92,19 @@ def check_order(
     deposit: int,
     time_to_live: int,
     params: Params,
-) -> None:
-    """Check an order against the chain's parameters; Refusal names the field and what would do.
+    validators: Sequence[Promised],
+) -> Auditable:
+    """Check an order against the chain's parameters and auditors; Refusal names the field and what would do.
 
     All but the account's coins, and the proof of the order's key.
     """
     check_job(terms, conditions)
-    check_auditable(terms, params)
+    auditable = check_auditable(terms, params, validators)
     if time_to_live > params.ttl_max:
         reason = f"{time_to_live} s is longer than an order waits"
         raise Refusal(BAD_FIELD, "time_to_live", reason, f"at most {params.ttl_max} s")
     needed = least_deposit(terms, price_limit, params)
     if deposit < needed:
-        reason = f"{deposit} is less than all work at the price limit, or than the smallest order"
+        reason = f"{deposit} is less than all work and audits at the price limit, or than the smallest order"
         raise Refusal(INSUFFICIENT_DEPOSIT, "deposit", reason, f"deposit at least {needed}")
+    return auditable

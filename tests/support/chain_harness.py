@@ -18,7 +18,7 @@ from chain.state_machine.ledger.tables import ACCOUNTS, BOND_ACCOUNTS, BOND_ROWS
 from chain.state_machine.market.book import LivingBook, book_step, get_standing, version_of
 from chain.state_machine.market.tables import ASSIGNMENTS, BIDS, ORDERS
 from chain.state_machine.mempool import Mempool, simulate_tx
-from chain.state_machine.proof.tables import AUDITS, ROUNDS, SHARES
+from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES
 from chain.state_machine.queue import DEADLINES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import MemoryStore, Overlay
@@ -50,7 +50,7 @@ PUBLIC: tuple[Table[Any], ...] = (
     ASSIGNMENTS,
     SHARES,
     ROUNDS,
-    AUDITS,
+    PANELS,
     ESCROWS,
     PAYMENTS,
     BOND_ROWS,
@@ -122,6 +122,8 @@ def make_genesis(
                 stake,
                 f"{name}:7430",
                 b"certificate",
+                audit_speed=10**10,
+                audit_rate=10**9,
             )
             for name in validators
         ),

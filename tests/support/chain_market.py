@@ -5,7 +5,7 @@ One consumer ``carol``; validators ``v0`` ... with providers ``v0p0``, ``v0p1`` 
 80,000 uassay: 38,000 for each share, and 4,000 for the aggregation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from typing import Any
@@ -16,19 +16,18 @@ from chain.state_machine.queue import DEADLINES, Due
 from chain.state_machine.store import Overlay
 from domain import queries as q
 from domain.block import BlockResult
-from domain.codec import encode
 from domain.hashing import merkle_path
 from domain.messages import (
     AcceptedShare,
-    Message,
     MsgAcceptOrder,
-    MsgAnswerAudit,
     MsgCloseRound,
+    MsgCommitAnswer,
     MsgCommitTraces,
     MsgDepositBond,
     MsgPlaceBid,
     MsgProve,
     MsgRegisterProvider,
+    MsgRevealAnswer,
     MsgSubmitOrder,
     Rejection,
     SignedShare,
@@ -36,21 +35,24 @@ from domain.messages import (
 from domain.params import Params
 from domain.reasons import ShareReason
 from domain.records import (
+    AnswerKind,
     Assignment,
-    Audit,
-    AuditAnswer,
     AuditKind,
     Conditions,
     JobTerms,
     Offer,
     Order,
+    Panel,
+    PanelSeat,
     Place,
     Round,
+    SeatAnswer,
     Share,
     ShareClaim,
     ShareRef,
     ShareRoots,
     ShareState,
+    ShownLeaf,
     TraceLeaf,
 )
 from pol.rules.commitment import (
@@ -60,6 +62,7 @@ from pol.rules.commitment import (
     share_sign_bytes,
     update_claim,
 )
+from pol.rules.panels import answer_commitment
 from pol.rules.schedule import first_step, share_segments
 from tests.support.chain_harness import CHAIN_ID, UNPROVEN, Chain, make_genesis, pub_key, sign
 
@@ -117,7 +120,7 @@ def submit(consumer: str = CONSUMER, **changes: Any) -> MsgSubmitOrder:
         terms=terms,
         conditions=ANY,
         price_limit=PRICE,
-        deposit=200_000,
+        deposit=400_000,
         time_to_live=100,
         deadline=1_000,
         rematch=True,
@@ -245,10 +248,12 @@ class Market:
         rounds = self.all_of(order_id).rounds
         return next(r for r in rounds if (r.attempt, r.round) == (attempt, round))
 
-    def audit(self, order_id: bytes, round: int) -> Audit:
-        attempt = self.order(order_id).attempt
-        audits = self.all_of(order_id).audits
-        return next(a for a in audits if (a.attempt, a.round) == (attempt, round))
+    def round_of(self, order_id: bytes, attempt: int, round: int) -> Round:
+        """Return a closed round of any attempt."""
+        found = self.all_of(order_id).round(attempt, round)
+        if found is None:
+            raise AssertionError("the round is not closed")
+        return found
 
     # --- driving an order ---
 
@@ -409,43 +414,137 @@ class Market:
     def prove(self, order_id: bytes) -> BlockResult:
         return self.chain.ok(self.prove_message(order_id))
 
-    # --- audits ---
+    # --- panels ---
 
-    def wait_seats(self, order_id: bytes, round: int, draw: int = 1) -> Audit:
-        """Make blocks until a draw of the round's audit has seats."""
+    def panel(self, order_id: bytes, round: int) -> Panel:
+        """Return the panel of a round of the current attempt."""
+        found = self.all_of(order_id).panel(self.order(order_id).attempt, round)
+        if found is None:
+            raise AssertionError("the round has no panel")
+        return found
+
+    def seats(self, order_id: bytes, round: int, stage: int = 0) -> tuple[PanelSeat, ...]:
+        """Return the seats of a round's panel, of one stage if given."""
+        key = self.panel(order_id, round).key
+        found = self.chain.ask(q.SeatsRequest(*key)).seats
+        return tuple(seat for seat in found if stage in (0, seat.stage))
+
+    def seated(self, order_id: bytes, round: int = 0, stage: int = 0) -> list[str]:
+        """Return who sits in a round's panel, by number."""
+        return [seat.validator for seat in self.seats(order_id, round, stage)]
+
+    def first_seats(self, order_id: bytes) -> list[str]:
+        """Return who sat in the panel of the very first round."""
+        found = self.chain.ask(q.SeatsRequest(order_id, 1, 0)).seats
+        return [seat.validator for seat in found]
+
+    def wait_stage(self, order_id: bytes, round: int = 0, stage: int = 1) -> Panel:
+        """Make blocks until a stage of the round's panel has begun."""
         for _ in range(60):
-            audit = self.audit(order_id, round)
-            if audit.draw >= draw:
-                return audit
+            panel = self.panel(order_id, round)
+            if panel.stage >= stage:
+                return panel
             self.chain.block()
-        raise AssertionError("no seats were drawn")
+        raise AssertionError("the stage did not begin")
 
-    def right_answer(self, order_id: bytes, round: int, place: Place) -> AuditAnswer:
-        """Return the answer of an auditor who finds what the chain has."""
+    def right_root(self, order_id: bytes, round: int, place: Place) -> bytes:
+        """Return what recomputing a place gives, where everything was right."""
         closed = self.round(order_id, round)
-        work = digest("inner", encode(place))
         if place.kind is AuditKind.AGGREGATION:
-            return AuditAnswer(closed.next_root, work)
+            return digest("next", order_id, closed.attempt, round)
         ref = ShareRef(place.slot, place.issue)
         trace = self.traces[order_id, closed.attempt, round, ref]
         if place.kind is AuditKind.UPDATE:
-            roots = trace.roots
-            return AuditAnswer(update_claim(roots.update_root, roots.local_out), work)
-        leaf = trace.leaves[place.segment]
-        return AuditAnswer(leaf.boundary_root, work, leaf)
+            return update_claim(trace.roots.update_root, trace.roots.local_out)
+        return trace.leaves[place.segment].boundary_root
 
-    def answer_message(self, order_id: bytes, round: int, auditor: str) -> MsgAnswerAudit:
-        audit = self.audit(order_id, round)
-        answers = tuple(self.right_answer(order_id, round, place) for place in audit.places)
-        return MsgAnswerAudit(auditor, order_id, audit.attempt, round, answers)
+    def answers(
+        self, order_id: bytes, round: int = 0, places: Sequence[int] | None = None
+    ) -> tuple[SeatAnswer, ...]:
+        """Return the answers of a seat of the open stage who finds what the chain has."""
+        panel = self.panel(order_id, round)
+        return tuple(
+            SeatAnswer(
+                number,
+                AnswerKind.FINISHED,
+                self.right_root(order_id, round, panel.places[number].place),
+                digest("work", panel.seed, number),
+                0,
+            )
+            for number in (panel.undecided if places is None else places)
+        )
+
+    def leaves(self, order_id: bytes, round: int = 0) -> tuple[ShownLeaf, ...]:
+        """Return the leaves of the accepted traces behind the segments of the open stage."""
+        panel = self.panel(order_id, round)
+        found = []
+        for number in panel.undecided:
+            place = panel.places[number].place
+            if place.kind is AuditKind.SEGMENT:
+                ref = ShareRef(place.slot, place.issue)
+                trace = self.traces[order_id, panel.attempt, round, ref]
+                found.append(ShownLeaf(number, trace.leaves[place.segment]))
+        return tuple(found)
+
+    def commit_answer(
+        self, order_id: bytes, round: int, auditor: str, answers: tuple[SeatAnswer, ...]
+    ) -> MsgCommitAnswer:
+        panel = self.panel(order_id, round)
+        made = answer_commitment(
+            CHAIN_ID, panel.key, panel.stage, auditor, digest("salt", auditor), answers
+        )
+        return MsgCommitAnswer(
+            auditor, panel.order_id, panel.attempt, panel.round, panel.stage, made
+        )
+
+    def reveal_answer(
+        self,
+        order_id: bytes,
+        round: int,
+        auditor: str,
+        answers: tuple[SeatAnswer, ...],
+        leaves: tuple[ShownLeaf, ...] | None = None,
+    ) -> MsgRevealAnswer:
+        panel = self.panel(order_id, round)
+        return MsgRevealAnswer(
+            auditor,
+            panel.order_id,
+            panel.attempt,
+            panel.round,
+            panel.stage,
+            digest("salt", auditor),
+            answers,
+            self.leaves(order_id, round) if leaves is None else leaves,
+        )
+
+    def say(
+        self,
+        order_id: bytes,
+        said: Mapping[str, tuple[SeatAnswer, ...]],
+        round: int = 0,
+        leaves: tuple[ShownLeaf, ...] | None = None,
+    ) -> None:
+        """Let seats of the open stage commit and reveal; whoever is not named is silent. The stage is over then."""
+        if said:
+            self.chain.ok(
+                *(self.commit_answer(order_id, round, name, found) for name, found in said.items())
+            )
+        panel = self.panel(order_id, round)
+        if self.chain.clock < panel.commits_end:
+            self.chain.pass_until(panel.commits_end)
+        if said:
+            self.chain.ok(
+                *(
+                    self.reveal_answer(order_id, round, name, found, leaves)
+                    for name, found in said.items()
+                )
+            )
 
     def answer_all(self, order_id: bytes, round: int) -> None:
-        """Let every seat that waits answer rightly."""
-        audit = self.wait_seats(order_id, round)
-        waiting = [seat.validator for seat in audit.seats if not seat.answers and not seat.missed]
-        messages: list[Message] = [self.answer_message(order_id, round, name) for name in waiting]
-        if messages:
-            self.chain.ok(*messages)
+        """Let every seat of the first stage answer rightly."""
+        self.wait_stage(order_id, round)
+        right = self.answers(order_id, round)
+        self.say(order_id, dict.fromkeys(self.seated(order_id, round), right), round)
 
     def settle(self, order_id: bytes) -> None:
         """Take a running order to its end: rounds, proof, audits, windows."""
@@ -454,4 +553,4 @@ class Market:
             self.train_round(order_id)
             self.answer_all(order_id, round)
         self.prove(order_id)
-        self.chain.pass_time(self.order(order_id).params.round_window + 2)
+        self.chain.pass_time(self.order(order_id).window + 2)

@@ -1,28 +1,31 @@
-"""How attempts fail: declined, not accepted, without progress, stopped, or out of time (protocol section 3)."""
+"""How attempts fail: declined, not accepted, without progress, stopped, void, or out of time (protocol section 3)."""
 
-from typing import Any
+from collections.abc import Iterable
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import cut_bond, get_job_bond, pay_from_deposits
 from chain.state_machine.ledger.tables import ESCROWS, TALLIES
 from chain.state_machine.market.book import close_bid
-from chain.state_machine.market.orders import end_assignment, end_order, is_ending, weigh_end
+from chain.state_machine.market.orders import (
+    end_assignment,
+    end_order,
+    is_ending,
+    restart_progress,
+    weigh_end,
+)
 from chain.state_machine.market.tables import ASSIGNMENTS, BIDS, ORDERS
+from chain.state_machine.proof.rounds import is_far_ahead
 from chain.state_machine.proof.settlement import advance, reopen_or_end
 from chain.state_machine.proof.shares import drop_open_round, weigh_open_round
-from chain.state_machine.queue import Due, Entry, cancel, schedule
+from chain.state_machine.queue import Entry
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.amount import price_floor
 from domain.events import AttemptFailed, OrderDeclined
 from domain.reasons import AttemptEnd, CloseReason
-from domain.records import Assignment, AssignmentState, Order, OrderState
+from domain.records import Assignment, AssignmentState, BondRow, Order, OrderState
 from escrow.moves import Move, Transfer, locked
 from escrow.settle import decline_fee, job_bond_cut
-from pol.rules.schedule import round_seconds, round_work
-
-SLACK = 3
-"""How often a round may take what it takes at the bid's slot speed and slots."""
-
+from pol.rules.schedule import round_work
 
 BLAMES_JOB = frozenset(
     {
@@ -82,16 +85,35 @@ def fail_attempt(ctx: Context, order: Order, assignment: Assignment, reason: Att
     advance(ctx, order.id)
 
 
-def restart_progress(
-    ctx: Context, order: Order, assignment: Assignment, **changes: Any
-) -> Assignment:
-    """Change a running assignment, which gets a new progress deadline for the open round or for the proof."""
-    cancel(ctx, assignment.progress_deadline, Due.PROGRESS, order.id, assignment.attempt)
-    expected = round_seconds(order.terms, assignment.slot_speed, assignment.slots)
-    deadline = ctx.clock + order.params.progress_base + SLACK * expected
-    schedule(ctx, deadline, Due.PROGRESS, order.id, assignment.attempt)
-    key = (order.id, assignment.attempt)
-    return ASSIGNMENTS.update(ctx.store, *key, progress_deadline=deadline, **changes)
+def void_attempt(ctx: Context, order: Order, assignment: Assignment, reason: AttemptEnd) -> None:
+    """End an attempt of which a round is void; what had failed already keeps its reason.
+
+    Where a provider alone was wrong, or nobody can tell, its validator stays welcome.
+    """
+    if assignment.is_live:
+        if assignment.state is AssignmentState.RUNNING:
+            drop_open_round(ctx, assignment.open_round)
+        ended = end_assignment(ctx, assignment, AssignmentState.FAILED, int(reason))
+        ctx.emit(AttemptFailed(order.id, ended.attempt, ended.validator, int(reason)))
+        if reason is AttemptEnd.WRONG_ROUND:
+            order = _count_failure(ctx, _exclude(ctx, order, assignment), assignment)
+        else:
+            order = ORDERS.update(ctx.store, order.id, failures=order.failures + 1)
+    advance(ctx, order.id)
+
+
+def cut_for_consumer(ctx: Context, order: Order, rows: Iterable[BondRow | None]) -> None:
+    """Cut all that is left of bonds: to the consumer what the attempt has cost it, the rest is burnt."""
+    source, loss = order.id.hex(), _get_loss(ctx, order)
+    for row in rows:
+        if row is not None:
+            paid = min(row.amount, loss)
+            loss -= paid
+            moves = (
+                Transfer(Move.COMPENSATION, source, order.consumer, paid),
+                Transfer(Move.BURN, source, "", row.amount - paid),
+            )
+            cut_bond(ctx, order.id, row, moves)
 
 
 def on_accept(ctx: Context, entry: Entry) -> None:
@@ -106,7 +128,14 @@ def on_progress(ctx: Context, entry: Entry) -> None:
     """End a running attempt that made no progress."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     assignment = ASSIGNMENTS.must(ctx.store, order.id, entry.number(1))
-    if assignment.state is AssignmentState.RUNNING and ctx.clock >= assignment.progress_deadline:
+    if assignment.state is not AssignmentState.RUNNING:
+        return
+    if ctx.clock < assignment.progress_deadline:
+        return
+    if is_far_ahead(ctx, order, assignment):
+        # No round may close before one is verified: the deadline stands still.
+        restart_progress(ctx, order, assignment)
+    else:
         fail_attempt(ctx, order, assignment, AttemptEnd.NO_PROGRESS)
 
 
@@ -157,8 +186,7 @@ def _compensate(ctx: Context, order: Order, assignment: Assignment, cut: int) ->
 
     So a job that nobody can finish earns nothing.
     """
-    tally = TALLIES.must(ctx.store, order.id)
-    lost = tally.fee + tally.verified * price_floor(round_work(order.terms), assignment.price)
+    lost = _get_loss(ctx, order)
     # Right shares that were rejected may have been paid out of it before.
     row = get_job_bond(ctx, assignment.order_id, assignment.attempt)
     cut = min(cut, row.amount if row else 0)
@@ -169,6 +197,14 @@ def _compensate(ctx: Context, order: Order, assignment: Assignment, cut: int) ->
         Transfer(Move.COMPENSATION, source, order.consumer, paid),
         Transfer(Move.BURN, source, "", cut - paid),
     )
+
+
+def _get_loss(ctx: Context, order: Order) -> int:
+    """Return what the order's attempt has cost the consumer: the fee of ordering, and what it paid for rounds."""
+    tally = TALLIES.must(ctx.store, order.id)
+    assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
+    rounds = tally.verified * price_floor(round_work(order.terms), assignment.price)
+    return tally.fee + rounds
 
 
 def _cut_job_bond(ctx: Context, assignment: Assignment, *moves: Transfer) -> None:

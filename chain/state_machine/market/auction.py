@@ -24,7 +24,9 @@ from chain.state_machine.market.tables import (
     SWEEP,
     Sweep,
 )
+from chain.state_machine.proof.lots import get_parties_of
 from chain.state_machine.queue import Due, schedule
+from chain.state_machine.registry.members import get_promised
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
 from domain.amount import MONEY_MAX, ceil_div
@@ -43,6 +45,7 @@ from domain.records import (
 from escrow.moves import affordable_price
 from matching_engine.match import match
 from matching_engine.records import Asked, Fill
+from pol.rules.panels import audit_floor, is_eligible, verify_seconds
 from pol.rules.schedule import share_work, trial_work
 
 
@@ -123,19 +126,23 @@ def _take_swept(ctx: Context, limit: int) -> list[bytes]:
 def get_asked(store: Overlay, order: Order, clock: int) -> Asked:
     """Return an open order as the auction sees it: never more than its escrow can pay."""
     escrow = ESCROWS.must(store, order.id)
-    asked = make_asked(order.terms, order.conditions, order.params)
+    asked = make_asked(order.terms, order.conditions, order.params, order.window)
+    audits = order.terms.rounds * audit_floor(order.terms, order.price_limit, order.params)
     return replace(
         asked,
         order_id=order.id,
-        price_limit=affordable_price(escrow, asked.work, order.price_limit),
+        price_limit=affordable_price(escrow, asked.work, order.price_limit, audits),
         excluded=order.excluded,
         seconds_left=order.deadline - clock,
         opened_height=order.opened_height,
     )
 
 
-def make_asked(terms: JobTerms, conditions: Conditions, params: OrderParams) -> Asked:
-    """Return what the auction reads of terms, conditions and parameters; the rest is the caller's to fill in."""
+def make_asked(terms: JobTerms, conditions: Conditions, params: OrderParams, window: int) -> Asked:
+    """Return what the auction reads of terms, conditions, parameters and window; the rest is the caller's to fill in.
+
+    Of rounds that are closed and not verified there is a bounded number: further ones wait for a window.
+    """
     return Asked(
         order_id=bytes(32),
         rounds=terms.rounds,
@@ -146,7 +153,8 @@ def make_asked(terms: JobTerms, conditions: Conditions, params: OrderParams) -> 
         conditions=conditions,
         excluded=(),
         seconds_left=0,
-        verify_seconds=params.verify_seconds,
+        verify_seconds=verify_seconds(params, window)
+        + (terms.rounds - 1) // params.rounds_ahead * window,
         job_bond_bps=params.job_bond_bps,
         opened_height=0,
         payload_bytes=terms.delivered_bytes,
@@ -157,9 +165,27 @@ def make_asked(terms: JobTerms, conditions: Conditions, params: OrderParams) -> 
     )
 
 
+def _has_auditor(ctx: Context, order: Order, validator: str) -> bool:
+    """Tell whether somebody could audit an order who is no party to it when ``validator`` wins it."""
+    if not order.params.auditors:
+        return True
+    parties = get_parties_of(ctx, order, validator)
+    return any(
+        found.operator not in parties
+        and is_eligible(order.terms, order.params, order.audit_ms, found.speed, found.rate)
+        for found in get_promised(ctx.store)
+    )
+
+
 def apply_fill(ctx: Context, fill: Fill) -> None:
     """Match an order: the job bond moves, the bid's capacity is reserved, the time to accept runs."""
     order, bid = ORDERS.must(ctx.store, fill.order_id), BIDS.must(ctx.store, fill.bid_id)
+    if not _has_auditor(ctx, order, bid.validator):
+        # Everybody who could audit it is the validator's kin, a depositor or the consumer.
+        excluded = tuple(sorted({*order.excluded, bid.validator}))
+        ORDERS.update(ctx.store, order.id, excluded=excluded)
+        DIRTY_ORDERS.mark(ctx.store, order.opened_height, order.id)
+        return
     leave_book(ctx, order)
     attempt = order.attempt + 1
     order = ORDERS.update(
@@ -167,7 +193,7 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
     )
     TALLIES.update(ctx.store, order.id, verified=0)
     terms = order.terms
-    asked = make_asked(terms, order.conditions, order.params)
+    asked = make_asked(terms, order.conditions, order.params, order.window)
     wait = asked.accept_seconds + ceil_div(asked.trial_work, bid.offer.slot_speed)
     assignment = Assignment(
         order_id=order.id,

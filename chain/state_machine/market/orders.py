@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from chain.state_machine.context import Context
 from chain.state_machine.gas import BOND_GAS, PAY_GAS
@@ -35,7 +36,10 @@ from domain.records import (
     OrderState,
 )
 from escrow.moves import locked, refund
-from pol.rules.schedule import total_work
+from pol.rules.schedule import round_seconds, total_work
+
+SLACK = 3
+"""How often a round may take what it takes at the bid's slot speed and slots."""
 
 BONDS_PER_CALL = 32
 """Bonds that the end of an order or attempt returns at once; the queue carries the rest to the next block."""
@@ -73,6 +77,18 @@ def take_capacity(ctx: Context, assignment: Assignment) -> None:
     BIDS.update(ctx.store, assignment.bid_id, reserved=reserved + assignment.work)
     _change_load(ctx, assignment, 1)
     LIVE_ASSIGNMENTS.mark(ctx.store, assignment.validator, assignment.order_id, assignment.attempt)
+
+
+def restart_progress(
+    ctx: Context, order: Order, assignment: Assignment, **changes: Any
+) -> Assignment:
+    """Change a running assignment, which gets a new progress deadline for the open round or for the proof."""
+    cancel(ctx, assignment.progress_deadline, Due.PROGRESS, order.id, assignment.attempt)
+    expected = round_seconds(order.terms, assignment.slot_speed, assignment.slots)
+    deadline = ctx.clock + order.params.progress_base + SLACK * expected
+    schedule(ctx, deadline, Due.PROGRESS, order.id, assignment.attempt)
+    key = (order.id, assignment.attempt)
+    return ASSIGNMENTS.update(ctx.store, *key, progress_deadline=deadline, **changes)
 
 
 def end_assignment(

@@ -46,14 +46,18 @@ def get_parties(ctx: Context, order: Order, assignment: Assignment) -> tuple[str
 
     The operator itself, providers of its cluster, the consumer, and whoever deposited.
     """
-    parties = {assignment.validator, order.consumer}
+    return get_parties_of(ctx, order, assignment.validator)
+
+
+def get_parties_of(ctx: Context, order: Order, winner: str) -> tuple[str, ...]:
+    """Return the operators who are a party to an order that ``winner`` has, or would have."""
+    parties = {winner, order.consumer}
     escrow = ESCROWS.must(ctx.store, order.id)
     parties.update(row.address for row in escrow.depositors)
     return tuple(
         validator.operator
         for validator in VALIDATORS.scan(ctx.store)
-        if validator.operator in parties
-        or CLUSTERS.has(ctx.store, assignment.validator, validator.operator)
+        if validator.operator in parties or CLUSTERS.has(ctx.store, winner, validator.operator)
     )
 
 

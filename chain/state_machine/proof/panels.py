@@ -9,24 +9,37 @@ verifies nothing, and neither does a lucky accomplice.
 from dataclasses import replace
 
 from chain.state_machine.context import Context
-from chain.state_machine.gas import SEAT_GAS, VALIDATOR_GAS, VOTE_GAS
+from chain.state_machine.gas import BOND_GAS, SEAT_GAS, VALIDATOR_GAS
+from chain.state_machine.ledger.order_money import get_job_bond, get_share_bond
+from chain.state_machine.market.attempts import cut_for_consumer, void_attempt
 from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
 from chain.state_machine.proof.lots import get_parties, open_lot
+from chain.state_machine.proof.rounds import void_round
+from chain.state_machine.proof.seats import (
+    PENALTY_TIMES,
+    cut_seat,
+    get_votes,
+    settle_panel,
+    weigh_panel,
+)
+from chain.state_machine.proof.settlement import advance, compute_audit_fee
+from chain.state_machine.proof.shares import count_share, weigh_open_round
 from chain.state_machine.proof.tables import (
     PANEL_DUTIES,
-    PANEL_POTS,
     PANELS,
     ROUNDS,
     SEATS,
     SHARES,
     PanelSubject,
 )
-from chain.state_machine.queue import Due, Entry, schedule
-from chain.state_machine.registry.members import cut_stake, halve_promise, is_active
+from chain.state_machine.queue import Due, Entry, cancel, schedule
+from chain.state_machine.registry.members import halve_promise, is_active
 from chain.state_machine.registry.tables import VALIDATORS
-from domain.events import PlaceDrawn, PlaceRuled, SeatSilent, StageOpened
+from domain.events import PlaceDrawn, PlaceRuled, SeatSilent, ShareFoundWrong, StageOpened
 from domain.limits import SEATS_MAX
+from domain.reasons import AttemptEnd
 from domain.records import (
+    AnswerKind,
     Assignment,
     AuditKind,
     Order,
@@ -35,16 +48,14 @@ from domain.records import (
     PanelSeat,
     Place,
     Round,
-    RoundKey,
     Ruling,
+    Share,
     Validator,
 )
-from escrow.settle import audit_fee
 from pol.rules.commitment import update_claim
-from pol.rules.lots import draw_weighted, seed
+from pol.rules.lots import draw_weighted, duty_segments, seed
 from pol.rules.panels import (
     STAGES,
-    Vote,
     commit_seconds,
     decide,
     differ,
@@ -57,9 +68,6 @@ from pol.rules.panels import (
     segment_count,
 )
 from pol.rules.schedule import share_segments
-
-PENALTY_TIMES = 3
-"""How often the cost of a place a seat loses that was silent on it, or said something else than the ruling."""
 
 
 def open_panel(ctx: Context, order: Order, assignment: Assignment, closed: Round) -> None:
@@ -83,6 +91,7 @@ def open_panel(ctx: Context, order: Order, assignment: Assignment, closed: Round
         first_seat=0,
         committed=0,
         revealed=0,
+        is_settled=False,
         eligible=0,
         stake=0,
     )
@@ -195,7 +204,7 @@ def _draw_places(
     ctx: Context, subject: PanelSubject, beacon: bytes, order: Order, assignment: Assignment
 ) -> tuple[PanelPlace, ...]:
     closed, terms = ROUNDS.must(ctx.store, *subject.round), order.terms
-    fee = audit_fee(closed.work, assignment.price, order.params.audit_bps)
+    fee = compute_audit_fee(order, assignment, closed)
     segments = segment_count(
         terms, order.params, order.price_limit, fee, order.audit_ms, order.window
     )
@@ -258,23 +267,39 @@ def on_stage(ctx: Context, entry: Entry) -> None:
 
 
 def weigh_stage(ctx: Context, entry: Entry) -> int:
-    """Return the gas of a stage's end: its seats, and every answer of the panel."""
+    """Return the gas of a stage's end: every answer of the panel, its seats, and the attempt that may fail by it."""
     panel = PANELS.get(ctx.store, *entry.round_key)
-    return 0 if panel is None else weigh_panel(panel)
-
-
-def weigh_panel(panel: Panel) -> int:
-    """Return the gas of reading what the seats of a panel said, and of paying or cutting each of them."""
-    return panel.seats * (SEAT_GAS + VOTE_GAS * len(panel.places))
+    if panel is None or not panel.is_open:
+        return 0
+    assignment = ASSIGNMENTS.must(ctx.store, panel.order_id, panel.attempt)
+    shares = weigh_open_round(ctx, assignment.open_round) if assignment.is_live else 0
+    return 2 * weigh_panel(panel) + BOND_GAS * len(panel.places) + shares
 
 
 def end_stage(ctx: Context, panel: Panel) -> None:
     """Decide what can be decided, let the silent pay, and go on with what is left."""
     key = panel.key
+    cancel(ctx, panel.reveals_end, Due.STAGE, *key)
     order = ORDERS.must(ctx.store, key.order_id)
     seats = SEATS.scan(ctx.store, *key)
     new = [seat for seat in seats if seat.stage == panel.stage]
     silent = sum(_punish_silence(ctx, order, panel, seat) for seat in new)
+    panel, answers_differ = _rule(ctx, order, panel, seats)
+    wanted = next_seats(panel.seats, silent, answers_differ=answers_differ)
+    panel = replace(panel, is_open=False, wanted=wanted)
+    PANELS.put(ctx.store, panel)
+    rulings = {place.ruling for place in panel.places}
+    if Ruling.WRONG in rulings or Ruling.UNDECIDED in rulings:
+        _end_void(ctx, order, panel)
+    elif Ruling.OPEN in rulings:
+        assignment = ASSIGNMENTS.must(ctx.store, key.order_id, key.attempt)
+        _wait_for_seed(ctx, order, assignment, panel)
+    else:
+        advance(ctx, key.order_id)
+
+
+def _rule(ctx: Context, order: Order, panel: Panel, seats: list[PanelSeat]) -> tuple[Panel, bool]:
+    """Decide the places that can be, and tell whether answers differ on one that cannot."""
     places, answers_differ = list(panel.places), False
     for number in panel.undecided:
         votes = get_votes(seats, number)
@@ -291,19 +316,8 @@ def end_stage(ctx: Context, panel: Panel) -> None:
         place = places[number]
         ruling = ruling_of(found, place.claim)
         places[number] = replace(place, ruling=ruling, stage=panel.stage, found=found)
-        ctx.emit(PlaceRuled(key, number, panel.stage, int(ruling)))
-    wanted = next_seats(panel.seats, silent, answers_differ=answers_differ)
-    panel = replace(panel, places=tuple(places), is_open=False, wanted=wanted)
-    PANELS.put(ctx.store, panel)
-    assignment = ASSIGNMENTS.must(ctx.store, key.order_id, key.attempt)
-    _wait_for_seed(ctx, order, assignment, panel)
-
-
-def get_votes(seats: list[PanelSeat], place: int) -> list[Vote]:
-    """Return what the seats said that were asked about a place, in their order."""
-    return [
-        Vote(seat.stage, seat.stake, seat.answer(place)) for seat in seats if place in seat.places
-    ]
+        ctx.emit(PlaceRuled(panel.key, number, panel.stage, int(ruling)))
+    return replace(panel, places=tuple(places)), answers_differ
 
 
 def _punish_silence(ctx: Context, order: Order, panel: Panel, seat: PanelSeat) -> bool:
@@ -322,9 +336,57 @@ def _punish_silence(ctx: Context, order: Order, panel: Panel, seat: PanelSeat) -
     return True
 
 
-def cut_seat(ctx: Context, key: RoundKey, operator: str, owed: int) -> int:
-    """Cut what a seat owes of its stake, as far as that goes, into the pot of the panel; return the cut."""
-    cut = min(owed, VALIDATORS.must(ctx.store, operator).stake)
-    cut_stake(ctx, operator, cut)
-    PANEL_POTS.set(ctx.store, PANEL_POTS.get(ctx.store, *key) + cut, *key)
-    return cut
+# --- what is not the chain's ---------------------------------------------------------------------
+
+
+def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
+    """Make a round void of which a place was decided against the chain, or not at all; the attempt has failed.
+
+    A wrong segment outside the validator's duty costs its provider the share's bond, everything else the validator the
+    job bond. Seats are paid from these first. Where nobody can tell whose fault it is, nobody loses anything.
+    """
+    key = panel.key
+    assignment = ASSIGNMENTS.must(ctx.store, key.order_id, key.attempt)
+    wrong = [place for place in panel.places if place.ruling is Ruling.WRONG]
+    shares = {
+        share.claim.key: share
+        for place in wrong
+        if (share := _get_wrong_share(ctx, order, panel, place)) is not None
+    }
+    by_validator = any(_get_wrong_share(ctx, order, panel, place) is None for place in wrong)
+    job_bond = get_job_bond(ctx, order.id, key.attempt) if by_validator else None
+    bonds = (job_bond, *(get_share_bond(ctx, share) for share in shares))
+    losers = tuple(bond for bond in bonds if bond is not None)
+    PANELS.update(ctx.store, *key, is_settled=True)
+    settle_panel(ctx, order, panel, losers=losers)
+    void_round(ctx, key)
+    for share in shares.values():
+        count_share(ctx, share.claim.provider, accepted=-1, rejected=1)
+        ctx.emit(ShareFoundWrong(share.claim.key, share.claim.provider))
+    # As the seats have left them.
+    left = [get_job_bond(ctx, order.id, key.attempt)] if by_validator else []
+    left += [get_share_bond(ctx, share) for share in shares]
+    cut_for_consumer(ctx, order, left)
+    reason = AttemptEnd.WRONG_ROUND if by_validator else AttemptEnd.WRONG_SHARE
+    void_attempt(ctx, order, assignment, reason if wrong else AttemptEnd.UNDECIDED)
+
+
+def _get_wrong_share(ctx: Context, order: Order, panel: Panel, place: PanelPlace) -> Share | None:
+    """Return the share whose provider alone answers for a wrong place; None where the validator does.
+
+    The provider does for a segment that was no duty of its validator's, where its own leaf was shown: what could not be
+    had, or whose leaf nobody was given, is the validator's to serve.
+    """
+    where = place.place
+    unserved = place.found is None or place.found.kind is AnswerKind.UNAVAILABLE
+    if where.kind is not AuditKind.SEGMENT or unserved or not place.claim:
+        return None
+    share = SHARES.must(ctx.store, *panel.key.share(where.slot, where.issue))
+    duty = duty_segments(share_segments(order.terms), share.drawn)
+    return None if where.segment in duty else share
+
+
+def on_void(ctx: Context, entry: Entry) -> None:
+    """Go on with voiding, or with the order behind the last round."""
+    if not void_round(ctx, entry.round_key):
+        advance(ctx, entry.parts[0])

@@ -1,22 +1,15 @@
-"""Closed rounds and their audits: whether a round can be verified, and how everything about it stops."""
+"""Closed rounds: which is the next to be verified, whether it can be, and how what can never be becomes void."""
+
+from dataclasses import replace
 
 from chain.state_machine.context import Context
-from chain.state_machine.ledger.balances import apply_transfer
 from chain.state_machine.ledger.tables import TALLIES
-from chain.state_machine.proof.lots import drop_lot
-from chain.state_machine.proof.tables import (
-    AUDIT_POTS,
-    AUDITS,
-    DUTIES,
-    ROUNDS,
-    AuditSubject,
-)
-from chain.state_machine.queue import Due, cancel
+from chain.state_machine.proof.seats import stop_panel, weigh_panel
+from chain.state_machine.proof.tables import PANELS, ROUNDS
+from chain.state_machine.queue import Due, Entry, schedule
 from domain.errors import WRONG_STATE, Refusal
 from domain.events import RoundVoid
-from domain.records import Assignment, Audit, Order, Round, RoundKey, Seat
-from escrow.moves import Move, Transfer
-from escrow.settle import split_cut
+from domain.records import Assignment, Order, Round, RoundKey, Ruling
 
 
 def check_open_round(order: Order, assignment: Assignment, round: int) -> None:
@@ -26,6 +19,12 @@ def check_open_round(order: Order, assignment: Assignment, round: int) -> None:
         raise Refusal(WRONG_STATE, "round", reason, "read the order again")
 
 
+def is_far_ahead(ctx: Context, order: Order, assignment: Assignment) -> bool:
+    """Tell whether as many rounds are closed and not verified as may be: then no other one closes."""
+    verified = TALLIES.must(ctx.store, order.id).verified
+    return assignment.round - verified >= order.params.rounds_ahead
+
+
 def get_next_round(ctx: Context, order: Order) -> Round | None:
     """Return the first closed round of the current attempt that is not verified."""
     verified = TALLIES.must(ctx.store, order.id).verified
@@ -33,43 +32,34 @@ def get_next_round(ctx: Context, order: Order) -> Round | None:
 
 
 def is_verifiable(ctx: Context, closed: Round) -> bool:
-    """Tell whether a round may be verified, given that the round before it is."""
-    audit = AUDITS.get(ctx.store, *closed.key)
-    answered = audit is None or audit.agreed
-    return not closed.void and ctx.clock >= closed.window_ends and answered
+    """Tell whether a round may be verified, given that the round before it is.
+
+    Its window is over, and each place of its panel is decided for the chain's root. Without auditors there is none.
+    """
+    if closed.void or ctx.clock < closed.window_ends:
+        return False
+    panel = PANELS.get(ctx.store, *closed.key)
+    if panel is None:
+        return True
+    return panel.stage > 0 and all(place.ruling is Ruling.RIGHT for place in panel.places)
 
 
-def get_active_seats(audit: Audit) -> list[Seat]:
-    """Return the seats of the current draw that may still answer."""
-    return [seat for seat in audit.seats if not seat.answers and not seat.missed]
+def void_round(ctx: Context, key: RoundKey) -> bool:
+    """Mark a round that will never be verified; every round after it follows, one step of the queue each.
+
+    Nobody has to recompute what can never be paid. False where there is no such round, or it is void already.
+    """
+    closed = ROUNDS.get(ctx.store, *key)
+    if closed is None or closed.void:
+        return False
+    ROUNDS.update(ctx.store, *key, void=True)
+    stop_panel(ctx, key)
+    ctx.emit(RoundVoid(key))
+    schedule(ctx, ctx.clock, Due.VOID, *replace(key, round=key.round + 1))
+    return True
 
 
-def get_auditors(audit: Audit | None) -> tuple[str, ...]:
-    """Return who answered, in the order of the seats."""
-    return () if audit is None else tuple(s.validator for s in audit.seats if s.answers)
-
-
-def stop_audit(ctx: Context, key: RoundKey, right: tuple[str, ...]) -> None:
-    """End an audit's duties, queue entries and lot; what was cut goes to those who were ``right``, else is burnt."""
-    audit = AUDITS.get(ctx.store, *key)
-    if audit is None:
-        return
-    for seat in audit.seats:
-        DUTIES.delete(ctx.store, seat.validator, *key)
-    cancel(ctx, audit.draw_ends, Due.AUDIT_DRAW, *key)
-    drop_lot(ctx, AuditSubject(key))
-    pot = AUDIT_POTS.get(ctx.store, *key)
-    AUDIT_POTS.delete(ctx.store, *key)
-    if pot == 0:
-        return
-    parts, burnt = split_cut(pot, right)
-    for auditor, amount in parts:
-        apply_transfer(ctx, Transfer(Move.CUT_SHARE, "", auditor, amount))
-    apply_transfer(ctx, Transfer(Move.CUT_BURN, "", "", burnt))
-
-
-def mark_void(ctx: Context, closed: Round) -> None:
-    """Mark one round as void, and end its audit."""
-    ROUNDS.update(ctx.store, *closed.key, void=True)
-    stop_audit(ctx, closed.key, right=())
-    ctx.emit(RoundVoid(closed.key))
+def weigh_void(ctx: Context, entry: Entry) -> int:
+    """Return the gas of one step: the seats of the round's panel."""
+    panel = PANELS.get(ctx.store, *entry.round_key)
+    return 0 if panel is None else weigh_panel(panel)

@@ -1,12 +1,46 @@
-"""Seats of a panel's open stage: what they commit to and reveal, each in a row of its own (protocol section 5.2)."""
+"""Seats of panels: what they commit to and reveal, each in a row of its own; what they earn or lose (5.2 and 5.5).
 
-from dataclasses import replace
+A seat whose answer for a place is the ruling gets the place's cost, and once the answer fee. One that was silent or
+said something else loses three times the cost. Seats of the first stage are paid by the round's audit fee. Seats of
+further stages are paid by those who caused them: what silent and differing seats lost comes first, then the fee that
+nobody earned, then the bond of who claimed what is wrong, and where the round is verified the community pool.
+"""
+
+from dataclasses import dataclass, replace
 
 from chain.state_machine.context import Context
-from chain.state_machine.proof.tables import PANEL_DUTIES, PANELS, SEATS
+from chain.state_machine.gas import SEAT_GAS, VOTE_GAS
+from chain.state_machine.ledger.balances import apply_transfer
+from chain.state_machine.ledger.order_money import cut_bond, pay_from_deposits
+from chain.state_machine.ledger.tables import POTS
+from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.proof.lots import drop_lot
+from chain.state_machine.proof.tables import (
+    PANEL_DUTIES,
+    PANEL_POTS,
+    PANELS,
+    SEATS,
+    PanelSubject,
+)
 from chain.state_machine.queue import Due, cancel, schedule
-from domain.events import AnswerCommitted, AnswerRevealed, LeafShown
-from domain.records import Panel, PanelSeat, SeatAnswer
+from chain.state_machine.registry.members import cut_stake
+from chain.state_machine.registry.tables import VALIDATORS
+from domain.events import (
+    AnswerCommitted,
+    AnswerRevealed,
+    LeafShown,
+    PanelEnded,
+    SeatDiffered,
+    SeatPaid,
+)
+from domain.records import BondRow, Order, Panel, PanelSeat, RoundKey, SeatAnswer
+from escrow.moves import Move, Pot, Transfer
+from pol.rules.panels import Verdict, Vote, judge, place_cost
+
+PENALTY_TIMES = 3
+"""How often the cost of a place a seat loses that was silent on it, or said something else than the ruling."""
+
+# --- commitments and answers ---------------------------------------------------------------------
 
 
 def apply_commit(ctx: Context, panel: Panel, seat: PanelSeat, commitment: bytes) -> None:
@@ -15,9 +49,9 @@ def apply_commit(ctx: Context, panel: Panel, seat: PanelSeat, commitment: bytes)
     ctx.emit(AnswerCommitted(panel.key, seat.validator, panel.stage, commitment))
     panel = replace(panel, committed=panel.committed + 1)
     if panel.committed == panel.seats - panel.first_seat:
-        took = panel.commits_end - ctx.clock
+        left = panel.commits_end - ctx.clock
         cancel(ctx, panel.commits_end, Due.STAGE, *panel.key)
-        panel = replace(panel, commits_end=ctx.clock, reveals_end=panel.reveals_end - took)
+        panel = replace(panel, commits_end=ctx.clock, reveals_end=panel.reveals_end - left)
         schedule(ctx, panel.reveals_end, Due.STAGE, *panel.key)
     PANELS.put(ctx.store, panel)
 
@@ -56,3 +90,163 @@ def apply_reveal(
         panel = replace(panel, reveals_end=ctx.clock)
         schedule(ctx, ctx.clock, Due.STAGE, *key)
     PANELS.put(ctx.store, panel)
+
+
+def get_votes(seats: list[PanelSeat], place: int) -> list[Vote]:
+    """Return what the seats said that were asked about a place, in their order."""
+    return [
+        Vote(seat.stage, seat.stake, seat.answer(place)) for seat in seats if place in seat.places
+    ]
+
+
+# --- money ---------------------------------------------------------------------------------------
+
+
+def weigh_panel(panel: Panel) -> int:
+    """Return the gas of reading what the seats of a panel said, and of paying or cutting each of them."""
+    return panel.seats * (SEAT_GAS + VOTE_GAS * len(panel.places))
+
+
+def cut_seat(ctx: Context, key: RoundKey, operator: str, owed: int) -> int:
+    """Cut what a seat owes of its stake, as far as that goes, into the pot of the panel; return the cut."""
+    cut = min(owed, VALIDATORS.must(ctx.store, operator).stake)
+    cut_stake(ctx, operator, cut)
+    PANEL_POTS.set(ctx.store, PANEL_POTS.get(ctx.store, *key) + cut, *key)
+    return cut
+
+
+@dataclass(slots=True)
+class Purse:
+    """What the seats of a panel are paid from: each source is used up in turn."""
+
+    fee: int = 0
+    pot: int = 0
+    bond: int = 0
+    pool: int = 0
+
+    def take(self, amount: int, *sources: str) -> dict[str, int]:
+        """Return how much of ``amount`` each source pays, which is less where all are empty."""
+        parts = {}
+        for source in sources:
+            part = min(amount, getattr(self, source))
+            setattr(self, source, getattr(self, source) - part)
+            parts[source] = part
+            amount -= part
+        return parts
+
+
+_FIRST = ("fee", "pot", "bond", "pool")
+_FURTHER = ("pot", "fee", "bond", "pool")
+
+
+def settle_panel(
+    ctx: Context, order: Order, panel: Panel, fee: int = 0, losers: tuple[BondRow, ...] = ()
+) -> None:
+    """Pay the seats of a panel that is over, once, and let those pay who differ from a ruling.
+
+    ``fee`` is the audit fee of a round that is verified, which is paid from the deposit whoever earns it: what nobody
+    earned goes to the community pool. ``losers`` are the bonds of those who claimed what is wrong.
+    """
+    key = panel.key
+    seats = SEATS.scan(ctx.store, *key)
+    earned, owed = _judge_seats(order, panel, seats)
+    for seat in seats:
+        debt = owed[seat.number]
+        if debt:
+            cut = cut_seat(ctx, key, seat.validator, debt[0])
+            ctx.emit(SeatDiffered(key, seat.validator, seat.stage, debt[1], cut))
+            # What the stake lacks is kept of what it earned.
+            earned[seat.number] = max(0, earned[seat.number] - (debt[0] - cut))
+        elif seat.answers:
+            answered = VALIDATORS.must(ctx.store, seat.validator).audits_answered
+            VALIDATORS.update(ctx.store, seat.validator, audits_answered=answered + 1)
+    pool = POTS.get(ctx.store, Pot.COMMUNITY) if fee else 0
+    bonds = sum(row.amount for row in losers)
+    purse = Purse(fee, PANEL_POTS.get(ctx.store, *key), bonds, pool)
+    from_fee, from_bonds = [], []
+    source = order.id.hex()
+    for seat in seats:
+        due = earned[seat.number]
+        if not due:
+            continue
+        parts = purse.take(due, *(_FIRST if seat.stage == 1 else _FURTHER))
+        name = seat.validator
+        from_fee.append(Transfer(Move.AUDITOR, source, name, parts["fee"]))
+        from_bonds.append(Transfer(Move.COMPENSATION, source, name, parts["bond"]))
+        apply_transfer(ctx, Transfer(Move.CUT_SHARE, "", name, parts["pot"]))
+        apply_transfer(ctx, Transfer(Move.POOL_SHARE, "", name, parts["pool"]))
+        paid = sum(parts.values())
+        ctx.emit(SeatPaid(key, name, seat.stage, paid, parts["pot"], parts["pool"]))
+    from_fee.append(Transfer(Move.PROTOCOL, source, "", purse.fee))
+    pay_from_deposits(ctx, order.id, from_fee, key.round)
+    _pay_from_bonds(ctx, order.id, losers, from_bonds)
+    apply_transfer(ctx, Transfer(Move.CUT_BURN, "", "", purse.pot))
+    PANEL_POTS.delete(ctx.store, *key)
+    ctx.emit(PanelEnded(key, purse.pot))
+
+
+def _judge_seats(
+    order: Order, panel: Panel, seats: list[PanelSeat]
+) -> tuple[list[int], list[tuple[int, tuple[int, ...]] | None]]:
+    """Return by seat what it earned, and what it owes with the places where it differed."""
+    earned = [0] * len(seats)
+    debts = [0] * len(seats)
+    differed: list[list[int]] = [[] for _ in seats]
+    was_right = [False] * len(seats)
+    for number, place in enumerate(panel.places):
+        if place.found is None:
+            continue
+        cost = place_cost(order.terms, place.place.kind, order.price_limit)
+        asked = [seat for seat in seats if number in seat.places]
+        verdicts = judge(get_votes(asked, number), place.found)
+        for seat, verdict in zip(asked, verdicts, strict=True):
+            if verdict in (Verdict.RIGHT, Verdict.UNKNOWN):
+                was_right[seat.number] = True
+            if verdict is Verdict.RIGHT:
+                earned[seat.number] += cost
+            elif verdict is Verdict.DIFFERENT:
+                debts[seat.number] += PENALTY_TIMES * cost
+                differed[seat.number].append(number)
+    for seat in seats:
+        # Where nothing was decided nobody earns by it.
+        if was_right[seat.number] and not differed[seat.number]:
+            earned[seat.number] += order.params.answer_fee
+    owed = [
+        (debt, tuple(places)) if places else None
+        for debt, places in zip(debts, differed, strict=True)
+    ]
+    return earned, owed
+
+
+def _pay_from_bonds(
+    ctx: Context, order_id: bytes, rows: tuple[BondRow, ...], moves: list[Transfer]
+) -> None:
+    """Pay seats out of bonds, one bond after the other."""
+    left = [move for move in moves if move.amount]
+    for row in rows:
+        free, paid = row.amount, []
+        while left and free:
+            part = min(free, left[0].amount)
+            paid.append(replace(left[0], amount=part))
+            free -= part
+            rest = left[0].amount - part
+            left = [replace(left[0], amount=rest), *left[1:]] if rest else left[1:]
+        if paid:
+            cut_bond(ctx, order_id, row, paid)
+
+
+def stop_panel(ctx: Context, key: RoundKey) -> None:
+    """End a panel wherever it stands: duties, queue entries and lot; who was right is paid from what others lost."""
+    panel = PANELS.get(ctx.store, *key)
+    if panel is None:
+        return
+    if panel.is_open:
+        for seat in SEATS.scan(ctx.store, *key):
+            PANEL_DUTIES.delete(ctx.store, seat.validator, *key)
+        for time in (panel.commits_end, panel.reveals_end):
+            cancel(ctx, time, Due.STAGE, *key)
+        PANELS.update(ctx.store, *key, is_open=False)
+    drop_lot(ctx, PanelSubject(key, panel.stage + 1))
+    if not panel.is_settled:
+        PANELS.update(ctx.store, *key, is_settled=True)
+        settle_panel(ctx, ORDERS.must(ctx.store, key.order_id), panel)

@@ -14,23 +14,22 @@ from chain.state_machine.market.orders import (
     clear_attempt,
     end_order,
     open_order,
+    restart_progress,
     weigh_end,
 )
 from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
 from chain.state_machine.proof.rejections import compare_rejected, count_rejected
-from chain.state_machine.proof.rounds import (
-    get_auditors,
-    get_next_round,
-    is_verifiable,
-)
-from chain.state_machine.proof.tables import AUDITS, ROUNDS, SHARES
+from chain.state_machine.proof.rounds import get_next_round, is_verifiable
+from chain.state_machine.proof.seats import settle_panel, weigh_panel
+from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES
 from chain.state_machine.queue import Due, Entry, schedule
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.events import RoundVerified
-from domain.reasons import CloseReason
+from domain.reasons import AttemptEnd, CloseReason
 from domain.records import Assignment, AssignmentState, Order, OrderState, Round, Share
 from escrow.moves import Move, Transfer
-from escrow.settle import Earnings, settle_round
+from escrow.settle import Earnings, audit_fee, settle_round
+from pol.rules.panels import audit_floor
 
 
 def advance(ctx: Context, order_id: bytes) -> None:
@@ -70,6 +69,8 @@ def weigh_window(ctx: Context, entry: Entry) -> int:
     may_end = order.state is OrderState.PROVEN or assignment.state is AssignmentState.FAILED
     # One that was right has up to four moves more than the return of its bond.
     steps = PAY_GAS * shares + (BOND_GAS + 4 * PAY_GAS) * rejected
+    panel = PANELS.get(ctx.store, *closed.key) if closed is not None and is_ready else None
+    steps += weigh_panel(panel) if panel is not None else 0
     return steps + (weigh_end(ctx, entry) if may_end else 0)
 
 
@@ -90,11 +91,20 @@ def verify_round(ctx: Context, order: Order, assignment: Assignment, closed: Rou
     work = ORDERS.must(ctx.store, order.id).work_verified
     ORDERS.update(ctx.store, order.id, work_verified=work + closed.work)
     shares = [SHARES.must(ctx.store, *key) for key in closed.share_keys]
-    audit = AUDITS.get(ctx.store, *closed.key)
-    earnings = compute_earnings(order, assignment, closed, shares, get_auditors(audit))
-    ctx.emit(RoundVerified(closed.key, earnings.total))
+    earnings = compute_earnings(order, assignment, closed, shares)
+    fee = compute_audit_fee(order, assignment, closed)
+    ctx.emit(RoundVerified(closed.key, earnings.total, fee))
     moves = _transfers(order.id, assignment.validator, earnings)
     pay_from_deposits(ctx, order.id, moves, closed.round)
+    panel = PANELS.get(ctx.store, *closed.key)
+    if panel is not None:
+        PANELS.update(ctx.store, *closed.key, is_settled=True)
+        settle_panel(ctx, order, panel, fee)
+    if assignment.state is AssignmentState.RUNNING and assignment.round - verified >= (
+        order.params.rounds_ahead
+    ):
+        # There is room for another round, which could not close meanwhile.
+        restart_progress(ctx, order, assignment)
     schedule(ctx, ctx.clock, Due.BONDS, *closed.key, 0)
 
 
@@ -120,18 +130,27 @@ def compute_earnings(
     assignment: Assignment,
     closed: Round,
     shares: list[Share],
-    auditors: tuple[str, ...],
 ) -> Earnings:
-    """Return who earns what for a round."""
+    """Return who earns what for a round, without the seats of its panel."""
     return settle_round(
         closed.work,
         assignment.price,
         protocol_bps=order.params.protocol_bps,
-        audit_bps=order.params.audit_bps,
+        audit_bps=order.params.audit_bps if order.params.auditors else 0,
         providers_bps=assignment.providers_bps,
         shares=[(share.claim.provider, share.work) for share in shares],
-        auditors=auditors,
     )
+
+
+def compute_audit_fee(order: Order, assignment: Assignment, closed: Round) -> int:
+    """Return the audit fee of a round: basis points of its price, and never below its floor; none without auditors.
+
+    What the floor adds is locked beside the work.
+    """
+    if not order.params.auditors:
+        return 0
+    floor = audit_floor(order.terms, order.price_limit, order.params)
+    return max(floor, audit_fee(closed.work, assignment.price, order.params.audit_bps))
 
 
 def _transfers(order_id: bytes, validator: str, earnings: Earnings) -> list[Transfer]:
@@ -139,7 +158,6 @@ def _transfers(order_id: bytes, validator: str, earnings: Earnings) -> list[Tran
     return [
         *(Transfer(Move.PROVIDER, source, name, amount) for name, amount in earnings.providers),
         Transfer(Move.VALIDATOR, source, validator, earnings.validator),
-        *(Transfer(Move.AUDITOR, source, name, amount) for name, amount in earnings.auditors),
         Transfer(Move.PROTOCOL, source, "", earnings.protocol),
     ]
 
@@ -155,8 +173,6 @@ def _end_if_decided(
         settled = VALIDATORS.must(ctx.store, assignment.validator).orders_settled
         VALIDATORS.update(ctx.store, assignment.validator, orders_settled=settled + 1)
         end_order(ctx, order, CloseReason.SETTLED)
-    elif order.state is OrderState.PROVEN and is_over:
-        end_order(ctx, order, CloseReason.UNVERIFIED)
     elif assignment.state is AssignmentState.FAILED and is_over:
         reopen_or_end(ctx, order, assignment, verified)
 
@@ -173,12 +189,14 @@ def reopen_or_end(ctx: Context, order: Order, assignment: Assignment, verified: 
     A declined or unaccepted match did not start the work, and always opens again while there is time.
     """
     started = order.state is not OrderState.MATCHED
+    nobodys = assignment.end_reason == AttemptEnd.UNDECIDED
+    failed = CloseReason.UNVERIFIED if nobodys else CloseReason.FAILED
     if order.failures >= order.params.max_attempts and verified == 0:
         end_order(ctx, order, CloseReason.UNSERVED)
     elif started and (verified or not order.rematch):
-        end_order(ctx, order, CloseReason.FAILED)
+        end_order(ctx, order, failed)
     elif ctx.clock >= order.deadline:
-        end_order(ctx, order, CloseReason.FAILED if started else CloseReason.DEADLINE)
+        end_order(ctx, order, failed if started else CloseReason.DEADLINE)
     elif clear_attempt(ctx, order, assignment):
         open_order(ctx, order)
     else:

@@ -1,11 +1,11 @@
-"""What proof keeps: shares of rounds, closed rounds with their audits, and lots."""
+"""What proof keeps: shares of rounds, closed rounds with their panels, and lots."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from chain.state_machine.tables import Index, Numbers, Table, Values
 from domain.hashing import u64
-from domain.records import Audit, Panel, PanelSeat, Round, RoundKey, Share
+from domain.records import Panel, PanelSeat, Round, RoundKey, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +23,6 @@ class SharesSubject:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditSubject:
-    """A lot draws the seats of the next draw of a closed round's audit, and at the first one the places."""
-
-    PURPOSE: ClassVar[str] = "audit"
-    round: RoundKey
-
-    @property
-    def id(self) -> bytes:
-        """What the seed and the key of the lot are bound to."""
-        return _pack(self.round)
-
-
-@dataclass(frozen=True, slots=True)
 class PanelSubject:
     """A lot draws the seats of a stage of a closed round's panel, and at the first one the places."""
 
@@ -49,7 +36,7 @@ class PanelSubject:
         return _pack(self.round) + u64(self.stage)
 
 
-Subject = SharesSubject | AuditSubject | PanelSubject
+Subject = SharesSubject | PanelSubject
 
 
 def _pack(key: RoundKey) -> bytes:
@@ -101,11 +88,13 @@ SHARES = Table(0x32, "share", Share, lambda r: r.claim.key)
 # The local state root that a slot's last accepted share left: order, attempt, slot.
 LOCAL_ROOTS = Values(0x33, "local state root")
 ROUNDS = Table(0x34, "round", Round, lambda r: r.key)
-AUDITS = Table(0x35, "audit", Audit, lambda r: r.key)
-# What was cut from silent auditors of a round and is not paid out yet: order, attempt, round.
-AUDIT_POTS = Numbers(0x36, "audit pot")
-# Seats that have not answered yet: validator, order, attempt, round.
-DUTIES = Index(0x37, "duty")
+PANELS = Table(0x35, "panel", Panel, lambda r: r.key)
+# Order, attempt, round, number.
+SEATS = Table(0x36, "seat", PanelSeat, lambda r: (*r.key, r.number))
+# One more than the number of a seat that has something to do in the open stage: validator, order, attempt, round.
+PANEL_DUTIES = Numbers(0x37, "duty of a seat")
+# What silent and differing seats of a round lost and is not paid out yet: order, attempt, round.
+PANEL_POTS = Numbers(0x3F, "pot of a panel")
 # Purpose, id of the subject.
 LOTS = Table(0x38, "lot", Lot, lambda r: lot_key(r.subject))
 LOT_GROUPS = Table(0x3C, "group of lots", LotGroup, lambda r: (r.id,))
@@ -115,13 +104,6 @@ WAITING_LOTS = Index(0x3D, "lot of a group")
 LAST_GROUP = Values(0x3E, "last group")
 # The issue number of the share that stands in a slot of the open round: order, attempt, round, slot.
 STANDING_ISSUES = Numbers(0x3A, "standing issue")
-PANELS = Table(0x3F, "panel", Panel, lambda r: r.key)
-# Order, attempt, round, number.
-SEATS = Table(0x43, "seat", PanelSeat, lambda r: (*r.key, r.number))
-# One more than the number of a seat that has something to do in the open stage: validator, order, attempt, round.
-PANEL_DUTIES = Numbers(0x44, "duty of a seat")
-# What silent and differing seats of a round lost and is not paid out yet: order, attempt, round.
-PANEL_POTS = Numbers(0x45, "pot of a panel")
 # What a slot committed last.
 LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.attempt, r.slot))
 # Slots in which a rejected share was right, and the first one was paid: order, attempt, round, slot.

@@ -6,12 +6,14 @@ from chain.state_machine.context import Context
 from chain.state_machine.ledger.balances import LedgerBroken, apply_transfer
 from chain.state_machine.ledger.tables import BONDED_SHARES
 from chain.state_machine.registry.tables import CLUSTERS, PROVIDERS, STAKES_BEFORE, VALIDATORS
+from chain.state_machine.store import Overlay
 from domain.block import ValidatorUpdate
 from domain.errors import WRONG_STATE, Refusal
 from domain.events import AuditsPromised, ProviderLeft
 from domain.genesis import POWER_REDUCTION
 from domain.records import Provider, Validator
 from escrow.moves import Move, Transfer
+from pol.rules.panels import Promised
 
 
 def compute_power(validator: Validator) -> int:
@@ -22,6 +24,15 @@ def compute_power(validator: Validator) -> int:
 def is_active(validator: Validator) -> bool:
     """Tell whether a validator is in the set: only then it gets new matches and seats."""
     return compute_power(validator) > 0
+
+
+def get_promised(store: Overlay) -> list[Promised]:
+    """Return the validators of the set with what they promise as auditors, by operator."""
+    return [
+        Promised(found.operator, found.stake, found.audit_speed, found.audit_rate)
+        for found in VALIDATORS.scan(store)
+        if is_active(found)
+    ]
 
 
 def promise_audits(ctx: Context, operator: str, speed: int, rate: int) -> None:

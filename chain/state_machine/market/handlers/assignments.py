@@ -6,9 +6,8 @@ from chain.state_machine.market.attempts import (
     BLAMES_JOB,
     decline_attempt,
     fail_attempt,
-    restart_progress,
 )
-from chain.state_machine.market.orders import get_assigned
+from chain.state_machine.market.orders import get_assigned, restart_progress
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.shares import weigh_open_round
 from chain.state_machine.queue import Due, cancel

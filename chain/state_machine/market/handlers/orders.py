@@ -1,6 +1,7 @@
 """Handlers of orders, before anybody is matched."""
 
 from chain.state_machine.context import Context
+from chain.state_machine.gas import VALIDATOR_GAS
 from chain.state_machine.handler import Handler
 from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.order_money import apply_inflow
@@ -14,14 +15,15 @@ from chain.state_machine.market.orders import (
 )
 from chain.state_machine.market.tables import ORDERS, ORDERS_OF_CONSUMER
 from chain.state_machine.queue import Due, schedule
+from chain.state_machine.registry.members import get_promised
+from chain.state_machine.registry.tables import VALIDATORS
 from domain.errors import BAD_PROOF, NOT_YOURS, WRONG_STATE, Refusal
 from domain.messages import MsgCancelOrder, MsgSubmitOrder
-from domain.params import OrderParams
 from domain.reasons import CloseReason
 from domain.records import Order, OrderState
 from escrow.moves import open_escrow
 from pol.rules.commitment import possession_sign_bytes
-from pol.rules.orders import check_job, check_order
+from pol.rules.orders import Auditable, check_job, check_order
 
 # --- MsgSubmitOrder: submit an order and lock its deposit ----------------------------------------
 
@@ -31,25 +33,34 @@ def check_submit_order_fields(message: MsgSubmitOrder) -> None:
     check_job(message.terms, message.conditions)
 
 
-def check_submit_order(ctx: Context, message: MsgSubmitOrder) -> OrderParams:
-    """An order that this chain takes; a key of the consumer's own, for this order alone; the deposit is there."""
-    check_order(
+def check_submit_order(ctx: Context, message: MsgSubmitOrder) -> Auditable:
+    """An order that this chain takes; a key of the consumer's own, for this order alone; the deposit is there.
+
+    Returns the time and the window of its audits.
+    """
+    auditable = check_order(
         message.terms,
         message.conditions,
         message.price_limit,
         message.deposit,
         message.time_to_live,
         ctx.block.params,
+        get_promised(ctx.store),
     )
     document = possession_sign_bytes(ctx.new_id("order"), message.order_key)
     if not ctx.verify(message.order_key, document, message.key_proof):
         remedy = "sign this order's id with the order's key"
         raise Refusal(BAD_PROOF, "key_proof", "does not hold", remedy)
     balances.check_funds(ctx, message.consumer, message.deposit)
-    return ctx.block.params.for_order()
+    return auditable
 
 
-def apply_submit_order(ctx: Context, message: MsgSubmitOrder, params: OrderParams) -> None:
+def weigh_submit_order(ctx: Context, _: MsgSubmitOrder, __: Auditable) -> int:
+    """Return the gas of finding who could audit it: every validator is looked at."""
+    return VALIDATOR_GAS * sum(1 for _ in VALIDATORS.keys(ctx.store))
+
+
+def apply_submit_order(ctx: Context, message: MsgSubmitOrder, auditable: Auditable) -> None:
     """Lock the deposit and open the order; the next block's auction sees it."""
     order = Order(
         id=ctx.new_id("order"),
@@ -71,7 +82,9 @@ def apply_submit_order(ctx: Context, message: MsgSubmitOrder, params: OrderParam
         close_reason=0,
         unmatched=(),
         work_verified=0,
-        params=params,
+        params=ctx.block.params.for_order(),
+        audit_ms=auditable.audit_ms,
+        window=auditable.window,
     )
     ORDERS.put(ctx.store, order)
     escrow, deposit = open_escrow(order.id, message.consumer, message.deposit)
@@ -117,6 +130,12 @@ def weigh_cancel_order(ctx: Context, message: MsgCancelOrder, _: Order) -> int:
 
 
 HANDLERS = (
-    Handler(MsgSubmitOrder, check_submit_order, apply_submit_order, check_submit_order_fields),
+    Handler(
+        MsgSubmitOrder,
+        check_submit_order,
+        apply_submit_order,
+        check_submit_order_fields,
+        weigh_submit_order,
+    ),
     Handler(MsgCancelOrder, check_cancel_order, apply_cancel_order, weight=weigh_cancel_order),
 )

@@ -1,7 +1,6 @@
 """One file for each message of the proof."""
 
 from chain.state_machine.proof.handlers import (
-    answer_audit,
     close_round,
     commit_traces,
     prove,
@@ -12,6 +11,5 @@ HANDLERS = (
     commit_traces.HANDLER,
     close_round.HANDLER,
     prove.HANDLER,
-    answer_audit.HANDLER,
     *seats.HANDLERS,
 )

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
-from chain.state_machine.market.attempts import restart_progress
-from chain.state_machine.market.orders import get_assigned
-from chain.state_machine.proof.audits import open_audit
-from chain.state_machine.proof.rounds import check_open_round
+from chain.state_machine.market.orders import get_assigned, restart_progress
+from chain.state_machine.proof.panels import open_panel
+from chain.state_machine.proof.rounds import check_open_round, is_far_ahead
 from chain.state_machine.proof.shares import (
     change_share,
     count_share,
@@ -57,6 +56,9 @@ def check_state(ctx: Context, message: MsgCloseRound) -> Found:
         ctx, message.order_id, message.attempt, message.validator, AssignmentState.RUNNING
     )
     check_open_round(order, assignment, message.round)
+    if is_far_ahead(ctx, order, assignment):
+        reason = f"{order.params.rounds_ahead} rounds are closed and not verified"
+        raise Refusal(NOT_YET, "round", reason, "wait until the first of them is")
     _check_slots(message.shares, order.terms.slots)
     key = assignment.open_round
     for accepted in message.shares:
@@ -119,7 +121,7 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
         work=round_work(order.terms),
         closed_at=ctx.clock,
         closed_height=ctx.height,
-        window_ends=ctx.clock + order.params.round_window,
+        window_ends=ctx.clock + order.window,
         verified=False,
         void=False,
     )
@@ -129,7 +131,7 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
         ctx, order, assignment, round=message.round + 1, global_in=message.next_root
     )
     ctx.emit(RoundClosed(closed.key, closed.next_root, closed.window_ends))
-    open_audit(ctx, order, opened, closed)
+    open_panel(ctx, order, opened, closed)
 
 
 def _accept(ctx: Context, share: Share, roots: ShareRoots) -> None:

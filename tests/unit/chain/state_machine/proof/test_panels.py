@@ -1,0 +1,608 @@
+"""Panels of closed rounds: who sits, stages, what is decided, what it costs, and what follows."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from chain.state_machine.ledger.tables import POTS
+from chain.state_machine.proof.tables import SHARES
+from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.store import Overlay
+from domain import queries as q
+from domain.messages import MsgRegisterProvider
+from domain.params import local_params
+from domain.reasons import AttemptEnd, CloseReason
+from domain.records import (
+    AnswerKind,
+    AuditKind,
+    OrderState,
+    Ruling,
+    SeatAnswer,
+)
+from tests.support.chain_harness import COINS
+from tests.support.chain_market import BOND, Market, digest, make_terms, submit
+
+STAKE = 10**10
+FEE = 100
+SEGMENT, UPDATE, AGGREGATION = 20_000, 2_000, 4_000
+COST = 2 * SEGMENT + UPDATE + AGGREGATION
+"""Of all places of the default job's rounds: two segments of the four, an update, the aggregation."""
+FLOOR = 2 * (COST + FEE)
+
+
+def closed_round(market: Market) -> bytes:
+    """An order with one closed round and its first seats drawn; it is not matched again."""
+    order_id = market.run(submit(rematch=False))
+    market.train_round(order_id)
+    market.wait_stage(order_id)
+    return order_id
+
+
+def stake(market: Market, name: str) -> int:
+    return VALIDATORS.must(market.chain.overlay(), name).stake
+
+
+def lost(market: Market, name: str) -> int:
+    return STAKE - stake(market, name)
+
+
+def unavailable(market: Market, order_id: bytes, round: int = 0) -> tuple[SeatAnswer, ...]:
+    """Answers of a seat to whom nothing was served."""
+    return tuple(
+        SeatAnswer(number, AnswerKind.UNAVAILABLE, b"", b"", 0)
+        for number in market.panel(order_id, round).undecided
+    )
+
+
+def elsewhere(answers: tuple[SeatAnswer, ...], *numbers: int) -> tuple[SeatAnswer, ...]:
+    """Answers with another root at some places."""
+    return tuple(
+        replace(answer, root=digest("elsewhere"), digest=digest("other work"))
+        if answer.place in numbers
+        else answer
+        for answer in answers
+    )
+
+
+def number_of(market: Market, order_id: bytes, kind: AuditKind) -> int:
+    places = market.panel(order_id, 0).places
+    return next(at for at, place in enumerate(places) if place.place.kind is kind)
+
+
+def rulings(market: Market, order_id: bytes, round: int = 0) -> list[Ruling]:
+    return [place.ruling for place in market.panel(order_id, round).places]
+
+
+# --- who sits ------------------------------------------------------------------------------------
+
+
+def test_seats_are_drawn_from_later_blocks_among_those_who_are_no_party() -> None:
+    market = Market(validators=6)
+    market.chain.ok(MsgRegisterProvider("v1", "v0"))
+    order_id = market.run(submit("v2"))
+    market.train_round(order_id)
+    assert market.panel(order_id, 0).stage == 0
+    panel = market.wait_stage(order_id)
+    assert len(market.seated(order_id)) == 2
+    assert set(market.seated(order_id)) <= {"v3", "v4", "v5"}
+    clock = market.chain.clock
+    assert (panel.commits_end, panel.reveals_end) == (clock + 3, clock + 5)
+    opened = market.chain.seen("panel.stage")[-1]
+    assert opened.get("seats") == ",".join(market.seated(order_id))
+
+
+def test_the_jailed_have_no_seat_and_neither_has_whoever_left_the_set() -> None:
+    market = Market(validators=5)
+
+    def change(overlay: Overlay) -> None:
+        VALIDATORS.update(overlay, "v2", jailed=True)
+        VALIDATORS.update(overlay, "v3", stake=10**6 - 1)
+
+    market.chain.checked = False
+    market.chain.change(change)
+    order_id = closed_round(market)
+    assert sorted(market.seated(order_id)) == ["v1", "v4"]
+
+
+def test_who_promises_too_little_for_the_order_has_no_seat() -> None:
+    market = Market(validators=6)
+    market.chain.change(
+        lambda overlay: (
+            VALIDATORS.update(overlay, "v4", audit_speed=10**7),
+            VALIDATORS.update(overlay, "v5", audit_rate=10**4),
+        )
+    )
+    # Of six, five have more than three quarters of the stake, so that one of the slow would have to be waited for.
+    slow = market.run()
+    assert market.order(slow).window > 10
+    market = Market(validators=6)
+    order_id = market.run()
+    market.chain.change(lambda overlay: VALIDATORS.update(overlay, "v4", audit_speed=10**6))
+    market.train_round(order_id)
+    market.wait_stage(order_id)
+    market.say(order_id, {})
+    market.wait_stage(order_id, stage=2)
+    assert sorted(market.seated(order_id)) == ["v1", "v2", "v3", "v5"]
+
+
+def test_the_places_are_the_aggregation_an_update_and_two_segments() -> None:
+    """The aggregation is the model; among uniform places it was drawn in one round of many (B8)."""
+    market = Market()
+    order_id = closed_round(market)
+    kinds = [place.place.kind for place in market.panel(order_id, 0).places]
+    assert kinds == [AuditKind.AGGREGATION, AuditKind.UPDATE, AuditKind.SEGMENT, AuditKind.SEGMENT]
+    claims = [place.claim for place in market.panel(order_id, 0).places]
+    assert claims[0] == market.round(order_id, 0).next_root
+    assert claims[2:] == [b"", b""]
+
+
+def test_duties_show_what_is_to_do_and_nothing_else() -> None:
+    market = Market()
+    order_id = closed_round(market)
+    first, second = market.seated(order_id)
+    panel = market.panel(order_id, 0)
+    (duty,) = market.chain.ask(q.PanelDutiesRequest(first)).duties
+    assert (duty.key, duty.stage, duty.seed) == (panel.key, 1, panel.seed)
+    assert [item.place for item in duty.places] == [place.place for place in panel.places]
+    assert (duty.commits_end, duty.reveals_end) == (panel.commits_end, panel.reveals_end)
+    assert duty.commitment == b""
+    right = market.answers(order_id)
+    market.chain.ok(market.commit_answer(order_id, 0, first, right))
+    (duty,) = market.chain.ask(q.PanelDutiesRequest(first)).duties
+    assert duty.commitment
+    behind = q.PanelDutiesRequest(first, 0, duty.order_id, duty.attempt, duty.round)
+    assert market.chain.ask(behind).duties == ()
+    market.chain.ok(market.commit_answer(order_id, 0, second, right))
+    market.chain.ok(market.reveal_answer(order_id, 0, first, right))
+    assert market.chain.ask(q.PanelDutiesRequest(first)).duties == ()
+    assert len(market.chain.ask(q.PanelDutiesRequest(second)).duties) == 1
+    found = market.chain.ask(q.PanelRequest(order_id, 1, 0, 1))
+    assert (found.validator, found.round) == ("v0", market.round(order_id, 0))
+    assert [share.claim.slot for share in found.shares] == [1]
+    assert [
+        s.number for s in market.chain.ask(q.SeatsRequest(order_id, 1, 0, 1)).seats
+    ] == [1]
+
+
+# --- what verifies -------------------------------------------------------------------------------
+
+
+def test_a_round_waits_for_its_window_its_panel_and_the_round_before() -> None:
+    params = replace(local_params(), round_window=100, progress_base=300)
+    market = Market(params, validators=6)
+    order_id = market.run()
+    market.train_round(order_id)
+    market.wait_stage(order_id)
+    market.train_round(order_id)
+    market.answer_all(order_id, 1)
+    first, _ = market.seated(order_id)
+    right = market.answers(order_id)
+    market.say(order_id, {first: right})
+    ends = market.round(order_id, 1).window_ends
+    market.chain.pass_until(market.panel(order_id, 0).reveals_end)
+    market.wait_stage(order_id, stage=2)
+    right = market.answers(order_id)
+    (third,) = market.seated(order_id, stage=2)
+    market.chain.ok(market.commit_answer(order_id, 0, third, right))
+    market.chain.pass_until(ends)
+    assert market.panel(order_id, 1).is_decided
+    assert not market.round(order_id, 0).verified
+    assert not market.round(order_id, 1).verified
+    market.chain.ok(market.reveal_answer(order_id, 0, third, right))
+    market.chain.block()
+    assert market.round(order_id, 0).verified
+    assert market.round(order_id, 1).verified
+    numbers = [event.get("round") for event in market.chain.seen("round.verified")]
+    assert numbers == ["0", "1"]
+
+
+def test_a_stage_ends_as_soon_as_all_have_acted() -> None:
+    market = Market(replace(local_params(), round_window=40))
+    order_id = closed_round(market)
+    right = market.answers(order_id)
+    began = market.chain.clock
+    market.answer_all(order_id, 0)
+    assert market.panel(order_id, 0).is_decided
+    assert market.chain.clock <= began + 2
+    assert right
+
+
+def test_one_accomplice_verifies_nothing_where_the_honest_are_kept_busy() -> None:
+    """B2: one answer was enough, and it collected what the silent had lost."""
+    market = Market(validators=8)
+    order_id = closed_round(market)
+    accomplice = market.seated(order_id)[0]
+    lie = elsewhere(market.answers(order_id), 0)
+    market.say(order_id, {accomplice: lie})
+    for stage in (2, 3, 4):
+        market.wait_stage(order_id, stage=stage)
+        market.say(order_id, {})
+    market.chain.block()
+    assert Ruling.RIGHT not in rulings(market, order_id)
+    assert market.round(order_id, 0).void
+    assert market.order(order_id).work_verified == 0
+    assert market.chain.worth(accomplice) == COINS - BOND
+    burnt = POTS.get(market.chain.overlay(), "burnt")
+    assert burnt == sum(lost(market, name) for name in market.validators) > 0
+
+
+def test_an_accomplice_whose_answer_is_the_chains_does_not_verify_alone_either() -> None:
+    market = Market(validators=8)
+    order_id = closed_round(market)
+    right = market.answers(order_id)
+    market.say(order_id, {market.seated(order_id)[0]: right})
+    assert rulings(market, order_id) == [Ruling.OPEN] * 4
+    for stage in (2, 3, 4):
+        market.wait_stage(order_id, stage=stage)
+        market.say(order_id, {})
+    assert rulings(market, order_id) == [Ruling.UNDECIDED] * 4
+    assert not market.round(order_id, 0).verified
+
+
+def test_the_silent_are_replaced_and_pay_for_it() -> None:
+    market = Market(validators=6)
+    order_id = closed_round(market)
+    first, silent = market.seated(order_id)
+    market.say(order_id, {first: market.answers(order_id)})
+    market.chain.pass_until(market.panel(order_id, 0).reveals_end)
+    assert lost(market, silent) == 3 * COST
+    told = market.chain.seen("panel.silent")[-1]
+    assert (told.get("auditor"), told.get("cut")) == (silent, str(3 * COST))
+    halved = VALIDATORS.must(market.chain.overlay(), silent)
+    assert (halved.audit_speed, halved.audit_rate) == (10**10 // 2, 10**9 // 2)
+    assert halved.audits_missed == 1
+    market.wait_stage(order_id, stage=2)
+    (third,) = market.seated(order_id, stage=2)
+    worth = {name: market.chain.worth(name) for name in (first, silent, third)}
+    community = POTS.get(market.chain.overlay(), "community")
+    burnt = POTS.get(market.chain.overlay(), "burnt")
+    market.say(order_id, {third: market.answers(order_id)})
+    assert rulings(market, order_id) == [Ruling.RIGHT] * 4
+    market.chain.pass_until(market.round(order_id, 0).window_ends)
+    assert market.round(order_id, 0).verified
+    assert market.chain.worth(first) == worth[first] + COST + FEE
+    assert market.chain.worth(third) == worth[third] + COST + FEE
+    assert market.chain.worth(silent) == worth[silent]
+    # The added seat is paid by the silent one: of the fee only the first seat's part is earned.
+    overlay = market.chain.overlay()
+    assert POTS.get(overlay, "community") == community + 800 + FLOOR - (COST + FEE)
+    assert POTS.get(overlay, "burnt") == burnt + 3 * COST - (COST + FEE)
+
+
+def test_nobody_reaches_another_seats_pay_by_silencing_it() -> None:
+    """What the silent lose pays an added seat's cost at most; the rest is burnt."""
+    market = Market(validators=6)
+    order_id = closed_round(market)
+    market.say(order_id, {})
+    market.wait_stage(order_id, stage=2)
+    right = market.answers(order_id)
+    before = {name: market.chain.worth(name) for name in market.seated(order_id, stage=2)}
+    market.say(order_id, dict.fromkeys(before, right))
+    market.chain.pass_until(market.round(order_id, 0).window_ends)
+    assert market.round(order_id, 0).verified
+    for name, worth in before.items():
+        assert market.chain.worth(name) == worth + COST + FEE
+
+
+def test_one_that_differs_meets_twice_as_many_and_loses() -> None:
+    market = Market(validators=8)
+    order_id = closed_round(market)
+    liar, honest = market.seated(order_id)
+    right = market.answers(order_id)
+    market.say(order_id, {liar: elsewhere(right, 0), honest: right})
+    assert rulings(market, order_id) == [Ruling.OPEN, *[Ruling.RIGHT] * 3]
+    market.wait_stage(order_id, stage=2)
+    assert market.panel(order_id, 0).undecided == (0,)
+    assert len(market.seated(order_id, stage=2)) == 4
+    worth = market.chain.worth(honest)
+    market.say(order_id, dict.fromkeys(market.seated(order_id, stage=2), market.answers(order_id)))
+    assert rulings(market, order_id) == [Ruling.RIGHT] * 4
+    assert [place.stage for place in market.panel(order_id, 0).places] == [2, 1, 1, 1]
+    market.chain.pass_until(market.round(order_id, 0).window_ends)
+    assert lost(market, liar) == 3 * AGGREGATION
+    assert market.chain.worth(honest) == worth + COST + FEE
+    assert market.chain.seen("panel.differed")[-1].get("auditor") == liar
+
+
+def test_the_root_without_the_work_is_another_answer() -> None:
+    """A root stands in the trace; the digest does not."""
+    market = Market(validators=8)
+    order_id = closed_round(market)
+    lazy, honest = market.seated(order_id)
+    right = market.answers(order_id)
+    read = tuple(replace(answer, digest=digest("made up")) for answer in right)
+    market.say(order_id, {lazy: read, honest: right})
+    assert rulings(market, order_id) == [Ruling.OPEN] * 4
+    market.wait_stage(order_id, stage=2)
+    market.say(order_id, dict.fromkeys(market.seated(order_id, stage=2), market.answers(order_id)))
+    assert rulings(market, order_id) == [Ruling.RIGHT] * 4
+    market.chain.pass_until(market.round(order_id, 0).window_ends)
+    paid = {p.to for p in market.all_of(order_id).payments if p.kind == "auditor"}
+    # Of two seats nobody can tell which one computed.
+    assert lazy in paid or market.chain.seen("panel.paid")
+    amounts = {e.get("auditor"): int(e.get("paid")) for e in market.chain.seen("panel.paid")}
+    assert amounts[lazy] == amounts[honest] == FEE
+
+
+def test_in_a_set_of_four_all_three_strangers_may_have_to_sit() -> None:
+    market = Market()
+    order_id = closed_round(market)
+    first, second = market.seated(order_id)
+    right = market.answers(order_id)
+    market.say(order_id, {first: right, second: elsewhere(right, 0)})
+    market.wait_stage(order_id, stage=2)
+    assert market.panel(order_id, 0).is_last
+    (third,) = market.seated(order_id, stage=2)
+    market.say(order_id, {third: market.answers(order_id)})
+    assert rulings(market, order_id) == [Ruling.RIGHT] * 4
+
+
+def test_without_anybody_who_could_sit_a_round_is_void_and_nobody_is_at_fault() -> None:
+    market = Market(validators=3)
+    order_id = market.run()
+
+    def leave(overlay: Overlay) -> None:
+        for name in ("v1", "v2"):
+            VALIDATORS.update(overlay, name, jailed=True)
+
+    market.chain.change(leave)
+    market.train_round(order_id)
+    market.wait_stage(order_id)
+    market.chain.block()
+    assert market.round(order_id, 0).void
+    assert market.all_of(order_id).assignments[0].end_reason == AttemptEnd.UNDECIDED
+    assert [lost(market, name) for name in market.validators] == [0, 0, 0]
+
+
+def test_without_auditors_the_window_alone_verifies() -> None:
+    market = Market(replace(local_params(), auditors=0))
+    order_id = market.run()
+    market.train_round(order_id)
+    ends = market.round(order_id, 0).window_ends
+    market.chain.pass_until(ends - 1)
+    assert not market.round(order_id, 0).verified
+    market.chain.block()
+    assert market.round(order_id, 0).verified
+    assert market.all_of(order_id).panels == ()
+
+
+def test_a_stake_that_is_gone_is_cut_no_further() -> None:
+    market = Market(validators=6, stake=2 * 10**6)
+    order_id = closed_round(market)
+    silent = market.seated(order_id)[0]
+
+    def impoverish(overlay: Overlay) -> None:
+        from chain.state_machine.ledger.tables import SUPPLY
+
+        gone = 2 * 10**6 - 100
+        VALIDATORS.update(overlay, silent, stake=100)
+        POTS.set(overlay, POTS.get(overlay, "stakes") - gone, "stakes")
+        SUPPLY.set(overlay, SUPPLY.get(overlay) - gone)
+
+    market.chain.change(impoverish)  # behind the machine's back
+    market.wait_stage(order_id, stage=2)
+    assert stake(market, silent) == 0
+
+
+# --- what is not the chain's ---------------------------------------------------------------------
+
+
+def wrong_round(market: Market, order_id: bytes, **answers: Any) -> None:
+    """Let all seats of the first stage say the same."""
+    market.wait_stage(order_id)
+    said = answers.pop("said")
+    market.say(order_id, dict.fromkeys(market.seated(order_id), said), **answers)
+
+
+def test_a_wrong_aggregation_costs_the_job_bond_and_the_order_opens_again() -> None:
+    market = Market(bidders=("v0", "v1"), validators=6)
+    order_id = market.run()
+    winner = market.assignment(order_id).validator
+    bond = market.assignment(order_id).job_bond
+    market.commit(order_id, *market.traces_of_round(order_id))
+    market.wait_drawn(order_id)
+    market.chain.ok(market.close_message(order_id, next_root=digest("foreign model")))
+    market.wait_stage(order_id)
+    wrong_round(market, order_id, said=market.answers(order_id))
+    (first,) = [a for a in market.all_of(order_id).assignments if a.attempt == 1]
+    assert first.end_reason == AttemptEnd.WRONG_ROUND
+    assert market.round_of(order_id, 1, 0).void
+    assert market.chain.bond(winner) == BOND - bond
+    assert winner in market.order(order_id).excluded
+    market.chain.block()
+    assert market.order(order_id).state in (OrderState.OPEN, OrderState.MATCHED)
+    paid = [p for p in market.all_of(order_id).payments if p.kind == "compensation"]
+    # Seats come first: the bond of 16,000 is theirs, and the consumer has paid nothing yet.
+    assert sum(p.amount for p in paid) == bond
+    assert {p.to for p in paid} <= set(market.first_seats(order_id))
+
+
+def test_a_wrong_segment_outside_the_duty_costs_its_provider_alone() -> None:
+    market, order_id, provider, number = wrong_segment(outside=True)
+    wrong_round(market, order_id, said=elsewhere(market.answers(order_id), number))
+    assert market.round_of(order_id, 1, 0).void
+    attempt = market.all_of(order_id).assignments[0]
+    assert attempt.end_reason == AttemptEnd.WRONG_SHARE
+    assert market.chain.seen("share.wrong")[-1].get("provider") == provider
+    assert market.chain.bond("v0") == BOND
+    others = {p for p in market.clusters["v0"] if p != provider}
+    assert market.chain.bond(provider) < BOND
+    assert all(market.chain.bond(name) == BOND for name in others)
+
+
+def test_a_wrong_segment_inside_the_duty_costs_the_validator() -> None:
+    market, order_id, provider, number = wrong_segment(outside=False)
+    wrong_round(market, order_id, said=elsewhere(market.answers(order_id), number))
+    assert market.all_of(order_id).assignments[0].end_reason == AttemptEnd.WRONG_ROUND
+    assert market.chain.bond("v0") < BOND
+    assert market.chain.bond(provider) == BOND
+
+
+def wrong_segment(*, outside: bool) -> tuple[Market, bytes, str, int]:
+    """Return a round whose panel has a segment in or outside its validator's duty, with its provider and the place."""
+    for blocks in range(10):
+        market = Market(replace(local_params(), segments_drawn=1), validators=6)
+        for _ in range(blocks):
+            market.chain.block()
+        terms = make_terms(round_steps=12)
+        order_id = market.run(submit(terms=terms, deposit=2_000_000, rematch=False))
+        market.train_round(order_id)
+        market.wait_stage(order_id)
+        for number, place in enumerate(market.panel(order_id, 0).places):
+            where = place.place
+            if where.kind is AuditKind.SEGMENT:
+                key = market.panel(order_id, 0).key.share(where.slot, where.issue)
+                share = SHARES.must(market.chain.overlay(), *key)
+                if (where.segment not in {0, 5, *share.drawn}) == outside:
+                    return market, order_id, share.claim.provider, number
+    raise AssertionError("no beacon drew such a segment")
+
+
+def test_a_leaf_that_was_shown_to_one_seat_does_for_all() -> None:
+    """A winner who serves leaves to one seat alone gains nothing: the place is decided all the same."""
+    market = Market(validators=6)
+    order_id = closed_round(market)
+    first, second = market.seated(order_id)
+    right = market.answers(order_id)
+    market.chain.ok(
+        market.commit_answer(order_id, 0, first, right),
+        market.commit_answer(order_id, 0, second, right),
+    )
+    market.chain.ok(
+        market.reveal_answer(order_id, 0, first, right),
+        market.reveal_answer(order_id, 0, second, right, leaves=()),
+    )
+    assert rulings(market, order_id) == [Ruling.RIGHT] * 4
+
+
+def test_a_segment_whose_leaf_nobody_was_given_is_its_validators_fault() -> None:
+    market = Market(validators=6)
+    order_id = closed_round(market)
+    wrong_round(market, order_id, said=market.answers(order_id), leaves=())
+    assert market.all_of(order_id).assignments[0].end_reason == AttemptEnd.WRONG_ROUND
+    assert market.chain.bond("v0") < BOND
+    assert all(market.chain.bond(name) == BOND for name in market.clusters["v0"])
+
+
+def test_what_was_not_served_is_the_validators_fault() -> None:
+    market = Market(validators=6)
+    order_id = closed_round(market)
+    wrong_round(market, order_id, said=unavailable(market, order_id))
+    assert rulings(market, order_id) == [Ruling.WRONG] * 4
+    assert market.all_of(order_id).assignments[0].end_reason == AttemptEnd.WRONG_ROUND
+    assert market.chain.bond("v0") < BOND
+
+
+def test_one_that_says_unavailable_alone_is_outvoted_and_pays() -> None:
+    """B5: one seat's `unavailable` was a free weapon."""
+    market = Market(validators=8)
+    order_id = closed_round(market)
+    liar, honest = market.seated(order_id)
+    market.say(order_id, {liar: unavailable(market, order_id), honest: market.answers(order_id)})
+    market.wait_stage(order_id, stage=2)
+    right = market.answers(order_id)
+    market.say(order_id, dict.fromkeys(market.seated(order_id, stage=2), right))
+    market.chain.pass_until(market.round(order_id, 0).window_ends)
+    assert market.round(order_id, 0).verified
+    assert lost(market, liar) == 3 * COST
+
+
+def test_rounds_behind_a_void_one_are_void_and_nobody_recomputes_them() -> None:
+    market = Market(replace(local_params(), round_window=40), validators=8)
+    order_id = market.run(submit(terms=make_terms(rounds=3), deposit=600_000))
+    market.train_round(order_id)
+    market.train_round(order_id)
+    market.wait_stage(order_id, 1)
+    wrong_round(market, order_id, said=unavailable(market, order_id))
+    assert market.round_of(order_id, 1, 0).void
+    assert market.round_of(order_id, 1, 1).void
+    for name in market.validators:
+        assert market.chain.ask(q.PanelDutiesRequest(name)).duties == ()
+    assert [event.get("round") for event in market.chain.seen("round.void")] == ["0", "1"]
+    stakes = [stake(market, name) for name in market.validators]
+    market.chain.pass_time(25)
+    assert [stake(market, name) for name in market.validators] == stakes
+
+
+def test_a_void_round_fails_the_attempt_of_a_proven_order_at_once() -> None:
+    params = replace(local_params(), progress_base=300, round_window=200)
+    market = Market(params, validators=6)
+    order_id = market.run(submit(rematch=False))
+    market.train_round(order_id)
+    market.train_round(order_id)
+    market.prove(order_id)
+    wrong_round(market, order_id, said=unavailable(market, order_id))
+    market.chain.block()
+    order = market.order(order_id)
+    assert (order.state, order.close_reason) == (OrderState.CLOSED, CloseReason.FAILED)
+    assert market.chain.bond("v0") < BOND
+    assert market.chain.bond("v0p0") == BOND
+    assert market.chain.ask(q.PanelDutiesRequest("v1")).duties == ()
+
+
+def test_an_undecided_round_costs_neither_side_anything() -> None:
+    market = Market(validators=6)
+    order_id = market.run(submit(rematch=False))
+    market.train_round(order_id)
+    fee = COINS - market.chain.worth("carol") - 400_000
+    market.wait_stage(order_id)
+    while market.panel(order_id, 0).places[0].ruling is Ruling.OPEN:
+        stage = market.panel(order_id, 0).stage
+        seats = market.seated(order_id, stage=stage)
+        right = market.answers(order_id)
+        mine = [replace(right[0], root=digest("of", name)) for name in seats]
+        said = {name: (own, *right[1:]) for name, own in zip(seats, mine, strict=True)}
+        market.say(order_id, said)
+        if market.panel(order_id, 0).places[0].ruling is Ruling.OPEN:
+            market.wait_stage(order_id, stage=stage + 1)
+    assert market.panel(order_id, 0).places[0].ruling is Ruling.UNDECIDED
+    market.chain.block()
+    order = market.order(order_id)
+    assert (order.state, order.close_reason) == (OrderState.CLOSED, CloseReason.UNVERIFIED)
+    assert market.chain.bond("v0") == market.chain.bond("v0p0") == BOND
+    assert market.chain.worth("carol") == COINS - fee
+    assert [lost(market, name) for name in market.validators] == [0] * 6
+
+
+# --- how far ahead -------------------------------------------------------------------------------
+
+
+def test_only_so_many_rounds_are_closed_and_not_verified_and_waiting_fails_nobody() -> None:
+    from domain.errors import NOT_YET
+
+    params = replace(local_params(), rounds_ahead=1, round_window=60, progress_base=5)
+    market = Market(params, validators=6)
+    order_id = market.run()
+    market.train_round(order_id)
+    market.answer_all(order_id, 0)
+    market.commit(order_id, *market.traces_of_round(order_id))
+    market.wait_drawn(order_id)
+    market.chain.refused(NOT_YET, market.close_message(order_id))
+    market.chain.pass_until(market.round(order_id, 0).window_ends)
+    assert market.round(order_id, 0).verified
+    assert market.order(order_id).state is OrderState.RUNNING
+    deadline = market.assignment(order_id).progress_deadline
+    assert deadline == market.chain.clock + 5 + 3
+    market.chain.ok(market.close_message(order_id))
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_leaves_are_checked_against_the_accepted_trace(shown: bool) -> None:
+    from domain.errors import BAD_PROOF
+
+    market = Market(validators=6)
+    order_id = closed_round(market)
+    seats, right = market.seated(order_id), market.answers(order_id)
+    market.chain.ok(*(market.commit_answer(order_id, 0, name, right) for name in seats))
+    leaves = market.leaves(order_id)
+    other = replace(leaves[0].leaf, boundary_root=digest("mine"))
+    bad = (replace(leaves[0], leaf=other), *leaves[1:])
+    if shown:
+        market.chain.ok(
+            market.reveal_answer(order_id, 0, seats[0], right),
+            market.reveal_answer(order_id, 0, seats[1], right, leaves=bad),
+        )
+    else:
+        message = market.reveal_answer(order_id, 0, seats[0], right, leaves=bad)
+        market.chain.refused(BAD_PROOF, message)
