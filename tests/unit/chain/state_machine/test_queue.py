@@ -90,11 +90,8 @@ def test_a_failed_attempt_whose_rounds_are_void_opens_again() -> None:
     market = Market()
     order_id = market.run()
     market.train_round(order_id)
-    audit = market.wait_seats(order_id, 0)
-    wrong = market.answer_message(order_id, 0, audit.seats[0].validator)
-    empty = tuple(replace(answer, root=b"", leaf=None) for answer in wrong.answers)
-    market.chain.ok(replace(wrong, answers=empty))
-    market.chain.pass_until(market.assignment(order_id).progress_deadline)
+    market.fault_round(order_id)
+    market.chain.block()
     order = market.order(order_id)
     assert (order.state, order.failures, order.excluded) == (OrderState.OPEN, 1, ("v0",))
     assert market.chain.bond("v0p0") == BOND

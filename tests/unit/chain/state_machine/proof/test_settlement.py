@@ -100,10 +100,7 @@ def test_a_block_returns_a_bounded_number_of_bonds_at_the_end(
     for _ in range(2):
         market.train_round(order_id)
     market.prove(order_id)
-    audit = market.wait_seats(order_id, 0)
-    wrong = market.answer_message(order_id, 0, audit.seats[0].validator)
-    empty = tuple(replace(answer, root=b"", leaf=None) for answer in wrong.answers)
-    chain.ok(replace(wrong, answers=empty))
+    market.fault_round(order_id)
     assert returned_in_blocks(market, 9) == [4, 1]  # two steps in different lanes, and the rest
     assert market.order(order_id).close_reason == CloseReason.UNVERIFIED
     assert chain.worth("carol") == COINS
