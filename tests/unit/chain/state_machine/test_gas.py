@@ -74,7 +74,7 @@ def test_a_flood_in_one_lane_holds_up_no_other() -> None:
     """Rounds become ready faster than they are paid, and an order still ends at its deadline."""
     market = Market(replace(local_params(), auditors=0, due_gas=1))
     terms = make_terms(rounds=8)
-    order_id = market.run(submit(terms=terms, deposit=8 * 80_000))
+    order_id = market.run(submit(terms=terms, deposit=8 * 180_000))
     for _ in range(8):
         market.train_round(order_id)
         market.chain.drop_queue()

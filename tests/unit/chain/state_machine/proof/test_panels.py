@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from chain.state_machine.ledger.tables import POTS
+from chain.state_machine.ledger.tables import POTS, SUPPLY
 from chain.state_machine.proof.tables import SHARES
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
@@ -363,8 +363,6 @@ def test_a_stake_that_is_gone_is_cut_no_further() -> None:
     silent = market.seated(order_id)[0]
 
     def impoverish(overlay: Overlay) -> None:
-        from chain.state_machine.ledger.tables import SUPPLY
-
         gone = 2 * 10**6 - 100
         VALIDATORS.update(overlay, silent, stake=100)
         POTS.set(overlay, POTS.get(overlay, "stakes") - gone, "stakes")
@@ -473,6 +471,37 @@ def test_a_segment_whose_leaf_nobody_was_given_is_its_validators_fault() -> None
     assert market.all_of(order_id).assignments[0].end_reason == AttemptEnd.WRONG_ROUND
     assert market.chain.bond("v0") < BOND
     assert all(market.chain.bond(name) == BOND for name in market.clusters["v0"])
+
+
+def test_a_leaf_that_is_withheld_never_costs_the_provider() -> None:
+    """A validator that serves states and no leaves would have the honest recompute a root that nobody can compare."""
+    market, order_id, provider, number = wrong_segment(outside=True)
+    right = market.answers(order_id)
+    shown = tuple(leaf for leaf in market.leaves(order_id) if leaf.place != number)
+    wrong_round(market, order_id, said=right, leaves=shown)
+    assert rulings(market, order_id)[number] is Ruling.WRONG
+    assert market.all_of(order_id).assignments[0].end_reason == AttemptEnd.WRONG_ROUND
+    assert market.chain.bond(provider) == BOND
+    assert market.chain.bond("v0") < BOND
+
+
+def test_a_void_round_takes_nothing_from_the_pool() -> None:
+    """The consumer chooses the price limit, and so what a place costs: with a winner of its own it drew any sum."""
+    market = Market(replace(local_params(), job_bond_bps=0, payload_fee=0), validators=6)
+    order_id = closed_round(market)
+    assert POTS.get(market.chain.overlay(), "community") == 0
+    rich = 10**9
+
+    def fill(overlay: Overlay) -> None:
+        POTS.set(overlay, rich, "community")
+        SUPPLY.set(overlay, SUPPLY.get(overlay) + rich)
+
+    market.chain.change(fill)
+    before = [market.chain.worth(name) for name in market.validators]
+    market.fault_round(order_id)
+    assert market.round_of(order_id, 1, 0).void
+    assert POTS.get(market.chain.overlay(), "community") == rich
+    assert [market.chain.worth(name) for name in market.validators] == before
 
 
 def test_what_was_not_served_is_the_validators_fault() -> None:

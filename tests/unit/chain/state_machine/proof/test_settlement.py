@@ -30,7 +30,7 @@ def test_many_rounds_that_become_ready_at_once_are_verified_one_by_one() -> None
     rounds = 16
     # One entry of a lane in a block.
     market = Market(replace(local_params(), auditors=0, due_gas=1))
-    order_id = market.run(submit(terms=make_terms(rounds=rounds), deposit=rounds * 80_000))
+    order_id = market.run(submit(terms=make_terms(rounds=rounds), deposit=rounds * 180_000))
     for _ in range(rounds):
         market.train_round(order_id)
         market.chain.drop_queue()  # nothing happens by itself
@@ -44,7 +44,7 @@ def test_many_rounds_that_become_ready_at_once_are_verified_one_by_one() -> None
     market.chain.pass_time(rounds)
     order = market.order(order_id)
     assert (order.state, order.close_reason) == (OrderState.CLOSED, CloseReason.SETTLED)
-    assert market.chain.worth("carol") == COINS - rounds * 80_000
+    assert market.chain.worth("carol") == COINS - rounds * 169_800
 
 
 def test_a_proven_order_runs_out_its_windows_whatever_its_deadline() -> None:

@@ -35,8 +35,8 @@ def test_an_order_opens_and_its_deposit_is_locked(market: Market) -> None:
     assert (order.state, order.attempt, order.close_reason) == (OrderState.OPEN, 0, 0)
     assert (order.expires_at, order.deadline) == (clock + 100, clock + 1_000)
     assert order.params == local_params().for_order()
-    assert market.chain.worth("carol") == COINS - 200_000
-    assert found.escrow.depositors[0].locked == 200_000
+    assert market.chain.worth("carol") == COINS - 400_000
+    assert found.escrow.depositors[0].locked == 400_000
     opened, unmatched = (
         market.chain.seen("order.opened")[-1],
         market.chain.seen("order.unmatched")[-1],
@@ -98,9 +98,9 @@ def test_what_this_chain_does_not_run_is_refused(market: Market) -> None:
 
 def test_the_deposit_pays_all_work_at_the_limit(market: Market) -> None:
     market.chain.refused(INSUFFICIENT_DEPOSIT, submit(deposit=159_999))
-    market.chain.ok(submit(deposit=160_000))
+    market.chain.ok(submit(deposit=344_400))
     # 160,000,000 FLOPs at 10^12 + 1 per PFLOP cost a little more than 160,000, rounded up.
-    market.chain.refused(INSUFFICIENT_DEPOSIT, submit(deposit=160_000, price_limit=PRICE + 1))
+    market.chain.refused(INSUFFICIENT_DEPOSIT, submit(deposit=344_400, price_limit=PRICE + 1))
     market.chain.refused(INSUFFICIENT_FUNDS, submit(deposit=COINS))
 
 
@@ -120,10 +120,10 @@ def test_a_key_that_was_proven_for_one_order_serves_no_second_one(market: Market
 
 
 def test_an_order_is_not_too_small_to_be_worth_an_auction() -> None:
-    market = Market(replace(local_params(), order_min=170_000), bidders=())
-    refused = market.chain.refused(INSUFFICIENT_DEPOSIT, submit(deposit=169_999), field="deposit")
-    assert "deposit at least 170000" in refused.log
-    market.chain.ok(submit(deposit=170_000))
+    market = Market(replace(local_params(), order_min=350_000), bidders=())
+    refused = market.chain.refused(INSUFFICIENT_DEPOSIT, submit(deposit=349_999), field="deposit")
+    assert "deposit at least 350000" in refused.log
+    market.chain.ok(submit(deposit=350_000))
 
 
 def test_an_order_does_not_wait_for_ever() -> None:
@@ -153,7 +153,7 @@ def test_the_window_is_twenty_times_what_an_audit_takes(market: Market) -> None:
     slow = make_terms(step_work=5 * 10**9)
     order_id = market.submit(submit(terms=slow, price_limit=10**9, deposit=10**8))
     order = market.order(order_id)
-    assert order.audit_ms == 2_009
+    assert order.audit_ms == 2_008
     assert order.window == 41
 
 
