@@ -219,7 +219,7 @@ class MsgSubmitOrder(MessageBase):
 
     URL: ClassVar[str] = "/assay.market.v1.MsgSubmitOrder"
     SIGNER: ClassVar[str] = "consumer"
-    GAS_EXTRA: ClassVar[int] = 4
+    GAS_EXTRA: ClassVar[int] = 14  # every validator is looked at, who could audit it
     consumer: Address
     order_key: PublicKey
     key_proof: Signature

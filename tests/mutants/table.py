@@ -13,6 +13,8 @@ HANDOVER = f"{_VECTORS}[handover]"
 VRF = f"{_VECTORS}[vrf]"
 _VRF = "tests/unit/wire/test_vrf.py"
 _LOTS = "tests/unit/chain/state_machine/proof/test_clock_and_lots.py"
+_PANELS = "tests/unit/chain/state_machine/proof/test_panels.py"
+_RULES_OF_PANELS = "tests/unit/pol/rules/test_panels.py"
 _BEACON = "tests/unit/chain/state_machine/registry/test_beacon.py"
 _REVEALS = "tests/unit/chain/app/test_reveals.py"
 STATE = f"{_VECTORS}[state]"
@@ -365,9 +367,9 @@ MUTANTS = (
     Mutant(
         "deadline-without-audit",
         "the deadline leaves no time for the last round's audit",
-        "domain/params.py",
-        "return self.round_window + DRAWS * (self.lot_wait + ceil_div(self.round_window, 2))",
-        "return self.round_window",
+        "pol/rules/panels.py",
+        "return max(window, STAGES * stage)",
+        "return window",
         (f"{_AUCTION}::test_a_deadline_leaves_time_to_accept_to_train_and_to_verify",),
     ),
     Mutant(
@@ -424,17 +426,6 @@ MUTANTS = (
         (
             "tests/unit/chain/state_machine/proof/test_settlement.py"
             "::test_a_proven_order_runs_out_its_windows_whatever_its_deadline",
-        ),
-    ),
-    Mutant(
-        "void-locks",
-        "a proven order with a void round keeps its bonds",
-        "chain/state_machine/proof/settlement.py",
-        "elif order.state is OrderState.PROVEN and is_over:",
-        "elif order.state is OrderState.PROVEN and is_over and ctx.clock >= order.deadline:",
-        (
-            "tests/unit/chain/state_machine/proof/handlers/test_answer_audit.py"
-            "::test_a_void_round_ends_a_proven_order_at_once_with_the_deposit_back",
         ),
     ),
     Mutant(
@@ -562,10 +553,10 @@ MUTANTS = (
     ),
     Mutant(
         "slow-aggregation",
-        "an aggregation may be more than an auditor can replay",
-        "pol/rules/orders.py",
-        "if terms.outer_work > most:",
-        "if not most:",
+        "the aggregation takes an auditor no time",
+        "pol/rules/panels.py",
+        "return terms.outer_work + update_work(terms) + segments",
+        "return update_work(terms) + segments",
         ("tests/unit/chain/state_machine/market/handlers/test_submit_order.py",),
     ),
     Mutant(
@@ -641,13 +632,163 @@ MUTANTS = (
         "RoundSlot(share.claim.round, 0)",
         ("tests/unit/validator/test_audit.py",),
     ),
+    # --- panels ---
     Mutant(
-        "cut-rest",
-        "what does not divide among auditors is not burnt",
-        "escrow/settle.py",
-        "for receiver in receivers), pot - each * len(receivers)",
-        "for receiver in receivers), 0",
-        ("tests/unit/escrow/test_settle.py",),
+        "one-answer-is-enough",
+        "one accomplice verifies where the honest are kept silent",
+        "pol/rules/panels.py",
+        "needed = max(1, min(auditors, eligible))",
+        "needed = 1",
+        (f"{_PANELS}::test_an_accomplice_whose_answer_is_the_chains_does_not_verify_alone_either",),
+    ),
+    Mutant(
+        "silence-verifies",
+        "in the last stage the silent do not count",
+        "pol/rules/panels.py",
+        "if 2 * part > stake), None)",
+        "if 2 * part > sum(stakes.values())), None)",
+        (f"{_PANELS}::test_an_accomplice_whose_answer_is_the_chains_does_not_verify_alone_either",),
+    ),
+    Mutant(
+        "two-thirds",
+        "two thirds decide, and not more than two thirds",
+        "pol/rules/panels.py",
+        "if 3 * count > 2 * revealed and count >= needed),",
+        "if 3 * count >= 2 * revealed and count >= min(2, needed)),",
+        (_RULES_OF_PANELS,),
+    ),
+    Mutant(
+        "root-is-enough",
+        "an answer needs no digest",
+        "pol/rules/panels.py",
+        "counts[found] = counts.get(found, 0) + max(group.values())",
+        "counts[found] = counts.get(found, 0) + sum(group.values())",
+        (_RULES_OF_PANELS, f"{_PANELS}::test_the_root_without_the_work_is_another_answer"),
+    ),
+    Mutant(
+        "digest-without-seed",
+        "a digest can be known before the draw",
+        "pol/rules/panels.py",
+        'encode_fields("assay/panel/digest", seed, b"".join(inner_roots))',
+        'encode_fields("assay/panel/digest", b"".join(inner_roots))',
+        (COMMITMENTS,),
+    ),
+    Mutant(
+        "copied-commitment",
+        "another seat's commitment can be copied",
+        "pol/rules/panels.py",
+        "        u32(stage),\n        auditor,\n        salt,\n",
+        "        u32(stage),\n        salt,\n",
+        (COMMITMENTS, _RULES_OF_PANELS),
+    ),
+    Mutant(
+        "aggregation-drawn",
+        "the aggregation is not always recomputed",
+        "pol/rules/panels.py",
+        "        Place(AuditKind.AGGREGATION, 0, 0, 0),\n",
+        "",
+        (
+            _RULES_OF_PANELS,
+            f"{_PANELS}::test_the_places_are_the_aggregation_an_update_and_two_segments",
+        ),
+    ),
+    Mutant(
+        "unshown-is-right",
+        "a segment is right whose leaf nobody was given",
+        "pol/rules/panels.py",
+        'claim != b"" and found.root == claim',
+        "found.root == (claim or found.root)",
+        (f"{_PANELS}::test_a_segment_whose_leaf_nobody_was_given_is_its_validators_fault",),
+    ),
+    Mutant(
+        "framed-provider",
+        "a provider pays for a leaf that its validator withheld",
+        "chain/state_machine/proof/panels.py",
+        "or unserved or not place.claim:",
+        "or unserved:",
+        (f"{_PANELS}::test_a_leaf_that_is_withheld_never_costs_the_provider",),
+    ),
+    Mutant(
+        "duty-of-validator",
+        "a segment of the validator's duty costs the provider",
+        "chain/state_machine/proof/panels.py",
+        "return None if where.segment in duty else share",
+        "return share",
+        (f"{_PANELS}::test_a_wrong_segment_inside_the_duty_costs_the_validator",),
+    ),
+    Mutant(
+        "any-leaf",
+        "a leaf of no trace shows a claim",
+        "chain/state_machine/proof/handlers/seats.py",
+        "if not (right and check_leaf(roots.trace_root, segments, shown.leaf)):",
+        "if not right:",
+        (f"{_PANELS}::test_leaves_are_checked_against_the_accepted_trace",),
+    ),
+    Mutant(
+        "earn-by-silence",
+        "what the silent lose goes to other seats beyond their cost",
+        "chain/state_machine/proof/seats.py",
+        'apply_transfer(ctx, Transfer(Move.CUT_BURN, "", "", purse.pot))',
+        'apply_transfer(ctx, Transfer(Move.CUT_SHARE, "", seats[0].validator, purse.pot))',
+        (f"{_PANELS}::test_one_accomplice_verifies_nothing_where_the_honest_are_kept_busy",),
+    ),
+    Mutant(
+        "pool-for-void",
+        "a round that is void draws on the community pool at the consumer's price",
+        "chain/state_machine/proof/seats.py",
+        "if fee else 0\n    bonds",
+        "\n    bonds",
+        (f"{_PANELS}::test_a_void_round_takes_nothing_from_the_pool",),
+    ),
+    Mutant(
+        "sit-twice",
+        "a seat that was silent is drawn again",
+        "chain/state_machine/proof/panels.py",
+        "if validator.operator not in seated\n        and validator.operator",
+        "if validator.operator",
+        (_PANELS,),
+    ),
+    Mutant(
+        "promise-kept",
+        "silence leaves the promise",
+        "chain/state_machine/proof/panels.py",
+        "    halve_promise(ctx, seat.validator)\n",
+        "",
+        (f"{_PANELS}::test_the_silent_are_replaced_and_pay_for_it",),
+    ),
+    Mutant(
+        "fastest-alone",
+        "who promises most is alone eligible",
+        "pol/rules/panels.py",
+        "if stake * BPS >= needed and count >= min(2 * params.auditors, len(times)):",
+        "if count >= 1:",
+        (_RULES_OF_PANELS,),
+    ),
+    Mutant(
+        "audits-not-locked",
+        "the deposit holds no audit fee",
+        "pol/rules/orders.py",
+        "price_ceil(total_work(terms), price_limit) + audits)",
+        "price_ceil(total_work(terms), price_limit))",
+        ("tests/unit/chain/state_machine/market/handlers/test_submit_order.py",),
+    ),
+    Mutant(
+        "price-takes-the-audits",
+        "a price is matched that leaves nothing for the audits",
+        "chain/state_machine/market/auction.py",
+        "affordable_price(escrow, asked.work, order.price_limit, audits)",
+        "affordable_price(escrow, asked.work, order.price_limit)",
+        (_AUCTION,),
+    ),
+    Mutant(
+        "far-ahead",
+        "any number of rounds is closed and not verified",
+        "chain/state_machine/proof/rounds.py",
+        "return assignment.round - verified >= order.params.rounds_ahead",
+        "return False",
+        (
+            f"{_PANELS}::test_only_so_many_rounds_are_closed_and_not_verified_and_waiting_fails_nobody",
+        ),
     ),
     Mutant(
         "round-pay",
@@ -743,8 +884,8 @@ MUTANTS = (
         "auditor",
         "an auditor can be any text",
         "domain/messages.py",
-        "    auditor: Address\n",
-        "    auditor: Annotated[str, Visible(), Size(0, TEXT_MAX)]\n",
+        'SIGNER: ClassVar[str] = "auditor"\n    auditor: Address\n',
+        'SIGNER: ClassVar[str] = "auditor"\n    auditor: Annotated[str, Visible(), Size(0, TEXT_MAX)]\n',
         (ADDRESS_FIELDS,),
     ),
     Mutant(

@@ -240,12 +240,16 @@ class MoneyMachine(RuleBasedStateMachine):
         self.answer(name, False)
 
     def answer(self, name: str, right: bool) -> None:
-        for duty in self.chain.ask(q.DutiesRequest(name)).audits:
-            message = self.market.answer_message(duty.order_id, duty.round, name)
-            if not right:
-                wrong = tuple(replace(answer, root=b"", leaf=None) for answer in message.answers)
-                message = replace(message, answers=wrong)
-            self.send(message)
+        for duty in self.chain.ask(q.PanelDutiesRequest(name)).duties:
+            said = (
+                self.market.answers(duty.order_id, duty.round)
+                if right
+                else self.market.unavailable(duty.order_id, duty.round)
+            )
+            if not duty.commitment:
+                self.send(self.market.commit_answer(duty.order_id, duty.round, name, said))
+            else:
+                self.send(self.market.reveal_answer(duty.order_id, duty.round, name, said))
 
     # --- bonds and clusters ---
 

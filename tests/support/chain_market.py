@@ -546,6 +546,19 @@ class Market:
         right = self.answers(order_id, round)
         self.say(order_id, dict.fromkeys(self.seated(order_id, round), right), round)
 
+    def unavailable(self, order_id: bytes, round: int = 0) -> tuple[SeatAnswer, ...]:
+        """Return the answers of a seat of the open stage to whom nothing was served."""
+        return tuple(
+            SeatAnswer(number, AnswerKind.UNAVAILABLE, b"", b"", 0)
+            for number in self.panel(order_id, round).undecided
+        )
+
+    def fault_round(self, order_id: bytes, round: int = 0) -> None:
+        """Let every seat of the first stage say that nothing is served, which makes the round void."""
+        self.wait_stage(order_id, round)
+        said = self.unavailable(order_id, round)
+        self.say(order_id, dict.fromkeys(self.seated(order_id, round), said), round, leaves=())
+
     def settle(self, order_id: bytes) -> None:
         """Take a running order to its end: rounds, proof, audits, windows."""
         rounds = self.order(order_id).terms.rounds

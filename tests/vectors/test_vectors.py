@@ -16,11 +16,11 @@ ROOT = Path(__file__).parents[2]
 # At least these the market sends; the next ones may be samples.
 PLAYED = {
     "AcceptOrder",
-    "AnswerAudit",
     "CancelOrder",
     "CertifyProvider",
     "ChangeBid",
     "CloseRound",
+    "CommitAnswer",
     "CommitTraces",
     "DeclineOrder",
     "DepositBond",
@@ -28,6 +28,7 @@ PLAYED = {
     "PlaceBid",
     "Prove",
     "RegisterProvider",
+    "RevealAnswer",
     "Send",
     "SetEndpoint",
     "StopOrder",

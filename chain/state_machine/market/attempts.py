@@ -15,17 +15,15 @@ from chain.state_machine.market.orders import (
 )
 from chain.state_machine.market.tables import ASSIGNMENTS, BIDS, ORDERS
 from chain.state_machine.proof.rounds import is_far_ahead
-from chain.state_machine.proof.settlement import advance, reopen_or_end
+from chain.state_machine.proof.settlement import advance, compute_round_cost, reopen_or_end
 from chain.state_machine.proof.shares import drop_open_round, weigh_open_round
 from chain.state_machine.queue import Entry
 from chain.state_machine.registry.tables import VALIDATORS
-from domain.amount import price_floor
 from domain.events import AttemptFailed, OrderDeclined
 from domain.reasons import AttemptEnd, CloseReason
 from domain.records import Assignment, AssignmentState, BondRow, Order, OrderState
 from escrow.moves import Move, Transfer, locked
 from escrow.settle import decline_fee, job_bond_cut
-from pol.rules.schedule import round_work
 
 BLAMES_JOB = frozenset(
     {
@@ -203,8 +201,7 @@ def _get_loss(ctx: Context, order: Order) -> int:
     """Return what the order's attempt has cost the consumer: the fee of ordering, and what it paid for rounds."""
     tally = TALLIES.must(ctx.store, order.id)
     assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
-    rounds = tally.verified * price_floor(round_work(order.terms), assignment.price)
-    return tally.fee + rounds
+    return tally.fee + tally.verified * compute_round_cost(order, assignment)
 
 
 def _cut_job_bond(ctx: Context, assignment: Assignment, *moves: Transfer) -> None:

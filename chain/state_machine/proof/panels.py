@@ -204,7 +204,7 @@ def _draw_places(
     ctx: Context, subject: PanelSubject, beacon: bytes, order: Order, assignment: Assignment
 ) -> tuple[PanelPlace, ...]:
     closed, terms = ROUNDS.must(ctx.store, *subject.round), order.terms
-    fee = compute_audit_fee(order, assignment, closed)
+    fee = compute_audit_fee(order, assignment)
     segments = segment_count(
         terms, order.params, order.price_limit, fee, order.audit_ms, order.window
     )

@@ -24,12 +24,14 @@ from chain.state_machine.proof.seats import settle_panel, weigh_panel
 from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES
 from chain.state_machine.queue import Due, Entry, schedule
 from chain.state_machine.registry.tables import VALIDATORS
+from domain.amount import price_floor
 from domain.events import RoundVerified
 from domain.reasons import AttemptEnd, CloseReason
 from domain.records import Assignment, AssignmentState, Order, OrderState, Round, Share
 from escrow.moves import Move, Transfer
 from escrow.settle import Earnings, audit_fee, settle_round
 from pol.rules.panels import audit_floor
+from pol.rules.schedule import round_work
 
 
 def advance(ctx: Context, order_id: bytes) -> None:
@@ -92,7 +94,7 @@ def verify_round(ctx: Context, order: Order, assignment: Assignment, closed: Rou
     ORDERS.update(ctx.store, order.id, work_verified=work + closed.work)
     shares = [SHARES.must(ctx.store, *key) for key in closed.share_keys]
     earnings = compute_earnings(order, assignment, closed, shares)
-    fee = compute_audit_fee(order, assignment, closed)
+    fee = compute_audit_fee(order, assignment)
     ctx.emit(RoundVerified(closed.key, earnings.total, fee))
     moves = _transfers(order.id, assignment.validator, earnings)
     pay_from_deposits(ctx, order.id, moves, closed.round)
@@ -142,7 +144,14 @@ def compute_earnings(
     )
 
 
-def compute_audit_fee(order: Order, assignment: Assignment, closed: Round) -> int:
+def compute_round_cost(order: Order, assignment: Assignment) -> int:
+    """Return what a verified round costs the consumer: the price of its work, and what the audit fee is beyond its part."""
+    work, price = round_work(order.terms), assignment.price
+    part = audit_fee(work, price, order.params.audit_bps) if order.params.auditors else 0
+    return price_floor(work, price) - part + compute_audit_fee(order, assignment)
+
+
+def compute_audit_fee(order: Order, assignment: Assignment) -> int:
     """Return the audit fee of a round: basis points of its price, and never below its floor; none without auditors.
 
     What the floor adds is locked beside the work.
@@ -150,7 +159,7 @@ def compute_audit_fee(order: Order, assignment: Assignment, closed: Round) -> in
     if not order.params.auditors:
         return 0
     floor = audit_floor(order.terms, order.price_limit, order.params)
-    return max(floor, audit_fee(closed.work, assignment.price, order.params.audit_bps))
+    return max(floor, audit_fee(round_work(order.terms), assignment.price, order.params.audit_bps))
 
 
 def _transfers(order_id: bytes, validator: str, earnings: Earnings) -> list[Transfer]:

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from domain.events import (
     KINDS,
-    AuditDrawn,
     Event,
     OrderClosed,
     PaymentMade,
+    SeatSilent,
     ShareRejected,
     read_event,
     to_event,
@@ -53,8 +53,10 @@ def test_keys_lists_and_counts_are_attributes_as_they_always_were() -> None:
     assert to_event(ShareRejected(key, "p", 10_105), 1).attributes == (
         *share, ("provider", "p"), ("reason", "10105"),
     )  # fmt: skip
-    drawn = AuditDrawn(RoundKey(order, 1, 0), 1, ("v1", "v2"))
-    assert to_event(drawn, 1).attributes == (*round_fields, ("draw", "1"), ("seats", "v1,v2"))
+    silent = SeatSilent(RoundKey(order, 1, 0), "v1", 2, (0, 3), 5)
+    assert to_event(silent, 1).attributes == (
+        *round_fields, ("auditor", "v1"), ("stage", "2"), ("places", "0,3"), ("cut", "5"),
+    )  # fmt: skip
     closed = OrderClosed(order, 2, 5, (("price", 4), ("tier", 1)))
     assert to_event(closed, 1).attributes == (
         ("order", order.hex()), ("reason", "2"), ("refunded", "5"), ("price", "4"), ("tier", "1"),

@@ -10,7 +10,6 @@ from escrow.settle import (
     job_bond_cut,
     settle_round,
     share_bond,
-    split_cut,
     take_from,
     wrong_share,
 )
@@ -46,7 +45,7 @@ def test_the_provider_is_paid_before_anything_is_burnt() -> None:
 
 
 def test_a_rounds_earnings_with_every_remainder() -> None:
-    # P = 1,003; protocol 10; fee 30, split 15 + 15; rest 963; providers 70 % = 674 as 449 + 224; validator 290.
+    # P = 1,003; protocol 10; the panel's 30; rest 963; providers 70 % = 674 as 449 + 224; validator 290.
     earned = settle_round(
         1_003_999,
         10**12,
@@ -54,10 +53,9 @@ def test_a_rounds_earnings_with_every_remainder() -> None:
         audit_bps=300,
         providers_bps=7_000,
         shares=(("a", 669_333), ("b", 334_666)),
-        auditors=("x", "y"),
     )
-    assert earned.total == 1_003
-    assert (earned.protocol, earned.auditors) == (10, (("x", 15), ("y", 15)))
+    assert earned.total == 1_003 - 30
+    assert earned.protocol == 10
     assert earned.providers == (("a", 449), ("b", 224))
     assert earned.validator == 290
 
@@ -71,41 +69,9 @@ def test_the_providers_part_of_the_aggregation_is_the_validators() -> None:
         audit_bps=0,
         providers_bps=7_000,
         shares=(("a", 400), ("b", 400)),
-        auditors=(),
     )
     assert earned.providers == (("a", 280), ("b", 280))
     assert earned.validator == 300 + 140
-
-
-def test_what_auditors_cannot_share_goes_to_the_protocol() -> None:
-    earned = settle_round(
-        10**9,
-        10**9,
-        protocol_bps=100,
-        audit_bps=310,
-        providers_bps=0,
-        shares=(),
-        auditors=("x", "y"),
-    )
-    assert (earned.total, earned.auditors, earned.protocol) == (1_000, (("x", 15), ("y", 15)), 11)
-
-
-def test_without_auditors_there_is_no_audit_fee() -> None:
-    earned = settle_round(
-        10**9,
-        10**9,
-        protocol_bps=100,
-        audit_bps=300,
-        providers_bps=BPS,
-        shares=(("a", 10**9),),
-        auditors=(),
-    )
-    assert (earned.protocol, earned.auditors, earned.providers, earned.validator) == (
-        10,
-        (),
-        (("a", 990),),
-        0,
-    )
 
 
 @given(
@@ -114,10 +80,9 @@ def test_without_auditors_there_is_no_audit_fee() -> None:
     st.integers(0, BPS // 2),
     st.integers(0, BPS // 2),
     RATE,
-    st.integers(0, 5),
 )
 def test_earnings_add_up_to_the_price_of_the_work(
-    parts: list[int], price: int, protocol: int, audit: int, providers: int, auditors: int
+    parts: list[int], price: int, protocol: int, audit: int, providers: int
 ) -> None:
     earned = settle_round(
         sum(parts),
@@ -126,25 +91,13 @@ def test_earnings_add_up_to_the_price_of_the_work(
         audit_bps=audit,
         providers_bps=providers,
         shares=[("p", part) for part in parts],
-        auditors=["a"] * auditors,
     )
     amounts = [earned.protocol, earned.validator]
-    amounts += [amount for _, amount in (*earned.auditors, *earned.providers)]
+    amounts += [amount for _, amount in earned.providers]
     assert min(amounts) >= 0
-    assert (
-        sum(amounts)
-        == earned.total
-        == price_floor(sum(parts), price)
-        <= price_ceil(sum(parts), price)
-    )
-    assert sum(amount for _, amount in earned.auditors) <= audit_fee(sum(parts), price, audit)
-
-
-@given(st.integers(0, 10**9), st.integers(0, 7))
-def test_a_cut_is_split_without_a_rest(pot: int, receivers: int) -> None:
-    parts, burnt = split_cut(pot, ["a"] * receivers)
-    assert sum(amount for _, amount in parts) + burnt == pot
-    assert burnt == pot if not receivers else burnt < receivers
+    assert sum(amounts) == earned.total
+    whole = earned.total + audit_fee(sum(parts), price, audit)
+    assert whole == price_floor(sum(parts), price) <= price_ceil(sum(parts), price)
 
 
 @given(st.integers(0, 10**12), st.integers(1, 50), st.data())

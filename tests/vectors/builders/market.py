@@ -200,11 +200,12 @@ def _rejected(market: Market, order_id: bytes) -> None:
 
 
 def _settled(market: Market, order_id: bytes) -> None:
-    """One auditor is late and replaced; then everything goes right until the last window is over."""
-    audit = market.wait_seats(order_id, 0)
-    market.chain.ok(market.answer_message(order_id, 0, audit.seats[0].validator))
-    market.wait_seats(order_id, 0, draw=2)
-    market.answer_all(order_id, 0)
+    """One seat is silent and replaced; then everything goes right until the last window is over."""
+    market.wait_stage(order_id)
+    market.say(order_id, {market.seated(order_id)[0]: market.answers(order_id)})
+    market.wait_stage(order_id, stage=2)
+    right = market.answers(order_id)
+    market.say(order_id, dict.fromkeys(market.seated(order_id, stage=2), right))
     market.settle(order_id)
 
 

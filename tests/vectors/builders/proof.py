@@ -4,8 +4,15 @@ from typing import Any
 
 from domain.codec import to_plain
 from domain.hashing import encode_fields, hash_fields, merkle_leaf, merkle_path, merkle_root
-from domain.records import ShareClaim, ShareRoots, TraceLeaf
-from pol.rules import commitment, lots
+from domain.records import (
+    AnswerKind,
+    RoundKey,
+    SeatAnswer,
+    ShareClaim,
+    ShareRoots,
+    TraceLeaf,
+)
+from pol.rules import commitment, lots, panels
 from tests.support.chain_market import digest
 
 CHAIN_ID = "assay-vectors-1"
@@ -23,10 +30,15 @@ METRICS = (0x3F800000, 0x00000001, 0xFF7FFFFF)
 OPENING = (digest("global in"), digest("local in"))
 ROOTS = ShareRoots(digest("trace"), digest("update"), digest("local out"), METRICS)
 SEGMENTS, VERSION = 6, 1
+ANSWERS = (
+    SeatAnswer(0, AnswerKind.FINISHED, digest("root"), digest("digest"), 0),
+    SeatAnswer(2, AnswerKind.STOPPED, b"", digest("before"), 17),
+    SeatAnswer(3, AnswerKind.UNAVAILABLE, digest("blob"), b"", 0),
+)
 
 
 def build_commitments() -> Any:
-    """Return leaves, digests and sign bytes of a share, an order key and an audit's answer."""
+    """Return leaves, digests and sign bytes of a share, an order key and a seat's answer."""
     made = commitment.share_commitment(
         CHAIN_ID, CLAIM.key, PROVIDER, OPENING, SEGMENTS, VERSION, ROOTS
     )
@@ -75,12 +87,24 @@ def build_commitments() -> Any:
                 digest("order"), b"\x02" + digest("order key")
             ).hex(),
         },
-        "audit": {
-            "auditor": "assay1auditor",
-            "place": 7,
+        "answer": {
+            "seed": digest("seed").hex(),
             "inner_roots": [digest(1).hex(), digest(2).hex()],
-            "digest": commitment.audit_digest(
-                "assay1auditor", CLAIM.order_id, 2, 3, 7, [digest(1), digest(2)]
+            "state": b"the recomputed state".hex(),
+            "digest": panels.answer_digest(
+                digest("seed"), [digest(1), digest(2)], [b"the recomputed ", b"state"]
+            ).hex(),
+            "stage": 2,
+            "auditor": "assay1auditor",
+            "salt": digest("salt").hex(),
+            "answers": [to_plain(answer) for answer in ANSWERS],
+            "commitment": panels.answer_commitment(
+                CHAIN_ID,
+                RoundKey(CLAIM.order_id, CLAIM.attempt, CLAIM.round),
+                2,
+                "assay1auditor",
+                digest("salt"),
+                ANSWERS,
             ).hex(),
         },
     }
@@ -110,6 +134,6 @@ def build_lot() -> Any:
         "seats": {str(count): list(lots.draw_weighted(seed, stakes, count)) for count in (1, 2, 6)},
         "segments": {str(n): list(lots.draw(seed, n, 4)) for n in (3, 5, 64, 257, 70_000)},
         "shares": [list(share) for share in shares],
-        "places": [to_plain(place) for place in lots.audit_places(seed, shares, 6)],
-        "all_places": [to_plain(place) for place in lots.audit_places(seed, shares, 99)],
+        "places": [to_plain(place) for place in panels.draw_places(seed, shares, 4)],
+        "all_places": [to_plain(place) for place in panels.draw_places(seed, shares, 11)],
     }

@@ -1,7 +1,6 @@
 """Handlers of orders, before anybody is matched."""
 
 from chain.state_machine.context import Context
-from chain.state_machine.gas import VALIDATOR_GAS
 from chain.state_machine.handler import Handler
 from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.order_money import apply_inflow
@@ -16,7 +15,6 @@ from chain.state_machine.market.orders import (
 from chain.state_machine.market.tables import ORDERS, ORDERS_OF_CONSUMER
 from chain.state_machine.queue import Due, schedule
 from chain.state_machine.registry.members import get_promised
-from chain.state_machine.registry.tables import VALIDATORS
 from domain.errors import BAD_PROOF, NOT_YOURS, WRONG_STATE, Refusal
 from domain.messages import MsgCancelOrder, MsgSubmitOrder
 from domain.reasons import CloseReason
@@ -53,11 +51,6 @@ def check_submit_order(ctx: Context, message: MsgSubmitOrder) -> Auditable:
         raise Refusal(BAD_PROOF, "key_proof", "does not hold", remedy)
     balances.check_funds(ctx, message.consumer, message.deposit)
     return auditable
-
-
-def weigh_submit_order(ctx: Context, _: MsgSubmitOrder, __: Auditable) -> int:
-    """Return the gas of finding who could audit it: every validator is looked at."""
-    return VALIDATOR_GAS * sum(1 for _ in VALIDATORS.keys(ctx.store))
 
 
 def apply_submit_order(ctx: Context, message: MsgSubmitOrder, auditable: Auditable) -> None:
@@ -130,12 +123,6 @@ def weigh_cancel_order(ctx: Context, message: MsgCancelOrder, _: Order) -> int:
 
 
 HANDLERS = (
-    Handler(
-        MsgSubmitOrder,
-        check_submit_order,
-        apply_submit_order,
-        check_submit_order_fields,
-        weigh_submit_order,
-    ),
+    Handler(MsgSubmitOrder, check_submit_order, apply_submit_order, check_submit_order_fields),
     Handler(MsgCancelOrder, check_cancel_order, apply_cancel_order, weight=weigh_cancel_order),
 )

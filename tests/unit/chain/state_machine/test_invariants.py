@@ -32,10 +32,11 @@ from chain.state_machine.market.tables import (
     open_key,
 )
 from chain.state_machine.proof.tables import (
-    AUDIT_POTS,
-    AUDITS,
-    DUTIES,
+    PANEL_DUTIES,
+    PANEL_POTS,
+    PANELS,
     ROUNDS,
+    SEATS,
     SHARES,
     STANDING_ISSUES,
 )
@@ -43,7 +44,16 @@ from chain.state_machine.queue import DEADLINES
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers, Table
-from domain.records import BondRow, OrderState, Payment, Seat, ShareRef, ShareState
+from domain.records import (
+    AnswerKind,
+    BondRow,
+    OrderState,
+    Payment,
+    Ruling,
+    SeatAnswer,
+    ShareRef,
+    ShareState,
+)
 from tests.support.chain_market import Market, submit
 
 Break = Callable[[Overlay, bytes], object]
@@ -55,7 +65,7 @@ def rich() -> tuple[Market, bytes]:
     market = Market(bidders=("v0", "v1"), consumers=("carol", "dave"))
     order_id = market.run()
     market.train_round(order_id)
-    market.wait_seats(order_id, 0)
+    market.wait_stage(order_id)
     trace = market.trace(order_id, 0)
     market.commit(order_id, trace)
     again = (market.trace(order_id, 0, issue=2), market.trace(order_id, 1))
@@ -80,16 +90,46 @@ def add(numbers: Numbers, amount: int, *parts: str) -> Break:
 ORDER = object()
 
 
-def first_audit(store: Overlay, order_id: bytes, **changes: Any) -> None:
-    AUDITS.put(store, replace(AUDITS.must(store, order_id, 1, 0), **changes))
+def panel(**changes: Any) -> Break:
+    return edit(PANELS, ORDER, 1, 0, **changes)
 
 
-def seats(*seats: Seat) -> Break:
-    return lambda store, order_id: first_audit(store, order_id, seats=seats)
+def seat(number: int, **changes: Any) -> Break:
+    return edit(SEATS, ORDER, 1, 0, number, **changes)
 
 
-def seat(name: str, **changes: Any) -> Seat:
-    return replace(Seat(name, (), 0, missed=False), **changes)
+def sits_twice(store: Overlay, order_id: bytes) -> None:
+    first = SEATS.must(store, order_id, 1, 0, 0)
+    second = SEATS.must(store, order_id, 1, 0, 1)
+    SEATS.put(store, replace(second, validator=first.validator))
+
+
+def ruled_without_a_finding(store: Overlay, order_id: bytes) -> None:
+    found = PANELS.must(store, order_id, 1, 0)
+    first = replace(found.places[0], ruling=Ruling.RIGHT)
+    PANELS.put(store, replace(found, places=(first, *found.places[1:])))
+
+
+def paid_pot(store: Overlay, order_id: bytes) -> None:
+    closed = ROUNDS.must(store, order_id, 1, 0)
+    ROUNDS.put(store, replace(closed, void=True))
+    PANEL_POTS.set(store, 5, order_id, 1, 0)
+    POTS.set(store, POTS.get(store, "audits") + 5, "audits")
+    POTS.set(store, POTS.get(store, "fees") - 5, "fees")
+
+
+def duty_of_nobody(store: Overlay, order_id: bytes) -> None:
+    sitting = {found.validator for found in SEATS.scan(store, order_id, 1, 0)}
+    (other,) = {"v1", "v2", "v3"} - sitting
+    PANEL_DUTIES.set(store, 1, other, order_id, 1, 0)
+
+
+def no_duty(store: Overlay, order_id: bytes) -> None:
+    name = SEATS.must(store, order_id, 1, 0, 0).validator
+    PANEL_DUTIES.delete(store, name, order_id, 1, 0)
+
+
+ANSWER = SeatAnswer(0, AnswerKind.UNAVAILABLE, b"", b"", 0)
 
 
 def drop_queue(store: Overlay, _: bytes) -> None:
@@ -109,11 +149,6 @@ def void_and_verified(store: Overlay, order_id: bytes) -> None:
     closed = ROUNDS.must(store, order_id, 1, 0)
     ROUNDS.put(store, replace(closed, void=True, verified=True))
     ORDERS.put(store, replace(ORDERS.must(store, order_id), work_verified=closed.work))
-
-
-def duty_of_a_void_round(store: Overlay, order_id: bytes) -> None:
-    ROUNDS.put(store, replace(ROUNDS.must(store, order_id, 1, 0), void=True))
-    DUTIES.mark(store, "v2", order_id, 1, 0)
 
 
 def behind_a_void_round(store: Overlay, order_id: bytes) -> None:
@@ -155,7 +190,7 @@ BREAKS: dict[str, tuple[Break, str]] = {
     "a coin from nowhere": (add(BALANCES, 1, "carol", "uassay"), "accounts hold"),
     "a bond from nowhere": (edit(BOND_ACCOUNTS, "v1", free=5), "bonds hold"),
     "stake from nowhere": (edit(VALIDATORS, "v1", stake=5), "stakes hold"),
-    "a pot from nowhere": (lambda s, o: AUDIT_POTS.set(s, 5, o, 1, 0), "audits hold"),
+    "a pot from nowhere": (lambda s, o: PANEL_POTS.set(s, 5, o, 1, 0), "audits hold"),
     "held": (edit(TALLIES, ORDER, held=5), "escrows hold"),
     "a bond below zero": (bond_below_zero, "is below zero"),
     "deposit": (edit(ESCROWS, ORDER, depositors=()), "locks"),
@@ -200,9 +235,21 @@ BREAKS: dict[str, tuple[Break, str]] = {
         "two shares in a round",
     ),
     "drawn outside": (edit(SHARES, ORDER, 1, 0, 0, 1, drawn=(9,)), "outside its share"),
-    "a party audits": (seats(seat("carol")), "a party audits"),
-    "two seats": (seats(seat("v2"), seat("v2")), "two seats"),
-    "seats before a draw": (lambda s, o: first_audit(s, o, draw=0), "before a draw"),
+    "a party sits": (seat(0, validator="carol"), "a party sits"),
+    "somebody sits twice": (sits_twice, "sits twice"),
+    "a seat too few": (panel(seats=3), "lost a seat"),
+    "a count of seats": (panel(committed=1), "counts its seats wrong"),
+    "answers uncommitted": (seat(0, answers=(ANSWER,)), "answers uncommitted"),
+    "answers of others": (
+        seat(0, answers=(replace(ANSWER, place=9),)),
+        "answers what it was not asked",
+    ),
+    "a ruling without a finding": (ruled_without_a_finding, "rules without a finding"),
+    "paid too early": (panel(is_settled=True), "paid before its round ends"),
+    "a pot that is left": (paid_pot, "keeps the pot"),
+    "a duty when nothing is open": (panel(is_open=False), "a stage that is over"),
+    "a duty of somebody else": (duty_of_nobody, "a duty of another seat"),
+    "no duty": (no_duty, "a seat has no duty"),
     "roots too early": (
         lambda s, o: SHARES.put(
             s, replace(SHARES.must(s, o, 1, 1, 1, 1), roots=SHARES.must(s, o, 1, 0, 1, 1).roots)
@@ -213,7 +260,6 @@ BREAKS: dict[str, tuple[Break, str]] = {
     "reason": (edit(ORDERS, ORDER, close_reason=5), "without a reason"),
     "book": (drop_all(OPEN_ORDERS.key()), "the book has not"),
     "index of shares": (drop_all(STANDING_ISSUES.key()), "the index of standing shares"),
-    "a duty for nothing": (duty_of_a_void_round, "audits what has ended"),
     "behind a void round": (behind_a_void_round, "behind a void one"),
     "index of bids": (drop_all(BIDS_OF.key()), "the index of bids"),
     "index of assignments": (drop_all(LIVE_ASSIGNMENTS.key()), "the index of live"),

@@ -56,7 +56,9 @@ def test_no_progress_costs_the_part_that_was_not_done(progress: int) -> None:
     cut = 16_000 * (2 - progress) // 2
     # What was paid after the attempt had failed is not counted.
     cost = market.chain.fees["carol"]
-    assert market.chain.worth("carol") == COINS - 80_000 * progress + ((progress and 8_000) or cost)
+    assert market.chain.worth("carol") == COINS - 169_800 * progress + (
+        (progress and 8_000) or cost
+    )
     assert market.chain.bond("v0") == BOND - cut
 
 
@@ -90,11 +92,8 @@ def test_a_failed_attempt_whose_rounds_are_void_opens_again() -> None:
     market = Market()
     order_id = market.run()
     market.train_round(order_id)
-    audit = market.wait_seats(order_id, 0)
-    wrong = market.answer_message(order_id, 0, audit.seats[0].validator)
-    empty = tuple(replace(answer, root=b"", leaf=None) for answer in wrong.answers)
-    market.chain.ok(replace(wrong, answers=empty))
-    market.chain.pass_until(market.assignment(order_id).progress_deadline)
+    market.fault_round(order_id)
+    market.chain.block()
     order = market.order(order_id)
     assert (order.state, order.failures, order.excluded) == (OrderState.OPEN, 1, ("v0",))
     assert market.chain.bond("v0p0") == BOND

@@ -35,11 +35,19 @@ from domain.messages import (
 from domain.params import local_params
 from domain.reasons import AttemptEnd, CloseReason, ShareReason
 from domain.records import (
+    AnswerKind,
     Assignment,
     AssignmentState,
+    AuditKind,
     OrderState,
+    Panel,
+    PanelPlace,
     Round,
+    RoundKey,
+    Ruling,
+    SeatAnswer,
     Share,
+    ShareKey,
     ShareState,
 )
 from tests.support.chain_harness import check_bounds
@@ -79,12 +87,13 @@ class World:
         )
         self.market = Market(
             self.params,
-            validators=random.choice((1, 2, 4, 5)),
+            validators=random.choice((2, 4, 5, 7)),
             consumers=self.consumers,
             bidders=(),
             stake=random.choice((1_002_000, 2_000_000, 10**9)),
         )
         self.chain = self.market.chain
+        self.said: dict[tuple[str, RoundKey], tuple[SeatAnswer, ...]] = {}
         self.diligence = random.choice((0.3, 0.8, 1.0))  # of validators, a block
         self.presence = random.choice((0.02, 0.1, 0.8))  # of auditors, a block
         self.lies = random.choice((0.0, 0.0, 0.2))  # answers of auditors that disagree
@@ -128,7 +137,7 @@ class World:
                 step_work=self.random.choice((1, 8_999_999)),
                 outer_work=self.random.choice((0, 3_999_999)),
             ),
-            deposit=rounds * 80_000 + self.random.choice((0, 1, 50_000)),
+            deposit=rounds * 280_000 + self.random.choice((0, 1, 50_000)),
             time_to_live=self.random.choice((5, 60)),
             deadline=self.random.choice((60, 90, 150, 300)),
             rematch=self.chance(0.7),
@@ -216,14 +225,19 @@ class World:
     def audits(self) -> list[Message]:
         found: list[Message] = []
         for name in self.market.validators:
-            for duty in self.chain.ask(q.DutiesRequest(name)).audits:
+            for duty in self.chain.ask(q.PanelDutiesRequest(name)).duties:
                 if not self.chance(self.presence):
                     continue
-                message = self.market.answer_message(duty.order_id, duty.round, name)
-                if self.chance(self.lies):
-                    lied = replace(message.answers[0], root=bytes(32))
-                    message = replace(message, answers=(lied, *message.answers[1:]))
-                found.append(message)
+                place = (duty.order_id, duty.round)
+                if not duty.commitment:
+                    said = self.market.answers(*place)
+                    if self.chance(self.lies):
+                        said = (replace(said[0], root=bytes(32)), *said[1:])
+                    self.said[name, duty.key] = said
+                    found.append(self.market.commit_answer(*place, name, said))
+                elif self.chain.clock + 1 >= duty.commits_end:
+                    said = self.said[name, duty.key]
+                    found.append(self.market.reveal_answer(*place, name, said))
         return found
 
     def moods(self) -> list[Message]:
@@ -269,11 +283,9 @@ def money(work: int, price: int) -> Fraction:
 def earned(order: q.OrderResponse, closed: Round) -> Counter[tuple[str, str, int]]:
     """Return what the payments of a verified round must be, by the table in section 7 of the protocol."""
     params, assignment = order.order.params, order.assignments[closed.attempt - 1]
-    audits = [a for a in order.audits if (a.attempt, a.round) == (closed.attempt, closed.round)]
-    auditors = [seat.validator for audit in audits for seat in audit.seats if seat.answers]
     total = floor(money(closed.work, assignment.price))
     protocol = floor(Fraction(total * params.protocol_bps, 10_000))
-    fee = floor(Fraction(total * params.audit_bps, 10_000)) if auditors else 0
+    fee = floor(Fraction(total * params.audit_bps, 10_000)) if params.auditors else 0
     pool = floor(Fraction((total - protocol - fee) * assignment.providers_bps, 10_000))
     paid: Counter[tuple[str, str, int]] = Counter()
     for share in order.shares:
@@ -284,9 +296,21 @@ def earned(order: q.OrderResponse, closed: Round) -> Counter[tuple[str, str, int
             paid["provider", claim.provider, closed.round] += part
     validator = total - protocol - fee - sum(paid.values())
     paid["validator", assignment.validator, closed.round] += validator
-    for name in auditors:
-        paid["auditor", name, closed.round] += fee // len(auditors)
     return +paid
+
+
+def audited(order: q.OrderResponse, closed: Round) -> tuple[int, int]:
+    """Return what the audit of a verified round takes of its price, and what its seats have all together."""
+    params, terms = order.order.params, order.order.terms
+    if not params.auditors:
+        return 0, 0
+    price = floor(money(closed.work, order.assignments[closed.attempt - 1].price))
+    part = floor(Fraction(price * params.audit_bps, 10_000))
+    state = terms.global_bytes + terms.local_bytes
+    segments = min(params.audit_segments, terms.slots * terms.round_steps // terms.segment_steps)
+    steps = segments * terms.segment_steps * (terms.step_work + state)
+    least = money(steps + 2 * state + terms.outer_work, order.order.price_limit)
+    return part, max(part, params.auditors * (ceil(least) + params.answer_fee))
 
 
 def check_payments(order: q.OrderResponse) -> None:
@@ -295,7 +319,7 @@ def check_payments(order: q.OrderResponse) -> None:
     for closed in order.rounds:
         if closed.verified:
             expected += earned(order, closed)
-    kinds = ("provider", "validator", "auditor")
+    kinds = ("provider", "validator")
     paid: Counter[tuple[str, str, int]] = Counter()
     sums: Counter[str] = Counter()
     for payment in order.payments:
@@ -304,7 +328,7 @@ def check_payments(order: q.OrderResponse) -> None:
             paid[payment.kind, payment.to, payment.round] += payment.amount
     assert paid == expected
     (depositor,) = order.escrow.depositors
-    gone = sum(sums[kind] for kind in (*kinds, "protocol", "deposit_burn", "refund"))
+    gone = sum(sums[kind] for kind in (*kinds, "auditor", "protocol", "deposit_burn", "refund"))
     assert (depositor.locked, depositor.refunded) == (0, sums["refund"])
     # Nobody earns by another's failure: a fee of less than 200 for each attempt, and what was paid.
     consumer = sum(
@@ -314,9 +338,11 @@ def check_payments(order: q.OrderResponse) -> None:
     assert depositor.paid + depositor.refunded == gone
     verified = [closed for closed in order.rounds if closed.verified]
     price = order.assignments[-1].price if order.assignments else 0
-    assert depositor.paid - sums["deposit_burn"] == sum(
-        floor(money(closed.work, price)) for closed in verified
-    )
+    parts = [audited(order, closed) for closed in verified]
+    works = sum(floor(money(closed.work, price)) for closed in verified)
+    fees = sum(fee for _, fee in parts)
+    assert depositor.paid - sums["deposit_burn"] == works + fees - sum(part for part, _ in parts)
+    assert sums["auditor"] <= fees
 
 
 def redress(order: q.OrderResponse) -> Counter[int]:
@@ -342,6 +368,36 @@ def redress(order: q.OrderResponse) -> Counter[int]:
     return owed
 
 
+def wrong_places(order: q.OrderResponse) -> list[tuple[Panel, PanelPlace, Share | None]]:
+    """Return the places that were decided against the chain, each with the share whose provider answers for it."""
+    found = []
+    for panel in order.panels:
+        for place in panel.places:
+            where = place.place
+            if place.ruling is not Ruling.WRONG:
+                continue
+            share = None
+            unavailable = place.found and place.found.kind is AnswerKind.UNAVAILABLE
+            if where.kind is AuditKind.SEGMENT and place.claim and not unavailable:
+                share = order.share(panel.key.share(where.slot, where.issue))
+                segments = order.order.terms.round_steps // order.order.terms.segment_steps
+                if share and where.segment in {0, segments - 1, *share.drawn}:
+                    share = None
+            found.append((panel, place, share))
+    return found
+
+
+def wrong_by_validator(order: q.OrderResponse, attempt: Assignment) -> bool:
+    return any(
+        share is None and panel.attempt == attempt.attempt
+        for panel, _, share in wrong_places(order)
+    )
+
+
+def wrong_shares(order: q.OrderResponse) -> set[ShareKey]:
+    return {share.claim.key for _, _, share in wrong_places(order) if share}
+
+
 def lost_bonds(order: q.OrderResponse) -> Counter[str]:
     """Return what was cut from whose bonds, from attempts and shares alone."""
     owed = redress(order)
@@ -354,14 +410,16 @@ def lost_bonds(order: q.OrderResponse) -> Counter[str]:
         elif end in (AttemptEnd.DECLINED_NO_CAPACITY, AttemptEnd.DECLINED_BY_CHOICE):
             part = Fraction(params.decline_fee_bps, 10_000)
             cut += floor(attempt.job_bond * part)
-        elif end == AttemptEnd.NOT_ACCEPTED:
+        elif end == AttemptEnd.NOT_ACCEPTED or wrong_by_validator(order, attempt):
             cut += attempt.job_bond
+        elif end in (AttemptEnd.WRONG_SHARE, AttemptEnd.UNDECIDED):
+            pass
         elif end and attempt.progress_deadline and not attempt.ciphertext_root:
             undone = Fraction(rounds - attempt.round, rounds) if attempt.round < rounds else 1
             cut += ceil(attempt.job_bond * undone)
         lost[attempt.validator] += min(cut, attempt.job_bond)
     for share in order.shares:
-        if share.state is ShareState.WRONG:
+        if share.state is ShareState.WRONG or share.claim.key in wrong_shares(order):
             lost[share.claim.provider] += share.bond
     return lost
 
@@ -386,8 +444,10 @@ def played(seed: int) -> tuple[World, Counter[str]]:
             seen[f"{event.type} {ShareReason(int(event.get('reason'))).name}"] += 1
         if event.type == "share.compared":
             seen["share.compared " + event.get("right")] += 1
-        if event.type == "audit.drawn":
-            seen["draw " + event.get("draw")] += 1
+        if event.type == "panel.stage":
+            seen["stage " + event.get("stage")] += 1
+        if event.type == "panel.ruled":
+            seen[f"ruled {Ruling(int(event.get('ruling'))).name}"] += 1
         if event.type == "payment":
             seen["payment " + event.get("kind")] += 1
     return world, seen
@@ -412,7 +472,8 @@ def test_every_coin_is_where_the_protocol_puts_it(seed: int) -> None:
         )
         assert chain.bond(name) + released == BOND - lost[name], name
     stakes = sum(validator.stake for validator in VALIDATORS.scan(overlay))
-    cuts = sum(int(event.get("cut")) for event in chain.seen("audit.missed"))
+    cuts = sum(int(event.get("cut")) for event in chain.seen("panel.silent"))
+    cuts += sum(int(event.get("cut")) for event in chain.seen("panel.differed"))
     cuts += sum(int(event.get("from_stake")) for event in chain.seen("share.compared"))
     assert stakes == sum(v.stake for v in chain.genesis.validators) - cuts
     numbers = [event.number for event in chain.events]
@@ -426,7 +487,9 @@ REACHED = (
         for reason in AttemptEnd
         if reason not in BLAMES_JOB or reason is AttemptEnd.PAYLOAD_NOT_DELIVERED
     ),
-    *("round.verified", "round.void", "audit.missed", "draw 1", "draw 2", "draw 3"),
+    *("round.verified", "round.void", "panel.silent", "panel.differed", "panel.paid"),
+    *(f"stage {number}" for number in (1, 2, 3)),
+    *(f"ruled {name}" for name in ("RIGHT", "WRONG", "UNDECIDED")),
     *("share.accepted", "share.compared true", "share.compared false"),
     *("bond.released", "provider.left"),
     *(f"share.skipped {name}" for name in ("MALFORMED", "BAD_SLOT")),

@@ -202,22 +202,6 @@ def test_possession_binds_the_order_and_the_key() -> None:
     assert signed == encode_fields("assay/order-key", b"order", b"key")
 
 
-def test_audit_digest_binds_the_auditor_the_place_and_each_inner_root() -> None:
-    roots = [b"a", b"b"]
-    results = {
-        commitment.audit_digest("auditor", b"order", 1, 2, 3, roots),
-        commitment.audit_digest("copier", b"order", 1, 2, 3, roots),
-        commitment.audit_digest("auditor", b"other", 1, 2, 3, roots),
-        commitment.audit_digest("auditor", b"order", 9, 2, 3, roots),
-        commitment.audit_digest("auditor", b"order", 1, 9, 3, roots),
-        commitment.audit_digest("auditor", b"order", 1, 2, 9, roots),
-        commitment.audit_digest("auditor", b"order", 1, 2, 3, [b"b", b"a"]),
-        commitment.audit_digest("auditor", b"order", 1, 2, 3, [b"ab"]),
-        commitment.audit_digest("auditor", b"order", 1, 2, 3, []),
-    }
-    assert len(results) == 9
-
-
 def test_no_two_purposes_share_a_tag() -> None:
     """A signature or hash made for one purpose must hold for no other."""
     made = [

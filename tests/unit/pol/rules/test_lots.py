@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from domain.amount import PFLOP
 from domain.hashing import hash_fields
-from domain.records import AuditKind, Place
 from pol.rules import lots
 
 VECTORS = json.loads(
@@ -180,54 +178,3 @@ def test_duty_is_drawn_first_last_and_update() -> None:
 def test_duty_outside_a_share_is_a_bug(segments: int, drawn: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"segment"):
         lots.duty_segments(segments, drawn)
-
-
-@pytest.mark.parametrize(
-    ("fee", "segment_work", "price", "cap", "count"),
-    [
-        (300, PFLOP, 100, 16, 3),
-        (299, PFLOP, 100, 16, 2),  # rounded down
-        (99, PFLOP, 100, 16, 1),  # at least one
-        (10_000, PFLOP, 100, 16, 16),  # at most the cap
-        (3, 1, PFLOP - 1, 16, 3),  # the cost of a replay, just below 1, is not rounded
-        (2, 1, PFLOP + 1, 16, 1),  # nor here, just above 1
-        (0, PFLOP, 100, 16, 1),
-        (5, 0, 100, 16, 16),  # a replay costs nothing
-        (5, PFLOP, 0, 16, 16),
-        (0, PFLOP, 0, 16, 1),
-        (2**62, 2**128 - 1, 2**63 - 1, 16, 1),
-    ],
-)
-def test_audit_place_count(fee: int, segment_work: int, price: int, cap: int, count: int) -> None:
-    assert lots.audit_place_count(fee, segment_work, price, cap) == count
-
-
-SHARES = ((0, 1, 2), (3, 2, 1))
-ALL_PLACES = (
-    Place(AuditKind.SEGMENT, 0, 1, 0),
-    Place(AuditKind.SEGMENT, 0, 1, 1),
-    Place(AuditKind.UPDATE, 0, 1, 2),
-    Place(AuditKind.SEGMENT, 3, 2, 0),
-    Place(AuditKind.UPDATE, 3, 2, 1),
-    Place(AuditKind.AGGREGATION, 0, 0, 0),
-)
-
-
-def test_audit_places_are_all_segments_updates_and_the_aggregation() -> None:
-    assert lots.audit_places(SEED, SHARES, 6) == ALL_PLACES
-    assert lots.audit_places(SEED, SHARES, 99) == ALL_PLACES
-
-
-def test_audit_places_are_drawn_like_any_lot() -> None:
-    for seed in seeds(20):
-        expected = tuple(ALL_PLACES[number] for number in lots.draw(seed, 6, 2))
-        assert lots.audit_places(seed, SHARES, 2) == expected
-
-
-def test_each_audit_place_is_equally_likely() -> None:
-    counts = Counter(lots.audit_places(seed, SHARES, 1)[0] for seed in seeds(3_000))
-    assert chi_square([counts[place] for place in ALL_PLACES]) < 26
-
-
-def test_a_round_without_shares_has_the_aggregation_alone() -> None:
-    assert lots.audit_places(SEED, (), 4) == (Place(AuditKind.AGGREGATION, 0, 0, 0),)

@@ -60,7 +60,7 @@ def test_nobody_who_saw_an_order_goes_below_a_rival(blocks: int) -> None:
     market.chain.ok(bid("v0"), dear)
     (found,) = market.chain.ask(q.BidsRequest("v1", 0, b"")).bids
     lower = MsgChangeBid("v1", found.id, PRICE - 1, found.capacity, 100_000)
-    order = market.chain.tx(submit(price_limit=3 * PRICE, deposit=480_000))
+    order = market.chain.tx(submit(price_limit=3 * PRICE, deposit=1_032_400))
     if blocks:
         order_id = market.chain.ok(order).tx_results[0].responses[0][1]
         market.chain.ok(lower)
@@ -86,7 +86,7 @@ def test_who_raises_its_price_on_seeing_an_order_loses_it(way: str) -> None:
         "shorter": replace(change, duration=10),
     }
     away = ways[way]
-    order = submit(price_limit=5 * PRICE, deposit=800_000)
+    order = submit(price_limit=5 * PRICE, deposit=1_720_400)
     order_id = market.chain.ok(order, away).tx_results[0].responses[0][1]
     market.chain.ok(bid("v0", price=5 * PRICE))
     market.chain.pass_time(3)

@@ -23,17 +23,17 @@ def test_an_order_is_settled_and_every_coin_is_where_it_belongs() -> None:
     assert order.work_verified == 160_000_000
     assert market.assignment(order_id).state is AssignmentState.DONE
 
-    # Per round 80,000: protocol 800, audit 2,400 (1,200 for each of two), rest 76,800, of it 70 % by work: 38,000 of
-    # 80,000 for each share; the providers' part of the aggregation is its validator's.
+    # Per round 80,000: protocol 800, audit 2,400, rest 76,800, of it 70 % by work: 38,000 of 80,000 for each share; the
+    # providers' part of the aggregation is its validator's. To two seats it pays 46,100 each for all places.
     earned = {name: chain.worth(name) - before[name] for name in before}
-    assert earned["carol"] == -160_000
+    assert earned["carol"] == -2 * 169_800
     assert earned["v0"] == 2 * (23_040 + 2_688)
     assert earned["v0p0"] == earned["v0p1"] == 2 * 25_536
-    assert earned["v1"] + earned["v2"] + earned["v3"] == 4 * 1_200
+    assert earned["v1"] + earned["v2"] + earned["v3"] == 4 * 46_100
     assert chain.bond("v0") == chain.bond("v0p0") == chain.bond("v0p1") == BOND
     payments = market.all_of(order_id).payments
     assert sum(p.amount for p in payments if p.kind == "protocol") == 2 * 800
-    assert sum(p.amount for p in payments if p.kind == "refund") == 40_000
+    assert sum(p.amount for p in payments if p.kind == "refund") == 60_400
     assert market.all_of(order_id).escrow.bonds == ()
     (escrow,) = market.all_of(order_id).escrow.depositors
-    assert (escrow.locked, escrow.paid, escrow.refunded) == (0, 160_000, 40_000)
+    assert (escrow.locked, escrow.paid, escrow.refunded) == (0, 339_600, 60_400)

@@ -21,7 +21,7 @@ from chain.state_machine.proof.lots import (
     take_complete,
 )
 from chain.state_machine.proof.shares import share_id
-from chain.state_machine.proof.tables import LOT_GROUPS, LOTS, WAITING_LOTS, AuditSubject, Lot
+from chain.state_machine.proof.tables import LOT_GROUPS, LOTS, WAITING_LOTS, Lot, PanelSubject
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Index
@@ -332,7 +332,7 @@ class Waiting:
         def edit(store: Overlay) -> None:
             info = replace(next_block(store), height=height)
             for at in range(number):
-                subject = AuditSubject(RoundKey(digest(parties, at), 1, height))
+                subject = PanelSubject(RoundKey(digest(parties, at), 1, height), 1)
                 open_lot(Context(store, info, verify, 1), subject, parties, 600)
 
         self.chain.change(edit)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from chain.state_machine.ledger.tables import POTS
+from chain.state_machine.ledger.tables import POTS, SUPPLY
 from chain.state_machine.proof.tables import SHARES
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
@@ -14,7 +14,6 @@ from domain.messages import MsgRegisterProvider
 from domain.params import local_params
 from domain.reasons import AttemptEnd, CloseReason
 from domain.records import (
-    AnswerKind,
     AuditKind,
     OrderState,
     Ruling,
@@ -45,14 +44,6 @@ def stake(market: Market, name: str) -> int:
 
 def lost(market: Market, name: str) -> int:
     return STAKE - stake(market, name)
-
-
-def unavailable(market: Market, order_id: bytes, round: int = 0) -> tuple[SeatAnswer, ...]:
-    """Answers of a seat to whom nothing was served."""
-    return tuple(
-        SeatAnswer(number, AnswerKind.UNAVAILABLE, b"", b"", 0)
-        for number in market.panel(order_id, round).undecided
-    )
 
 
 def elsewhere(answers: tuple[SeatAnswer, ...], *numbers: int) -> tuple[SeatAnswer, ...]:
@@ -160,9 +151,7 @@ def test_duties_show_what_is_to_do_and_nothing_else() -> None:
     found = market.chain.ask(q.PanelRequest(order_id, 1, 0, 1))
     assert (found.validator, found.round) == ("v0", market.round(order_id, 0))
     assert [share.claim.slot for share in found.shares] == [1]
-    assert [
-        s.number for s in market.chain.ask(q.SeatsRequest(order_id, 1, 0, 1)).seats
-    ] == [1]
+    assert [s.number for s in market.chain.ask(q.SeatsRequest(order_id, 1, 0, 1)).seats] == [1]
 
 
 # --- what verifies -------------------------------------------------------------------------------
@@ -184,12 +173,13 @@ def test_a_round_waits_for_its_window_its_panel_and_the_round_before() -> None:
     market.wait_stage(order_id, stage=2)
     right = market.answers(order_id)
     (third,) = market.seated(order_id, stage=2)
-    market.chain.ok(market.commit_answer(order_id, 0, third, right))
-    market.chain.pass_until(ends)
+    market.say(order_id, {third: right})
+    assert market.panel(order_id, 0).is_decided
+    assert market.chain.clock < ends
+    market.chain.pass_until(ends - 1)
     assert market.panel(order_id, 1).is_decided
-    assert not market.round(order_id, 0).verified
+    assert market.round(order_id, 0).verified  # its own window is over
     assert not market.round(order_id, 1).verified
-    market.chain.ok(market.reveal_answer(order_id, 0, third, right))
     market.chain.block()
     assert market.round(order_id, 0).verified
     assert market.round(order_id, 1).verified
@@ -373,8 +363,6 @@ def test_a_stake_that_is_gone_is_cut_no_further() -> None:
     silent = market.seated(order_id)[0]
 
     def impoverish(overlay: Overlay) -> None:
-        from chain.state_machine.ledger.tables import SUPPLY
-
         gone = 2 * 10**6 - 100
         VALIDATORS.update(overlay, silent, stake=100)
         POTS.set(overlay, POTS.get(overlay, "stakes") - gone, "stakes")
@@ -485,10 +473,41 @@ def test_a_segment_whose_leaf_nobody_was_given_is_its_validators_fault() -> None
     assert all(market.chain.bond(name) == BOND for name in market.clusters["v0"])
 
 
+def test_a_leaf_that_is_withheld_never_costs_the_provider() -> None:
+    """A validator that serves states and no leaves would have the honest recompute a root that nobody can compare."""
+    market, order_id, provider, number = wrong_segment(outside=True)
+    right = market.answers(order_id)
+    shown = tuple(leaf for leaf in market.leaves(order_id) if leaf.place != number)
+    wrong_round(market, order_id, said=right, leaves=shown)
+    assert rulings(market, order_id)[number] is Ruling.WRONG
+    assert market.all_of(order_id).assignments[0].end_reason == AttemptEnd.WRONG_ROUND
+    assert market.chain.bond(provider) == BOND
+    assert market.chain.bond("v0") < BOND
+
+
+def test_a_void_round_takes_nothing_from_the_pool() -> None:
+    """The consumer chooses the price limit, and so what a place costs: with a winner of its own it drew any sum."""
+    market = Market(replace(local_params(), job_bond_bps=0, payload_fee=0), validators=6)
+    order_id = closed_round(market)
+    assert POTS.get(market.chain.overlay(), "community") == 0
+    rich = 10**9
+
+    def fill(overlay: Overlay) -> None:
+        POTS.set(overlay, rich, "community")
+        SUPPLY.set(overlay, SUPPLY.get(overlay) + rich)
+
+    market.chain.change(fill)
+    before = [market.chain.worth(name) for name in market.validators]
+    market.fault_round(order_id)
+    assert market.round_of(order_id, 1, 0).void
+    assert POTS.get(market.chain.overlay(), "community") == rich
+    assert [market.chain.worth(name) for name in market.validators] == before
+
+
 def test_what_was_not_served_is_the_validators_fault() -> None:
     market = Market(validators=6)
     order_id = closed_round(market)
-    wrong_round(market, order_id, said=unavailable(market, order_id))
+    wrong_round(market, order_id, said=market.unavailable(order_id))
     assert rulings(market, order_id) == [Ruling.WRONG] * 4
     assert market.all_of(order_id).assignments[0].end_reason == AttemptEnd.WRONG_ROUND
     assert market.chain.bond("v0") < BOND
@@ -499,7 +518,7 @@ def test_one_that_says_unavailable_alone_is_outvoted_and_pays() -> None:
     market = Market(validators=8)
     order_id = closed_round(market)
     liar, honest = market.seated(order_id)
-    market.say(order_id, {liar: unavailable(market, order_id), honest: market.answers(order_id)})
+    market.say(order_id, {liar: market.unavailable(order_id), honest: market.answers(order_id)})
     market.wait_stage(order_id, stage=2)
     right = market.answers(order_id)
     market.say(order_id, dict.fromkeys(market.seated(order_id, stage=2), right))
@@ -514,7 +533,7 @@ def test_rounds_behind_a_void_one_are_void_and_nobody_recomputes_them() -> None:
     market.train_round(order_id)
     market.train_round(order_id)
     market.wait_stage(order_id, 1)
-    wrong_round(market, order_id, said=unavailable(market, order_id))
+    wrong_round(market, order_id, said=market.unavailable(order_id))
     assert market.round_of(order_id, 1, 0).void
     assert market.round_of(order_id, 1, 1).void
     for name in market.validators:
@@ -532,7 +551,7 @@ def test_a_void_round_fails_the_attempt_of_a_proven_order_at_once() -> None:
     market.train_round(order_id)
     market.train_round(order_id)
     market.prove(order_id)
-    wrong_round(market, order_id, said=unavailable(market, order_id))
+    wrong_round(market, order_id, said=market.unavailable(order_id))
     market.chain.block()
     order = market.order(order_id)
     assert (order.state, order.close_reason) == (OrderState.CLOSED, CloseReason.FAILED)

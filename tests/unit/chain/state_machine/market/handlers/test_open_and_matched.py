@@ -132,7 +132,7 @@ def test_a_missed_accept_burns_the_job_bond_but_for_what_the_order_cost(
     market.chain.pass_time(22)
     order = market.order(matched)
     assert (order.state, order.failures, order.excluded) == (OrderState.OPEN, 1, ("v0",))
-    assert market.chain.worth("carol") == COINS - 200_000 + cost
+    assert market.chain.worth("carol") == COINS - 400_000 + cost
     assert market.chain.bond("v0") == BOND - JOB_BOND
     assert [(p.kind, p.amount) for p in market.all_of(matched).payments] == [
         ("compensation", cost),
@@ -167,7 +167,7 @@ def test_declining_costs_a_fee_and_opens_the_order_for_others(
     assert (order.state, order.failures, order.excluded) == (OrderState.OPEN, 0, ("v0",))
     assert order.expires_at == market.chain.clock + 100
     assert market.chain.bond("v0") == BOND - FEE
-    assert market.chain.worth("carol") == COINS - 200_000
+    assert market.chain.worth("carol") == COINS - 400_000
     assert [p.kind for p in market.all_of(matched).payments] == ["decline_fee", "bond_return"]
     market.chain.ok(bid("v0"), bid("v1"))
     assert market.assignment(matched).validator == "v1"
@@ -180,7 +180,7 @@ def test_where_nobody_can_tell_whose_fault_it_was_both_lose_and_nobody_gains(
     market.chain.ok(decline(matched, reason))
     assert market.order(matched).failures == 1
     assert market.chain.bond("v0") == BOND - PAYLOAD_FEE
-    assert market.all_of(matched).escrow.depositors[0].locked == 200_000 - PAYLOAD_FEE
+    assert market.all_of(matched).escrow.depositors[0].locked == 400_000 - PAYLOAD_FEE
     kinds = [p.kind for p in market.all_of(matched).payments]
     assert sorted(kinds) == ["bond_return", "burn", "deposit_burn"]
 
@@ -228,7 +228,7 @@ def test_a_payload_that_takes_years_finds_no_match() -> None:
 
 def test_what_is_left_after_burning_bounds_the_price() -> None:
     market = Market(bidders=("v0",))
-    order_id = market.submit(submit(deposit=160_000))
+    order_id = market.submit(submit(deposit=344_400))
     market.chain.ok(decline(order_id, AttemptEnd.PAYLOAD_NOT_DELIVERED))
     market.chain.ok(bid("v1"))
     assert market.order(order_id).unmatched == (("excluded", 1), ("price", 2))
@@ -264,7 +264,7 @@ def test_stopping_pays_for_what_was_not_done(market: Market, matched: bytes) -> 
     market.chain.ok(MsgStopOrder("v0", matched, 1))
     cost = JOB_BOND // 2 - burnt(market, matched)
     assert 0 < cost < 200
-    assert market.chain.worth("carol") == COINS - 200_000 + cost
+    assert market.chain.worth("carol") == COINS - 400_000 + cost
     assert market.assignment(matched).end_reason == AttemptEnd.STOPPED_BY_VALIDATOR
     # The closed round runs through its window.
     assert market.order(matched).state is OrderState.RUNNING
@@ -273,7 +273,7 @@ def test_stopping_pays_for_what_was_not_done(market: Market, matched: bytes) -> 
     assert close_reason(market, matched) == CloseReason.FAILED
     assert market.order(matched).work_verified == 80_000_000
     assert market.chain.bond("v0") == BOND - JOB_BOND // 2
-    assert market.chain.worth("carol") == COINS - 80_000 + cost
+    assert market.chain.worth("carol") == COINS - 169_800 + cost
 
 
 def test_stopping_before_anything_is_done_opens_the_order_again(

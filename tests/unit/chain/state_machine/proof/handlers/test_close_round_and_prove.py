@@ -225,7 +225,7 @@ def test_a_result_that_is_never_proven_costs_the_whole_job_bond(
     assert market.assignment(trained).end_reason == AttemptEnd.NO_PROGRESS
     assert market.chain.bond("v0") == BOND - 16_000
     # What was verified stays paid; the rest and the job bond are the consumer's.
-    assert market.chain.worth("carol") == COINS - 160_000 + 16_000
+    assert market.chain.worth("carol") == COINS - 339_600 + 16_000
 
 
 def test_proving_after_all_windows_settles_at_once(market: Market, trained: bytes) -> None:
