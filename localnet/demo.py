@@ -15,9 +15,9 @@ from consumer.result import fetch_result
 from consumer.submit import Request, SubmittedOrder, quote, submit
 from consumer.watch import Delivery, Summary, summarise, wait_for
 from domain.events import OrderOpened, changes_of
-from domain.queries import EventsRequest, OrderResponse
+from domain.queries import EventsRequest, OrderResponse, SeatsRequest
 from domain.reasons import ShareReason
-from domain.records import Conditions, OrderState, ShareState
+from domain.records import Conditions, OrderState, PanelSeat, ShareState
 from localnet.create import KEY, create, test_keyring
 from localnet.layout import NetworkError
 from localnet.market import open_market
@@ -57,6 +57,7 @@ class Finished:
     deposit: int
     price: int
     on_chain: OrderResponse
+    seats: tuple[PanelSeat, ...]  # of all panels
     blocks: int
     verdicts: tuple[VerdictRow, ...]
     curve: tuple[tuple[float, float], ...]  # (rounds trained, loss)
@@ -111,6 +112,11 @@ class Demo:
             path = self._directory / "model.safetensors"
             digest = write_result(found.state, path)
             blocks = client.status().height
+            seats = tuple(
+                seat
+                for panel in on_chain.panels
+                for seat in client.query(SeatsRequest(*panel.key)).seats
+            )
         self._seconds["total"] = time.monotonic() - self._started
         return Finished(
             network,
@@ -120,6 +126,7 @@ class Demo:
             deposit,
             price,
             on_chain,
+            seats,
             blocks,
             tuple(verdicts_of(network, made.order_id)),
             tuple(sorted(self._curve.items())),
@@ -147,7 +154,7 @@ class Demo:
             void = [closed.round for closed in on_chain.rounds if closed.void]
             if void:
                 raise NetworkError(
-                    f"round {void[0]} was not confirmed by its auditors: the machine was too busy for the windows of a "
+                    f"round {void[0]} was not confirmed by strangers: the machine was too busy for the windows of a "
                     f"local network; run the demo again (logs: {self._directory}/logs)"
                 )
             self._moment(network, client, on_chain)

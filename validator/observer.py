@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from chain.client.client import ChainClient
@@ -20,7 +20,7 @@ from domain.queries import (
     SeatsRequest,
     ValidatorsRequest,
 )
-from domain.records import OrderState, Provider, Round, RoundKey
+from domain.records import OrderState, Panel, PanelSeat, Provider, RoundKey
 from validator.decide.records import SeatKey, seat_key
 from validator.decide.upkeep import CERTIFY_SECONDS
 from validator.decide.view import ChainView, OwnPanel
@@ -60,11 +60,13 @@ class Observer:
         orders: dict[bytes, OrderResponse] = {}
         for order_id in sorted({assignment.order_id for assignment in duties.assignments}):
             orders[order_id] = self.client.query(OrderRequest(order_id))
+        fresh = set(orders)
         validators, providers = view.validators, view.providers
         if self.slow:
             validators = {v.operator: v for v in self.client.query(ValidatorsRequest()).validators}
             providers = {p.address: speed_of(p, duties.clock) for p in self._providers()}
             orders = {**self._waiting(orders), **orders}
+            fresh = set(orders)
             self._slow_at = self.began + SLOW_SECONDS
             self.ledger.store.seen_clock(duties.clock)
         else:
@@ -79,7 +81,7 @@ class Observer:
             orders,
             validators,
             providers,
-            self._read_panels(orders, duties.clock),
+            self._read_panels(orders, fresh, duties.clock),
             seats,
             self._read_subjects(seats),
             self.slow,
@@ -121,36 +123,44 @@ class Observer:
             return None
 
     def _read_panels(
-        self, orders: Mapping[bytes, OrderResponse], clock: int
+        self, orders: Mapping[bytes, OrderResponse], fresh: Collection[bytes], clock: int
     ) -> dict[RoundKey, OwnPanel]:
-        """Return the panels about this validator's rounds that are not over; of decided ones what was read last."""
+        """Return the panels about this validator's rounds that are not over; of decided ones what was read last.
+
+        Orders that are not ``fresh`` were read before, and their panels go on all the same.
+        """
         known, self._panels = self._panels, {}
         for order_id, on_chain in orders.items():
             mine = {a.attempt for a in on_chain.assignments if a.validator == self.me}
             for closed in on_chain.rounds:
-                if closed.attempt not in mine or _is_paid(closed, clock):
+                if closed.attempt not in mine or (closed.verified and clock >= closed.window_ends):
                     continue
-                key = RoundKey(order_id, closed.attempt, closed.round)
-                panel = self._read_panel(key, known.get(key))
+                key, panel = closed.key, on_chain.panel(closed.attempt, closed.round)
+                before = known.get(key)
+                if before is not None and before.panel.is_decided:
+                    panel = before.panel
+                elif order_id not in fresh:
+                    panel = self._ask_own(key)
                 if panel is not None:
-                    self._panels[key] = panel
+                    self._panels[key] = OwnPanel(panel, self._read_seats(panel, before))
         return self._panels
 
-    def _read_panel(self, key: RoundKey, known: OwnPanel | None) -> OwnPanel | None:
-        if known is not None and known.panel.is_decided:
-            return known
+    def _ask_own(self, key: RoundKey) -> Panel | None:
+        # The shares are this validator's own: none of them from there on.
         where = (key.order_id, key.attempt, key.round)
-        # Its shares are this validator's own: none of them from there on.
         found = self._ask_panel(PanelRequest(*where, SLOTS_MAX, 1))
-        if found is None:
-            return None
-        seats = list(known.seats) if known else []
-        while len(seats) < found.panel.seats:
-            page = self.client.query(SeatsRequest(*where, len(seats), _PAGE)).seats
+        return found.panel if found else None
+
+    def _read_seats(self, panel: Panel, before: OwnPanel | None) -> tuple[PanelSeat, ...]:
+        """Return the seats of all stages; who sits never changes."""
+        seats = list(before.seats) if before else []
+        while len(seats) < panel.seats:
+            request = SeatsRequest(panel.order_id, panel.attempt, panel.round, len(seats), _PAGE)
+            page = self.client.query(request).seats
             if not page:
                 break
             seats += page
-        return OwnPanel(found.panel, tuple(seats))
+        return tuple(seats)
 
     def _check_clock(self, clock: int) -> None:
         """Follow no node that is behind what was seen before, by this daemon or the one before it.
@@ -177,7 +187,7 @@ class Observer:
             if on_chain is None:
                 continue
             if on_chain.order.state == OrderState.CLOSED:
-                on_chain = replace(on_chain, shares=(), rounds=(), audits=(), payments=())
+                on_chain = replace(on_chain, shares=(), rounds=(), panels=(), payments=())
                 self._closed[order_id] = on_chain
             found[order_id] = on_chain
         return found
@@ -199,11 +209,6 @@ class Observer:
             found += page
             if len(page) < _PAGE:
                 return found
-
-
-def _is_paid(closed: Round, clock: int) -> bool:
-    """Tell whether a round's window and panel are over."""
-    return closed.verified and clock >= closed.window_ends
 
 
 def speed_of(provider: Provider, clock: int) -> int:

@@ -186,5 +186,5 @@ def _did(finished: "Finished", address: str) -> str:
         return f"trained {shares} accepted shares"
     if any(a.validator == address and a.final_root for a in on_chain.assignments):
         return f"ran the cluster, verified and proved {len(on_chain.rounds)} rounds"
-    seats = [seat for audit in on_chain.audits for seat in audit.seats if seat.validator == address]
-    return f"audited {sum(bool(seat.answers) for seat in seats)} rounds"
+    sat = [seat for seat in finished.seats if seat.validator == address and seat.answers]
+    return f"recomputed {sum(len(seat.answers) for seat in sat)} places of {len(sat)} rounds"

@@ -18,9 +18,9 @@ from safetensors.numpy import load_file
 from chain.app.homes import comet_home
 from chain.app.storage import Storage
 from chain.state_machine.queries import answer
-from domain.queries import OrderRequest, OrderResponse
+from domain.queries import OrderRequest, OrderResponse, SeatsRequest, SeatsResponse
 from domain.reasons import CloseReason
-from domain.records import AssignmentState, ShareState
+from domain.records import AssignmentState, PanelSeat, Ruling, ShareState
 from localnet.layout import Layout, load_layout
 from pol.state.canonical import state_tree
 from tests.support.waiting import is_running
@@ -54,15 +54,26 @@ class Run:
 
     def on_chain(self) -> OrderResponse:
         """Return what the first validator's database says of the order, now that nobody runs any more."""
+        found = self._ask(OrderRequest(bytes.fromhex(self.summary["order"]["id"])))
+        assert isinstance(found, OrderResponse)
+        return found
+
+    def seats(self) -> list[PanelSeat]:
+        """Return who sat in panels about the order's rounds, and what they said."""
+        found: list[PanelSeat] = []
+        for panel in self.on_chain().panels:
+            page = self._ask(SeatsRequest(*panel.key))
+            assert isinstance(page, SeatsResponse)
+            found += page.seats
+        return found
+
+    def _ask(self, request: Any) -> object:
         path = comet_home(Path(self.layout.validators[0].home)) / "data" / "assay.db"
         storage = Storage(path)
         try:
-            order_id = bytes.fromhex(self.summary["order"]["id"])
-            found = answer(storage.snapshot(), OrderRequest(order_id))
+            return answer(storage.snapshot(), request)
         finally:
             storage.close()
-        assert isinstance(found, OrderResponse)
-        return found
 
 
 def run_demo(directory: Path, *options: str) -> Run:
@@ -219,15 +230,17 @@ def test_the_cheat_is_named_and_cut(demo: Run) -> None:
     check_cheat(demo)
 
 
-def test_auditors_of_other_validators_are_paid(demo: Run) -> None:
+def test_strangers_recomputed_every_round_and_are_paid(demo: Run) -> None:
     on_chain = demo.on_chain()
     winner = on_chain.assignments[-1].validator
     operators = {spec.operator for spec in demo.layout.validators}
-    for audit in on_chain.audits:
-        assert audit.agreed
-        answered = {seat.validator for seat in audit.seats if seat.answers}
-        assert answered <= operators - {winner}
-        assert answered <= demo.summary["payouts"].keys()
+    assert len(on_chain.panels) == demo.summary["rounds"]
+    for panel in on_chain.panels:
+        assert {place.ruling for place in panel.places} == {Ruling.RIGHT}
+    seats = demo.seats()
+    assert {seat.validator for seat in seats} <= operators - {winner}
+    first = {seat.validator for seat in seats if seat.stage == 1 and seat.answers}
+    assert first <= demo.summary["payouts"].keys()
 
 
 def test_the_result_is_the_verified_state_and_loads(demo: Run) -> None:
@@ -275,5 +288,4 @@ def test_one_of_four_validators_down_all_the_time(tmp_path: Path) -> None:
     check_learned(run)
     check_cheat(run)
     missing = run.layout.validator("val3").operator
-    seats = [seat for audit in run.on_chain().audits for seat in audit.seats]
-    assert not any(seat.answers for seat in seats if seat.validator == missing)
+    assert not any(seat.answers for seat in run.seats() if seat.validator == missing)

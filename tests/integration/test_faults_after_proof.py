@@ -1,17 +1,18 @@
-"""What audits need when those who did the work are gone: the validator has it, or computes it again."""
+"""What seats need when those who did the work are gone: the validator has it, or computes it again, or is at fault."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from consumer.result import fetch_result
-from domain.records import OrderState
+from domain.reasons import AttemptEnd
+from domain.records import AnswerKind, OrderState, Ruling
 from tests.support.market_network import MarketNetwork, market_network, quick_params
 from tests.support.waiting import wait_until
 
 PARAMS = quick_params(round_window=60, segments_drawn=1, audit_bps=5_000, audit_places_max=9)
-"""Auditors replay 5 of the 12 places of a round; the validator has opened what 6 of them need, at most. The window is
-longer than a killed daemon takes to come back on a busy machine; nothing here waits for its end."""
+"""Seats replay 2 or more of the 10 segments of a round; the validator has opened what 6 of them need, at most. The time
+to commit is longer than a killed daemon takes to come back on a busy machine; nothing here waits for a window's end."""
 ROUNDS = 2
 SECONDS = 100.0
 
@@ -25,28 +26,57 @@ def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarketNetwork]:
         yield running
 
 
-def test_audits_are_served_when_the_provider_is_gone_and_the_daemon_was_killed(
+def test_seats_are_served_when_the_provider_is_gone_and_the_daemon_was_killed(
     market: MarketNetwork,
 ) -> None:
     market.bid("val0", "here")
     order = market.submit("here")
-    # Before the lot of the last round's audit is drawn: nobody knows yet which states will be needed.
+    # Before the lot of the last round's panel is drawn: nobody knows yet which states will be needed.
     wait_until(lambda: len(market.look(order).rounds) == ROUNDS, "the last round", SECONDS)
     market.network.kill(market.members("val0")[0].name)
     market.network.kill("val0.validator")
-    assert market.look(order).order.state is OrderState.RUNNING  # not proven yet
     market.network.start_one("val0.validator")
-    order.wait_state(OrderState.PROVEN, SECONDS)
 
-    def all_agreed() -> bool:
+    def all_right() -> bool:
         on_chain = market.look(order)
         assert not [closed.round for closed in on_chain.rounds if closed.void]
-        return len(on_chain.audits) == ROUNDS and all(audit.agreed for audit in on_chain.audits)
+        panels = on_chain.panels
+        return len(panels) == ROUNDS and all(panel.is_decided for panel in panels)
 
-    wait_until(all_agreed, "audits that agree", SECONDS)
-    for audit in market.look(order).audits:
-        assert len(audit.places) == 5
-        assert all(answer.root for seat in audit.seats for answer in seat.answers)
+    wait_until(all_right, "panels that are decided", SECONDS)
+    for panel in market.look(order).panels:
+        assert {place.ruling for place in panel.places} == {Ruling.RIGHT}
+    for seat in market.seats(order):
+        assert all(answer.kind is AnswerKind.FINISHED for answer in seat.answers)
+    order.wait_state(OrderState.PROVEN, SECONDS)
     scratch = market.layout.path / "scratch"
     result = fetch_result(market.client, market.key, order.id, market.job, scratch)
     assert result.root == market.look(order).rounds[-1].next_root
+
+
+def test_a_winner_that_vanishes_before_anybody_recomputed_its_round(market: MarketNetwork) -> None:
+    """Strangers say that they cannot get the data; nothing is paid for such a round, and the job bond is cut."""
+    market.bid("val0", "here")
+    order = market.submit("here")
+    others = ("val1.validator", "val2.validator")
+    order.wait_state(OrderState.RUNNING, SECONDS)
+    for name in others:  # they have time enough to commit when they go on
+        market.network.pause(name)
+    wait_until(lambda: market.look(order).rounds, "a closed round", SECONDS)
+    market.network.kill("val0.validator")
+    for name in others:
+        market.network.resume(name)
+
+    def is_void() -> bool:
+        return any(closed.void for closed in market.look(order).rounds)
+
+    wait_until(is_void, "the round to be void", SECONDS)
+    answers = [answer for seat in market.seats(order) for answer in seat.answers]
+    assert answers
+    assert all(answer.kind is AnswerKind.UNAVAILABLE for answer in answers)
+    on_chain = market.look(order)
+    assert not any(closed.verified for closed in on_chain.rounds)
+    (attempt, *_) = on_chain.assignments
+    assert attempt.end_reason == AttemptEnd.WRONG_ROUND
+    paid = {payment.kind for payment in on_chain.payments}
+    assert paid.isdisjoint({"provider", "validator", "protocol"})

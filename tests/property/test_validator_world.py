@@ -11,17 +11,18 @@ from hypothesis import strategies as st
 
 from domain.messages import MsgWithdrawBond
 from domain.params import local_params
-from domain.queries import AuditDuty, OrderResponse
-from domain.reasons import CloseReason, ShareReason
-from domain.records import AssignmentState, Share, ShareState
+from domain.queries import OrderResponse
+from domain.reasons import AttemptEnd, CloseReason, ShareReason
+from domain.records import AssignmentState, Ruling, Share, ShareState
+from pol.rules.panels import finding_of
 from tests.property.validator_world import HABITS, Plan, World, result_roots
 from tests.support.chain_market import BOND, make_terms, submit
 
-# Draws of an audit take 20 s; nobody runs out of time for cheats alone.
+# Seats have 24 s to commit; nobody runs out of time for cheats alone.
 PARAMS = replace(
     local_params(),
     clock_step_max=10,
-    round_window=40,
+    round_window=80,
     progress_base=400,
     accept_base=30,
 )
@@ -48,7 +49,7 @@ plans = st.builds(
     poor=st.booleans(),
     deliver=st.tuples(st.booleans(), st.booleans()),
     crashes=st.lists(st.integers(1, 120), max_size=6, unique=True).map(tuple),
-    silent_auditors=st.integers(0, 2),
+    silent_seats=st.integers(0, 2),
     absent=st.booleans(),
     orders=st.integers(1, 2),
 )
@@ -77,11 +78,21 @@ def check_share(world: World, share: Share) -> bool:
 
 
 def check_seats(world: World, on_chain: OrderResponse) -> None:
-    """Check that nobody's stake was cut for silence who meant to answer, whatever crashed and whoever was away."""
-    for audit in on_chain.audits:
-        for seat in audit.seats:
-            duty = AuditDuty(audit.order_id, audit.attempt, audit.round, audit.places, 0)
-            assert not (seat.missed and world.attends(seat.validator, duty)), seat
+    """Check that nobody's stake was cut for silence who meant to answer, whatever crashed and whoever was away.
+
+    Nor for another answer than the ruling: who is honest finds what the others find.
+    """
+    for panel in on_chain.panels:
+        for seat in world.seats(panel.key):
+            if seat.stage == panel.stage and panel.is_open:
+                continue
+            if all(panel.places[number].ruling is Ruling.OPEN for number in seat.places):
+                continue  # a round that became void ended its panel
+            silent = {n for n in seat.places if seat.answer(n) is None}
+            assert not silent or world.is_silent(seat.validator), seat
+            for answer in seat.answers:
+                found = panel.places[answer.place].found
+                assert found is None or finding_of(answer) == found
 
 
 def check_results(on_chain: OrderResponse) -> None:
@@ -132,17 +143,25 @@ def test_each_cheat_ends_in_its_own_reason_and_others_finish(habit: str) -> None
 
 
 def test_a_wrong_share_outside_what_was_drawn_is_never_paid() -> None:
-    """The validator's own replays miss it, an audit of the place does not: the round is void, the deposit returns."""
+    """The validator's own replays miss it, strangers who draw the place do not: the round is void, the bond is cut."""
     for seed in range(100, 220):
         world, (order_id,) = play(Plan(seed, (("middle",),), bidders=("v0",), orders=1))
         on_chain = world.order(order_id)
         if any(closed.void for closed in on_chain.rounds):
             break
     else:
-        raise AssertionError("no seed lets the cheat through to an audit")
-    assert on_chain.order.close_reason == CloseReason.UNVERIFIED
+        raise AssertionError("no seed lets the cheat through to a panel")
     assert on_chain.order.work_verified == 0
-    assert {payment.kind for payment in on_chain.payments} <= {"refund", "bond_return", "protocol"}
+    (attempt,) = on_chain.assignments
+    assert attempt.end_reason == AttemptEnd.WRONG_SHARE
+    (cheat,) = (s for s in on_chain.shares if world.habit_of(s.claim) == "middle")
+    sums: dict[str, int] = {}
+    for payment in on_chain.payments:
+        sums[payment.kind] = sums.get(payment.kind, 0) + payment.amount
+    # Its bond pays those who found it; what they do not get is burnt, and nobody else has lost or earned anything.
+    assert sums.pop("compensation", 0) + sums.pop("burn", 0) == cheat.bond
+    assert sums.keys() <= {"refund", "bond_return"}
+    check_seats(world, on_chain)
 
 
 def test_the_same_dice_give_the_same_run() -> None:

@@ -16,10 +16,29 @@ from domain.codec import decode, encode
 from domain.events import ShareSkipped, changes_of
 from domain.messages import Message, MsgCommitTraces
 from domain.params import Params
-from domain.queries import AuditDuty, DutiesRequest, OrderRequest, OrderResponse
+from domain.queries import (
+    OrderRequest,
+    OrderResponse,
+    PanelDutiesRequest,
+    PanelRequest,
+    PanelResponse,
+    SeatsRequest,
+)
 from domain.reasons import ShareReason
-from domain.records import AuditKind, JobTerms, OrderState, ShareClaim, ShareKey, ShareRoots
+from domain.records import (
+    AnswerKind,
+    AuditKind,
+    JobTerms,
+    OrderState,
+    Panel,
+    PanelSeat,
+    RoundKey,
+    ShareClaim,
+    ShareKey,
+    ShareRoots,
+)
 from link.types import (
+    AuditOpening,
     BlobRef,
     OpeningSubmission,
     PayloadFile,
@@ -42,29 +61,31 @@ from tests.support.chain_market import Market, digest
 from validator.decide import actions as do
 from validator.decide import receive
 from validator.decide.actions import Action
-from validator.decide.audits import audited_loaded, opening_arrived, place_replayed
 from validator.decide.duties import Duty, Record, Upkeep, decide, duties
 from validator.decide.plan import Worker
 from validator.decide.records import (
     AttemptKey,
     CheckedSegment,
-    LocalAudit,
     LocalOrder,
+    LocalSeat,
     LocalUpkeep,
-    ReplayOutcome,
+    Recomputed,
     SealedResult,
+    SeatKey,
     Sizes,
     SlotWork,
     accepted_works,
     find_round,
     find_share,
     new_order,
+    seat_key,
 )
 from validator.decide.retention import needed_blobs
 from validator.decide.rounds import aggregated
+from validator.decide.seats import blob_awaited, job_loaded, opening_arrived, place_recomputed
 from validator.decide.tasks import audit_opening, open_tasks, train_tasks
 from validator.decide.traces import leaves_of, metrics_at
-from validator.decide.view import ChainView, Look
+from validator.decide.view import ChainView, Look, OwnPanel
 
 GLOBAL_SIZE, LOCAL_SIZE = 100, 50
 METRICS = (0x3F800000,)
@@ -213,7 +234,7 @@ HABITS = (
     "garbage",
     "closed",
     "junk",
-    "saboteur",  # honest until others audit
+    "saboteur",  # honest until its states are audited
 )
 
 
@@ -237,10 +258,11 @@ class Daemon:
     records: dict[Duty, Record] = field(default_factory=dict)
     running: dict[str, Running] = field(default_factory=dict)
     pending: do.SendTx | None = None
-    answers: dict[str, do.AnswerAudit] = field(default_factory=dict)
+    answers: dict[str, do.SendAnswer] = field(default_factory=dict)
     since: int = 0
     down_until: int = 0
     stale: dict[bytes, OrderResponse] = field(default_factory=dict)
+    subjects: dict[SeatKey, PanelResponse] = field(default_factory=dict)
 
     def crash(self, clock: int) -> None:
         """Lose everything but what can be written down; a transaction that is under way is in the block or not."""
@@ -265,10 +287,10 @@ class Daemon:
         now = self.attempt(key)
         self.records[key] = change(now) or now
 
-    def change_audit(self, duty: AuditDuty, change: Callable[[LocalAudit], LocalAudit]) -> None:
-        audit = self.load(duty)
-        if isinstance(audit, LocalAudit):
-            self.records[duty] = change(audit)
+    def change_seat(self, key: SeatKey, change: Callable[[LocalSeat], LocalSeat]) -> None:
+        seat = self.load(key)
+        if isinstance(seat, LocalSeat):
+            self.records[key] = change(seat)
 
     def attempts(self, on_chain: OrderResponse) -> Iterator[LocalOrder]:
         for assignment in on_chain.assignments:
@@ -307,18 +329,19 @@ class Daemon:
             lags = order_id in self.stale and self.world.dice(4) == 1
             orders[order_id] = self.stale[order_id] if lags else fresh
             self.stale[order_id] = fresh
-        audits = self.world.chain.ask(DutiesRequest(self.me)).audits
+        ask = self.world.chain.ask
+        seats = {seat_key(duty): duty for duty in ask(PanelDutiesRequest(self.me)).duties}
         seen = ChainView(
             clock,
             orders,
             {},
             {},
-            audits,
-            {duty: self.world.order(duty.order_id) for duty in audits},
+            self._panels(orders),
+            seats,
+            {key: self._subject(key) for key in seats},
             whole=True,
         )
         secret = sha256(self.me.encode()).digest()
-        held = tuple(duty for duty in self.records if isinstance(duty, AuditDuty))
         return Look(
             seen,
             self.me,
@@ -326,19 +349,33 @@ class Daemon:
             secret,
             self.since,
             self.world.workers(self.me),
-            audits=held,
+            seats=tuple(duty for duty in self.records if isinstance(duty, SeatKey)),
         )
+
+    def _subject(self, key: SeatKey) -> PanelResponse:
+        """Return what a seat is about, read once, as a daemon does."""
+        if key not in self.subjects:
+            self.subjects[key] = self.world.chain.ask(PanelRequest(*key.panel))
+        return self.subjects[key]
+
+    def _panels(self, orders: dict[bytes, OrderResponse]) -> dict[RoundKey, OwnPanel]:
+        return {
+            panel.key: OwnPanel(panel, self.world.seated(panel))
+            for on_chain in orders.values()
+            for panel in on_chain.panels
+            if not panel.is_settled
+        }
 
     def _start(self, action: Action, clock: int) -> None:
         match action:
             case do.SendTx():
                 self.pending = self.pending or action
-            case do.AnswerAudit():
+            case do.SendAnswer():
                 self.answers[action.key] = action
             case do.Forget(attempt=attempt):
                 self.records.pop(attempt, None)
-            case do.EndAudit(duty=duty):
-                self.records.pop(duty, None)
+            case do.EndSeat(seat=seat):
+                self.records.pop(seat, None)
             case do.NoteVerdicts() | do.Tidy() | do.Clean():
                 pass
             case _ if action.key not in self.running:
@@ -372,7 +409,7 @@ class Plan:
     poor: bool = False  # the first provider has no bond
     deliver: tuple[bool, ...] = (True, True)  # whether the payload reaches the n-th attempt
     crashes: tuple[int, ...] = ()  # blocks in which the working validator crashes
-    silent_auditors: int = 0
+    silent_seats: int = 0
     absent: bool = False  # accepted providers are gone when their states are audited
     orders: int = 1
 
@@ -397,6 +434,8 @@ class World:
                 for index, (address, habit) in enumerate(zip(cluster, habits, strict=True))
             }
         self.blocks = self.idle = 0
+        self._seated: dict[RoundKey, tuple[PanelSeat, ...]] = {}
+        self._orders: dict[bytes, OrderResponse] = {}
         self.refused: list[str] = []
 
     # Looking
@@ -405,8 +444,20 @@ class World:
         return self.random.randrange(sides)
 
     def order(self, order_id: bytes) -> OrderResponse:
-        found: OrderResponse = self.chain.ask(OrderRequest(order_id))
+        """Return an order as it is after the last block."""
+        if order_id not in self._orders:
+            self._orders[order_id] = self.chain.ask(OrderRequest(order_id))
+        return self._orders[order_id]
+
+    def seats(self, key: RoundKey) -> tuple[PanelSeat, ...]:
+        found: tuple[PanelSeat, ...] = self.chain.ask(SeatsRequest(*key)).seats
         return found
+
+    def seated(self, panel: Panel) -> tuple[PanelSeat, ...]:
+        """Return the seats of a panel, read again when there are more; who sits does not change."""
+        if len(self._seated.get(panel.key, ())) != panel.seats:
+            self._seated[panel.key] = self.seats(panel.key)
+        return self._seated[panel.key] if panel.seats else ()
 
     def workers(self, validator: str) -> tuple[Worker, ...]:
         cluster = self.providers[validator]
@@ -431,9 +482,12 @@ class World:
             self._block(order_ids)
 
     def attends(self, validator: str, duty: Duty) -> bool:
-        """Tell whether a validator does a duty; some auditors are silent."""
-        silent = self.market.validators[len(self.market.validators) - self.plan.silent_auditors :]
-        return not (isinstance(duty, AuditDuty) and validator in silent)
+        """Tell whether a validator does a duty; some are silent on their seats."""
+        return not (isinstance(duty, SeatKey) and self.is_silent(validator))
+
+    def is_silent(self, validator: str) -> bool:
+        count = len(self.market.validators)
+        return validator in self.market.validators[count - self.plan.silent_seats :]
 
     def _block(self, order_ids: list[bytes]) -> None:
         clock = self.chain.clock
@@ -461,6 +515,7 @@ class World:
         seconds = 10 if self.idle > 45 else 1  # only a deadline far away is left
         messages = [message for _, _, message in sent]
         result = self.chain.block(*messages, value=value, seconds=seconds)
+        self._orders.clear()
         for (daemon, pending, message), outcome in zip(sent, result.tx_results, strict=True):
             if outcome.code:
                 self.refused.append(f"{type(message).__name__}: {outcome.log}")
@@ -488,6 +543,7 @@ class World:
     def _providers(
         self, daemon: Daemon, local: LocalOrder, on_chain: OrderResponse, clock: int
     ) -> None:
+        panels = daemon._panels({local.order_id: on_chain})
         for provider in self.providers[daemon.me].values():
             for task in train_tasks(local, on_chain, provider.address, clock):
                 provider.take(task, clock)
@@ -500,7 +556,7 @@ class World:
                         take = partial(self._delivery, provider=provider.address, packet=delivery)
                         daemon.change(local.key, take)
             now = daemon.attempt(local.key)
-            for wanted in open_tasks(now, on_chain, provider.address):
+            for wanted in open_tasks(now, on_chain, panels, provider.address):
                 current = find_round(now, wanted.key.round)
                 audited = current is not None and current.next_global is not None
                 for index in wanted.indices:
@@ -550,14 +606,15 @@ class World:
                 daemon.change(attempt, lambda now: receive.sealed(now, result))
             case do.AskOpening():
                 self._open(daemon, action, clock)
-            case do.LoadAudited(duty=duty):
+            case do.LoadAudited(seat=seat):
                 sizes = Sizes(GLOBAL_SIZE, LOCAL_SIZE, GLOBAL_SIZE)
-                daemon.change_audit(
-                    duty, lambda now: audited_loaded(now, self.terms, self.terms, sizes, "")
+                daemon.change_seat(
+                    seat, lambda now: job_loaded(now, self.terms, self.terms, sizes, "")
                 )
-            case do.ReplayPlace(duty=duty, place_index=index):
-                daemon.change_audit(
-                    duty, lambda now: place_replayed(now, index, self._audited(now, action))
+            case do.ReplayPlace(seat=seat, index=index):
+                daemon.change_seat(seat, lambda now: blob_awaited(now, index, b""))
+                daemon.change_seat(
+                    seat, lambda now: place_recomputed(now, index, self._audited(now, action))
                 )
 
     def _on_share(
@@ -636,43 +693,46 @@ class World:
             states = step(states, self._batch(work.packet.key, segment))
         return states
 
-    # What auditors fetch, and what they find
+    # What seats fetch, and what they find
 
     def _open(self, auditor: Daemon, action: do.AskOpening, clock: int) -> None:
-        winner, duty = self.daemons[action.winner], action.duty
+        winner, seat = self.daemons[action.winner], action.seat
         if clock < winner.down_until:
             return
-        local = winner.attempt(AttemptKey(duty.order_id, duty.attempt))
-        opening = audit_opening(local, duty.round, duty.places[action.place_index])
+        local = winner.attempt(AttemptKey(seat.order_id, seat.attempt))
+        on_chain = self.order(seat.order_id)
+        panel = on_chain.panel(seat.attempt, seat.round)
+        assert panel is not None
+        opening = audit_opening(local, seat.round, panel.places[action.number].place)
         if not opening.ready:
             return
-        held = needed_blobs(local, self.order(duty.order_id), clock)
+        panels = winner._panels({seat.order_id: on_chain})
+        held = needed_blobs(local, on_chain, panels, clock)
         for state in opening.states:  # what is served is what is kept
             assert {state.global_state.sha256, state.local_state.sha256} <= held
-        auditor.change_audit(duty, lambda now: opening_arrived(now, action.place_index, opening))
+        auditor.change_seat(seat, lambda now: opening_arrived(now, action.index, opening))
 
-    def _audited(self, audit: LocalAudit, action: do.ReplayPlace) -> ReplayOutcome:
-        place, opening = (
-            audit.duty.places[action.place_index],
-            audit.places[action.place_index].opening,
-        )
+    def _audited(self, seat: LocalSeat, action: do.ReplayPlace) -> Recomputed:
+        place, opening = action.place, seat.places[action.index].opening
         assert opening is not None
+        root = self._recomputed(action, opening)
+        return Recomputed("", AnswerKind.FINISHED, root, digest("work", place, action.seed))
+
+    def _recomputed(self, action: do.ReplayPlace, opening: AuditOpening) -> bytes:
+        place = action.place
         if place.kind is AuditKind.AGGREGATION:
             assert opening.states[0].global_state.sha256 == action.global_in
             updates = [item.update.root for item in opening.updates]
-            root = next_state(opening.states[0].global_state.sha256, updates)
-            return ReplayOutcome(0, root, (digest("work", place),))
+            return next_state(opening.states[0].global_state.sha256, updates)
         (share,) = action.shares
         pairs = [(state.global_state.sha256, state.local_state.sha256) for state in opening.states]
-        # Nothing that does not hash to its leaf ever reaches an auditor.
+        # Nothing that does not hash to its leaf ever reaches a seat.
         opened = boundary_root(*pairs[-1], opening.states[-1].metrics)
         if place.kind is AuditKind.UPDATE or place.segment:
             assert opened == opening.leaves[0].boundary_root
         else:
             assert opened == boundary_root(action.global_in, share.local_in)
         if place.kind is AuditKind.UPDATE:
-            root = update_claim(update_of(pairs[0][0], pairs[1][0]), pairs[1][1])
-        else:
-            batch = self._batch(share.claim.key, place.segment)
-            root = boundary_root(*step(pairs[0], batch), METRICS)
-        return ReplayOutcome(0, root, (digest("work", place),))
+            return update_claim(update_of(pairs[0][0], pairs[1][0]), pairs[1][1])
+        batch = self._batch(share.claim.key, place.segment)
+        return boundary_root(*step(pairs[0], batch), METRICS)

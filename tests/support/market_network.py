@@ -28,9 +28,9 @@ from consumer.watch import POLL_SECONDS, Delivery
 from domain.events import BidPlaced, changes_of
 from domain.messages import MsgDepositBond, MsgPlaceBid
 from domain.params import Params, local_params
-from domain.queries import OrderRequest, OrderResponse, ValidatorsRequest
+from domain.queries import OrderRequest, OrderResponse, SeatsRequest, ValidatorsRequest
 from domain.reasons import CloseReason
-from domain.records import Assignment, Conditions, Offer, OrderState
+from domain.records import Assignment, Conditions, Offer, OrderState, PanelSeat
 from localnet.create import KEY, create, test_keyring
 from localnet.layout import NetworkKind, ProviderSpec
 from localnet.market import wait_for_clusters
@@ -183,6 +183,14 @@ class MarketNetwork:
     def look(self, order: MarketOrder) -> OrderResponse:
         """Return what the chain says of an order now."""
         return self.client.query(OrderRequest(order.id))
+
+    def seats(self, order: MarketOrder) -> list[PanelSeat]:
+        """Return the seats of all panels about an order's rounds."""
+        return [
+            seat
+            for panel in self.look(order).panels
+            for seat in self.client.query(SeatsRequest(*panel.key)).seats
+        ]
 
     def operator(self, moniker: str) -> str:
         """Return a validator's operator address."""

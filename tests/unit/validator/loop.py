@@ -180,14 +180,14 @@ class Numerics:
             return self._outcome(-1)
         if function is numerics.aggregate_round:
             data = digest("aggregated", args[2]) * 4
-            return Encoded(digest("root", data), data, ())
+            return Encoded(digest("root", data), data)
         if function is numerics.result_chunks:
             return [bytes([i]) * 70 for i in range(self.terms.result_chunks)]
         raise AssertionError(function)
 
     def _outcome(self, segment: int) -> ReplayOutcome:
         reason = self.wrong.get(segment, ShareReason.NONE)
-        return ReplayOutcome(reason, digest("replayed", segment), ())
+        return ReplayOutcome(reason, digest("replayed", segment))
 
 
 class Loop:

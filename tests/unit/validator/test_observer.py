@@ -122,7 +122,7 @@ def test_a_closed_order_is_read_once_and_kept_without_its_details(setting: Setti
     kept = setting.view.orders[order_id]
     assert kept.order.state == OrderState.CLOSED
     assert kept.assignments
-    assert (kept.shares, kept.rounds, kept.audits, kept.payments) == ((),) * 4
+    assert (kept.shares, kept.rounds, kept.panels, kept.payments) == ((),) * 4
     setting.observer.ledger.store.forget(order_id, 1)
     setting.look()
     assert setting.view.orders == {}

@@ -275,8 +275,9 @@ def test_what_differs_from_the_chain_is_answered_and_noted() -> None:
         assert isinstance(action, do.SendAnswer)
         assert not action.agreed
         assert seat.sealed
-        assert [answer.digest for answer in seat.sealed.answers] == [o.digest for o in outcomes]
-    assert seat.sealed.answers[0] == SeatAnswer(0, AnswerKind.STOPPED, b"", digest("c"), 3)
+        said = seat.sealed.answers
+        assert [answer.digest for answer in said] == [o.digest for o in outcomes]
+    assert said[0] == SeatAnswer(0, AnswerKind.STOPPED, b"", digest("c"), 3)
 
 
 def test_what_is_not_what_the_chain_has_is_unavailable_and_says_why() -> None:
