@@ -43,13 +43,14 @@ from domain.messages import (
     AcceptedShare,
     Message,
     MsgAcceptOrder,
-    MsgAnswerAudit,
     MsgChangeBid,
     MsgCloseRound,
+    MsgCommitAnswer,
     MsgCommitTraces,
     MsgDepositBond,
     MsgPlaceBid,
     MsgRegisterProvider,
+    MsgRevealAnswer,
     MsgSend,
     MsgStopOrder,
     MsgSubmitOrder,
@@ -59,19 +60,21 @@ from domain.messages import (
     signer_of,
 )
 from domain.params import local_params
-from domain.queries import OrderRequest, OrderResponse
+from domain.queries import OrderRequest, OrderResponse, SeatsRequest
 from domain.reasons import ShareReason
 from domain.records import (
-    AuditAnswer,
+    AnswerKind,
     Coin,
     Conditions,
     JobTerms,
     Offer,
+    SeatAnswer,
     ShareClaim,
     ShareRef,
     ShareRoots,
 )
 from pol.rules.commitment import possession_sign_bytes, share_commitment, share_sign_bytes
+from pol.rules.panels import answer_commitment
 from pol.rules.schedule import share_segments
 from wire.keys import Key
 from wire.results import events_proto
@@ -139,6 +142,7 @@ class Net:
             auditors=self.auditors,
             clock_step_max=60,
             round_window=30,
+            rounds_ahead=256,
             progress_base=self.progress_base,
         )
         self.app = self._node()
@@ -158,6 +162,8 @@ class Net:
                     10**13,
                     f"{name}:7430",
                     b"cert",
+                    audit_speed=2**62,
+                    audit_rate=2**62,
                 )
                 for name, cons in zip(validators, self.cons, strict=True)
             ),
@@ -503,21 +509,30 @@ def rounds_that_are_dropped() -> list[Row]:
 
 
 def cascade() -> list[Row]:
-    """One answer voids a round, and with it all that were closed behind it."""
-    net = Net(auditors=1)
+    """One panel voids a round, and with it all that were closed behind it; before, it reveals."""
+    net = Net(auditors=3)
     net.place_bid()
     (order_id,) = net.run_orders(1, slots=1, rounds=200)
     for _ in range(100):
         net.commit_all([order_id])
         net.block(net.close(order_id, 1), seconds=0)
     for _ in range(20):
-        audit = net.order(order_id).audits[0]
-        if audit.seats:
+        panel = net.order(order_id).panels[0]
+        if panel.is_open:
             break
         net.block(seconds=0)
-    answers = tuple(AuditAnswer(b"", b"") for _ in audit.places)
-    message = MsgAnswerAudit(audit.seats[0].validator, order_id, 1, 0, answers)
-    rows = net.measured("a round voided with 99 behind it", [net.estimated(message)])
+    answers = tuple(
+        SeatAnswer(number, AnswerKind.UNAVAILABLE, b"", b"", 0) for number in panel.undecided
+    )
+    salt = bytes(32)
+    commits: list[Message] = []
+    reveals: list[Message] = []
+    for seat in answer(net.app.view().reader, SeatsRequest(order_id, 1, 0)).seats:
+        made = answer_commitment(CHAIN_ID, panel.key, 1, seat.validator, salt, answers)
+        commits.append(MsgCommitAnswer(seat.validator, order_id, 1, 0, 1, made))
+        reveals.append(MsgRevealAnswer(seat.validator, order_id, 1, 0, 1, salt, answers, ()))
+    net.block(*commits, seconds=0)
+    rows = net.measured("a round voided with 99 behind it", [net.raw(m) for m in reveals])
     return rows + net.measured("rounds that become void, the block after", [])
 
 

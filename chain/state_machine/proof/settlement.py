@@ -145,7 +145,7 @@ def compute_earnings(
 
 
 def compute_round_cost(order: Order, assignment: Assignment) -> int:
-    """Return what a verified round costs the consumer: the price of its work, and what the audit fee is beyond its part."""
+    """Return what a verified round costs the consumer: its work, and what the audit fee is beyond its part of that."""
     work, price = round_work(order.terms), assignment.price
     part = audit_fee(work, price, order.params.audit_bps) if order.params.auditors else 0
     return price_floor(work, price) - part + compute_audit_fee(order, assignment)

@@ -20,7 +20,7 @@ SLOTS = 12
 
 def standing_round(market: Market, slots: int = SLOTS) -> bytes:
     """Return an order that runs, with a share of every slot on chain."""
-    order_id = market.run(submit(terms=make_terms(slots=slots), deposit=10**6))
+    order_id = market.run(submit(terms=make_terms(slots=slots), deposit=3 * 10**6))
     market.commit(order_id, *market.traces_of_round(order_id))
     return order_id
 

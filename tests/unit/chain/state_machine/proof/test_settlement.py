@@ -12,7 +12,6 @@ from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof import settlement
 from domain.events import Event
-from domain.messages import MsgStopOrder
 from domain.params import local_params
 from domain.reasons import CloseReason
 from domain.records import BondKind, BondRow, OrderState
@@ -44,13 +43,13 @@ def test_many_rounds_that_become_ready_at_once_are_verified_one_by_one() -> None
     market.chain.pass_time(rounds)
     order = market.order(order_id)
     assert (order.state, order.close_reason) == (OrderState.CLOSED, CloseReason.SETTLED)
-    assert market.chain.worth("carol") == COINS - rounds * 169_800
+    assert market.chain.worth("carol") == COINS - rounds * 80_000
 
 
 def test_a_proven_order_runs_out_its_windows_whatever_its_deadline() -> None:
     """The consumer took its time with the payload: what was done in time is paid all the same."""
     market = Market(replace(local_params(), round_window=20))
-    order_id = market.run(submit(terms=make_terms(rounds=3), deposit=240_000))
+    order_id = market.run(submit(terms=make_terms(rounds=3), deposit=540_000))
     for number in range(3):
         market.train_round(order_id)
         market.answer_all(order_id, number)
@@ -92,28 +91,27 @@ def returned_bonds(market: Market) -> list[Event]:
 def test_a_block_returns_a_bounded_number_of_bonds_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two rounds of two shares and a job bond are five bonds; the order closes with the last of them."""
+    """Two rounds of two shares are four bonds; the order closes with the last of them."""
     monkeypatch.setattr(orders, "BONDS_PER_CALL", 2)
     market = Market(replace(local_params(), round_window=100, due_gas=1))
     chain = market.chain
-    order_id = market.run()
+    order_id = market.run(submit(rematch=False))
     for _ in range(2):
         market.train_round(order_id)
     market.prove(order_id)
     market.fault_round(order_id)
-    assert returned_in_blocks(market, 9) == [4, 1]  # two steps in different lanes, and the rest
-    assert market.order(order_id).close_reason == CloseReason.UNVERIFIED
+    assert returned_in_blocks(market, 9) == [4]  # two steps in different lanes
+    assert market.order(order_id).close_reason == CloseReason.FAILED
     assert chain.worth("carol") == COINS
-    assert [chain.bond(name) for name in ("v0", "v0p0", "v0p1")] == [BOND] * 3
-    assert chain.seen("order.closed")[-1].get("refunded") == "200000"
+    assert [chain.bond(name) for name in ("v0p0", "v0p1")] == [BOND] * 2
+    assert chain.seen("order.closed")[-1].get("refunded") == "400000"
 
 
 def test_a_block_returns_a_bounded_number_of_bonds_before_an_order_opens_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(orders, "BONDS_PER_CALL", 1)
-    # Nobody can audit, so every round is void.
-    market = Market(replace(local_params(), due_gas=1), validators=1)
+    market = Market(replace(local_params(), due_gas=1))
     order_id = market.run()
     rejected = market.trace(order_id, 0)
     market.commit(order_id, rejected, market.trace(order_id, 1))
@@ -121,11 +119,11 @@ def test_a_block_returns_a_bounded_number_of_bonds_before_an_order_opens_again(
     market.commit(order_id, again, reject=[(rejected.ref, 10_105)])
     market.wait_drawn(order_id)
     market.chain.ok(market.close_message(order_id))
-    market.chain.ok(MsgStopOrder("v0", order_id, 1))
+    market.fault_round(order_id)
     assert market.order(order_id).state is OrderState.RUNNING
     returned = returned_in_blocks(market, 8)
     assert market.order(order_id).state is OrderState.OPEN
-    assert max(returned) == 2  # the job bond, and a share's
+    assert returned == [1, 1, 1]
     assert [market.chain.bond(name) for name in ("v0p0", "v0p1")] == [BOND, BOND]
 
 
@@ -147,7 +145,7 @@ def test_an_escrow_never_pays_more_than_it_holds() -> None:
     ctx = context(market)
     with pytest.raises(LedgerBroken, match="more than it held"):
         order_money.apply_payments(
-            ctx, first, [Transfer(Move.REFUND, first.hex(), "carol", 300_000)]
+            ctx, first, [Transfer(Move.REFUND, first.hex(), "carol", 500_000)]
         )
 
 

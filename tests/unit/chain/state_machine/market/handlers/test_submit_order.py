@@ -41,7 +41,7 @@ def test_an_order_opens_and_its_deposit_is_locked(market: Market) -> None:
         market.chain.seen("order.opened")[-1],
         market.chain.seen("order.unmatched")[-1],
     )
-    assert (opened.get("work"), opened.get("deposit")) == ("160000000", "200000")
+    assert (opened.get("work"), opened.get("deposit")) == ("160000000", "400000")
     assert unmatched.number == opened.number + 1
 
 

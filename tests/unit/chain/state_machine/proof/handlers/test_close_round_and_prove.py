@@ -193,6 +193,15 @@ def trained(market: Market, order_id: bytes) -> bytes:
     return order_id
 
 
+@pytest.fixture
+def answered(market: Market, order_id: bytes) -> bytes:
+    """An order whose rounds are closed, and right by their panels."""
+    for number in range(2):
+        market.train_round(order_id)
+        market.answer_all(order_id, number)
+    return order_id
+
+
 def test_a_proof_names_the_state_that_the_last_round_left(market: Market, trained: bytes) -> None:
     message = market.prove_message(trained)
     market.chain.refused(BAD_PROOF, replace(message, final_root=bytes(32)), field="final_root")
@@ -215,23 +224,19 @@ def test_no_round_opens_behind_the_last(market: Market, trained: bytes) -> None:
 
 
 def test_a_result_that_is_never_proven_costs_the_whole_job_bond(
-    market: Market, trained: bytes
+    market: Market, answered: bytes
 ) -> None:
-    for number in range(2):
-        market.answer_all(trained, number)
     market.chain.pass_time(45)
-    order = market.order(trained)
+    order = market.order(answered)
     assert (order.state, order.close_reason) == (OrderState.CLOSED, CloseReason.FAILED)
-    assert market.assignment(trained).end_reason == AttemptEnd.NO_PROGRESS
+    assert market.assignment(answered).end_reason == AttemptEnd.NO_PROGRESS
     assert market.chain.bond("v0") == BOND - 16_000
     # What was verified stays paid; the rest and the job bond are the consumer's.
     assert market.chain.worth("carol") == COINS - 339_600 + 16_000
 
 
-def test_proving_after_all_windows_settles_at_once(market: Market, trained: bytes) -> None:
-    for number in range(2):
-        market.answer_all(trained, number)
+def test_proving_after_all_windows_settles_at_once(market: Market, answered: bytes) -> None:
     market.chain.pass_time(10)
-    assert market.order(trained).work_verified == 160_000_000
-    market.prove(trained)
-    assert market.order(trained).close_reason == CloseReason.SETTLED
+    assert market.order(answered).work_verified == 160_000_000
+    market.prove(answered)
+    assert market.order(answered).close_reason == CloseReason.SETTLED
