@@ -27,7 +27,7 @@ from matching_engine.conditions import CONDITIONS
 from pol.job.document import Job, order_terms
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.orders import check_order, least_deposit
-from pol.rules.panels import Promised
+from pol.rules.panels import Promised, audit_floor, is_eligible
 from pol.rules.schedule import round_seconds, total_work
 from wire.keys import Key
 
@@ -53,6 +53,17 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Checked:
+    """What the chain makes of an order that it would take: its deposit, and who recomputes its rounds in what time."""
+
+    deposit: int
+    audit_ms: int
+    window: int  # seconds
+    eligible: int  # validators who may sit in its panels, its winner among them
+    audit_floor: int  # least audit fee of a round, beside the work
+
+
+@dataclass(frozen=True, slots=True)
 class Quote:
     """What an order would meet now: work, the best bid's price, cost and time, and why other bids do not fit."""
 
@@ -62,6 +73,8 @@ class Quote:
     price_limit: int = 0
     # Of the bid that would take it at any price, 0 if there is none.
     cheapest: int = 0
+    # At that price limit.
+    checked: Checked | None = None
 
     @property
     def work(self) -> int:
@@ -93,7 +106,7 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
     Refusal names what the chain would refuse of the order; without a price limit, a search for any price comes first.
     """
     terms = order_terms(job)
-    check_request(client, terms, request)
+    checked = check_request(client, terms, request)
     simulation = SimulateMatchRequest(
         conditions=request.conditions,
         price_limit=request.price_limit,
@@ -104,35 +117,43 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
     if request.price_limit:
         at_any = () if found.bids else client.query(replace(simulation, price_limit=0)).bids
         cheapest = at_any[0].offer.price if at_any else 0
-        return Quote(terms, found, request.price_limit, cheapest)
+        return Quote(terms, found, request.price_limit, cheapest, checked)
     # Bonds grow with the limit, so that the cheapest bid may not be backed for what is asked.
     prices = dict.fromkeys(bid.offer.price for bid in found.bids)
     for price in islice(prices, PRICES_TRIED):
         limit = min(LIMIT_FACTOR * price, MONEY_MAX)
         found = client.query(replace(simulation, price_limit=limit))
         if found.bids:
-            return Quote(terms, found, limit)
-    return Quote(terms, found)
+            limited = replace(request, price_limit=limit)
+            return Quote(terms, found, limit, checked=check_request(client, terms, limited))
+    return Quote(terms, found, checked=checked)
 
 
-def check_request(client: ChainClient, terms: JobTerms, request: Request) -> int:
-    """Check an order as the chain will, by the function that it has for it; return the deposit (``uassay``)."""
+def check_request(client: ChainClient, terms: JobTerms, request: Request) -> Checked:
+    """Check an order as the chain will, by the function that it has for it."""
     params = client.query(ParamsRequest()).params
+    kept = params.for_order()
     deposit = least_deposit(terms, request.price_limit, params)
-    check_order(
+    validators = [
+        Promised(found.operator, found.stake, found.audit_speed, found.audit_rate)
+        for found in client.query(ValidatorsRequest()).validators
+        if not found.jailed and found.stake >= POWER_REDUCTION
+    ]
+    auditable = check_order(
         terms,
         request.conditions,
         request.price_limit,
         deposit,
         request.time_to_live,
         params,
-        [
-            Promised(found.operator, found.stake, found.audit_speed, found.audit_rate)
-            for found in client.query(ValidatorsRequest()).validators
-            if not found.jailed and found.stake >= POWER_REDUCTION
-        ],
+        validators,
     )
-    return deposit
+    eligible = sum(
+        is_eligible(terms, kept, auditable.audit_ms, found.speed, found.rate)
+        for found in validators
+    )
+    floor = audit_floor(terms, request.price_limit, kept)
+    return Checked(deposit, auditable.audit_ms, auditable.window, eligible, floor)
 
 
 def explain(unmatched: Histogram, cheapest: int = 0) -> tuple[str, str]:
@@ -174,7 +195,7 @@ def submit(
     ``sending`` is told the order's id before it is sent: from then on it may be on chain, whatever happens here.
     """
     terms = order_terms(job)
-    deposit = check_request(client, terms, request)
+    deposit = check_request(client, terms, request).deposit
     if deposit > MONEY_MAX:
         raise ConsumerError(
             f"the deposit of {deposit} uassay is beyond what the chain counts",

@@ -37,6 +37,7 @@ class Summary:
     verified: int
     shares_committed: int
     shares_rejected: int
+    panels_open: int
     paid: int
     refunded: int
 
@@ -61,6 +62,7 @@ def summarise(answer: OrderResponse) -> Summary:
         verified=sum(r.verified for r in rounds),
         shares_committed=len(shares),
         shares_rejected=sum(s.state is ShareState.REJECTED for s in shares),
+        panels_open=sum(not panel.is_settled for panel in answer.panels),
         paid=sum(row.paid for row in answer.escrow.depositors),
         refunded=sum(row.refunded for row in answer.escrow.depositors),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.arguments import ADDRESS, AMOUNT, BEACON_KEY
+from assay.cli.arguments import ADDRESS, AMOUNT, BEACON_KEY, FLOPS, SIZE
 
 if TYPE_CHECKING:
     from domain.genesis import GenesisValidator
@@ -40,7 +40,7 @@ def found_chain(
 class Founder(click.ParamType["GenesisValidator"]):
     """A validator of a new chain, as its own `assay node init` prints it."""
 
-    name = "MONIKER,ADDRESS,KEY,BEACON_KEY,STAKE"
+    name = "MONIKER,ADDRESS,KEY,BEACON_KEY,STAKE[,SPEED,RATE]"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -49,9 +49,9 @@ class Founder(click.ParamType["GenesisValidator"]):
         from domain.genesis import GenesisValidator
 
         parts = value.split(",")
-        if len(parts) != 5:
+        if len(parts) not in (5, 7):
             self.fail(f"write {self.name}; `assay node init` prints them", param, ctx)
-        moniker, address, key, beacon, stake = parts
+        moniker, address, key, beacon, stake, *promised = parts
         try:
             cons_key = bytes.fromhex(key)
         except ValueError:
@@ -61,7 +61,14 @@ class Founder(click.ParamType["GenesisValidator"]):
         beacon_key = BEACON_KEY.convert(beacon, param, ctx)
         operator = ADDRESS.convert(address, param, ctx)
         coins = AMOUNT.convert(stake, param, ctx)
-        return GenesisValidator(operator, moniker, cons_key, beacon_key, coins)
+        founder = GenesisValidator(operator, moniker, cons_key, beacon_key, coins)
+        if not promised:
+            return founder
+        speed, rate = (
+            FLOPS.convert(promised[0], param, ctx),
+            SIZE.convert(promised[1], param, ctx),
+        )
+        return replace(founder, audit_speed=speed, audit_rate=rate)
 
 
 class FundedAccount(click.ParamType[tuple[str, int]]):

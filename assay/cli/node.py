@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import AMOUNT, BEACON_KEY, HOST, PORT
+from assay.cli.arguments import AMOUNT, BEACON_KEY, FLOPS, HOST, PORT, SIZE
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.founding import ACCOUNT, FOUNDER, found_chain
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LOCAL = "127.0.0.1"
 GENESIS_BYTES_MAX = 64 << 20
+UNAUDITED = "this chain has no auditors, by its genesis: rounds are paid that nobody but their validator has recomputed"
 
 
 @click.group(help="Set up and run a node.")
@@ -54,6 +55,10 @@ def command() -> None:
     help="Another validator, with --new-chain.",
 )
 @click.option("--account", "accounts", type=ACCOUNT, multiple=True, help="With --new-chain.")
+@click.option(
+    "--audit-speed", type=FLOPS, help="FLOP/s that it promises in panels, with --new-chain."
+)
+@click.option("--audit-rate", type=SIZE, help="Bytes/s that it promises, with --new-chain.")
 @click.option("--host", type=HOST, default=LOCAL, show_default=True, help="Address for peers.")
 @click.option("--p2p-port", type=PORT, default=26656, show_default=True)
 @click.option("--rpc-port", type=PORT, default=26657, show_default=True)
@@ -71,6 +76,8 @@ def init(
     stake: int,
     founders: "tuple[GenesisValidator, ...]",
     accounts: tuple[tuple[str, int], ...],
+    audit_speed: int | None,
+    audit_rate: int | None,
     host: str,
     p2p_port: int,
     rpc_port: int,
@@ -80,7 +87,7 @@ def init(
     """Write keys, configuration and genesis."""
     from chain.app.comet_files import Ports
     from chain.app.homes import genesis_path, get_beacon_key, init_node
-    from domain.genesis import GenesisValidator
+    from domain.genesis import AUDIT_RATE, AUDIT_SPEED, GenesisValidator
 
     if new_chain and genesis_file is not None:
         raise WrongUsage("choose --new-chain CHAIN_ID or --genesis FILE")
@@ -99,7 +106,15 @@ def init(
     _write_addresses(context.home, grpc_host, grpc_port)
     if new_chain:
         beacon_key = get_beacon_key(context.home)
-        own = GenesisValidator(operator, moniker, keys.cons_key, beacon_key, stake)
+        own = GenesisValidator(
+            operator,
+            moniker,
+            keys.cons_key,
+            beacon_key,
+            stake,
+            audit_speed=audit_speed or AUDIT_SPEED,
+            audit_rate=audit_rate or AUDIT_RATE,
+        )
         document = found_chain(new_chain, (own, *founders), dict(accounts))
         genesis_path(context.home).write_bytes(document)
     made = _identity(context)
@@ -157,6 +172,8 @@ def start(context: Settings, solo: bool, cometbft: str) -> None:
             ready,
             f"{ready.moniker} is up on {ready.chain_id}: gRPC {ready.grpc}, RPC {ready.rpc or '-'}",
         )
+        if not ready.auditors:
+            context.output.note(UNAUDITED)
 
     consensus = Consensus.SOLO if solo else Consensus(cometbft)
     run_node(NodeConfig.of_home(context.home, consensus), tell)

@@ -141,6 +141,7 @@ def list_(context: Settings, consumer: str, validator: str) -> None:
 @common_options
 def show(context: Settings, order: str) -> None:
     """Show an order with its rounds, shares and money."""
+    from consumer.panels import panel_rows, read_seats
     from consumer.watch import summarise
     from domain.queries import OrderRequest
     from domain.reasons import ShareReason
@@ -148,6 +149,7 @@ def show(context: Settings, order: str) -> None:
 
     with context.client() as client:
         on_chain = client.query(OrderRequest(find_order(client, order)))
+        seats = read_seats(client, on_chain)
     summary, terms = summarise(on_chain), on_chain.order.terms
     head = [
         ("state", summary.state.name.lower() + (f" ({summary.reason})" if summary.reason else "")),
@@ -179,11 +181,13 @@ def show(context: Settings, order: str) -> None:
     share_columns = (
         "attempt", "round", "slot", "issue", "provider", "segments", "drawn", "state", "reason",
     )  # fmt: skip
+    panel_columns = ("attempt", "round", "place", "what", "ruling", "stage", "seats", "said")
     context.output.result(
         on_chain,
         [
             table(f"Order {order}", ("what", "value"), head),
             table("Shares", share_columns, shares),
+            table("Places that strangers recompute", panel_columns, panel_rows(on_chain, seats)),
             table("Payments (uassay)", ("kind", "to", "amount", "round"), payments),
         ],
     )
@@ -221,6 +225,7 @@ def watch(context: Settings, order: str, seconds: int) -> None:
                     f"{summary.state.name.lower():8} attempt {summary.attempt} "
                     f"rounds {summary.round}/{summary.rounds} verified {summary.verified} "
                     f"shares {summary.shares_committed} rejected {summary.shares_rejected} "
+                    f"panels open {summary.panels_open} "
                     f"paid {summary.paid:,} {summary.reason}",
                 )
                 shown = summary
@@ -230,7 +235,8 @@ def watch(context: Settings, order: str, seconds: int) -> None:
 @click.argument("order")
 @common_options
 def why(context: Settings, order: str) -> None:
-    """Print the reasons: unmatched histogram, failed attempts, closing."""
+    """Print the reasons: unmatched histogram, failed attempts, what panels wait for or found wrong, closing."""
+    from consumer.panels import tell_panel
     from domain.queries import OrderRequest
     from domain.reasons import AttemptEnd, CloseReason
 
@@ -246,12 +252,15 @@ def why(context: Settings, order: str) -> None:
     lines = [f"the order is {found.state.name.lower()}{f': {closed}' if closed else ''}"]
     lines += [f"attempt {number} ended: {reason}" for number, reason in attempts.items()]
     lines += [f"{count} bids fail on {name}" for name, count in found.unmatched]
+    panels = [line for panel in on_chain.panels for line in tell_panel(panel)]
+    lines += panels
     context.output.result(
         {
             "state": found.state.name.lower(),
             "closed": closed,
             "attempts": attempts,
             "unmatched": dict(found.unmatched),
+            "panels": panels,
         },
         lines,
     )

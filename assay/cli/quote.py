@@ -1,7 +1,7 @@
 """``assay quote``."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,6 +9,9 @@ from assay.cli.conditions import condition_options, read_request
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import flops, short, table
+
+if TYPE_CHECKING:
+    from consumer.submit import Checked
 
 
 @click.command(
@@ -40,15 +43,28 @@ def command(context: Settings, directory: Path, **values: Any) -> None:
             "cost": found.cost,
             "price_limit": found.price_limit,
             "seconds": found.seconds,
+            "audits": found.checked,
             "bids": found.match.bids,
             "unmatched": unmatched,
         },
         [
             f"work {flops(found.work)}; best price {found.price:,} uassay/PFLOP; cost {found.cost:,} uassay; "
             f"rounds take {found.seconds:,} s; an order's price limit is {found.price_limit:,} unless you name another",
+            *([_told(found.checked)] if found.checked else []),
             table("Bids that fit", columns, rows),
             f"bids that do not fit, by condition: {why or 'none'}",
         ],
     )
     if not found.match.bids:
         raise CliError(*explain(found.match.unmatched, found.cheapest))
+
+
+def _told(checked: "Checked") -> str:
+    """Say who recomputes rounds, in what time, and what that costs at least."""
+    if not checked.audit_ms:
+        return "nobody audits on this chain"
+    return (
+        f"{checked.eligible} validators can audit it, in {checked.audit_ms / 1000:.1f} s; a round is paid "
+        f"{checked.window:,} s after it was closed, and its audit costs at least {checked.audit_floor:,} uassay; "
+        f"an order locks {checked.deposit:,} uassay"
+    )

@@ -3,7 +3,7 @@
 import click
 
 from assay.cli.context import Settings, common_options
-from assay.cli.output import table
+from assay.cli.output import flops, table
 
 
 @click.command(help="Show where the chain stands.\n\nExample: assay status --node 127.0.0.1:9090")
@@ -15,9 +15,20 @@ def command(context: Settings) -> None:
     with context.client() as client:
         status = client.status()
         validators = client.query(ValidatorsRequest()).validators
-    rows = [(v.moniker, v.operator, v.stake, v.endpoint or "-") for v in validators]
+    rows = [
+        (
+            v.moniker,
+            v.operator,
+            v.stake,
+            f"{flops(v.audit_speed)}/s",
+            v.audit_rate,
+            v.endpoint or "-",
+        )
+        for v in validators
+    ]
     head = f"chain {status.chain_id}  height {status.height}  chain clock {status.clock} s" + (
         "  (solo: for development)" if status.solo else ""
     )
-    shown = table("Validators", ("moniker", "operator", "stake", "endpoint"), rows)
+    columns = ("moniker", "operator", "stake", "audit speed", "audit bytes/s", "endpoint")
+    shown = table("Validators", columns, rows)
     context.output.result({"status": status, "validators": validators}, [head, shown])

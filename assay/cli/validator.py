@@ -4,15 +4,26 @@ import logging
 import signal
 from pathlib import Path
 from threading import Event
+from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import ENDPOINT
+from assay.cli.arguments import ENDPOINT, FLOPS, SIZE
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
-from assay.cli.output import short, table
+from assay.cli.output import flops, short, table
+
+if TYPE_CHECKING:
+    from chain.client.client import ChainClient
+    from validator.decide.records import LocalSeat
+    from wire.keys import Key
 
 DEFAULT_LISTEN = "127.0.0.1:9191"
+SPEED_MARGIN = 4
+"""Declared work may take four times as long as products of the same size."""
+RATE_MARGIN = 2
+RATES_MEASURED = 3
+"""How many other validators a way is measured from."""
 
 
 @click.group(help="Run a validator's daemon.")
@@ -21,7 +32,7 @@ def command() -> None:
 
 
 @command.command(
-    help="""Run the daemon: take payloads, run the cluster, replay, prove, audit others. Ends with Ctrl-C.
+    help="""Run the daemon: take payloads, run the cluster, replay, prove, sit in panels about others. Ends with Ctrl-C.
 
     Example: assay validator run --listen 0.0.0.0:9191 --endpoint validator.example:9191 --from op
     """
@@ -61,6 +72,73 @@ def run(
 
 
 @command.command(
+    help="""Promise at what speed this validator recomputes and fetches when it sits in a panel; measured by default.
+
+    Orders get the time for audits from these promises, and who promises too little for an order never sits in its
+    panels and earns nothing there. Each stage in which it is silent halves the promise.
+
+    \b
+    Examples:
+      assay validator promise --from op
+      assay validator promise --speed 500000000 --rate 20MiB --from op
+    """
+)
+@click.option("--speed", type=FLOPS, help="FLOP/s of exact work.  [measured, with a margin]")
+@click.option("--rate", type=SIZE, help="Bytes/s from other validators.  [measured, with a margin]")
+@click.option(
+    "--backend", type=click.Choice(["numpy", "torch"]), default="numpy", show_default=True
+)
+@common_options
+def promise(context: Settings, speed: int | None, rate: int | None, backend: str) -> None:
+    """Measure what is not given, and send it."""
+    from domain.messages import MsgPromiseAudits
+
+    key = context.key()
+    with context.client() as client:
+        if speed is None:
+            from compute_provider.work.bench import measure_speed
+
+            context.output.note("measuring the speed of exact work")
+            speed = max(1, measure_speed(backend).flops // SPEED_MARGIN)
+        if rate is None:
+            context.output.note("measuring the way from other validators")
+            rate = max(1, _measure_rate(client, key) // RATE_MARGIN)
+        message = MsgPromiseAudits(key.address, speed, rate)
+        receipt = context.sender(client, key).send(message)
+    context.output.result(
+        {"speed": speed, "rate": rate, "height": receipt.height, "tx": receipt.hash},
+        f"promised {flops(speed)}/s and {rate:,} bytes/s at height {receipt.height}",
+    )
+
+
+def _measure_rate(client: "ChainClient", key: "Key") -> int:
+    """Return bytes/s from the slowest of a few other validators that answer."""
+    from compute_provider.work.bench import measure_bandwidth
+    from domain.queries import ValidatorsRequest
+    from link.client import connect
+    from link.errors import ClusterError
+
+    chain_id = client.status().chain_id
+    found: list[int] = []
+    for other in client.query(ValidatorsRequest()).validators:
+        if other.operator == key.address or not other.endpoint or len(found) == RATES_MEASURED:
+            continue
+        try:
+            link = connect(other, key, chain_id)
+        except ClusterError:
+            continue
+        try:
+            found.append(measure_bandwidth(link))
+        except ClusterError:
+            continue
+        finally:
+            link.close()
+    if not found:
+        raise CliError("no other validator answers", "say what your line takes: --rate 20MiB")
+    return min(found)
+
+
+@command.command(
     help="Show verdicts and orders of this validator.\n\nExample: assay validator status"
 )
 @common_options
@@ -75,6 +153,7 @@ def status(context: Settings) -> None:
     store = ValidatorStore(path)
     try:
         verdicts, orders, audits = store.verdicts(), store.all_orders(), store.answered()
+        seats = [seat for key in store.seats() if (seat := store.seat(key)) is not None]
     finally:
         store.close()
     rows = [
@@ -102,9 +181,34 @@ def status(context: Settings) -> None:
                 {"order": order_id, "attempt": attempt, "round": number, "agreed": agreed}
                 for order_id, attempt, number, agreed in audits
             ],
+            "seats": [
+                {
+                    "order": seat.duty.order_id,
+                    "attempt": seat.duty.attempt,
+                    "round": seat.duty.round,
+                    "stage": seat.duty.stage,
+                    "places": len(seat.places),
+                    "open": sum(place.is_open for place in seat.places),
+                    "commits_end": seat.duty.commits_end,
+                    "ready": seat.sealed is not None,
+                }
+                for seat in seats
+            ],
         },
         [
-            f"{len(orders)} attempts, {len(audits)} audits answered",
+            f"{len(orders)} attempts, {len(audits)} panels answered in, "
+            f"{sum(not agreed for *_, agreed in audits)} of them not as on chain",
+            *(_told(seat) for seat in seats),
             table("Verdicts on shares", columns, rows),
         ],
+    )
+
+
+def _told(seat: "LocalSeat") -> str:
+    """Say where a seat stands that has something to do."""
+    duty, waiting = seat.duty, sum(place.is_open for place in seat.places)
+    where = "its answers are ready" if seat.sealed else f"{waiting} to be recomputed"
+    return (
+        f"a seat for {short(duty.order_id)} round {duty.round} stage {duty.stage}: "
+        f"{len(seat.places)} places, {where}, commit until {duty.commits_end} s"
     )

@@ -98,6 +98,7 @@ class NodeReady:
     grpc: str
     rpc: str  # empty for solo
     socket: str
+    auditors: int  # of each round; 0 for a chain on which nobody audits
 
 
 def ready_path(home: Path) -> Path:
@@ -263,6 +264,7 @@ class _Node:
             f"{self.config.grpc_host}:{self.config.grpc_port}",
             rpc,
             "" if self.app.solo else str(self.socket_path),
+            self.genesis.params.auditors,
         )
         path = ready_path(self.config.home)
         with self.announcing:
