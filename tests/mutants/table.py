@@ -171,7 +171,7 @@ MUTANTS = (
         "submit-gas",
         "an order costs the gas of any message",
         "domain/messages.py",
-        "GAS_EXTRA: ClassVar[int] = 4",
+        "GAS_EXTRA: ClassVar[int] = 14",
         "GAS_EXTRA: ClassVar[int] = 0",
         (TRANSACTIONS, MARKET),
     ),

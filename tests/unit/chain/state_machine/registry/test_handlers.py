@@ -10,16 +10,18 @@ from domain.errors import (
     BAD_FIELD,
     INVALID_ADDRESS,
     NOT_FOUND,
+    NOT_YET,
     NOT_YOURS,
     WRONG_STATE,
 )
 from domain.messages import (
     MsgCertifyProvider,
     MsgLeaveCluster,
+    MsgPromiseAudits,
     MsgRegisterProvider,
     MsgSetEndpoint,
 )
-from domain.records import Provider
+from domain.records import Provider, Validator
 from tests.support.chain_harness import pub_key
 from tests.support.chain_market import Market
 
@@ -112,3 +114,45 @@ def test_a_capability_is_measured_by_the_own_validator(market: Market) -> None:
 def test_measurements_are_bounded(market: Market, change: dict[str, int]) -> None:
     (name,) = change
     market.chain.refused(BAD_FIELD, replace(CERTIFY, **change), field=name)  # type: ignore[arg-type]
+
+
+# --- what a validator promises as an auditor ---
+
+
+def promised(market: Market) -> Validator:
+    found = market.chain.ask(q.ValidatorsRequest()).validators
+    return next(validator for validator in found if validator.operator == "v1")
+
+
+def test_a_validator_promises_a_speed_and_a_rate() -> None:
+    market = Market()
+    market.chain.ok(MsgPromiseAudits("v1", 5, 7))
+    assert (promised(market).audit_speed, promised(market).audit_rate) == (5, 7)
+    told = market.chain.seen("validator.audits_promised")[-1]
+    assert (told.get("operator"), told.get("speed"), told.get("rate")) == ("v1", "5", "7")
+    market.chain.ok(MsgPromiseAudits("v1", 10**12, 10**10))
+    market.chain.refused(NOT_FOUND, MsgPromiseAudits("v0p0", 5, 7))
+    market.chain.refused(BAD_FIELD, MsgPromiseAudits("v1", 0, 7), field="speed")
+
+
+def test_who_was_silent_promises_more_only_after_a_while() -> None:
+    """Else it would raise at once what silence halves, and sit again for what it cannot do."""
+    market = Market(validators=6)
+    order_id = market.run()
+    market.train_round(order_id)
+    market.wait_stage(order_id)
+    market.say(order_id, {})
+    market.chain.block()
+    name = market.seated(order_id)[0]
+    halved = market.chain.clock - 1
+    validators = market.chain.ask(q.ValidatorsRequest()).validators
+    found = next(v for v in validators if v.operator == name)
+    assert (found.audit_speed, found.audit_rate) == (10**10 // 2, 10**9 // 2)
+    assert found.halved_at <= halved + 1
+    more = MsgPromiseAudits(name, 10**10, 10**9)
+    market.chain.refused(NOT_YET, more, field="speed")
+    market.chain.refused(NOT_YET, MsgPromiseAudits(name, 1, 10**9), field="rate")
+    market.chain.ok(MsgPromiseAudits(name, 1, 1))
+    market.chain.pass_until(found.halved_at + 60 - 2)
+    market.chain.refused(NOT_YET, more)
+    market.chain.ok(more)
