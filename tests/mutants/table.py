@@ -21,6 +21,8 @@ STATE = f"{_VECTORS}[state]"
 JOB = f"{_VECTORS}[job]"
 _BLOBS = "tests/unit/link/test_blobs.py"
 _SERVICE = "tests/unit/validator/test_service.py"
+_SEATS = "tests/unit/validator/test_seats.py"
+_AUDITOR = "tests/unit/validator/test_auditor.py"
 _RECEIVING = "tests/unit/link/test_receiving.py"
 _GAS = "tests/unit/chain/state_machine/test_gas.py"
 _BLOCK_GAS = "tests/unit/chain/app/test_block_gas.py"
@@ -626,11 +628,138 @@ MUTANTS = (
     ),
     Mutant(
         "auditors-first-slot",
-        "an auditor replays another slot than the one that was drawn",
-        "validator/work/audit.py",
+        "a seat replays another slot than the one that was drawn",
+        "validator/work/seats.py",
         "RoundSlot(share.claim.round, share.claim.slot)",
         "RoundSlot(share.claim.round, 0)",
-        ("tests/unit/validator/test_audit.py",),
+        (_AUDITOR,),
+    ),
+    # --- seats in panels ---
+    Mutant(
+        "seat-answers-too-late",
+        "a seat waits for a winner until nobody can commit any more",
+        "validator/decide/seats.py",
+        "    return duty.commits_end - max(min(SEND_SECONDS, given // 4), given // 5)\n",
+        "    return duty.commits_end\n",
+        (_SEATS,),
+    ),
+    Mutant(
+        "seat-seals-again",
+        "a restart commits to one thing and shows another",
+        "validator/decide/seats.py",
+        "    if seat.sealed is None:\n        # A record",
+        "    if True:\n        # A record",
+        (f"{_SEATS}::test_a_restart_shows_what_was_committed_to",),
+    ),
+    Mutant(
+        "seat-shows-early",
+        "a seat shows its answers while others may still commit to them",
+        "validator/decide/seats.py",
+        "not duty.commits_end <= clock < duty.reveals_end:",
+        "not clock < duty.reveals_end:",
+        (f"{_SEATS}::test_a_commitment_is_shown_when_nobody_can_commit_any_more",),
+    ),
+    Mutant(
+        "seat-known-salt",
+        "whoever guesses an answer sees who gave it before it is shown",
+        "validator/decide/seats.py",
+        "    return hmac(secret, name, sha256)\n",
+        "    return name\n",
+        (f"{_SEATS}::test_nobody_else_can_make_the_salt",),
+    ),
+    Mutant(
+        "last-moment-serving",
+        "a winner that serves in the last moment makes strangers silent",
+        "validator/decide/seats.py",
+        "(place.served and place.served_at <= ends)",
+        "place.served",
+        (f"{_SEATS}::test_who_serves_in_the_last_moment_makes_no_seat_look_silent",),
+    ),
+    Mutant(
+        "busy-seat-accuses",
+        "a seat that was away itself says that the winner served nothing",
+        "validator/decide/seats.py",
+        "rate * (serve_end - max(seat.begun, look.since))",
+        "rate * (serve_end - seat.begun)",
+        (f"{_SEATS}::test_a_winner_that_serves_nothing_is_unavailable_and_a_busy_seat_is_silent",),
+    ),
+    Mutant(
+        "slow-line-accuses",
+        "a seat blames the winner for what its own line does not take",
+        "validator/decide/seats.py",
+        "rate = min(subject.accept_rate, own.audit_rate if own else subject.accept_rate)",
+        "rate = subject.accept_rate",
+        (f"{_SEATS}::test_more_than_the_rate_that_is_owed_is_not_asked_for",),
+    ),
+    Mutant(
+        "replay-without-end",
+        "a replay goes on when nobody can commit to it any more",
+        "validator/work/seats.py",
+        "        return self.run(left, function, *arguments)\n",
+        "        return self.run(600.0, function, *arguments)\n",
+        (f"{_AUDITOR}::test_an_honest_round_is_answered_with_the_roots_of_the_chain",),
+    ),
+    Mutant(
+        "slow-winner-takes-all",
+        "one slow winner keeps a seat from the rounds of others",
+        "validator/work/seats.py",
+        "free = self._waiting[winner] < self._most",
+        "free = True",
+        (f"{_AUDITOR}::test_one_slow_winner_leaves_room_for_the_rounds_of_others",),
+    ),
+    Mutant(
+        "digest-of-any-stage",
+        "a digest of one stage can be shown in the next",
+        "validator/work/numerics.py",
+        "    digest = answer_digest(seed, inner, _pieces(*states))\n",
+        '    digest = answer_digest(b"", inner, _pieces(*states))\n',
+        ("tests/unit/validator/test_numerics.py",),
+    ),
+    Mutant(
+        "places-of-other-stages",
+        "a seat gets what it was never asked about",
+        "validator/serve/service.py",
+        "seat.validator == caller.address and number in seat.places",
+        "seat.validator == caller.address",
+        (f"{_SERVICE}::test_only_who_has_a_seat_gets_openings",),
+    ),
+    Mutant(
+        "auditor-without-seat",
+        "any validator calls as one that has a seat",
+        "validator/serve/service.py",
+        "if any(seat.validator == address for about in",
+        "if any(bool(seat) for about in",
+        (f"{_SERVICE}::test_roles_come_from_the_chain",),
+    ),
+    Mutant(
+        "closes-without-room",
+        "a round is closed while as many as allowed are not verified",
+        "validator/decide/rounds.py",
+        "    return len(waiting) < view.on_chain.order.params.rounds_ahead\n",
+        "    return True\n",
+        (
+            "tests/unit/validator/test_decide.py"
+            "::test_a_round_waits_while_as_many_as_allowed_are_not_verified",
+        ),
+    ),
+    Mutant(
+        "forgets-while-asked",
+        "states are forgotten while seats ask for them",
+        "validator/decide/retention.py",
+        "    return about is None or not about.panel.is_open\n",
+        "    return True\n",
+        (
+            "tests/unit/validator/test_keeping.py"
+            "::test_a_round_leaves_the_record_when_nobody_can_ask_any_more",
+        ),
+    ),
+    Mutant(
+        "first-come-first-replayed",
+        "what ends later is replayed before what ends sooner",
+        "pol/work/pool.py",
+        "    ends: float\n    number: int\n",
+        "    ends: float = field(compare=False)\n    number: int\n",
+        ("tests/unit/pol/replay/test_pool.py::test_what_has_to_end_first_begins_first",),
     ),
     # --- panels ---
     Mutant(
@@ -857,11 +986,11 @@ MUTANTS = (
     ),
     Mutant(
         "another-opening",
-        "an auditor takes whatever state it is shown for where a share starts",
-        "validator/work/audit.py",
+        "a seat takes whatever state it is shown for where a share starts",
+        "validator/work/seats.py",
         "        start = boundary_root(action.global_in, share.local_in)\n",
         "        start = opening.states[0].global_state.sha256\n",
-        ("tests/unit/validator/test_audit.py",),
+        (_AUDITOR,),
     ),
     Mutant(
         "tree-split",

@@ -24,6 +24,7 @@ from consumer.submit import (
 from domain.amount import MONEY_MAX, price_ceil
 from domain.errors import BAD_PROOF, Refusal
 from domain.events import Change, Event, OrderOpened, to_event
+from domain.genesis import POWER_REDUCTION
 from domain.hashing import message_id
 from domain.messages import Message, MsgSubmitOrder
 from domain.params import Params
@@ -37,11 +38,14 @@ from domain.queries import (
     SimulateMatchResponse,
     StatusRequest,
     StatusResponse,
+    ValidatorsRequest,
+    ValidatorsResponse,
 )
-from domain.records import Account, Bid, BondAccount, Conditions, Offer, Order
+from domain.records import Account, Bid, BondAccount, Conditions, Offer, Order, Validator
 from link.handover import order_secret, public_point
 from pol.job.document import Job, order_terms
 from pol.rules.commitment import possession_sign_bytes
+from pol.rules.panels import audit_floor, promised_ms
 from pol.rules.schedule import share_work, total_work
 from tests.unit.compute_provider import support as s
 from tests.unit.pol.mlp import write_mlp_job
@@ -52,6 +56,13 @@ KEY = Key(b"\x01" * 32)
 R = TypeVar("R")
 
 
+def validator(name: str) -> Validator:
+    stake = 100 * POWER_REDUCTION
+    return Validator(
+        name, "", b"", b"", stake, False, "", b"", 0, 0, 0, 0, audit_speed=10**9, audit_rate=10**6
+    )
+
+
 class Node(ChainClient):
     """A chain on which the account is at a sequence; it keeps what it is asked about matching."""
 
@@ -60,7 +71,8 @@ class Node(ChainClient):
         self.sequence = sequence
         self.simulated: list[SimulateMatchRequest] = []
         self.bids: tuple[Bid, ...] = ()
-        self.params = Params(order_min=0, reference_speed=10**12)
+        self.params = Params(order_min=0)
+        self.validators = tuple(validator(name) for name in ("v0", "v1", "v2"))
 
     def query(self, request: Query[R]) -> R:
         asked: object = request
@@ -80,6 +92,8 @@ class Node(ChainClient):
                 answer = SimulateMatchResponse(tuple(standing), ())
             case ParamsRequest():
                 answer = ParamsResponse(self.params)
+            case ValidatorsRequest():
+                answer = ValidatorsResponse(self.validators)
             case _:
                 raise AssertionError(request)
         return cast(R, answer)
@@ -121,7 +135,8 @@ def test_an_order_locks_its_price_and_proves_its_key(job: Job) -> None:
     sender = Sender(node, [opened(s.ORDER_ID)])
     made = submit(node, sender, KEY, job, request())
     terms = order_terms(job)
-    deposit = price_ceil(total_work(terms), 10**12)
+    audits = terms.rounds * audit_floor(terms, 10**12, node.params.for_order())
+    deposit = price_ceil(total_work(terms), 10**12) + audits
     assert (made.order_id, made.deposit, made.height) == (s.ORDER_ID, deposit, 7)
     (message,) = sender.sent
     assert isinstance(message, MsgSubmitOrder)
@@ -238,8 +253,8 @@ def test_what_keeps_an_order_from_a_match_is_said_with_what_helps() -> None:
 @pytest.mark.parametrize(
     ("params", "field"),
     [
-        (Params(order_min=0, reference_speed=1), "terms.segment_steps"),
-        (Params(order_min=0, reference_speed=10**12, ttl_max=99), "time_to_live"),
+        (Params(order_min=0, round_window=1, window_max=1), "terms.segment_steps"),
+        (Params(order_min=0, ttl_max=99), "time_to_live"),
     ],
 )
 def test_a_quote_approves_nothing_that_the_chain_refuses(
@@ -254,6 +269,24 @@ def test_a_quote_approves_nothing_that_the_chain_refuses(
         with pytest.raises(Refusal) as refused:
             ask()
         assert refused.value.field == field
+
+
+def test_a_quote_says_who_audits_in_what_time_and_for_how_much(job: Job) -> None:
+    node = Node(sequence=5)
+    terms, params = order_terms(job), node.params.for_order()
+    checked = quote(node, job, request()).checked
+    assert checked
+    assert checked.eligible == 3
+    assert checked.audit_ms == promised_ms(terms, params, 10**9, 10**6) > 0
+    assert checked.window == max(params.round_window, -(-20 * checked.audit_ms // 1000))
+    assert checked.audit_floor == audit_floor(terms, 10**12, params) > 0
+    # Who promises far less than three quarters of the stake do never sits.
+    slow = replace(node.validators[2], audit_rate=1, stake=POWER_REDUCTION)
+    fast = tuple(validator(f"v{number}") for number in range(6))
+    node.validators = (*fast, slow)
+    again = quote(node, job, request()).checked
+    assert again
+    assert (again.eligible, again.audit_ms) == (6, checked.audit_ms)
 
 
 def test_the_smallest_order_locks_the_least_deposit(job: Job) -> None:

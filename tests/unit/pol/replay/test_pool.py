@@ -87,6 +87,19 @@ def test_a_deadline_counts_the_time_in_the_queue(pool: ReplayPool) -> None:
             future.result(20)
 
 
+def test_what_has_to_end_first_begins_first(tmp_path: Path) -> None:
+    ended = list[str]()
+    with ReplayPool(workers=1, queued=3, folder=tmp_path) as pool:
+        slow = pool.submit(signal.pause, timeout=0.5)
+        late, soon = pool.submit(os.getpid, timeout=60), pool.submit(os.getpid, timeout=30)
+        late.add_done_callback(lambda _: ended.append("late"))
+        soon.add_done_callback(lambda _: ended.append("soon"))
+        with pytest.raises(TaskTimeout):
+            slow.result(20)
+        assert late.result(20) == soon.result(20)
+    assert ended == ["soon", "late"]
+
+
 def test_the_queue_is_bounded(pool: ReplayPool) -> None:
     with pytest.raises(PoolFull):  # one runs, two wait
         _ = [pool.submit(signal.pause, timeout=20) for _ in range(4)]
