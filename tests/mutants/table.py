@@ -907,7 +907,7 @@ MUTANTS = (
         "chain/state_machine/market/auction.py",
         "affordable_price(escrow, asked.work, order.price_limit, audits)",
         "affordable_price(escrow, asked.work, order.price_limit)",
-        (_AUCTION,),
+        (f"{_MATCHED}::test_what_is_left_after_burning_bounds_the_price",),
     ),
     Mutant(
         "far-ahead",

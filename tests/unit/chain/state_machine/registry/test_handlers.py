@@ -120,7 +120,7 @@ def test_measurements_are_bounded(market: Market, change: dict[str, int]) -> Non
 
 
 def promised(market: Market) -> Validator:
-    found = market.chain.ask(q.ValidatorsRequest()).validators
+    found: tuple[Validator, ...] = market.chain.ask(q.ValidatorsRequest()).validators
     return next(validator for validator in found if validator.operator == "v1")
 
 
