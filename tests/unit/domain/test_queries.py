@@ -43,6 +43,6 @@ def test_an_attempt_is_found_by_its_number_and_the_current_one_by_the_orders() -
 def test_what_is_not_there_is_none() -> None:
     response = replace(order(), assignments=())
     assert response.current is None
-    assert (response.round(1, 0), response.audit(1, 0)) == (None, None)
+    assert (response.round(1, 0), response.panel(1, 0)) == (None, None)
     assert response.rounds_of(1) == ()
     assert response.shares_of(1, 0) == {}
