@@ -30,7 +30,7 @@ PROVIDER_COINS = 100_000_000_000
 CONSUMER_COINS = 10_000_000_000_000
 KEY = "main"
 """Name of the one key in every home."""
-ROUND_WINDOW = 20
+ROUND_WINDOW = 30
 """Chain seconds between the closing of a round and its payment."""
 _PORTS_EACH = 4
 # Below the range that systems take for outgoing connections.
@@ -105,8 +105,8 @@ def create(
 def network_params() -> Params:
     """Return the parameters of a local network, with windows that a busy laptop's auditors can keep.
 
-    A draw has half a window. Twenty processes on two cores sometimes need more than the five seconds that the
-    protocol's shortest window would leave to fetch, replay and answer.
+    Seats have three tenths of a window to commit. Twenty processes on two cores sometimes need more than the three
+    seconds that the protocol's shortest window would leave to fetch, replay and commit.
     """
     return replace(local_params(), round_window=ROUND_WINDOW)
 

@@ -10,7 +10,7 @@ from domain.records import AnswerKind, OrderState, Ruling
 from tests.support.market_network import MarketNetwork, market_network, quick_params
 from tests.support.waiting import wait_until
 
-PARAMS = quick_params(round_window=60, segments_drawn=1, audit_bps=5_000, audit_places_max=9)
+PARAMS = quick_params(round_window=150, segments_drawn=1, audit_bps=5_000, audit_places_max=9)
 """Seats replay 2 or more of the 10 segments of a round; the validator has opened what 6 of them need, at most. The time
 to commit is longer than a killed daemon takes to come back on a busy machine; nothing here waits for a window's end."""
 ROUNDS = 2
