@@ -5,7 +5,7 @@ from typing import Annotated
 
 from domain.amount import BPS, ceil_div
 from domain.bounds import Bps, Duration, Money, Range
-from domain.limits import ANSWERS_MAX, DURATION_MAX, GAS_MAX, SHARE_SEGMENTS_MAX
+from domain.limits import ANSWERS_MAX, DURATION_MAX, GAS_MAX, SHARE_SEGMENTS_MAX, SLOTS_MAX
 
 DRAWS = 3
 """How often seats of an audit are drawn at most."""
@@ -25,6 +25,7 @@ Attempts = Annotated[int, Range(1, 100)]
 Auditors = Annotated[int, Range(0, 100)]
 AuditPlaces = Annotated[int, Range(1, ANSWERS_MAX)]
 SegmentsDrawn = Annotated[int, Range(1, SHARE_SEGMENTS_MAX)]
+NewcomerSlots = Annotated[int, Range(1, SLOTS_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class OrderParams:
     reference_speed: Rate
     accept_max: Wait
     payload_fee: Money
+    newcomer_slots: NewcomerSlots
 
     @property
     def verify_seconds(self) -> int:
@@ -92,6 +94,8 @@ class Params:
     payload_fee: Money = 50_000  # burnt of both sides, where nobody can tell whose fault it was
     order_min: Money = 200_000  # the smallest deposit of an order
     ttl_max: Duration = 7 * 86_400
+    # That a provider serves at a time of which no share was accepted yet.
+    newcomer_slots: NewcomerSlots = 1
 
     def for_order(self) -> OrderParams:
         """Return the part that an order keeps for life."""
@@ -115,4 +119,5 @@ def local_params() -> Params:
         accept_max=60,
         payload_fee=500,
         order_min=2_000,
+        newcomer_slots=2,
     )

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from chain.client.client import ChainClient
@@ -12,12 +12,13 @@ from domain.queries import (
     DutiesRequest,
     OrderRequest,
     OrderResponse,
+    ProviderRequest,
     ProvidersRequest,
     ValidatorsRequest,
 )
 from domain.records import OrderState, Provider
 from validator.decide.upkeep import CERTIFY_SECONDS
-from validator.decide.view import ChainView
+from validator.decide.view import ChainView, Member
 from validator.ledger import Ledger
 
 _log = logging.getLogger("assay.validator")
@@ -40,11 +41,13 @@ class Observer:
     _slow_at: float = 0.0
     _newest: int = 0  # chain clock, in seconds
 
-    def look(self, view: ChainView, *, whole: bool = False) -> ChainView:
+    def look(
+        self, view: ChainView, *, whole: bool = False, asking: Collection[str] = ()
+    ) -> ChainView:
         """Return what the chain says now; ChainError where the node does not answer.
 
         Live orders are read each time; validators, providers and orders that only wait for their windows now and then,
-        and where the look has to be ``whole``.
+        and where the look has to be ``whole``. Who is ``asking`` to join is an applicant if the chain has its request.
         """
         self.began = self.now()
         self.slow = whole or self.began >= self._slow_at
@@ -56,7 +59,7 @@ class Observer:
         validators, providers = view.validators, view.providers
         if self.slow:
             validators = {v.operator: v for v in self.client.query(ValidatorsRequest()).validators}
-            providers = {p.address: speed_of(p, duties.clock) for p in self._providers()}
+            providers = {p.address: member_of(p, duties.clock) for p in self._providers()}
             orders = {**self._waiting(orders), **orders}
             self._slow_at = self.began + SLOW_SECONDS
             self.ledger.store.seen_clock(duties.clock)
@@ -67,9 +70,23 @@ class Observer:
                 if assignment.validator == self.me and on_chain.order.state != OrderState.CLOSED:
                     self.ledger.begin(order_id, assignment.attempt)
         audited = self._read_audited(duties.audits)
+        known = frozenset() if self.slow else view.applicants
+        applicants = {name for name in asking if name in known or self._asks(name)}
         return ChainView(
-            duties.clock, orders, validators, providers, duties.audits, audited, self.slow
+            duties.clock,
+            orders,
+            validators,
+            providers,
+            duties.audits,
+            audited,
+            self.slow,
+            frozenset(applicants),
         )
+
+    def _asks(self, address: str) -> bool:
+        """Tell whether somebody's request to join waits for this validator on the chain."""
+        found = self.client.query(ProviderRequest(address)).provider
+        return found is not None and found.validator == self.me and not found.admitted
 
     def _read_audited(self, audits: tuple[AuditDuty, ...]) -> dict[AuditDuty, OrderResponse]:
         """Return the orders of audits, each read once: what is audited is closed, and does not change any more."""
@@ -129,9 +146,9 @@ class Observer:
                 return found
 
 
-def speed_of(provider: Provider, clock: int) -> int:
-    """Return the certified speed of a provider; 0 where there is none, or it expires soon."""
+def member_of(provider: Provider, clock: int) -> Member:
+    """Return what is to know of a provider: its speed until it expires, and that it is measured before that."""
     capability = provider.capability
-    if capability is None or capability.expires_at <= clock + CERTIFY_SECONDS // 10:
-        return 0
-    return capability.speed
+    left = capability.expires_at - clock if capability else 0
+    speed = capability.speed if capability and left > 0 else 0
+    return Member(speed, left <= CERTIFY_SECONDS // 10, provider.newcomer)

@@ -29,7 +29,7 @@ from validator.decide.records import (
 )
 
 _log = logging.getLogger("assay.validator")
-FORM = 5
+FORM = 6
 """Of the records; another number for every change after which those of before cannot be read."""
 CACHED = 64
 """Records kept whole in memory: they are frozen, and read far more often than written."""
@@ -48,6 +48,8 @@ _AUDITS = RecordTable("audits", LocalAudit, (bytes, int, int, int))
 _VERDICTS = RecordTable("verdicts", VerdictRow, (bytes, int, int, int, int))
 # Audits that were answered: whether everything was found as the chain has it.
 _ANSWERED = RecordTable("answered", bool, (bytes, int, int))
+# What its operator said of single providers: true to admit, false to dismiss.
+_NAMED = RecordTable("named", bool, (str,))
 _CHAIN = RecordTable("chain", str, (str,))
 _CLOCK = RecordTable("clock", int, (str,))
 
@@ -61,7 +63,7 @@ class ValidatorStore:
 
     def __init__(self, path: Path) -> None:
         """Open or make the database; StoreError where the file is none, or of another form."""
-        tables = (*_OF_ATTEMPTS, _AUDITS, _VERDICTS, _ANSWERED, _CHAIN, _CLOCK)
+        tables = (*_OF_ATTEMPTS, _AUDITS, _VERDICTS, _ANSWERED, _NAMED, _CHAIN, _CLOCK)
         try:
             self._records = Records(path, tables, codec, FORM)
         except Unusable as error:
@@ -212,6 +214,16 @@ class ValidatorStore:
     def answered(self) -> list[tuple[bytes, int, int, bool]]:
         """Return the audits that this validator answered: order, attempt, round, agreed."""
         return [(*key, agreed) for key, agreed in self._records.scan(_ANSWERED)]
+
+    # Providers
+
+    def name(self, address: str, admit: bool) -> None:
+        """Remember that a provider is to be admitted, or dismissed; the daemon sees it at its next look."""
+        self._records.put(_NAMED, admit, address)
+
+    def named(self) -> dict[str, bool]:
+        """Return what was said of single providers."""
+        return {str(address): admit for (address,), admit in self._records.scan(_NAMED)}
 
     # A record and its pieces
 

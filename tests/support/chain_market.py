@@ -22,6 +22,7 @@ from domain.messages import (
     AcceptedShare,
     Message,
     MsgAcceptOrder,
+    MsgAdmitProvider,
     MsgAnswerAudit,
     MsgCloseRound,
     MsgCommitTraces,
@@ -218,7 +219,8 @@ class Market:
             for name, cluster in self.clusters.items()
             for provider in cluster
         ]
-        self.chain.ok(*bonds, *joins)
+        admissions = [MsgAdmitProvider(join.validator, join.provider) for join in joins]
+        self.chain.ok(*bonds, *joins, *admissions)
         for name in bidders:
             self.chain.ok(bid(name))
         self.traces: dict[tuple[bytes, int, int, ShareRef], Trace] = {}

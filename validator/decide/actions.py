@@ -8,6 +8,7 @@ from domain.messages import Message, MsgAnswerAudit
 from domain.queries import AuditDuty
 from domain.records import JobTerms, RoundKey, Share, ShareKey
 from link.types import PayloadFile
+from validator.decide.probe import Measured
 from validator.decide.records import AttemptKey, VerdictRow
 
 
@@ -191,6 +192,15 @@ class EndAudit:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckProbe:
+    """Work out the pieces of a probe that were drawn, and compare."""
+
+    lane: ClassVar = Lane.WORK
+    key: str
+    measured: Measured
+
+
+@dataclass(frozen=True, slots=True)
 class Clean:
     """Delete blobs that nobody claimed, job directories that nobody uses, and what is known of other ``providers``."""
 
@@ -215,5 +225,6 @@ Action = (
     | ReplayPlace
     | AnswerAudit
     | EndAudit
+    | CheckProbe
     | Clean
 )

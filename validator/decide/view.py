@@ -5,26 +5,37 @@ from dataclasses import dataclass, field
 
 from domain.queries import AuditDuty, OrderResponse
 from domain.records import Validator
-from link.types import Benchmark
+from link.types import Machine
 from validator.decide.plan import Worker
+from validator.decide.probe import Measured
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A provider of the cluster: its certified speed (FLOP/s, 0 if none), and whether it is to be measured (again)."""
+
+    speed: int
+    due: bool
+    newcomer: bool  # no share of it was accepted yet
 
 
 @dataclass(frozen=True, slots=True)
 class ChainView:
     """What the daemon last read from the chain; the service answers from it, never by a query of its own.
 
-    ``orders`` are those of this validator's records, ``providers`` those of its cluster with their certified speeds
-    (FLOP/s, 0 if none), ``audited`` what the chain has of an order in whose ``audits`` there is a seat to answer for.
+    ``orders`` are those of this validator's records, ``providers`` those of its cluster, ``applicants`` who asks to be
+    there, ``audited`` what the chain has of an order in whose ``audits`` there is a seat to answer for.
     Live orders and audits are read at each look; a look is ``whole`` if everything else was read too.
     """
 
     clock: int
     orders: Mapping[bytes, OrderResponse]
     validators: Mapping[str, Validator]
-    providers: Mapping[str, int]
+    providers: Mapping[str, Member]
     audits: tuple[AuditDuty, ...] = ()
     audited: Mapping[AuditDuty, OrderResponse] = field(default_factory=dict)
     whole: bool = False
+    applicants: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +59,8 @@ class View:
 class Look:
     """One look at everything, from which all duties and what is done about them follow.
 
-    ``audits`` are those that there are records of; ``benchmarks`` are what providers measured of themselves;
+    ``audits`` are those that there are records of; ``machines`` are what providers say of theirs, ``measured`` what
+    probes found;
     ``endpoint`` and ``certificate`` are where this daemon can be reached; ``busy`` are the keys of actions under way.
     """
 
@@ -58,11 +70,12 @@ class Look:
     secret: bytes
     since: int = 0
     workers: tuple[Worker, ...] = ()
-    benchmarks: Mapping[str, Benchmark] = field(default_factory=dict)
+    machines: Mapping[str, Machine] = field(default_factory=dict)
     endpoint: str = ""
     certificate: bytes = b""
     audits: tuple[AuditDuty, ...] = ()
     busy: tuple[str, ...] = ()
+    measured: tuple[Measured, ...] = ()
 
     def of(self, on_chain: OrderResponse) -> View:
         """Return what is seen of one order."""

@@ -22,6 +22,7 @@ from pol.state.arrays import State
 from pol.state.canonical import chunks_of, decode_state, encode_state, state_tree
 from pol.state.layout import encoded_size
 from pol.values import TensorSpec
+from pol.work.probe import work_pieces
 from pol.work.records import RoundSlot
 from pol.work.train import aggregate, share_update
 from validator.decide.records import ReplayOutcome, Sizes
@@ -255,3 +256,8 @@ def _read(blob: tuple[Path, bytes], specs: Sequence[TensorSpec]) -> State:
 
 def _root_of(global_state: State, local_state: State, metrics: tuple[int, ...]) -> bytes:
     return boundary_root(state_tree(global_state).root, state_tree(local_state).root, metrics)
+
+
+def probe_pieces(seed: bytes, pieces: tuple[int, ...], backend_name: str) -> tuple[bytes, ...]:
+    """Return the digests of some pieces of a probe."""
+    return work_pieces(seed, pieces, _backend(backend_name))

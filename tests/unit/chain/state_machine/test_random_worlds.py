@@ -25,8 +25,10 @@ from domain import queries as q
 from domain.messages import (
     Message,
     MsgAcceptOrder,
+    MsgAdmitProvider,
     MsgCancelOrder,
     MsgDeclineOrder,
+    MsgDismissProvider,
     MsgLeaveCluster,
     MsgRegisterProvider,
     MsgStopOrder,
@@ -237,6 +239,9 @@ class World:
                 (
                     MsgLeaveCluster(name),
                     MsgRegisterProvider(name, to),
+                    MsgAdmitProvider(to, name),
+                    MsgAdmitProvider(to, name),
+                    MsgDismissProvider(to, name),
                     MsgWithdrawBond(name, amount),
                     MsgWithdrawBond(to, amount),
                 )
@@ -428,7 +433,7 @@ REACHED = (
     ),
     *("round.verified", "round.void", "audit.missed", "draw 1", "draw 2", "draw 3"),
     *("share.accepted", "share.compared true", "share.compared false"),
-    *("bond.released", "provider.left"),
+    *("bond.released", "provider.left", "provider.admitted", "provider.dismissed"),
     *(f"share.skipped {name}" for name in ("MALFORMED", "BAD_SLOT")),
     *(f"share.skipped {name}" for name in ("NOT_IN_CLUSTER", "BAD_SIGNATURE", "NO_BOND")),
     *(f"share.rejected {ShareReason(reason).name}" for reason in VERDICTS),

@@ -9,7 +9,7 @@ from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from domain import queries as q
 from domain.errors import WRONG_STATE
-from domain.messages import MsgRegisterProvider
+from domain.messages import MsgAdmitProvider, MsgRegisterProvider
 from domain.params import local_params
 from domain.reasons import CloseReason
 from domain.records import OrderState
@@ -42,7 +42,7 @@ def seated(market: Market, order_id: bytes) -> list[str]:
 
 def test_seats_are_drawn_from_later_blocks_among_those_who_are_no_party() -> None:
     market = Market(validators=6)
-    market.chain.ok(MsgRegisterProvider("v1", "v0"))
+    market.chain.ok(MsgRegisterProvider("v1", "v0"), MsgAdmitProvider("v0", "v1"))
     order_id = market.run(submit("v2"))
     market.train_round(order_id)
     assert market.audit(order_id, 0).draw == 0
@@ -51,6 +51,20 @@ def test_seats_are_drawn_from_later_blocks_among_those_who_are_no_party() -> Non
     assert set(seated(market, order_id)) <= {"v3", "v4", "v5"}
     assert audit.draw_ends == market.chain.clock + 5
     assert market.chain.seen("audit.drawn")[-1].get("seats") == ",".join(seated(market, order_id))
+
+
+def test_rivals_that_ask_to_join_have_their_seats_all_the_same() -> None:
+    """Nobody becomes a party by asking: else three rivals of four void each round of the fourth."""
+    market = Market()
+    order_id = market.run(submit(terms=make_terms(rounds=1)))
+    market.chain.ok(*[MsgRegisterProvider(name, "v0") for name in ("v1", "v2", "v3")])
+    market.train_round(order_id)
+    market.wait_seats(order_id, 0)
+    assert len(seated(market, order_id)) == 2
+    assert set(seated(market, order_id)) <= {"v1", "v2", "v3"}
+    answer(market, order_id, *seated(market, order_id))
+    market.chain.pass_time(local_params().round_window + 2)
+    assert market.round(order_id, 0).verified
 
 
 def test_jailed_validators_have_no_seat() -> None:
