@@ -43,6 +43,7 @@ from domain.messages import (
     AcceptedShare,
     Message,
     MsgAcceptOrder,
+    MsgAdmitProvider,
     MsgChangeBid,
     MsgCloseRound,
     MsgCommitAnswer,
@@ -173,7 +174,9 @@ class Net:
         self.block(*[MsgDepositBond(key(name).address, 10**12) for name in everybody])
         operator = key("v0").address
         providers = [f"p{number}" for number in range(8)]
-        self.block(*[MsgRegisterProvider(key(name).address, operator) for name in providers])
+        members = [key(name).address for name in providers]
+        self.block(*[MsgRegisterProvider(member, operator) for member in members])
+        self.block(*[MsgAdmitProvider(operator, member) for member in members])
 
     # --- transactions and blocks ---
 

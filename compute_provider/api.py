@@ -21,7 +21,7 @@ from domain.queries import (
     AccountResponse,
     BidsRequest,
     OrderResponse,
-    ProvidersRequest,
+    ProviderRequest,
     StatusResponse,
     ValidatorsRequest,
 )
@@ -80,17 +80,9 @@ class NodeChain:
             raise ProviderError(f"{why} called {name}", "name one by its address, see assay status")
         return found[0]
 
-    def provider(self, address: str, validator: str) -> Provider | None:
-        """A provider in the cluster of a validator."""
-        after = ""
-        while True:
-            page = self._client.query(ProvidersRequest(validator, _PAGE, after)).providers
-            for each in page:
-                if each.address == address and each.validator == validator:
-                    return each
-            if len(page) < _PAGE:
-                return None
-            after = page[-1].address
+    def provider(self, address: str) -> Provider | None:
+        """A provider, wherever it is or asks to be."""
+        return self._client.query(ProviderRequest(address)).provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +108,13 @@ def run_provider(
     config: ProviderConfig,
     stop: Event | None = None,
     on_joined: Callable[[], None] | None = None,
+    on_waiting: Callable[[str], None] = _log.warning,
     behave: Callable[[str], Behaviour] = lambda chain_id: Honest(),
 ) -> None:
     """Join the validator's cluster and work until ``stop``; call it on the main thread.
 
-    A node that does not answer yet is waited for. ``behave`` gives the behaviour on a chain, by its id. ProviderError
-    where there is no such validator.
+    A node that does not answer yet is waited for. ``on_waiting`` hears what keeps it from joining. ``behave`` gives the
+    behaviour on a chain, by its id. ProviderError where there is no such validator.
     """
     stop = stop or Event()
     with ChainClient(config.node) as client, closed_at(stop, client):
@@ -136,7 +129,7 @@ def run_provider(
         chain_id, operator = found
         known = replace(config, validator=operator)
         sender = TxSender(client, config.key)
-        Daemon(known, chain_id, chain, sender, behave(chain_id), stop).run(on_joined)
+        Daemon(known, chain_id, chain, sender, behave(chain_id), stop).run(on_joined, on_waiting)
 
 
 def bench(backend: str = "numpy", seconds: float = 2.0) -> Speed:

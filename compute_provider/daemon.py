@@ -25,6 +25,7 @@ from compute_provider.interfaces import (
     Behaviour,
     Chain,
     Honest,
+    NotAdmitted,
     ProviderConfig,
     ProviderError,
     Sender,
@@ -109,14 +110,19 @@ class Daemon:
         self._note = "starting"
         self._steps: dict[ShareKey, int] = {}
 
-    def run(self, on_joined: Callable[[], None] | None = None) -> None:
+    def run(
+        self,
+        on_joined: Callable[[], None] | None = None,
+        on_waiting: Callable[[str], None] = _log.warning,
+    ) -> None:
         """Work until the stop; ProviderError where the provider can do nothing about it.
 
+        ``on_waiting`` hears what keeps it from joining, ``on_joined`` when it has.
         It ends within a few seconds: whoever made ``chain`` and ``sender`` ends their calls then.
         """
         try:
             with locked(self._config.home):
-                self._run(on_joined)
+                self._run(on_joined, on_waiting)
         except sqlite3.Error as error:
             raise ProviderError(
                 f"nothing can be kept in {self._config.home} ({error})",
@@ -130,7 +136,8 @@ class Daemon:
             self._performer.blobs.close()
             self._store.close()
 
-    def _run(self, on_joined: Callable[[], None] | None) -> None:
+    def _run(self, on_joined: Callable[[], None] | None, on_waiting: Callable[[str], None]) -> None:
+        told = ""
         self._check_home()
         self._performer.sweep(self._state)
         try:
@@ -143,6 +150,10 @@ class Daemon:
                 if self._state.joined and on_joined is not None:
                     on_joined()
                     on_joined = None
+                note = "" if self._state.joined else self._note
+                if note and note != told:
+                    on_waiting(note)
+                told = note or told
                 self._start_duties(began)
                 self._wake.wait(min(self._performer.poll_seconds, _IDLE_SECONDS))
                 self._wake.clear()
@@ -233,10 +244,11 @@ class Daemon:
             self._fail(what, key, error)
             if not isinstance(duty, duties.Join | duties.Poll):
                 raise
-            if self._note != known:
+            if self._state.joined and self._note != known:
                 _log.warning("%s", self._note)
             # Soon, but not together with all others whose validator came back.
-            return random.uniform(0.5, 1.5) * _RETRY_SECONDS
+            seconds = error.seconds if isinstance(error, NotAdmitted) else _RETRY_SECONDS
+            return random.uniform(0.5, 1.5) * seconds
         except Exception:
             self._fail(what, key, RuntimeError("internal error; see the log"))
             raise
@@ -285,12 +297,15 @@ class Daemon:
                 self._tell(shares.Failed(key, text, again))
 
     def _write_status(self) -> None:
-        state = self._state
+        state, known = self._state, self._performer.known
         status = {
             "provider": self._config.key.address,
             "validator": self._config.validator,
             "pid": os.getpid(),
             "joined": state.joined,
+            "admitted": known is not None and known.is_in(self._config.validator),
+            "speed": known.capability.speed if known and known.capability else 0,
+            "newcomer": known is None or known.newcomer,
             "note": self._note,
             "shares": describe(state),
             "orders": sorted({work.key.order_id.hex() for work in state.works}),

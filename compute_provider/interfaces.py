@@ -33,8 +33,8 @@ class Chain(Protocol):
         """A validator by its operator address."""
         ...
 
-    def provider(self, address: str, validator: str) -> Provider | None:
-        """A provider in the cluster of a validator."""
+    def provider(self, address: str) -> Provider | None:
+        """A provider, wherever it is or asks to be."""
         ...
 
 
@@ -103,3 +103,12 @@ class ProviderConfig:
 
 class ProviderError(Expected):
     """The provider cannot go on: the reason and the remedy."""
+
+
+class NotAdmitted(ProviderError):
+    """The validator does not take the provider, yet or at all; it may be asked again in so many seconds."""
+
+    def __init__(self, reason: str, seconds: float) -> None:
+        """Say what it waits for."""
+        super().__init__(f"waiting for admission: {reason}", "asking again")
+        self.seconds = seconds

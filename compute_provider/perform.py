@@ -7,33 +7,44 @@ knows what they mean for the share.
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from threading import Event, Lock
 
 from compute_provider.decide import claims, duties, shares
 from compute_provider.decide.duties import Duty
 from compute_provider.decide.shares import ShareWork, Stage, State
-from compute_provider.interfaces import Behaviour, Chain, ProviderConfig, ProviderError, Sender
+from compute_provider.interfaces import (
+    Behaviour,
+    Chain,
+    NotAdmitted,
+    ProviderConfig,
+    ProviderError,
+    Sender,
+)
 from compute_provider.links import Link
 from compute_provider.store import Store, name_of
-from compute_provider.work.bench import measure_bandwidth
+from compute_provider.work.prober import probing
 from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder
 from domain.limits import EXECUTOR_VERSION
 from domain.messages import MsgDepositBond, MsgRegisterProvider
 from domain.queries import OrderResponse
-from domain.records import ShareClaim, ShareKey, ShareRoots
+from domain.records import Provider, ShareClaim, ShareKey, ShareRoots
 from host.files import link_whole
 from link.blobs import BlobStore
+from link.client import ClusterClient
 from link.types import (
     DELIVER_SHARE,
     JOIN,
     POLL,
+    PROBE,
     SUBMIT_OPENING,
     SUBMIT_SHARE,
-    Benchmark,
     JoinRequest,
+    Machine,
     OpeningSubmission,
     PollRequest,
+    ProbeRequest,
     ShareDelivery,
     ShareSubmission,
     TraceBoundary,
@@ -43,6 +54,8 @@ from pol.rules.commitment import compute_trace_root, share_commitment, share_sig
 
 VERSION = "1"
 FEATURES = ("exact-15",)
+PROBE_TASKS_MAX = 16
+"""However many a validator has."""
 DOINGS_MAX = 64
 """Shares that a poll tells of."""
 # However often a validator wants to be asked.
@@ -79,6 +92,8 @@ class Performer:
         self._bond_lock = Lock()
         # Bonds of shares that the chain does not hold yet.
         self._promised: dict[ShareKey, int] = {}
+        # How the chain has this provider, as it was read last.
+        self.known: Provider | None = None
         # Until the validator says how often it wants to be asked.
         self.poll_seconds = 1.0
         self.blobs = BlobStore(config.home / "blobs", config.disk_bytes)
@@ -95,8 +110,7 @@ class Performer:
         """Do a duty, except to write the status."""
         match duty:
             case duties.Join():
-                self._join()
-                return (shares.Joined(),), None
+                return self._join()
             case duties.Poll():
                 return self._poll()
             case duties.Watch():
@@ -118,9 +132,11 @@ class Performer:
 
     # The cluster
 
-    def _join(self) -> None:
+    def _join(self) -> Outcome:
+        """Ask on the chain, then the validator: it measures this machine before it admits us."""
         me, operator = self._config.key.address, self._config.validator
-        if self._chain.provider(me, operator) is None:
+        self.known = self._chain.provider(me)
+        if self.known is None or self.known.validator != operator:
             self._sender.send(MsgRegisterProvider(me, operator))
         lacking = self._config.bond - self._chain.account(me).bond.free
         if self._config.bond and lacking > 0 and not self._state().works:
@@ -129,21 +145,40 @@ class Performer:
         measured = self._store.measured(self._config.backend)
         if measured is None:
             raise ProviderError("the machine is not measured yet", "start the provider again")
-        benchmark = Benchmark(
-            device_class=self._config.device_class,
-            speed=measured.flops,
-            memory=measured.memory,
-            bandwidth=measure_bandwidth(client),
-        )
-        reply = client.call(JOIN, JoinRequest(VERSION, benchmark, FEATURES))
+        machine = Machine(self._config.device_class, measured.memory)
+        reply = client.call(JOIN, JoinRequest(VERSION, machine, FEATURES))
+        if reply.probe:
+            self._probe(client)
+            return (), None
         if not reply.accepted:
-            raise ProviderError(f"the validator does not take it: {reply.reason}", "trying again")
+            raise NotAdmitted(reply.reason, reply.limits.poll_ms / 1000)
+        self.known = self._chain.provider(me)
         self.poll_seconds = self._config.poll_seconds or reply.limits.poll_ms / 1000
+        return (shares.Joined(),), None
+
+    def _probe(self, client: ClusterClient) -> None:
+        """Be measured."""
+        with probing(self._config.backend, self._stop) as work:
+            task = client.call(PROBE, ProbeRequest(()))
+            for _ in range(PROBE_TASKS_MAX):
+                if task.over:
+                    break
+                if task.data:
+                    digests: tuple[bytes, ...] = (sha256(task.data).digest(),)
+                else:
+                    digests = work(task.seed, task.pieces)
+                task = client.call(PROBE, ProbeRequest(digests))
+        if task.text:
+            raise ProviderError(f"the validator has not measured it: {task.text}", "trying again")
 
     def _poll(self) -> Outcome:
         began = time.monotonic()
         doing = tuple(work.doing() for work in self._state().works)
-        reply = self._link.client().call(POLL, PollRequest(VERSION, doing[-DOINGS_MAX:]))
+        client = self._link.client()
+        reply = client.call(POLL, PollRequest(VERSION, doing[-DOINGS_MAX:]))
+        if reply.probe and not any(work.stage < Stage.TRAINED for work in self._state().works):
+            self._probe(client)
+            return (), None
         told = max(reply.retry_after_ms / 1000 or self.poll_seconds, _POLL_SECONDS_MIN)
         pause = self._config.poll_seconds or told
         return (shares.Polled(reply.train, reply.open, began),), pause
@@ -154,6 +189,7 @@ class Performer:
         An order that only the validator knows of has none of these: it must not keep us from seeing the others.
         """
         clock = self._chain.status().clock
+        self.known = self._chain.provider(self._config.key.address)
         works = [work for work in self._state().works if work.signed]
         for order_id in sorted({work.key.order_id for work in works}):
             order = self._chain.order(order_id)

@@ -25,7 +25,7 @@
     ├── PoolError                a task of the pool has no result                     (pol.work.pool)
     │   └── PoolFull, TaskTimeout, WorkerDied, OutOfMemory, PoolClosed
     ├── Unsupported              a model that cannot be written in primitives         (pol.tracing.rules)
-    ├── ProviderError, StoreError                             daemons         (compute_provider, validator)
+    ├── ProviderError ── NotAdmitted; StoreError              daemons         (compute_provider, validator)
     ├── NetworkError, CheatError                              local networks  (localnet)
     │   └── NetworkBusy          exit code 3
     ├── ConsumerError            what a consumer asked for cannot be done             (consumer.errors)

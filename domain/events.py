@@ -86,7 +86,7 @@ class AuditsPromised(Change):
 
 @dataclass(frozen=True, slots=True)
 class ProviderRegistered(Change):
-    """A provider joined a cluster."""
+    """A provider asked to be in a cluster."""
 
     KIND: ClassVar[str] = "provider.registered"
     provider: str
@@ -95,9 +95,27 @@ class ProviderRegistered(Change):
 
 @dataclass(frozen=True, slots=True)
 class ProviderLeft(Change):
-    """A provider left its cluster."""
+    """A provider left its cluster, or asks for it no more."""
 
     KIND: ClassVar[str] = "provider.left"
+    provider: str
+    validator: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderAdmitted(Change):
+    """A validator took a provider that had asked into its cluster."""
+
+    KIND: ClassVar[str] = "provider.admitted"
+    provider: str
+    validator: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderDismissed(Change):
+    """A validator has a provider in its cluster no more, or refused it."""
+
+    KIND: ClassVar[str] = "provider.dismissed"
     provider: str
     validator: str
 
@@ -509,6 +527,8 @@ KINDS: Mapping[str, type[Change]] = MappingProxyType(
             BeaconKeyRevoked,
             ProviderRegistered,
             ProviderLeft,
+            ProviderAdmitted,
+            ProviderDismissed,
             ProviderCertified,
             BondDeposited,
             BondWithdrawing,

@@ -13,6 +13,9 @@ TIERS = ("exact",)
 CERTIFICATE_BYTES_MAX = 4096
 SHARES_PER_MESSAGE_MAX = 128
 SLOTS_MAX = 1024
+PROBE_PIECES_MAX = 4_096
+CAPABILITY_SECONDS_MAX = 7 * 86_400
+"""How long a measured capability holds at most."""
 ANSWERS_MAX = 256  # places of a round that an audit names
 SEATS_MAX = 256  # of a panel, in all its stages
 SALT_BYTES = 32

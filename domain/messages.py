@@ -20,6 +20,7 @@ from domain.bounds import (
     PositiveMoney,
     PositiveWork,
     PublicKey,
+    Range,
     Signature,
     Size,
     Slot,
@@ -29,6 +30,7 @@ from domain.bounds import (
 from domain.errors import INVALID_COINS, LIMIT_REACHED
 from domain.limits import (
     ANSWERS_MAX,
+    CAPABILITY_SECONDS_MAX,
     CERTIFICATE_BYTES_MAX,
     SALT_BYTES,
     SHARES_PER_MESSAGE_MAX,
@@ -112,7 +114,7 @@ class MsgRevokeBeaconKey(MessageBase):
 
 @dataclass(frozen=True, slots=True)
 class MsgRegisterProvider(MessageBase):
-    """Join the cluster of a validator (again: move to another one, when no share is committed)."""
+    """Ask to be in the cluster of a validator (again: leave, and ask another one, when no share is committed)."""
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgRegisterProvider"
     SIGNER: ClassVar[str] = "provider"
@@ -122,10 +124,30 @@ class MsgRegisterProvider(MessageBase):
 
 @dataclass(frozen=True, slots=True)
 class MsgLeaveCluster(MessageBase):
-    """Leave the cluster."""
+    """Leave the cluster, or ask for it no more."""
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgLeaveCluster"
     SIGNER: ClassVar[str] = "provider"
+    provider: Address
+
+
+@dataclass(frozen=True, slots=True)
+class MsgAdmitProvider(MessageBase):
+    """Take a provider that asked into the cluster: it may commit to shares, and makes its validator a party's kin."""
+
+    URL: ClassVar[str] = "/assay.registry.v1.MsgAdmitProvider"
+    SIGNER: ClassVar[str] = "validator"
+    validator: Address
+    provider: Address
+
+
+@dataclass(frozen=True, slots=True)
+class MsgDismissProvider(MessageBase):
+    """Have a provider in the cluster no more (when no share of it is committed), or refuse one that asked."""
+
+    URL: ClassVar[str] = "/assay.registry.v1.MsgDismissProvider"
+    SIGNER: ClassVar[str] = "validator"
+    validator: Address
     provider: Address
 
 
@@ -141,7 +163,7 @@ class MsgCertifyProvider(MessageBase):
     speed: PositiveWork
     memory: ByteCount
     bandwidth: ByteCount
-    valid_for: Duration
+    valid_for: Annotated[int, Range(1, CAPABILITY_SECONDS_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +408,8 @@ Message = (
     | MsgRevokeBeaconKey
     | MsgRegisterProvider
     | MsgLeaveCluster
+    | MsgAdmitProvider
+    | MsgDismissProvider
     | MsgCertifyProvider
     | MsgDepositBond
     | MsgWithdrawBond

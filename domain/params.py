@@ -5,7 +5,7 @@ from typing import Annotated
 
 from domain.amount import BPS
 from domain.bounds import Bps, Duration, Money, Range
-from domain.limits import ANSWERS_MAX, DURATION_MAX, GAS_MAX, SHARE_SEGMENTS_MAX
+from domain.limits import ANSWERS_MAX, DURATION_MAX, GAS_MAX, SHARE_SEGMENTS_MAX, SLOTS_MAX
 
 # Every edge is safe, if not sensible.
 Wait = Annotated[int, Range(0, DURATION_MAX)]
@@ -24,6 +24,7 @@ AuditPlaces = Annotated[int, Range(1, ANSWERS_MAX)]
 AuditSegments = Annotated[int, Range(1, 16)]
 RoundsAhead = Annotated[int, Range(1, 256)]
 SegmentsDrawn = Annotated[int, Range(1, SHARE_SEGMENTS_MAX)]
+NewcomerSlots = Annotated[int, Range(1, SLOTS_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class OrderParams:
     window_max: Duration
     answer_fee: Money
     rounds_ahead: RoundsAhead
+    newcomer_slots: NewcomerSlots
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ class Params:
     audit_room_bps: Annotated[int, Range(1, 1_000_000)] = 2_500
     # From the last halving of a validator's promise until it may raise it.
     promise_wait: Wait = 86_400
+    # That a provider serves at a time of which no share was accepted yet.
+    newcomer_slots: NewcomerSlots = 1
 
     def for_order(self) -> OrderParams:
         """Return the part that an order keeps for life."""
@@ -117,4 +121,5 @@ def local_params() -> Params:
         answer_fee=100,
         audit_room_bps=5_000,
         promise_wait=60,
+        newcomer_slots=2,
     )

@@ -128,11 +128,25 @@ class ProvidersResponse:
 
 @dataclass(frozen=True, slots=True)
 class ProvidersRequest(Query[ProvidersResponse]):
-    """Providers, of one validator if given."""
+    """Providers, if given those that a validator admitted."""
 
     validator: MaybeAddress
     limit: Count
     after: MaybeAddress
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderResponse:
+    """A provider, wherever it is or asks to be."""
+
+    provider: Provider | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRequest(Query[ProviderResponse]):
+    """The provider of an address."""
+
+    address: Address
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,14 +149,24 @@ class Capability:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A compute provider in the cluster of one validator."""
+    """A compute provider, in the cluster of one validator once that has admitted it."""
 
     address: Address
-    validator: MaybeAddress  # operator address; empty after leaving
+    validator: MaybeAddress  # whose cluster it asked for, by operator address; empty after leaving
     pub_key: PublicKey
     capability: Capability | None
     shares_accepted: Count
     shares_rejected: Count
+    admitted: bool = False
+
+    def is_in(self, validator: str) -> bool:
+        """Tell whether it is in the cluster of a validator."""
+        return self.admitted and self.validator == validator
+
+    @property
+    def newcomer(self) -> bool:
+        """Whether no share of it was accepted yet, wherever."""
+        return self.shares_accepted == 0
 
 
 @dataclass(frozen=True, slots=True)

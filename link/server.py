@@ -18,13 +18,13 @@ from link.rates import Buckets, ServerLimits
 from link.receiving import Receiver
 from link.tls import Certificate
 from link.types import (
+    BANDWIDTH,
     CALLS,
     MESSAGE_BYTES_MAX,
-    PROBE,
+    BandwidthReply,
+    BandwidthRequest,
     Caller,
     Handlers,
-    ProbeReply,
-    ProbeRequest,
     PutChunkRequest,
     Role,
 )
@@ -165,7 +165,9 @@ class ClusterServer:
         _check_role(call, roles)
         body = decode(call.request, request.body)
         reply = (
-            _probe(body) if call is PROBE else getattr(self._handlers, call.handler)(caller, body)
+            _send(body)
+            if call is BANDWIDTH
+            else getattr(self._handlers, call.handler)(caller, body)
         )
         answer = encode(reply)
         self._charge_bytes(caller, bool(roles), len(answer))
@@ -182,8 +184,8 @@ class ClusterServer:
         buckets.take(name, size, "bytes")
 
 
-def _probe(request: ProbeRequest) -> ProbeReply:
-    return ProbeReply(urandom(request.length))
+def _send(request: BandwidthRequest) -> BandwidthReply:
+    return BandwidthReply(urandom(request.length))
 
 
 def _check_role(call: Call[Any, Any], roles: frozenset[Role]) -> None:

@@ -14,6 +14,7 @@ from domain.bounds import (
     Form,
     Hash,
     Length,
+    MaybeHash,
     Name,
     Number,
     PublicKey,
@@ -26,6 +27,7 @@ from domain.bounds import (
 from domain.limits import (
     METRICS_MAX,
     PAYLOAD_BYTES_MAX,
+    PROBE_PIECES_MAX,
     ROUNDS_MAX,
     SHARE_SEGMENTS_MAX,
     SLOTS_MAX,
@@ -65,9 +67,10 @@ Path = Annotated[
 class Role(IntEnum):
     """What a caller is to this validator; one caller may have several roles."""
 
-    PROVIDER = 1  # registered in this cluster
+    PROVIDER = 1  # admitted to this cluster
     CONSUMER = 2  # of an order with an assignment of this validator
     AUDITOR = 3  # another validator with a seat in a panel about a round of this one
+    APPLICANT = 4  # asked on chain to be in this cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +150,14 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeRequest:
+class BandwidthRequest:
     """Send me ``length`` bytes, so that I can measure the way."""
 
     length: Annotated[int, Range(1, CHUNK_BYTES_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeReply:
+class BandwidthReply:
     """Bytes that do not compress."""
 
     data: Annotated[bytes, Size(1, CHUNK_BYTES_MAX)]
@@ -164,21 +167,19 @@ class ProbeReply:
 
 
 @dataclass(frozen=True, slots=True)
-class Benchmark:
-    """What a provider measured of itself and of the way to this validator."""
+class Machine:
+    """What a provider says of its machine; how fast it is, the validator measures."""
 
     device_class: Name
-    speed: Amount  # FLOP/s of exact work
     memory: Amount  # bytes
-    bandwidth: Amount  # bytes/s
 
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """I am in your cluster on the chain; this is what I can do."""
+    """I am in your cluster on the chain, or asked to be; this is my machine."""
 
     version: Name
-    benchmark: Benchmark
+    machine: Machine
     features: Annotated[tuple[Name, ...], Length(0, 32)]
 
 
@@ -192,11 +193,40 @@ class JoinLimits:
 
 @dataclass(frozen=True, slots=True)
 class JoinReply:
-    """Whether the validator takes the provider, and with which limits."""
+    """Whether the validator takes the provider, with which limits, and else what that waits for.
+
+    ``probe``: it may be measured now, and asks again when it was.
+    """
 
     accepted: bool
     reason: Sentence
     limits: JoinLimits
+    probe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """What came of the task before; nothing begins a measurement."""
+
+    digests: Annotated[tuple[Hash, ...], Length(0, PROBE_PIECES_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeTask:
+    """What to do next, against the clock: ``data`` to hash, or ``pieces`` of ``seed`` to work out.
+
+    Neither: the measurement has ended, early for the reason in ``text``. What pieces are says :mod:`pol.work.probe`.
+    """
+
+    data: Annotated[bytes, Size(0, CHUNK_BYTES_MAX)] = b""
+    seed: MaybeHash = b""
+    pieces: Annotated[int, Range(0, PROBE_PIECES_MAX)] = 0
+    text: Sentence = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.data or self.pieces)
 
 
 class Phase(IntEnum):
@@ -249,11 +279,15 @@ class OpenTask:
 
 @dataclass(frozen=True, slots=True)
 class PollReply:
-    """Everything that is to be done now: what is not listed is not wanted any more."""
+    """Everything that is to be done now: what is not listed is not wanted any more.
+
+    ``probe``: it may be measured now, since it has nothing to train and its certificate ends soon.
+    """
 
     train: Annotated[tuple[TrainTask, ...], Length(0, TASKS_MAX)]
     open: Annotated[tuple[OpenTask, ...], Length(0, TASKS_MAX)]
     retry_after_ms: Millis
+    probe: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,7 +483,11 @@ class Handlers(Protocol):
         ...
 
     def join(self, caller: Caller, request: JoinRequest) -> JoinReply:
-        """Take a provider into work."""
+        """Take a provider into work, or say what that waits for."""
+        ...
+
+    def probe(self, caller: Caller, request: ProbeRequest) -> ProbeTask:
+        """Go on with a measurement."""
         ...
 
     def poll(self, caller: Caller, request: PollRequest) -> PollReply:
@@ -485,7 +523,7 @@ class Handlers(Protocol):
         ...
 
 
-_KNOWN = frozenset(Role)
+_KNOWN = frozenset({Role.PROVIDER, Role.CONSUMER, Role.AUDITOR})
 _PROVIDER = frozenset({Role.PROVIDER})
 _CONSUMER = frozenset({Role.CONSUMER})
 _AUDITOR = frozenset({Role.AUDITOR})
@@ -495,8 +533,9 @@ PUT_CHUNK = Call(
     "PutChunk", PutChunkRequest, BlobStatus, _PROVIDER | _CONSUMER, CHUNK_BYTES_MAX + 256
 )
 GET_CHUNK = Call("GetChunk", GetChunkRequest, Chunk, _KNOWN)
-PROBE = Call("Probe", ProbeRequest, ProbeReply, frozenset())
-JOIN = Call("Join", JoinRequest, JoinReply, _PROVIDER, 4 << 10)
+BANDWIDTH = Call("Bandwidth", BandwidthRequest, BandwidthReply, frozenset())
+JOIN = Call("Join", JoinRequest, JoinReply, frozenset(), 4 << 10)
+PROBE = Call("Probe", ProbeRequest, ProbeTask, _PROVIDER | frozenset({Role.APPLICANT}), 160 << 10)
 POLL = Call("Poll", PollRequest, PollReply, _PROVIDER, 16 << 10)
 SUBMIT_SHARE = Call("SubmitShare", ShareSubmission, Verdict, _PROVIDER)
 DELIVER_SHARE = Call("DeliverShare", ShareDelivery, Verdict, _PROVIDER, MESSAGE_BYTES_MAX)
@@ -510,8 +549,9 @@ CALLS: tuple[Call[Any, Any], ...] = (
     STAT_BLOB,
     PUT_CHUNK,
     GET_CHUNK,
-    PROBE,
+    BANDWIDTH,
     JOIN,
+    PROBE,
     POLL,
     SUBMIT_SHARE,
     DELIVER_SHARE,

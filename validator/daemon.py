@@ -25,6 +25,7 @@ from link.server import ClusterServer
 from link.tls import make_certificate
 from pol.work.pool import PoolError, ReplayPool
 from validator.decide.actions import Action, Lane
+from validator.decide.admission import Admission, Policy
 from validator.decide.duties import Duty, decide, duties
 from validator.decide.view import Look
 from validator.ledger import Ledger
@@ -32,6 +33,7 @@ from validator.observer import Observer
 from validator.serve.service import Service
 from validator.store import ValidatorStore
 from validator.work.perform import Performer, Table, work_of
+from validator.work.probe import ProbeChecker
 from validator.work.seats import Auditor
 from validator.work.upkeep import Keeper
 from wire.keys import Key, SignatureVerifier
@@ -59,6 +61,7 @@ class ValidatorConfig:
     processes: int = 1
     blob_quota: int = 1 << 36
     owner_quota: int = 1 << 34
+    admit: Policy = Policy.OPEN
 
 
 class WrongChain(ChainError):
@@ -171,7 +174,8 @@ class ValidatorDaemon:
             lambda: self._service.view.clock,
         )
         keeper = Keeper(ledger, blobs, jobs, self._service.presence.keep)
-        return {**performer.table(), **auditor.table(), **keeper.table()}
+        prober = ProbeChecker(performer.run, self._config.backend, self._service.prober.judge)
+        return {**performer.table(), **auditor.table(), **keeper.table(), **prober.table()}
 
     def _check_chain(self) -> str:
         """Return the chain's id, which never changes for a home."""
@@ -221,10 +225,13 @@ class ValidatorDaemon:
     def _look(self) -> None:
         # Until the endpoint stands on chain, callers and audits wait for it.
         whole = not self._ledger.standing.published
-        view = self._observer.look(self._service.view, whole=whole)
+        service, asking = self._service, self._service.asking.names()
+        view = self._observer.look(service.view, whole=whole, asking=asking)
         if self._since is None:
             self._since = view.clock
-        self._service.view = view
+        if view.whole:
+            service.admission = Admission(self._config.admit, self._store.named())
+        service.see(view, asking)
 
     def _act(self) -> None:
         look = Look(
@@ -234,11 +241,12 @@ class ValidatorDaemon:
             self._secret,
             self._since or 0,
             self._service.workers(),
-            self._service.presence.benchmarks(),
+            self._service.presence.machines(),
             self._config.endpoint,
             self._certificate.der,
             self._store.seats(),
             tuple(self._lanes.busy()),
+            self._service.prober.measured(),
         )
         for duty in duties(look):
             try:

@@ -16,6 +16,7 @@ from domain.queries import (
     PanelDuty,
     PanelRequest,
     PanelResponse,
+    ProviderRequest,
     ProvidersRequest,
     SeatsRequest,
     ValidatorsRequest,
@@ -23,7 +24,7 @@ from domain.queries import (
 from domain.records import OrderState, Panel, PanelSeat, Provider, RoundKey
 from validator.decide.records import SeatKey, seat_key
 from validator.decide.upkeep import CERTIFY_SECONDS
-from validator.decide.view import ChainView, OwnPanel
+from validator.decide.view import ChainView, Member, OwnPanel
 from validator.ledger import Ledger
 
 _log = logging.getLogger("assay.validator")
@@ -47,11 +48,14 @@ class Observer:
     _slow_at: float = 0.0
     _newest: int = 0  # chain clock, in seconds
 
-    def look(self, view: ChainView, *, whole: bool = False) -> ChainView:
+    def look(
+        self, view: ChainView, *, whole: bool = False, asking: Collection[str] = ()
+    ) -> ChainView:
         """Return what the chain says now; ChainError where the node does not answer.
 
         Live orders, panels and seats are read each time; validators, providers and orders that only wait for their
-        windows now and then, and where the look has to be ``whole``.
+        windows now and then, and where the look has to be ``whole``. Who is ``asking`` to join is an applicant if the
+        chain has its request.
         """
         self.began = self.now()
         self.slow = whole or self.began >= self._slow_at
@@ -64,7 +68,7 @@ class Observer:
         validators, providers = view.validators, view.providers
         if self.slow:
             validators = {v.operator: v for v in self.client.query(ValidatorsRequest()).validators}
-            providers = {p.address: speed_of(p, duties.clock) for p in self._providers()}
+            providers = {p.address: member_of(p, duties.clock) for p in self._providers()}
             orders = {**self._waiting(orders), **orders}
             fresh = set(orders)
             self._slow_at = self.began + SLOW_SECONDS
@@ -76,6 +80,8 @@ class Observer:
                 if assignment.validator == self.me and on_chain.order.state != OrderState.CLOSED:
                     self.ledger.begin(order_id, assignment.attempt)
         seats = {seat_key(duty): duty for duty in self._read_duties()}
+        known = frozenset() if self.slow else view.applicants
+        applicants = {name for name in asking if name in known or self._asks(name)}
         return ChainView(
             duties.clock,
             orders,
@@ -85,7 +91,13 @@ class Observer:
             seats,
             self._read_subjects(seats),
             self.slow,
+            frozenset(applicants),
         )
+
+    def _asks(self, address: str) -> bool:
+        """Tell whether somebody's request to join waits for this validator on the chain."""
+        found = self.client.query(ProviderRequest(address)).provider
+        return found is not None and found.validator == self.me and not found.admitted
 
     def _read_duties(self) -> list[PanelDuty]:
         found: list[PanelDuty] = []
@@ -211,9 +223,9 @@ class Observer:
                 return found
 
 
-def speed_of(provider: Provider, clock: int) -> int:
-    """Return the certified speed of a provider; 0 where there is none, or it expires soon."""
+def member_of(provider: Provider, clock: int) -> Member:
+    """Return what is to know of a provider: its speed until it expires, and that it is measured before that."""
     capability = provider.capability
-    if capability is None or capability.expires_at <= clock + CERTIFY_SECONDS // 10:
-        return 0
-    return capability.speed
+    left = capability.expires_at - clock if capability else 0
+    speed = capability.speed if capability and left > 0 else 0
+    return Member(speed, left <= CERTIFY_SECONDS // 10, provider.newcomer)

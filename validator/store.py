@@ -49,6 +49,8 @@ _SEATS = RecordTable("seats", LocalSeat, (bytes, int, int, int))
 _VERDICTS = RecordTable("verdicts", VerdictRow, (bytes, int, int, int, int))
 # Seats that have shown their answers: whether everything was found as the chain has it.
 _ANSWERED = RecordTable("answered", bool, (bytes, int, int))
+# What its operator said of single providers: true to admit, false to dismiss.
+_NAMED = RecordTable("named", bool, (str,))
 _CHAIN = RecordTable("chain", str, (str,))
 _CLOCK = RecordTable("clock", int, (str,))
 
@@ -62,7 +64,7 @@ class ValidatorStore:
 
     def __init__(self, path: Path) -> None:
         """Open or make the database; StoreError where the file is none, or of another form."""
-        tables = (*_OF_ATTEMPTS, _SEATS, _VERDICTS, _ANSWERED, _CHAIN, _CLOCK)
+        tables = (*_OF_ATTEMPTS, _SEATS, _VERDICTS, _ANSWERED, _NAMED, _CHAIN, _CLOCK)
         try:
             self._records = Records(path, tables, codec, FORM)
         except Unusable as error:
@@ -215,6 +217,16 @@ class ValidatorStore:
     def answered(self) -> list[tuple[bytes, int, int, bool]]:
         """Return the panels that this validator answered in: order, attempt, round, agreed."""
         return [(*key, agreed) for key, agreed in self._records.scan(_ANSWERED)]
+
+    # Providers
+
+    def name(self, address: str, admit: bool) -> None:
+        """Remember that a provider is to be admitted, or dismissed; the daemon sees it at its next look."""
+        self._records.put(_NAMED, admit, address)
+
+    def named(self) -> dict[str, bool]:
+        """Return what was said of single providers."""
+        return {str(address): admit for (address,), admit in self._records.scan(_NAMED)}
 
     # A record and its pieces
 

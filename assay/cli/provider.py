@@ -4,7 +4,7 @@ import logging
 import os
 import signal
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -52,6 +52,8 @@ def bench(context: Settings, backend: str, seconds: int) -> None:
 @command.command(
     help="""Join the cluster of a validator and work until Ctrl-C. VALIDATOR is its address or its moniker.
 
+    It measures this machine, which takes some seconds, and admits it or says why not.
+
     \b
     Examples:
       assay provider join val0 --dry-run
@@ -87,7 +89,8 @@ def join(context: Settings, validator: str, dry_run: bool, bond: int | None, bac
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     context.output.note(f"joining {config.validator} as {config.key.address}")
-    api.run_provider(config, stop, lambda: context.output.note("joined"))
+    note = context.output.note
+    api.run_provider(config, stop, lambda: note("joined"), note)
 
 
 @command.command(
@@ -125,6 +128,7 @@ def status(context: Settings) -> None:
         found,
         [
             f"{found['provider']} in the cluster of {found['validator']}: {state}",
+            _standing(found),
             *([f"last trouble: {found['note']}"] if found["note"] else []),
             f"earned {found['earned']:,} uassay",
             table("Shares", columns, rows),
@@ -171,6 +175,14 @@ def _show(context: Settings, config: "ProviderConfig", found: "Forecast") -> Non
     context.output.result(
         found, [table("Dry run: nothing was changed", ("what", "value"), rows), found.note]
     )
+
+
+def _standing(found: dict[str, Any]) -> str:
+    """Return how the chain has the provider, as the daemon read it last."""
+    speed = found.get("speed", 0)
+    said = "admitted" if found.get("admitted") else "not admitted"
+    said += f", measured {flops(speed)}/s" if speed else ", not measured"
+    return said + (", a newcomer" if found.get("newcomer") else "")
 
 
 def _alive(pid: int) -> bool:

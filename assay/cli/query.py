@@ -2,6 +2,7 @@
 
 import click
 
+from assay.cli.arguments import ADDRESS
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.output import table
@@ -47,24 +48,31 @@ def params(context: Settings) -> None:
 
 @command.command(help="List providers.\n\nExample: assay query providers --validator assay1…")
 @click.option("--validator", default="", help="Only this cluster.")
+@click.option("--address", type=ADDRESS, help="Only this provider, also one that was not admitted.")
 @common_options
-def providers(context: Settings, validator: str) -> None:
+def providers(context: Settings, validator: str, address: str | None) -> None:
     """List providers with measured speed and record."""
-    from domain.queries import ProvidersRequest
+    from domain.queries import ProviderRequest, ProvidersRequest
 
     with context.client() as client:
-        found = client.query(ProvidersRequest(validator, 1000, "")).providers
+        if address:
+            known = client.query(ProviderRequest(address)).provider
+            found = tuple(filter(None, (known,)))
+        else:
+            found = client.query(ProvidersRequest(validator, 1000, "")).providers
     rows = [
         (
             p.address,
             p.validator or "-",
-            p.capability.speed if p.capability else 0,
+            "admitted" if p.admitted else "asking" if p.validator else "-",
+            f"{p.capability.speed:,}" if p.capability else "-",
+            "newcomer" if p.newcomer else "-",
             p.shares_accepted,
             p.shares_rejected,
         )
         for p in found
     ]
-    columns = ("address", "cluster", "FLOP/s", "accepted", "rejected")
+    columns = ("address", "cluster", "standing", "FLOP/s", "record", "accepted", "rejected")
     context.output.result(found, table("Providers", columns, rows))
 
 

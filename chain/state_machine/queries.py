@@ -125,6 +125,10 @@ def _providers(store: Overlay, request: q.ProvidersRequest) -> q.ProvidersRespon
     return q.ProvidersResponse(take(found, limit))
 
 
+def _provider(store: Overlay, request: q.ProviderRequest) -> q.ProviderResponse:
+    return q.ProviderResponse(PROVIDERS.get(store, request.address))
+
+
 # --- bids and orders -----------------------------------------------------------------------------
 
 
@@ -280,6 +284,7 @@ ANSWERS: Mapping[type, Callable[[Overlay, Any], Any]] = MappingProxyType(
         q.AccountRequest: _account,
         q.ValidatorsRequest: _validators,
         q.ProvidersRequest: _providers,
+        q.ProviderRequest: _provider,
         q.BidsRequest: _bids,
         q.OrdersRequest: _orders,
         q.OrderRequest: _order,

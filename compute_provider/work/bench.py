@@ -17,12 +17,13 @@ from threading import Event
 from compute_provider.interfaces import ProviderError
 from host import sandbox
 from link.client import ClusterClient
-from link.types import CHUNK_BYTES_MAX, PROBE, ProbeRequest
+from link.types import BANDWIDTH, CHUNK_BYTES_MAX, BandwidthRequest
 
-PROBE_BYTES = 8 << 20
+_WAY_BYTES = 8 << 20
 # A validator that sends byte by byte must not keep us for ever.
-_PROBE_SECONDS = 5.0
+_WAY_SECONDS = 5.0
 _TIMEOUT = 120.0
+_PIECES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,44 +71,31 @@ def _run(command: list[str], environment: dict[str, str], stop: Event) -> bytes:
     return output
 
 
-def measure_bandwidth(client: ClusterClient, size: int = PROBE_BYTES) -> int:
+def measure_bandwidth(client: ClusterClient, size: int = _WAY_BYTES) -> int:
     """Return bytes per second from the validator to here, measured for a few seconds at most."""
     # The handshake does not count.
-    client.call(PROBE, ProbeRequest(1))
+    client.call(BANDWIDTH, BandwidthRequest(1))
     start, got = time.perf_counter(), 0
-    while got < size and time.perf_counter() - start < _PROBE_SECONDS:
-        got += len(client.call(PROBE, ProbeRequest(min(CHUNK_BYTES_MAX, size - got))).data)
+    while got < size and time.perf_counter() - start < _WAY_SECONDS:
+        got += len(client.call(BANDWIDTH, BandwidthRequest(min(CHUNK_BYTES_MAX, size - got))).data)
     return int(got / max(time.perf_counter() - start, 1e-9))
 
 
 def _main(backend_name: str, seconds: float, parent: int, folder: Path) -> None:
-    """Run two products with a function between them, as a layer of a network has, and count."""
+    """Run what a validator's probe asks for, and count."""
     sandbox.enter(parent, folder, sandbox.physical_memory())
-    import numpy as np
-
     from pol.executor.backend import backend
-    from pol.executor.interface import run
-    from pol.job.program import ProgramBuilder
+    from pol.rules.probe import PIECE_WORK
+    from pol.work.probe import work_pieces
 
-    builder = ProgramBuilder()
-    x = builder.input("batch.x", "f32", (64, 256))
-    w = builder.input("global.w", "f32", (256, 256))
-    hidden = builder.node("tanh", builder.node("matmul", x, w))
-    builder.output("global.w", builder.node("matmul", hidden, w))
-    program = builder.build()
-    generator = np.random.default_rng(1)
-    inputs = {
-        "batch.x": generator.standard_normal((64, 256), np.float32),
-        "global.w": generator.standard_normal((256, 256), np.float32) / np.float32(16),
-    }
     engine = backend(backend_name)
     # Compiles, and starts threads.
-    run(program, inputs, 1, engine)
-    runs, start = 0, time.perf_counter()
+    work_pieces(b"", range(1), engine)
+    pieces, start = 0, time.perf_counter()
     while (passed := time.perf_counter() - start) < seconds:
-        run(program, inputs, 1, engine)
-        runs += 1
-    sys.stdout.write(json.dumps({"flops": int(runs * program.work.flops / passed)}) + "\n")
+        work_pieces(b"", range(pieces, pieces + _PIECES), engine)
+        pieces += _PIECES
+    sys.stdout.write(json.dumps({"flops": int(pieces * PIECE_WORK / passed)}) + "\n")
 
 
 if __name__ == "__main__":

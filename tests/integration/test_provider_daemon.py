@@ -29,6 +29,7 @@ from domain.records import OrderState, Share, ShareKey, ShareState
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from localnet import cheats
+from pol.executor.backend import backend
 from pol.rules.commitment import (
     boundary_root,
     compute_trace_root,
@@ -36,10 +37,12 @@ from pol.rules.commitment import (
     share_sign_bytes,
 )
 from pol.state.canonical import decode_state, state_tree
+from pol.work.probe import work_pieces
 from tests.support.waiting import wait_until
 from tests.unit.compute_provider import support as s
 from tests.unit.link.support import Answers, Running, running
 from validator.decide.traces import leaves_of
+from validator.serve.prober import Prober
 from wire.keys import verify
 
 WAIT = 60.0
@@ -81,6 +84,23 @@ class Validator(Answers):
     def submit_opening(self, caller: t.Caller, request: t.OpeningSubmission) -> t.Verdict:
         self.opened.put(request)
         return t.Verdict(True)
+
+
+@dataclass
+class Measuring(Validator):
+    """Admits who was measured, as a validator's prober does it."""
+
+    prober: Prober = field(default_factory=Prober)
+
+    def join(self, caller: t.Caller, request: t.JoinRequest) -> t.JoinReply:
+        self.prober.want([caller.address])
+        limits = t.JoinLimits(1, 20)
+        if self.prober.measured():
+            return t.JoinReply(True, "", limits)
+        return t.JoinReply(False, "being measured", limits, probe=True)
+
+    def probe(self, caller: t.Caller, request: t.ProbeRequest) -> t.ProbeTask:
+        return self.prober.step(caller.address, request.digests)
 
 
 @dataclass
@@ -434,6 +454,19 @@ def test_a_worker_that_does_not_start_and_a_status_that_is_not_written_are_not_t
     with daemon(world):
         check_share(world, world.answers.shares.get(timeout=WAIT))
     assert len(tried) == 2
+
+
+def test_a_provider_is_measured_before_it_is_taken(world: World) -> None:
+    measuring = Measuring(world.answers.blobs)
+    world.up.server._handlers = measuring
+    with daemon(world):
+        measuring.polls.get(timeout=WAIT)
+    (found,) = measuring.prober.measured()
+    assert found.speed > 10**7
+    assert found.bandwidth > 1 << 20
+    pieces = tuple(piece for piece, _ in found.sample)
+    digests = work_pieces(found.seed, pieces, backend("numpy"))
+    assert tuple(zip(pieces, digests, strict=True)) == found.sample
 
 
 def test_the_validators_new_place_is_read_from_the_chain(world: World, tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ _MATCH = "tests/unit/matching_engine/test_match.py"
 _MATCHED = "tests/unit/chain/state_machine/market/handlers/test_open_and_matched.py"
 _AUCTION = "tests/unit/chain/state_machine/market/test_auction.py"
 _COST = "tests/unit/pol/job/test_cost.py"
+_REGISTRY = "tests/unit/chain/state_machine/registry/test_handlers.py"
+_PROBE = "tests/unit/validator/test_probe.py"
 ADDRESS_FIELDS = "tests/unit/wire/test_address_fields.py::test_what_is_no_address_is_refused"
 
 
@@ -590,8 +592,8 @@ MUTANTS = (
         "same-again",
         "a slot that failed goes to the same provider again",
         "validator/decide/assign.py",
-        "plan_slots([slot], others or least, waiting, {})",
-        "plan_slots([slot], least, waiting, {slot: failed.provider})",
+        "plan_slots([slot], others or least, waiting, {}, room)",
+        "plan_slots([slot], least, waiting, {slot: failed.provider}, room)",
         ("tests/unit/validator/test_decide.py",),
     ),
     Mutant(
@@ -1021,8 +1023,8 @@ MUTANTS = (
         "signer",
         "a provider certifies itself",
         "domain/messages.py",
-        'SIGNER: ClassVar[str] = "validator"\n    validator: Address\n    provider: Address\n',
-        'SIGNER: ClassVar[str] = "provider"\n    provider: Address\n    validator: Address\n',
+        'SIGNER: ClassVar[str] = "validator"\n    validator: Address\n    provider: Address\n    device_class',
+        'SIGNER: ClassVar[str] = "provider"\n    provider: Address\n    validator: Address\n    device_class',
         (TRANSACTIONS,),
     ),
     Mutant(
@@ -1258,5 +1260,94 @@ MUTANTS = (
         (
             "tests/unit/pol/replay/test_aggregate.py::test_updates_are_taken_one_by_one_and_none_is_kept",
         ),
+    ),
+    # --- clusters ---
+    Mutant(
+        "admit-by-asking",
+        "who asks to join is in the cluster at once, so that rivals become parties",
+        "chain/state_machine/registry/handlers.py",
+        "    PROVIDERS.put(ctx.store, asking)\n",
+        "    PROVIDERS.put(ctx.store, asking)\n    admit(ctx, asking)\n",
+        ("tests/unit/chain/state_machine/proof/test_audits.py", _REGISTRY),
+    ),
+    Mutant(
+        "commit-without-admission",
+        "who only asked commits to shares",
+        "chain/state_machine/proof/handlers/commit_traces.py",
+        "not provider.is_in(assignment.validator)",
+        "provider.validator != assignment.validator",
+        ("tests/unit/chain/state_machine/proof/handlers/test_commit_traces.py",),
+    ),
+    Mutant(
+        "admit-anothers",
+        "a validator admits who asked another one",
+        "chain/state_machine/registry/handlers.py",
+        "    if provider.validator != validator:\n",
+        "    if not provider.validator:\n",
+        (_REGISTRY,),
+    ),
+    Mutant(
+        "dismiss-with-share",
+        "an operator is dismissed before the draw, and audits its own share",
+        "chain/state_machine/registry/handlers.py",
+        "    provider = _of_validator(ctx, message.provider, message.validator)\n    check_free(",
+        "    provider = _of_validator(ctx, message.provider, message.validator)\n    str(",
+        (_REGISTRY,),
+    ),
+    Mutant(
+        "newcomer-all-slots",
+        "a newcomer serves as many slots as it likes",
+        "validator/decide/assign.py",
+        "for w in workers if w.newcomer}",
+        "for w in workers if w.newcomer and not w.speed}",
+        ("tests/unit/validator/test_decide.py",),
+    ),
+    Mutant(
+        "close-without-all-slots",
+        "a round closes when the slots that were given out hold",
+        "validator/decide/rounds.py",
+        "len(accepted) < view.on_chain.order.terms.slots or",
+        "not accepted or",
+        ("tests/unit/validator/test_decide.py",),
+    ),
+    Mutant(
+        "probe-one-seed",
+        "the seed of one task serves the next",
+        "validator/decide/probe.py",
+        "seed=seed, pieces=pieces)\n    return",
+        "seed=probe.seed or seed, pieces=pieces)\n    return",
+        (_PROBE,),
+    ),
+    Mutant(
+        "probe-no-deadline",
+        "a task of a probe may take as long as it likes",
+        "validator/decide/probe.py",
+        "    if now >= probe.ends_at:",
+        "    if now < probe.asked_at:",
+        (_PROBE,),
+    ),
+    Mutant(
+        "probe-two-at-once",
+        "two providers are measured at a time",
+        "validator/serve/prober.py",
+        "self._active is not None and self._active.provider != name:",
+        "self._active is None and self._active is not None:",
+        (_PROBE,),
+    ),
+    Mutant(
+        "probe-while-training",
+        "a provider is measured while it trains",
+        "validator/serve/service.py",
+        "        if self._has_work(address):\n",
+        "        if not address:\n",
+        ("tests/unit/validator/test_loop.py",),
+    ),
+    Mutant(
+        "probe-unchecked",
+        "what a probe was answered with counts before it was compared",
+        "validator/decide/upkeep.py",
+        "for found in look.measured if found.sure}",
+        "for found in look.measured}",
+        ("tests/unit/validator/test_loop.py",),
     ),
 )

@@ -16,10 +16,12 @@ from domain import queries as q
 from domain.messages import (
     Message,
     MsgAcceptOrder,
+    MsgAdmitProvider,
     MsgCancelOrder,
     MsgChangeBid,
     MsgDeclineOrder,
     MsgDepositBond,
+    MsgDismissProvider,
     MsgLeaveCluster,
     MsgRegisterProvider,
     MsgStopOrder,
@@ -264,6 +266,10 @@ class MoneyMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(("v0p0", "v1p1")), to=VALIDATORS, leave=st.booleans())
     def move(self, name: str, to: str, leave: bool) -> None:
         self.send(MsgLeaveCluster(name) if leave else MsgRegisterProvider(name, to))
+
+    @rule(name=st.sampled_from(("v0p0", "v1p1")), by=VALIDATORS, out=st.booleans())
+    def admit(self, name: str, by: str, out: bool) -> None:
+        self.send(MsgDismissProvider(by, name) if out else MsgAdmitProvider(by, name))
 
     # --- the end ---
 

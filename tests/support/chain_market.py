@@ -20,6 +20,7 @@ from domain.hashing import merkle_path
 from domain.messages import (
     AcceptedShare,
     MsgAcceptOrder,
+    MsgAdmitProvider,
     MsgCloseRound,
     MsgCommitAnswer,
     MsgCommitTraces,
@@ -221,7 +222,8 @@ class Market:
             for name, cluster in self.clusters.items()
             for provider in cluster
         ]
-        self.chain.ok(*bonds, *joins)
+        admissions = [MsgAdmitProvider(join.validator, join.provider) for join in joins]
+        self.chain.ok(*bonds, *joins, *admissions)
         for name in bidders:
             self.chain.ok(bid(name))
         self.traces: dict[tuple[bytes, int, int, ShareRef], Trace] = {}

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 # At least these the market sends; the next ones may be samples.
 PLAYED = {
     "AcceptOrder",
+    "AdmitProvider",
     "CancelOrder",
     "CertifyProvider",
     "ChangeBid",
@@ -24,6 +25,7 @@ PLAYED = {
     "CommitTraces",
     "DeclineOrder",
     "DepositBond",
+    "DismissProvider",
     "LeaveCluster",
     "PlaceBid",
     "Prove",

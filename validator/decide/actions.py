@@ -7,6 +7,7 @@ from typing import ClassVar
 from domain.messages import Message, MsgCommitAnswer, MsgRevealAnswer
 from domain.records import JobTerms, Place, RoundKey, Share, ShareKey
 from link.types import PayloadFile
+from validator.decide.probe import Measured
 from validator.decide.records import AttemptKey, SeatKey, VerdictRow
 
 
@@ -195,6 +196,15 @@ class EndSeat:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckProbe:
+    """Work out the pieces of a probe that were drawn, and compare."""
+
+    lane: ClassVar = Lane.WORK
+    key: str
+    measured: Measured
+
+
+@dataclass(frozen=True, slots=True)
 class Clean:
     """Delete blobs that nobody claimed, job directories that nobody uses, and what is known of other ``providers``."""
 
@@ -219,5 +229,6 @@ Action = (
     | ReplayPlace
     | SendAnswer
     | EndSeat
+    | CheckProbe
     | Clean
 )

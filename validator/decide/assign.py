@@ -1,6 +1,6 @@
 """Who trains which slot: the plan of a round, the time that is given, and who takes over what failed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from domain.hashing import hash_fields, u32
@@ -23,23 +23,14 @@ DOUBLINGS_MAX = 10
 
 
 def open_round(local: LocalOrder, view: View, assignment: Assignment) -> LocalOrder:
-    """Plan the open round when it has no plan, its opening state is held, and somebody is there to train."""
+    """Begin the open round when its opening state is held and somebody is there to train; nobody has a slot yet."""
     round = assignment.round
     if any(known.round == round for known in local.rounds):
         return local
     opening = _opening_state(local, round)
-    workers = _least_failed(_usable(local, view), _failures(local))
-    if opening is None or not workers:
+    if opening is None or not _usable(local, view):
         return local
-    last = {work.slot: work.provider for known in local.rounds for work in known.works}
-    plan = plan_slots(range(view.on_chain.order.terms.slots), workers, {}, last)
-    waiting: dict[str, int] = {}
-    works: list[SlotWork] = []
-    for slot, provider in plan.items():
-        before = waiting.get(provider, 0)
-        works.append(new_work(local, view, assignment, slot, provider, before))
-        waiting[provider] = before + 1
-    planned = LocalRound(round, opening, tuple(works), None, (), 0)
+    planned = LocalRound(round, opening, (), None, (), 0)
     return replace(local, rounds=(*local.rounds, planned))
 
 
@@ -146,23 +137,56 @@ def _own_picks(view: View, assignment: Assignment, slot: int, issue: int) -> tup
     return tuple(1 + pick for pick in draw(seed, max(0, segments - 2), OWN_PICKS))
 
 
-def reissue(
-    local: LocalOrder, view: View, assignment: Assignment, works: Sequence[SlotWork]
+def give_out(
+    local: LocalOrder,
+    view: View,
+    assignment: Assignment,
+    works: Sequence[SlotWork],
+    proven: Collection[tuple[int, int]],
 ) -> list[SlotWork]:
-    """Give every slot whose latest issue failed to somebody else, where there is somebody as good."""
+    """Give every slot that nobody serves to somebody, and one whose latest issue failed to somebody else if possible.
+
+    Newcomers have few slots at once: a slot and issue counts until it failed or is ``proven``. Where nobody else
+    is there, slots wait for that.
+    """
     latest = {work.slot: work for work in works}  # issues of a slot stand in ascending order
     usable = _usable(local, view)
     failures, waiting = _failures(local), _waiting(latest.values())
-    issued: list[SlotWork] = []
+    least = _least_failed(usable, failures)
+    room = _room(view, usable, latest.values(), proven)
+    given: list[SlotWork] = []
+
+    def give(slot: int, provider: str, issue: int) -> None:
+        before = waiting.get(provider, 0)
+        waiting[provider] = before + 1
+        if provider in room:
+            room[provider] -= 1
+        given.append(new_work(local, view, assignment, slot, provider, before, issue))
+
     for slot in sorted(latest):
         failed = latest[slot]
-        if not failed.verdict:
-            continue
-        least = _least_failed(usable, failures)
-        others = [worker for worker in least if worker.address != failed.provider]
-        for provider in plan_slots([slot], others or least, waiting, {}).values():
-            before = waiting.get(provider, 0)
-            waiting[provider] = before + 1
-            work = new_work(local, view, assignment, slot, provider, before, failed.issue + 1)
-            issued.append(work)
-    return issued
+        if failed.verdict:
+            others = [worker for worker in least if worker.address != failed.provider]
+            for provider in plan_slots([slot], others or least, waiting, {}, room).values():
+                give(slot, provider, failed.issue + 1)
+    slots = range(view.on_chain.order.terms.slots)
+    unserved = [slot for slot in slots if slot not in latest]
+    last = {work.slot: work.provider for known in local.rounds for work in known.works}
+    for slot, provider in plan_slots(unserved, least, waiting, last, room).items():
+        give(slot, provider, 1)
+    return given
+
+
+def _room(
+    view: View,
+    workers: Iterable[Worker],
+    works: Iterable[SlotWork],
+    proven: Collection[tuple[int, int]],
+) -> dict[str, int]:
+    """Return how many slots more each newcomer may have."""
+    held: dict[str, int] = {}
+    for work in works:
+        if not work.verdict and (work.slot, work.issue) not in proven:
+            held[work.provider] = held.get(work.provider, 0) + 1
+    most = view.on_chain.order.params.newcomer_slots
+    return {w.address: max(0, most - held.get(w.address, 0)) for w in workers if w.newcomer}

@@ -15,7 +15,7 @@ from domain.records import Assignment, Share, ShareRef, ShareState
 from link.types import StateRef
 from pol.rules.lots import duty_segments
 from validator.decide.actions import Action, Aggregate, CheckSegment, SendTx
-from validator.decide.assign import PATIENCE, open_round, reissue, transfer_seconds
+from validator.decide.assign import PATIENCE, give_out, open_round, transfer_seconds
 from validator.decide.records import (
     LocalOrder,
     LocalRound,
@@ -59,7 +59,12 @@ def decide_round(
         actions += found
     bad = [w.provider for w in works if w.verdict and w.verdict not in FORGIVEN]
     local = exclude(replace_round(local, replace(current, works=tuple(works))), *bad)
-    works += reissue(local, view, assignment, works)
+    proven = {
+        (work.slot, work.issue)
+        for work in works
+        if is_verified(current, work, shares.get((work.slot, work.issue)))
+    }
+    works += give_out(local, view, assignment, works, proven)
     current = replace(current, works=tuple(works))
     local = replace_round(local, current)
     actions += _commit(local, view, current, shares, key)
@@ -208,7 +213,7 @@ def _close(
     """Aggregate when the latest issue of every slot is verified, then close the round."""
     accepted = accepted_works(current)
     verified = (is_verified(current, w, shares.get((w.slot, w.issue))) for w in accepted)
-    if not accepted or not all(verified):
+    if len(accepted) < view.on_chain.order.terms.slots or not all(verified):
         return []
     refs = tuple(ShareRef(work.slot, work.issue) for work in accepted)
     if current.next_global is None:

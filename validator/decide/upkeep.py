@@ -2,22 +2,25 @@
 
 from dataclasses import replace
 
-from domain.messages import MsgCertifyProvider, MsgSetEndpoint
-from validator.decide.actions import Action, Clean, SendTx
+from domain.limits import CAPABILITY_SECONDS_MAX
+from domain.messages import MsgAdmitProvider, MsgCertifyProvider, MsgSetEndpoint
+from validator.decide.actions import Action, CheckProbe, Clean, SendTx
 from validator.decide.records import LocalUpkeep
 from validator.decide.view import Look
 
-CERTIFY_SECONDS = 86_400
-"""How long a certified speed holds (chain clock); it is certified again when a tenth of that is left."""
+CERTIFY_SECONDS = CAPABILITY_SECONDS_MAX
+"""How long a certified speed holds (chain clock); it is measured again when a tenth of that is left."""
 CERTIFY = "certify/"
 CLEAN_SECONDS = 60
 
 
 def decide_upkeep(standing: LocalUpkeep, look: Look) -> tuple[LocalUpkeep, tuple[Action, ...]]:
-    """Return what was seen to, and every action whose outcome is missing; all of it rests on whole looks."""
+    """Return what was seen to, and every action whose outcome is missing; all that is sent rests on whole looks."""
+    actions: list[Action] = [
+        CheckProbe(f"probe/{found.provider}", found) for found in look.measured if not found.sure
+    ]
     if not look.chain.whole:
-        return standing, ()
-    actions: list[Action] = []
+        return standing, tuple(actions)
     if not standing.published:
         standing = replace(standing, published=_is_published(look))
         if not standing.published:
@@ -28,7 +31,9 @@ def decide_upkeep(standing: LocalUpkeep, look: Look) -> tuple[LocalUpkeep, tuple
     actions += found
     if look.chain.clock >= standing.clean_at:
         standing = replace(standing, clean_at=look.chain.clock + CLEAN_SECONDS)
-        actions.append(Clean("clean", tuple(sorted(look.chain.providers))))
+        actions.append(
+            Clean("clean", tuple(sorted(look.chain.providers.keys() | look.chain.applicants)))
+        )
     return standing, tuple(actions)
 
 
@@ -38,28 +43,28 @@ def _is_published(look: Look) -> bool:
 
 
 def _certificate(standing: LocalUpkeep, look: Look) -> tuple[str, tuple[Action, ...]]:
-    """Put on chain what a provider measured, checked later against the time that its shares take.
+    """Put on chain what was measured of a provider, and admit it where it is not in the cluster yet.
 
-    One after the other, each in its turn: anybody may register here, duties do not wait behind a crowd, and nobody
-    behind one whose certificate is refused.
+    One after the other, each in its turn: duties do not wait behind a crowd, and nobody behind one whose certificate
+    is refused.
     """
     last = standing.certified
-    wanted = sorted(
-        address
-        for address, speed in look.chain.providers.items()
-        if not speed and address in look.benchmarks and look.benchmarks[address].speed
-    )
+    sure = {found.provider: found for found in look.measured if found.sure}
+    known = look.chain.providers
+    due = {address for address, member in known.items() if member.due} | look.chain.applicants
+    wanted = sorted(sure.keys() & look.machines.keys() & due)
     if not wanted or any(key.startswith(CERTIFY) for key in look.busy):
         return last, ()
     address = next((found for found in wanted if found > last), wanted[0])
-    benchmark = look.benchmarks[address]
-    message = MsgCertifyProvider(
+    machine, found = look.machines[address], sure[address]
+    certify = MsgCertifyProvider(
         look.me,
         address,
-        benchmark.device_class,
-        benchmark.speed,
-        benchmark.memory,
-        benchmark.bandwidth,
+        machine.device_class,
+        found.speed,
+        machine.memory,
+        found.bandwidth,
         CERTIFY_SECONDS,
     )
-    return address, (SendTx(CERTIFY + address, (message,)),)
+    admit = () if address in known else (MsgAdmitProvider(look.me, address),)
+    return address, (SendTx(CERTIFY + address, (*admit, certify)),)

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from domain.queries import OrderResponse, PanelDuty, PanelResponse
 from domain.records import Panel, PanelSeat, RoundKey, Validator
-from link.types import Benchmark
+from link.types import Machine
 from validator.decide.plan import Worker
+from validator.decide.probe import Measured
 from validator.decide.records import SeatKey
 
 
@@ -19,23 +20,33 @@ class OwnPanel:
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """A provider of the cluster: its certified speed (FLOP/s, 0 if none), and whether it is to be measured (again)."""
+
+    speed: int
+    due: bool
+    newcomer: bool  # no share of it was accepted yet
+
+
+@dataclass(frozen=True, slots=True)
 class ChainView:
     """What the daemon last read from the chain; the service answers from it, never by a query of its own.
 
-    ``orders`` are those of this validator's records, ``providers`` those of its cluster with their certified speeds
-    (FLOP/s, 0 if none), ``panels`` those about its own rounds that are not over. ``duties`` are its seats in panels of
-    others that have something to do, and ``subjects`` what the chain has of the rounds that these are about. Live
-    orders, panels and seats are read at each look; a look is ``whole`` if everything else was read too.
+    ``orders`` are those of this validator's records, ``providers`` those of its cluster, ``applicants`` who asks to be
+    there, ``panels`` those about its own rounds that are not over. ``duties`` are its seats in panels of others that
+    have something to do, and ``subjects`` what the chain has of the rounds that these are about. Live orders, panels
+    and seats are read at each look; a look is ``whole`` if everything else was read too.
     """
 
     clock: int
     orders: Mapping[bytes, OrderResponse]
     validators: Mapping[str, Validator]
-    providers: Mapping[str, int]
+    providers: Mapping[str, Member]
     panels: Mapping[RoundKey, OwnPanel] = field(default_factory=dict)
     duties: Mapping[SeatKey, PanelDuty] = field(default_factory=dict)
     subjects: Mapping[SeatKey, PanelResponse] = field(default_factory=dict)
     whole: bool = False
+    applicants: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +72,8 @@ class View:
 class Look:
     """One look at everything, from which all duties and what is done about them follow.
 
-    ``seats`` are those that there are records of; ``benchmarks`` are what providers measured of themselves;
+    ``seats`` are those that there are records of; ``machines`` are what providers say of theirs, ``measured`` what
+    probes found;
     ``endpoint`` and ``certificate`` are where this daemon can be reached; ``busy`` are the keys of actions under way.
     """
 
@@ -71,11 +83,12 @@ class Look:
     secret: bytes
     since: int = 0
     workers: tuple[Worker, ...] = ()
-    benchmarks: Mapping[str, Benchmark] = field(default_factory=dict)
+    machines: Mapping[str, Machine] = field(default_factory=dict)
     endpoint: str = ""
     certificate: bytes = b""
     seats: tuple[SeatKey, ...] = ()
     busy: tuple[str, ...] = ()
+    measured: tuple[Measured, ...] = ()
 
     def of(self, on_chain: OrderResponse) -> View:
         """Return what is seen of one order."""

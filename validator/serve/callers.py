@@ -5,28 +5,28 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from threading import Lock
 
-from link.types import Benchmark, BlobRef
+from link.types import BlobRef, Machine
 
 LIVE_SECONDS = 5.0
 """A provider that has not polled for this long gets no new work."""
 
 
 class Presence:
-    """When each provider was heard last, and its benchmark. Thread-safe."""
+    """When each provider was heard last, and what it says of its machine. Thread-safe."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         """Nobody is there."""
         self._now = now
         self._lock = Lock()
         self._seen: dict[str, float] = {}
-        self._benchmarks: dict[str, Benchmark] = {}
+        self._machines: dict[str, Machine] = {}
 
-    def join(self, address: str, benchmark: Benchmark) -> bool:
+    def join(self, address: str, machine: Machine) -> bool:
         """Take note of a provider; False if it said the same before."""
         with self._lock:
             self._seen[address] = self._now()
-            known = self._benchmarks.get(address) == benchmark
-            self._benchmarks[address] = benchmark
+            known = self._machines.get(address) == machine
+            self._machines[address] = machine
             return not known
 
     def poll(self, address: str) -> None:
@@ -40,22 +40,58 @@ class Presence:
             since = self._now() - LIVE_SECONDS
             return sorted(address for address, seen in self._seen.items() if seen >= since)
 
-    def benchmark(self, address: str) -> Benchmark | None:
-        """Return what a provider measured of itself."""
+    def machines(self) -> dict[str, Machine]:
+        """Return what all of them say of their machines."""
         with self._lock:
-            return self._benchmarks.get(address)
-
-    def benchmarks(self) -> dict[str, Benchmark]:
-        """Return what all providers measured of themselves."""
-        with self._lock:
-            return dict(self._benchmarks)
+            return dict(self._machines)
 
     def keep(self, addresses: Collection[str]) -> None:
         """Forget everybody else: they left the cluster."""
         with self._lock:
-            for known in (self._seen, self._benchmarks):
+            for known in (self._seen, self._machines):
                 for address in [a for a in known if a not in addresses]:
                     del known[address]
+
+
+ASKING_SECONDS = 30.0
+"""How long somebody who asks to join is looked after without a word: longer than a task of a probe may take."""
+ASKING_MAX = 64
+
+
+class Asking:
+    """Who asks to join, whom the chain is asked about: a bounded number, since keys cost nothing. Thread-safe."""
+
+    def __init__(self, most: int = ASKING_MAX, now: Callable[[], float] = time.monotonic) -> None:
+        """Nobody asks; at most ``most`` do at a time."""
+        self._most, self._now = most, now
+        self._lock = Lock()
+        self._heard: dict[str, float] = {}
+
+    def hear(self, address: str) -> bool:
+        """Take note of somebody; False where there is no place."""
+        with self._lock:
+            self._expire()
+            if address not in self._heard and len(self._heard) >= self._most:
+                return False
+            self._heard[address] = self._now()
+            return True
+
+    def names(self) -> tuple[str, ...]:
+        """Return who asks now."""
+        with self._lock:
+            self._expire()
+            return tuple(sorted(self._heard))
+
+    def drop(self, addresses: Iterable[str]) -> None:
+        """Give the places of these to others: the chain has no request of theirs."""
+        with self._lock:
+            for address in addresses:
+                self._heard.pop(address, None)
+
+    def _expire(self) -> None:
+        since = self._now() - ASKING_SECONDS
+        for address in [a for a, heard in self._heard.items() if heard < since]:
+            del self._heard[address]
 
 
 GRANT_SECONDS = 3_600.0

@@ -1,6 +1,7 @@
 """What the validator answers on the link: one method per call, each reads or changes a record and returns at once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from threading import Event
 
 from domain.queries import OrderResponse
@@ -9,6 +10,7 @@ from domain.records import AssignmentState, OrderState, RoundKey
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.commitment import share_sign_bytes
+from validator.decide.admission import Admission
 from validator.decide.plan import Worker
 from validator.decide.quotas import Allowance, payload_quota, provider_quota
 from validator.decide.receive import (
@@ -24,9 +26,12 @@ from validator.decide.records import JOB_FILE, LocalOrder, PayloadStage, nests
 from validator.decide.tasks import audit_opening, open_tasks, train_tasks
 from validator.decide.view import ChainView
 from validator.ledger import Ledger
-from validator.serve.callers import Grants, Presence
+from validator.serve.callers import Asking, Grants, Presence
+from validator.serve.prober import Prober
 
 POLL_MS = 300
+REFUSED_MS = 10_000
+"""When somebody may ask again who is not admitted."""
 SLOTS_GRANTED = 64
 _FILE_BYTES = 64
 """What a file takes in a message beside its path."""
@@ -47,9 +52,18 @@ class Service:
         self.me, self.chain_id = me, chain_id
         self.ledger, self.blobs = ledger, ledger.blobs
         self.view = ChainView(0, {}, {}, {})
-        self.presence = Presence()
+        self.admission = Admission()
+        self.presence, self.asking, self.prober = Presence(), Asking(), Prober()
         self._verify, self._wake = verify, wake
         self._grants = Grants()
+
+    def see(self, view: ChainView, asked: Collection[str]) -> None:
+        """Answer from what the chain says now, for which these were asked about."""
+        self.view = view
+        self.asking.drop(name for name in asked if name not in view.applicants)
+        due = {name for name, member in view.providers.items() if member.due}
+        allowed = {name for name in view.applicants if not self.admission.problem(name)}
+        self.prober.want(due | allowed)
 
     # Who
 
@@ -59,6 +73,8 @@ class Service:
         roles = set()
         if address in view.providers:
             roles.add(t.Role.PROVIDER)
+        if address in view.applicants:
+            roles.add(t.Role.APPLICANT)
         if any(seat.validator == address for about in view.panels.values() for seat in about.seats):
             roles.add(t.Role.AUDITOR)
         if any(on_chain.order.consumer == address for on_chain in view.orders.values()):
@@ -66,15 +82,13 @@ class Service:
         return frozenset(roles)
 
     def workers(self) -> tuple[Worker, ...]:
-        """Return the providers that poll, by address, with certified (else claimed) speed."""
-        view = self.view
-        found: list[Worker] = []
-        for address in self.presence.live():
-            if address in view.providers:
-                claimed = self.presence.benchmark(address)
-                speed = view.providers[address] or (claimed.speed if claimed else 0)
-                found.append(Worker(address, speed))
-        return tuple(found)
+        """Return the providers that poll and have a certified speed, by address."""
+        known = self.view.providers
+        return tuple(
+            Worker(address, known[address].speed, known[address].newcomer)
+            for address in self.presence.live()
+            if address in known and known[address].speed
+        )
 
     # Blobs
 
@@ -152,10 +166,46 @@ class Service:
     # Providers
 
     def join(self, caller: t.Caller, request: t.JoinRequest) -> t.JoinReply:
-        """Take a provider of this cluster into work."""
-        if self.presence.join(caller.address, request.benchmark):
+        """Take a provider of this cluster into work, and tell others what they wait for."""
+        address = caller.address
+        if address in self.view.providers:
+            if self.presence.join(address, request.machine):
+                self._wake.set()
+            return t.JoinReply(True, "", t.JoinLimits(SLOTS_GRANTED, POLL_MS))
+        if problem := self.admission.problem(address):
+            return _waits(problem, REFUSED_MS)
+        if failures := self.prober.failing(address):
+            return _waits(f"the probe failed: {failures.reason}", POLL_MS * 10)
+        if not self.asking.hear(address):
+            return _waits("too many ask to join now", REFUSED_MS)
+        if address not in self.view.applicants:
             self._wake.set()
-        return t.JoinReply(True, "", t.JoinLimits(SLOTS_GRANTED, POLL_MS))
+            return _waits("your request on the chain was not seen yet", POLL_MS)
+        self.presence.join(address, request.machine)
+        reason = self.prober.why_not(address)
+        if not reason:
+            return replace(_waits("being measured", POLL_MS), probe=True)
+        measured = any(found.provider == address for found in self.prober.measured())
+        return _waits("measured; the admission is on its way" if measured else reason, POLL_MS)
+
+    def probe(self, caller: t.Caller, request: t.ProbeRequest) -> t.ProbeTask:
+        """Go on with a measurement: never while the caller has something to train."""
+        address = caller.address
+        if address in self.view.providers:
+            self.presence.poll(address)
+        if self._has_work(address):
+            self.prober.drop(address)
+            return t.ProbeTask(text="there is a share to train first")
+        task = self.prober.step(address, request.digests)
+        if task.over:
+            self._wake.set()
+        return task
+
+    def _has_work(self, address: str) -> bool:
+        clock = self.view.clock
+        return any(
+            train_tasks(local, on_chain, address, clock) for local, on_chain in self._records()
+        )
 
     def poll(self, caller: t.Caller, request: t.PollRequest) -> t.PollReply:
         """Tell a provider everything it has to do now."""
@@ -169,7 +219,9 @@ class Service:
         train, opening = _fitting(train)[: t.TASKS_MAX], opening[: t.TASKS_MAX]
         for task in train:
             self._grants.give(caller.address, (task.global_in.blob, task.local_in.blob))
-        return t.PollReply(tuple(train), tuple(opening), POLL_MS)
+        idle = not (train or opening)
+        probe = idle and not self.prober.why_not(caller.address)
+        return t.PollReply(tuple(train), tuple(opening), POLL_MS, probe)
 
     def submit_share(self, caller: t.Caller, request: t.ShareSubmission) -> t.Verdict:
         """Take a signed commitment to a share; one that is wrong on its face ends the issue at once."""
@@ -431,6 +483,10 @@ class Service:
             if not offered or not all(self.blobs.sent(blob, sender) for blob in blobs):
                 return local
             return self.ledger.change(order_id, attempt, payload_complete, blobs, sender) or local
+
+
+def _waits(reason: str, again_ms: int) -> t.JoinReply:
+    return t.JoinReply(False, reason, t.JoinLimits(0, again_ms))
 
 
 def _fitting(tasks: list[t.TrainTask]) -> list[t.TrainTask]:

@@ -23,6 +23,7 @@ from pol.state.arrays import State
 from pol.state.canonical import chunks_of, decode_state, encode_state, state_pieces, state_tree
 from pol.state.layout import encoded_size
 from pol.values import TensorSpec
+from pol.work.probe import work_pieces
 from pol.work.records import RoundSlot
 from pol.work.segments import SlotState
 from pol.work.train import aggregate, share_update
@@ -304,3 +305,8 @@ def _read(blob: tuple[Path, bytes], specs: Sequence[TensorSpec]) -> State:
 
 def _root_of(global_state: State, local_state: State, metrics: tuple[int, ...]) -> bytes:
     return boundary_root(state_tree(global_state).root, state_tree(local_state).root, metrics)
+
+
+def probe_pieces(seed: bytes, pieces: tuple[int, ...], backend_name: str) -> tuple[bytes, ...]:
+    """Return the digests of some pieces of a probe."""
+    return work_pieces(seed, pieces, _backend(backend_name))

@@ -6,8 +6,8 @@ from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
 from chain.state_machine.ledger.tables import ACCOUNTS
 from chain.state_machine.registry.beacon import revoke_beacon_key, set_beacon_key
-from chain.state_machine.registry.members import check_free, leave, promise_audits
-from chain.state_machine.registry.tables import BEACON_KEYS, CLUSTERS, PROVIDERS, VALIDATORS
+from chain.state_machine.registry.members import admit, check_free, promise_audits, remove
+from chain.state_machine.registry.tables import BEACON_KEYS, PROVIDERS, VALIDATORS
 from domain.beacon import possession_sign_bytes
 from domain.errors import (
     ALREADY_EXISTS,
@@ -24,10 +24,14 @@ from domain.events import (
     BeaconKeySet,
     EndpointSet,
     ProviderCertified,
+    ProviderDismissed,
+    ProviderLeft,
     ProviderRegistered,
 )
 from domain.messages import (
+    MsgAdmitProvider,
     MsgCertifyProvider,
+    MsgDismissProvider,
     MsgLeaveCluster,
     MsgPromiseAudits,
     MsgRegisterProvider,
@@ -121,7 +125,7 @@ def apply_promise_audits(ctx: Context, message: MsgPromiseAudits, validator: Val
     promise_audits(ctx, validator.operator, message.speed, message.rate)
 
 
-# --- MsgRegisterProvider: join the cluster of a validator, or move to another one ----------------
+# --- MsgRegisterProvider: ask to be in the cluster of a validator, or leave one for another ------
 
 
 def check_register_provider(ctx: Context, message: MsgRegisterProvider) -> Provider:
@@ -133,25 +137,27 @@ def check_register_provider(ctx: Context, message: MsgRegisterProvider) -> Provi
         pub_key = ACCOUNTS.must(ctx.store, message.provider).pub_key
         return Provider(message.provider, "", pub_key, None, 0, 0)
     if provider.validator == message.validator:
-        raise Refusal(ALREADY_EXISTS, "validator", "is yours already", "nothing to do")
+        reason = "is yours already" if provider.admitted else "was asked already"
+        remedy = "nothing to do" if provider.admitted else "wait until it admits you, or leave"
+        raise Refusal(ALREADY_EXISTS, "validator", reason, remedy)
     check_free(ctx, message.provider)
     return provider
 
 
 def apply_register_provider(ctx: Context, message: MsgRegisterProvider, provider: Provider) -> None:
-    """Join; a capability that another validator measured does not come along."""
+    """Leave where it was, and ask: one validator at a time, which it concerns only when that admits it."""
     if provider.validator:
-        leave(ctx, provider)
-    PROVIDERS.put(ctx.store, replace(provider, validator=message.validator, capability=None))
-    CLUSTERS.mark(ctx.store, message.validator, message.provider)
+        _leave(ctx, provider)
+    asking = replace(provider, validator=message.validator, admitted=False, capability=None)
+    PROVIDERS.put(ctx.store, asking)
     ctx.emit(ProviderRegistered(message.provider, message.validator))
 
 
-# --- MsgLeaveCluster: leave the cluster ----------------------------------------------------------
+# --- MsgLeaveCluster: leave the cluster, or ask for it no more -----------------------------------
 
 
 def check_leave_cluster(ctx: Context, message: MsgLeaveCluster) -> Provider:
-    """The provider is in a cluster and has no share committed; returns its record."""
+    """The provider is in a cluster or asked for one, and has no share committed; returns its record."""
     provider = PROVIDERS.need(ctx.store, message.provider)
     if not provider.validator:
         raise Refusal(WRONG_STATE, "provider", "is in no cluster", "nothing to do")
@@ -161,7 +167,57 @@ def check_leave_cluster(ctx: Context, message: MsgLeaveCluster) -> Provider:
 
 def apply_leave_cluster(ctx: Context, message: MsgLeaveCluster, provider: Provider) -> None:
     """Leave."""
-    leave(ctx, provider)
+    _leave(ctx, provider)
+
+
+def _leave(ctx: Context, provider: Provider) -> None:
+    remove(ctx, provider)
+    ctx.emit(ProviderLeft(provider.address, provider.validator))
+
+
+# --- MsgAdmitProvider: take a provider that asked into the cluster -------------------------------
+
+
+def check_admit_provider(ctx: Context, message: MsgAdmitProvider) -> Provider:
+    """The provider asked the signer, and is not in its cluster yet; returns its record."""
+    provider = _of_validator(ctx, message.provider, message.validator)
+    if provider.admitted:
+        raise Refusal(ALREADY_EXISTS, "provider", "is in your cluster already", "nothing to do")
+    return provider
+
+
+def apply_admit_provider(ctx: Context, message: MsgAdmitProvider, provider: Provider) -> None:
+    """Admit."""
+    admit(ctx, provider)
+
+
+# --- MsgDismissProvider: have a provider in the cluster no more, or refuse one that asked --------
+
+
+def check_dismiss_provider(ctx: Context, message: MsgDismissProvider) -> Provider:
+    """The provider is the signer's, or asked it, and has no share committed; returns its record.
+
+    An operator that is let go in between would be drawn for the audits of its own shares.
+    """
+    provider = _of_validator(ctx, message.provider, message.validator)
+    check_free(ctx, message.provider)
+    return provider
+
+
+def apply_dismiss_provider(ctx: Context, message: MsgDismissProvider, provider: Provider) -> None:
+    """Dismiss."""
+    remove(ctx, provider)
+    ctx.emit(ProviderDismissed(provider.address, provider.validator))
+
+
+def _of_validator(ctx: Context, address: str, validator: str) -> Provider:
+    """Return a provider that is in the validator's cluster, or asked to be."""
+    provider = PROVIDERS.need(ctx.store, address)
+    if provider.validator != validator:
+        raise Refusal(
+            NOT_YOURS, "provider", "did not ask you", "it names you with `assay provider join`"
+        )
+    return provider
 
 
 # --- MsgCertifyProvider: what the validator measured of a provider in its cluster ----------------
@@ -170,7 +226,7 @@ def apply_leave_cluster(ctx: Context, message: MsgLeaveCluster, provider: Provid
 def check_certify_provider(ctx: Context, message: MsgCertifyProvider) -> Provider:
     """The provider is in the signer's cluster; returns its record."""
     provider = PROVIDERS.need(ctx.store, message.provider)
-    if provider.validator != message.validator:
+    if not provider.is_in(message.validator):
         raise Refusal(
             NOT_YOURS, "provider", "is not in your cluster", "only its validator measures it"
         )
@@ -197,5 +253,7 @@ HANDLERS = (
     Handler(MsgPromiseAudits, check_promise_audits, apply_promise_audits),
     Handler(MsgRegisterProvider, check_register_provider, apply_register_provider),
     Handler(MsgLeaveCluster, check_leave_cluster, apply_leave_cluster),
+    Handler(MsgAdmitProvider, check_admit_provider, apply_admit_provider),
+    Handler(MsgDismissProvider, check_dismiss_provider, apply_dismiss_provider),
     Handler(MsgCertifyProvider, check_certify_provider, apply_certify_provider),
 )

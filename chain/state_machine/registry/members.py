@@ -9,7 +9,7 @@ from chain.state_machine.registry.tables import CLUSTERS, PROVIDERS, STAKES_BEFO
 from chain.state_machine.store import Overlay
 from domain.block import ValidatorUpdate
 from domain.errors import WRONG_STATE, Refusal
-from domain.events import AuditsPromised, ProviderLeft
+from domain.events import AuditsPromised, ProviderAdmitted
 from domain.genesis import POWER_REDUCTION
 from domain.records import Provider, Validator
 from escrow.moves import Move, Transfer
@@ -91,8 +91,15 @@ def check_free(ctx: Context, provider: str) -> None:
         raise Refusal(WRONG_STATE, "provider", reason, "wait until its bond has returned")
 
 
-def leave(ctx: Context, provider: Provider) -> None:
-    """Leave the cluster that the provider is in."""
-    CLUSTERS.delete(ctx.store, provider.validator, provider.address)
-    PROVIDERS.update(ctx.store, provider.address, validator="", capability=None)
-    ctx.emit(ProviderLeft(provider.address, provider.validator))
+def admit(ctx: Context, provider: Provider) -> None:
+    """Take a provider into the cluster that it asked for."""
+    CLUSTERS.mark(ctx.store, provider.validator, provider.address)
+    PROVIDERS.update(ctx.store, provider.address, admitted=True)
+    ctx.emit(ProviderAdmitted(provider.address, provider.validator))
+
+
+def remove(ctx: Context, provider: Provider) -> None:
+    """Take a provider out of the cluster that it is in or asked for; a capability was measured for that one only."""
+    if provider.admitted:
+        CLUSTERS.delete(ctx.store, provider.validator, provider.address)
+    PROVIDERS.update(ctx.store, provider.address, validator="", admitted=False, capability=None)

@@ -22,7 +22,7 @@ OPERATORS = Values(0x19, "operator")
 # The stake before the block's first change, of the validators whose stake changed in it.
 STAKES_BEFORE = Numbers(0x1A, "stake before the block")
 PROVIDERS = Table(0x1C, "provider", Provider, lambda r: (r.address,))
-# Validator, provider.
+# Validator, provider that it admitted.
 CLUSTERS = Index(0x1D, "member of a cluster")
 LAST_REVEALS = Table(0x1F, "last reveal", LastReveal, lambda r: (r.operator,))
 # Every key that was ever registered: no key comes back.

@@ -149,10 +149,10 @@ class FolderChain:
         known = codec.decode(Validator, (self.folder / "validator.json").read_bytes())
         return known if known.operator == operator else None
 
-    def provider(self, address: str, validator: str) -> Provider | None:
+    def provider(self, address: str) -> Provider | None:
         if not (self.folder / "registered").exists():
             return None
-        return Provider(address, validator, PROVIDER.pub_key, None, 0, 0)
+        return Provider(address, VALIDATOR, PROVIDER.pub_key, None, 0, 0)
 
     # The sender
 

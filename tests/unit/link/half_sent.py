@@ -44,7 +44,7 @@ def _request() -> bytes:
     fields = {
         ":method": "POST",
         ":scheme": "https",
-        ":path": f"/{SERVICE}/Probe",
+        ":path": f"/{SERVICE}/Bandwidth",
         ":authority": SERVER_NAME,
         "content-type": "application/grpc",
         "te": "trailers",

@@ -32,6 +32,9 @@ class Answers:
     bug: bool = False
     readers: frozenset[str] = frozenset({PROVIDER.address, AUDITOR.address})
 
+    def probe(self, caller: t.Caller, request: t.ProbeRequest) -> t.ProbeTask:
+        return t.ProbeTask(text="nothing is due")
+
     def roles(self, caller: t.Caller) -> frozenset[t.Role]:
         known = {PROVIDER.address: t.Role.PROVIDER, CONSUMER.address: t.Role.CONSUMER}
         known[AUDITOR.address] = t.Role.AUDITOR

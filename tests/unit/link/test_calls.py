@@ -29,7 +29,7 @@ def test_every_call_of_the_service_is_in_the_table_and_has_its_own_handler() -> 
     service = pb.DESCRIPTOR.services_by_name["Cluster"]
     assert service.full_name == SERVICE
     assert [call.name for call in t.CALLS] == [method.name for method in service.methods]
-    assert {call.handler for call in t.CALLS} <= set(vars(t.Handlers)) | {t.PROBE.handler}
+    assert {call.handler for call in t.CALLS} <= set(vars(t.Handlers)) | {t.BANDWIDTH.handler}
 
 
 @pytest.mark.parametrize("cls", TYPES)

@@ -34,7 +34,7 @@ def coming(up: Running) -> int:
 
 def probe(up: Running) -> None:
     with up.client(timeout=5, tries=4) as client:
-        assert len(client.call(t.PROBE, t.ProbeRequest(10)).data) == 10
+        assert len(client.call(t.BANDWIDTH, t.BandwidthRequest(10)).data) == 10
 
 
 def test_half_sent_calls_from_everywhere_stop_nobody(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_call_that_ends_without_a_message_is_a_bad_request(tmp_path: Path) -> 
             grpc.ssl_channel_credentials(up.certificate.cert_pem),
             options=[("grpc.ssl_target_name_override", SERVER_NAME)],
         )
-        call: Any = channel.stream_unary(f"/{SERVICE}/Probe")
+        call: Any = channel.stream_unary(f"/{SERVICE}/Bandwidth")
         with channel, pytest.raises(grpc.RpcError) as error:
             call(iter(()), timeout=5)
     assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT

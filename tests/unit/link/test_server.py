@@ -13,7 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assay.cluster.v1 import cluster_pb2 as pb
-from domain.limits import NAME_MAX, PAYLOAD_BYTES_MAX, SHARE_SEGMENTS_MAX, TEXT_MAX
+from domain.limits import (
+    NAME_MAX,
+    PAYLOAD_BYTES_MAX,
+    PROBE_PIECES_MAX,
+    SHARE_SEGMENTS_MAX,
+    TEXT_MAX,
+)
 from domain.records import ShareKey
 from link import types as t
 from link.calls import SERVICE, Call, decode, encode
@@ -165,12 +171,19 @@ def test_a_request_signed_for_one_method_does_not_serve_another(
     )
 
 
-def test_a_stranger_may_probe_and_nothing_else(up: Running) -> None:
+def test_a_stranger_may_measure_the_way_and_ask_to_join_and_nothing_else(up: Running) -> None:
     with up.client(STRANGER) as client:
-        assert len(client.call(t.PROBE, t.ProbeRequest(1000)).data) == 1000
-        with pytest.raises(ClusterError) as refused:
-            client.call(t.POLL, t.PollRequest("1", ()))
-    assert refused.value.kind is ClusterErrorKind.NOT_ALLOWED
+        assert len(client.call(t.BANDWIDTH, t.BandwidthRequest(1000)).data) == 1000
+        client.call(t.JOIN, t.JoinRequest("1", t.Machine("cpu", 1), ()))
+        calls: list[tuple[Call[Any, Any], object]] = [
+            (t.POLL, t.PollRequest("1", ())),
+            (t.PROBE, t.ProbeRequest(())),
+        ]
+        for call, request in calls:
+            with pytest.raises(
+                ClusterError, check=lambda e: e.kind is ClusterErrorKind.NOT_ALLOWED
+            ):
+                client.call(call, request)
 
 
 def test_a_consumer_may_not_poll_nor_a_provider_offer(up: Running) -> None:
@@ -253,12 +266,13 @@ def test_more_than_a_call_has_is_refused_unread(
 def test_the_largest_requests_are_within_the_size_of_their_calls() -> None:
     key = ShareKey(b"\xff" * 32, 2**32 - 1, 10_000 - 1, 1_000, 2**32 - 1)
     doing = t.Doing(key, t.Phase.TRAINING, 2**63 - 1, 2**63 - 1, 2**32 - 1)
-    benchmark = t.Benchmark("x" * NAME_MAX, *[2**63 - 1] * 3)
+    machine = t.Machine("x" * NAME_MAX, 2**63 - 1)
     blob = t.BlobRef(b"\xff" * 32, PAYLOAD_BYTES_MAX)
     file = t.PayloadFile("x" * TEXT_MAX, blob)
     largest: dict[Call[Any, Any], object] = {
         t.POLL: t.PollRequest("x" * NAME_MAX, (doing,) * t.TASKS_MAX),
-        t.JOIN: t.JoinRequest("x" * NAME_MAX, benchmark, ("x" * NAME_MAX,) * 32),
+        t.JOIN: t.JoinRequest("x" * NAME_MAX, machine, ("x" * NAME_MAX,) * 32),
+        t.PROBE: t.ProbeRequest((bytes(32),) * PROBE_PIECES_MAX),
         t.PUT_CHUNK: t.PutChunkRequest(blob, 2**63 - 1, bytes(t.CHUNK_BYTES_MAX)),
         t.OFFER_PAYLOAD: t.PayloadOffer(bytes(32), (file,) * t.PAYLOAD_FILES_MAX),
         t.SUBMIT_OPENING: t.OpeningSubmission(key, SHARE_SEGMENTS_MAX, blob, blob),
@@ -337,9 +351,9 @@ def test_strangers_share_one_bucket(tmp_path: Path) -> None:
     limits = ServerLimits(stranger_bytes=Rate(per_second=1, burst=5_000))
     with running(tmp_path, limits=limits) as up:
         with up.client(STRANGER) as client:
-            client.call(t.PROBE, t.ProbeRequest(4_000))
+            client.call(t.BANDWIDTH, t.BandwidthRequest(4_000))
         with up.client(STRANGER) as another, pytest.raises(ClusterError) as refused:
-            another.call(t.PROBE, t.ProbeRequest(4_000))
+            another.call(t.BANDWIDTH, t.BandwidthRequest(4_000))
     assert refused.value.kind is ClusterErrorKind.BUSY
 
 

@@ -4,7 +4,7 @@ Records, blobs, threads and the service are the real ones; the node is a market 
 each transaction, and numerics say what the test wants.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,10 +19,10 @@ from chain.state_machine import queries
 from chain.state_machine.store import MemoryStore
 from domain import queries as q
 from domain.errors import Refusal
-from domain.messages import Message, MsgSubmitOrder
+from domain.messages import Message, MsgCertifyProvider, MsgSubmitOrder
 from domain.params import local_params
 from domain.reasons import ShareReason
-from domain.records import JobTerms, ShareClaim, ShareKey, ShareRoots
+from domain.records import JobTerms, Provider, ShareClaim, ShareKey, ShareRoots
 from host import lanes
 from link import types as t
 from link.handover import public_point
@@ -36,6 +36,7 @@ from validator.daemon import ValidatorConfig, ValidatorDaemon
 from validator.decide.duties import Upkeep
 from validator.decide.records import LocalOrder, LocalUpkeep, ReplayOutcome, find_round, find_work
 from validator.decide.traces import leaves_of
+from validator.decide.upkeep import CERTIFY_SECONDS
 from validator.work import numerics
 from validator.work.numerics import Encoded, LoadOutcome
 
@@ -58,7 +59,7 @@ PARAMS = replace(
 )
 ORDER_SECRET = bytes(31) + b"\x07"
 ORDER_KEY = public_point(ORDER_SECRET)
-BENCHMARK = t.Benchmark("cpu", 10**9, 10**9, 10**9)
+MACHINE = t.Machine("cpu", 10**9)
 
 
 def blob_of(data: bytes) -> t.BlobRef:
@@ -181,6 +182,8 @@ class Numerics:
         if function is numerics.aggregate_round:
             data = digest("aggregated", args[2]) * 4
             return Encoded(digest("root", data), data)
+        if function is numerics.probe_pieces:
+            return pieces_of(args[0], args[1])
         if function is numerics.result_chunks:
             return [bytes([i]) * 70 for i in range(self.terms.result_chunks)]
         raise AssertionError(function)
@@ -193,8 +196,15 @@ class Numerics:
 class Loop:
     """The daemon, and what others do to it."""
 
-    def __init__(self, home: Path, market: Market) -> None:
+    def __init__(self, home: Path, market: Market, *, certified: bool = True) -> None:
         self.home, self.market = home, market
+        if certified:
+            market.chain.ok(
+                *(
+                    MsgCertifyProvider(ME, name, "cpu", 10**9, 10**9, 10**9, CERTIFY_SECONDS)
+                    for name in market.clusters[ME]
+                )
+            )
         self.node, self.numerics = Node(market), Numerics()
         # What providers deliver once their commitments are on chain.
         self.promised: dict[ShareKey, tuple[str, t.ShareDelivery]] = {}
@@ -282,8 +292,28 @@ class Loop:
         self.service.payload_status(carol, t.PayloadStatusRequest(order_id))
 
     def join(self, *names: str) -> None:
+        if not self.service.view.validators:
+            # Nobody is answered before the first look.
+            self.daemon._look()
         for name in names or PROVIDERS:
-            self.service.join(caller(name), t.JoinRequest("1", BENCHMARK, ()))
+            self.service.join(caller(name), t.JoinRequest("1", MACHINE, ()))
+
+    def ask(self, name: str) -> t.JoinReply:
+        """Ask to join, or whether it may be measured."""
+        reply: t.JoinReply = self.service.join(caller(name), t.JoinRequest("1", MACHINE, ()))
+        return reply
+
+    def cluster(self) -> tuple[Provider, ...]:
+        found: q.ProvidersResponse = self.node.query(q.ProvidersRequest(ME, 0, ""))
+        return found.providers
+
+    def measure(self, *names: str) -> None:
+        """Let providers answer their probes."""
+        for name in names:
+            task = self.service.probe(caller(name), t.ProbeRequest(()))
+            while not task.over:
+                task = self.service.probe(caller(name), t.ProbeRequest(answer_of(task)))
+            assert not task.text
 
     def poll(self, name: str) -> t.PollReply:
         reply: t.PollReply = self.service.poll(caller(name), t.PollRequest("1", ()))
@@ -315,6 +345,17 @@ class Loop:
         data = (digest(*what) * 4)[:size]
         self.service.put_chunk(caller(name), t.PutChunkRequest(blob_of(data), 0, data))
         return blob_of(data)
+
+
+def pieces_of(seed: bytes, pieces: Iterable[int]) -> tuple[bytes, ...]:
+    """Return what the numerics here make of pieces of a probe."""
+    return tuple(digest("piece", seed, piece) for piece in pieces)
+
+
+def answer_of(task: t.ProbeTask) -> tuple[bytes, ...]:
+    if task.data:
+        return (sha256(task.data).digest(),)
+    return pieces_of(task.seed, range(task.pieces))
 
 
 def caller(name: str) -> t.Caller:
@@ -349,11 +390,13 @@ def work_of(local: LocalOrder, round: int, slot: int, issue: int = 1) -> Any:
 
 
 @contextmanager
-def turning(home: Path, monkeypatch: Any, **market: Any) -> Iterator[Loop]:
+def turning(
+    home: Path, monkeypatch: Any, *, certified: bool = True, **market: Any
+) -> Iterator[Loop]:
     """A daemon whose failed actions do not pause: the test turns the loop, not the clock of this machine."""
     for name in ("PAUSE_SECONDS", "RETRY_SECONDS"):
         monkeypatch.setattr(lanes, name, 0.0)
-    made = Loop(home, Market(PARAMS, **market))
+    made = Loop(home, Market(PARAMS, **market), certified=certified)
     try:
         yield made
     finally:

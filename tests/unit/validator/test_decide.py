@@ -26,6 +26,7 @@ from domain.records import (
     ShareState,
 )
 from link.types import BlobRef
+from pol.rules.schedule import share_segments
 from tests.support.chain_market import digest
 from tests.unit.validator.support import (
     FILES,
@@ -65,6 +66,7 @@ from validator.decide.records import (
     Opening,
     SealedResult,
     new_order,
+    replace_round,
 )
 from validator.decide.rounds import OPEN_SECONDS, aggregated, not_aggregated, segments_to_check
 from validator.decide.view import View
@@ -194,6 +196,41 @@ def test_a_faster_provider_serves_more_slots_and_its_shares_have_time_by_their_p
     ]  # fmt: skip
     first, second, third = (work.answer_by - 10 for work in queue)
     assert (second, third) == (2 * first, 3 * first)
+
+
+def test_a_newcomer_serves_few_slots_until_they_held() -> None:
+    """The next one is given when the validator has replayed the one before; then the round closes as ever."""
+    params = replace(chain().order.params, newcomer_slots=1)
+    alone = (Worker("p0", 10**9, newcomer=True),)
+    ordered = {"params": params}
+    local, _ = decide(loaded(), view(chain(ordered=ordered), workers=alone))
+    (work,) = works(local)
+    assert (work.slot, work.provider) == (0, "p0")
+    local, actions = decide(local, view(chain(ordered=ordered), workers=alone))
+    assert len(list(works(local))) == 1
+    assert actions == ()
+    # With somebody who is known, it is not waited for.
+    both = (*alone, Worker("p1", 1))
+    local_of_both, _ = decide(loaded(), view(chain(ordered=ordered), workers=both))
+    assert [w.provider for w in works(local_of_both)] == ["p0", "p1"]
+    # Nobody is given the other slot while the first one is only committed.
+    local, shares = verified_first(local)
+    for drawn, slots in ((0, [0]), (1, [0, 1])):
+        drawn_shares = tuple(replace(share, drawn=(1,) * drawn) for share in shares)
+        now = chain(ordered=ordered, shares=drawn_shares)
+        after, actions = decide(local, view(now, workers=alone))
+        assert [w.slot for w in works(after)] == slots
+        assert not any(isinstance(action, do.Aggregate) for action in actions)
+
+
+def verified_first(local: LocalOrder) -> tuple[LocalOrder, tuple[Share, ...]]:
+    """Return the record with all segments of its only share checked, and the share."""
+    (current,) = local.rounds
+    (work,) = current.works
+    signed = signed_of(local, work)
+    done = tuple(CheckedSegment(i, 0, b"") for i in range(share_segments(TERMS) + 1))
+    held = replace(work, signed=signed, packet=packet_of(local, work), checked=done)
+    return replace_round(local, replace(current, works=(held,))), (share_of(signed),)
 
 
 def test_a_slot_that_failed_goes_to_another_provider_where_there_is_one_as_good() -> None:

@@ -10,10 +10,11 @@ from threading import Event, Thread
 
 import pytest
 
+from domain.queries import OrderResponse
 from domain.records import AssignmentState, OrderState
 from link.blobs import BlobStore
 from link.errors import ClusterError, ClusterErrorKind
-from link.types import Benchmark, BlobRef, PayloadFile
+from link.types import BlobRef, Machine, PayloadFile
 from tests.support.chain_market import digest
 from tests.unit.validator.support import (
     ORDER_ID,
@@ -28,7 +29,6 @@ from tests.unit.validator.support import (
     view,
     works,
 )
-from validator.decide.assign import open_round
 from validator.decide.orders import decide_order as decide
 from validator.decide.receive import opening_verified, segment_checked
 from validator.decide.records import (
@@ -64,9 +64,13 @@ def two_rounds() -> LocalOrder:
     local = replace(local, rounds=(replace(current, works=held),))
     local = aggregated(local, 0, state("next"))
     now = chain(assigned={"round": 1})
-    assigned = now.assignment(1)
-    assert assigned is not None
-    return open_round(local, view(now), assigned)
+    return planned(local, now)
+
+
+def planned(local: LocalOrder, now: OrderResponse) -> LocalOrder:
+    """Return the record with the open round given out."""
+    after, _ = decide(local, view(now))
+    return after
 
 
 RUNNING = chain(assigned={"round": 1}, rounds=(closed(),))
@@ -91,11 +95,9 @@ def test_who_failed_in_a_forgotten_round_still_stands_behind() -> None:
     local = fold(two_rounds(), VERIFIED, {}, 20)
     last = replace(local.rounds[-1], works=(), next_global=state("n2"))
     local = replace(local, rounds=(last,))
-    now = chain(assigned={"round": 2}, rounds=(closed(verified=True),))
-    assigned = now.assignment(1)
-    assert assigned is not None
-    planned = open_round(local, view(now), assigned)
-    assert {w.provider for w in planned.rounds[-1].works} == {"p1"}
+    terms = replace(RUNNING.order.terms, rounds=3)
+    now = chain(ordered={"terms": terms}, assigned={"round": 2}, rounds=(closed(verified=True),))
+    assert {w.provider for w in planned(local, now).rounds[-1].works} == {"p1"}
 
 
 def names(local: LocalOrder) -> dict[str, set[bytes]]:
@@ -337,13 +339,13 @@ def test_grants_end_and_are_bounded() -> None:
 def test_presence_ends_and_is_forgotten() -> None:
     now = [0.0]
     presence = Presence(lambda: now[0])
-    benchmark = Benchmark("cpu", 1, 1, 1)
-    assert presence.join("p", benchmark)
-    assert not presence.join("p", benchmark)
+    machine = Machine("cpu", 1)
+    assert presence.join("p", machine)
+    assert not presence.join("p", machine)
     presence.poll("q")
     assert presence.live() == ["p", "q"]
     now[0] = LIVE_SECONDS + 1
     presence.poll("q")
     assert presence.live() == ["q"]
     presence.keep(["q"])
-    assert presence.benchmark("p") is None
+    assert presence.machines() == {}

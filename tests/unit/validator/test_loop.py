@@ -4,12 +4,14 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from threading import Event
 
 import pytest
 
-from domain.messages import Message, MsgCertifyProvider, MsgWithdrawBond
+from domain.messages import Message, MsgCertifyProvider, MsgRegisterProvider, MsgWithdrawBond
 from domain.reasons import CloseReason, ShareReason
 from domain.records import AssignmentState, OrderState, Share, ShareState
 from host import lanes
@@ -17,9 +19,10 @@ from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from link.handover import HandoverId, open_chunk, split_ciphertext
 from tests.support.chain_harness import CHAIN_ID
-from tests.support.chain_market import BOND, bid
+from tests.support.chain_market import BOND, bid, digest
 from tests.unit.validator.loop import (
     CONTENT,
+    MACHINE,
     ORDER_SECRET,
     PROVIDERS,
     TERMS,
@@ -30,6 +33,7 @@ from tests.unit.validator.loop import (
     work_of,
 )
 from validator.decide import orders
+from validator.decide.admission import Policy
 from validator.decide.records import find_round
 
 DUTIES = ["AcceptOrder", "CommitTraces", "CloseRound", "CommitTraces", "CloseRound", "Prove"]
@@ -271,10 +275,11 @@ def test_a_node_that_lags_is_not_believed(loop: Loop, monkeypatch: pytest.Monkey
 
 
 def test_duties_do_not_wait_behind_a_crowd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Anybody may register with a validator and have a speed certified: a transaction for each of them."""
-    with turning(tmp_path, monkeypatch, providers=40) as loop:
+    """Anybody may join an open cluster and have a speed certified: a transaction for each of them."""
+    with turning(tmp_path, monkeypatch, certified=False, providers=40) as loop:
         order_id = started(loop)
         loop.join(*loop.market.clusters["v0"])
+        loop.measure(*loop.market.clusters["v0"])
         go = Event()
         loop.node.wait = lambda message: isinstance(message, MsgCertifyProvider) and go.wait(20)
         for _ in range(20):  # while the first of them is on its way into a block
@@ -283,29 +288,117 @@ def test_duties_do_not_wait_behind_a_crowd(tmp_path: Path, monkeypatch: pytest.M
         go.set()
         loop.until(lambda: loop.chain(order_id).order.state == OrderState.RUNNING)
         assert loop.node.names().count("CertifyProvider") < 10
-        loop.until(lambda: not any(s == 0 for s in loop.service.view.providers.values()), 100)
+        loop.until(lambda: all(m.speed for m in loop.service.view.providers.values()), 100)
         assert loop.node.names().count("CertifyProvider") == 40  # everybody's turn comes
 
 
 def test_a_provider_whose_certificate_is_refused_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with turning(tmp_path, monkeypatch, certified=False) as loop:
+        monkeypatch.setattr(lanes, "RETRY_SECONDS", 2.0)
+        loop.join()
+        loop.measure(*PROVIDERS)
+        loop.node.refuse = lambda message: getattr(message, "provider", "") == PROVIDERS[0]
+        loop.until(lambda: loop.service.view.providers[PROVIDERS[1]].speed)
+        assert loop.service.view.providers[PROVIDERS[0]].speed == 0
+
+
+def test_a_certificate_that_was_refused_is_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with turning(tmp_path, monkeypatch, certified=False) as loop:
+        loop.join(PROVIDERS[0])
+        loop.measure(PROVIDERS[0])
+        loop.turn()
+        assert loop.node.names() == []  # its answer was compared first
+        loop.node.refuse = first_of_each()
+        loop.turn()
+        loop.daemon._tick()  # from the same look: not yet
+        loop.settle()
+        assert loop.node.names() == ["CertifyProvider"]
+        loop.until(lambda: loop.service.view.providers[PROVIDERS[0]].speed)
+        assert loop.node.names() == ["CertifyProvider"] * 2
+        (found,) = (p.capability for p in loop.cluster() if p.capability)
+        assert found.memory == MACHINE.memory
+        assert found.speed > 0
+
+
+def test_who_asks_is_measured_then_admitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with turning(tmp_path, monkeypatch) as loop:
+        name = "v1p0"
+        assert "not seen" in loop.ask(name).reason
+        loop.turn()
+        assert "not seen" in loop.ask(name).reason  # it has asked another validator
+        loop.market.chain.ok(MsgRegisterProvider(name, "v0"))
+        loop.turn()
+        assert loop.ask(name).probe
+        assert name not in {worker.address for worker in loop.service.workers()}
+        loop.measure(name)
+        assert "on its way" in loop.ask(name).reason
+        loop.until(lambda: loop.ask(name).accepted)
+        assert loop.node.names() == ["AdmitProvider", "CertifyProvider"]
+        (worker,) = (w for w in loop.service.workers() if w.address == name)
+        assert worker.newcomer
+        assert worker.speed > 0
+
+
+@pytest.mark.parametrize("policy", ["listed", "closed"])
+def test_nobody_is_measured_who_is_not_to_be_admitted(loop: Loop, policy: str) -> None:
+    loop.daemon._config = replace(loop.daemon._config, admit=Policy(policy))
+    loop.market.chain.ok(MsgRegisterProvider("v1p0", "v0"), MsgRegisterProvider("v1p1", "v0"))
+    loop.turn()
+    before = len(loop.node.sent)
+    assert "admits" in loop.ask("v1p0").reason
+    loop.turn()
+    assert loop.service.roles(caller("v1p0")) == frozenset()
+    assert loop.service.prober.step("v1p0", ()).text == "no measurement is due"
+    loop.daemon._store.name("v1p1", admit=True)
+    loop.daemon._store.name("v1p0", admit=False)
+    loop.turn()
+    assert "dismissed" in loop.ask("v1p0").reason
+    assert ("admits nobody" in loop.ask("v1p1").reason) == (policy == "closed")
+    loop.turn()
+    assert loop.ask("v1p1").probe == (policy == "listed")
+    assert len(loop.node.sent) == before
+
+
+def test_a_wrong_answer_to_a_probe_admits_nobody(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes, "RETRY_SECONDS", 2.0)
-    loop.join()
-    loop.node.refuse = lambda message: getattr(message, "provider", "") == PROVIDERS[0]
-    loop.until(lambda: loop.service.view.providers[PROVIDERS[1]])
-    assert loop.service.view.providers[PROVIDERS[0]] == 0
-
-
-def test_a_certificate_that_was_refused_is_sent_again(loop: Loop) -> None:
-    loop.join(PROVIDERS[0])
-    loop.node.refuse = first_of_each()
+    loop.market.chain.ok(MsgRegisterProvider("v1p0", "v0"))
     loop.turn()
-    loop.daemon._tick()  # from the same look: not yet
-    loop.settle()
-    assert loop.node.names() == ["CertifyProvider"]
-    loop.until(lambda: loop.service.view.providers[PROVIDERS[0]])
-    assert loop.node.names() == ["CertifyProvider"] * 2
+    loop.ask("v1p0")
+    loop.turn()
+    monkeypatch.setattr("tests.unit.validator.loop.answer_of", guesses)
+    loop.measure("v1p0")
+    loop.turn()
+    loop.turn()
+    assert loop.node.names() == []
+    reply = loop.ask("v1p0")
+    assert not reply.accepted
+    assert not reply.probe
+    assert "not what comes of its seed" in reply.reason
+
+
+def guesses(task: t.ProbeTask) -> tuple[bytes, ...]:
+    """Answer about the way rightly, and about the work from memory."""
+    if task.data:
+        return (sha256(task.data).digest(),)
+    return tuple(digest("of another seed", piece) for piece in range(task.pieces))
+
+
+def test_nobody_is_measured_while_there_is_something_to_train(loop: Loop) -> None:
+    order_id = started(loop)
+    work_on(loop, order_id, until=lambda: loop.chain(order_id).order.state == OrderState.RUNNING)
+    loop.until(lambda: loop.poll(PROVIDERS[0]).train)
+    loop.service.prober.want([PROVIDERS[0]])
+    assert not loop.poll(PROVIDERS[0]).probe
+    task = loop.service.probe(caller(PROVIDERS[0]), t.ProbeRequest(()))
+    assert task.over
+    assert "share to train first" in task.text
 
 
 def test_several_orders_in_one_cluster_all_end(loop: Loop) -> None:

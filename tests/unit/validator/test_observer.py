@@ -11,14 +11,14 @@ import pytest
 
 from chain.client.errors import ChainError, ErrorKind
 from domain import queries as q
-from domain.messages import MsgCertifyProvider
+from domain.messages import MsgAdmitProvider, MsgCertifyProvider, MsgRegisterProvider
 from domain.records import OrderState, Provider
 from link.blobs import BlobStore
 from tests.support.chain_market import Market, bid, digest
 from tests.unit.validator.loop import PARAMS, Node
 from validator.decide.records import new_order
 from validator.decide.upkeep import CERTIFY_SECONDS
-from validator.decide.view import ChainView
+from validator.decide.view import ChainView, Member
 from validator.ledger import Ledger
 from validator.observer import SLOW_SECONDS, Observer
 from validator.store import ValidatorStore
@@ -194,14 +194,42 @@ def test_a_node_that_is_behind_is_refused_until_it_has_caught_up(setting: Settin
     setting.look()
 
 
-def test_a_speed_counts_until_it_is_about_to_expire(setting: Setting) -> None:
-    message = MsgCertifyProvider(ME, "v0p0", "cpu", 7, 1, 1, CERTIFY_SECONDS)
+def test_a_speed_counts_until_it_expires_and_is_measured_again_before(setting: Setting) -> None:
+    left = CERTIFY_SECONDS // 10
+    message = MsgCertifyProvider(ME, "v0p0", "cpu", 7, 1, 1, left + 5)
     setting.market.chain.ok(message)
     setting.look()
-    assert setting.view.providers == {"v0p0": 7, "v0p1": 0}
-    setting.market.chain.pass_time(CERTIFY_SECONDS * 95 // 100)
+    unknown = Member(0, due=True, newcomer=True)
+    assert setting.view.providers == {"v0p0": Member(7, due=False, newcomer=True), "v0p1": unknown}
+    setting.market.chain.pass_time(6)
     setting.look()
-    assert setting.view.providers == {"v0p0": 0, "v0p1": 0}
+    assert setting.view.providers == {"v0p0": Member(7, due=True, newcomer=True), "v0p1": unknown}
+    setting.market.chain.ok(replace(message, valid_for=3))
+    setting.market.chain.pass_time(4)
+    setting.look()
+    assert setting.view.providers == {"v0p0": unknown, "v0p1": unknown}
+
+
+def test_who_asks_is_an_applicant_where_the_chain_has_its_request(setting: Setting) -> None:
+    chain = setting.market.chain
+    chain.ok(MsgRegisterProvider("v1p0", ME))
+
+    def applicants(*asking: str) -> frozenset[str]:
+        setting.now[0] += SLOW_SECONDS
+        setting.view = setting.observer.look(setting.view, asking=asking)
+        return setting.view.applicants
+
+    assert applicants("v1p0", "v1p1", "v0p0", "stranger") == {"v1p0"}
+    setting.node.asked.clear()
+    setting.view = setting.observer.look(setting.view, asking=("v1p0",))
+    assert setting.view.applicants == {"v1p0"}
+    assert q.ProviderRequest("v1p0") not in setting.node.asked  # asked again now and then
+    assert applicants() == frozenset()
+    chain.ok(MsgRegisterProvider("v1p0", "v2"))
+    assert applicants("v1p0") == frozenset()
+    chain.ok(MsgRegisterProvider("v1p0", ME), MsgAdmitProvider(ME, "v1p0"))
+    assert applicants("v1p0") == frozenset()
+    assert "v1p0" in setting.view.providers
 
 
 def test_a_cluster_of_more_than_a_page_is_read_whole(

@@ -73,3 +73,25 @@ def test_as_many_slots_as_there_may_be_are_planned_among_a_crowd_at_once() -> No
 
 def test_nobody_there_plans_nothing() -> None:
     assert plan_slots(range(3), [], {}, {}) == {}
+
+
+@given(
+    workers,
+    st.integers(0, 6),
+    waiting,
+    last,
+    st.dictionaries(st.sampled_from(NAMES), st.integers(0, 3)),
+)
+def test_nobody_gets_more_than_there_is_room_for(
+    chosen: list[Worker],
+    slots: int,
+    before: dict[str, int],
+    known: dict[int, str],
+    room: dict[str, int],
+) -> None:
+    plan = plan_slots(range(slots), chosen, before, known, room)
+    counts = Counter(plan.values())
+    assert all(counts[name] <= most for name, most in room.items())
+    places = [room.get(worker.address, slots) for worker in chosen]
+    assert len(plan) == min(slots, sum(places))  # a slot is left out only where nobody has room
+    assert list(plan) == list(range(len(plan)))

@@ -41,6 +41,7 @@ from tests.unit.validator.support import (
     works,
 )
 from validator.decide.orders import decide_order as decide
+from validator.decide.plan import Worker
 from validator.decide.quotas import SPARE_BOUNDARIES
 from validator.decide.receive import (
     job_loaded,
@@ -52,7 +53,7 @@ from validator.decide.receive import (
 from validator.decide.records import LocalOrder, Opening, PayloadStage, SealedResult, new_order
 from validator.decide.retention import needed_blobs
 from validator.decide.rounds import aggregated
-from validator.decide.view import ChainView, OwnPanel
+from validator.decide.view import ChainView, Member, OwnPanel
 from validator.ledger import Ledger
 from validator.serve.callers import Grants
 from validator.serve.service import Service
@@ -103,7 +104,7 @@ class Setting:
             10,
             {ORDER_ID: now},
             {name: validator(name) for name in ("v0", "v1", "v2")},
-            {"p0": 0, "p1": 0},
+            {name: Member(10**9, due=False, newcomer=False) for name in ("p0", "p1")},
             panels,
         )
         return now
@@ -554,15 +555,17 @@ def test_openings_are_taken_only_where_they_were_asked_for(setting: Setting) -> 
 
 
 def test_who_is_there_gets_work_at_its_certified_speed(setting: Setting) -> None:
-    benchmark = t.Benchmark("cpu", 123, 1, 1)
+    joining = t.JoinRequest("1", t.Machine("cpu", 1), ())
     for who in (P0, MALLORY):
-        setting.service.join(who, t.JoinRequest("1", benchmark, ()))
-    (worker,) = setting.service.workers()
-    assert (worker.address, worker.speed) == ("p0", 123)
-    setting.service.view = replace(setting.service.view, providers={"p0": 77})
-    assert [worker.speed for worker in setting.service.workers()] == [77]
+        setting.service.join(who, joining)
+    members = {"p0": Member(77, due=False, newcomer=True)}
+    setting.service.view = replace(setting.service.view, providers=members)
+    assert setting.service.workers() == (Worker("p0", 77, newcomer=True),)
+    members = {"p0": Member(0, due=True, newcomer=True)}
+    setting.service.view = replace(setting.service.view, providers=members)
+    assert setting.service.workers() == ()  # not before it is measured
     setting.wake.clear()
-    setting.service.join(P0, t.JoinRequest("1", benchmark, ()))
+    setting.service.join(P0, joining)
     assert not setting.wake.is_set()  # nothing new: no reason to look at the chain
 
 

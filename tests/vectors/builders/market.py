@@ -20,6 +20,7 @@ from domain.messages import (
     MsgCertifyProvider,
     MsgChangeBid,
     MsgDeclineOrder,
+    MsgDismissProvider,
     MsgLeaveCluster,
     MsgRevokeBeaconKey,
     MsgSend,
@@ -234,7 +235,8 @@ def _stopped(market: Market) -> None:
 
 
 def _leave(market: Market) -> None:
-    """A provider leaves with its bond, in two parts that arrive one after the other."""
+    """A provider is dismissed, another one leaves with its bond, in two parts that arrive one after the other."""
+    market.chain.ok(MsgDismissProvider("v3", "v3p0"))
     market.chain.ok(MsgLeaveCluster("v3p1"), MsgWithdrawBond("v3p1", 1_000))
     market.chain.ok(MsgWithdrawBond("v3p1", BOND - 1_000))
     # With blocks two seconds apart, the first part is due in a block of its own.

@@ -118,7 +118,7 @@ def find_problem(
     if claim.issue <= get_last_issue(ctx, claim.key):
         return ShareReason.WRONG_ISSUE
     provider = PROVIDERS.get(ctx.store, claim.provider)
-    if provider is None or provider.validator != assignment.validator:
+    if provider is None or not provider.is_in(assignment.validator):
         return ShareReason.NOT_IN_CLUSTER
     document = share_sign_bytes(ctx.block.chain_id, claim)
     if not ctx.verify(provider.pub_key, document, signed.signature):

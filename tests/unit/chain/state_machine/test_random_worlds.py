@@ -25,8 +25,10 @@ from domain import queries as q
 from domain.messages import (
     Message,
     MsgAcceptOrder,
+    MsgAdmitProvider,
     MsgCancelOrder,
     MsgDeclineOrder,
+    MsgDismissProvider,
     MsgLeaveCluster,
     MsgRegisterProvider,
     MsgStopOrder,
@@ -251,6 +253,9 @@ class World:
                 (
                     MsgLeaveCluster(name),
                     MsgRegisterProvider(name, to),
+                    MsgAdmitProvider(to, name),
+                    MsgAdmitProvider(to, name),
+                    MsgDismissProvider(to, name),
                     MsgWithdrawBond(name, amount),
                     MsgWithdrawBond(to, amount),
                 )
@@ -491,7 +496,7 @@ REACHED = (
     *(f"stage {number}" for number in (1, 2, 3)),
     *(f"ruled {name}" for name in ("RIGHT", "WRONG", "UNDECIDED")),
     *("share.accepted", "share.compared true", "share.compared false"),
-    *("bond.released", "provider.left"),
+    *("bond.released", "provider.left", "provider.admitted", "provider.dismissed"),
     *(f"share.skipped {name}" for name in ("MALFORMED", "BAD_SLOT")),
     *(f"share.skipped {name}" for name in ("NOT_IN_CLUSTER", "BAD_SIGNATURE", "NO_BOND")),
     *(f"share.rejected {ShareReason(reason).name}" for reason in VERDICTS),

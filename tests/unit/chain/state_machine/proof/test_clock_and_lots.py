@@ -29,7 +29,7 @@ from domain import queries as q
 from domain.beacon import Reveal
 from domain.errors import BAD_PROOF
 from domain.genesis import DENOM
-from domain.messages import MsgRegisterProvider, MsgRevokeBeaconKey, MsgSend
+from domain.messages import MsgAdmitProvider, MsgRegisterProvider, MsgRevokeBeaconKey, MsgSend
 from domain.params import local_params
 from domain.records import Coin, RoundKey
 from escrow.moves import Pot
@@ -217,7 +217,7 @@ def test_a_wrong_reveal_seeds_nothing_and_neither_does_none() -> None:
 
 def test_a_provider_of_the_cluster_and_the_consumer_are_parties() -> None:
     market = one_drawn()
-    market.chain.ok(MsgRegisterProvider("v1", "v0"))
+    market.chain.ok(MsgRegisterProvider("v1", "v0"), MsgAdmitProvider("v0", "v1"))
     order_id = market.run(submit("v2"))
     market.commit(order_id, market.trace(order_id))
     for proposer in ("v1", "v2", "v0"):
@@ -231,7 +231,7 @@ def test_a_provider_of_the_cluster_and_the_consumer_are_parties() -> None:
 def test_the_parties_are_those_of_the_opening() -> None:
     market = one_drawn()
     order_id = committed(market)
-    market.chain.block(MsgRegisterProvider("v1", "v0"), proposer="v0")
+    market.chain.block(MsgRegisterProvider("v1", "v0"), MsgAdmitProvider("v0", "v1"), proposer="v0")
     for proposer in ("v1", "v2"):
         market.chain.block(proposer=proposer)
     assert drawn(market, order_id) == expected(market, order_id, market.chain.beacon)

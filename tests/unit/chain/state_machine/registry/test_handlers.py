@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from chain.state_machine.registry.tables import CLUSTERS
 from domain import queries as q
 from domain.errors import (
     ALREADY_EXISTS,
@@ -15,7 +16,9 @@ from domain.errors import (
     WRONG_STATE,
 )
 from domain.messages import (
+    MsgAdmitProvider,
     MsgCertifyProvider,
+    MsgDismissProvider,
     MsgLeaveCluster,
     MsgPromiseAudits,
     MsgRegisterProvider,
@@ -66,6 +69,7 @@ def test_only_validators_have_an_endpoint(market: Market) -> None:
 def test_a_provider_joins_with_the_key_of_its_account(market: Market) -> None:
     found = provider(market, "v0p0")
     assert (found.validator, found.pub_key, found.capability) == ("v0", pub_key("v0p0"), None)
+    assert found.admitted
     names = [p.address for p in market.chain.ask(q.ProvidersRequest("v0", 0, "")).providers]
     assert names == ["v0p0", "v0p1"]
 
@@ -88,6 +92,64 @@ def test_a_provider_moves_and_leaves(market: Market) -> None:
     market.chain.refused(WRONG_STATE, MsgLeaveCluster("v0p0"))
     market.chain.refused(NOT_FOUND, MsgLeaveCluster("carol"))
     market.chain.ok(MsgRegisterProvider("v0p0", "v0"))
+    assert not provider(market, "v0p0").admitted
+
+
+def test_who_asks_is_in_no_cluster_until_its_validator_admits_it(market: Market) -> None:
+    chain = market.chain
+    chain.ok(MsgRegisterProvider("v0p0", "v1"))
+    asking = provider(market, "v0p0")
+    assert (asking.validator, asking.admitted) == ("v1", False)
+    assert not CLUSTERS.has(chain.overlay(), "v1", "v0p0")
+    assert chain.ask(q.ProviderRequest("v0p0")).provider == asking
+    chain.refused(NOT_YOURS, replace(CERTIFY, validator="v1"))
+    chain.refused(NOT_YOURS, MsgAdmitProvider("v0", "v0p0"), field="provider")
+    chain.refused(NOT_YOURS, MsgAdmitProvider("v0p0", "v0p0"), field="provider")
+    chain.refused(NOT_FOUND, MsgAdmitProvider("v0", "carol"))
+    chain.refused(ALREADY_EXISTS, MsgRegisterProvider("v0p0", "v1"), field="validator")
+    chain.ok(MsgAdmitProvider("v1", "v0p0"), replace(CERTIFY, validator="v1"))
+    assert provider(market, "v0p0").is_in("v1")
+    assert "v0p0" in [p.address for p in chain.ask(q.ProvidersRequest("v1", 0, "")).providers]
+    assert chain.seen("provider.admitted")[-1].get("validator") == "v1"
+    chain.refused(ALREADY_EXISTS, MsgAdmitProvider("v1", "v0p0"), field="provider")
+
+
+def test_one_request_at_a_time(market: Market) -> None:
+    """Who asks another validator does not ask the one before any more, and its state holds nothing of it."""
+    chain = market.chain
+    for name in ("v1", "v2", "v3"):
+        chain.ok(MsgRegisterProvider("v0p0", name))
+    assert provider(market, "v0p0").validator == "v3"
+    for name in ("v1", "v2"):
+        chain.refused(NOT_YOURS, MsgAdmitProvider(name, "v0p0"))
+    members = {v: CLUSTERS.keys(chain.overlay(), v) for v in market.validators}
+    assert {v: len(list(found)) for v, found in members.items()} == {
+        "v0": 1, "v1": 2, "v2": 2, "v3": 2,
+    }  # fmt: skip
+    chain.ok(MsgLeaveCluster("v0p0"))
+    chain.refused(NOT_YOURS, MsgAdmitProvider("v3", "v0p0"))
+
+
+def test_a_validator_dismisses_whom_it_admitted_and_refuses_who_asked(market: Market) -> None:
+    chain = market.chain
+    chain.refused(NOT_YOURS, MsgDismissProvider("v1", "v0p0"), field="provider")
+    chain.ok(CERTIFY)
+    chain.ok(MsgDismissProvider("v0", "v0p0"))
+    gone = provider(market, "v0p0")
+    assert (gone.validator, gone.admitted, gone.capability) == ("", False, None)
+    assert not CLUSTERS.has(chain.overlay(), "v0", "v0p0")
+    assert chain.seen("provider.dismissed")[-1].get("provider") == "v0p0"
+    chain.refused(NOT_YOURS, MsgDismissProvider("v0", "v0p0"))
+    chain.ok(MsgRegisterProvider("v0p0", "v0"), MsgDismissProvider("v0", "v0p0"))
+    assert provider(market, "v0p0").validator == ""
+
+
+def test_nobody_is_dismissed_while_a_share_is_committed(market: Market) -> None:
+    """An operator that trained here, and was let go before the draw, would sit in the audit of its own share."""
+    order_id = market.run()
+    market.commit(order_id, market.trace(order_id))
+    market.chain.refused(WRONG_STATE, MsgDismissProvider("v0", "v0p0"))
+    market.chain.ok(MsgDismissProvider("v0", "v0p1"))
 
 
 def test_nobody_leaves_while_a_share_is_committed(market: Market) -> None:

@@ -17,6 +17,7 @@ from domain.errors import (
     Code,
 )
 from domain.messages import (
+    MsgAdmitProvider,
     MsgCommitTraces,
     MsgDepositBond,
     MsgRegisterProvider,
@@ -156,6 +157,18 @@ def test_who_left_the_cluster_commits_nothing(market: Market, order_id: bytes) -
     market.chain.ok(MsgRegisterProvider("v0p0", "v1"))
     market.commit(order_id, trace)
     assert market.skipped() == [ShareReason.NOT_IN_CLUSTER]
+
+
+def test_who_only_asked_commits_nothing(market: Market, order_id: bytes) -> None:
+    """Shares of the others in the same message stand."""
+    market.chain.ok(MsgRegisterProvider("v1p0", "v0"))
+    traces = (market.trace(order_id, 0, provider="v1p0"), market.trace(order_id, 1))
+    market.commit(order_id, *traces)
+    assert market.skipped() == [ShareReason.NOT_IN_CLUSTER]
+    assert len(market.shares(order_id)) == 1
+    market.chain.ok(MsgAdmitProvider("v0", "v1p0"))
+    market.commit(order_id, traces[0])
+    assert len(market.shares(order_id)) == 2
 
 
 def rejecting(

@@ -1,0 +1,195 @@
+"""How providers are measured: one at a time, with a fresh seed for each task, in bounded time."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+import pytest
+
+from domain.limits import PROBE_PIECES_MAX
+from link.types import ProbeTask
+from pol.rules.probe import PIECE_WORK
+from tests.support.chain_market import digest
+from validator.decide.admission import Admission, Policy
+from validator.decide.probe import SAMPLED, TARGET_NS, TASK_NS, TRIES, WAY_BYTES, Measured
+from validator.serve.callers import ASKING_MAX, ASKING_SECONDS, Asking
+from validator.serve.prober import DOUBLINGS_MAX, PAUSE_NS, Prober
+
+
+def right(task: ProbeTask) -> tuple[bytes, ...]:
+    if task.data:
+        return (sha256(task.data).digest(),)
+    return tuple(digest("piece", task.seed, piece) for piece in range(task.pieces))
+
+
+@dataclass
+class Bench:
+    """A prober with a clock that only the work moves."""
+
+    speed: int = 10**9  # FLOP/s
+    now: int = 0
+    seeds: int = 0
+    asked: list[ProbeTask] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.prober = Prober(lambda: self.now, self.fresh)
+        self.prober.want(["p", "q"])
+
+    def fresh(self, size: int) -> bytes:
+        self.seeds += 1
+        return (digest("fresh", self.seeds) * (size // 32 + 1))[:size]
+
+    def begin(self, name: str = "p") -> ProbeTask:
+        return self.prober.step(name, ())
+
+    def work(self, task: ProbeTask) -> tuple[bytes, ...]:
+        self.asked.append(task)
+        self.now += WAY_BYTES * 100 if task.data else task.pieces * PIECE_WORK * 10**9 // self.speed
+        return right(task)
+
+    def measure(self, name: str = "p") -> ProbeTask:
+        task = self.begin(name)
+        while not task.over:
+            task = self.prober.step(name, self.work(task))
+        return task
+
+
+def test_the_best_of_some_tries_of_about_a_second_counts() -> None:
+    bench = Bench(speed=7 * 10**8)
+    assert bench.measure().text == ""
+    (found,) = bench.prober.measured()
+    assert found.speed == pytest.approx(7 * 10**8, rel=1e-3)
+    assert found.bandwidth == 10**7
+    assert not found.sure
+    sizes = [task.pieces for task in bench.asked if task.pieces]
+    assert len(sizes) == TRIES
+    assert all(
+        TARGET_NS // 2 < n * PIECE_WORK * 10**9 // bench.speed < 2 * TARGET_NS for n in sizes[1:]
+    )
+    # A sample of one of them, as it was answered.
+    (tried,) = {task.seed: task for task in bench.asked if task.seed == found.seed}.values()
+    assert len(found.sample) == SAMPLED
+    assert all(right(tried)[piece] == answered for piece, answered in found.sample)
+
+
+@pytest.mark.parametrize("speed", [10**15, 10**7])
+def test_the_size_is_bounded_whatever_the_speed(speed: int) -> None:
+    bench = Bench(speed)
+    assert bench.measure().text == ""
+    assert max(task.pieces for task in bench.asked) <= PROBE_PIECES_MAX
+    assert all(len(found.sample) <= SAMPLED for found in bench.prober.measured())
+
+
+def test_every_task_has_a_seed_of_its_own_so_that_memory_serves_nobody() -> None:
+    bench = Bench()
+    bench.measure()
+    bench.measure("q")
+    seeds = Counter(task.seed or task.data for task in bench.asked)
+    assert max(seeds.values()) == 1
+    task = bench.begin("q")
+    assert task.text == "no measurement is due"
+
+
+def test_what_is_answered_too_late_fails() -> None:
+    bench = Bench()
+    task = bench.begin()
+    bench.now += TASK_NS
+    assert bench.prober.step("p", right(task)).text == "the answer came too late"
+    assert bench.prober.measured() == ()
+    assert "failed" in bench.begin().text
+
+
+def test_who_never_answers_holds_up_nobody_for_long() -> None:
+    bench = Bench()
+    bench.begin("p")
+    assert bench.begin("q").text == "another provider is being measured"
+    bench.now += TASK_NS
+    assert bench.begin("q").data
+    assert bench.prober.failing("p")
+
+
+def test_only_one_is_measured_at_a_time_and_answers_only_for_itself() -> None:
+    bench = Bench()
+    task = bench.begin("p")
+    assert bench.prober.step("q", right(task)).text == "no task of yours is open"
+    assert bench.prober.step("p", bench.work(task)).pieces
+
+
+def test_a_wrong_hash_or_a_wrong_number_of_digests_fails() -> None:
+    bench = Bench()
+    task = bench.begin()
+    assert "not the hash" in bench.prober.step("p", (bytes(32),)).text
+    bench.now += PAUSE_NS
+    task = bench.prober.step("p", bench.work(bench.begin()))
+    assert "digests of" in bench.prober.step("p", right(task)[:-1]).text
+
+
+def test_each_failure_waits_twice_as_long_and_no_longer_than_some_minutes() -> None:
+    bench = Bench()
+    for count in range(DOUBLINGS_MAX + 3):
+        assert bench.begin().data
+        bench.begin()  # begun anew, which is a failure
+        pause = PAUSE_NS << min(count, DOUBLINGS_MAX)
+        bench.now += pause - 1
+        assert "wait a while" in bench.begin().text
+        bench.now += 1
+    bench.measure()
+    assert len(bench.prober.measured()) == 1
+
+
+def test_a_wrong_piece_is_a_failure_and_a_right_one_makes_sure() -> None:
+    bench = Bench()
+    bench.measure()
+    bench.measure("q")
+    p, q = bench.prober.measured()
+    bench.prober.judge(p, right=False)
+    bench.prober.judge(q, right=True)
+    (found,) = bench.prober.measured()
+    assert (found.provider, found.sure) == ("q", True)
+    assert bench.prober.failing("p")
+    bench.prober.judge(Measured("q", 1, 1, b"", ()), right=False)  # of another measurement
+    assert bench.prober.measured() == (found,)
+
+
+def test_who_is_not_wanted_any_more_is_forgotten() -> None:
+    bench = Bench()
+    bench.measure()
+    bench.prober.want(["q"])
+    assert bench.prober.measured() == ()
+    assert bench.begin("p").text == "no measurement is due"
+
+
+def test_a_measurement_that_is_dropped_is_no_failure() -> None:
+    bench = Bench()
+    bench.begin()
+    bench.prober.drop("q")
+    bench.prober.drop("p")
+    assert bench.prober.failing("p") is None
+    assert bench.begin().data
+
+
+def test_a_bounded_number_asks_and_gives_its_place_up() -> None:
+    now = [0.0]
+    asking = Asking(now=lambda: now[0])
+    assert all(asking.hear(f"{number}") for number in range(ASKING_MAX))
+    assert not asking.hear("one more")
+    assert asking.hear("0")
+    asking.drop(["0"])
+    assert asking.hear("one more")
+    now[0] = ASKING_SECONDS + 1
+    assert asking.names() == ()
+
+
+@pytest.mark.parametrize(
+    ("policy", "named", "admits"),
+    [
+        (Policy.OPEN, {}, True),
+        (Policy.OPEN, {"p": False}, False),
+        (Policy.LISTED, {}, False),
+        (Policy.LISTED, {"q": True}, False),
+        (Policy.LISTED, {"p": True}, True),
+        (Policy.CLOSED, {"p": True}, False),
+    ],
+)
+def test_who_is_admitted(policy: Policy, named: dict[str, bool], admits: bool) -> None:
+    assert (not Admission(policy, named).problem("p")) == admits
