@@ -5,7 +5,7 @@ from typing import Annotated
 
 from domain.amount import BPS, ceil_div
 from domain.bounds import Bps, Duration, Money, Range
-from domain.limits import ANSWERS_MAX, DURATION_MAX, GAS_MAX, SHARE_SEGMENTS_MAX
+from domain.limits import ANSWERS_MAX, DURATION_MAX, GAS_MAX, ROUNDS_MAX, SHARE_SEGMENTS_MAX
 
 DRAWS = 3
 """How often seats of an audit are drawn at most."""
@@ -22,6 +22,7 @@ BlockGas = Annotated[int, Range(GAS_MAX, 10**12)]
 DueGas = Annotated[int, Range(1, 10**12)]
 Blocks = Annotated[int, Range(1, 10**9)]
 Attempts = Annotated[int, Range(1, 100)]
+Rounds = Annotated[int, Range(1, ROUNDS_MAX)]
 Auditors = Annotated[int, Range(0, 100)]
 AuditPlaces = Annotated[int, Range(1, ANSWERS_MAX)]
 SegmentsDrawn = Annotated[int, Range(1, SHARE_SEGMENTS_MAX)]
@@ -47,6 +48,7 @@ class OrderParams:
     reference_speed: Rate
     accept_max: Wait
     payload_fee: Money
+    handover_every: Rounds
 
     @property
     def verify_seconds(self) -> int:
@@ -92,6 +94,9 @@ class Params:
     payload_fee: Money = 50_000  # burnt of both sides, where nobody can tell whose fault it was
     order_min: Money = 200_000  # the smallest deposit of an order
     ttl_max: Duration = 7 * 86_400
+    handover_every: Rounds = (
+        10  # rounds: of each such one, and of the last, the state is handed over
+    )
 
     def for_order(self) -> OrderParams:
         """Return the part that an order keeps for life."""
@@ -115,4 +120,5 @@ def local_params() -> Params:
         accept_max=60,
         payload_fee=500,
         order_min=2_000,
+        handover_every=1,
     )

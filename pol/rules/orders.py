@@ -1,6 +1,6 @@
 """What an order must be: one check for the chain, and for a consumer who asks before anything is signed."""
 
-from domain.amount import price_ceil
+from domain.amount import ceil_div, price_ceil
 from domain.errors import (
     BAD_FIELD,
     INSUFFICIENT_DEPOSIT,
@@ -9,9 +9,12 @@ from domain.errors import (
     Refusal,
 )
 from domain.limits import EXECUTOR_VERSION, TIERS
-from domain.params import Params
+from domain.params import OrderParams, Params
 from domain.records import Conditions, JobTerms
 from pol.rules.schedule import boundary_work, check_terms, segment_work, total_work
+
+HANDOVER_SLACK = 4
+"""How often fetching a result may take what it takes at ``accept_rate``."""
 
 
 def check_job(terms: JobTerms, conditions: Conditions) -> None:
@@ -36,6 +39,12 @@ def check_auditable(terms: JobTerms, params: Params) -> None:
         raise Refusal(TOO_SLOW_TO_AUDIT, "terms.segment_steps", f"a segment {reason}", remedy)
     if terms.outer_work > most:
         raise Refusal(TOO_SLOW_TO_AUDIT, "terms.outer_work", reason, "use fewer slots")
+
+
+def handover_seconds(terms: JobTerms, params: OrderParams) -> int:
+    """Return how long an order waits for its settlement after its last round is verified: the consumer fetches it."""
+    fetch = ceil_div(HANDOVER_SLACK * terms.result_bytes, params.accept_rate)
+    return max(params.round_window, fetch)
 
 
 def least_deposit(terms: JobTerms, price_limit: int, params: Params) -> int:

@@ -3,7 +3,12 @@
 from typing import Any
 
 from chain.state_machine.context import Context
-from chain.state_machine.ledger.order_money import cut_bond, get_job_bond, pay_from_deposits
+from chain.state_machine.ledger.order_money import (
+    cut_bond,
+    get_job_bond,
+    get_withheld,
+    pay_from_deposits,
+)
 from chain.state_machine.ledger.tables import ESCROWS, TALLIES
 from chain.state_machine.market.book import close_bid
 from chain.state_machine.market.orders import end_assignment, end_order, is_ending, weigh_end
@@ -85,7 +90,7 @@ def fail_attempt(ctx: Context, order: Order, assignment: Assignment, reason: Att
 def restart_progress(
     ctx: Context, order: Order, assignment: Assignment, **changes: Any
 ) -> Assignment:
-    """Change a running assignment, which gets a new progress deadline for the open round or for the proof."""
+    """Change a running assignment, which gets a new progress deadline for the open round."""
     cancel(ctx, assignment.progress_deadline, Due.PROGRESS, order.id, assignment.attempt)
     expected = round_seconds(order.terms, assignment.slot_speed, assignment.slots)
     deadline = ctx.clock + order.params.progress_base + SLACK * expected
@@ -158,7 +163,10 @@ def _compensate(ctx: Context, order: Order, assignment: Assignment, cut: int) ->
     So a job that nobody can finish earns nothing.
     """
     tally = TALLIES.must(ctx.store, order.id)
-    lost = tally.fee + tally.verified * price_floor(round_work(order.terms), assignment.price)
+    price = price_floor(round_work(order.terms), assignment.price)
+    # What is withheld returns to the deposit, what right shares took of it is made good apart: neither is lost.
+    part = get_withheld(ctx, order.id) + tally.righted
+    lost = tally.fee + tally.verified * price - part
     # Right shares that were rejected may have been paid out of it before.
     row = get_job_bond(ctx, assignment.order_id, assignment.attempt)
     cut = min(cut, row.amount if row else 0)

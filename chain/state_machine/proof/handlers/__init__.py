@@ -4,12 +4,10 @@ from chain.state_machine.proof.handlers import (
     answer_audit,
     close_round,
     commit_traces,
-    prove,
 )
 
 HANDLERS = (
     commit_traces.HANDLER,
     close_round.HANDLER,
-    prove.HANDLER,
     answer_audit.HANDLER,
 )

@@ -156,7 +156,6 @@ def test_a_void_round_ends_a_proven_order_at_once_with_the_deposit_back() -> Non
     order_id = market.run()
     for _ in range(2):
         market.train_round(order_id)
-    market.prove(order_id)
     market.wait_seats(order_id, 0)
     market.chain.ok(with_answer(answer(market, order_id), 0, AuditAnswer(b"", b"")))
     market.chain.block()
