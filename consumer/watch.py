@@ -38,6 +38,8 @@ class Summary:
     shares_committed: int
     shares_rejected: int
     paid: int
+    # Of the price of verified rounds, kept for the validator until the order settles.
+    withheld: int
     refunded: int
 
     @property
@@ -62,6 +64,7 @@ def summarise(answer: OrderResponse) -> Summary:
         shares_committed=len(shares),
         shares_rejected=sum(s.state is ShareState.REJECTED for s in shares),
         paid=sum(row.paid for row in answer.escrow.depositors),
+        withheld=answer.escrow.withheld,
         refunded=sum(row.refunded for row in answer.escrow.depositors),
     )
 

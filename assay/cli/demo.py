@@ -184,7 +184,7 @@ def _did(finished: "Finished", address: str) -> str:
     shares = sum(not v.reason and v.provider == address for v in finished.verdicts)
     if shares:
         return f"trained {shares} accepted shares"
-    if any(a.validator == address and a.final_root for a in on_chain.assignments):
+    if any(a.validator == address and a.settles_at for a in on_chain.assignments):
         return f"ran the cluster, verified and proved {len(on_chain.rounds)} rounds"
     seats = [seat for audit in on_chain.audits for seat in audit.seats if seat.validator == address]
     return f"audited {sum(bool(seat.answers) for seat in seats)} rounds"

@@ -30,8 +30,13 @@ def is_over(on_chain: OrderResponse, attempt: int, round: int, clock: int) -> bo
 
 
 def fold(local: LocalOrder, on_chain: OrderResponse, clock: int) -> LocalOrder:
-    """Drop rounds that are over, all but the last, from the record; how often providers failed in them stays."""
-    over = [r for r in local.rounds[:-1] if is_over(on_chain, local.attempt, r.round, clock)]
+    """Drop rounds that are over from the record, but the last and what is served; how often providers failed stays."""
+    served = served_rounds(local, on_chain)[:1]
+    over = [
+        known
+        for known in local.rounds[:-1]
+        if is_over(on_chain, local.attempt, known.round, clock) and known not in served
+    ]
     if not over:
         return local
     counts = {item.provider: item.count for item in local.failures}
@@ -44,6 +49,26 @@ def fold(local: LocalOrder, on_chain: OrderResponse, clock: int) -> LocalOrder:
     return replace(local, rounds=kept, failures=failures)
 
 
+def served_rounds(local: LocalOrder, on_chain: OrderResponse) -> tuple[LocalRound, ...]:
+    """Return the hand-over rounds that the consumer can fetch: the newest verified one, and those closed since.
+
+    Of a failed attempt none; of a settled order the last, whose rounds are not looked at any more.
+    """
+    assignment = on_chain.assignment(local.attempt)
+    if assignment is None or assignment.state == AssignmentState.FAILED:
+        return ()
+    if on_chain.order.state == OrderState.CLOSED:
+        return tuple(last for last in local.rounds[-1:] if last.sealed is not None)
+    known = [
+        (found, closed)
+        for found in local.rounds
+        if found.sealed is not None
+        and (closed := on_chain.round(local.attempt, found.round)) is not None
+    ]
+    newest = max((found.round for found, closed in known if closed.verified), default=0)
+    return tuple(found for found, _ in known if found.round >= newest)
+
+
 def needed_blobs(local: LocalOrder, on_chain: OrderResponse, clock: int) -> frozenset[bytes]:
     """Return the blobs that an attempt still has to hold."""
     return frozenset(blob.sha256 for blob in _needed(local, on_chain, clock))
@@ -53,8 +78,7 @@ def _needed(local: LocalOrder, on_chain: OrderResponse, clock: int) -> Iterator[
     assignment = on_chain.assignment(local.attempt)
     if assignment is None:
         return
-    if local.result is not None and assignment.state != AssignmentState.FAILED:
-        yield local.result.blob
+    yield from (r.sealed.blob for r in served_rounds(local, on_chain) if r.sealed is not None)
     if on_chain.order.state == OrderState.CLOSED:
         return
     live = assignment.is_live
@@ -77,6 +101,8 @@ def _needed(local: LocalOrder, on_chain: OrderResponse, clock: int) -> Iterator[
 
 def _of_round(known: LocalRound) -> Iterator[BlobRef]:
     yield known.global_in.blob
+    if known.sealed is not None:
+        yield known.sealed.blob
     for work in known.works:
         yield work.local_in.blob
         if work.packet is not None:
