@@ -28,7 +28,6 @@ PLAYED = {
     "DismissProvider",
     "LeaveCluster",
     "PlaceBid",
-    "Prove",
     "RegisterProvider",
     "RevealAnswer",
     "Send",

@@ -30,7 +30,7 @@ def open_round(local: LocalOrder, view: View, assignment: Assignment) -> LocalOr
     opening = _opening_state(local, round)
     if opening is None or not _usable(local, view):
         return local
-    planned = LocalRound(round, opening, (), None, (), 0)
+    planned = LocalRound(round, opening, (), None, (), 0, None)
     return replace(local, rounds=(*local.rounds, planned))
 
 

@@ -185,7 +185,7 @@ class Numerics:
         if function is numerics.probe_pieces:
             return pieces_of(args[0], args[1])
         if function is numerics.result_chunks:
-            return [bytes([i]) * 70 for i in range(self.terms.result_chunks)]
+            return [bytes([i]) * 70 for i in range(self.terms.global_chunks)]
         raise AssertionError(function)
 
     def _outcome(self, segment: int) -> ReplayOutcome:
