@@ -39,7 +39,7 @@ _log = logging.getLogger("assay.validator")
 TICK_SECONDS = 0.2
 LEAST_SECONDS = 0.03
 """Between two looks, whoever wakes the loop."""
-THREADS = {Lane.TX: 1, Lane.WORK: 8, Lane.AUDIT: 64, Lane.ANSWER: 1}
+THREADS = {Lane.TX: 1, Lane.WORK: 8, Lane.TRIAL: 1, Lane.AUDIT: 64, Lane.ANSWER: 1}
 """How many actions of a lane run at a time."""
 EXPECTED = (ChainError, ClusterError, PoolError, OSError)
 """What an action may end with that is no bug."""
@@ -90,6 +90,7 @@ class ValidatorDaemon:
         self._jobs = config.home / "jobs"
         self._ledger = Ledger(self._store, self._blobs, self._wake)
         self._pool = ReplayPool(config.processes, folder=config.home / "scratch")
+        self._trials = ReplayPool(1, folder=config.home / "trials", fresh=True)
         self._lanes = Lanes(THREADS, stop, self._wake, EXPECTED)
         self._observer = Observer(self._me, self._client, self._ledger)
         self._secret = derive_scalar(key.secret, "assay/validator-secret")
@@ -154,7 +155,10 @@ class ValidatorDaemon:
             blobs,
             jobs,
             self._pool,
+            self._trials,
             self._config.backend,
+            self._config.processes,
+            lambda: self._service.view.clock,
         )
         auditor = Auditor(
             ledger, blobs, jobs, performer.run, self._config.backend, self._link, self._sender
@@ -175,6 +179,7 @@ class ValidatorDaemon:
         self._client.close()
         self._links.close()
         self._pool.close()
+        self._trials.close()
         self._lanes.close()
         self._store.close()
         self._blobs.close()

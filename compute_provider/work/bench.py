@@ -81,33 +81,13 @@ def measure_bandwidth(client: ClusterClient, size: int = PROBE_BYTES) -> int:
 
 
 def _main(backend_name: str, seconds: float, parent: int, folder: Path) -> None:
-    """Run two products with a function between them, as a layer of a network has, and count."""
+    """Measure on a back end in the sandbox, and say what came out."""
     sandbox.enter(parent, folder, sandbox.physical_memory())
-    import numpy as np
-
     from pol.executor.backend import backend
-    from pol.executor.interface import run
-    from pol.job.program import ProgramBuilder
+    from pol.work.speed import measured_speed
 
-    builder = ProgramBuilder()
-    x = builder.input("batch.x", "f32", (64, 256))
-    w = builder.input("global.w", "f32", (256, 256))
-    hidden = builder.node("tanh", builder.node("matmul", x, w))
-    builder.output("global.w", builder.node("matmul", hidden, w))
-    program = builder.build()
-    generator = np.random.default_rng(1)
-    inputs = {
-        "batch.x": generator.standard_normal((64, 256), np.float32),
-        "global.w": generator.standard_normal((256, 256), np.float32) / np.float32(16),
-    }
-    engine = backend(backend_name)
-    # Compiles, and starts threads.
-    run(program, inputs, 1, engine)
-    runs, start = 0, time.perf_counter()
-    while (passed := time.perf_counter() - start) < seconds:
-        run(program, inputs, 1, engine)
-        runs += 1
-    sys.stdout.write(json.dumps({"flops": int(runs * program.work.flops / passed)}) + "\n")
+    flops = measured_speed(backend(backend_name), seconds, time.perf_counter)
+    sys.stdout.write(json.dumps({"flops": flops}) + "\n")
 
 
 if __name__ == "__main__":
