@@ -13,6 +13,7 @@ from domain.errors import BAD_PROOF
 from domain.events import OrderOpened, changes_of
 from domain.hashing import message_id
 from domain.messages import MsgSubmitOrder
+from domain.params import Params
 from domain.queries import (
     AccountRequest,
     ParamsRequest,
@@ -25,7 +26,8 @@ from matching_engine.conditions import CONDITIONS
 from pol.job.document import Job, order_terms
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.orders import check_order, least_deposit
-from pol.rules.schedule import round_seconds, total_work
+from pol.rules.outlook import Outlook, outlook
+from pol.rules.schedule import total_work
 from wire.keys import Key
 
 LIMIT_FACTOR = 2
@@ -55,6 +57,7 @@ class Quote:
 
     terms: JobTerms
     match: SimulateMatchResponse
+    params: Params
     # That was asked with, or of an order that names none; uassay per PFLOP.
     price_limit: int = 0
     # Of the bid that would take it at any price, 0 if there is none.
@@ -78,10 +81,15 @@ class Quote:
     @property
     def seconds(self) -> int:
         """How long that bid's rounds are expected to take, in seconds without windows; 0 if none fits."""
+        return self.outlook.job if self.outlook else 0
+
+    @property
+    def outlook(self) -> Outlook | None:
+        """What to expect of that bid; None if none fits."""
         if not self.match.bids:
-            return 0
+            return None
         offer = self.match.bids[0].offer
-        return self.terms.rounds * round_seconds(self.terms, offer.slot_speed, offer.slots)
+        return outlook(self.terms, self.params, offer.slot_speed, offer.slots)
 
 
 def quote(client: ChainClient, job: Job, request: Request) -> Quote:
@@ -90,7 +98,8 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
     Refusal names what the chain would refuse of the order; without a price limit, a search for any price comes first.
     """
     terms = order_terms(job)
-    check_request(client, terms, request)
+    params = client.query(ParamsRequest()).params
+    _check(params, terms, request)
     simulation = SimulateMatchRequest(
         conditions=request.conditions,
         price_limit=request.price_limit,
@@ -101,20 +110,23 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
     if request.price_limit:
         at_any = () if found.bids else client.query(replace(simulation, price_limit=0)).bids
         cheapest = at_any[0].offer.price if at_any else 0
-        return Quote(terms, found, request.price_limit, cheapest)
+        return Quote(terms, found, params, request.price_limit, cheapest)
     # Bonds grow with the limit, so that the cheapest bid may not be backed for what is asked.
     prices = dict.fromkeys(bid.offer.price for bid in found.bids)
     for price in islice(prices, PRICES_TRIED):
         limit = min(LIMIT_FACTOR * price, MONEY_MAX)
         found = client.query(replace(simulation, price_limit=limit))
         if found.bids:
-            return Quote(terms, found, limit)
-    return Quote(terms, found)
+            return Quote(terms, found, params, limit)
+    return Quote(terms, found, params)
 
 
 def check_request(client: ChainClient, terms: JobTerms, request: Request) -> int:
     """Check an order as the chain will, by the function that it has for it; return the deposit (``uassay``)."""
-    params = client.query(ParamsRequest()).params
+    return _check(client.query(ParamsRequest()).params, terms, request)
+
+
+def _check(params: Params, terms: JobTerms, request: Request) -> int:
     deposit = least_deposit(terms, request.price_limit, params)
     check_order(
         terms, request.conditions, request.price_limit, deposit, request.time_to_live, params

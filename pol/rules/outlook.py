@@ -1,0 +1,59 @@
+"""What a network makes of a job, before anybody signs: how long it takes, how many can train it, who could check it.
+
+Everything follows from the terms, the chain's parameters, and a bid's slot speed and slots.
+"""
+
+from dataclasses import dataclass
+
+from domain.amount import ceil_div
+from domain.params import Params
+from domain.records import JobTerms
+from pol.rules.schedule import (
+    progress_seconds,
+    round_seconds,
+    segment_work,
+    share_segments,
+    trial_work,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What to expect of a job on a network; times are in seconds, rounded up, without waiting for a match.
+
+    ``steps`` are those that have to be taken one after another; more than ``providers`` at once are of no use, and a
+    round takes ``turns`` of those that there are. ``round`` and ``job`` are the time of training and aggregating,
+    ``accept`` the longest from match to acceptance, ``progress`` the longest that a round may take. An auditor of
+    ``reference_speed`` takes ``audit`` seconds for the dearest place, and ``audit_max`` is the most that it may take.
+    """
+
+    steps: int
+    providers: int
+    turns: int
+    segments: int
+    round: int
+    job: int
+    accept: int
+    progress: int
+    audit: int
+    audit_max: int
+
+
+def outlook(terms: JobTerms, params: Params, slot_speed: int, slots: int) -> Outlook:
+    """Return what to expect where ``slots`` slots train at once, each at ``slot_speed`` FLOP/s."""
+    at_once = min(slots, terms.slots)
+    round = round_seconds(terms, slot_speed, at_once)
+    delivery = params.accept_base + ceil_div(terms.delivered_bytes, params.accept_rate)
+    place = max(segment_work(terms), terms.outer_work)
+    return Outlook(
+        steps=terms.rounds * terms.round_steps,
+        providers=terms.slots,
+        turns=ceil_div(terms.slots, at_once),
+        segments=share_segments(terms),
+        round=round,
+        job=terms.rounds * round,
+        accept=delivery + ceil_div(trial_work(terms), slot_speed),
+        progress=progress_seconds(terms, params.progress_base, slot_speed, at_once),
+        audit=ceil_div(place, params.reference_speed),
+        audit_max=params.for_order().place_work_max // params.reference_speed,
+    )
