@@ -14,6 +14,7 @@ from domain.events import OrderOpened, changes_of
 from domain.genesis import POWER_REDUCTION
 from domain.hashing import message_id
 from domain.messages import MsgSubmitOrder
+from domain.params import Params
 from domain.queries import (
     AccountRequest,
     ParamsRequest,
@@ -27,8 +28,9 @@ from matching_engine.conditions import CONDITIONS
 from pol.job.document import Job, order_terms
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.orders import check_order, least_deposit
+from pol.rules.outlook import Outlook, outlook
 from pol.rules.panels import Promised, audit_floor, is_eligible
-from pol.rules.schedule import round_seconds, total_work
+from pol.rules.schedule import total_work
 from wire.keys import Key
 
 LIMIT_FACTOR = 2
@@ -69,6 +71,7 @@ class Quote:
 
     terms: JobTerms
     match: SimulateMatchResponse
+    params: Params
     # That was asked with, or of an order that names none; uassay per PFLOP.
     price_limit: int = 0
     # Of the bid that would take it at any price, 0 if there is none.
@@ -94,10 +97,16 @@ class Quote:
     @property
     def seconds(self) -> int:
         """How long that bid's rounds are expected to take, in seconds without windows; 0 if none fits."""
+        return self.outlook.job if self.outlook else 0
+
+    @property
+    def outlook(self) -> Outlook | None:
+        """What to expect of that bid; None if none fits."""
         if not self.match.bids:
-            return 0
+            return None
         offer = self.match.bids[0].offer
-        return self.terms.rounds * round_seconds(self.terms, offer.slot_speed, offer.slots)
+        audit_ms = self.checked.audit_ms if self.checked else None
+        return outlook(self.terms, self.params, offer.slot_speed, offer.slots, audit_ms)
 
 
 def quote(client: ChainClient, job: Job, request: Request) -> Quote:
@@ -106,7 +115,8 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
     Refusal names what the chain would refuse of the order; without a price limit, a search for any price comes first.
     """
     terms = order_terms(job)
-    checked = check_request(client, terms, request)
+    params = client.query(ParamsRequest()).params
+    checked = _check(client, params, terms, request)
     simulation = SimulateMatchRequest(
         conditions=request.conditions,
         price_limit=request.price_limit,
@@ -117,7 +127,7 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
     if request.price_limit:
         at_any = () if found.bids else client.query(replace(simulation, price_limit=0)).bids
         cheapest = at_any[0].offer.price if at_any else 0
-        return Quote(terms, found, request.price_limit, cheapest, checked)
+        return Quote(terms, found, params, request.price_limit, cheapest, checked)
     # Bonds grow with the limit, so that the cheapest bid may not be backed for what is asked.
     prices = dict.fromkeys(bid.offer.price for bid in found.bids)
     for price in islice(prices, PRICES_TRIED):
@@ -125,13 +135,17 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
         found = client.query(replace(simulation, price_limit=limit))
         if found.bids:
             limited = replace(request, price_limit=limit)
-            return Quote(terms, found, limit, checked=check_request(client, terms, limited))
-    return Quote(terms, found, checked=checked)
+            checked = _check(client, params, terms, limited)
+            return Quote(terms, found, params, limit, checked=checked)
+    return Quote(terms, found, params, checked=checked)
 
 
 def check_request(client: ChainClient, terms: JobTerms, request: Request) -> Checked:
     """Check an order as the chain will, by the function that it has for it."""
-    params = client.query(ParamsRequest()).params
+    return _check(client, client.query(ParamsRequest()).params, terms, request)
+
+
+def _check(client: ChainClient, params: Params, terms: JobTerms, request: Request) -> Checked:
     kept = params.for_order()
     deposit = least_deposit(terms, request.price_limit, params)
     validators = [

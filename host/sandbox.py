@@ -10,7 +10,8 @@ import os
 import resource
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from host.process import die_with_parent
@@ -78,6 +79,28 @@ def enter(parent: int, folder: Path, memory_bytes: int) -> Sequence[str]:
     if not _write_only_to(libc, folder):
         open_ends.append("the kernel has no Landlock: files are not read-only")
     return open_ends
+
+
+@contextmanager
+def memory_bound(size: int) -> Iterator[None]:
+    """Let this process take ``size`` more bytes of memory at most while the block runs: MemoryError beyond."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = _held_memory() + size
+    # Where the process is bound already, that stays.
+    bounds = [bound for bound in (most, soft) if bound != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(bounds), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _held_memory() -> int:
+    """Return the bytes that count against the bound on this process's memory; 0 where the system does not say."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else ()
+    held = (line.split()[1] for line in lines if line.startswith("VmData:"))
+    return 1024 * int(next(held, "0"))
 
 
 def forbid_processes() -> None:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from domain.limits import METRICS_MAX
+
 MAX_RANK = 8
 """Dimensions of a value."""
 MAX_DIMENSION = 2**31 - 1
@@ -42,7 +44,7 @@ class Limits:
     data_size: int = 8 * 2**30
     rows: int = 2**27
     epochs_per_batch: int = 2
-    metrics: int = 16
+    metrics: int = METRICS_MAX
     header_size: int = 2**20
 
 

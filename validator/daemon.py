@@ -43,7 +43,7 @@ T = TypeVar("T")
 TICK_SECONDS = 0.2
 LEAST_SECONDS = 0.03
 """Between two looks, whoever wakes the loop."""
-THREADS = {Lane.TX: 1, Lane.WORK: 8, Lane.AUDIT: 256, Lane.ANSWER: 1}
+THREADS = {Lane.TX: 1, Lane.WORK: 8, Lane.TRIAL: 1, Lane.AUDIT: 256, Lane.ANSWER: 1}
 """How many actions of a lane run at a time."""
 EXPECTED = (ChainError, ClusterError, PoolError, OSError)
 """What an action may end with that is no bug."""
@@ -97,6 +97,7 @@ class ValidatorDaemon:
         self._pool = ReplayPool(config.processes, folder=config.home / "scratch")
         # Silence on a seat is cut: no replay of its own rounds, however long, keeps this validator from it.
         self._seat_pool = ReplayPool(config.processes, folder=config.home / "scratch")
+        self._trials = ReplayPool(1, folder=config.home / "trials", fresh=True)
         self._lanes = Lanes(THREADS, stop, self._wake, EXPECTED)
         self._observer = Observer(self._me, self._client, self._ledger)
         self._secret = derive_scalar(key.secret, "assay/validator-secret")
@@ -161,7 +162,10 @@ class ValidatorDaemon:
             blobs,
             jobs,
             self._pool,
+            self._trials,
             self._config.backend,
+            self._config.processes,
+            lambda: self._service.view.clock,
         )
         auditor = Auditor(
             ledger,
@@ -191,6 +195,7 @@ class ValidatorDaemon:
         self._links.close()
         self._pool.close()
         self._seat_pool.close()
+        self._trials.close()
         self._lanes.close()
         self._store.close()
         self._blobs.close()

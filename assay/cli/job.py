@@ -4,12 +4,13 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
+from assay.cli.outlook import look_at, network_options
 from assay.cli.output import flops, step_progress, table
 from domain.errors import Expected
 from domain.limits import ROUNDS_MAX
@@ -45,8 +46,9 @@ def command() -> None:
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("-o", "--to", required=True, type=click.Path(path_type=Path), help="Folder to make.")
+@network_options
 @common_options
-def build(context: Settings, file: Path, to: Path) -> None:
+def build(context: Settings, file: Path, to: Path, **network: Any) -> None:
     """Trace a job file and write the job directory."""
     from pol.job.document import DOCUMENT
 
@@ -56,20 +58,27 @@ def build(context: Settings, file: Path, to: Path) -> None:
         from pol.tracing.build import build_job
 
         job = build_job(file, to, context.output.note)
-    _show(context, job, to)
+    _show(context, job, to, network)
 
 
 @command.command(
-    help="Check a job directory and show what it asks for.\n\nExample: assay job inspect ./digits"
+    help="""Check a job directory and show what it asks for, and what a network would make of it.
+
+    There is no chain here: --params takes what a node's `assay query params --output json` printed, and --slot-speed
+    what bids offer.
+
+    Example: assay job inspect ./digits --slot-speed 5000000000 --slots-at-once 2
+    """
 )
 @click.argument("directory", type=click.Path(path_type=Path))
+@network_options
 @common_options
-def inspect(context: Settings, directory: Path) -> None:
+def inspect(context: Settings, directory: Path, **network: Any) -> None:
     """Load a job with all its files, as a validator does, and describe it."""
     from pol.job.load import load_job
 
     job = load_job(directory).job
-    _show(context, job, directory)
+    _show(context, job, directory, network)
 
 
 @command.command(
@@ -150,8 +159,13 @@ def _tell(context: Settings, job: "Job", done: "LocalRun", to: Path) -> None:
     )
 
 
-def _show(context: Settings, job: "Job", directory: Path) -> None:
+def _show(context: Settings, job: "Job", directory: Path, network: dict[str, Any]) -> None:
+    from pol.job.document import order_terms
     from pol.local.inspect import inspect_job
+
+    expected, lines, title = look_at(
+        order_terms(job), network["params_file"], network["slot_speed"], network["slots_at_once"]
+    )
 
     about = inspect_job(job)
     rows = [
@@ -163,7 +177,10 @@ def _show(context: Settings, job: "Job", directory: Path) -> None:
         ("rows of data, times read", f"{about.rows:,}, {about.epochs:.1f}"),
         ("operations (step, outer, eval)", ", ".join(map(str, about.nodes.values()))),
         ("work of a step", flops(about.step_flops)),
+        ("work of a segment", flops(about.segment_flops)),
+        ("work of an aggregation", flops(about.outer_flops)),
         ("work in all", flops(about.total_flops)),
+        ("memory of who trains or checks", f"{about.memory_bytes:,} bytes"),
         ("payload", f"{about.payload_bytes:,} bytes"),
         ("global state", f"{about.state_bytes:,} bytes"),
         ("local state of a slot", f"{about.local_state_bytes:,} bytes"),
@@ -177,10 +194,11 @@ def _show(context: Settings, job: "Job", directory: Path) -> None:
         for name, work in heaviest
     ]
     context.output.result(
-        {"directory": str(directory), **vars(about)},
+        {"directory": str(directory), **vars(about), "network": expected},
         [
             table(f"Job {about.name} in {directory}", ("what", "value"), rows),
             table("Work of a step", ("operation", "work", "share"), shares),
+            table(title, ("what", "value"), lines),
         ],
     )
 

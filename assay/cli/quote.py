@@ -8,6 +8,7 @@ import click
 from assay.cli.conditions import condition_options, read_request
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
+from assay.cli.outlook import outlook_rows
 from assay.cli.output import flops, short, table
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ def command(context: Settings, directory: Path, **values: Any) -> None:
         for b in found.match.bids
     ]
     columns = ("bid", "validator", "uassay/PFLOP", "FLOP/s a slot", "slots")
+    title = "With the best bid"
+    expected = (
+        [table(title, ("what", "value"), outlook_rows(found.outlook))] if found.outlook else []
+    )
     unmatched = dict(found.match.unmatched)
     why = ", ".join(f"{name}: {count}" for name, count in unmatched.items())
     context.output.result(
@@ -43,6 +48,7 @@ def command(context: Settings, directory: Path, **values: Any) -> None:
             "cost": found.cost,
             "price_limit": found.price_limit,
             "seconds": found.seconds,
+            "outlook": found.outlook,
             "audits": found.checked,
             "bids": found.match.bids,
             "unmatched": unmatched,
@@ -50,6 +56,7 @@ def command(context: Settings, directory: Path, **values: Any) -> None:
         [
             f"work {flops(found.work)}; best price {found.price:,} uassay/PFLOP; cost {found.cost:,} uassay; "
             f"rounds take {found.seconds:,} s; an order's price limit is {found.price_limit:,} unless you name another",
+            *expected,
             *([_told(found.checked)] if found.checked else []),
             table("Bids that fit", columns, rows),
             f"bids that do not fit, by condition: {why or 'none'}",

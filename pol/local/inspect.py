@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from pol.job import cost
-from pol.job.document import Job
+from pol.job.document import Job, order_terms
 from pol.job.program import Program
+from pol.rules.schedule import segment_work
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,8 @@ class JobSummary:
     ``parameters`` are the elements of the global tensors that training changes; ``flops_by_operation`` is the work of
     one step by primitive, largest first; ``nodes`` are the operations of each of the three programs;
     ``steps`` are the inner steps of the whole job, the same for all slots; ``segments`` are those of all slots in all
-    rounds.
+    rounds. A segment comes with the boundary that ends it; ``memory_bytes`` is what a process takes to train, replay or
+    aggregate, beside its libraries.
     """
 
     name: str
@@ -30,12 +32,15 @@ class JobSummary:
     segments: int
     rows: int
     step_flops: int
+    segment_flops: int
+    outer_flops: int
     total_flops: int
     flops_by_operation: dict[str, int]
     nodes: dict[str, int]
     payload_bytes: int
     state_bytes: int
     local_state_bytes: int
+    memory_bytes: int
     global_root: str
     local_root: str
     data_root: str
@@ -58,6 +63,8 @@ def inspect_job(job: Job) -> JobSummary:
         segments=document.rounds * document.slots * document.share_segments,
         rows=document.rows,
         step_flops=document.step_flops,
+        segment_flops=segment_work(order_terms(job)),
+        outer_flops=document.outer_flops,
         total_flops=job.total_flops,
         flops_by_operation=_largest_first(
             {
@@ -71,6 +78,7 @@ def inspect_job(job: Job) -> JobSummary:
         payload_bytes=job.payload_size,
         state_bytes=sum(spec.type.size for spec in document.global_tensors),
         local_state_bytes=sum(spec.type.size for spec in document.local_tensors),
+        memory_bytes=cost.memory_size(document),
         global_root=document.global_root.hex(),
         local_root=document.local_root.hex(),
         data_root=document.data_root.hex(),

@@ -11,6 +11,9 @@ from domain.errors import BAD_FIELD, Refusal
 from domain.limits import RESULT_CHUNKS_MAX, SAMPLES_MAX, SHARE_SEGMENTS_MAX
 from domain.records import JobTerms
 
+PROGRESS_SLACK = 3
+"""How often a round may take what it takes at the bid's slot speed and slots."""
+
 
 def boundary_work(terms: JobTerms) -> int:
     """Return the FLOPs that a boundary counts for: one for each byte of global and local state."""
@@ -46,6 +49,11 @@ def round_seconds(terms: JobTerms, slot_speed: int, slots: int) -> int:
     """Return the seconds of a round, rounded up, where ``slots`` slots train at once at ``slot_speed`` FLOP/s."""
     work = critical_work(terms.slots, slots, share_work(terms), terms.outer_work)
     return ceil_div(work, slot_speed)
+
+
+def progress_seconds(terms: JobTerms, base: int, slot_speed: int, slots: int) -> int:
+    """Return the seconds in which a round has to be closed: ``base``, and thrice what it takes at the bid's speed."""
+    return base + PROGRESS_SLACK * round_seconds(terms, slot_speed, slots)
 
 
 def trial_work(terms: JobTerms) -> int:

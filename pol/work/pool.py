@@ -135,7 +135,8 @@ class ReplayPool:
     A task is a function of an importable module with arguments that pickle; big arrays travel as canonical bytes or
     as paths. There are ``workers`` processes at most, and ``queued`` tasks may wait beside those that run. ``folder``
     is the only place where a task may write (else a temporary one), and ``memory_bytes`` is what each process may hold
-    (else three quarters of the machine's memory).
+    (else three quarters of the machine's memory). Where they are ``fresh``, each task has a process of its own, which
+    ends with it: nothing that one of them leaves behind meets the next.
     """
 
     def __init__(
@@ -144,7 +145,10 @@ class ReplayPool:
         queued: int = 64,
         folder: Path | None = None,
         memory_bytes: int | None = None,
+        *,
+        fresh: bool = False,
     ) -> None:
+        self._fresh = fresh
         self._own = None if folder else Path(mkdtemp(prefix="assay-pool-"))
         self._folder = self._own or folder or Path()
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -226,6 +230,9 @@ class ReplayPool:
                     else WorkerDied(f"the worker died ({error!r})")
                 )
                 _fail(task.future, known)
+            if worker is not None and self._fresh:
+                worker.kill()
+                worker = None
         if worker is not None:
             worker.kill()
 

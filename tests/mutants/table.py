@@ -34,6 +34,7 @@ _AUCTION = "tests/unit/chain/state_machine/market/test_auction.py"
 _COST = "tests/unit/pol/job/test_cost.py"
 _REGISTRY = "tests/unit/chain/state_machine/registry/test_handlers.py"
 _PROBE = "tests/unit/validator/test_probe.py"
+_TRIAL = "tests/unit/validator/test_trial.py"
 ADDRESS_FIELDS = "tests/unit/wire/test_address_fields.py::test_what_is_no_address_is_refused"
 
 
@@ -1471,5 +1472,122 @@ MUTANTS = (
         "for found in look.measured if found.sure}",
         "for found in look.measured}",
         ("tests/unit/validator/test_loop.py",),
+    ),
+    # --- the trial before an order is accepted ---
+    Mutant(
+        "trial-none",
+        "a job is accepted that nobody has run",
+        "pol/replay/trial.py",
+        "return Trial(terms=terms, times=try_job(loaded, slot, engine))",
+        "return Trial(terms=terms)",
+        (f"{_TRIAL}::test_a_job_that_goes_to_infinity_at_once_is_declined",),
+    ),
+    Mutant(
+        "trial-no-aggregation",
+        "a trial does not end a round",
+        "pol/replay/trial.py",
+        "aggregate(loaded, loaded.global_state, repeat(update, document.slots), backend)",
+        "repeat(update, document.slots)",
+        (f"{_TRIAL}::test_an_aggregation_that_is_not_finite_is_declined",),
+    ),
+    Mutant(
+        "trial-lie",
+        "a job may take a thousand times its work, as long as it is finite",
+        "validator/decide/trial.py",
+        "if round > most or terms.rounds * round > left:",
+        "if terms.rounds * round > left:",
+        (f"{_TRIAL}::test_operations_that_cost_a_thousand_times_their_work_are_too_slow",),
+    ),
+    Mutant(
+        "trial-deadline",
+        "a job is accepted that will miss the order's deadline",
+        "validator/decide/trial.py",
+        "if round > most or terms.rounds * round > left:",
+        "if round > most:",
+        (f"{_TRIAL}::test_a_job_has_to_fit_the_orders_deadline",),
+    ),
+    Mutant(
+        "trial-own-speed",
+        "a job is called slow because this machine is",
+        "validator/decide/trial.py",
+        "turns * segments * times.segment * times.speed // assignment.slot_speed",
+        "turns * segments * times.segment * 10**9 // assignment.slot_speed",
+        (f"{_TRIAL}::test_the_speed_of_this_machine_says_nothing_about_the_job",),
+    ),
+    Mutant(
+        "trial-own-replays",
+        "a machine accepts what it has no time to check",
+        "validator/decide/trial.py",
+        "training + replays + times.outer > most",
+        "training + times.outer > most",
+        (f"{_TRIAL}::test_a_machine_that_is_too_slow_to_check_the_job_declines_at_its_own_cost",),
+    ),
+    Mutant(
+        "trial-bomb",
+        "a segment that does not end is tried until the deadline is missed",
+        "validator/work/perform.py",
+        "            trial = overdue()\n",
+        "            return\n",
+        (f"{_TRIAL}::test_a_segment_that_does_not_end_in_time_is_declined",),
+    ),
+    Mutant(
+        "trial-memory",
+        "a job may need more memory than the bid offers",
+        "pol/replay/trial.py",
+        "if memory and needed > memory:",
+        "if not memory and needed > memory:",
+        (f"{_TRIAL}::test_a_job_that_needs_more_memory_than_the_bid_offers_is_declined",),
+    ),
+    Mutant(
+        "trial-unbounded",
+        "what a trial takes is bounded by the machine alone",
+        "host/sandbox.py",
+        "resource.setrlimit(resource.RLIMIT_DATA, (min(bounds), hard))",
+        "resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))",
+        ("tests/unit/host/test_sandbox.py::test_a_part_of_a_process_may_have_less_memory",),
+    ),
+    Mutant(
+        "trial-again",
+        "a job is tried again after a restart",
+        "validator/work/perform.py",
+        "if local is None or local.payload.stage is not PayloadStage.COMPLETE:",
+        "if local is None:",
+        (f"{_TRIAL}::test_what_a_trial_found_outlives_the_daemon_and_is_not_tried_again",),
+    ),
+    Mutant(
+        "trial-leftovers",
+        "a trial leaves its process to the next one",
+        "pol/work/pool.py",
+        "if worker is not None and self._fresh:",
+        "if worker is not None and not self._fresh:",
+        ("tests/unit/pol/replay/test_pool.py::test_fresh_processes_end_with_their_task",),
+    ),
+    Mutant(
+        "trial-one-slot",
+        "a consumer knows which slot is tried",
+        "validator/decide/trial.py",
+        'int.from_bytes(hash_fields("assay/trial-slot", secret, str(attempt))) % slots',
+        "0",
+        (f"{_TRIAL}::test_every_slot_may_be_tried_and_a_restart_tries_the_same",),
+    ),
+    Mutant(
+        "trial-too-late",
+        "a payload that comes too late for a trial is the validator's fault",
+        "validator/decide/orders.py",
+        "late = view.clock >= deliver_by",
+        "late = view.clock >= deadline - margin",
+        (
+            "tests/unit/validator/test_decide.py::test_a_payload_that_comes_too_late_for_a_trial_is_its_senders_fault",
+        ),
+    ),
+    Mutant(
+        "many-metrics",
+        "a job has more metrics than the chain carries",
+        "pol/limits.py",
+        "metrics: int = METRICS_MAX",
+        "metrics: int = 2 * METRICS_MAX",
+        (
+            "tests/unit/pol/job/test_document.py::test_a_job_has_no_more_metrics_than_the_chain_carries",
+        ),
     ),
 )

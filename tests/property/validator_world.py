@@ -56,6 +56,7 @@ from pol.rules.commitment import (
     update_claim,
 )
 from pol.rules.schedule import batch_number, first_step, share_segments
+from pol.work.trials import Trial
 from tests.support.chain_harness import CHAIN_ID, pub_key, sign
 from tests.support.chain_market import Market, digest
 from validator.decide import actions as do
@@ -581,10 +582,9 @@ class World:
 
     def numeric(self, daemon: Daemon, action: Action, clock: int) -> None:
         match action:
-            case do.LoadJob(attempt=attempt):
-                daemon.change(
-                    attempt, lambda now: receive.job_loaded(now, self.terms, self.terms, "")
-                )
+            case do.TryJob(attempt=attempt):
+                found = Trial(self.terms)
+                daemon.change(attempt, lambda now: receive.job_tried(now, self.terms, found))
             case do.CheckSegment() | do.VerifyOpening() | do.Recompute():
                 self._on_share(daemon, action)
             case do.Aggregate(round=key):

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from domain.messages import Message, MsgCommitAnswer, MsgRevealAnswer
-from domain.records import JobTerms, Place, RoundKey, Share, ShareKey
+from domain.records import Assignment, JobTerms, Order, Place, RoundKey, Share, ShareKey
 from link.types import PayloadFile
 from validator.decide.probe import Measured
 from validator.decide.records import AttemptKey, SeatKey, VerdictRow
@@ -20,6 +20,8 @@ class Lane(StrEnum):
     TX = "tx"
     # Replays and all else that the pool does.
     WORK = "work"
+    # Trials of jobs that nobody has run yet, one after another: each takes what it may.
+    TRIAL = "trial"
     # What seats fetch from others, and replay: a winner may be silent.
     AUDIT = "audit"
     # Silence on a seat cuts the stake: answers wait for no other seat.
@@ -39,13 +41,18 @@ class SendTx:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadJob:
-    """Load the payload in the pool and compare it with the order."""
+class TryJob:
+    """Load the payload in a process of its own, compare it with the order, and try it.
 
-    lane: ClassVar = Lane.WORK
+    It has to be over at ``ends`` on the chain's clock.
+    """
+
+    lane: ClassVar = Lane.TRIAL
     key: str
     attempt: AttemptKey
-    terms: JobTerms
+    order: Order
+    assignment: Assignment
+    ends: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +222,7 @@ class Clean:
 
 Action = (
     SendTx
-    | LoadJob
+    | TryJob
     | CheckSegment
     | VerifyOpening
     | Recompute

@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+from domain.amount import ceil_div
 from domain.messages import Message, MsgAcceptOrder, MsgDeclineOrder
 from domain.reasons import AttemptEnd
 from domain.records import Assignment, AssignmentState, OrderState
-from validator.decide.actions import Action, Forget, LoadJob, NoteVerdicts, SendTx, Tidy
+from pol.rules.schedule import trial_work
+from validator.decide.actions import Action, Forget, NoteVerdicts, SendTx, Tidy, TryJob
 from validator.decide.records import LocalOrder, PayloadStage
 from validator.decide.retention import KEEP_SECONDS, decide_audited, fold, needed_blobs
 from validator.decide.rounds import decide_round, verdict_rows
@@ -63,14 +65,17 @@ def decide_order(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Actio
 def _decide_matched(
     local: LocalOrder, view: View, assignment: Assignment, prefix: str
 ) -> tuple[Action, ...]:
-    """Take the payload, load it, accept or decline.
+    """Take the payload, try it, accept or decline.
 
-    A missed deadline costs the whole job bond, a decline a fee: give up a little before.
+    A missed deadline costs the whole job bond, a decline a fee: give up a little before. What has to be tried has to
+    be here before that, or a payload that comes late would be this validator's fault.
     """
-    deadline = assignment.accept_deadline
+    order, deadline = view.on_chain.order, assignment.accept_deadline
     time_given = deadline - assignment.matched_at
     margin = max(min(DECLINE_SECONDS, time_given // 2), time_given // 5)
-    ending = view.clock >= deadline - margin
+    ends = deadline - margin - time_given // 10
+    trial = ceil_div(trial_work(order.terms), assignment.slot_speed)
+    deliver_by = ends - max(min(trial, (ends - assignment.matched_at) // 2), time_given // 10)
 
     def send(name: str, message: Message) -> SendTx:
         return SendTx(f"{prefix}/{name}", (message,))
@@ -87,7 +92,9 @@ def _decide_matched(
         case PayloadStage.BAD:
             return (decline(local.payload.decline),)
         case PayloadStage.COMPLETE:
-            load = LoadJob(f"{prefix}/load", local.key, view.on_chain.order.terms)
-            return (load, decline(AttemptEnd.DECLINED_NO_CAPACITY)) if ending else (load,)
+            if view.clock >= deadline - margin:
+                return (decline(AttemptEnd.DECLINED_NO_CAPACITY),)
+            return (TryJob(f"{prefix}/try", local.key, order, assignment, ends),)
         case _:
-            return (decline(AttemptEnd.PAYLOAD_NOT_DELIVERED),) if ending else ()
+            late = view.clock >= deliver_by
+            return (decline(AttemptEnd.PAYLOAD_NOT_DELIVERED),) if late else ()

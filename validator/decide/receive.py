@@ -15,6 +15,7 @@ from link.types import (
     ShareSubmission,
     StateRef,
 )
+from pol.work.trials import Trial
 from validator.decide.records import (
     GLOBAL_FILE,
     LOCAL_FILE,
@@ -76,6 +77,18 @@ def job_loaded(
             decline=int(AttemptEnd.DECLINED_WORK_MISMATCH),
             text=f"the job differs from the order in {', '.join(odd)}",
         )
+    return replace(local, payload=payload)
+
+
+def job_tried(local: LocalOrder, ordered: JobTerms, trial: Trial) -> LocalOrder:
+    """Record what a trial found, once: what was found first stays."""
+    if local.payload.stage is not PayloadStage.COMPLETE:
+        return local
+    if not trial.decline:
+        return job_loaded(local, ordered, trial.terms, trial.text)
+    payload = replace(
+        local.payload, stage=PayloadStage.BAD, decline=int(trial.decline), text=trial.text[:512]
+    )
     return replace(local, payload=payload)
 
 

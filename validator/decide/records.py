@@ -133,7 +133,7 @@ class PayloadStage(IntEnum):
     ABSENT = 0
     OFFERED = 1
     COMPLETE = 2  # all blobs held
-    LOADED = 3  # the job loads and agrees with the order
+    LOADED = 3  # the job loads, agrees with the order, and a trial of it went well
     BAD = 4
 
 

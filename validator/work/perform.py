@@ -15,14 +15,16 @@ from typing import Any, TypeVar
 from chain.client.client import ChainClient, TxReceipt
 from chain.client.sender import TxSender
 from domain.events import ShareSkipped, changes_of
+from domain.limits import BIDS_PER_VALIDATOR_MAX
 from domain.messages import MsgCommitTraces
-from domain.queries import OrderRequest
-from domain.records import RoundKey, ShareKey
+from domain.queries import BidsRequest, OrderRequest
+from domain.records import Assignment, RoundKey, ShareKey
 from host.lanes import Work
 from link.blobs import BlobStore
 from link.handover import HandoverId, ciphertext_root, seal_result
 from link.types import BlobRef, ShareDelivery, StateRef
-from pol.work.pool import ReplayPool
+from pol.replay.trial import try_payload
+from pol.work.pool import OutOfMemory, ReplayPool, TaskTimeout, WorkerDied
 from pol.work.records import RoundSlot
 from validator.decide import actions as do
 from validator.decide import receive
@@ -31,6 +33,7 @@ from validator.decide.records import (
     CheckedSegment,
     LocalOrder,
     LocalRound,
+    PayloadStage,
     SealedResult,
     SlotWork,
     accepted_works,
@@ -39,6 +42,7 @@ from validator.decide.records import (
 )
 from validator.decide.rounds import aggregated, not_aggregated
 from validator.decide.traces import metrics_at, root_at
+from validator.decide.trial import died, judged, overdue, trial_seconds, trial_slot
 from validator.ledger import Ledger
 from validator.work import numerics
 from validator.work.files import materialise
@@ -58,7 +62,10 @@ def work_of(table: Table, action: do.Action) -> Work:
 
 @dataclass(frozen=True, slots=True)
 class Performer:
-    """Everything that actions about attempts need: chain, records, blobs, and the process pool."""
+    """Everything that actions about attempts need: chain, records, blobs, and the process pools.
+
+    ``trials`` is for jobs that nobody has run yet, ``processes`` are those of ``pool``, and ``clock`` is the chain's.
+    """
 
     chain_id: str
     secret: bytes
@@ -68,13 +75,16 @@ class Performer:
     blobs: BlobStore
     jobs: Path
     pool: ReplayPool
+    trials: ReplayPool
     backend: str
+    processes: int
+    clock: Callable[[], int]
 
     def table(self) -> Table:
         """Return how each kind of action about attempts is carried out."""
         return {
             do.SendTx: self.send,
-            do.LoadJob: self.load,
+            do.TryJob: self.try_job,
             do.CheckSegment: self.check,
             do.VerifyOpening: self.verify_opening,
             do.Recompute: self.recompute,
@@ -99,16 +109,31 @@ class Performer:
 
     # Numerics
 
-    def load(self, action: do.LoadJob) -> None:
-        """Load the payload, and compare it with the order."""
-        local = self._find(action.attempt)
-        if local is None:
+    def try_job(self, action: do.TryJob) -> None:
+        """Load the payload, compare it with the order, and try it: whatever the job does, it is over in time."""
+        local, order, assignment = self._find(action.attempt), action.order, action.assignment
+        if local is None or local.payload.stage is not PayloadStage.COMPLETE:
             return
-        outcome = self.run(numerics.load, self._directory(local))
-        self._change(
-            action.attempt,
-            lambda now: receive.job_loaded(now, action.terms, outcome.terms, outcome.text),
-        )
+        terms = order.terms
+        slot = trial_slot(self.secret, action.attempt, terms.slots)
+        memory = self._memory_of(assignment)
+        directory = self._directory(local)
+        # Other trials were before it, perhaps: the time that is left is what is left now.
+        seconds = min(action.ends - self.clock(), trial_seconds(terms, assignment.slot_speed))
+        if seconds <= 0:
+            return
+        try:
+            trial = self.trials.submit(
+                try_payload, directory, terms, slot, memory, self.backend, timeout=float(seconds)
+            ).result()
+        except TaskTimeout:
+            trial = overdue()
+        except (OutOfMemory, WorkerDied) as error:
+            trial = died(error.reason)
+        trial = judged(trial, order, assignment, self.clock(), self.processes)
+        if trial.decline:
+            _log.warning("%s: %s", action.key, trial.text)
+        self._change(action.attempt, lambda now: receive.job_tried(now, terms, trial))
 
     def check(self, action: do.CheckSegment) -> None:
         """Replay a segment of a share."""
@@ -267,6 +292,13 @@ class Performer:
         *needs: BlobRef,
     ) -> None:
         self.ledger.change(attempt.order_id, attempt.attempt, change, needs)
+
+    def _memory_of(self, assignment: Assignment) -> int:
+        """Return the memory of a device that the bid of an assignment offers; 0 where it says nothing (any more)."""
+        bids = self.client.query(
+            BidsRequest(assignment.validator, BIDS_PER_VALIDATOR_MAX, b"")
+        ).bids
+        return next((bid.offer.memory for bid in bids if bid.id == assignment.bid_id), 0)
 
     def _find(self, attempt: AttemptKey) -> LocalOrder | None:
         return self.ledger.load(attempt.order_id, attempt.attempt)

@@ -45,10 +45,7 @@ from domain.records import (
     OrderState,
 )
 from escrow.moves import Move, Transfer, locked, refund
-from pol.rules.schedule import round_seconds, total_work
-
-SLACK = 3
-"""How often a round may take what it takes at the bid's slot speed and slots."""
+from pol.rules.schedule import progress_seconds, total_work
 
 BONDS_PER_CALL = 32
 """Bonds that the end of an order or attempt returns at once; the queue carries the rest to the next block."""
@@ -93,8 +90,9 @@ def restart_progress(
 ) -> Assignment:
     """Change a running assignment, which gets a new progress deadline for the open round."""
     cancel(ctx, assignment.progress_deadline, Due.PROGRESS, order.id, assignment.attempt)
-    expected = round_seconds(order.terms, assignment.slot_speed, assignment.slots)
-    deadline = ctx.clock + order.params.progress_base + SLACK * expected
+    deadline = ctx.clock + progress_seconds(
+        order.terms, order.params.progress_base, assignment.slot_speed, assignment.slots
+    )
     schedule(ctx, deadline, Due.PROGRESS, order.id, assignment.attempt)
     key = (order.id, assignment.attempt)
     return ASSIGNMENTS.update(ctx.store, *key, progress_deadline=deadline, **changes)

@@ -27,7 +27,7 @@ from domain.events import Change, Event, OrderOpened, to_event
 from domain.genesis import POWER_REDUCTION
 from domain.hashing import message_id
 from domain.messages import Message, MsgSubmitOrder
-from domain.params import Params
+from domain.params import Params, local_params
 from domain.queries import (
     AccountRequest,
     AccountResponse,
@@ -188,10 +188,13 @@ def test_a_quote_says_what_the_best_bid_costs_and_how_long_it_takes(job: Job) ->
     terms = order_terms(job)
     best = Bid(b"\x01" * 32, KEY.address, Offer(price=10**15, slot_speed=7, slots=1), 1, 1, 1)
     dear = replace(best, offer=Offer(price=2 * 10**15, slot_speed=10**30, slots=9))
-    found = Quote(terms, SimulateMatchResponse((best, dear), ()))
+    found = Quote(terms, SimulateMatchResponse((best, dear), ()), local_params())
     one_after_the_other = terms.slots * share_work(terms) + terms.outer_work
     assert found.cost == total_work(terms)
     assert found.seconds == terms.rounds * -(-one_after_the_other // 7)
+    assert found.outlook is not None
+    assert (found.outlook.turns, found.outlook.providers) == (terms.slots, terms.slots)
+    assert Quote(terms, SimulateMatchResponse((), ()), local_params()).outlook is None
 
 
 # The order's secret

@@ -108,3 +108,25 @@ def test_the_environment_has_no_secrets(tmp_path: Path, monkeypatch: pytest.Monk
     assert "MKL_NUM_THREADS" not in known
     fixed = sandbox.environment(tmp_path, threads=1)
     assert (fixed["OMP_NUM_THREADS"], fixed["MKL_NUM_THREADS"]) == ("1", "1")
+
+
+_BOUND = """
+from host import sandbox
+with sandbox.memory_bound(256 << 20):
+    bytearray(64 << 20)
+    try:
+        bytearray(512 << 20)
+    except MemoryError:
+        print("bound")
+bytearray(512 << 20)
+with sandbox.memory_bound(1 << 40):
+    bytearray(512 << 20)
+print("free")
+"""
+
+
+def test_a_part_of_a_process_may_have_less_memory() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _BOUND], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == ["bound", "free"]

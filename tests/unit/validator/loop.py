@@ -26,9 +26,11 @@ from domain.records import JobTerms, Provider, ShareClaim, ShareKey, ShareRoots
 from host import lanes
 from link import types as t
 from link.handover import public_point
+from pol.replay.trial import try_payload
 from pol.rules.commitment import compute_trace_root, share_commitment, share_sign_bytes
 from pol.rules.schedule import first_step, share_segments
 from pol.work.pool import PoolClosed
+from pol.work.trials import Trial, TrialTimes
 from tests.support.chain_harness import CHAIN_ID, pub_key, sign, verify
 from tests.support.chain_market import Market, digest, make_terms, submit
 from tests.support.waiting import wait_until
@@ -38,7 +40,7 @@ from validator.decide.records import LocalOrder, LocalUpkeep, ReplayOutcome, fin
 from validator.decide.traces import leaves_of
 from validator.decide.upkeep import CERTIFY_SECONDS
 from validator.work import numerics
-from validator.work.numerics import Encoded, LoadOutcome
+from validator.work.numerics import Encoded
 
 T = TypeVar("T")
 ME = "v0"
@@ -149,7 +151,7 @@ class Numerics:
     """A pool whose results are made up. ``wrong`` has what replays find, by segment."""
 
     terms: JobTerms = TERMS
-    load_error: str = ""
+    trial: Trial | None = None  # what comes of it, unless all is well
     wrong: dict[int, ShareReason] = field(default_factory=dict)
     hold: Event | None = None  # nothing ends before it is set
     closed: bool = False
@@ -173,8 +175,8 @@ class Numerics:
         self.closed = True
 
     def _result(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        if function is numerics.load:
-            return LoadOutcome(None if self.load_error else self.terms, self.load_error)
+        if function is try_payload:
+            return self.trial or Trial(self.terms, TrialTimes(1, 1, 10**9))
         if function is numerics.check_segment:
             return self._outcome(args[2])
         if function is numerics.check_update:
@@ -215,9 +217,10 @@ class Loop:
         config = ValidatorConfig(self.home, "127.0.0.1:1", "127.0.0.1:0", "here:1")
         self.daemon = ValidatorDaemon(config, FakeKey(ME), Event())  # type: ignore[arg-type]
         self.daemon._pool.close()
+        self.daemon._trials.close()
         made: Any = self.daemon
         made._client = made._sender = made._observer.client = self.node
-        made._pool = self.numerics
+        made._pool = made._trials = self.numerics
         self.daemon._connect()
         self.service._verify = verify
         # The market's validators publish nothing.

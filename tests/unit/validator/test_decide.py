@@ -84,24 +84,40 @@ def messages(actions: tuple[do.Action, ...]) -> list[object]:
 
 def test_nothing_is_sent_while_the_payload_may_still_come() -> None:
     local = new_order(ORDER_ID, 1)
-    assert decide(local, view(chain(assigned=MATCHED), 13)) == (local, ())
+    assert decide(local, view(chain(assigned=MATCHED), 9)) == (local, ())
 
 
-@pytest.mark.parametrize("clock", [14, 19])
+@pytest.mark.parametrize("clock", [10, 19])
 def test_an_undelivered_payload_is_declined_before_the_deadline(clock: int) -> None:
     local = payload_offered(new_order(ORDER_ID, 1), FILES)
     _, actions = decide(local, view(chain(assigned=MATCHED), clock))
     assert messages(actions) == [
         MsgDeclineOrder("v0", ORDER_ID, 1, AttemptEnd.PAYLOAD_NOT_DELIVERED)
     ]
-    assert decide(local, view(chain(assigned=MATCHED), 13))[1] == ()
+    assert decide(local, view(chain(assigned=MATCHED), 9))[1] == ()
 
 
-def test_a_payload_that_does_not_load_in_time_is_declined_for_a_fee() -> None:
+def test_a_payload_that_comes_too_late_for_a_trial_is_its_senders_fault() -> None:
+    """The trial has half the time at most, however slow the bid says that a slot is."""
+    local = payload_offered(new_order(ORDER_ID, 1), FILES)
+    for speed, latest in ((10**9, 60), (2 * 10**6, 47), (10**5, 35)):
+        assigned = {**MATCHED, "slot_speed": speed, "accept_deadline": 100}
+        assert decide(local, view(chain(assigned=assigned), latest - 1))[1] == (), speed
+        _, actions = decide(local, view(chain(assigned=assigned), latest))
+        assert messages(actions) == [
+            MsgDeclineOrder("v0", ORDER_ID, 1, AttemptEnd.PAYLOAD_NOT_DELIVERED)
+        ]
+
+
+def test_a_payload_is_tried_until_the_deadline_is_near_and_then_declined_for_a_fee() -> None:
     local = payload_complete(payload_offered(new_order(ORDER_ID, 1), FILES))
-    _, early = decide(local, view(chain(assigned=MATCHED), 5))
-    assert early == (do.LoadJob(f"{ORDER_ID.hex()}/1/load", KEY, TERMS),)
-    _, late = decide(local, view(chain(assigned=MATCHED), 17))
+    now = chain(assigned=MATCHED)
+    for clock in (5, 13):
+        _, early = decide(local, view(now, clock))
+        assert early == (
+            do.TryJob(f"{ORDER_ID.hex()}/1/try", KEY, now.order, now.assignments[0], 12),
+        )
+    _, late = decide(local, view(now, 14))
     assert messages(late) == [MsgDeclineOrder("v0", ORDER_ID, 1, AttemptEnd.DECLINED_NO_CAPACITY)]
 
 

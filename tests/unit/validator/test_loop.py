@@ -141,7 +141,7 @@ def test_a_daemon_that_is_killed_in_the_middle_of_an_action_begins_it_again(loop
     loop.restart()
     work_on(loop, order_id)
     assert duties(loop) == DUTIES
-    assert loop.numerics.calls.count("load") == 2
+    assert loop.numerics.calls.count("try_payload") == 2
 
 
 def test_a_node_that_is_away_for_a_while_costs_nothing(

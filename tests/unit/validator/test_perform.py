@@ -136,23 +136,11 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
     ledger, pool = Ledger(store, blobs, Event()), InThisProcess()
     nobody: Any = None
     performer = Performer(
-        CHAIN_ID, b"secret", nobody, nobody, ledger, blobs, tmp_path / "jobs", pool, "numpy"  # type: ignore[arg-type]
+        CHAIN_ID, b"secret", nobody, nobody, ledger, blobs, tmp_path / "jobs", pool, nobody, "numpy", 1, lambda: 0  # type: ignore[arg-type]
     )  # fmt: skip
     yield Setting(trained, ledger, pool, performer)
     store.close()
     blobs.close()
-
-
-def test_a_payload_that_loads_and_one_that_does_not(setting: Setting) -> None:
-    local = setting.payload()
-    # The order has other rounds.
-    assert setting.perform(local, do.LoadJob("load", KEY, TERMS)).payload.stage.name == "BAD"
-    files = tuple(file for file in local.payload.files if file.path != "global.state")
-    local = replace(local, payload=replace(local.payload, files=files))
-    setting.ledger.store.save(local)
-    after = setting.perform(local, do.LoadJob("load", KEY, TERMS))
-    assert after.payload.stage.name == "BAD"
-    assert "global.state" in after.payload.text
 
 
 @pytest.mark.parametrize("index", [0, 2, N])
@@ -246,7 +234,6 @@ def sealed_by(setting: Setting, local: LocalOrder) -> SealedResult:
 @pytest.mark.parametrize(
     "action",
     [
-        do.LoadJob("load", KEY, TERMS),
         do.CheckSegment("check", share_key(PART.slot), 0),
         do.Recompute("recompute", share_key(PART.slot), 3),
         do.Aggregate("aggregate", KEY.round(0)),

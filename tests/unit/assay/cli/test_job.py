@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from assay.cli.output import plain
+from domain.params import local_params
 from pol.state.tensors import load_safetensors
 from tests.unit.assay.support import assay, modules_after
 
@@ -19,6 +21,32 @@ def test_inspect(made: Path) -> None:
     assert value["total_flops"] > 16 * value["step_flops"]
     assert "matmul" in value["flops_by_operation"]
     assert value["id"] in assay("job", "inspect", made).out
+
+
+def test_inspect_says_what_a_network_makes_of_it(made: Path, tmp_path: Path) -> None:
+    speed = ("--slot-speed", "1000000", "--slots-at-once", "1")
+    public = assay("job", "inspect", made, *speed, "--output", "json").json["network"]
+    assert public["params"] == "the defaults of a public network"
+    assert (public["providers"], public["turns"], public["steps"]) == (2, 2, 8)
+    assert public["job"] == 2 * public["round"] > 0
+    file = tmp_path / "params.json"
+    file.write_text(json.dumps(plain(local_params())))
+    local = assay("job", "inspect", made, *speed, "--params", file, "--output", "json").json
+    assert local["network"]["params"] == str(file)
+    assert local["network"]["round"] == public["round"]
+    assert local["network"]["progress"] < public["progress"]
+    assert "the defaults of a public network" in assay("job", "inspect", made).out
+    # At the speed that a chain names where none is given.
+    assert public["slot_speed"] == 10**6
+    default = assay("job", "inspect", made, "--output", "json").json["network"]
+    assert (default["slot_speed"], default["slots_at_once"]) == (10**9, 2)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "params", '{"round_window": 5}'])
+def test_parameters_that_are_none(made: Path, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "params.json"
+    file.write_text(text)
+    assert str(file) in assay("job", "inspect", made, "--params", file).refusal
 
 
 @pytest.mark.parametrize("name", ["job.json", "global.state", "local.state"])

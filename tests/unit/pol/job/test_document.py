@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from domain.limits import SHARE_SEGMENTS_MAX, SLOTS_MAX
+from domain.limits import METRICS_MAX, SHARE_SEGMENTS_MAX, SLOTS_MAX
 from pol.errors import JobError
 from pol.job.cost import outer_work, step_work
 from pol.job.document import FIELDS, Job, dump_job, order_terms, parse_job
@@ -207,6 +207,20 @@ def test_refusals_name_the_field(data: bytes, field: str, change: Change) -> Non
 )
 def test_limits(data: bytes, field: str, limits: Limits) -> None:
     assert refused(data, lambda fields: None, limits).field == field
+
+
+def test_a_job_has_no_more_metrics_than_the_chain_carries(data: bytes) -> None:
+    """What is refused on chain only after training is paid for by nobody."""
+
+    def with_metrics(count: int) -> Change:
+        def change(fields: dict[str, Any]) -> None:
+            fields.update(metrics=[f"m{index}" for index in range(count)])
+
+        return change
+
+    # That many are looked at, and only then compared with what the step has.
+    assert refused(data, with_metrics(METRICS_MAX)).field.startswith("step.outputs")
+    assert refused(data, with_metrics(METRICS_MAX + 1)).field == "metrics"
 
 
 def test_a_step_must_change_f32_tensors(data: bytes) -> None:

@@ -53,6 +53,16 @@ def test_a_worker_that_dies_costs_one_task_and_is_replaced(pool: ReplayPool) -> 
     assert next_.result(20) != first
 
 
+def test_fresh_processes_end_with_their_task(tmp_path: Path) -> None:
+    with ReplayPool(workers=1, folder=tmp_path, fresh=True) as fresh:
+        first, second = (fresh.submit(os.getpid).result(20) for _ in range(2))
+        assert first != second
+        with pytest.raises(WorkerDied):
+            fresh.submit(os._exit, 3).result(20)
+        assert fresh.submit(operator.add, 2, 3).result(20) == 5
+        assert not psutil.pid_exists(first)
+
+
 def test_a_deadline_kills_the_worker_and_only_it(pool: ReplayPool) -> None:
     first = pool.submit(os.getpid).result(20)
     slow, next_ = pool.submit(signal.pause, timeout=0.3), pool.submit(os.getpid)

@@ -1,0 +1,96 @@
+"""A trial of a job that nobody has run yet: a segment of a slot, and the end of a round, on the clock.
+
+What loads can still end in NaN, ask for a row that is not there, or take longer than its work says.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from itertools import repeat
+from pathlib import Path
+from typing import TypeVar
+
+from domain.reasons import AttemptEnd
+from domain.records import JobTerms
+from host import sandbox
+from pol.errors import JobError, NotFinite, StepFailed
+from pol.executor.backend import backend
+from pol.executor.interface import Backend
+from pol.job.cost import memory_size
+from pol.job.document import order_terms
+from pol.job.load import LoadedJob, load_job
+from pol.work.records import RoundSlot
+from pol.work.segments import SlotState, run_segment, slot_state
+from pol.work.speed import core_speed
+from pol.work.train import aggregate, share_update
+from pol.work.trials import Trial, TrialTimes
+
+T = TypeVar("T")
+
+_ENOUGH = 0.1
+"""Seconds after which nothing is timed once more: what is short is mostly what happens the first time."""
+_TIMES = 3
+
+
+def try_payload(
+    directory: Path, ordered: JobTerms, slot: int, memory: int, backend_name: str
+) -> Trial:
+    """Load a payload with every check and, where it is the ordered job, try it; ``memory`` is a device's, 0 for any.
+
+    Whatever a stranger's job does, it ends in a reason to decline; only what this machine lacks is an error.
+    """
+    engine = backend(backend_name)
+    bound = sandbox.memory_bound(memory) if memory else nullcontext()
+    try:
+        with bound:
+            loaded = load_job(directory)
+            terms = order_terms(loaded.job)
+            if terms != ordered:
+                return Trial(terms=terms)
+            needed = memory_size(loaded.job.document)
+            if memory and needed > memory:
+                text = f"the job needs {needed} bytes of memory, a device of the bid has {memory}"
+                return Trial(terms=terms, decline=AttemptEnd.DECLINED_BAD_JOB, text=text)
+            return Trial(terms=terms, times=try_job(loaded, slot, engine))
+    except JobError as error:
+        return Trial(decline=AttemptEnd.DECLINED_BAD_JOB, text=str(error))
+    except (NotFinite, StepFailed) as error:
+        return Trial(decline=AttemptEnd.DECLINED_NOT_FINITE, text=f"a trial of the job: {error}")
+    except MemoryError:
+        text = "a trial of the job needs more memory than there is"
+        return Trial(decline=AttemptEnd.DECLINED_BAD_JOB, text=text)
+    except Exception as error:  # noqa: BLE001  (a stranger's job must not be tried again and again)
+        text = f"a trial of the job failed: {error!r}"
+        return Trial(decline=AttemptEnd.DECLINED_BAD_JOB, text=text)
+
+
+def try_job(loaded: LoadedJob, slot: int, backend: Backend) -> TrialTimes:
+    """Train the first segment of ``slot`` in round 0, and end the round with what comes of it as every slot's update.
+
+    Raises StepFailed or NotFinite where one of the two has no result.
+    """
+    document = loaded.job.document
+    speed = core_speed(backend)
+    start = slot_state(loaded, loaded.global_state, loaded.local_state)
+
+    def segment() -> SlotState:
+        return run_segment(loaded, RoundSlot(0, slot), 0, start, backend)[0]
+
+    end, segment_time = _timed(segment)
+    update = share_update(loaded, start.global_state, end.global_state, end.local_state).update
+    del end
+
+    def outer() -> None:
+        aggregate(loaded, loaded.global_state, repeat(update, document.slots), backend)
+
+    return TrialTimes(segment_time, _timed(outer)[1], speed)
+
+
+def _timed(task: Callable[[], T]) -> tuple[T, int]:
+    """Return what a task returns, and the microseconds of one core that it takes at least."""
+    times: list[float] = []
+    while len(times) < _TIMES and sum(times) < _ENOUGH:
+        start = time.process_time()
+        result = task()
+        times.append(time.process_time() - start)
+    return result, max(1, int(min(times) * 1e6))

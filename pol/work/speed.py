@@ -1,0 +1,49 @@
+"""How fast this machine does exact work: a fixed program, which a layer of a network could be."""
+
+import time
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from pol.executor.interface import Backend, run
+from pol.job.program import Program, ProgramBuilder
+from pol.state.arrays import Array
+
+_CORE_SECONDS = 0.1
+
+
+def core_speed(backend: Backend) -> int:
+    """Return the FLOP/s of one core, on a clock of its own: whatever else runs here does not count."""
+    return measured_speed(backend, _CORE_SECONDS, time.process_time)
+
+
+def measured_speed(backend: Backend, seconds: float, clock: Callable[[], float]) -> int:
+    """Return the FLOP/s of this machine, measured for ``seconds`` of a clock."""
+    program, inputs = _program(), _inputs()
+    # Compiles, and starts threads.
+    run(program, inputs, 1, backend)
+    runs, start = 0, clock()
+    while (passed := clock() - start) < seconds:
+        run(program, inputs, 1, backend)
+        runs += 1
+    return max(1, int(runs * program.work.flops / passed))
+
+
+@lru_cache(maxsize=1)
+def _program() -> Program:
+    """Return two products with a function between them."""
+    builder = ProgramBuilder()
+    x = builder.input("batch.x", "f32", (64, 256))
+    w = builder.input("global.w", "f32", (256, 256))
+    hidden = builder.node("tanh", builder.node("matmul", x, w))
+    builder.output("global.w", builder.node("matmul", hidden, w))
+    return builder.build()
+
+
+def _inputs() -> dict[str, Array]:
+    generator = np.random.default_rng(1)
+    return {
+        "batch.x": generator.standard_normal((64, 256), np.float32),
+        "global.w": generator.standard_normal((256, 256), np.float32) / np.float32(16),
+    }

@@ -1,0 +1,63 @@
+"""A trial finds what loading does not: results that are none, wherever they are, and how long the job takes."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from pol.errors import NotFinite, NotFiniteStep, StepFailed
+from pol.executor.backend import backend
+from pol.job.load import load_job
+from pol.replay.trial import try_job
+from pol.work.trials import TrialTimes
+from tests.unit.pol.odd_jobs import (
+    Change,
+    beyond_the_table,
+    halved,
+    infinite,
+    infinite_in_slot_one,
+    products,
+    write_odd_job,
+)
+
+
+def trial(
+    directory: Path, step: Change = halved, outer: Change | None = None, slot: int = 0
+) -> TrialTimes:
+    write_odd_job(directory, step, outer)
+    return try_job(load_job(directory), slot, backend("numpy"))
+
+
+def test_a_job_that_has_results_is_timed(tmp_path: Path) -> None:
+    small = trial(tmp_path / "small")
+    assert small.segment > 0
+    assert small.outer > 0
+    assert small.speed > 10**7
+
+
+def test_what_takes_longer_is_found_to(tmp_path: Path) -> None:
+    times = [trial(tmp_path / str(count), products(count)) for count in (1, 12)]
+    assert all(4 * before.segment < after.segment for before, after in pairwise(times))
+    times = [trial(tmp_path / f"outer{count}", outer=products(count)) for count in (1, 12)]
+    assert all(4 * before.outer < after.outer for before, after in pairwise(times))
+
+
+def test_a_first_segment_that_is_not_finite(tmp_path: Path) -> None:
+    with pytest.raises(NotFiniteStep):
+        trial(tmp_path, infinite)
+
+
+def test_an_aggregation_that_is_not_finite(tmp_path: Path) -> None:
+    with pytest.raises(NotFinite):
+        trial(tmp_path, outer=infinite)
+
+
+def test_rows_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StepFailed):
+        trial(tmp_path, beyond_the_table)
+
+
+def test_one_slot_is_tried_and_no_other(tmp_path: Path) -> None:
+    trial(tmp_path / "0", infinite_in_slot_one)
+    with pytest.raises(NotFiniteStep):
+        trial(tmp_path / "1", infinite_in_slot_one, slot=1)

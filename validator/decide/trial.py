@@ -1,0 +1,82 @@
+"""The trial of a job before its order is accepted: how long it may take, and what its times mean.
+
+What a validator accepts it has to see through, or it loses the job bond: so it has to know that the first segment and
+an aggregation have a result, and that the job is not slower than its work says by more than the deadlines leave room
+for. The times are of one core of this machine, whose own speed was measured with them; what providers can do is
+measured elsewhere (``Capability``), so the job alone is judged.
+"""
+
+from domain.amount import ceil_div
+from domain.hashing import hash_fields
+from domain.reasons import AttemptEnd
+from domain.records import Assignment, JobTerms, Order
+from pol.rules.panels import verify_seconds
+from pol.rules.schedule import progress_seconds, share_segments, trial_work
+from pol.work.trials import Trial
+from validator.decide.assign import OWN_PICKS
+from validator.decide.records import AttemptKey
+
+START_SECONDS = 20
+"""What a trial may take beside its work: a process starts, and measures the machine."""
+LOAD_RATE = 20_000_000
+"""Bytes/s at which a payload is loaded at least."""
+TRIAL_SLACK = 4
+"""How often the trial may take what the accept deadline leaves for it: this machine may be slower than the bid."""
+_MICRO = 1_000_000
+_ENDS = 2
+"""Segments that are replayed of every share whatever is drawn: the first and the last."""
+
+
+def trial_slot(secret: bytes, attempt: AttemptKey, slots: int) -> int:
+    """Return the slot that is tried: the same after a restart, and nothing that a consumer can know."""
+    return int.from_bytes(hash_fields("assay/trial-slot", secret, str(attempt))) % slots
+
+
+def trial_seconds(terms: JobTerms, slot_speed: int) -> int:
+    """Return how long a trial may take on this machine before the job is too slow."""
+    work = ceil_div(TRIAL_SLACK * trial_work(terms), slot_speed)
+    return START_SECONDS + ceil_div(terms.delivered_bytes, LOAD_RATE) + work
+
+
+def overdue() -> Trial:
+    """Return what came of a trial that did not end in time."""
+    text = "a trial of the job did not end within its time"
+    return Trial(decline=AttemptEnd.DECLINED_TOO_SLOW, text=text)
+
+
+def died(reason: str) -> Trial:
+    """Return what came of a trial that took its process with it."""
+    return Trial(decline=AttemptEnd.DECLINED_BAD_JOB, text=f"a trial of the job: {reason}")
+
+
+def judged(trial: Trial, order: Order, assignment: Assignment, clock: int, processes: int) -> Trial:
+    """Return a trial with the reason to decline that its times are, if they are one.
+
+    ``clock`` is the chain's, and ``processes`` are those in which this machine replays.
+    """
+    terms, times = order.terms, trial.times
+    if times is None:
+        return trial
+    segments, turns = share_segments(terms), ceil_div(terms.slots, assignment.slots)
+    # What the job takes on a machine that is as fast as the bid says of a slot.
+    training = turns * segments * times.segment * times.speed // assignment.slot_speed
+    outer = times.outer * times.speed // assignment.slot_speed
+    most = _MICRO * progress_seconds(
+        terms, order.params.progress_base, assignment.slot_speed, assignment.slots
+    )
+    left = _MICRO * (order.deadline - clock - verify_seconds(order.params, order.window))
+    round = training + outer
+    if round > most or terms.rounds * round > left:
+        text = f"a round takes {_shown(round)} s at the bid's speed, which is too long"
+        return Trial(terms, times, AttemptEnd.DECLINED_TOO_SLOW, text)
+    # What this machine has to replay of it, whoever trains.
+    places = min(segments, order.params.segments_drawn + _ENDS + OWN_PICKS)
+    replays = ceil_div(terms.slots * places * times.segment, processes)
+    if training + replays + times.outer > most:
+        text = f"this machine would replay {_shown(replays)} s a round, which is too long"
+        return Trial(terms, times, AttemptEnd.DECLINED_BY_CHOICE, text)
+    return trial
+
+
+def _shown(microseconds: int) -> int:
+    return ceil_div(microseconds, _MICRO)
