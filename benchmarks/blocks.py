@@ -316,7 +316,8 @@ class Net:
             outer_work=1_000,
             global_bytes=1_000,
             local_bytes=1_000,
-            result_chunks=1,
+            global_chunks=1,
+            local_chunks=1,
             executor_version=1,
         )
         message = MsgSubmitOrder(
@@ -400,7 +401,9 @@ class Net:
         found = self.order(order_id)
         shares = _every(found.order.terms.local_root, slots, issue)
         round = found.assignments[-1].round
-        return MsgCloseRound(key("v0").address, order_id, 1, round, shares, _NO_ROOT)
+        # The last round hands over.
+        sealed = _NO_ROOT if round + 1 == found.order.terms.rounds else b""
+        return MsgCloseRound(key("v0").address, order_id, 1, round, shares, _NO_ROOT, sealed)
 
 
 def _roots(local_out: bytes) -> ShareRoots:
@@ -586,7 +589,7 @@ def withdrawals() -> list[Row]:
 def decoding() -> list[Row]:
     """Lists at their caps, and as many items as bytes have room for."""
     net = Net()
-    close = MsgCloseRound(key("v0").address, bytes(32), 1, 0, _every(bytes(32)), _NO_ROOT)
+    close = MsgCloseRound(key("v0").address, bytes(32), 1, 0, _every(bytes(32)), _NO_ROOT, _NO_ROOT)
     rows = net.measured("lists at their caps", [net.raw(close) for _ in range(40)])
     long = [_too_long(number) for number in range(BLOCK_BYTES_MAX // TX_BYTES_MAX)]
 

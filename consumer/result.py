@@ -1,6 +1,7 @@
-"""Fetching a result: encrypted chunks against the ciphertext root, plaintext against the verified root."""
+"""Fetching a result: encrypted chunks against the ciphertext root, plaintext against the roots of the round."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -13,8 +14,9 @@ from consumer.errors import ConsumerError
 from consumer.jobs import check_ordered
 from consumer.submit import recover_secret
 from domain.queries import OrderRequest, OrderResponse
-from domain.records import Assignment, AssignmentState, OrderState
+from domain.records import Assignment, AssignmentState, OrderState, Round
 from link.client import ClusterClient, connect
+from link.errors import ClusterError, ClusterErrorKind
 from link.handover import (
     HandoverError,
     HandoverId,
@@ -22,35 +24,57 @@ from link.handover import (
     open_chunk,
     split_ciphertext,
 )
-from link.types import BlobRef
+from link.types import BlobRef, ResultManifest
 from pol.job.document import Job
 from pol.state.arrays import State
 from pol.state.canonical import decode_state, state_tree
-from pol.state.layout import MAX_HEADER, encoded_size
+from pol.state.layout import MAX_HEADER, chunk_count
 from wire.keys import Key
+
+LATE_SECONDS, PAUSE_SECONDS = 5.0, 0.2
+"""How long a validator may take to see what is on chain, and between two questions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A decrypted and checked result."""
+    """What a hand-over round left, decrypted and checked: the global state, and the local one of each slot."""
 
     state: State
+    locals: tuple[State, ...]
     root: bytes
     attempt: int
+    round: int
     validator: str
 
 
-def proven_assignment(answer: OrderResponse) -> Assignment:
-    """Return the attempt whose proof is on chain; ConsumerError where there is none (yet)."""
-    states = (AssignmentState.PROVEN, AssignmentState.DONE)
-    proven = [a for a in answer.assignments if a.state in states and a.ciphertext_root]
-    if proven:
-        return proven[-1]
+def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Assignment, Round]:
+    """Return the current attempt and the round whose states it handed over: the last one, if none is named.
+
+    ConsumerError where there is none (yet).
+    """
+    current, wanted = answer.current, answer.order.terms.rounds - 1 if round is None else round
+    lives = (AssignmentState.RUNNING, AssignmentState.PROVEN, AssignmentState.DONE)
+    if current is not None and current.state in lives:
+        found = answer.round(current.attempt, wanted)
+        if found is not None and found.ciphertext_root:
+            return current, found
+        if found is not None:
+            every = answer.order.params.handover_every
+            raise ConsumerError(
+                f"round {wanted} hands nothing over", f"each {every}th round does, and the last"
+            )
     closed = answer.order.state == OrderState.CLOSED
     raise ConsumerError(
         "the order closed without a result" if closed else "there is no result yet",
         "see why: assay order why" if closed else "wait for it: assay order watch",
     )
+
+
+def _roots(answer: OrderResponse, closed: Round) -> tuple[bytes, ...]:
+    """Return the roots of the states that a round left, by the chain: global, and local in slot order."""
+    shares = (answer.share(key) for key in closed.share_keys)
+    left = (share.roots.local_out for share in shares if share is not None and share.roots)
+    return (closed.next_root, *left)
 
 
 def fetch_result(
@@ -60,39 +84,67 @@ def fetch_result(
     job: Job,
     scratch: Path,
     progress: Callable[[int, int], None] | None = None,
+    round: int | None = None,
 ) -> Result:
-    """Fetch, check against both roots on chain, and decrypt.
+    """Fetch what the last round left, or another hand-over round; check against the roots on chain, and decrypt.
 
     ``scratch`` keeps what was fetched, so that a second try goes on where the first stopped. HandoverError names the
     chunk that is not what was promised; ClusterError where the link fails.
     """
     answer = client.query(OrderRequest(order_id))
-    proof = proven_assignment(answer)
+    attempt, closed = handed_over(answer, round)
     check_ordered(job, answer.order)
-    validator = find_validator(client, proof.validator)
+    validator = find_validator(client, attempt.validator)
     chain_id = client.status().chain_id
     secret = recover_secret(client, key, answer.order)
-    count = answer.order.terms.result_chunks
+    terms = answer.order.terms
+    count = terms.result_chunks
     with connect(validator, key, chain_id) as link:
-        manifest = link.whole_result(order_id, count)
-        if manifest.attempt != proof.attempt:
+        manifest = _manifest(link, order_id, closed.round, count)
+        if (manifest.attempt, manifest.round) != (attempt.attempt, closed.round):
             raise HandoverError(-1, "the validator offers another result than the chain has")
-        size = encoded_size(job.document.global_tensors) + count * TAG_SIZE
+        size = terms.result_bytes + count * TAG_SIZE
         if manifest.ciphertext.size != size:
             offered = manifest.ciphertext.size
             raise HandoverError(-1, f"its ciphertext has {offered} bytes instead of {size}")
         data = _fetched(link, manifest.ciphertext, scratch, progress)
     parts = [(leaf.point, leaf.length) for leaf in manifest.leaves]
     sealed = split_ciphertext(data, parts, MAX_HEADER + 4)
-    handover = HandoverId(chain_id, order_id, proof.attempt)
-    if ciphertext_root(handover, sealed) != proof.ciphertext_root:
-        raise HandoverError(-1, "its ciphertext is not what the proof of execution names")
+    handover = HandoverId(chain_id, order_id, attempt.attempt, closed.round)
+    if ciphertext_root(handover, sealed) != closed.ciphertext_root:
+        raise HandoverError(-1, "its ciphertext is not the one whose root is on chain")
     chunks = [open_chunk(handover, i, chunk, secret) for i, chunk in enumerate(sealed)]
-    state = decode_state(b"".join(chunks), job.document.global_tensors)
-    root = state_tree(state).root
-    if root != proof.final_root:
-        raise HandoverError(-1, "it decrypts to another state than the one that was verified")
-    return Result(state, root, proof.attempt, proof.validator)
+    states = _states(job, chunks, _roots(answer, closed))
+    return Result(
+        states[0], states[1:], closed.next_root, attempt.attempt, closed.round, attempt.validator
+    )
+
+
+def _manifest(link: ClusterClient, order_id: bytes, round: int, count: int) -> ResultManifest:
+    """Return what the validator offers; it may see a moment later than others that its round is closed."""
+    ends = time.monotonic() + LATE_SECONDS
+    while True:
+        try:
+            return link.whole_result(order_id, round, count)
+        except ClusterError as error:
+            if error.kind is not ClusterErrorKind.WRONG_STATE or time.monotonic() > ends:
+                raise
+        time.sleep(PAUSE_SECONDS)
+
+
+def _states(job: Job, chunks: Sequence[bytes], roots: Sequence[bytes]) -> tuple[State, ...]:
+    """Return the states that decrypted chunks make, one after the other; HandoverError where a root is another one."""
+    document, first, states = job.document, 0, []
+    for number, root in enumerate(roots):
+        specs = document.local_tensors if number else document.global_tensors
+        size = chunk_count(specs)
+        state = decode_state(b"".join(chunks[first : first + size]), specs)
+        if state_tree(state).root != root:
+            what = f"the local state of slot {number - 1}" if number else "the global state"
+            raise HandoverError(-1, f"it decrypts to another state than was closed: {what}")
+        states.append(state)
+        first += size
+    return tuple(states)
 
 
 def _fetched(

@@ -39,6 +39,8 @@ class Summary:
     shares_rejected: int
     panels_open: int
     paid: int
+    # Of the price of verified rounds, kept for the validator until the order settles.
+    withheld: int
     refunded: int
 
     @property
@@ -64,6 +66,7 @@ def summarise(answer: OrderResponse) -> Summary:
         shares_rejected=sum(s.state is ShareState.REJECTED for s in shares),
         panels_open=sum(not panel.is_settled for panel in answer.panels),
         paid=sum(row.paid for row in answer.escrow.depositors),
+        withheld=answer.escrow.withheld,
         refunded=sum(row.refunded for row in answer.escrow.depositors),
     )
 

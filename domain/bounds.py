@@ -20,7 +20,15 @@ from typing import Annotated, Any, NoReturn, Union, get_args, get_origin, get_ty
 from domain.amount import BPS, MONEY_MAX, WORK_MAX
 from domain.errors import BAD_FIELD, INVALID_ADDRESS, INVALID_COINS, TX_DECODE, Code, Refusal
 from domain.hashing import HASH_SIZE
-from domain.limits import DURATION_MAX, NAME_MAX, SHARE_SEGMENTS_MAX, SLOTS_MAX, TAGS_MAX, TEXT_MAX
+from domain.limits import (
+    DURATION_MAX,
+    NAME_MAX,
+    PROVIDERS_BPS_MAX,
+    SHARE_SEGMENTS_MAX,
+    SLOTS_MAX,
+    TAGS_MAX,
+    TEXT_MAX,
+)
 
 Test = Callable[[Any], None]
 """Raises a Refusal that names the field unless the value is within its bounds."""
@@ -134,6 +142,8 @@ Work = Annotated[int, Range(0, WORK_MAX)]
 PositiveWork = Annotated[int, Range(1, WORK_MAX)]
 Bps = Annotated[int, Range(0, BPS)]
 """Basis points."""
+ProvidersBps = Annotated[int, Range(0, PROVIDERS_BPS_MAX)]
+"""Basis points that leave the validator a part of every round: it is withheld until the order settles."""
 Duration = Annotated[int, Range(1, DURATION_MAX)]
 """Seconds from now."""
 ByteCount = Annotated[int, Range(0, 2**63 - 1)]

@@ -238,12 +238,21 @@ class AttemptFailed(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderProven(Change):
-    """The proof of execution is on chain."""
+    """The last round is closed: what remains is that windows pass."""
 
     KIND: ClassVar[str] = "order.proven"
     order: bytes
     attempt: int
-    ciphertext_root: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class OrderVerified(Change):
+    """The last round is verified: the order settles at ``settles_at`` on the chain clock."""
+
+    KIND: ClassVar[str] = "order.verified"
+    order: bytes
+    attempt: int
+    settles_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,8 +322,8 @@ class ShareAccepted(Change):
 class ShareCompared(Change):
     """A rejected share was compared with the accepted one of its slot, whose round is verified.
 
-    Where it was ``right``, its provider was ``paid`` by the validator, from the job bond and then ``from_stake``; where
-    it was not, its bond is ``burnt``.
+    Where it was ``right``, its provider was ``paid`` by the validator, from what is withheld of its part, its job bond,
+    and then ``from_stake``; where it was not, its bond is ``burnt``.
     """
 
     KIND: ClassVar[str] = "share.compared"
@@ -342,16 +351,21 @@ class RoundClosed(Change):
     KIND: ClassVar[str] = "round.closed"
     round: RoundKey
     next_root: bytes
+    ciphertext_root: bytes
     window_ends: int
 
 
 @dataclass(frozen=True, slots=True)
 class RoundVerified(Change):
-    """A round was verified and paid; beside that its panel has ``audit_fee``."""
+    """A round was verified: of its price, ``withheld`` is kept for the validator, and the rest was paid.
+
+    ``price`` is without the audit fee, which its panel has.
+    """
 
     KIND: ClassVar[str] = "round.verified"
     round: RoundKey
-    paid: int
+    price: int
+    withheld: int
     audit_fee: int
 
 
@@ -489,6 +503,21 @@ class PanelEnded(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class PartReturned(Change):
+    """An attempt has failed: what was withheld from its validator is the deposit's again.
+
+    What right shares took of it was made good to the consumer, as far as job bond and stake went, ``from_stake`` of it.
+    """
+
+    KIND: ClassVar[str] = "part.returned"
+    order: bytes
+    attempt: int
+    amount: int
+    made_good: int
+    from_stake: int
+
+
+@dataclass(frozen=True, slots=True)
 class PaymentMade(Change):
     """Coins left an order's escrow; ``round`` is -1 where none is concerned."""
 
@@ -523,6 +552,7 @@ KINDS: Mapping[str, type[Change]] = MappingProxyType(
             OrderDeclined,
             AttemptFailed,
             OrderProven,
+            OrderVerified,
             OrderClosed,
             ShareCommitted,
             ShareSkipped,
@@ -545,6 +575,7 @@ KINDS: Mapping[str, type[Change]] = MappingProxyType(
             PlaceRuled,
             SeatPaid,
             PanelEnded,
+            PartReturned,
             PaymentMade,
         )
     }

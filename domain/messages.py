@@ -15,8 +15,8 @@ from domain.bounds import (
     Duration,
     Hash,
     Length,
+    MaybeHash,
     Name,
-    Number,
     PositiveMoney,
     PositiveWork,
     PublicKey,
@@ -318,7 +318,11 @@ class AcceptedShare:
 
 @dataclass(frozen=True, slots=True)
 class MsgCloseRound(MessageBase):
-    """Close the open round: accepted shares in slot order, with their roots, and the next global state root."""
+    """Close the open round: accepted shares in slot order, with their roots, and the next global state root.
+
+    In a hand-over round, ``ciphertext_root`` is the root over the chunks of the states that the round leaves, encrypted
+    to the order's key; it is empty in all others. The last round is one: closing it proves the order.
+    """
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCloseRound"
     SIGNER: ClassVar[str] = "validator"
@@ -329,20 +333,7 @@ class MsgCloseRound(MessageBase):
     round: Count
     shares: Annotated[tuple[AcceptedShare, ...], Length(0, SLOTS_MAX, LIMIT_REACHED)]
     next_root: Hash
-
-
-@dataclass(frozen=True, slots=True)
-class MsgProve(MessageBase):
-    """Proof of execution: the ciphertext root over the result's chunks, when the last round is closed."""
-
-    URL: ClassVar[str] = "/assay.pol.v1.MsgProve"
-    SIGNER: ClassVar[str] = "validator"
-    validator: Address
-    order_id: Hash
-    attempt: Count
-    final_root: Hash
-    ciphertext_root: Hash
-    chunks: Number
+    ciphertext_root: MaybeHash
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,7 +390,6 @@ Message = (
     | MsgStopOrder
     | MsgCommitTraces
     | MsgCloseRound
-    | MsgProve
     | MsgPromiseAudits
     | MsgCommitAnswer
     | MsgRevealAnswer

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from domain.amount import BPS
 from domain.bounds import Bps, Duration, Money, Range
-from domain.limits import ANSWERS_MAX, DURATION_MAX, GAS_MAX, SHARE_SEGMENTS_MAX
+from domain.limits import ANSWERS_MAX, DURATION_MAX, GAS_MAX, ROUNDS_MAX, SHARE_SEGMENTS_MAX
 
 # Every edge is safe, if not sensible.
 Wait = Annotated[int, Range(0, DURATION_MAX)]
@@ -19,6 +19,7 @@ BlockGas = Annotated[int, Range(GAS_MAX, 10**12)]
 DueGas = Annotated[int, Range(1, 10**12)]
 Blocks = Annotated[int, Range(1, 10**9)]
 Attempts = Annotated[int, Range(1, 100)]
+Rounds = Annotated[int, Range(1, ROUNDS_MAX)]
 Auditors = Annotated[int, Range(0, 100)]
 AuditPlaces = Annotated[int, Range(1, ANSWERS_MAX)]
 AuditSegments = Annotated[int, Range(1, 16)]
@@ -50,6 +51,7 @@ class OrderParams:
     window_max: Duration
     answer_fee: Money
     rounds_ahead: RoundsAhead
+    handover_every: Rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,9 @@ class Params:
     audit_room_bps: Annotated[int, Range(1, 1_000_000)] = 2_500
     # From the last halving of a validator's promise until it may raise it.
     promise_wait: Wait = 86_400
+    handover_every: Rounds = (
+        10  # rounds: of each such one, and of the last, the state is handed over
+    )
 
     def for_order(self) -> OrderParams:
         """Return the part that an order keeps for life."""
@@ -117,4 +122,5 @@ def local_params() -> Params:
         answer_fee=100,
         audit_room_bps=5_000,
         promise_wait=60,
+        handover_every=1,
     )

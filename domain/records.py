@@ -31,6 +31,7 @@ from domain.bounds import (
     Number,
     PositiveMoney,
     PositiveWork,
+    ProvidersBps,
     PublicKey,
     Range,
     Segment,
@@ -59,6 +60,8 @@ SampleCount = Annotated[int, Range(1, SAMPLES_MAX)]
 """Samples of a job, or steps: never more than there are samples."""
 Promise = Annotated[int, Range(1, 2**63 - 1)]
 """FLOP/s or bytes/s that a validator promises as an auditor; every halving leaves something."""
+ChunkCount = Annotated[int, Range(1, RESULT_CHUNKS_MAX)]
+"""Leaves of a state's tree."""
 Histogram = Annotated[tuple[tuple[Name, Number], ...], Many]
 """How many bids failed on which condition."""
 
@@ -178,7 +181,7 @@ class Offer:
     tiers: Tags = ()
     min_work: Work = 0
     max_work: Work = 0
-    providers_bps: Bps = 0
+    providers_bps: ProvidersBps = 0
     max_payload: ByteCount = 0
     max_job_bond: Money = 0
 
@@ -230,7 +233,8 @@ class JobTerms:
     """What the chain knows of a job: hashes, sizes and integers (protocol section 2).
 
     ``payload_bytes`` are those of the document and both opening states, ``data_bytes`` those of the rows. ``step_work``
-    and ``outer_work`` are FLOPs; ``global_bytes`` and ``local_bytes`` those of a boundary state's two canonical parts.
+    and ``outer_work`` are FLOPs; ``global_bytes`` and ``local_bytes`` those of a boundary state's two canonical parts,
+    ``global_chunks`` and ``local_chunks`` the leaves of their trees.
     """
 
     job_id: Hash
@@ -248,13 +252,24 @@ class JobTerms:
     outer_work: Work  # one aggregation of all slots
     global_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
     local_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
-    result_chunks: Annotated[int, Range(1, RESULT_CHUNKS_MAX)]
+    global_chunks: ChunkCount
+    local_chunks: ChunkCount
     executor_version: Annotated[int, Range(1, 2**32 - 1)]
 
     @property
     def delivered_bytes(self) -> int:
         """Bytes of all files that a consumer delivers: document, opening states and rows."""
         return self.payload_bytes + self.data_bytes
+
+    @property
+    def result_bytes(self) -> int:
+        """Bytes of what is handed over after a round: the global state, and the local state of each slot."""
+        return self.global_bytes + self.slots * self.local_bytes
+
+    @property
+    def result_chunks(self) -> int:
+        """Chunks of what is handed over: those of the global state, then those of each slot's local state."""
+        return self.global_chunks + self.slots * self.local_chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,8 +332,7 @@ class Assignment:
     progress_deadline: Number
     round: Count  # the open round, from 0; equals `rounds` when all are closed
     global_in: Hash  # global state root at the start of the open round
-    ciphertext_root: MaybeHash
-    final_root: MaybeHash
+    settles_at: Number  # chain clock, once all rounds are verified; 0 before
 
     @property
     def open_round(self) -> "RoundKey":
@@ -443,6 +457,7 @@ class Round:
     round: Count
     global_in: Hash
     next_root: Hash
+    ciphertext_root: MaybeHash  # of the states handed over, in hand-over rounds
     shares: Annotated[tuple[ShareRef, ...], Length(0, SLOTS_MAX)]  # accepted, in slot order
     work: Work
     closed_at: Number
@@ -663,11 +678,16 @@ class BondRow:
 
 @dataclass(frozen=True, slots=True)
 class Escrow:
-    """The money of one order: a row per depositor, and bonds in rows of their own."""
+    """The money of one order: a row per depositor, and bonds in rows of their own.
+
+    ``withheld`` of what the depositors locked is the validator's part of the attempt's verified rounds: it is paid when
+    the order settles, and is the deposit's again when the attempt fails.
+    """
 
     order_id: Hash
     depositors: Annotated[tuple[Depositor, ...], Many]
     bonds: Annotated[tuple[BondRow, ...], Many]
+    withheld: Money = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -675,7 +695,8 @@ class Payment:
     """One payment out of an order's escrow, as the queries list it (and the second count of every coin)."""
 
     to: Address  # an address; a module's for "protocol", "decline_fee" and what is burnt
-    # Out of deposits: "provider", "validator", "auditor", "protocol", "refund", "deposit_burn".
+    # Out of deposits: "provider", "validator", "auditor", "protocol", "refund", "deposit_burn", and out of what they
+    # withhold from the validator: "held_compensation", "held_burn".
     # Out of bonds: "bond_return" (into the owner's bond account), "compensation", "decline_fee", "burn".
     kind: Name
     amount: Money

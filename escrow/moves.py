@@ -42,6 +42,9 @@ class Move(StrEnum):
     PROTOCOL = "protocol"
     REFUND = "refund"
     DEPOSIT_BURN = "deposit_burn"
+    # of these, what is withheld from a validator who rejected what was right
+    HELD_COMPENSATION = "held_compensation"
+    HELD_BURN = "held_burn"
     # out of the bonds in an order's escrow
     BOND_RETURN = "bond_return"
     COMPENSATION = "compensation"
@@ -72,6 +75,8 @@ MOVES: Mapping[Move, tuple[Pot, Pot]] = MappingProxyType(
         Move.PROTOCOL: (Pot.ESCROWS, Pot.COMMUNITY),
         Move.REFUND: (Pot.ESCROWS, Pot.ACCOUNTS),
         Move.DEPOSIT_BURN: (Pot.ESCROWS, Pot.BURNT),
+        Move.HELD_COMPENSATION: (Pot.ESCROWS, Pot.ACCOUNTS),
+        Move.HELD_BURN: (Pot.ESCROWS, Pot.BURNT),
         Move.BOND_RETURN: (Pot.ESCROWS, Pot.BONDS),
         Move.COMPENSATION: (Pot.ESCROWS, Pot.ACCOUNTS),
         Move.DECLINE_FEE: (Pot.ESCROWS, Pot.COMMUNITY),
@@ -85,9 +90,16 @@ MOVES: Mapping[Move, tuple[Pot, Pot]] = MappingProxyType(
     }
 )
 
-FROM_DEPOSITS = frozenset(
-    {Move.PROVIDER, Move.VALIDATOR, Move.AUDITOR, Move.PROTOCOL, Move.REFUND, Move.DEPOSIT_BURN}
-)
+FROM_WITHHELD = frozenset({Move.VALIDATOR, Move.HELD_COMPENSATION, Move.HELD_BURN})
+"""Moves that use up what an order withholds from its validator, which is part of the deposit."""
+
+FROM_DEPOSITS = FROM_WITHHELD | {
+    Move.PROVIDER,
+    Move.AUDITOR,
+    Move.PROTOCOL,
+    Move.REFUND,
+    Move.DEPOSIT_BURN,
+}
 """Moves that use up a deposit; the other moves out of an escrow come from bonds."""
 
 
@@ -130,6 +142,17 @@ def use(escrow: Escrow, amount: int) -> Escrow:
     if left:
         raise ValueError(f"an escrow lacks {left} of {amount} uassay")
     return replace(escrow, depositors=tuple(rows))
+
+
+def withhold(escrow: Escrow, amount: int) -> Escrow:
+    """Return the escrow with ``amount`` more of its deposits kept for the validator; below 0 it is less.
+
+    ValueError where that is more than is locked, or less than nothing.
+    """
+    withheld = escrow.withheld + amount
+    if not 0 <= withheld <= locked(escrow):
+        raise ValueError(f"an escrow cannot withhold {withheld} of {locked(escrow)} uassay")
+    return replace(escrow, withheld=withheld)
 
 
 def refund(escrow: Escrow) -> tuple[Escrow, tuple[Transfer, ...]]:

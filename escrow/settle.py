@@ -67,11 +67,8 @@ def decline_fee(job_bond: int, bps: int) -> int:
 def job_bond_cut(job_bond: int, rounds: int, rounds_closed: int) -> int:
     """Return what a failed attempt costs: the part of the job bond for work that was not done, rounded up.
 
-    All rounds have the same work. An attempt that closed every round and failed all the same never proved its result,
-    and a result that nobody can fetch is no part of the work: then the whole bond is cut.
+    All rounds have the same work, and one that runs has at least one open.
     """
-    if rounds_closed >= rounds:
-        return job_bond
     return ceil_div(job_bond * (rounds - rounds_closed), rounds)
 
 

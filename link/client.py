@@ -122,12 +122,14 @@ class ClusterClient:
 
     # Results
 
-    def whole_result(self, order_id: bytes, count: int | None = None) -> t.ResultManifest:
-        """Return the manifest with all leaves, page after page; BAD_REPLY where they are not ``count``.
+    def whole_result(
+        self, order_id: bytes, round: int, count: int | None = None
+    ) -> t.ResultManifest:
+        """Return the manifest of a round with all leaves, page after page; BAD_REPLY where they are not ``count``.
 
         Whoever knows the number says it: a hostile validator may claim any.
         """
-        manifest = self.call(t.GET_RESULT, t.ResultRequest(order_id, 0, t.RESULT_LEAVES_MAX))
+        manifest = self.call(t.GET_RESULT, t.ResultRequest(order_id, round, 0, t.RESULT_LEAVES_MAX))
         if count not in (None, manifest.count):
             raise ClusterError(
                 ClusterErrorKind.BAD_REPLY,
@@ -136,7 +138,7 @@ class ClusterClient:
         leaves = list(manifest.leaves)
         while len(leaves) < manifest.count:
             page = self.call(
-                t.GET_RESULT, t.ResultRequest(order_id, len(leaves), t.RESULT_LEAVES_MAX)
+                t.GET_RESULT, t.ResultRequest(order_id, round, len(leaves), t.RESULT_LEAVES_MAX)
             )
             full = len(page.leaves) == min(t.RESULT_LEAVES_MAX, manifest.count - len(leaves))
             if not full or replace(page, leaves=()) != replace(manifest, leaves=()):

@@ -1,9 +1,11 @@
 """Hand-over of a result: chunks encrypted one by one to the consumer's per-order key (protocol section 6).
 
-Each chunk i of the canonical global state has its own point R_i = r_i·G. Both sides know S_i = r_i·P_o = p_o·R_i
-(ElGamal key agreement on secp256k1), and the chunk's key is k_i = SHA-256 over (tag, chain, order, attempt, i, S_i
-compressed). The cipher is libsodium's ChaCha20-Poly1305 (RFC 8439) with a zero nonce, since each key is used once.
-The ciphertext root is the RFC 6962 root over the leaves (tag, order, attempt, i, R_i, length, ciphertext).
+A hand-over round leaves a global state and the local state of each slot; their canonical chunks, one state after the
+other, are numbered i. Each has its own point R_i = r_i·G. Both sides know S_i = r_i·P_o = p_o·R_i (ElGamal key
+agreement on secp256k1), and the chunk's key is k_i = SHA-256 over (tag, chain, order, attempt, round, i, S_i
+compressed). The cipher is libsodium's ChaCha20-Poly1305 (RFC 8439) with a zero nonce: each key is used once, because
+r_i is made from the place and the chunk's own hash, so that a restart repeats it and another content never does.
+The ciphertext root is the RFC 6962 root over the leaves (tag, order, attempt, round, i, R_i, length, ciphertext).
 """
 
 import hmac
@@ -40,15 +42,20 @@ class HandoverError(Expected):
 
 @dataclass(frozen=True, slots=True)
 class HandoverId:
-    """What binds a result's keys and leaves: one attempt of one order on one chain."""
+    """What binds a result's keys and leaves: one round of one attempt of one order on one chain."""
 
     chain_id: str
     order_id: bytes
     attempt: int
+    round: int
 
     def fields(self, index: int) -> tuple[bytes | str, ...]:
         """Return the fields that bind chunk ``index``."""
-        return (self.chain_id, self.order_id, u32(self.attempt), u32(index))
+        return (self.chain_id, *self.place(index))
+
+    def place(self, index: int) -> tuple[bytes, ...]:
+        """Return the fields that bind chunk ``index`` on one chain."""
+        return (self.order_id, u32(self.attempt), u32(self.round), u32(index))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,8 @@ def seal_chunk(
     handover: HandoverId, index: int, chunk: bytes, order_key: bytes, validator_secret: bytes
 ) -> Sealed:
     """Encrypt chunk ``index`` to the per-order key ``order_key`` (P_o, compressed)."""
-    scalar = derive_scalar(validator_secret, "assay/result/point", *handover.fields(index))
+    place = (*handover.fields(index), sha256(chunk).digest())
+    scalar = derive_scalar(validator_secret, "assay/result/point", *place)
     key = _chunk_key(handover, index, _shared(scalar, order_key))
     ciphertext = crypto_aead_chacha20poly1305_ietf_encrypt(chunk, b"", _NONCE, key)
     return Sealed(public_point(scalar), ciphertext)
@@ -111,9 +119,7 @@ def sealed_leaf(handover: HandoverId, index: int, sealed: Sealed) -> bytes:
     """Return the Merkle leaf of an encrypted chunk."""
     return merkle_leaf(
         "assay/result/chunk",
-        handover.order_id,
-        u32(handover.attempt),
-        u32(index),
+        *handover.place(index),
         sealed.point,
         u32(len(sealed.ciphertext)),
         sealed.ciphertext,

@@ -339,9 +339,10 @@ class PayloadState:
 
 @dataclass(frozen=True, slots=True)
 class ResultRequest:
-    """Leaves of the result from ``first`` on."""
+    """Leaves of what a hand-over round left, from ``first`` on."""
 
     order_id: Hash
+    round: Bits
     first: Bits
     limit: Annotated[int, Range(1, RESULT_LEAVES_MAX)]
 
@@ -361,7 +362,7 @@ class ResultManifest:
 
     order_id: Hash
     attempt: Bits
-    final_root: Hash
+    round: Bits
     ciphertext: BlobRef
     count: Bits
     leaves: Annotated[tuple[ResultLeaf, ...], Length(0, RESULT_LEAVES_MAX)]
@@ -481,7 +482,7 @@ class Handlers(Protocol):
         ...
 
     def get_result(self, caller: Caller, request: ResultRequest) -> ResultManifest:
-        """Tell the consumer where its encrypted result is."""
+        """Tell the consumer where the encrypted states are that a hand-over round left."""
         ...
 
 

@@ -13,7 +13,7 @@ import click
 from assay.cli.errors import CliError, WrongUsage
 from domain.amount import MONEY_MAX, WORK_MAX
 from domain.errors import Refusal
-from domain.limits import DURATION_MAX, QUERY_LIMIT_MAX
+from domain.limits import DURATION_MAX, QUERY_LIMIT_MAX, ROUNDS_MAX
 
 if TYPE_CHECKING:
     from chain.client.client import ChainClient
@@ -218,3 +218,4 @@ SIZE = ByteSize()
 TAGS = Tags()
 FLOPS = click.IntRange(1, WORK_MAX)
 PORT = click.IntRange(1, 65_535)
+ROUND = click.IntRange(0, ROUNDS_MAX - 1)

@@ -10,8 +10,8 @@ from assay.cli.conditions import offer_options, read_offer
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import short, table
-from domain.amount import BPS
 from domain.events import BidPlaced, changes_of
+from domain.limits import PROVIDERS_BPS_MAX
 
 if TYPE_CHECKING:
     from chain.client.client import ChainClient
@@ -33,7 +33,7 @@ def command() -> None:
 @click.option("--capacity", type=FLOPS, required=True, help="FLOPs to sell in all.")
 @click.option(
     "--providers-bps",
-    type=click.IntRange(0, BPS),
+    type=click.IntRange(0, PROVIDERS_BPS_MAX),
     default=7000,
     show_default=True,
     help="Providers' share, of 10,000.",

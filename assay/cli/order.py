@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from assay.cli.arguments import DURATION, find_order
+from assay.cli.arguments import DURATION, ROUND, find_order
 from assay.cli.conditions import condition_options, read_request
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError, Interrupted
@@ -161,6 +161,7 @@ def show(context: Settings, order: str) -> None:
             f"{summary.round} / {summary.verified} / {terms.rounds}",
         ),
         ("paid (uassay)", f"{summary.paid:,}"),
+        ("withheld from the validator (uassay)", f"{summary.withheld:,}"),
         ("refunded (uassay)", f"{summary.refunded:,}"),
     ]
     shares = [
@@ -282,14 +283,19 @@ def cancel(context: Settings, order: str) -> None:
 
 @command.command(
     help="Fetch, check and decrypt a result, and write it as safetensors.\n\n"
+    "It is the state that the last round left; with --round that of an earlier hand-over round, as long as\n"
+    "its validator serves it: the newest verified one, and those since.\n\n"
     "Example: assay order result 1a2b… -o model.safetensors --from alice"
 )
 @click.argument("order")
 @click.option("-o", "--to", required=True, type=click.Path(path_type=Path), help="File to write.")
 @click.option("--job", "directory", type=click.Path(path_type=Path), help="The job directory.")
+@click.option("--round", type=ROUND, help="A hand-over round; the last, if not given.")
 @common_options
-def result(context: Settings, order: str, to: Path, directory: Path | None) -> None:
-    """Write the trained state; both roots on chain are checked before."""
+def result(
+    context: Settings, order: str, to: Path, directory: Path | None, round: int | None
+) -> None:
+    """Write the trained state; all roots on chain are checked before."""
     from consumer.jobs import read_job, recall, write_result
     from consumer.result import fetch_result
 
@@ -305,12 +311,13 @@ def result(context: Settings, order: str, to: Path, directory: Path | None) -> N
             job,
             context.home / "results",
             lambda done, total: bar.update(task, completed=done, total=total),
+            round,
         )
     digest = write_result(found.state, to)
     context.output.result(
         {"path": str(to), "sha256": digest, "root": found.root, "validator": found.validator},
         [
             f"wrote {to} (SHA-256 {digest.hex()})",
-            f"its state root is the verified one: {found.root.hex()}",
+            f"its state root is that of round {found.round} on chain: {found.root.hex()}",
         ],
     )

@@ -45,6 +45,7 @@ from domain.amount import MONEY_MAX, price_ceil
 from domain.limits import SEATS_MAX
 from domain.records import Order, OrderState, RoundKey, Ruling, ShareState
 from escrow.moves import FROM_DEPOSITS, Pot, locked
+from pol.rules.orders import handover_seconds
 from pol.rules.panels import verify_seconds
 from pol.rules.schedule import round_work, share_segments, share_work, total_work
 
@@ -121,6 +122,11 @@ def check_escrows(store: Overlay) -> None:
         listed = sum(p.amount for p in payments if p.kind in FROM_DEPOSITS)
         _check(gone == listed, f"order {name} used {gone} of its deposit, but lists {listed}")
         order = ORDERS.must(store, escrow.order_id)
+        part, runs = escrow.withheld, order.state in (OrderState.RUNNING, OrderState.PROVEN)
+        _check(0 <= part <= locked(escrow), f"order {name} withholds more than is locked")
+        _check(runs or part == 0, f"order {name} withholds {part} from nobody")
+        ended = order.state in (OrderState.OPEN, OrderState.MATCHED)
+        _check(not ended or tally.righted == 0, f"order {name} has not made good what was taken")
         if order.state is OrderState.CLOSED:
             _check(tally.held == 0, f"order {name} is closed and still locks {tally.held}")
 
@@ -220,11 +226,12 @@ def check_queue(store: Overlay) -> None:
 
 
 def check_deadlines(store: Overlay) -> None:
-    """No order is older than its last deadline: that of the order, and then windows and stages."""
+    """No order is older than its last deadline: that of the order, then windows and stages, then the hand-over."""
     clock = HEAD.must(store).clock_ns // NS
     overdue = _has_overdue(store, clock)
     for order in ORDERS.scan(store):
-        tail = 2 * verify_seconds(order.params, order.window)
+        handover = handover_seconds(order.terms, order.params, order.window)
+        tail = 2 * verify_seconds(order.params, order.window) + handover
         late = order.state is not OrderState.CLOSED and clock > order.deadline + tail
         # Entries that the cap of a block carried over are allowed to be late.
         _check(not late or overdue, f"order {order.id.hex()} outlived its last deadline")

@@ -42,7 +42,7 @@ def problem(task: TrainTask, order: OrderResponse, validator: str) -> str:
         (_payload_bytes(task) <= terms.delivered_bytes, "more bytes than the order's payload has"),
         (task.global_in.blob.size == terms.global_bytes, "global_in is not as large as a state"),
         (task.local_in.blob.size == terms.local_bytes, "local_in is not as large as a state"),
-        (_locked(order) >= price(terms, assignment), "the escrow is too low"),
+        (_free(order) >= price(terms, assignment), "the escrow is too low"),
     ):
         if not holds:
             return reason
@@ -134,6 +134,6 @@ def _payload_bytes(task: TrainTask) -> int:
     return sum(file.blob.size for file in task.payload)
 
 
-def _locked(order: OrderResponse) -> int:
-    """Return what the deposits still hold: what was paid or refunded has left ``locked`` already."""
-    return sum(row.locked for row in order.escrow.depositors)
+def _free(order: OrderResponse) -> int:
+    """Return what the deposits can still pay: of what is locked all but the part that waits for the validator."""
+    return sum(row.locked for row in order.escrow.depositors) - order.escrow.withheld

@@ -486,6 +486,7 @@ def order_terms(job: Job) -> JobTerms:
         outer_work=document.outer_flops,
         global_bytes=encoded_size(document.global_tensors),
         local_bytes=encoded_size(document.local_tensors),
-        result_chunks=document.global_chunks,
+        global_chunks=document.global_chunks,
+        local_chunks=chunk_count(document.local_tensors),
         executor_version=document.executor_version,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from domain.amount import price_ceil
+from domain.amount import ceil_div, price_ceil
 from domain.errors import (
     BAD_FIELD,
     INSUFFICIENT_DEPOSIT,
@@ -12,7 +12,7 @@ from domain.errors import (
     Refusal,
 )
 from domain.limits import EXECUTOR_VERSION, TIERS
-from domain.params import Params
+from domain.params import OrderParams, Params
 from domain.records import Conditions, JobTerms
 from pol.rules.panels import (
     Promised,
@@ -26,6 +26,9 @@ from pol.rules.schedule import check_terms, total_work
 
 LEAST_ELIGIBLE = 2
 """Validators who could audit an order, at least: whoever wins it is none of them."""
+
+HANDOVER_SLACK = 4
+"""How often fetching a result may take what it takes at ``accept_rate``."""
 
 
 def check_job(terms: JobTerms, conditions: Conditions) -> None:
@@ -74,6 +77,12 @@ def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promis
             TOO_SLOW_TO_AUDIT, "terms", reason, "wait until the chain has more validators"
         )
     return Auditable(audit_ms, window)
+
+
+def handover_seconds(terms: JobTerms, params: OrderParams, window: int) -> int:
+    """Return how long an order waits for its settlement after its last round is verified: the consumer fetches it."""
+    fetch = ceil_div(HANDOVER_SLACK * terms.result_bytes, params.accept_rate)
+    return max(window, fetch)
 
 
 def least_deposit(terms: JobTerms, price_limit: int, params: Params) -> int:

@@ -8,7 +8,7 @@ i x slots + k of the job's stream of samples. Every division here is exact for t
 from domain.amount import WORK_MAX, ceil_div, critical_work
 from domain.bounds import check, inside
 from domain.errors import BAD_FIELD, Refusal
-from domain.limits import SAMPLES_MAX, SHARE_SEGMENTS_MAX
+from domain.limits import RESULT_CHUNKS_MAX, SAMPLES_MAX, SHARE_SEGMENTS_MAX
 from domain.records import JobTerms
 
 
@@ -53,6 +53,11 @@ def trial_work(terms: JobTerms) -> int:
     return 2 * (segment_work(terms) + terms.outer_work)
 
 
+def is_handover(terms: JobTerms, every: int, round: int) -> bool:
+    """Tell whether a round is one after which the consumer can have the states: each ``every``-th one, and the last."""
+    return (round + 1) % every == 0 or round + 1 == terms.rounds
+
+
 def first_step(terms: JobTerms, round: int) -> int:
     """Return the number of a round's first inner step."""
     return round * terms.round_steps
@@ -90,6 +95,11 @@ def check_terms(terms: JobTerms) -> None:
         terms.rounds * terms.round_steps * terms.slots * terms.batch <= SAMPLES_MAX,
         "rounds",
         f"makes more than {SAMPLES_MAX} samples in all rounds together",
+    )
+    _check(
+        terms.result_chunks <= RESULT_CHUNKS_MAX,
+        "local_chunks",
+        f"makes more than {RESULT_CHUNKS_MAX} chunks of the states of all slots together",
     )
     _check(total_work(terms) <= WORK_MAX, "step_work", f"makes more than {WORK_MAX} FLOPs")
 

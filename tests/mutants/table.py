@@ -24,6 +24,7 @@ _SERVICE = "tests/unit/validator/test_service.py"
 _SEATS = "tests/unit/validator/test_seats.py"
 _AUDITOR = "tests/unit/validator/test_auditor.py"
 _RECEIVING = "tests/unit/link/test_receiving.py"
+_SETTLEMENT = "tests/unit/chain/state_machine/proof/test_settlement.py"
 _GAS = "tests/unit/chain/state_machine/test_gas.py"
 _BLOCK_GAS = "tests/unit/chain/app/test_block_gas.py"
 _CANONICAL = "tests/unit/wire/test_canonical.py"
@@ -503,7 +504,7 @@ MUTANTS = (
         "chain/state_machine/proof/handlers/close_round.py",
         "    if made != claim.commitment:\n",
         "    if made != made:\n",
-        ("tests/unit/chain/state_machine/proof/handlers/test_close_round_and_prove.py",),
+        ("tests/unit/chain/state_machine/proof/handlers/test_close_round.py",),
     ),
     Mutant(
         "free-rejection",
@@ -537,13 +538,134 @@ MUTANTS = (
         "tuple(sorted(own))",
         REJECTIONS,
     ),
+    # --- the validator's part, and the hand-over ---
+    Mutant(
+        "part-at-once",
+        "the validator is paid as it goes, and may vanish with the model before the end",
+        "chain/state_machine/proof/settlement.py",
+        "    withhold_part(ctx, order.id, earnings.validator)\n",
+        "    withhold_part(ctx, order.id, earnings.validator)\n"
+        "    part = Transfer(\n"
+        "        Move.VALIDATOR, order.id.hex(), assignment.validator, earnings.validator\n"
+        "    )\n"
+        "    pay_from_deposits(ctx, order.id, [part], closed.round)\n",
+        (f"{_SETTLEMENT}::test_who_stops_before_the_end_is_not_paid_for_a_model_that_nobody_has",),
+    ),
+    Mutant(
+        "part-kept",
+        "what was withheld is the validator's also where the attempt has failed",
+        "chain/state_machine/market/orders.py",
+        "        _lose_part(ctx, order, assignment)\n        # What failed",
+        "        pay_part(ctx, order.id, assignment.validator)\n        # What failed",
+        (f"{_SETTLEMENT}::test_who_stops_before_the_end_is_not_paid_for_a_model_that_nobody_has",),
+    ),
+    Mutant(
+        "part-returned-twice",
+        "what returns to the deposit is made good by the job bond once more",
+        "chain/state_machine/market/attempts.py",
+        "tally.verified * price - part",
+        "tally.verified * price",
+        (f"{_SETTLEMENT}::test_what_returns_is_no_loss_that_the_job_bond_makes_good",),
+    ),
+    Mutant(
+        "part-spent",
+        "what is withheld is spent on something else",
+        "chain/state_machine/ledger/order_money.py",
+        "withhold(used, 0)",
+        "used",
+        (f"{_SETTLEMENT}::test_what_is_withheld_pays_nothing_else",),
+    ),
+    Mutant(
+        "part-spared",
+        "a right share that was rejected is paid from the job bond, and the part is spared",
+        "chain/state_machine/proof/rejections.py",
+        "take_from(get_withheld(ctx, order_id), owed)",
+        "take_from(0, owed)",
+        (f"{REJECTIONS[0]}::test_what_is_withheld_of_the_validator_pays_first",),
+    ),
+    Mutant(
+        "part-to-oneself",
+        "a validator that is going to stop pays its own people out of its part",
+        "chain/state_machine/market/orders.py",
+        "    of_bond = min(taken, row.amount if row else 0)\n",
+        "    taken = 0\n    of_bond = min(taken, row.amount if row else 0)\n",
+        (f"{REJECTIONS[0]}::test_a_validator_cannot_pay_itself_out_of_its_part_and_stop",),
+    ),
+    Mutant(
+        "settled-at-once",
+        "an order settles before its consumer had time to fetch the result",
+        "chain/state_machine/proof/settlement.py",
+        "        if ctx.clock < assignment.settles_at:\n",
+        "        if ctx.clock > assignment.settles_at:\n",
+        (f"{_SETTLEMENT}::test_an_order_waits_for_its_hand_over_before_it_settles",),
+    ),
+    Mutant(
+        "short-wait",
+        "the time to fetch a result does not grow with it",
+        "pol/rules/orders.py",
+        "max(params.round_window, fetch)",
+        "params.round_window",
+        (f"{_SETTLEMENT}::test_an_order_waits_for_its_hand_over_before_it_settles",),
+    ),
+    Mutant(
+        "nothing-handed-over",
+        "a hand-over round is closed without saying what the consumer will get",
+        "chain/state_machine/proof/handlers/close_round.py",
+        "    if due and not message.ciphertext_root:\n",
+        "    if due and not message.next_root:\n",
+        ("tests/unit/chain/state_machine/proof/handlers/test_close_round.py",),
+    ),
+    Mutant(
+        "last-round-kept",
+        "the last round hands over only where it is an n-th one",
+        "pol/rules/schedule.py",
+        " or round + 1 == terms.rounds",
+        "",
+        ("tests/unit/chain/state_machine/proof/handlers/test_close_round.py",),
+    ),
+    Mutant(
+        "one-key-for-two-contents",
+        "a chunk's key does not depend on the chunk, so that two contents of a place give each other away",
+        "link/handover.py",
+        "    place = (*handover.fields(index), sha256(chunk).digest())\n",
+        "    place = handover.fields(index)\n",
+        (
+            "tests/unit/link/test_handover.py"
+            "::test_another_content_in_the_same_place_has_another_point",
+            HANDOVER,
+        ),
+    ),
+    Mutant(
+        "old-result",
+        "an earlier hand-over can be served as the last one",
+        "link/handover.py",
+        "        return (self.order_id, u32(self.attempt), u32(self.round), u32(index))\n",
+        "        return (self.order_id, u32(self.attempt), u32(index))\n",
+        ("tests/unit/consumer/test_result.py::test_what_one_round_left_is_no_result_of_another",),
+    ),
+    Mutant(
+        "local-states-unchecked",
+        "the consumer takes any local state",
+        "consumer/result.py",
+        "        if state_tree(state).root != root:\n",
+        "        if not number and state_tree(state).root != root:\n",
+        ("tests/unit/consumer/test_result.py",),
+    ),
+    Mutant(
+        "closed-before-sealed",
+        "a validator closes a hand-over round before it has anything to hand over",
+        "validator/decide/rounds.py",
+        "    if current.sealed is None and is_handover(",
+        "    if current.sealed is not None and is_handover(",
+        ("tests/unit/validator/test_decide.py",),
+    ),
     Mutant(
         "missing-slot",
         "a round closes without its last slots",
         "chain/state_machine/proof/handlers/close_round.py",
         "if missing < slots:",
         "if missing < len(shares):",
-        ("tests/unit/chain/state_machine/proof/handlers/test_close_round_and_prove.py",),
+        ("tests/unit/chain/state_machine/proof/handlers/test_close_round.py",),
     ),
     Mutant(
         "outer-pay",
@@ -551,7 +673,7 @@ MUTANTS = (
         "chain/state_machine/proof/handlers/close_round.py",
         "work=round_work(order.terms),",
         "work=sum(share.work for share in found.shares),",
-        ("tests/unit/chain/state_machine/proof/handlers/test_close_round_and_prove.py",),
+        ("tests/unit/chain/state_machine/proof/handlers/test_close_round.py",),
     ),
     Mutant(
         "slow-aggregation",

@@ -103,8 +103,6 @@ class MoneyMachine(RuleBasedStateMachine):
         assignment = self.market.assignment(order.id)
         if order.state is OrderState.MATCHED:
             self.send(MsgAcceptOrder(assignment.validator, order.id, order.attempt))
-        elif assignment.round == order.terms.rounds:
-            self.send(self.market.prove_message(order.id))
         else:
             shares = self.market.shares(order.id)
             taken = {s.claim.slot for s in shares if s.state is ShareState.COMMITTED}
@@ -133,7 +131,7 @@ class MoneyMachine(RuleBasedStateMachine):
         name=VALIDATORS,
         off=st.integers(-2, 1),
         capacity=st.sampled_from((10**8, 10**9)),
-        share=st.integers(0, 10_000),
+        share=st.integers(0, 8_000),
     )
     def place(self, name: str, off: int, capacity: int, share: int) -> None:
         self.send(
@@ -216,7 +214,7 @@ class MoneyMachine(RuleBasedStateMachine):
     @rule(index=INDEX, slot=st.integers(0, 2), bend=st.booleans())
     def commit(self, index: int, slot: int, bend: bool) -> None:
         order = self.pick(index, OrderState.RUNNING)
-        if order is None or self.market.assignment(order.id).round >= order.terms.rounds:
+        if order is None:
             return
         more: dict[str, Any] = {"work": "made up"} if bend else {}
         trace = self.free_trace(order, slot, **more)

@@ -595,15 +595,15 @@ class World:
                 updates = [w.packet.update.sha256 for w in accepted_works(current) if w.packet]
                 root = next_state(current.global_in.root, updates)
                 daemon.change(attempt, lambda now: aggregated(now, key.round, state_ref(root)))
-            case do.Seal(last=last):
+            case do.Seal(round=key):
                 chunks = self.terms.result_chunks
                 points = tuple(bytes(33) for _ in range(chunks))
                 hashes = tuple(bytes(32) for _ in range(chunks))
                 result = SealedResult(
                     digest("ciphertext"), blob(digest("sealed")), points, (1,) * chunks, hashes
                 )
-                attempt = AttemptKey(last.order_id, last.attempt)
-                daemon.change(attempt, lambda now: receive.sealed(now, result))
+                attempt = AttemptKey(key.order_id, key.attempt)
+                daemon.change(attempt, lambda now: receive.sealed(now, key.round, result))
             case do.AskOpening():
                 self._open(daemon, action, clock)
             case do.LoadAudited(seat=seat):

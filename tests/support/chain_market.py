@@ -25,7 +25,6 @@ from domain.messages import (
     MsgCommitTraces,
     MsgDepositBond,
     MsgPlaceBid,
-    MsgProve,
     MsgRegisterProvider,
     MsgRevealAnswer,
     MsgSubmitOrder,
@@ -62,8 +61,9 @@ from pol.rules.commitment import (
     share_sign_bytes,
     update_claim,
 )
+from pol.rules.orders import handover_seconds
 from pol.rules.panels import answer_commitment
-from pol.rules.schedule import first_step, share_segments
+from pol.rules.schedule import first_step, is_handover, share_segments
 from tests.support.chain_harness import CHAIN_ID, UNPROVEN, Chain, make_genesis, pub_key, sign
 
 CONSUMER = "carol"
@@ -103,7 +103,8 @@ def make_terms(**changes: Any) -> JobTerms:
         outer_work=4_000_000,
         global_bytes=600_000,
         local_bytes=400_000,
-        result_chunks=3,
+        global_chunks=3,
+        local_chunks=2,
         executor_version=1,
     )
     return replace(terms, **changes)
@@ -390,6 +391,7 @@ class Market:
             round=assignment.round,
             shares=tuple(standing),
             next_root=digest("next", order_id, assignment.attempt, assignment.round),
+            ciphertext_root=self.sealed_root(order_id, assignment.round),
         )
         return replace(message, **changes)
 
@@ -399,20 +401,16 @@ class Market:
         self.wait_drawn(order_id)
         self.chain.ok(self.close_message(order_id))
 
-    def prove_message(self, order_id: bytes, **changes: Any) -> MsgProve:
-        assignment = self.assignment(order_id)
-        message = MsgProve(
-            validator=assignment.validator,
-            order_id=order_id,
-            attempt=assignment.attempt,
-            final_root=assignment.global_in,
-            ciphertext_root=digest("ciphertext", order_id),
-            chunks=self.order(order_id).terms.result_chunks,
-        )
-        return replace(message, **changes)
+    def sealed_root(self, order_id: bytes, round: int) -> bytes:
+        """Return the root of the encrypted states that a round leaves, where it is a hand-over round."""
+        order = self.order(order_id)
+        due = is_handover(order.terms, order.params.handover_every, round)
+        return digest("ciphertext", order_id, round) if due else b""
 
-    def prove(self, order_id: bytes) -> BlockResult:
-        return self.chain.ok(self.prove_message(order_id))
+    def pass_handover(self, order_id: bytes) -> None:
+        """Let the time pass that an order waits for its settlement once all rounds are verified."""
+        order = self.order(order_id)
+        self.chain.pass_time(handover_seconds(order.terms, order.params, order.window) + 2)
 
     # --- panels ---
 
@@ -560,10 +558,10 @@ class Market:
         self.say(order_id, dict.fromkeys(self.seated(order_id, round), said), round, leaves=())
 
     def settle(self, order_id: bytes) -> None:
-        """Take a running order to its end: rounds, proof, audits, windows."""
+        """Take a running order to its end: rounds, audits, windows, hand-over."""
         rounds = self.order(order_id).terms.rounds
         for round in range(self.assignment(order_id).round, rounds):
             self.train_round(order_id)
             self.answer_all(order_id, round)
-        self.prove(order_id)
         self.chain.pass_time(self.order(order_id).window + 2)
+        self.pass_handover(order_id)

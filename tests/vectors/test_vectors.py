@@ -26,7 +26,6 @@ PLAYED = {
     "DepositBond",
     "LeaveCluster",
     "PlaceBid",
-    "Prove",
     "RegisterProvider",
     "RevealAnswer",
     "Send",

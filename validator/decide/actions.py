@@ -88,11 +88,11 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Encrypt the result, which the round ``last`` led to, to the order's key."""
+    """Encrypt the states that a hand-over round leaves to the order's key."""
 
     lane: ClassVar = Lane.WORK
     key: str
-    last: RoundKey
+    round: RoundKey
     order_key: bytes
 
 

@@ -39,7 +39,7 @@ def open_round(local: LocalOrder, view: View, assignment: Assignment) -> LocalOr
         before = waiting.get(provider, 0)
         works.append(new_work(local, view, assignment, slot, provider, before))
         waiting[provider] = before + 1
-    planned = LocalRound(round, opening, tuple(works), None, (), 0)
+    planned = LocalRound(round, opening, tuple(works), None, (), 0, None)
     return replace(local, rounds=(*local.rounds, planned))
 
 

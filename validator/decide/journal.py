@@ -25,8 +25,6 @@ def _of_order(before: LocalOrder, after: LocalOrder) -> Iterator[str]:
         known = find_round(before, current.round)
         for line in _of_round(known, current):
             yield f"{name} round {current.round}{line}"
-    if after.result is not None and before.result is None:
-        yield f"{name}: result sealed"
 
 
 def _of_seat(before: LocalSeat | None, after: LocalSeat) -> Iterator[str]:
@@ -57,6 +55,8 @@ def _of_round(before: LocalRound | None, after: LocalRound) -> Iterator[str]:
             yield f" slot {work.slot} issue {work.issue}: {line}"
     if after.next_global is not None and (before is None or before.next_global is None):
         yield ": aggregated"
+    if after.sealed is not None and (before is None or before.sealed is None):
+        yield ": sealed for the consumer"
 
 
 def _of_work(before: SlotWork | None, after: SlotWork) -> Iterator[str]:

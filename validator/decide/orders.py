@@ -1,12 +1,12 @@
-"""What a validator does about an attempt of an order that it won: payload, rounds, result, and what it keeps of it."""
+"""What a validator does about an attempt of an order that it won: payload, rounds, and what it keeps of it."""
 
 from dataclasses import replace
 
-from domain.messages import Message, MsgAcceptOrder, MsgDeclineOrder, MsgProve
+from domain.messages import Message, MsgAcceptOrder, MsgDeclineOrder
 from domain.reasons import AttemptEnd
 from domain.records import Assignment, AssignmentState, OrderState
-from validator.decide.actions import Action, Forget, LoadJob, NoteVerdicts, Seal, SendTx, Tidy
-from validator.decide.records import LocalOrder, PayloadStage, find_round
+from validator.decide.actions import Action, Forget, LoadJob, NoteVerdicts, SendTx, Tidy
+from validator.decide.records import LocalOrder, PayloadStage
 from validator.decide.retention import KEEP_SECONDS, decide_audited, fold, needed_blobs
 from validator.decide.rounds import decide_round, verdict_rows
 from validator.decide.view import Look, View
@@ -52,10 +52,7 @@ def decide_order(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Actio
     local = fold(local, on_chain, view.panels, view.clock)
     actions: list[Action] = []
     if assignment.state == AssignmentState.RUNNING:
-        if assignment.round < on_chain.order.terms.rounds:
-            local, found = decide_round(local, view, assignment, prefix)
-        else:
-            found = _decide_result(local, view, prefix)
+        local, found = decide_round(local, view, assignment, prefix)
         actions += found
     if assignment.state != AssignmentState.DONE:
         local, found = decide_audited(local, view, prefix)
@@ -94,20 +91,3 @@ def _decide_matched(
             return (load, decline(AttemptEnd.DECLINED_NO_CAPACITY)) if ending else (load,)
         case _:
             return (decline(AttemptEnd.PAYLOAD_NOT_DELIVERED),) if ending else ()
-
-
-def _decide_result(local: LocalOrder, view: View, prefix: str) -> list[Action]:
-    last = find_round(local, view.on_chain.order.terms.rounds - 1)
-    if last is None or last.next_global is None:
-        return []
-    if local.result is None:
-        return [Seal(f"{prefix}/seal", local.key.round(last.round), view.on_chain.order.order_key)]
-    prove = MsgProve(
-        view.me,
-        local.order_id,
-        local.attempt,
-        last.next_global.root,
-        local.result.ciphertext_root,
-        len(local.result.points),
-    )
-    return [SendTx(f"{prefix}/prove", (prove,))]

@@ -29,6 +29,7 @@ from validator.decide.records import (
     find_round,
     find_share,
     find_work,
+    replace_round,
     replace_work,
 )
 from validator.decide.traces import check_packet
@@ -224,6 +225,7 @@ def _with_verified(work: SlotWork, index: int) -> SlotWork:
     return replace(work, openings=openings)
 
 
-def sealed(local: LocalOrder, result: SealedResult) -> LocalOrder:
-    """Record the encrypted result."""
-    return replace(local, result=result)
+def sealed(local: LocalOrder, round: int, result: SealedResult) -> LocalOrder:
+    """Record the encrypted states that a round leaves."""
+    current = find_round(local, round)
+    return local if current is None else replace_round(local, replace(current, sealed=result))

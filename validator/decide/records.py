@@ -85,6 +85,17 @@ class SlotWork:
 
 
 @dataclass(frozen=True, slots=True)
+class SealedResult:
+    """The encrypted states that a round left: root, chunk points and lengths, and the blob of the ciphertext."""
+
+    ciphertext_root: bytes
+    blob: BlobRef
+    points: tuple[bytes, ...]
+    lengths: tuple[int, ...]
+    hashes: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LocalRound:
     """A round as this daemon ran it. ``works`` holds every issue, in the order of assignment."""
 
@@ -96,6 +107,8 @@ class LocalRound:
     suspects: tuple[ShareRef, ...]
     # Chain clock: until then providers are asked for audited states; 0 before the lot.
     audit_by: int
+    # For the consumer, where it is a hand-over round: before it is closed.
+    sealed: SealedResult | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +150,6 @@ class Payload:
 
 
 @dataclass(frozen=True, slots=True)
-class SealedResult:
-    """The encrypted result: root, chunk points and lengths, and the blob of the ciphertext."""
-
-    ciphertext_root: bytes
-    blob: BlobRef
-    points: tuple[bytes, ...]
-    lengths: tuple[int, ...]
-    hashes: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class LocalOrder:
     """One attempt of an order that this validator won; rounds that are over leave it (``retention``)."""
 
@@ -158,7 +160,6 @@ class LocalOrder:
     locals: tuple[SlotLocal, ...]
     excluded: tuple[str, ...]  # providers that failed in this order
     failures: tuple[Failures, ...]
-    result: SealedResult | None
     # Chain clock when this daemon first saw that the order is closed; 0 before.
     closed_at: int
 
@@ -315,7 +316,7 @@ EMPTY_PAYLOAD = Payload(PayloadStage.ABSENT, (), 0, "", None, None)
 
 def new_order(order_id: bytes, attempt: int) -> LocalOrder:
     """Return the record of an attempt that was just matched."""
-    return LocalOrder(order_id, attempt, EMPTY_PAYLOAD, (), (), (), (), None, 0)
+    return LocalOrder(order_id, attempt, EMPTY_PAYLOAD, (), (), (), (), 0)
 
 
 def find_round(local: LocalOrder, round: int) -> LocalRound | None:

@@ -39,11 +39,12 @@ def is_over(on_chain: OrderResponse, panels: Panels, attempt: int, round: int, c
 
 
 def fold(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int) -> LocalOrder:
-    """Drop rounds that are over, all but the last, from the record; how often providers failed in them stays."""
+    """Drop rounds that are over from the record, but the last and what is served; how often providers failed stays."""
+    served = served_rounds(local, on_chain)[:1]
     over = [
         known
         for known in local.rounds[:-1]
-        if is_over(on_chain, panels, local.attempt, known.round, clock)
+        if is_over(on_chain, panels, local.attempt, known.round, clock) and known not in served
     ]
     if not over:
         return local
@@ -55,6 +56,26 @@ def fold(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int)
     failures = tuple(Failures(provider, counts[provider]) for provider in sorted(counts))
     kept = tuple(known for known in local.rounds if known not in over)
     return replace(local, rounds=kept, failures=failures)
+
+
+def served_rounds(local: LocalOrder, on_chain: OrderResponse) -> tuple[LocalRound, ...]:
+    """Return the hand-over rounds that the consumer can fetch: the newest verified one, and those closed since.
+
+    Of a failed attempt none; of a settled order the last, whose rounds are not looked at any more.
+    """
+    assignment = on_chain.assignment(local.attempt)
+    if assignment is None or assignment.state == AssignmentState.FAILED:
+        return ()
+    if on_chain.order.state == OrderState.CLOSED:
+        return tuple(last for last in local.rounds[-1:] if last.sealed is not None)
+    known = [
+        (found, closed)
+        for found in local.rounds
+        if found.sealed is not None
+        and (closed := on_chain.round(local.attempt, found.round)) is not None
+    ]
+    newest = max((found.round for found, closed in known if closed.verified), default=0)
+    return tuple(found for found, _ in known if found.round >= newest)
 
 
 def needed_blobs(
@@ -70,8 +91,7 @@ def _needed(
     assignment = on_chain.assignment(local.attempt)
     if assignment is None:
         return
-    if local.result is not None and assignment.state != AssignmentState.FAILED:
-        yield local.result.blob
+    yield from (r.sealed.blob for r in served_rounds(local, on_chain) if r.sealed is not None)
     if on_chain.order.state == OrderState.CLOSED:
         return
     live = assignment.is_live
@@ -94,6 +114,8 @@ def _needed(
 
 def _of_round(known: LocalRound) -> Iterator[BlobRef]:
     yield known.global_in.blob
+    if known.sealed is not None:
+        yield known.sealed.blob
     for work in known.works:
         yield work.local_in.blob
         if work.packet is not None:

@@ -1,4 +1,6 @@
-"""One open round: shares are committed, opened, replayed and judged, failed ones given to others, and it is closed."""
+"""One open round: shares are committed, opened, replayed and judged, failed ones given to others, what the
+consumer is to have is encrypted, and it is closed.
+"""
 
 from dataclasses import replace
 
@@ -14,7 +16,8 @@ from domain.reasons import MISMATCHES, SILENCES, ShareReason
 from domain.records import Assignment, Share, ShareRef, ShareState
 from link.types import StateRef
 from pol.rules.lots import duty_segments
-from validator.decide.actions import Action, Aggregate, CheckSegment, SendTx
+from pol.rules.schedule import is_handover
+from validator.decide.actions import Action, Aggregate, CheckSegment, Seal, SendTx
 from validator.decide.assign import PATIENCE, open_round, reissue, transfer_seconds
 from validator.decide.records import (
     LocalOrder,
@@ -205,7 +208,10 @@ def _commit(
 def _close(
     local: LocalOrder, view: View, current: LocalRound, shares: Shares, key: str
 ) -> list[Action]:
-    """Aggregate when the latest issue of every slot is verified, then close the round."""
+    """Aggregate when the latest issue of every slot is verified, then close the round.
+
+    One that hands over is sealed before: its closing says what the consumer will be given.
+    """
     accepted = accepted_works(current)
     verified = (is_verified(current, w, shares.get((w.slot, w.issue))) for w in accepted)
     if not accepted or not all(verified):
@@ -215,6 +221,11 @@ def _close(
         # Where all places hold and it still does not aggregate, the job is at fault, and nobody can help it.
         hopeless = refs == current.suspects
         return [] if hopeless else [Aggregate(f"{key}/aggregate", local.key.round(current.round))]
+    order, where = view.on_chain.order, local.key.round(current.round)
+    if current.sealed is None and is_handover(
+        order.terms, order.params.handover_every, current.round
+    ):
+        return [Seal(f"{key}/seal", where, order.order_key)]
     shown = tuple(
         AcceptedShare(work.slot, work.issue, work.packet.roots)
         for work in accepted
@@ -223,7 +234,13 @@ def _close(
     if not _has_room(local, view):
         return []
     close = MsgCloseRound(
-        view.me, local.order_id, local.attempt, current.round, shown, current.next_global.root
+        view.me,
+        local.order_id,
+        local.attempt,
+        current.round,
+        shown,
+        current.next_global.root,
+        current.sealed.ciphertext_root if current.sealed else b"",
     )
     return [SendTx(f"{key}/close", (close,))]
 

@@ -21,6 +21,7 @@ from validator.decide.receive import (
     share_received,
 )
 from validator.decide.records import JOB_FILE, LocalOrder, PayloadStage, nests
+from validator.decide.retention import served_rounds
 from validator.decide.tasks import audit_opening, open_tasks, train_tasks
 from validator.decide.view import ChainView
 from validator.ledger import Ledger
@@ -321,7 +322,7 @@ class Service:
             )
 
     def get_result(self, caller: t.Caller, request: t.ResultRequest) -> t.ResultManifest:
-        """Tell the consumer where its encrypted result is."""
+        """Tell the consumer where the encrypted states are that a hand-over round left."""
         on_chain = self.view.orders.get(request.order_id)
         local = self.ledger.store.latest(request.order_id)
         if local is None or on_chain is None:
@@ -332,13 +333,14 @@ class Service:
                 field="order_id",
             )
         self._check_consumer(caller, on_chain)
-        result, final = local.result, local.rounds[-1].next_global if local.rounds else None
-        if result is None or final is None:
+        served = {known.round: known.sealed for known in served_rounds(local, on_chain)}
+        result = served.get(request.round)
+        if result is None:
             raise ClusterError(
                 ClusterErrorKind.WRONG_STATE,
-                "no result yet",
-                "ask again when it is proven",
-                field="",
+                f"no result of round {request.round}",
+                f"served is that of rounds {sorted(served)}" if served else "ask again later",
+                field="round",
             )
         self._grants.give(caller.address, (result.blob,))
         last = min(request.first + request.limit, len(result.points))
@@ -347,7 +349,7 @@ class Service:
             for i in range(request.first, last)
         )
         return t.ResultManifest(
-            local.order_id, local.attempt, final.root, result.blob, len(result.points), leaves
+            local.order_id, local.attempt, request.round, result.blob, len(result.points), leaves
         )
 
     # Seats

@@ -276,7 +276,7 @@ def sizes(directory: Path) -> Sizes:
 
 
 def result_chunks(path: Path) -> list[bytes]:
-    """Return the canonical chunks of a global state."""
+    """Return the canonical chunks of a state."""
     return chunks_of(path.read_bytes())
 
 

@@ -1,4 +1,4 @@
-"""Carrying out what is decided about attempts: jobs are loaded, places replayed, rounds aggregated, results sealed.
+"""Carrying out what is decided about attempts: jobs are loaded, places replayed, rounds aggregated and sealed.
 
 Every method reads what it needs from the record as it is now, and writes its outcome into the record as it is by then;
 what is missing at the end of it is asked for again, and what is moot by now is left.
@@ -225,14 +225,20 @@ class Performer:
         self._change(attempt, lambda now: aggregated(now, round, state), state.blob)
 
     def seal(self, action: do.Seal) -> None:
-        """Encrypt the result."""
-        attempt = _attempt_of(action.last)
+        """Encrypt the states that a round leaves: the global one, and the local ones in slot order."""
+        attempt, round = _attempt_of(action.round), action.round.round
         local = self._find(attempt)
-        last = find_round(local, action.last.round) if local else None
-        if last is None or last.next_global is None:
+        current = find_round(local, round) if local else None
+        if current is None or current.next_global is None:
             return
-        chunks = self.run(numerics.result_chunks, self._path(last.next_global.blob))
-        handover = HandoverId(self.chain_id, attempt.order_id, attempt.attempt)
+        packets = (work.packet for work in accepted_works(current))
+        left = [packet.local_out for packet in packets if packet is not None]
+        chunks = [
+            chunk
+            for blob in (current.next_global.blob, *left)
+            for chunk in self.run(numerics.result_chunks, self._path(blob))
+        ]
+        handover = HandoverId(self.chain_id, attempt.order_id, attempt.attempt, round)
         sealed = seal_result(handover, chunks, action.order_key, self.secret)
         result = SealedResult(
             ciphertext_root(handover, sealed),
@@ -241,7 +247,7 @@ class Performer:
             tuple(len(item.ciphertext) for item in sealed),
             tuple(sha256(item.ciphertext).digest() for item in sealed),
         )
-        self._change(attempt, lambda now: receive.sealed(now, result), result.blob)
+        self._change(attempt, lambda now: receive.sealed(now, round, result), result.blob)
 
     # Inside
 

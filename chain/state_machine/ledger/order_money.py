@@ -10,7 +10,7 @@ from chain.state_machine.ledger.tables import BOND_ROWS, BONDED_SHARES, ESCROWS,
 from chain.state_machine.tables import Part
 from domain.events import PaymentMade
 from domain.records import BondKind, BondRow, Payment, ShareKey
-from escrow.moves import FROM_DEPOSITS, MOVES, Move, Transfer, use
+from escrow.moves import FROM_DEPOSITS, FROM_WITHHELD, MOVES, Move, Transfer, use, withhold
 
 NO_ROUND = -1
 
@@ -53,13 +53,34 @@ def apply_payments(
 def pay_from_deposits(
     ctx: Context, order_id: bytes, transfers: Iterable[Transfer], round: int = NO_ROUND
 ) -> int:
-    """Pay out of what depositors locked, first in, first out, and return the sum."""
+    """Pay out of what depositors locked, first in, first out, and return the sum.
+
+    What is withheld is left, but by the moves that use it up.
+    """
     moves = list(transfers)
     if any(transfer.move not in FROM_DEPOSITS for transfer in moves):
         raise balances.LedgerBroken("only some moves use up a deposit")
-    escrow = ESCROWS.must(ctx.store, order_id)
-    ESCROWS.put(ctx.store, use(escrow, sum(transfer.amount for transfer in moves)))
+    of_part = sum(transfer.amount for transfer in moves if transfer.move in FROM_WITHHELD)
+    escrow = withhold(ESCROWS.must(ctx.store, order_id), -of_part)
+    used = use(escrow, sum(transfer.amount for transfer in moves))
+    ESCROWS.put(ctx.store, withhold(used, 0))
     return apply_payments(ctx, order_id, moves, round)
+
+
+def withhold_part(ctx: Context, order_id: bytes, amount: int) -> None:
+    """Keep the validator's part of a round that was verified, until the order settles; below 0 it is given back."""
+    ESCROWS.put(ctx.store, withhold(ESCROWS.must(ctx.store, order_id), amount))
+
+
+def pay_part(ctx: Context, order_id: bytes, validator: str) -> None:
+    """Pay what was withheld to the validator: its order settles."""
+    part = get_withheld(ctx, order_id)
+    pay_from_deposits(ctx, order_id, (Transfer(Move.VALIDATOR, order_id.hex(), validator, part),))
+
+
+def get_withheld(ctx: Context, order_id: bytes) -> int:
+    """Return what an order withholds from its validator now."""
+    return ESCROWS.must(ctx.store, order_id).withheld
 
 
 def lock_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:

@@ -18,6 +18,8 @@ class Tally:
     payments: int
     # Verified rounds of the current attempt.
     verified: int
+    # What rejected shares that were right took of what is withheld in the current attempt (uassay).
+    righted: int
     # CloseReason that is decided and waits for the return of bonds, else 0.
     ending: int
     # The least fee that ordering cost the consumer (uassay).

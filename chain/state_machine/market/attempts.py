@@ -3,7 +3,12 @@
 from collections.abc import Iterable
 
 from chain.state_machine.context import Context
-from chain.state_machine.ledger.order_money import cut_bond, get_job_bond, pay_from_deposits
+from chain.state_machine.ledger.order_money import (
+    cut_bond,
+    get_job_bond,
+    get_withheld,
+    pay_from_deposits,
+)
 from chain.state_machine.ledger.tables import ESCROWS, TALLIES
 from chain.state_machine.market.book import close_bid
 from chain.state_machine.market.orders import (
@@ -201,7 +206,9 @@ def _get_loss(ctx: Context, order: Order) -> int:
     """Return what the order's attempt has cost the consumer: the fee of ordering, and what it paid for rounds."""
     tally = TALLIES.must(ctx.store, order.id)
     assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
-    return tally.fee + tally.verified * compute_round_cost(order, assignment)
+    # What is withheld returns to the deposit, what right shares took of it is made good apart: neither is lost.
+    part = get_withheld(ctx, order.id) + tally.righted
+    return tally.fee + tally.verified * compute_round_cost(order, assignment) - part
 
 
 def _cut_job_bond(ctx: Context, assignment: Assignment, *moves: Transfer) -> None:

@@ -213,8 +213,7 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
         progress_deadline=0,
         round=0,
         global_in=terms.global_root,
-        ciphertext_root=b"",
-        final_root=b"",
+        settles_at=0,
     )
     ASSIGNMENTS.put(ctx.store, assignment)
     take_capacity(ctx, assignment)

@@ -7,7 +7,14 @@ from typing import Any
 
 from chain.state_machine.context import Context
 from chain.state_machine.gas import BOND_GAS, PAY_GAS
-from chain.state_machine.ledger.order_money import apply_payments, get_job_bond
+from chain.state_machine.ledger.order_money import (
+    apply_payments,
+    cut_bond,
+    get_job_bond,
+    get_withheld,
+    pay_part,
+    withhold_part,
+)
 from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, TALLIES
 from chain.state_machine.market.book import mark_if_bidder, return_bond
 from chain.state_machine.market.tables import (
@@ -23,9 +30,11 @@ from chain.state_machine.market.tables import (
 )
 from chain.state_machine.proof.shares import drop_open_round
 from chain.state_machine.queue import Due, Entry, cancel, schedule
+from chain.state_machine.registry.members import cut_stake
+from chain.state_machine.registry.tables import VALIDATORS
 from domain.amount import price_ceil
 from domain.errors import DEADLINE_PASSED, NOT_YOURS, WRONG_STATE, Refusal
-from domain.events import OrderClosed, OrderOpened
+from domain.events import OrderClosed, OrderOpened, PartReturned
 from domain.reasons import AttemptEnd, CloseReason
 from domain.records import (
     Assignment,
@@ -35,7 +44,7 @@ from domain.records import (
     Order,
     OrderState,
 )
-from escrow.moves import locked, refund
+from escrow.moves import Move, Transfer, locked, refund
 from pol.rules.schedule import round_seconds, total_work
 
 SLACK = 3
@@ -82,7 +91,7 @@ def take_capacity(ctx: Context, assignment: Assignment) -> None:
 def restart_progress(
     ctx: Context, order: Order, assignment: Assignment, **changes: Any
 ) -> Assignment:
-    """Change a running assignment, which gets a new progress deadline for the open round or for the proof."""
+    """Change a running assignment, which gets a new progress deadline for the open round."""
     cancel(ctx, assignment.progress_deadline, Due.PROGRESS, order.id, assignment.attempt)
     expected = round_seconds(order.terms, assignment.slot_speed, assignment.slots)
     deadline = ctx.clock + order.params.progress_base + SLACK * expected
@@ -164,10 +173,11 @@ def is_ending(ctx: Context, order: Order) -> bool:
 
 
 def clear_attempt(ctx: Context, order: Order, assignment: Assignment) -> bool:
-    """Return what an attempt left behind before the order opens again.
+    """Return what an attempt left behind before the order opens again: what was withheld, and bonds.
 
     A bounded number of bonds each time. False where some are left: then it has to be called again.
     """
+    _lose_part(ctx, order, assignment)
     bond = get_job_bond(ctx, order.id, assignment.attempt)
     if bond is not None:
         return_bond(ctx, order.id, bond)
@@ -197,10 +207,33 @@ def _stop_attempt(ctx: Context, order: Order, reason: CloseReason) -> None:
     if assignment.state in (AssignmentState.RUNNING, AssignmentState.PROVEN):
         drop_open_round(ctx, assignment.open_round)
     if reason is CloseReason.SETTLED:
+        pay_part(ctx, order.id, assignment.validator)
         end_assignment(ctx, assignment, AssignmentState.DONE, 0)
     else:
+        _lose_part(ctx, order, assignment)
         # What failed by itself has ended with its own reason.
         end_assignment(ctx, assignment, AssignmentState.FAILED, int(AttemptEnd.ORDER_DEADLINE))
+
+
+def _lose_part(ctx: Context, order: Order, assignment: Assignment) -> None:
+    """Give what is withheld back to the deposit, because the attempt has failed, whoever was at fault.
+
+    What rejected shares that were right took of it before, the validator makes good from job bond and stake. Else it
+    could pay itself out of what it is going to lose: reject what its own people did right, and then stop.
+    """
+    part, taken = get_withheld(ctx, order.id), TALLIES.must(ctx.store, order.id).righted
+    if not part and not taken:
+        return
+    withhold_part(ctx, order.id, -part)
+    TALLIES.update(ctx.store, order.id, righted=0)
+    row = get_job_bond(ctx, order.id, assignment.attempt)
+    of_bond = min(taken, row.amount if row else 0)
+    if row is not None:
+        move = Transfer(Move.COMPENSATION, order.id.hex(), order.consumer, of_bond)
+        cut_bond(ctx, order.id, row, (move,))
+    of_stake = min(taken - of_bond, VALIDATORS.must(ctx.store, assignment.validator).stake)
+    cut_stake(ctx, assignment.validator, of_stake, Move.STAKE_COMPENSATION, order.consumer)
+    ctx.emit(PartReturned(order.id, assignment.attempt, part, of_bond + of_stake, of_stake))
 
 
 def _change_load(ctx: Context, assignment: Assignment, sign: int) -> None:

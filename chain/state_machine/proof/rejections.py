@@ -9,8 +9,13 @@ from collections.abc import Iterator
 from itertools import islice
 
 from chain.state_machine.context import Context
-from chain.state_machine.ledger.order_money import cut_bond, get_job_bond
-from chain.state_machine.ledger.tables import BOND_ROWS
+from chain.state_machine.ledger.order_money import (
+    cut_bond,
+    get_job_bond,
+    get_withheld,
+    pay_from_deposits,
+)
+from chain.state_machine.ledger.tables import BOND_ROWS, TALLIES
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.proof.shares import change_share, count_share, make_commitment
 from chain.state_machine.proof.tables import RIGHTED, SHARES
@@ -90,23 +95,32 @@ def _compare(
 
 
 def _redress(ctx: Context, assignment: Assignment, share: Share) -> tuple[int, int, int]:
-    """Let the validator pay for the first right share that it rejected in a slot: job bond first, then stake.
+    """Let the validator pay for the first right share that it rejected in a slot.
 
-    Return what the provider gets, what is burnt, and how much of both comes from the stake.
+    First from what is withheld of its part, then from the job bond, then from its stake. Return what the provider gets,
+    what is burnt, and how much of both comes from the stake.
     """
-    silent = ShareReason(share.reason) in SILENCES
+    order_id, provider = assignment.order_id, share.claim.provider
+    source, silent = order_id.hex(), ShareReason(share.reason) in SILENCES
     owed = compute_redress(share.work, assignment.price, silent=silent)
-    row = get_job_bond(ctx, assignment.order_id, assignment.attempt)
-    (paid, burnt), left = take_from(row.amount if row else 0, owed)
-    source, provider = assignment.order_id.hex(), share.claim.provider
+    held, left = take_from(get_withheld(ctx, order_id), owed)
+    moves = (
+        Transfer(Move.HELD_COMPENSATION, source, provider, held[0]),
+        Transfer(Move.HELD_BURN, source, "", held[1]),
+    )
+    pay_from_deposits(ctx, order_id, moves, share.claim.round)
+    righted = TALLIES.must(ctx.store, order_id).righted
+    TALLIES.update(ctx.store, order_id, righted=righted + sum(held))
+    row = get_job_bond(ctx, order_id, assignment.attempt)
+    (paid, burnt), left = take_from(row.amount if row else 0, left)
     if row is not None:
         moves = (
             Transfer(Move.COMPENSATION, source, provider, paid),
             Transfer(Move.BURN, source, "", burnt),
         )
-        cut_bond(ctx, assignment.order_id, row, moves)
+        cut_bond(ctx, order_id, row, moves)
     stake = VALIDATORS.must(ctx.store, assignment.validator).stake
     (more, rest), _ = take_from(stake, left)
     cut_stake(ctx, assignment.validator, more, Move.STAKE_COMPENSATION, provider)
     cut_stake(ctx, assignment.validator, rest, Move.STAKE_BURN)
-    return paid + more, burnt + rest, more + rest
+    return held[0] + paid + more, held[1] + burnt + rest, more + rest

@@ -1,12 +1,14 @@
 """Verification and payment of closed rounds, in their order (protocol sections 5.3 and 7).
 
 A round is verified when the one before it is, its window is over and its audit agrees with the chain. It is paid in
-the same moment, and nothing else is ever paid; so nothing that can still be void has been paid.
+the same moment, and nothing else is ever paid; so nothing that can still be void has been paid. The validator's part
+of it is withheld until the order settles, some time after its last round is verified, in which the consumer fetches
+what it paid for.
 """
 
 from chain.state_machine.context import Context
 from chain.state_machine.gas import BOND_GAS, PAY_GAS
-from chain.state_machine.ledger.order_money import get_share_bond, pay_from_deposits
+from chain.state_machine.ledger.order_money import get_share_bond, pay_from_deposits, withhold_part
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.orders import (
@@ -25,11 +27,12 @@ from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES
 from chain.state_machine.queue import Due, Entry, schedule
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.amount import price_floor
-from domain.events import RoundVerified
+from domain.events import OrderVerified, RoundVerified
 from domain.reasons import AttemptEnd, CloseReason
 from domain.records import Assignment, AssignmentState, Order, OrderState, Round, Share
 from escrow.moves import Move, Transfer
 from escrow.settle import Earnings, audit_fee, settle_round
+from pol.rules.orders import handover_seconds
 from pol.rules.panels import audit_floor
 from pol.rules.schedule import round_work
 
@@ -69,11 +72,12 @@ def weigh_window(ctx: Context, entry: Entry) -> int:
     rejected = count_rejected(ctx, closed) if closed is not None and is_ready else 0
     assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
     may_end = order.state is OrderState.PROVEN or assignment.state is AssignmentState.FAILED
-    # One that was right has up to four moves more than the return of its bond.
-    steps = PAY_GAS * shares + (BOND_GAS + 4 * PAY_GAS) * rejected
+    # One that was right has up to six moves more than the return of its bond.
+    steps = PAY_GAS * shares + (BOND_GAS + 6 * PAY_GAS) * rejected
     panel = PANELS.get(ctx.store, *closed.key) if closed is not None and is_ready else None
     steps += weigh_panel(panel) if panel is not None else 0
-    return steps + (weigh_end(ctx, entry) if may_end else 0)
+    # An end pays the validator its part, or lets it make good in two moves what right shares took of it.
+    return steps + (2 * PAY_GAS + weigh_end(ctx, entry) if may_end else 0)
 
 
 def _is_going_on(ctx: Context, order: Order, attempt: int) -> bool:
@@ -95,9 +99,9 @@ def verify_round(ctx: Context, order: Order, assignment: Assignment, closed: Rou
     shares = [SHARES.must(ctx.store, *key) for key in closed.share_keys]
     earnings = compute_earnings(order, assignment, closed, shares)
     fee = compute_audit_fee(order, assignment)
-    ctx.emit(RoundVerified(closed.key, earnings.total, fee))
-    moves = _transfers(order.id, assignment.validator, earnings)
-    pay_from_deposits(ctx, order.id, moves, closed.round)
+    ctx.emit(RoundVerified(closed.key, earnings.total, earnings.validator, fee))
+    pay_from_deposits(ctx, order.id, _transfers(order.id, earnings), closed.round)
+    withhold_part(ctx, order.id, earnings.validator)
     panel = PANELS.get(ctx.store, *closed.key)
     if panel is not None:
         PANELS.update(ctx.store, *closed.key, is_settled=True)
@@ -162,11 +166,10 @@ def compute_audit_fee(order: Order, assignment: Assignment) -> int:
     return max(floor, audit_fee(round_work(order.terms), assignment.price, order.params.audit_bps))
 
 
-def _transfers(order_id: bytes, validator: str, earnings: Earnings) -> list[Transfer]:
+def _transfers(order_id: bytes, earnings: Earnings) -> list[Transfer]:
     source = order_id.hex()
     return [
         *(Transfer(Move.PROVIDER, source, name, amount) for name, amount in earnings.providers),
-        Transfer(Move.VALIDATOR, source, validator, earnings.validator),
         Transfer(Move.PROTOCOL, source, "", earnings.protocol),
     ]
 
@@ -179,11 +182,24 @@ def _end_if_decided(
     verified = _verified(ctx, order_id)
     is_over = pending is None or _is_void(ctx, assignment, pending)
     if order.state is OrderState.PROVEN and verified == order.terms.rounds:
+        if not assignment.settles_at:
+            _await_handover(ctx, order, assignment)
+            return
+        if ctx.clock < assignment.settles_at:
+            return
         settled = VALIDATORS.must(ctx.store, assignment.validator).orders_settled
         VALIDATORS.update(ctx.store, assignment.validator, orders_settled=settled + 1)
         end_order(ctx, order, CloseReason.SETTLED)
     elif assignment.state is AssignmentState.FAILED and is_over:
         reopen_or_end(ctx, order, assignment, verified)
+
+
+def _await_handover(ctx: Context, order: Order, assignment: Assignment) -> None:
+    """Let the order wait for its settlement; until then the job bond stays, and the validator's part with it."""
+    settles_at = ctx.clock + handover_seconds(order.terms, order.params, order.window)
+    ASSIGNMENTS.update(ctx.store, order.id, assignment.attempt, settles_at=settles_at)
+    schedule(ctx, settles_at, Due.WINDOW, order.id, assignment.attempt, order.terms.rounds)
+    ctx.emit(OrderVerified(order.id, assignment.attempt, settles_at))
 
 
 def _is_void(ctx: Context, assignment: Assignment, pending: Round) -> bool:

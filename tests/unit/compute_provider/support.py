@@ -61,7 +61,8 @@ def terms() -> JobTerms:
         outer_work=int(document["outer_flops"]),
         global_bytes=sizes["global.state"],
         local_bytes=sizes["local.state"],
-        result_chunks=document["global_chunks"],
+        global_chunks=document["global_chunks"],
+        local_chunks=document["global_chunks"],
         executor_version=document["executor_version"],
     )
 
@@ -88,7 +89,7 @@ def order() -> OrderResponse:
         order_id=ORDER_ID, attempt=1, validator=VALIDATOR, bid_id=bytes(32), price=PRICE,
         work=1, job_bond=1, providers_bps=8000, slot_speed=10**9, slots=2,
         state=AssignmentState.RUNNING, end_reason=0, matched_at=0, accept_deadline=0, progress_deadline=0, round=0,
-        global_in=record.terms.global_root, ciphertext_root=b"", final_root=b"",
+        global_in=record.terms.global_root, settles_at=0,
     )  # fmt: skip
     escrow = Escrow(ORDER_ID, (Depositor("c", 10**15, 0, 0),), ())
     return OrderResponse(record, (assignment,), (), (), (), escrow, ())

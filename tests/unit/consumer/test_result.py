@@ -19,7 +19,7 @@ import link.client
 from chain.client.client import ChainClient
 from consumer.errors import ConsumerError
 from consumer.jobs import read_job, write_result
-from consumer.result import Result, fetch_result, proven_assignment
+from consumer.result import Result, fetch_result, handed_over
 from domain.queries import (
     AccountRequest,
     AccountResponse,
@@ -31,12 +31,26 @@ from domain.queries import (
     ValidatorsRequest,
     ValidatorsResponse,
 )
-from domain.records import Account, AssignmentState, BondAccount, OrderState, Validator
+from domain.records import (
+    Account,
+    AssignmentState,
+    BondAccount,
+    JobTerms,
+    OrderState,
+    Round,
+    Share,
+    ShareClaim,
+    ShareRef,
+    ShareRoots,
+    ShareState,
+    Validator,
+)
 from link import handover as h
 from link.client import ClusterClient
-from link.errors import ClusterError
+from link.errors import ClusterError, ClusterErrorKind
 from link.types import BlobRef, ResultLeaf, ResultManifest
-from pol.job.document import Job
+from pol.job.document import Job, order_terms
+from pol.state.arrays import State
 from pol.state.canonical import chunks_of, encode_state, state_tree
 from pol.state.tensors import load_safetensors
 from tests.unit.compute_provider import support as s
@@ -47,7 +61,21 @@ CHAIN, ORDER, SEQUENCE = "assay-local-1", s.ORDER_ID, 5
 KEY = Key(b"\x01" * 32)
 VALIDATOR_SECRET = b"\x02" * 32
 OPERATOR = Key(b"\x04" * 32).address
+FIRST, LAST, SLOTS = 3, 7, 3
+"""Rounds that hand over, of eight; slots."""
 R = TypeVar("R")
+
+
+def terms_of(job: Job) -> JobTerms:
+    """Return the terms of the job, with other rounds and slots than it has."""
+    return replace(order_terms(job), rounds=LAST + 1, slots=SLOTS)
+
+
+def accepted(round: int, slot: int, local_out: bytes) -> Share:
+    """Return the accepted share of a slot, which left this local state."""
+    claim = ShareClaim(ORDER, 1, round, slot, 1, "p", bytes(32))
+    roots = ShareRoots(bytes(32), bytes(32), local_out, ())
+    return Share(claim, b"", bytes(32), 1, 1, ShareState.ACCEPTED, 0, 0, 0, (), roots)
 
 
 @dataclass
@@ -57,8 +85,12 @@ class Market:
     job: Job
     sealed: list[h.Sealed]
     root: bytes
-    final_root: bytes
+    # Of the global state, and of each slot's local one.
+    roots: tuple[bytes, ...]
     attempt: int = 1
+    round: int = LAST
+    # How often the validator does not know yet that its round is closed.
+    late: int = 0
     ciphertext: bytes | None = None
     endpoint: str = "here"
     known: bool = True
@@ -67,19 +99,23 @@ class Market:
 
     def order(self) -> OrderResponse:
         secret = h.order_secret(KEY.secret, CHAIN, self.job.id, SEQUENCE)
-        terms = replace(
-            s.terms(), job_id=self.ordered or self.job.id, result_chunks=len(self.sealed)
-        )
+        terms = replace(terms_of(self.job), job_id=self.ordered or self.job.id)
         proven = s.with_order(
             s.order(), order_key=h.public_point(secret), terms=terms, state=OrderState.PROVEN
         )
-        return s.with_assignment(
-            proven,
-            state=AssignmentState.PROVEN,
-            ciphertext_root=self.root,
-            final_root=self.final_root,
-            validator=OPERATOR,
-        )
+        shares, rounds = [], []
+        for number in range(LAST + 1):
+            shares += [accepted(number, slot, root) for slot, root in enumerate(self.roots[1:])]
+            root = self.root if number in (FIRST, LAST) else b""
+            refs = tuple(ShareRef(slot, 1) for slot in range(terms.slots))
+            rounds.append(
+                Round(
+                    ORDER, 1, number, bytes(32), self.roots[0], root, refs, 1, 0, 0, 0,
+                    verified=False, void=False,
+                )
+            )  # fmt: skip
+        proven = replace(proven, shares=tuple(shares), rounds=tuple(rounds))
+        return s.with_assignment(proven, state=AssignmentState.PROVEN, validator=OPERATOR)
 
     def validator(self) -> Validator:
         return replace(s.validator_record(self.endpoint, b"c"), operator=OPERATOR)
@@ -122,17 +158,18 @@ class Link(ClusterClient):
         super().__init__("127.0.0.1:1", b"c", KEY, CHAIN)
         self.market = market
 
-    def whole_result(self, order_id: bytes, count: int | None = None) -> ResultManifest:
+    def whole_result(self, order_id: bytes, round: int, count: int | None = None) -> ResultManifest:
         market = self.market
-        assert (order_id, count) == (ORDER, len(market.sealed))
+        assert (order_id, round, count) == (ORDER, market.round, len(market.sealed))
+        if market.late:
+            market.late -= 1
+            raise ClusterError(ClusterErrorKind.WRONG_STATE, "no result of that round")
         leaves = tuple(
             ResultLeaf(c.point, len(c.ciphertext), sha256(c.ciphertext).digest())
             for c in market.sealed
         )
         blob = BlobRef(sha256(market.data()).digest(), len(market.data()))
-        return ResultManifest(
-            order_id, market.attempt, market.final_root, blob, len(leaves), leaves
-        )
+        return ResultManifest(order_id, market.attempt, round, blob, len(leaves), leaves)
 
     def get_blob(
         self, blob: BlobRef, path: Path, progress: Callable[[int, int], None] | None = None
@@ -154,12 +191,28 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 @pytest.fixture
 def market(job: Job, monkeypatch: pytest.MonkeyPatch) -> Market:
-    state, _ = initial_states()
+    return serve(monkeypatch, job, states(), LAST)
+
+
+def states(locals_: int = SLOTS) -> list[State]:
+    """Return what a round left: the global state, and as many local ones, each another."""
+    state, local = initial_states()
     state["a.bias"] = np.full_like(state["a.bias"], 0.25)
-    handover = h.HandoverId(CHAIN, ORDER, 1)
+    name = min(name for name, value in local.items() if value.dtype == np.float32)
+    return [
+        state,
+        *({**local, name: np.full_like(local[name], 1 + slot)} for slot in range(locals_)),
+    ]
+
+
+def serve(monkeypatch: pytest.MonkeyPatch, job: Job, left: list[State], round: int) -> Market:
+    """Let a validator serve these states as what a round left."""
+    handover = h.HandoverId(CHAIN, ORDER, 1, round)
     point = h.public_point(h.order_secret(KEY.secret, CHAIN, job.id, SEQUENCE))
-    sealed = h.seal_result(handover, chunks_of(encode_state(state)), point, VALIDATOR_SECRET)
-    made = Market(job, sealed, h.ciphertext_root(handover, sealed), state_tree(state).root)
+    chunks = [chunk for state in left for chunk in chunks_of(encode_state(state))]
+    sealed = h.seal_result(handover, chunks, point, VALIDATOR_SECRET)
+    roots = tuple(state_tree(state).root for state in left)
+    made = Market(job, sealed, h.ciphertext_root(handover, sealed), roots, round=round)
 
     def connect(validator: Validator, key: Key, chain_id: str) -> ClusterClient:
         link.client.connect(validator, key, chain_id).close()
@@ -175,7 +228,9 @@ def fetch(market: Market, scratch: Path, key: Key = KEY) -> Result:
 
 def test_the_whole_way(market: Market, tmp_path: Path) -> None:
     found = fetch(market, tmp_path / "scratch")
-    assert found.root == market.final_root
+    assert found.root == market.roots[0]
+    assert (found.round, len(found.locals)) == (LAST, SLOTS)
+    assert tuple(state_tree(local).root for local in found.locals) == market.roots[1:]
     assert found.validator == OPERATOR
     assert float(found.state["a.bias"][0]) == 0.25
     digest = write_result(found.state, tmp_path / "model.safetensors")
@@ -187,11 +242,23 @@ def test_the_whole_way(market: Market, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.part"))
 
 
+def test_a_validator_that_sees_its_round_closed_later_is_asked_again(
+    market: Market, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(consumer.result, "PAUSE_SECONDS", 0)
+    market.late = 3
+    assert fetch(market, tmp_path).root == market.roots[0]
+    market.late = 1 << 30
+    monkeypatch.setattr(consumer.result, "LATE_SECONDS", 0)
+    with pytest.raises(ClusterError, match="no result of that round"):
+        fetch(market, tmp_path)
+
+
 def test_a_tampered_chunk_is_named(market: Market, tmp_path: Path) -> None:
     """The validator proved a ciphertext that does not decrypt: roots agree, the chunk does not open."""
     bad = replace(market.sealed[1], ciphertext=bytes(len(market.sealed[1].ciphertext)))
     market.sealed[1] = bad
-    market.root = h.ciphertext_root(h.HandoverId(CHAIN, ORDER, 1), market.sealed)
+    market.root = h.ciphertext_root(h.HandoverId(CHAIN, ORDER, 1, LAST), market.sealed)
     with pytest.raises(h.HandoverError, match="result chunk 1") as caught:
         fetch(market, tmp_path)
     assert caught.value.chunk == 1
@@ -199,7 +266,7 @@ def test_a_tampered_chunk_is_named(market: Market, tmp_path: Path) -> None:
 
 def test_another_ciphertext_than_the_proven_one(market: Market, tmp_path: Path) -> None:
     market.sealed[0] = replace(market.sealed[0], point=market.sealed[1].point)
-    with pytest.raises(h.HandoverError, match="not what the proof of execution names"):
+    with pytest.raises(h.HandoverError, match="not the one whose root is on chain"):
         fetch(market, tmp_path)
 
 
@@ -284,9 +351,49 @@ def test_a_result_that_has_nowhere_to_go_is_said(tmp_path: Path, where: str) -> 
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]
 
 
-def test_a_state_that_nobody_verified(market: Market, tmp_path: Path) -> None:
-    market.final_root = b"\x07" * 32
-    with pytest.raises(h.HandoverError, match="another state than the one that was verified"):
+@pytest.mark.parametrize(
+    ("number", "what"),
+    [(0, "the global state"), (1, "the local state of slot 0"), (SLOTS, f"slot {SLOTS - 1}")],
+)
+def test_each_state_has_the_root_of_the_round(
+    market: Market, tmp_path: Path, number: int, what: str
+) -> None:
+    roots = list(market.roots)
+    roots[number] = b"\x07" * 32
+    market.roots = tuple(roots)
+    with pytest.raises(h.HandoverError, match=f"another state than was closed: .*{what}"):
+        fetch(market, tmp_path)
+
+
+def test_a_local_state_is_that_of_its_own_slot(
+    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    left = states()
+    market = serve(monkeypatch, job, [left[0], *left[:0:-1]], LAST)
+    market.roots = tuple(state_tree(state).root for state in left)
+    with pytest.raises(h.HandoverError, match="slot 0"):
+        fetch(market, tmp_path)
+
+
+def test_an_earlier_hand_over_is_fetched_by_its_round(
+    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    market = serve(monkeypatch, job, states(), FIRST)
+    found = fetch_result(Node(market), KEY, ORDER, job, tmp_path, round=FIRST)
+    assert (found.round, found.root) == (FIRST, market.roots[0])
+    with pytest.raises(ConsumerError, match=f"round {FIRST + 1} hands nothing over"):
+        fetch_result(Node(market), KEY, ORDER, job, tmp_path, round=FIRST + 1)
+    with pytest.raises(ConsumerError, match="no result yet"):
+        fetch_result(Node(market), KEY, ORDER, job, tmp_path, round=LAST + 1)
+
+
+def test_what_one_round_left_is_no_result_of_another(
+    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Keys and leaves name the round, so that an old state cannot be served as the last one."""
+    market = serve(monkeypatch, job, states(), FIRST)
+    market.round = LAST
+    with pytest.raises(h.HandoverError, match="not the one whose root is on chain"):
         fetch(market, tmp_path)
 
 
@@ -308,4 +415,4 @@ def test_another_key_is_told_so(market: Market, tmp_path: Path) -> None:
 def test_no_result_yet_or_ever(state: OrderState, reason: str) -> None:
     answer = replace(s.with_order(s.order(), state=state), assignments=())
     with pytest.raises(ConsumerError, match=reason):
-        proven_assignment(answer)
+        handed_over(answer)

@@ -26,7 +26,7 @@ def test_bonds_round_up_and_fees_round_down() -> None:
 
 
 def test_a_failed_attempt_pays_for_what_was_not_done() -> None:
-    assert [job_bond_cut(100, 3, closed) for closed in range(4)] == [100, 67, 34, 100]
+    assert [job_bond_cut(100, 3, closed) for closed in range(3)] == [100, 67, 34]
 
 
 def test_a_wrong_share_that_was_rejected_pays_nobody() -> None:

@@ -86,7 +86,7 @@ class Answers:
         leaves = tuple(t.ResultLeaf(bytes(33), i, bytes(32)) for i in range(20_000))
         page = leaves[request.first : request.first + request.limit]
         blob = t.BlobRef(bytes(32), 1)
-        return t.ResultManifest(request.order_id, 1, bytes(32), blob, len(leaves), page)
+        return t.ResultManifest(request.order_id, 1, request.round, blob, len(leaves), page)
 
 
 @dataclass

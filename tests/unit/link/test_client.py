@@ -91,16 +91,16 @@ def test_a_caller_who_may_not_read_gets_nothing(up: Running, tmp_path: Path) -> 
 
 def test_all_pages_of_a_result_are_put_together(up: Running) -> None:
     with up.client(CONSUMER) as client:
-        manifest = client.whole_result(bytes(32))
+        manifest = client.whole_result(bytes(32), 3)
     assert [leaf.length for leaf in manifest.leaves] == list(range(20_000))
 
 
 def test_a_result_of_another_length_is_refused_before_it_is_fetched(up: Running) -> None:
     with up.client(CONSUMER) as client:
-        assert client.whole_result(bytes(32), 20_000).count == 20_000
+        assert client.whole_result(bytes(32), 3, 20_000).count == 20_000
         for count in (19_999, 20_001, 0):
             with pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.BAD_REPLY):
-                client.whole_result(bytes(32), count)
+                client.whole_result(bytes(32), 3, count)
 
 
 def test_pages_that_trickle_are_refused(up: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_pages_that_trickle_are_refused(up: Running, monkeypatch: pytest.MonkeyP
         up.client(CONSUMER) as client,
         pytest.raises(ClusterError, check=lambda e: e.kind is ClusterErrorKind.BAD_REPLY),
     ):
-        client.whole_result(bytes(32))
+        client.whole_result(bytes(32), 3)
 
 
 def test_what_did_not_get_through_is_repeated_with_a_new_envelope(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Hand-over: what was sealed for an order opens with its secret alone, and any change names its chunk."""
 
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 from coincurve import PrivateKey, PublicKey
@@ -8,7 +9,7 @@ from coincurve import PrivateKey, PublicKey
 from domain.hashing import merkle_path, verify_path
 from link import handover as h
 
-HANDOVER = h.HandoverId("assay-local-1", b"\x0a" * 32, 1)
+HANDOVER = h.HandoverId("assay-local-1", b"\x0a" * 32, 1, 4)
 ACCOUNT, VALIDATOR = b"\x01" * 32, b"\x02" * 32
 SECRET = h.order_secret(ACCOUNT, HANDOVER.chain_id, b"\x0b" * 32, 7)
 KEY = h.public_point(SECRET)
@@ -51,8 +52,21 @@ def test_a_restart_repeats_the_ciphertext() -> None:
 
 def test_every_chunk_has_a_point_of_its_own() -> None:
     assert len({chunk.point for chunk in sealed()}) == len(CHUNKS)
-    other = h.seal_result(replace(HANDOVER, attempt=2), CHUNKS, KEY, VALIDATOR)
-    assert not {chunk.point for chunk in other} & {chunk.point for chunk in sealed()}
+    for place in (replace(HANDOVER, attempt=2), replace(HANDOVER, round=5)):
+        other = h.seal_result(place, CHUNKS, KEY, VALIDATOR)
+        assert not {chunk.point for chunk in other} & {chunk.point for chunk in sealed()}
+
+
+def test_another_content_in_the_same_place_has_another_point() -> None:
+    """A key that served two contents would give away both: their ciphertexts differ in what the contents differ in."""
+    one, two = (
+        h.seal_chunk(HANDOVER, 0, chunk, KEY, VALIDATOR) for chunk in (b"\0" * 64, b"\1" * 64)
+    )
+    assert one.point != two.point
+    assert (
+        bytes(a ^ b for a, b in zip(one.ciphertext[:64], two.ciphertext, strict=False))
+        != b"\1" * 64
+    )
 
 
 def test_equal_chunks_do_not_look_alike() -> None:
@@ -63,7 +77,8 @@ def test_equal_chunks_do_not_look_alike() -> None:
 def test_both_sides_know_the_same_point() -> None:
     """S_i = r_i·P_o = p_o·R_i, which is what a complaint will open."""
     chunk = sealed()[1]
-    scalar = h.derive_scalar(VALIDATOR, "assay/result/point", *HANDOVER.fields(1))
+    place = (*HANDOVER.fields(1), sha256(CHUNKS[1]).digest())
+    scalar = h.derive_scalar(VALIDATOR, "assay/result/point", *place)
     assert PrivateKey(scalar).public_key.format() == chunk.point
     assert PublicKey(KEY).multiply(scalar) == PublicKey(chunk.point).multiply(SECRET)
 
@@ -117,9 +132,10 @@ def test_another_key_opens_nothing(secret: bytes) -> None:
         replace(HANDOVER, chain_id="assay-local-2"),
         replace(HANDOVER, order_id=b"\x0c" * 32),
         replace(HANDOVER, attempt=2),
+        replace(HANDOVER, round=5),
     ],
 )
-def test_a_chunk_belongs_to_its_attempt(other: h.HandoverId) -> None:
+def test_a_chunk_belongs_to_its_round(other: h.HandoverId) -> None:
     with pytest.raises(h.HandoverError):
         h.open_chunk(other, 0, sealed()[0], SECRET)
 

@@ -182,7 +182,7 @@ class Numerics:
             data = digest("aggregated", args[2]) * 4
             return Encoded(digest("root", data), data)
         if function is numerics.result_chunks:
-            return [bytes([i]) * 70 for i in range(self.terms.result_chunks)]
+            return [bytes([i]) * 70 for i in range(self.terms.global_chunks)]
         raise AssertionError(function)
 
     def _outcome(self, segment: int) -> ReplayOutcome:

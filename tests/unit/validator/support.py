@@ -105,8 +105,7 @@ def assignment(**changes: Any) -> Assignment:
         progress_deadline=300,
         round=0,
         global_in=TERMS.global_root,
-        ciphertext_root=b"",
-        final_root=b"",
+        settles_at=0,
     )
     return replace(made, **changes)
 
@@ -190,6 +189,7 @@ def closed(round: int = 0, **changes: Any) -> Round:
         round=round,
         global_in=TERMS.global_root,
         next_root=digest("next", round),
+        ciphertext_root=b"",
         shares=(ShareRef(0, 1), ShareRef(1, 1)),
         work=1,
         closed_at=10,

@@ -143,7 +143,7 @@ class Setting:
             PART.slot, 1, "p0", second, 0, None, 0, self.packet, 0, (), openings, (), (), 0, False,
         )  # fmt: skip
         works = (replace(work, slot=0, openings=()), work)
-        local = replace(local, rounds=(LocalRound(0, first, works, None, (), 0),))
+        local = replace(local, rounds=(LocalRound(0, first, works, None, (), 0, None),))
         self.ledger.store.save(local)
         return local
 
@@ -157,7 +157,7 @@ class Setting:
             for slot in range(TERMS.slots)
         )  # fmt: skip
         closed = Round(
-            ORDER_ID, 1, 0, TERMS.global_root, self.next_root,
+            ORDER_ID, 1, 0, TERMS.global_root, self.next_root, b"",
             (ShareRef(0, 1), ShareRef(1, 1)), 1, 1, 1, 20, verified=False, void=False,
         )  # fmt: skip
         places = tuple(asked.place for asked in self.duty.places)

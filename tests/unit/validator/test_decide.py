@@ -11,7 +11,6 @@ from domain.messages import (
     MsgCloseRound,
     MsgCommitTraces,
     MsgDeclineOrder,
-    MsgProve,
     Rejection,
 )
 from domain.queries import OrderResponse
@@ -66,6 +65,7 @@ from validator.decide.records import (
     SealedResult,
     new_order,
 )
+from validator.decide.retention import fold, needed_blobs, served_rounds
 from validator.decide.rounds import OPEN_SECONDS, aggregated, not_aggregated, segments_to_check
 from validator.decide.view import View
 
@@ -352,7 +352,7 @@ def test_a_round_is_aggregated_and_closed_only_when_every_place_holds() -> None:
     less = replace(current.works[0], checked=current.works[0].checked[:-1])
     lacking = replace(done, rounds=(replace(current, works=(less, *current.works[1:])),))
     assert not any(isinstance(a, do.Aggregate) for a in decide(lacking, view(now))[1])
-    closing = aggregated(done, 0, state("next"))
+    closing = sealed(aggregated(done, 0, state("next")), 0, SEALED)
     _, actions = decide(closing, view(now))
     assert messages(actions) == [
         MsgCloseRound(
@@ -362,6 +362,7 @@ def test_a_round_is_aggregated_and_closed_only_when_every_place_holds() -> None:
             0,
             tuple(AcceptedShare(w.slot, 1, w.packet.roots) for w in works(local) if w.packet),
             digest("next"),
+            digest("c"),
         )
     ]
 
@@ -470,18 +471,68 @@ def test_a_round_waits_while_as_many_as_allowed_are_not_verified() -> None:
     assert [type(m) for m in messages(decide(closing, view(room))[1])] == [MsgCloseRound]
 
 
-def test_the_result_is_sealed_and_proven_when_all_rounds_are_closed() -> None:
-    local, seen = audited(0)
+SEALED = SealedResult(digest("c"), BlobRef(digest("s"), 1), (b"p",) * 3, (1,) * 3, (b"",) * 3)
+
+
+def test_a_hand_over_round_is_sealed_before_it_is_closed() -> None:
+    local = with_openings(with_packets(planned()), 1, 2, 3, 4)
+    now = on_chain(local)
+    local = aggregated(all_checked(local, now), 0, state("next"))
+    seal = do.Seal(f"{ORDER_ID.hex()}/1/0/seal", KEY.round(0), now.order.order_key)
+    assert decide(local, view(now))[1] == (seal,)
+    assert decide(local, view(now))[1] == (seal,)  # again, until it is there
+    (close,) = messages(decide(sealed(local, 0, SEALED), view(now))[1])
+    assert isinstance(close, MsgCloseRound)
+    assert close.ciphertext_root == digest("c")
+    # What was sealed meanwhile for a round that has left the record is nothing any more.
+    assert sealed(local, 7, SEALED) == local
+
+
+def test_other_rounds_are_closed_without() -> None:
+    local = with_openings(with_packets(planned()), 1, 2, 3, 4)
+    now = on_chain(local)
+    rarely = replace(now.order.params, handover_every=10)
+    now = replace(now, order=replace(now.order, params=rarely))
+    done = aggregated(all_checked(local, now), 0, state("next"))
+    (close,) = messages(decide(done, view(now))[1])
+    assert isinstance(close, MsgCloseRound)
+    assert (close.round, close.ciphertext_root) == (0, b"")
+
+
+def test_the_newest_verified_hand_over_is_kept_and_those_after_it() -> None:
+    """Older ones are of no use: whoever goes on from the consumer's state goes on from the newest."""
+    local = with_packets(planned())
     (first,) = local.rounds
-    last = replace(first, round=1, next_global=state("final"))
-    local = replace(local, rounds=(last,))
-    now = replace(seen.on_chain, assignments=chain(assigned={"round": 2}).assignments)
-    assert decide(local, view(now))[1] == (
-        do.Seal(f"{ORDER_ID.hex()}/1/seal", KEY.round(1), now.order.order_key),
+    rounds = tuple(replace(first, round=r, sealed=_sealed(r)) for r in range(4))
+    local = replace(local, rounds=rounds)
+    records = [closed(r, verified=r < 3) for r in range(4)]
+    now = replace(chain(), rounds=tuple(records))
+
+    def served(seen: OrderResponse) -> list[int]:
+        return [known.round for known in served_rounds(local, seen)]
+
+    assert served(now) == [2, 3]
+    assert [known.round for known in fold(local, now, {}, 100).rounds] == [2, 3]
+    kept = needed_blobs(local, now, {}, 100)
+    assert {_sealed(r).blob.sha256 for r in range(4)} & kept == {
+        _sealed(r).blob.sha256 for r in (2, 3)
+    }
+    assert served(replace(now, rounds=(*records[:2], closed(2)))) == [
+        1,
+        2,
+    ]  # the last is not closed
+    # A settled order is not looked at any more, and a failed attempt hands nothing over.
+    over = replace(now, order=replace(now.order, state=OrderState.CLOSED), rounds=())
+    done = chain(assigned={"state": AssignmentState.DONE}).assignments
+    failed = chain(assigned={"state": AssignmentState.FAILED}).assignments
+    assert served(replace(over, assignments=done)) == [3]
+    assert (
+        served(replace(over, assignments=failed)) == served(replace(now, assignments=failed)) == []
     )
-    result = SealedResult(digest("c"), BlobRef(digest("s"), 1), (b"p",) * 3, (1,) * 3, (b"",) * 3)
-    _, actions = decide(sealed(local, result), view(now))
-    assert messages(actions) == [MsgProve("v0", ORDER_ID, 1, digest("final"), digest("c"), 3)]
+
+
+def _sealed(round: int) -> SealedResult:
+    return replace(SEALED, blob=BlobRef(digest("sealed", round), 1))
 
 
 def test_a_closed_order_asks_for_nothing() -> None:

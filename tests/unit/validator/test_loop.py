@@ -32,7 +32,7 @@ from tests.unit.validator.loop import (
 from validator.decide import orders
 from validator.decide.records import find_round
 
-DUTIES = ["AcceptOrder", "CommitTraces", "CloseRound", "CommitTraces", "CloseRound", "Prove"]
+DUTIES = ["AcceptOrder", "CommitTraces", "CloseRound", "CommitTraces", "CloseRound"]
 
 
 @pytest.fixture
@@ -73,16 +73,18 @@ def test_an_order_from_match_to_the_result(loop: Loop) -> None:
     order_id = started(loop)
     work_on(loop, order_id)
     assert duties(loop) == DUTIES
+    loop.turn()  # it sees that the last round is closed
     carol = caller("carol")
-    manifest = loop.service.get_result(carol, t.ResultRequest(order_id, 0, 100))
+    manifest = loop.service.get_result(carol, t.ResultRequest(order_id, 1, 0, 100))
     data = loop.service.get_chunk(carol, t.GetChunkRequest(manifest.ciphertext.sha256, 0, 1 << 20))
     parts = [(leaf.point, leaf.length) for leaf in manifest.leaves]
-    handover = HandoverId(CHAIN_ID, order_id, 1)
+    handover = HandoverId(CHAIN_ID, order_id, 1, 1)
     opened = [
         open_chunk(handover, index, sealed, ORDER_SECRET)
         for index, sealed in enumerate(split_ciphertext(data.data, parts, 1 << 16))
     ]
-    assert opened == [bytes([i]) * 70 for i in range(TERMS.result_chunks)]
+    states = 1 + TERMS.slots
+    assert opened == [bytes([i]) * 70 for i in range(TERMS.global_chunks)] * states
 
 
 def first_of_each() -> Callable[[Message], bool]:
@@ -339,8 +341,9 @@ def test_a_result_is_kept_for_a_week_after_closing_and_then_forgotten(
 ) -> None:
     order_id = started(loop)
     work_on(loop, order_id)
-    result = loop.record(order_id).result
+    result = loop.record(order_id).rounds[-1].sealed
     assert result
+    work_on(loop, order_id, until=lambda: loop.market.assignment(order_id).settles_at)
     work_on(loop, order_id, until=lambda: loop.chain(order_id).order.state == OrderState.CLOSED)
     assert loop.chain(order_id).order.close_reason == CloseReason.SETTLED
     loop.turn()

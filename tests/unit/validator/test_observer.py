@@ -114,8 +114,8 @@ def test_a_closed_order_is_read_once_and_kept_without_its_details(setting: Setti
     setting.look()
     for _ in range(setting.market.order(order_id).terms.rounds):
         setting.market.train_round(order_id)
-    setting.market.prove(order_id)
     setting.market.chain.pass_time(PARAMS.round_window + 2)
+    setting.market.pass_handover(order_id)
     assert setting.market.order(order_id).state == OrderState.CLOSED
     assert "Order" in setting.look()
     assert "Order" not in setting.look()

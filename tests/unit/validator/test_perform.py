@@ -27,7 +27,9 @@ from validator.decide.records import (
     LocalOrder,
     LocalRound,
     Opening,
+    SealedResult,
     SlotWork,
+    accepted_works,
     find_round,
     find_work,
     new_order,
@@ -94,7 +96,7 @@ class Setting:
         )  # fmt: skip
         other = replace(work, slot=0, openings=())
         works = tuple(sorted((other, work), key=lambda each: each.slot))
-        local = replace(local, rounds=(LocalRound(PART.round, first, works, None, (), 0),))
+        local = replace(local, rounds=(LocalRound(PART.round, first, works, None, (), 0, None),))
         self.ledger.store.save(local)
         return local
 
@@ -217,19 +219,28 @@ def test_a_round_is_aggregated_and_its_result_sealed_for_its_consumer_only(
     assert blobs.is_held(current.next_global.blob.sha256)
     state = blobs.read(current.next_global.blob.sha256, 0, 1 << 24)
     assert state != (JOB / "global.state").read_bytes()
-    result = setting.perform(local, do.Seal("seal", KEY.round(0), public_point(SECRET))).result
-    assert result is not None
+    result = sealed_by(setting, local)
     assert blobs.is_held(result.blob.sha256)
     data = blobs.read(result.blob.sha256, 0, 1 << 24)
     sealed = split_ciphertext(data, list(zip(result.points, result.lengths, strict=True)), 1 << 16)
-    handover = HandoverId(CHAIN_ID, ORDER_ID, 1)
+    handover = HandoverId(CHAIN_ID, ORDER_ID, 1, 0)
     chunks = [open_chunk(handover, i, chunk, SECRET) for i, chunk in enumerate(sealed)]
-    assert chunks == chunks_of(state)
+    left = [work.packet.local_out for work in accepted_works(current) if work.packet]
+    assert len(left) == TERMS.slots
+    locals_ = [blobs.read(blob.sha256, 0, 1 << 24) for blob in left]
+    assert chunks == [chunk for data in (state, *locals_) for chunk in chunks_of(data)]
+    assert len(chunks) == TERMS.result_chunks
     # A restart seals it again, and the root that may be on chain already must be the same.
-    unsealed = replace(local, result=None)
-    setting.ledger.store.save(unsealed)
-    again = setting.perform(unsealed, do.Seal("seal", KEY.round(0), public_point(SECRET))).result
-    assert again == result
+    setting.ledger.store.save(local)
+    assert sealed_by(setting, local) == result
+
+
+def sealed_by(setting: Setting, local: LocalOrder) -> SealedResult:
+    """Seal the first round of a record, and return what was sealed."""
+    after = setting.perform(local, do.Seal("seal", KEY.round(0), public_point(SECRET)))
+    (current,) = after.rounds
+    assert current.sealed is not None
+    return current.sealed
 
 
 @pytest.mark.parametrize(

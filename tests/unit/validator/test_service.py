@@ -614,14 +614,22 @@ def test_states_that_nobody_has_checked_reach_no_seat(setting: Setting) -> None:
 
 
 def test_a_result_is_for_its_consumer_also_after_closing(setting: Setting) -> None:
-    ask = t.ResultRequest(ORDER_ID, 0, 2)
+    ask = t.ResultRequest(ORDER_ID, 0, 0, 2)
     closed_round(setting)
     with refused(ClusterErrorKind.WRONG_STATE):
         setting.service.get_result(CAROL, ask)
     blob = setting.ledger.blobs.add(b"sealed")
     hashes = tuple(digest(i) for i in range(3))
     result = SealedResult(digest("c"), blob, (bytes(33),) * 3, (1, 2, 3), hashes)
-    setting.ledger.change(ORDER_ID, 1, lambda now: sealed(now, result), [blob])
+    setting.ledger.change(ORDER_ID, 1, lambda now: sealed(now, 0, result), [blob])
+    # Sealed is not closed: until its root is on chain, nobody could tell what it is.
+    setting.see()
+    with refused(ClusterErrorKind.WRONG_STATE):
+        setting.service.get_result(CAROL, ask)
+    setting.see(rounds=(closed(),))
+    assert setting.service.get_result(CAROL, ask).round == 0
+    with refused(ClusterErrorKind.WRONG_STATE):
+        setting.service.get_result(CAROL, replace(ask, round=1))
     done = setting.see(
         ordered={"state": OrderState.CLOSED}, assigned={"state": AssignmentState.DONE}
     )

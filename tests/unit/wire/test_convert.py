@@ -226,7 +226,7 @@ def bid(**changes: Any) -> MsgPlaceBid:
         memory=1,
         regions=("eu",),
         max_work=1,
-        providers_bps=9_000,
+        providers_bps=7_900,
     )
     offered = {name: changes.pop(name) for name in OFFERED & changes.keys()}
     message = MsgPlaceBid(ADDRESS, replace(offer, **offered), capacity=2**128 - 1, duration=60)

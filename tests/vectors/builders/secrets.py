@@ -59,7 +59,7 @@ def build_link() -> Any:
 
 def build_handover() -> Any:
     """Return secrets of orders, and a result of three chunks sealed for one of them."""
-    handover = HandoverId(CHAIN_ID, sha256(b"vectors order").digest(), 2)
+    handover = HandoverId(CHAIN_ID, sha256(b"vectors order").digest(), 2, 9)
     secret = order_secret(ACCOUNT.secret, CHAIN_ID, JOB_ID, 5)
     sealed = seal_result(handover, CHUNKS, public_point(secret), VALIDATOR.secret)
     opened = [open_chunk(handover, index, chunk, secret) for index, chunk in enumerate(sealed)]
@@ -72,6 +72,7 @@ def build_handover() -> Any:
         "orders": [_order(sequence) for sequence in (0, 5, 2**40)],
         "order_id": handover.order_id.hex(),
         "attempt": handover.attempt,
+        "round": handover.round,
         "sequence": 5,
         "chunks": [
             {

@@ -3,13 +3,11 @@
 from chain.state_machine.proof.handlers import (
     close_round,
     commit_traces,
-    prove,
     seats,
 )
 
 HANDLERS = (
     commit_traces.HANDLER,
     close_round.HANDLER,
-    prove.HANDLER,
     *seats.HANDLERS,
 )

@@ -1,10 +1,16 @@
-"""MsgCloseRound: close the open round with its accepted shares, their roots, and the next global state root."""
+"""MsgCloseRound: close the open round with its accepted shares, their roots, and the next global state root.
+
+In a hand-over round it carries the root of the encrypted states that the consumer can fetch. The last round is one, and
+closing it proves the order.
+"""
 
 from dataclasses import dataclass
+from typing import Any
 
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
 from chain.state_machine.market.orders import get_assigned, restart_progress
+from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
 from chain.state_machine.proof.panels import open_panel
 from chain.state_machine.proof.rounds import check_open_round, is_far_ahead
 from chain.state_machine.proof.shares import (
@@ -14,21 +20,22 @@ from chain.state_machine.proof.shares import (
     make_commitment,
 )
 from chain.state_machine.proof.tables import LOCAL_ROOTS, ROUNDS, SHARES
-from chain.state_machine.queue import Due, schedule
+from chain.state_machine.queue import Due, cancel, schedule
 from domain.errors import BAD_FIELD, BAD_PROOF, NOT_FOUND, NOT_YET, SLOT_MISSING, Refusal
-from domain.events import RoundClosed, ShareAccepted
+from domain.events import OrderProven, RoundClosed, ShareAccepted
 from domain.messages import AcceptedShare, MsgCloseRound
 from domain.records import (
     Assignment,
     AssignmentState,
     Order,
+    OrderState,
     Round,
     RoundKey,
     Share,
     ShareRoots,
     ShareState,
 )
-from pol.rules.schedule import round_work
+from pol.rules.schedule import is_handover, round_work
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,7 @@ def check_state(ctx: Context, message: MsgCloseRound) -> Found:
     if is_far_ahead(ctx, order, assignment):
         reason = f"{order.params.rounds_ahead} rounds are closed and not verified"
         raise Refusal(NOT_YET, "round", reason, "wait until the first of them is")
+    _check_handover(order, message)
     _check_slots(message.shares, order.terms.slots)
     key = assignment.open_round
     for accepted in message.shares:
@@ -70,6 +78,21 @@ def check_state(ctx: Context, message: MsgCloseRound) -> Found:
         _check_roots(ctx, order, assignment, share, accepted.roots)
     roots = (accepted.roots for accepted in message.shares)
     return Found(order, assignment, tuple(zip(shares, roots, strict=True)))
+
+
+def _check_handover(order: Order, message: MsgCloseRound) -> None:
+    """Check that there is a root of encrypted states where the consumer is to have them, and nowhere else."""
+    every = order.params.handover_every
+    due = is_handover(order.terms, every, message.round)
+    if due and not message.ciphertext_root:
+        reason = (
+            f"is empty, and round {message.round} hands over: each {every}th does, and the last"
+        )
+        remedy = "encrypt the states that it leaves, and send their root"
+        raise Refusal(BAD_FIELD, "ciphertext_root", reason, remedy)
+    if message.ciphertext_root and not due:
+        reason = f"is given, and round {message.round} hands nothing over"
+        raise Refusal(BAD_FIELD, "ciphertext_root", reason, "leave it empty")
 
 
 def _check_slots(shares: tuple[AcceptedShare, ...], slots: int) -> None:
@@ -107,7 +130,10 @@ def _check_roots(
 
 
 def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
-    """Accept the shares, open the next round from the new state, and start the window and the audit."""
+    """Accept the shares, open the next round from the new state, and start the window and the panel.
+
+    Behind the last round nothing opens: the order is proven.
+    """
     order, assignment = found.order, found.assignment
     for share, roots in found.shares:
         _accept(ctx, share, roots)
@@ -117,6 +143,7 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
         round=message.round,
         global_in=assignment.global_in,
         next_root=message.next_root,
+        ciphertext_root=message.ciphertext_root,
         shares=tuple(share.claim.key.ref for share, _ in found.shares),
         work=round_work(order.terms),
         closed_at=ctx.clock,
@@ -127,11 +154,20 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
     )
     ROUNDS.put(ctx.store, closed)
     schedule(ctx, closed.window_ends, Due.WINDOW, *closed.key)
-    opened = restart_progress(
-        ctx, order, assignment, round=message.round + 1, global_in=message.next_root
-    )
-    ctx.emit(RoundClosed(closed.key, closed.next_root, closed.window_ends))
+    ctx.emit(RoundClosed(closed.key, closed.next_root, closed.ciphertext_root, closed.window_ends))
+    is_last = message.round + 1 == order.terms.rounds
+    go_on = _prove if is_last else restart_progress
+    opened = go_on(ctx, order, assignment, round=message.round + 1, global_in=message.next_root)
     open_panel(ctx, order, opened, closed)
+
+
+def _prove(ctx: Context, order: Order, assignment: Assignment, **changes: Any) -> Assignment:
+    """Note that every round is closed: what remains is that the windows pass."""
+    cancel(ctx, assignment.progress_deadline, Due.PROGRESS, order.id, assignment.attempt)
+    ORDERS.update(ctx.store, order.id, state=OrderState.PROVEN)
+    ctx.emit(OrderProven(order.id, assignment.attempt))
+    state = AssignmentState.PROVEN
+    return ASSIGNMENTS.update(ctx.store, order.id, assignment.attempt, state=state, **changes)
 
 
 def _accept(ctx: Context, share: Share, roots: ShareRoots) -> None:

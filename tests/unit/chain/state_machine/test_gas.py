@@ -61,7 +61,9 @@ def test_a_simulation_runs_nothing_that_no_transaction_may() -> None:
     order_id = standing_round(market)
     roots = ShareRoots(bytes(32), bytes(32), bytes(32), ())
     refs = tuple(AcceptedShare(slot, 1, roots) for slot in range(1_024))
-    tx = market.chain.tx(*[MsgCloseRound("v0", order_id, 1, 0, refs, bytes(32))] * 16, gas_limit=1)
+    tx = market.chain.tx(
+        *[MsgCloseRound("v0", order_id, 1, 0, refs, bytes(32), bytes(32))] * 16, gas_limit=1
+    )
     result = market.chain.simulate(tx)
     assert (result.code, result.gas_wanted) == (OUT_OF_GAS.number, 1)
     assert result.gas_used > GAS_MAX
@@ -75,13 +77,15 @@ def test_a_flood_in_one_lane_holds_up_no_other() -> None:
     market = Market(replace(local_params(), auditors=0, due_gas=1))
     terms = make_terms(rounds=8)
     order_id = market.run(submit(terms=terms, deposit=8 * 180_000))
-    for _ in range(8):
+    for _ in range(7):
         market.train_round(order_id)
         market.chain.drop_queue()
+    market.commit(order_id, *market.traces_of_round(order_id))
+    market.wait_drawn(order_id)
     waiting = market.submit(submit(time_to_live=10, price_limit=1))
     market.chain.ok(MsgWithdrawBond("v1", 5))
     market.chain.pass_until(market.order(waiting).expires_at - 2)
-    market.prove(order_id)  # eight windows, and one of them a block
+    market.chain.ok(market.close_message(order_id))  # eight windows, and one of them a block
     market.chain.block()
     assert market.order(waiting).state is OrderState.CLOSED
     assert market.order(order_id).state is OrderState.PROVEN
@@ -115,8 +119,8 @@ def test_a_heavy_entry_is_first_in_the_next_block_and_none_overtakes_it() -> Non
 def test_a_void_round_takes_those_behind_it_along_one_step_at_a_time() -> None:
     market = Market(replace(local_params(), due_gas=due_gas(entries=1), round_window=400))
     rounds = 12
-    terms = make_terms(rounds=rounds)
-    order_id = market.run(submit(terms=terms, deposit=rounds * 180_000, deadline=10_000))
+    terms = make_terms(rounds=rounds + 1)
+    order_id = market.run(submit(terms=terms, deposit=(rounds + 1) * 180_000, deadline=12_000))
     for _ in range(rounds):
         market.train_round(order_id)
     market.fault_round(order_id)

@@ -103,7 +103,7 @@ class World:
         for name in self.market.validators:
             for _ in range(random.choice((1, 2))):
                 price = PRICE - random.randrange(3)
-                share = random.choice((0, 7_000, 10_000))
+                share = random.choice((0, 7_000, 8_000))
                 room = random.choice((10**8, 10**12))
                 self.chain.ok(bid(name, price=price, providers_bps=share, capacity=room))
         if self.chance(0.5):
@@ -168,8 +168,6 @@ class World:
             return None if name == self.absent else MsgAcceptOrder(name, order_id, attempt)
         if self.chance(self.whims):
             return MsgStopOrder(name, order_id, attempt)
-        if assignment.round == self.market.order(order_id).terms.rounds:
-            return self.market.prove_message(order_id)
         shares = [share for share in self.market.shares(order_id) if self.is_standing(share)]
         doubted = [share for share in shares if self.chance(self.faults)]
         if doubted:
@@ -280,8 +278,8 @@ def money(work: int, price: int) -> Fraction:
     return Fraction(work * price, 10**15)
 
 
-def earned(order: q.OrderResponse, closed: Round) -> Counter[tuple[str, str, int]]:
-    """Return what the payments of a verified round must be, by the table in section 7 of the protocol."""
+def earned(order: q.OrderResponse, closed: Round) -> tuple[Counter[tuple[str, str, int]], int]:
+    """Return what a verified round pays at once, and its validator's part, by section 7 of the protocol."""
     params, assignment = order.order.params, order.assignments[closed.attempt - 1]
     total = floor(money(closed.work, assignment.price))
     protocol = floor(Fraction(total * params.protocol_bps, 10_000))
@@ -295,8 +293,22 @@ def earned(order: q.OrderResponse, closed: Round) -> Counter[tuple[str, str, int
             part = floor(Fraction(pool * share.work, closed.work))
             paid["provider", claim.provider, closed.round] += part
     validator = total - protocol - fee - sum(paid.values())
-    paid["validator", assignment.validator, closed.round] += validator
-    return +paid
+    return +paid, validator
+
+
+def withheld(order: q.OrderResponse) -> tuple[Counter[int], Counter[int]]:
+    """Return what is withheld of each attempt's validator in the end, and what right shares took of it before."""
+    held: Counter[int] = Counter()
+    taken: Counter[int] = Counter()
+    owed = redress(order)
+    for closed in order.rounds:  # by attempt and number, which is how they are verified
+        attempt = closed.attempt
+        cost = min(held[attempt], owed[attempt, closed.round])
+        held[attempt] -= cost
+        taken[attempt] += cost
+        if closed.verified:
+            held[attempt] += earned(order, closed)[1]
+    return held, taken
 
 
 def audited(order: q.OrderResponse, closed: Round) -> tuple[int, int]:
@@ -318,7 +330,13 @@ def check_payments(order: q.OrderResponse) -> None:
     expected: Counter[tuple[str, str, int]] = Counter()
     for closed in order.rounds:
         if closed.verified:
-            expected += earned(order, closed)
+            expected += earned(order, closed)[0]
+    held, _ = withheld(order)
+    settled = order.order.close_reason == CloseReason.SETTLED
+    if settled:
+        attempt = order.assignments[-1]
+        expected += Counter({("validator", attempt.validator, -1): held[attempt.attempt]})
+    returned = sum(held.values()) - (held[order.order.attempt] if settled else 0)
     kinds = ("provider", "validator")
     paid: Counter[tuple[str, str, int]] = Counter()
     sums: Counter[str] = Counter()
@@ -329,6 +347,7 @@ def check_payments(order: q.OrderResponse) -> None:
     assert paid == expected
     (depositor,) = order.escrow.depositors
     gone = sum(sums[kind] for kind in (*kinds, "auditor", "protocol", "deposit_burn", "refund"))
+    gone += sums["held_compensation"] + sums["held_burn"]
     assert (depositor.locked, depositor.refunded) == (0, sums["refund"])
     # Nobody earns by another's failure: a fee of less than 200 for each attempt, and what was paid.
     consumer = sum(
@@ -341,13 +360,14 @@ def check_payments(order: q.OrderResponse) -> None:
     parts = [audited(order, closed) for closed in verified]
     works = sum(floor(money(closed.work, price)) for closed in verified)
     fees = sum(fee for _, fee in parts)
-    assert depositor.paid - sums["deposit_burn"] == works + fees - sum(part for part, _ in parts)
+    audits = fees - sum(part for part, _ in parts)
+    assert depositor.paid - sums["deposit_burn"] + returned == works + audits
     assert sums["auditor"] <= fees
 
 
-def redress(order: q.OrderResponse) -> Counter[int]:
-    """Return what each attempt's validator owed for right shares that it rejected: once a slot, twice a part."""
-    owed: Counter[int] = Counter()
+def redress(order: q.OrderResponse) -> Counter[tuple[int, int]]:
+    """Return what the validator owed in each round for right shares that it rejected: once a slot, twice a part."""
+    owed: Counter[tuple[int, int]] = Counter()
     accepted = {
         (s.claim.attempt, s.claim.round, s.claim.slot): s
         for s in order.shares
@@ -364,7 +384,7 @@ def redress(order: q.OrderResponse) -> Counter[int]:
         seen.add(slot)
         value = floor(money(share.work, order.assignments[claim.attempt - 1].price))
         silent = share.reason in (ShareReason.NO_ANSWER, ShareReason.LATE)
-        owed[claim.attempt] += 2 * (value // 2 if silent else value)
+        owed[claim.attempt, claim.round] += 2 * (value // 2 if silent else value)
     return owed
 
 
@@ -400,7 +420,10 @@ def wrong_shares(order: q.OrderResponse) -> set[ShareKey]:
 
 def lost_bonds(order: q.OrderResponse) -> Counter[str]:
     """Return what was cut from whose bonds, from attempts and shares alone."""
-    owed = redress(order)
+    owed: Counter[int] = Counter()
+    for (number, _), amount in redress(order).items():
+        owed[number] += amount
+    owed -= withheld(order)[1]
     lost: Counter[str] = Counter()
     params, rounds = order.order.params, order.order.terms.rounds
     for attempt in order.assignments:
@@ -414,9 +437,11 @@ def lost_bonds(order: q.OrderResponse) -> Counter[str]:
             cut += attempt.job_bond
         elif end in (AttemptEnd.WRONG_SHARE, AttemptEnd.UNDECIDED):
             pass
-        elif end and attempt.progress_deadline and not attempt.ciphertext_root:
-            undone = Fraction(rounds - attempt.round, rounds) if attempt.round < rounds else 1
+        elif end and attempt.progress_deadline and attempt.round < rounds:
+            undone = Fraction(rounds - attempt.round, rounds)
             cut += ceil(attempt.job_bond * undone)
+        if attempt.state is AssignmentState.FAILED:
+            cut += withheld(order)[1][attempt.attempt]  # made good
         lost[attempt.validator] += min(cut, attempt.job_bond)
     for share in order.shares:
         if share.state is ShareState.WRONG or share.claim.key in wrong_shares(order):
@@ -474,7 +499,8 @@ def test_every_coin_is_where_the_protocol_puts_it(seed: int) -> None:
     stakes = sum(validator.stake for validator in VALIDATORS.scan(overlay))
     cuts = sum(int(event.get("cut")) for event in chain.seen("panel.silent"))
     cuts += sum(int(event.get("cut")) for event in chain.seen("panel.differed"))
-    cuts += sum(int(event.get("from_stake")) for event in chain.seen("share.compared"))
+    for kind in ("share.compared", "part.returned"):
+        cuts += sum(int(event.get("from_stake")) for event in chain.seen(kind))
     assert stakes == sum(v.stake for v in chain.genesis.validators) - cuts
     numbers = [event.number for event in chain.events]
     assert numbers == list(range(1, len(numbers) + 1))
@@ -499,6 +525,9 @@ REACHED = (
     *(f"payment {kind}" for kind in ("provider", "validator", "auditor", "protocol", "refund")),
     *(f"payment {kind}" for kind in ("bond_return", "compensation", "decline_fee", "burn")),
     "payment deposit_burn",
+    "payment held_compensation",
+    "part.returned",
+    "order.verified",
 )
 
 

@@ -14,7 +14,7 @@ from domain.records import BondKind, BondRow
 
 S = "chain.state_machine"
 OWNERS = ("context", "queue", "ledger.tables", "registry.tables", "market.tables", "proof.tables")
-TALLY = Tally(b"o", 5, 0, 0, 0, 9)
+TALLY = Tally(b"o", 5, 0, 0, 0, 0, 9)
 
 
 @pytest.fixture
@@ -35,8 +35,8 @@ def test_every_table_has_a_prefix_of_its_own() -> None:
 def test_an_update_changes_the_record_as_it_is_now(store: Overlay) -> None:
     TALLIES.put(store, TALLY)
     TALLIES.update(store, b"o", held=7)
-    assert TALLIES.update(store, b"o", payments=1) == Tally(b"o", 7, 1, 0, 0, 9)
-    assert TALLIES.must(store, b"o") == Tally(b"o", 7, 1, 0, 0, 9)
+    assert TALLIES.update(store, b"o", payments=1) == Tally(b"o", 7, 1, 0, 0, 0, 9)
+    assert TALLIES.must(store, b"o") == Tally(b"o", 7, 1, 0, 0, 0, 9)
     SWEEP.put(store, Sweep(5, again=0))
     SWEEP.update(store, again=4)
     assert SWEEP.must(store).again == 4

@@ -71,7 +71,19 @@ def share(state: ShareState, local_out: bytes = b"\x05" * 32, **changes: Any) ->
 
 def closed_round(*, verified: bool = False, void: bool = False, slot: int = 0) -> Round:
     return Round(
-        ORDER_ID, 1, 0, b"", b"", (ShareRef(slot, 1),), 1, 0, 0, 500, verified=verified, void=void
+        ORDER_ID,
+        1,
+        0,
+        b"",
+        b"",
+        b"",
+        (ShareRef(slot, 1),),
+        1,
+        0,
+        0,
+        500,
+        verified=verified,
+        void=void,
     )
 
 
@@ -121,6 +133,10 @@ ORDERS: list[tuple[str, Callable[[OrderResponse], OrderResponse]]] = [
     (
         "escrow",
         lambda o: replace(o, escrow=Escrow(ORDER_ID, (Depositor("c", 0, 0, 10**9),), ())),
+    ),
+    (
+        "escrow",
+        lambda o: replace(o, escrow=Escrow(ORDER_ID, (Depositor("c", 10**9, 0, 0),), (), 10**9)),
     ),
 ]
 

@@ -29,9 +29,20 @@ TERMS = JobTerms(
     outer_work=1_000,
     global_bytes=30,
     local_bytes=12,
-    result_chunks=1,
+    global_chunks=3,
+    local_chunks=2,
     executor_version=1,
 )
+
+
+def test_each_nth_round_hands_over_and_the_last() -> None:
+    terms = replace(TERMS, rounds=8)
+    for every, handed in ((1, list(range(8))), (3, [2, 5, 7]), (8, [7]), (100, [7])):
+        assert [r for r in range(8) if schedule.is_handover(terms, every, r)] == handed
+
+
+def test_what_is_handed_over_is_the_global_state_and_each_slots_local_one() -> None:
+    assert (TERMS.result_bytes, TERMS.result_chunks) == (30 + 4 * 12, 3 + 4 * 2)
 
 
 def test_work_of_a_job_as_an_example() -> None:
@@ -117,7 +128,8 @@ REST = 4 * 12 * 42 + 1_000
     [
         {"payload_bytes": limits.PAYLOAD_BYTES_MAX, "data_bytes": limits.PAYLOAD_BYTES_MAX},
         {"global_bytes": limits.PAYLOAD_BYTES_MAX, "local_bytes": limits.PAYLOAD_BYTES_MAX},
-        {"result_chunks": limits.RESULT_CHUNKS_MAX, "executor_version": 2**32 - 1},
+        {"global_chunks": limits.RESULT_CHUNKS_MAX - 8, "executor_version": 2**32 - 1},
+        {"local_chunks": (limits.RESULT_CHUNKS_MAX - 3) // 4},
         {"rounds": limits.ROUNDS_MAX, "slots": limits.SLOTS_MAX},
         {"segment_steps": 1, "round_steps": limits.SHARE_SEGMENTS_MAX},
         {"rounds": 1, "step_work": (WORK_MAX - REST) // 240},
@@ -159,8 +171,13 @@ def test_terms_at_the_bounds_pass(change: dict[str, int]) -> None:
         ("outer_work", {"outer_work": -1}),
         ("global_bytes", {"global_bytes": 0}),
         ("local_bytes", {"local_bytes": 0}),
-        ("result_chunks", {"result_chunks": 0}),
-        ("result_chunks", {"result_chunks": limits.RESULT_CHUNKS_MAX + 1}),
+        ("global_chunks", {"global_chunks": 0}),
+        ("global_chunks", {"global_chunks": limits.RESULT_CHUNKS_MAX + 1}),
+        ("local_chunks", {"local_chunks": 0}),
+        ("local_chunks", {"local_chunks": limits.RESULT_CHUNKS_MAX + 1}),
+        # All states together are more chunks than have a number.
+        ("local_chunks", {"global_chunks": limits.RESULT_CHUNKS_MAX - 7}),
+        ("local_chunks", {"local_chunks": (limits.RESULT_CHUNKS_MAX - 3) // 4 + 1}),
         ("executor_version", {"executor_version": 0}),
         ("executor_version", {"executor_version": 2**32}),
         ("rounds", {**LONG, "rounds": 2, "slots": 1}),  # more samples than a job may have

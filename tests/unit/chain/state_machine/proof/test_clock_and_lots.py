@@ -271,7 +271,6 @@ def test_with_a_single_validator_the_next_block_draws() -> None:
     assert drawn(market, order_id) == expected(market, order_id, market.chain.beacon)
     market.chain.ok(market.close_message(order_id))
     market.train_round(order_id)
-    market.prove(order_id)
     market.chain.pass_time(12)
     assert market.order(order_id).work_verified == 160_000_000
     kinds = {payment.kind for payment in market.all_of(order_id).payments}

@@ -550,7 +550,6 @@ def test_a_void_round_fails_the_attempt_of_a_proven_order_at_once() -> None:
     order_id = market.run(submit(rematch=False))
     market.train_round(order_id)
     market.train_round(order_id)
-    market.prove(order_id)
     wrong_round(market, order_id, said=market.unavailable(order_id))
     market.chain.block()
     order = market.order(order_id)

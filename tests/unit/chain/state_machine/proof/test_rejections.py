@@ -149,6 +149,71 @@ def test_who_was_paid_for_the_same_work_later_lost_nothing(market: Market, order
     assert market.chain.bond("v0p0") == BOND
 
 
+@pytest.mark.parametrize("bond", [0, 1_000])
+def test_what_is_withheld_of_the_validator_pays_first(bond: int) -> None:
+    """In the second round: of the first one there is a part that it has not been paid yet."""
+    market = Market(replace(local_params(), job_bond_bps=bond, payload_fee=0))
+    order_id = market.run()
+    market.train_round(order_id)
+    market.answer_all(order_id, 0)
+    market.chain.pass_time(12)
+    held, row, had = withheld(market, order_id), job_bond(market, order_id), stake(market, "v0")
+    before = worth(market, "v0p0")
+    first = market.trace(order_id, 0, provider="v0p0")
+    close_with(market, order_id, first, market.trace(order_id, 0, issue=2, provider="v0p1"))
+    market.answer_all(order_id, 1)
+    market.chain.pass_time(12)
+    assert market.round(order_id, 1).verified
+    assert 0 < held < 2 * VALUE
+    took = {p.kind: p.amount for p in market.all_of(order_id).payments if p.kind.startswith("held")}
+    assert sum(took.values()) == held
+    # The provider comes before the fire, whichever source pays.
+    assert took["held_compensation"] == min(held, VALUE)
+    assert worth(market, "v0p0") == before + VALUE
+    rest = 2 * VALUE - held
+    assert job_bond(market, order_id) == row - min(row, rest)
+    assert had - stake(market, "v0") == rest - min(row, rest)
+    # What is withheld now is of the second round alone.
+    assert withheld(market, order_id) == held
+    told = market.chain.seen("share.compared")[-1]
+    assert (told.get("paid"), told.get("burnt")) == (str(VALUE), str(VALUE))
+    assert told.get("from_stake") == str(rest - min(row, rest))
+
+
+@pytest.mark.parametrize("bond", [0, 10_000])
+def test_a_validator_cannot_pay_itself_out_of_its_part_and_stop(bond: int) -> None:
+    """v0p0 is its own man: rejected although right, he is paid from what a failed attempt gives back to the deposit."""
+    market = Market(replace(local_params(), job_bond_bps=bond, payload_fee=0))
+    order_id = market.run(submit(terms=make_terms(rounds=3), deposit=240_000, deadline=9_000))
+    market.train_round(order_id)
+    market.answer_all(order_id, 0)
+    market.chain.pass_time(12)
+    held = withheld(market, order_id)
+    had, consumer = stake(market, "v0") + market.chain.bond("v0"), market.chain.worth("carol")
+    had += job_bond(market, order_id)
+    first = market.trace(order_id, 0, provider="v0p0")
+    close_with(market, order_id, first, market.trace(order_id, 0, issue=2, provider="v0p1"))
+    market.answer_all(order_id, 1)
+    market.chain.pass_time(12)
+    assert market.all_of(order_id).order.work_verified == 160_000_000
+    market.chain.ok(MsgStopOrder("v0", order_id, 1))
+    market.chain.pass_time(15)
+    assert market.order(order_id).state is OrderState.CLOSED
+    lost = had - stake(market, "v0") - market.chain.bond("v0")
+    told = market.chain.seen("part.returned")[-1]
+    # The second round's part returns, and what was taken of the first one's comes from its own coins.
+    assert (told.get("amount"), told.get("made_good")) == (str(held), str(held))
+    assert lost >= 2 * VALUE > VALUE  # its man got half of it
+    # Three rounds were paid for by the deposit; of two of them the part is the consumer's again.
+    paid = 2 * (80_000 - held)
+    assert market.chain.worth("carol") >= consumer + 240_000 - paid
+    assert (int(told.get("from_stake")) == 0) == (bond > 0)
+
+
+def withheld(market: Market, order_id: bytes) -> int:
+    return market.all_of(order_id).escrow.withheld
+
+
 def test_what_the_job_bond_lacks_comes_from_the_stake() -> None:
     market = Market(replace(local_params(), job_bond_bps=0, payload_fee=0))
     order_id = market.run()

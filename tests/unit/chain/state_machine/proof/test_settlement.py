@@ -11,11 +11,12 @@ from chain.state_machine.market import orders
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof import settlement
-from domain.events import Event
+from domain.events import Event, PartReturned, PaymentMade, RoundVerified, changes_of
+from domain.messages import MsgStopOrder
 from domain.params import local_params
 from domain.reasons import CloseReason
 from domain.records import BondKind, BondRow, OrderState
-from escrow.moves import Move, Transfer
+from escrow.moves import FROM_WITHHELD, Move, Transfer
 from tests.support.chain_harness import CHAIN_ID, COINS, verify
 from tests.support.chain_market import BOND, Market, make_terms, submit
 
@@ -30,17 +31,18 @@ def test_many_rounds_that_become_ready_at_once_are_verified_one_by_one() -> None
     # One entry of a lane in a block.
     market = Market(replace(local_params(), auditors=0, due_gas=1))
     order_id = market.run(submit(terms=make_terms(rounds=rounds), deposit=rounds * 180_000))
-    for _ in range(rounds):
+    for _ in range(rounds - 1):
         market.train_round(order_id)
         market.chain.drop_queue()  # nothing happens by itself
     market.chain.pass_time(10)
-    market.prove(order_id)
+    market.train_round(order_id)
     verified = []
-    for _ in range(2 * rounds):  # their bonds return in between
+    for _ in range(3 * rounds):  # their bonds return in between
         verified.append(market.order(order_id).work_verified // 80_000_000)
         market.chain.block()
-    assert sorted(set(verified)) == list(range(1, rounds + 1))
-    market.chain.pass_time(rounds)
+    assert verified[0] <= 1
+    assert sorted(set(verified)) == list(range(verified[0], rounds + 1))
+    market.pass_handover(order_id)
     order = market.order(order_id)
     assert (order.state, order.close_reason) == (OrderState.CLOSED, CloseReason.SETTLED)
     assert market.chain.worth("carol") == COINS - rounds * 80_000
@@ -53,12 +55,12 @@ def test_a_proven_order_runs_out_its_windows_whatever_its_deadline() -> None:
     for number in range(3):
         market.train_round(order_id)
         market.answer_all(order_id, number)
-    market.prove(order_id)
     assert market.order(order_id).work_verified < 240_000_000
     market.move_deadline(order_id, market.chain.clock + 3)
     market.chain.pass_until(market.order(order_id).deadline + 1)
     assert market.order(order_id).state is OrderState.PROVEN
     market.chain.pass_time(20)
+    market.pass_handover(order_id)
     order = market.order(order_id)
     assert (order.work_verified, order.close_reason) == (240_000_000, CloseReason.SETTLED)
 
@@ -98,7 +100,6 @@ def test_a_block_returns_a_bounded_number_of_bonds_at_the_end(
     order_id = market.run(submit(rematch=False))
     for _ in range(2):
         market.train_round(order_id)
-    market.prove(order_id)
     market.fault_round(order_id)
     assert returned_in_blocks(market, 9) == [4]  # two steps in different lanes
     assert market.order(order_id).close_reason == CloseReason.FAILED
@@ -192,3 +193,176 @@ def test_ids_come_from_transactions() -> None:
 def test_what_the_state_names_must_be_there() -> None:
     with pytest.raises(LookupError, match="order"):
         ORDERS.must(Market().chain.overlay(), bytes(32))
+
+
+# --- the validator's part, and the hand-over ---
+
+ROUND = 80_000
+# Beside that price, what the least audit fee of two seats is beyond the 3 % that are in it.
+COST = ROUND - 2_400 + 2 * 46_100
+# Of a round's price: 1 % to the protocol, 3 % to its panel, of the rest 70 % by work (the aggregation has 5 %).
+PROVIDERS = 2 * 25_536
+PART = 76_800 - PROVIDERS
+
+
+def train(market: Market, order_id: bytes, rounds: int) -> None:
+    """Close the next rounds, each with the answers of its auditors."""
+    for _ in range(rounds):
+        round = market.assignment(order_id).round
+        market.train_round(order_id)
+        market.answer_all(order_id, round)
+
+
+def paid(market: Market, order_id: bytes, kind: str) -> int:
+    return sum(p.amount for p in market.all_of(order_id).payments if p.kind == kind)
+
+
+def withheld(market: Market, order_id: bytes) -> int:
+    return market.all_of(order_id).escrow.withheld
+
+
+def test_the_validators_part_waits_for_the_settlement() -> None:
+    market = Market()
+    order_id = market.run()
+    before = market.chain.worth("v0")
+    train(market, order_id, 1)
+    market.chain.pass_time(12)
+    assert market.round(order_id, 0).verified
+    assert paid(market, order_id, "provider") == PROVIDERS
+    assert (paid(market, order_id, "validator"), withheld(market, order_id)) == (0, PART)
+    (row,) = market.all_of(order_id).escrow.depositors
+    assert row.paid == COST - PART
+    train(market, order_id, 1)
+    market.chain.pass_time(12)
+    assert withheld(market, order_id) == 2 * PART
+    market.pass_handover(order_id)
+    assert market.order(order_id).close_reason == CloseReason.SETTLED
+    assert paid(market, order_id, "validator") == market.chain.worth("v0") - before == 2 * PART
+    assert withheld(market, order_id) == 0
+    assert market.chain.worth("carol") == COINS - 2 * COST
+
+
+def test_an_order_waits_for_its_hand_over_before_it_settles() -> None:
+    """Until then the consumer can fetch, and the validator has everything to lose: job bond and part."""
+    # Four times 3,000,000 bytes at 1 MB/s is longer than the window.
+    market = Market(replace(local_params(), accept_rate=1_000_000))
+    terms = make_terms(global_bytes=1_000_000, local_bytes=1_000_000, rounds=1)
+    order_id = market.run(submit(terms=terms))
+    price = market.order(order_id).price_limit
+    train(market, order_id, 1)
+    while not market.chain.seen("order.verified"):
+        market.chain.block()
+    told = market.chain.seen("order.verified")[-1]
+    settles_at = market.assignment(order_id).settles_at
+    assert int(told.get("settles_at")) == settles_at == market.chain.clock + 12
+    assert price
+    market.chain.pass_until(settles_at - 1)
+    assert market.order(order_id).state is OrderState.PROVEN
+    assert withheld(market, order_id) > 0
+    assert order_money.get_job_bond(context(market), order_id, 1) is not None
+    market.chain.pass_until(settles_at)
+    assert market.order(order_id).close_reason == CloseReason.SETTLED
+    assert market.chain.bond("v0") == BOND
+
+
+def test_the_wait_is_a_window_at_least() -> None:
+    market = Market(replace(local_params(), round_window=30, accept_rate=2**60))
+    order_id = market.run(submit(terms=make_terms(rounds=1)))
+    train(market, order_id, 1)
+    while not market.assignment(order_id).settles_at:
+        market.chain.block()
+    assert market.assignment(order_id).settles_at == market.chain.clock + 30
+
+
+def test_who_stops_before_the_end_is_not_paid_for_a_model_that_nobody_has() -> None:
+    """Nineteen of twenty rounds, and then nothing: that used to pay 95 % of the price for a model kept to oneself."""
+    rounds = 20
+    market = Market()
+    order_id = market.run(
+        submit(terms=make_terms(rounds=rounds), deposit=rounds * 180_000, deadline=100_000)
+    )
+    before, bond = market.chain.worth("v0"), market.chain.bond("v0")
+    train(market, order_id, rounds - 1)
+    market.chain.pass_time(12)
+    assert withheld(market, order_id) == (rounds - 1) * PART
+    locked = market.assignment(order_id).job_bond
+    market.chain.ok(MsgStopOrder("v0", order_id, 1))
+    market.chain.pass_time(15)
+    assert market.order(order_id).close_reason == CloseReason.FAILED
+    assert paid(market, order_id, "validator") == 0
+    assert market.chain.worth("v0") == before
+    assert market.chain.bond("v0") == bond + locked - locked // rounds
+    # Who trained is paid, and who audited; what the validator would have had is the consumer's again.
+    assert paid(market, order_id, "provider") == (rounds - 1) * PROVIDERS
+    lost = rounds * 180_000 - paid(market, order_id, "refund")
+    assert lost == (rounds - 1) * (COST - PART)
+    returned = market.chain.seen("part.returned")[-1]
+    assert int(returned.get("amount")) == (rounds - 1) * PART
+    assert withheld(market, order_id) == 0
+
+
+def test_what_returns_is_no_loss_that_the_job_bond_makes_good() -> None:
+    """Nobody earns by another's failure: the consumer gets back what it paid, and not what it did not."""
+    market = Market(replace(local_params(), job_bond_bps=10_000))
+    terms = make_terms(rounds=4)
+    order_id = market.run(submit(terms=terms, deposit=4 * 180_000, deadline=100_000))
+    train(market, order_id, 1)
+    market.chain.pass_time(12)
+    assert withheld(market, order_id) == PART
+    market.chain.ok(MsgStopOrder("v0", order_id, 1))
+    market.chain.pass_time(15)
+    fee = paid(market, order_id, "compensation") - (COST - PART)
+    assert 0 <= fee <= 200
+    assert 0 <= market.chain.worth("carol") - COINS <= 200
+    # All but what one round took of the bond, which was three quarters of it, is burnt.
+    assert paid(market, order_id, "burn") == 3 * ROUND - paid(market, order_id, "compensation")
+
+
+def test_a_void_round_behind_verified_ones_returns_what_was_withheld() -> None:
+    market = Market(replace(local_params(), round_window=20))
+    order_id = market.run(submit(rematch=False))
+    train(market, order_id, 1)
+    market.chain.pass_time(22)
+    assert withheld(market, order_id) == PART
+    market.train_round(order_id)
+    market.fault_round(order_id, 1)
+    market.chain.pass_time(3)
+    assert market.order(order_id).close_reason == CloseReason.FAILED
+    assert paid(market, order_id, "validator") == 0
+    assert market.chain.worth("carol") == COINS - (COST - PART)
+
+
+def test_the_events_alone_tell_what_is_withheld() -> None:
+    """A book that reads nothing but events has, after every block, what the escrow says."""
+    market = Market()
+    order_id = market.run(submit(terms=make_terms(rounds=3), deposit=3 * 180_000))
+    for _ in range(3):
+        train(market, order_id, 1)
+        market.chain.pass_time(6)
+        assert _by_events(market) == withheld(market, order_id)
+    assert _by_events(market) > 0
+    market.chain.pass_time(40)
+    assert market.order(order_id).close_reason == CloseReason.SETTLED
+    assert _by_events(market) == withheld(market, order_id) == 0
+
+
+def _by_events(market: Market) -> int:
+    verified = changes_of(RoundVerified, market.chain.events)
+    returned = changes_of(PartReturned, market.chain.events)
+    payments = changes_of(PaymentMade, market.chain.events)
+    gone = sum(p.amount for p in payments if p.kind in FROM_WITHHELD)
+    return sum(v.withheld for v in verified) - sum(r.amount for r in returned) - gone
+
+
+def test_what_is_withheld_pays_nothing_else() -> None:
+    market = Market()
+    order_id = market.run()
+    train(market, order_id, 1)
+    market.chain.pass_time(12)
+    free = 400_000 - COST
+    move = Transfer(Move.PROTOCOL, order_id.hex(), "", free + 1)
+    with pytest.raises(ValueError, match="cannot withhold"):
+        order_money.pay_from_deposits(context(market), order_id, [move])
+    too_much = Transfer(Move.VALIDATOR, order_id.hex(), "v0", PART + 1)
+    with pytest.raises(ValueError, match="cannot withhold"):
+        order_money.pay_from_deposits(context(market), order_id, [too_much])

@@ -85,7 +85,7 @@ def test_a_bid_stands_under_the_id_of_sender_sequence_and_index(market: Market) 
         ("tiers", ("",)),
         ("min_work", -1),
         ("max_work", WORK_MAX + 1),
-        ("providers_bps", 10_001),
+        ("providers_bps", 8_001),
         ("duration", 0),
         ("duration", 366 * 86_400 + 1),
     ],

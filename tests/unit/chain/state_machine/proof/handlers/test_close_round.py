@@ -16,10 +16,9 @@ from domain.errors import (
     WRONG_STATE,
 )
 from domain.messages import AcceptedShare
-from domain.reasons import AttemptEnd, CloseReason
-from domain.records import OrderState, ShareRoots, ShareState
-from tests.support.chain_harness import COINS
-from tests.support.chain_market import BOND, Market, digest
+from domain.params import Params, local_params
+from domain.records import AssignmentState, OrderState, ShareRoots, ShareState
+from tests.support.chain_market import Market, digest, make_terms, submit
 
 
 @pytest.fixture
@@ -183,60 +182,43 @@ def test_a_round_is_closed_once(market: Market, ready: bytes) -> None:
     market.chain.refused(WRONG_STATE, message)
 
 
-# --- prove ---
+# --- hand-over, and the last round ---
 
 
-@pytest.fixture
-def trained(market: Market, order_id: bytes) -> bytes:
+def params(**changes: Any) -> Params:
+    return replace(local_params(), **changes)
+
+
+@pytest.mark.parametrize(
+    ("every", "rounds", "handed"), [(1, 3, [0, 1, 2]), (2, 5, [1, 3, 4]), (10, 3, [2])]
+)
+def test_each_nth_round_hands_over_and_the_last(every: int, rounds: int, handed: list[int]) -> None:
+    market = Market(params(handover_every=every))
+    order_id = market.run(submit(terms=make_terms(rounds=rounds), deposit=rounds * 80_000))
+    for round in range(rounds):
+        market.commit(order_id, *market.traces_of_round(order_id))
+        market.wait_drawn(order_id)
+        root = digest("sealed", round)
+        message = replace(market.close_message(order_id), ciphertext_root=root)
+        other = replace(message, ciphertext_root=b"")
+        wrong, right = (other, message) if round in handed else (message, other)
+        market.chain.refused(BAD_FIELD, wrong, field="ciphertext_root")
+        market.chain.ok(right)
+        found = market.round(order_id, round).ciphertext_root
+        assert found == (root if round in handed else b"")
+        assert market.chain.seen("round.closed")[-1].get("ciphertext_root") == found.hex()
+
+
+def test_closing_the_last_round_proves_the_order(market: Market, order_id: bytes) -> None:
     market.train_round(order_id)
+    assert market.order(order_id).state is OrderState.RUNNING
+    assert not market.chain.seen("order.proven")
     market.train_round(order_id)
-    return order_id
-
-
-@pytest.fixture
-def answered(market: Market, order_id: bytes) -> bytes:
-    """An order whose rounds are closed, and right by their panels."""
-    for number in range(2):
-        market.train_round(order_id)
-        market.answer_all(order_id, number)
-    return order_id
-
-
-def test_a_proof_names_the_state_that_the_last_round_left(market: Market, trained: bytes) -> None:
-    message = market.prove_message(trained)
-    market.chain.refused(BAD_PROOF, replace(message, final_root=bytes(32)), field="final_root")
-    market.chain.refused(BAD_PROOF, replace(message, chunks=2), field="chunks")
-    market.chain.refused(BAD_FIELD, replace(message, ciphertext_root=b""), field="ciphertext_root")
-    market.chain.refused(NOT_YOURS, replace(message, validator="v1"))
-    market.chain.ok(message)
-    assert market.order(trained).state is OrderState.PROVEN
-    assert market.assignment(trained).ciphertext_root == message.ciphertext_root
-    market.chain.refused(WRONG_STATE, message)
-
-
-def test_a_proof_comes_after_the_last_round(market: Market, order_id: bytes) -> None:
-    market.train_round(order_id)
-    market.chain.refused(NOT_YET, market.prove_message(order_id))
-
-
-def test_no_round_opens_behind_the_last(market: Market, trained: bytes) -> None:
-    market.chain.refused(WRONG_STATE, market.commit_message(trained, market.trace(trained)))
-
-
-def test_a_result_that_is_never_proven_costs_the_whole_job_bond(
-    market: Market, answered: bytes
-) -> None:
-    market.chain.pass_time(45)
-    order = market.order(answered)
-    assert (order.state, order.close_reason) == (OrderState.CLOSED, CloseReason.FAILED)
-    assert market.assignment(answered).end_reason == AttemptEnd.NO_PROGRESS
-    assert market.chain.bond("v0") == BOND - 16_000
-    # What was verified stays paid; the rest and the job bond are the consumer's.
-    assert market.chain.worth("carol") == COINS - 339_600 + 16_000
-
-
-def test_proving_after_all_windows_settles_at_once(market: Market, answered: bytes) -> None:
-    market.chain.pass_time(10)
-    assert market.order(answered).work_verified == 160_000_000
-    market.prove(answered)
-    assert market.order(answered).close_reason == CloseReason.SETTLED
+    assignment = market.assignment(order_id)
+    assert market.order(order_id).state is OrderState.PROVEN
+    assert (assignment.state, assignment.round) == (AssignmentState.PROVEN, 2)
+    assert market.chain.seen("order.proven")[-1].get("attempt") == "1"
+    # Nothing opens behind it, and there is no progress any more that could be missed.
+    market.chain.refused(WRONG_STATE, market.commit_message(order_id, market.trace(order_id)))
+    market.chain.pass_until(assignment.progress_deadline + 1)
+    assert not market.chain.seen("order.failed")
