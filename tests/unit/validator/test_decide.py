@@ -515,7 +515,7 @@ def test_a_round_waits_while_as_many_as_allowed_are_not_verified() -> None:
     local = with_openings(with_packets(planned()), 1, 2, 3, 4)
     now = on_chain(local)
     closing = aggregated(all_checked(local, now), 0, state("next"))
-    ahead = replace(now.order.params, rounds_ahead=2)
+    ahead = replace(now.order.params, rounds_ahead=2, handover_every=10)
     now = replace(now, order=replace(now.order, params=ahead))
     waiting = tuple(closed(number) for number in (5, 6))
     full = replace(now, rounds=(*now.rounds, *waiting))
