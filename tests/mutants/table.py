@@ -563,8 +563,8 @@ MUTANTS = (
         "part-returned-twice",
         "what returns to the deposit is made good by the job bond once more",
         "chain/state_machine/market/attempts.py",
-        "tally.verified * price - part",
-        "tally.verified * price",
+        "compute_round_cost(order, assignment) - part",
+        "compute_round_cost(order, assignment)",
         (f"{_SETTLEMENT}::test_what_returns_is_no_loss_that_the_job_bond_makes_good",),
     ),
     Mutant(
@@ -603,8 +603,8 @@ MUTANTS = (
         "short-wait",
         "the time to fetch a result does not grow with it",
         "pol/rules/orders.py",
-        "max(params.round_window, fetch)",
-        "params.round_window",
+        "max(window, fetch)",
+        "window",
         (f"{_SETTLEMENT}::test_an_order_waits_for_its_hand_over_before_it_settles",),
     ),
     Mutant(

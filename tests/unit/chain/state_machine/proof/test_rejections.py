@@ -184,7 +184,7 @@ def test_what_is_withheld_of_the_validator_pays_first(bond: int) -> None:
 def test_a_validator_cannot_pay_itself_out_of_its_part_and_stop(bond: int) -> None:
     """v0p0 is its own man: rejected although right, he is paid from what a failed attempt gives back to the deposit."""
     market = Market(replace(local_params(), job_bond_bps=bond, payload_fee=0))
-    order_id = market.run(submit(terms=make_terms(rounds=3), deposit=240_000, deadline=9_000))
+    order_id = market.run(submit(terms=make_terms(rounds=3), deposit=540_000, deadline=9_000))
     market.train_round(order_id)
     market.answer_all(order_id, 0)
     market.chain.pass_time(12)
@@ -205,8 +205,8 @@ def test_a_validator_cannot_pay_itself_out_of_its_part_and_stop(bond: int) -> No
     assert (told.get("amount"), told.get("made_good")) == (str(held), str(held))
     assert lost >= 2 * VALUE > VALUE  # its man got half of it
     # Three rounds were paid for by the deposit; of two of them the part is the consumer's again.
-    paid = 2 * (80_000 - held)
-    assert market.chain.worth("carol") >= consumer + 240_000 - paid
+    paid = 2 * (169_800 - held)
+    assert market.chain.worth("carol") >= consumer + 540_000 - paid
     assert (int(told.get("from_stake")) == 0) == (bond > 0)
 
 
