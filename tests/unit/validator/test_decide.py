@@ -520,7 +520,7 @@ def test_the_newest_verified_hand_over_is_kept_and_those_after_it() -> None:
     assert served(replace(now, rounds=(*records[:2], closed(2)))) == [
         1,
         2,
-    ]  # the last is not closed
+    ]
     # A settled order is not looked at any more, and a failed attempt hands nothing over.
     over = replace(now, order=replace(now.order, state=OrderState.CLOSED), rounds=())
     done = chain(assigned={"state": AssignmentState.DONE}).assignments
