@@ -257,9 +257,8 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
 
 def _run(seconds: float, function: Callable[..., T], *arguments: object) -> T:
     """Run in this process what a daemon runs in its pool."""
-    assert (
-        0 < seconds <= commit_seconds(WINDOW)
-    )  # a replay never takes more than the time that is left
+    # A replay never takes more than the time that is left.
+    assert 0 < seconds <= commit_seconds(WINDOW)
     return function(*arguments)
 
 

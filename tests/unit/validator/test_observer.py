@@ -161,7 +161,7 @@ def test_a_node_that_fails_in_the_middle_changes_nothing(setting: Setting) -> No
         "Validators",
         "Providers",
         "PanelDuties",
-    ]  # it is still due
+    ]
     assert order_id in setting.view.orders
 
 
