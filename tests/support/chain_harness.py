@@ -5,7 +5,7 @@ possible. So are reveals, whose value a test may choose, and with it the beacon:
 Addresses are readable names; nothing behind the decoder looks at their form.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
@@ -21,7 +21,7 @@ from chain.state_machine.mempool import Mempool, simulate_tx
 from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES
 from chain.state_machine.queue import DEADLINES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
-from chain.state_machine.store import MemoryStore, Overlay
+from chain.state_machine.store import MemoryStore, Overlay, Reader
 from chain.state_machine.tables import Table
 from chain.state_machine.transition import HANDLERS, apply_block, init_chain
 from domain import queries as q
@@ -136,7 +136,7 @@ def enough_gas(tx: Tx) -> int:
     return gas_of(tx) + (GAS_ROOM if finds else 0)
 
 
-def check_bounds(store: MemoryStore) -> None:
+def check_bounds(store: Reader) -> None:
     """Check that every record that others may read is within the bounds of its type."""
     overlay = Overlay(store)
     for table in PUBLIC:
@@ -163,7 +163,7 @@ class Chain:
     def __init__(self, genesis: Genesis, *, checked: bool = True) -> None:
         self.genesis = genesis
         self.checked = checked
-        self.store = MemoryStore()
+        self.store: Any = self.make_store()
         self.book = LivingBook()
         self.time_ns = GENESIS_TIME
         self.height = 0
@@ -175,7 +175,17 @@ class Chain:
         self.fees: dict[str, int] = {}  # paid by each account
         overlay = Overlay(self.store)
         self.first_validators = init_chain(overlay, genesis, self.time_ns)
-        self.store.apply(overlay.changes())
+        self.commit(overlay)
+
+    def make_store(self) -> Reader:
+        """Return where the committed state lies, with what ``commit`` needs."""
+        return MemoryStore()
+
+    def commit(self, overlay: Overlay) -> Iterable[bytes]:
+        """Write the changes of a block, and return the keys that changed."""
+        changes = overlay.changes()
+        self.store.apply(changes)
+        return changes
 
     # --- transactions ---
 
@@ -252,19 +262,23 @@ class Chain:
         if block.reveal is not None:
             self.reveal_result, *results = result.tx_results
             result = replace(result, tx_results=tuple(results))
-        before, changes = version_of(self.store), overlay.changes()
-        self.store.apply(changes)
-        self.book.follow(book_step(before, version_of(self.store), changes))
+        before = version_of(self.store)
+        changed = self.commit(overlay)
+        self.book.follow(book_step(before, version_of(self.store), changed))
         found = [*(e for tx in result.tx_results for e in tx.events), *result.events]
         self.events += sorted((e for e in found if e.number), key=lambda e: e.number)
         self.last, self.last_block = result, block
         for tx in result.tx_results:
             self._book_fee(tx)
         if self.checked:
-            check_all(self.store)
+            self.check_state()
             standing = self.book.at(self.overlay(), version_of(self.store)).standing()
             assert standing == get_standing(self.overlay())
         return result
+
+    def check_state(self) -> None:
+        """Check the invariants over the committed state."""
+        check_all(self.store)
 
     def reveal(self, operator: str, value: bytes | None = None) -> Reveal | None:
         """Return what a block of this height begins with, from its proposer's key; None where none counts."""
@@ -372,7 +386,7 @@ class Chain:
         """Change the state behind the machine's back, to break it on purpose."""
         overlay = Overlay(self.store)
         edit(overlay)
-        self.store.apply(overlay.changes())
+        self.commit(overlay)
         # As if the node had been started with this state.
         self.book = LivingBook()
 

@@ -1,0 +1,395 @@
+"""A provider: its real decisions, and a shell that does its duties without sockets, disks or tensors."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from compute_provider.decide import claims, duties, shares
+from compute_provider.decide.duties import Duty
+from compute_provider.decide.shares import ShareWork, Stage, State
+from domain.codec import decode, encode
+from domain.messages import Message, MsgDepositBond, MsgRegisterProvider
+from domain.queries import AccountRequest
+from domain.records import ShareClaim, ShareKey, ShareRoots
+from link.types import (
+    Benchmark,
+    OpeningSubmission,
+    OpenTask,
+    ShareDelivery,
+    ShareSubmission,
+    TraceBoundary,
+    TrainTask,
+    Verdict,
+)
+from pol.rules.commitment import compute_trace_root, share_commitment, share_sign_bytes
+from pol.rules.schedule import share_segments, share_work
+from tests.simulator.actors.validator import LOST_MS, Errands
+from tests.simulator.behaviours import HonestProvider
+from tests.simulator.clock import Act, Alarm
+from tests.simulator.training import METRICS, States, root_of, update_of
+from tests.support.chain_harness import CHAIN_ID, pub_key, sign
+from tests.support.chain_market import digest
+from validator.decide.traces import leaves_of
+
+if TYPE_CHECKING:
+    from tests.simulator.world import World
+
+POLL_MS = 800
+GAP_MS = 60
+RETRY_MS = 1_000
+NEVER_MS = 60_000
+
+
+@dataclass
+class Trained:
+    """What lies on a provider's disk of a share."""
+
+    task: TrainTask
+    habit: str
+    states: list[States]
+    claim: ShareClaim
+    delivery: ShareDelivery
+
+
+class ProviderActor:
+    """A provider's daemon, from crash to crash."""
+
+    def __init__(
+        self,
+        world: "World",
+        me: str,
+        validator: str,
+        speed: int,
+        behaviour: HonestProvider,
+        *,
+        auto_bond: bool = True,
+    ) -> None:
+        self.world, self.me, self.validator = world, me, validator
+        self.speed, self.behaviour, self.auto_bond = speed, behaviour, auto_bond
+        self.state = State()
+        self.life = 0
+        self.down_until = 0
+        self.gone = False  # for good
+        self.deposited = 0
+        self.asked: set[tuple[bytes, int]] = set()  # attempts in which it was given a share
+        self.traces: dict[ShareKey, Trained] = {}
+        self.habits: dict[ShareKey, str] = {}
+        self.alarm = Alarm(world.clock, self.think)
+        self._errands = Errands()
+        self._ended: dict[str, float] = {}
+        self._promised: dict[ShareKey, int] = {}
+        self._thought_at = -(10**9)
+
+    @property
+    def trustworthy(self) -> bool:
+        """Whether a validator that relies on it finishes."""
+        return self.behaviour.honest and self.auto_bond and not self.gone
+
+    # Life
+
+    def crash(self, seconds: int) -> None:
+        """Lose everything but what lies on the disk."""
+        self.life += 1
+        self._errands, self._ended, self._promised = Errands(), {}, {}
+        self.state = State(decode(tuple[ShareWork, ...], encode(self.state.works)))
+        self.down_until = self.world.clock.now + 1000 * seconds
+        self.world.crashes += 1
+        self.world.clock.at(self.down_until, partial(self._alive, self.life, self._restart))
+
+    def _restart(self) -> None:
+        self._tell(shares.Restarted())
+        self.wake()
+
+    def wake(self, delay: int = 0) -> None:
+        gap = self._thought_at + GAP_MS - self.world.clock.now
+        self.alarm.within(max(delay, gap, self.down_until - self.world.clock.now))
+
+    def _alive(self, life: int, act: Act) -> None:
+        if life == self.life and not self.gone:
+            act()
+
+    def _later(self, delay: int, act: Act) -> None:
+        self.world.clock.after(delay, partial(self._alive, self.life, act))
+
+    def _answer(self, act: "partial[None]") -> "partial[None]":
+        """Return what takes an answer, unless this provider crashed meanwhile."""
+        return partial(self._take_answer, self.life, act)
+
+    def _take_answer(self, life: int, act: "partial[None]", answer: object) -> None:
+        if life == self.life and not self.gone:
+            act(answer)
+
+    # Events and duties
+
+    def _tell(self, *events: shares.Event) -> None:
+        before = self.state.works, self.state.openings, self.state.joined
+        for event in events:
+            self.state, actions = shares.step(self.state, event)
+            for action in actions:
+                match action:
+                    case shares.Train(task):
+                        self._train(task)
+                    case shares.Forget(key):
+                        self.traces.pop(key, None)
+        if before != (self.state.works, self.state.openings, self.state.joined):
+            self.wake()
+
+    def think(self) -> None:
+        """Start the duties that the state asks for."""
+        if self.gone or self.world.clock.now < self.down_until:
+            return
+        now = self._thought_at = self.world.clock.now
+        for duty in list(duties.duties(self.state)):
+            if isinstance(duty, duties.Status):
+                continue
+            name = _name(duty)
+            # What the validator's picture asks for may have been done since that was drawn.
+            drawn = isinstance(duty, duties.Submit | duties.Deliver | duties.Open)
+            if drawn and self.state.polled <= self._ended.get(name, -1.0):
+                continue
+            # One that came before it may have ended the share.
+            key = getattr(duty, "key", None)
+            if key is not None and self.state.get(key) is None:
+                continue
+            if self._errands.begin(name, now):
+                self._do(duty, name)
+        self.wake(POLL_MS)
+
+    def _end(self, name: str, *events: shares.Event, pause: int = 200) -> None:
+        self._errands.end(name, self.world.clock.now, pause)
+        self._ended[name] = self.world.clock.seconds
+        self._tell(*events)
+
+    def _do(self, duty: Duty, name: str) -> None:
+        match duty:
+            case duties.Join():
+                self._join(name)
+            case duties.Poll():
+                link = self.world.validators[self.validator]
+                began = self.world.clock.seconds
+                self.world.network.call(
+                    lambda: link.poll(self.me), self._answer(partial(self._polled, name, began))
+                )
+            case duties.Watch():
+                self._end(name, *self._watched(), pause=500)
+            case duties.CheckTask(task):
+                self._check(name, task)
+            case duties.Bond(task):
+                self._bond(name, task)
+            case duties.Fetch(task):
+                terms = self.world.job(task.key.order_id).terms
+                size = terms.delivered_bytes + terms.global_bytes + terms.local_bytes
+                delay = self.world.network.delay(size)
+                self._later(delay, partial(self._end, name, shares.Fetched(task.key)))
+            case duties.Submit(key):
+                self._submit(name, key)
+            case duties.Deliver(key):
+                self._deliver(name, key)
+            case duties.Open(key, indices):
+                self._open(name, key, indices)
+
+    # The cluster
+
+    def _send(self, message: Message, sent: "partial[None]") -> None:
+        """Send a transaction; ``sent`` follows when it is in a block, or its result is lost."""
+        once = [sent]
+
+        def done(_: object) -> None:
+            if once:
+                once.pop()()
+
+        self.world.submit((message,), self._answer(partial(done)))
+        self._later(LOST_MS, partial(done, None))
+
+    def _join(self, name: str) -> None:
+        if not self.world.registered(self.me, self.validator):
+            message = MsgRegisterProvider(self.me, self.validator)
+            self._send(message, partial(self._end, name, pause=RETRY_MS))
+            return
+        link = self.world.validators[self.validator]
+        benchmark = Benchmark("cpu", self.speed, 10**9, 10**8)
+        self.world.network.call(
+            lambda: link.join(self.me, benchmark), self._answer(partial(self._joined, name))
+        )
+
+    def _joined(self, name: str, accepted: bool | None) -> None:
+        if accepted:
+            self._end(name, shares.Joined())
+        else:
+            self._end(name, pause=RETRY_MS)
+
+    def _polled(
+        self, name: str, began: float, reply: tuple[list[TrainTask], list[OpenTask]] | None
+    ) -> None:
+        if reply is None:
+            # Nobody there, or nobody who knows this provider: joining again tells.
+            self._end(name, shares.Left(), pause=RETRY_MS)
+            return
+        train, opening = reply
+        self.asked.update((task.key.order_id, task.key.attempt) for task in train)
+        self._end(name, shares.Polled(tuple(train), tuple(opening), began), pause=POLL_MS)
+
+    def _watched(self) -> list[shares.Event]:
+        found: list[shares.Event] = []
+        clock = self.world.chain_clock
+        for work in self.state.works:
+            if not work.signed:
+                continue
+            order = self.world.order(work.key.order_id)
+            handed_in = work.stage in (Stage.TRAINED, Stage.SUBMITTED)
+            if handed_in and claims.has_committed(order, self.traces[work.key].claim):
+                found.append(shares.Committed(work.key))
+            if claims.is_over(work.key, order, clock):
+                found.append(shares.Released(work.key))
+        return found
+
+    # Taking a share
+
+    def _check(self, name: str, task: TrainTask) -> None:
+        problem = claims.problem(task, self.world.order(task.key.order_id), self.validator)
+        failed = shares.Failed(task.key, problem, again=True)
+        self._end(name, failed if problem else shares.Checked(task.key))
+
+    def _bond(self, name: str, task: TrainTask) -> None:
+        """Have enough free bond for this share and for those that are trained but not committed yet."""
+        key, order = task.key, self.world.order(task.key.order_id)
+        self._promised = claims.still_promised(self._promised, key, order)
+        self._promised[key] = claims.bond_of(task, order)
+        account = self.world.ask(AccountRequest(self.me))
+        lacking = sum(self._promised.values()) - account.bond.free
+        if lacking <= 0:
+            self._end(name, shares.Bonded(key))
+        elif not self.auto_bond:
+            del self._promised[key]
+            self._end(name, shares.Failed(key, "no bond", again=True))
+        else:
+            self.deposited += lacking
+            self._send(MsgDepositBond(self.me, lacking), partial(self._end, name))
+
+    # Training
+
+    def _train(self, task: TrainTask) -> None:
+        terms = self.world.job(task.key.order_id).terms
+        spent = share_work(terms) * 1000 // self.speed
+        self._later(50 + spent, partial(self._trained, task))
+
+    def _trained(self, task: TrainTask) -> None:
+        work = self.state.get(task.key)
+        if work is None or work.stage is not Stage.TRAINING:
+            return
+        if self.world.job(task.key.order_id).breaks(task.key.round):
+            self._tell(shares.Failed(task.key, "not finite", again=False))
+            return
+        if task.key not in self.traces:
+            self.traces[task.key] = self._made(task)
+        roots = self.traces[task.key].delivery.roots
+        self._tell(shares.Trained(task.key, roots.update_root, roots.local_out))
+
+    def _made(self, task: TrainTask) -> Trained:
+        """Return what comes of a share: the right thing, bent as this provider does it."""
+        key, job = task.key, self.world.job(task.key.order_id)
+        terms, segments = job.terms, share_segments(job.terms)
+        habit = self.habits[key] = self.behaviour.habit(key)
+        states = [(task.global_in.root, task.local_in.root)]
+        for segment in range(segments):
+            after = job.train(states[-1], key.round, key.slot, segment)
+            bent = habit == "first" and segment == 0
+            bent |= habit == "last" and segment == segments - 1
+            bent |= habit == "middle" and segment == segments // 2
+            states.append((digest("bent", self.me, after), after[1]) if bent else after)
+        update = update_of(states[0][0], states[-1][0])
+        if habit == "update":
+            update = digest("wrong update", update)
+        metrics = (0x40000000,) if habit == "metrics" else METRICS
+        boundaries = tuple(
+            TraceBoundary(job.step_at(key.round, i), root_of(pair, metrics), metrics)
+            for i, pair in enumerate(states[1:], 1)
+        )
+        sent = digest("garbage", update) if habit == "garbage" else update
+        roots = ShareRoots(bytes(32), update, states[-1][1], metrics)
+        delivery = ShareDelivery(
+            key, roots, boundaries, job.blob(sent), job.local_blob(roots.local_out)
+        )
+        roots = replace(roots, trace_root=compute_trace_root(leaves_of(delivery)))
+        name = "somebody" if habit == "copied" else self.me
+        made = share_commitment(
+            CHAIN_ID, key, name, states[0], segments, terms.executor_version, roots
+        )
+        claim = ShareClaim(key.order_id, key.attempt, key.round, key.slot, key.issue, self.me, made)
+        return Trained(task, habit, states, claim, replace(delivery, roots=roots))
+
+    # Handing it in
+
+    def _submit(self, name: str, key: ShareKey) -> None:
+        trace = self.traces[key]
+        claim = trace.claim
+        if trace.habit == "silent":
+            self._end(name, pause=NEVER_MS)
+            return
+        held = 1000 * (trace.task.seconds_left + 2) if trace.habit == "late" else 0
+        signed = ShareSubmission(claim, sign(pub_key(self.me), share_sign_bytes(CHAIN_ID, claim)))
+        link = self.world.validators[self.validator]
+        call = partial(
+            self.world.network.call,
+            lambda: link.submit_share(signed),
+            self._answer(partial(self._handed_in, name, shares.Submitted, key)),
+        )
+        self._later(held, call)
+
+    def _handed_in(
+        self,
+        name: str,
+        event: type[shares.Submitted] | type[shares.Delivered],
+        key: ShareKey,
+        verdict: Verdict | None,
+    ) -> None:
+        if verdict is None:
+            self._end(name, shares.Failed(key, "no answer", again=True), pause=RETRY_MS)
+        else:
+            self._end(name, event(key, verdict.accepted, verdict.text))
+
+    def _deliver(self, name: str, key: ShareKey) -> None:
+        trace = self.traces[key]
+        if trace.habit == "hidden":
+            self._end(name, pause=NEVER_MS)
+            return
+        link, delivery = self.world.validators[self.validator], trace.delivery
+        self.world.network.call(
+            lambda: link.deliver_share(self.me, delivery),
+            self._answer(partial(self._handed_in, name, shares.Delivered, key)),
+            size=delivery.update.size + delivery.local_out.size,
+        )
+
+    def _open(self, name: str, key: ShareKey, indices: tuple[int, ...]) -> None:
+        link = self.world.validators[self.validator]
+        for index in indices:
+            opening = self.opening(key, index)
+            if opening is None:
+                continue
+            self.world.network.call(
+                partial(link.submit_opening, self.me, opening), self._answer(partial(_ignore))
+            )
+        self._end(name, pause=RETRY_MS)
+
+    def opening(self, key: ShareKey, index: int) -> OpeningSubmission | None:
+        """Return the states at a boundary as this provider shows them."""
+        trace = self.traces.get(key)
+        if trace is None or trace.habit == "closed":
+            return None
+        audited = self.world.order(key.order_id).round(key.attempt, key.round) is not None
+        if not self.behaviour.opens(audited=audited):
+            return None
+        first, second = trace.states[index]
+        if trace.habit == "junk" or (trace.habit == "saboteur" and audited):
+            first = digest("junk", key, index)
+        job = self.world.job(key.order_id)
+        return OpeningSubmission(key, index, job.blob(first), job.local_blob(second))
+
+
+def _ignore(_: object) -> None:
+    pass
+
+
+def _name(duty: Duty) -> str:
+    key = getattr(duty, "key", None)
+    return type(duty).__name__ if key is None else f"{type(duty).__name__} {key}"

@@ -1,0 +1,286 @@
+"""How people behave: the honest ones, and those who cheat in one way each, as small strategies of the real programs."""
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from domain.messages import Message, MsgAcceptOrder, MsgCloseRound
+from domain.reasons import ShareReason
+from domain.records import ShareKey
+from tests.support.chain_market import digest
+from validator.decide.duties import Duty
+from validator.decide.records import CheckedSegment
+
+if TYPE_CHECKING:
+    from tests.simulator.actors.validator import ValidatorActor
+    from tests.simulator.world import World
+
+# --- providers -----------------------------------------------------------------------------------
+
+HABITS = (
+    "honest",
+    "silent",
+    "late",
+    "first",
+    "last",
+    "middle",
+    "update",
+    "metrics",
+    "copied",
+    "garbage",
+    "hidden",  # commits, and delivers nothing
+    "closed",
+    "junk",
+    "saboteur",  # honest until others audit
+)
+"""What a provider makes of a share: where it lies, what it does not do, whose work it takes."""
+
+
+class HonestProvider:
+    """Trains what it is given, commits, delivers, opens."""
+
+    honest = True
+
+    def habit(self, key: ShareKey) -> str:
+        """Return what it makes of a share."""
+        del key
+        return "honest"
+
+    def opens(self, *, audited: bool) -> bool:
+        """Tell whether it shows states of a share that it delivered, also when others audit."""
+        del audited
+        return True
+
+
+@dataclass
+class Listed(HonestProvider):
+    """Has a habit for each share that it gets, in their order, and is honest with all behind the list."""
+
+    habits: list[str]
+    absent: bool = False  # when others audit
+    taken: dict[ShareKey, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.honest = not self.absent and all(habit == "honest" for habit in self.habits)
+
+    def habit(self, key: ShareKey) -> str:
+        if key not in self.taken:
+            self.taken[key] = self.habits.pop(0) if self.habits else "honest"
+        return self.taken[key]
+
+    def opens(self, *, audited: bool) -> bool:
+        return not (audited and self.absent)
+
+
+@dataclass
+class Cheat(HonestProvider):
+    """Has one of its habits with so many of a hundred shares."""
+
+    name: str
+    habits: tuple[str, ...]
+    percent: int = 50
+    honest: bool = False
+
+    def habit(self, key: ShareKey) -> str:
+        dice = int.from_bytes(digest(self.name, key)[:4], "big")
+        return (
+            self.habits[dice // 100 % len(self.habits)] if dice % 100 < self.percent else "honest"
+        )
+
+
+# --- validators ----------------------------------------------------------------------------------
+
+
+class HonestValidator:
+    """Does what the real decisions ask for."""
+
+    honest = True
+
+    def attends(self, daemon: "ValidatorActor", duty: Duty) -> bool:
+        """Tell whether it does a duty at all."""
+        del daemon, duty
+        return True
+
+    def sends(self, daemon: "ValidatorActor", messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Return what it sends of what it should."""
+        del daemon
+        return messages
+
+    def aggregate(self, daemon: "ValidatorActor", root: bytes) -> bytes:
+        """Return what it says that the updates of a round lead to."""
+        del daemon
+        return root
+
+    def finds(
+        self, daemon: "ValidatorActor", key: ShareKey, checked: CheckedSegment
+    ) -> CheckedSegment:
+        """Return what it says of a segment of a share."""
+        del daemon, key
+        return checked
+
+    def serves(self, daemon: "ValidatorActor", auditor: str) -> bool:
+        """Tell whether an auditor gets an answer."""
+        del daemon, auditor
+        return True
+
+    def says(
+        self, daemon: "ValidatorActor", winner: str, said: set[bytes], found: bytes, claimed: bytes
+    ) -> bytes:
+        """Return the root that it answers with as an auditor of ``winner``, who claims one and where it found one.
+
+        ``said`` are the roots that can be read of others.
+        """
+        del daemon, winner, said, claimed
+        return found
+
+    def withholds(self, world: "World", me: str) -> bool:
+        """Tell whether it makes no block although it is its turn."""
+        del world, me
+        return False
+
+
+class Forger(HonestValidator):
+    """Aggregates wrongly."""
+
+    honest = False
+
+    def aggregate(self, daemon: "ValidatorActor", root: bytes) -> bytes:
+        return digest("forged", daemon.me, root)
+
+
+class NeverCloses(HonestValidator):
+    """Closes no round."""
+
+    honest = False
+
+    def sends(self, daemon: "ValidatorActor", messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        return () if any(isinstance(m, MsgCloseRound) for m in messages) else messages
+
+
+class NeverAccepts(HonestValidator):
+    """Bids, and accepts no order."""
+
+    honest = False
+
+    def sends(self, daemon: "ValidatorActor", messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        return () if any(isinstance(m, MsgAcceptOrder) for m in messages) else messages
+
+
+class Hider(HonestValidator):
+    """Serves no auditor."""
+
+    honest = False
+
+    def serves(self, daemon: "ValidatorActor", auditor: str) -> bool:
+        return False
+
+
+class Rejecter(HonestValidator):
+    """Rejects every third right share for a mismatch."""
+
+    honest = False
+
+    def finds(
+        self, daemon: "ValidatorActor", key: ShareKey, checked: CheckedSegment
+    ) -> CheckedSegment:
+        if digest(daemon.me, key)[0] % 3 or checked.reason:
+            return checked
+        return replace(checked, reason=int(ShareReason.SEGMENT_MISMATCH))
+
+
+class SilentAuditor(HonestValidator):
+    """Answers no audit."""
+
+    honest = False
+
+    def attends(self, daemon: "ValidatorActor", duty: Duty) -> bool:
+        return not daemon.is_seat(duty)
+
+
+class LazyAuditor(HonestValidator):
+    """Says what the chain claims, and replays nothing."""
+
+    honest = False
+
+    def says(
+        self, daemon: "ValidatorActor", winner: str, said: set[bytes], found: bytes, claimed: bytes
+    ) -> bytes:
+        return claimed
+
+
+class CopyingAuditor(HonestValidator):
+    """Says what another seat has said before it, else what the chain claims; replays nothing."""
+
+    honest = False
+
+    def says(
+        self, daemon: "ValidatorActor", winner: str, said: set[bytes], found: bytes, claimed: bytes
+    ) -> bytes:
+        return found if found in said else claimed
+
+
+class Withholder(HonestValidator):
+    """Makes no block in half of its turns."""
+
+    honest = False
+
+    def withholds(self, world: "World", me: str) -> bool:
+        return digest(me, world.chain.height)[0] % 2 == 0
+
+
+VALIDATOR_CHEATS: tuple[type[HonestValidator], ...] = (
+    Forger,
+    NeverCloses,
+    NeverAccepts,
+    Hider,
+    Rejecter,
+    SilentAuditor,
+    LazyAuditor,
+    CopyingAuditor,
+    Withholder,
+)
+
+
+@dataclass
+class Accomplice(HonestValidator):
+    """Finds nothing in the shares of its friends, says as an auditor that its friends are right, and may forge itself.
+
+    As a proposer it makes no block while a lot about its friends waits, every other time.
+    """
+
+    friends: frozenset[str]
+    forges: bool = False
+    withholding: bool = False
+    honest: bool = False
+
+    def aggregate(self, daemon: "ValidatorActor", root: bytes) -> bytes:
+        return digest("forged", daemon.me, root) if self.forges else root
+
+    def finds(
+        self, daemon: "ValidatorActor", key: ShareKey, checked: CheckedSegment
+    ) -> CheckedSegment:
+        provider = next(
+            (p for p, actor in daemon.world.providers.items() if key in actor.habits), ""
+        )
+        return replace(checked, reason=0) if provider in self.friends else checked
+
+    def says(
+        self, daemon: "ValidatorActor", winner: str, said: set[bytes], found: bytes, claimed: bytes
+    ) -> bytes:
+        return claimed if winner in self.friends else found
+
+    def withholds(self, world: "World", me: str) -> bool:
+        return self.withholding and bool(world.chain.height % 2) and world.waits_for(self.friends)
+
+
+# --- consumers -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ConsumerHabits:
+    """What a consumer does with an order: to which attempts it delivers (the last entry holds for all behind it)."""
+
+    deliver: tuple[bool, ...] = (True,)
+    cancel_after: int | None = None  # ms
+
+    def delivers(self, attempt: int) -> bool:
+        return self.deliver[min(attempt, len(self.deliver)) - 1]

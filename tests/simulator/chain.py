@@ -1,0 +1,92 @@
+"""The chain of the harness with a state that is kept as records, so that nothing is decoded again and again."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from chain.state_machine.invariants import check_all
+from chain.state_machine.ledger.tables import ESCROWS, PAYMENTS, TALLIES
+from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
+from chain.state_machine.proof.tables import ROUNDS, SHARES
+from chain.state_machine.store import MemoryStore, Overlay, Reader
+from chain.state_machine.tables import Space, parts_of
+from domain.records import OrderState
+from tests.support.chain_harness import Chain
+
+OF_ORDERS: tuple[Space, ...] = (ORDERS, ASSIGNMENTS, SHARES, ROUNDS, ESCROWS, PAYMENTS, TALLIES)
+"""Tables whose keys begin with an order, and in which a closed order keeps what it has."""
+WHOLE_BLOCKS = 50
+"""Blocks after which the invariants are checked over closed orders, too."""
+
+
+class LiveStore(Overlay):
+    """A state in memory as an overlay over nothing: overlays on it share its records, which are frozen."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore())
+
+    def take(self, changes: Iterable[tuple[bytes, Any]]) -> None:
+        """Write changes of an overlay; None deletes."""
+        gone: set[int] = set()
+        for key, value in changes:
+            self.put(key, value)
+            self._sorted.pop(key[0], None)
+            if value is None:
+                gone.add(key[0])
+                del self._values[key]
+        for first in sorted(gone):
+            self._keys[first] = [key for key in self._keys[first] if key in self._values]
+
+    def changed_keys(self, prefix: bytes) -> Iterator[bytes]:
+        """Yield nothing: what lies here is committed."""
+        yield from ()
+
+    def _merged(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, Any]]:
+        values = self._values
+        for key in self._own_keys(prefix, after):
+            yield key, values[key]
+
+
+class LiveChain(Chain):
+    """A chain that knows what its last block changed, and checks after each what may have changed.
+
+    A closed order does not change any more: that is checked for every key, and so the invariants are looked at over
+    the others alone, and now and then over all.
+    """
+
+    changed: list[bytes]
+    more_of_orders: tuple[Space, ...] = ()  # further tables of that kind
+
+    def make_store(self) -> Reader:
+        self._living = LiveStore()
+        self._closed: set[bytes] = set()
+        return LiveStore()
+
+    def commit(self, overlay: Overlay) -> Iterable[bytes]:
+        changes = list(overlay._values.items())
+        self.store.take(changes)
+        self._living.take(changes)
+        self.changed = [key for key, _ in changes]
+        return self.changed
+
+    def changed_in(self, table: Space) -> list[tuple[bytes, ...]]:
+        """Return the parts of the keys of a table that the last block changed."""
+        return [parts_of(key) for key in self.changed if key[0] == table.prefix]
+
+    def everything(self) -> dict[bytes, bytes]:
+        """Return the whole state, encoded."""
+        return dict(item for first in range(256) for item in self.store.scan(bytes([first])))
+
+    def check_state(self) -> None:
+        if self.height % WHOLE_BLOCKS == 0:
+            check_all(self.store)
+        check_all(self._living)
+        store = self.overlay()
+        tables = (*OF_ORDERS, *self.more_of_orders)
+        for table in tables:
+            for order_id, *_ in self.changed_in(table):
+                assert order_id not in self._closed, f"order {order_id.hex()} changes after its end"
+        for (order_id,) in self.changed_in(ORDERS):
+            if ORDERS.must(store, order_id).state is OrderState.CLOSED:
+                self._closed.add(order_id)
+                keys = [k for t in tables for k in self._living.scan_keys(t.key(order_id))]
+                self._living.take([(key, None) for key in keys])

@@ -1,0 +1,167 @@
+"""What people gain who work together against the others: their coins, beside those of the same people being honest.
+
+Each seed is played twice, with everybody honest and with the coalition. A single run may gain, because lots miss and
+the market goes another way; on average over seeds nobody should.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import sqrt
+from statistics import fmean, stdev
+from types import MappingProxyType
+
+from tests.simulator.behaviours import (
+    Accomplice,
+    Cheat,
+    ConsumerHabits,
+    HonestProvider,
+    HonestValidator,
+    Rejecter,
+)
+from tests.simulator.scenario import Kind, Shape, make_setup
+from tests.simulator.world import Setup, World
+
+SHAPE = Shape(orders=14, spread=40)
+DEVIATIONS = 1.96
+"""Of the mean, to each side: an interval that holds it with 95 %."""
+
+
+@dataclass(frozen=True)
+class Coalition:
+    """Who works together, and what they do instead of being honest."""
+
+    about: str
+    members: tuple[str, ...]
+    turn: Callable[[Setup], Setup]
+    shape: Shape = SHAPE
+
+
+def with_validators(setup: Setup, changed: Mapping[str, HonestValidator]) -> Setup:
+    """Return a setup in which these validators behave so."""
+    plans = (
+        replace(plan, behaviour=changed.get(plan.name, plan.behaviour)) for plan in setup.validators
+    )
+    return replace(setup, validators=tuple(plans))
+
+
+def with_providers(setup: Setup, changed: Mapping[str, HonestProvider]) -> Setup:
+    """Return a setup in which these providers behave so."""
+    plans = (
+        replace(plan, behaviour=changed.get(plan.address, plan.behaviour))
+        for plan in setup.providers
+    )
+    return replace(setup, providers=tuple(plans))
+
+
+def with_consumer(setup: Setup, consumer: str, habits: ConsumerHabits) -> Setup:
+    """Return a setup in which a consumer treats its orders so."""
+    plans = (
+        replace(plan, habits=habits, honest=False) if plan.message.consumer == consumer else plan
+        for plan in setup.orders
+    )
+    return replace(setup, orders=tuple(plans))
+
+
+def _provider_and_validator(setup: Setup) -> Setup:
+    friends = frozenset({"v0", "v0p1"})
+    setup = with_providers(setup, {"v0p1": Cheat("v0p1", ("middle", "first", "update"), 100)})
+    return with_validators(setup, {"v0": Accomplice(friends)})
+
+
+def _consumer_and_provider(setup: Setup) -> Setup:
+    setup = with_providers(setup, {"v0p1": Cheat("v0p1", ("hidden", "silent", "late"), 100)})
+    return with_consumer(setup, "carol", ConsumerHabits(deliver=(False, True)))
+
+
+def _two_providers(setup: Setup) -> Setup:
+    """One of two commits to what both have, and shows nothing; the other one may be given its slot."""
+    return with_providers(setup, {"v0p1": Cheat("v0p1", ("hidden",), 100)})
+
+
+def _validators(names: tuple[str, ...]) -> Callable[[Setup], Setup]:
+    """The first forges, the others say that it is right, and all of them hold back blocks about it."""
+    friends = frozenset(names)
+
+    def turn(setup: Setup) -> Setup:
+        rest = {name: Accomplice(friends, withholding=True) for name in names[1:]}
+        first = Accomplice(friends, forges=True, withholding=True)
+        return with_validators(setup, {names[0]: first, **rest})
+
+    return turn
+
+
+def _rejecter(setup: Setup) -> Setup:
+    return with_validators(setup, {"v0": Rejecter()})
+
+
+COALITIONS: Mapping[str, Coalition] = MappingProxyType(
+    {
+        "provider and validator": Coalition(
+            "a provider lies, and its validator accepts it",
+            ("v0", "v0p1"),
+            _provider_and_validator,
+        ),
+        "consumer and provider": Coalition(
+            "a consumer delivers late, and a provider keeps an honest validator waiting",
+            ("carol", "v0p1"),
+            _consumer_and_provider,
+        ),
+        "two providers": Coalition(
+            "one commits and shows nothing, the other one is given its slot",
+            ("v0p1", "v0p2"),
+            _two_providers,
+            replace(SHAPE, providers=21),
+        ),
+        "two of seven validators": Coalition(
+            "one aggregates wrongly, the other one vouches for it, both hold back blocks",
+            ("v0", "v1"),
+            _validators(("v0", "v1")),
+        ),
+        "a third of the stake": Coalition(
+            "three of nine do the same",
+            ("v0", "v1", "v2"),
+            _validators(("v0", "v1", "v2")),
+            replace(SHAPE, validators=9, providers=27),
+        ),
+        "a validator alone": Coalition("rejects every third right share", ("v0",), _rejecter),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a coalition gained over honest work, in uassay a run: the mean over seeds, and its interval of 95 %."""
+
+    name: str
+    runs: int
+    mean: float
+    low: float
+    high: float
+    honest: float  # what the same people earn by honest work
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is not clear that cheating pays."""
+        return self.low <= 0
+
+
+def gain_of(coalition: Coalition, seed: int) -> tuple[int, int]:
+    """Return what the members have more than after honest work, and what honest work earned them."""
+    setup = make_setup(seed, Kind.HONEST, coalition.shape)
+    worths = []
+    for played in (setup, coalition.turn(setup)):
+        world = World(played)
+        before = sum(world.worth(name) for name in coalition.members)
+        world.run()
+        after = sum(world.worth(name) for name in coalition.members)
+        worths.append(after - before)
+    return worths[1] - worths[0], worths[0]
+
+
+def summarise(name: str, gains: Iterable[tuple[int, int]]) -> Gain:
+    """Return the mean of gains with its interval."""
+    found = list(gains)
+    values = [gain for gain, _ in found]
+    half = DEVIATIONS * stdev(values) / sqrt(len(values)) if len(values) > 1 else float("inf")
+    mean = fmean(values)
+    return Gain(name, len(values), mean, mean - half, mean + half, fmean(own for _, own in found))

@@ -1,0 +1,183 @@
+"""Random setups: a market of seven validators and twenty providers, and what people order there."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from random import Random
+from typing import Any
+
+from domain.params import Params, local_params
+from domain.records import Conditions, JobTerms
+from pol.rules.orders import least_deposit
+from tests.simulator.actors.consumer import OrderPlan
+from tests.simulator.behaviours import (
+    HABITS,
+    VALIDATOR_CHEATS,
+    Cheat,
+    ConsumerHabits,
+    HonestProvider,
+    HonestValidator,
+)
+from tests.simulator.training import Job
+from tests.simulator.world import ProviderPlan, Setup, ValidatorPlan
+from tests.support.chain_market import PRICE, bid, digest, submit
+
+VALIDATORS, PROVIDERS = 7, 20
+CONSUMERS = ("carol", "charles", "chris")
+REGIONS = ("eu", "us")
+SOLD_SECONDS, SOLD_ORDERS = 12, 4
+"""How long a cluster trains for what its validator sells at once, and how many orders that is at most: no more than
+progress deadlines, and a validator who sends one transaction after the other, leave time for."""
+
+
+class Kind(StrEnum):
+    """Who is in a run."""
+
+    HONEST = "honest"
+    MIXED = "mixed"
+
+
+def params() -> Params:
+    """Return the parameters of a local network, with a window in which whoever crashes for 3 s is not silent."""
+    return replace(local_params(), round_window=40)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How large a run is."""
+
+    orders: int = 50
+    spread: int = 120  # seconds in which they are submitted
+    validators: int = VALIDATORS
+    providers: int = PROVIDERS
+
+
+def make_job(random: Random, name: object, **changes: Any) -> Job:
+    """Return a small job: 1 to 4 rounds of 1 to 4 slots of 1 to 5 segments."""
+    steps, segments = random.randint(1, 3), random.randint(1, 5)
+    rounds, slots = random.randint(1, 4), random.randint(1, 4)
+    # As large as a cluster does in a few seconds, and no segment is more than auditors take.
+    work = min(random.randrange(5 * 10**8, 4 * 10**9), 4 * 10**8 * rounds * slots * segments)
+    terms = JobTerms(
+        job_id=digest("job", name),
+        payload_bytes=500_000,
+        data_bytes=random.randrange(10_000, 3_000_000),
+        global_root=digest("global", name),
+        local_root=digest("local", name),
+        data_root=digest("data", name),
+        rounds=rounds,
+        slots=slots,
+        round_steps=steps * segments,
+        batch=2,
+        segment_steps=steps,
+        step_work=work // (rounds * slots * segments * steps),
+        outer_work=random.randrange(1, 20_000_000),
+        global_bytes=200_000,
+        local_bytes=100_000,
+        result_chunks=3,
+        executor_version=1,
+    )
+    return Job(replace(terms, **changes))
+
+
+def make_order(random: Random, number: object, at: int, used: Params, **changes: Any) -> OrderPlan:
+    """Return an order that somebody honest submits."""
+    job = make_job(random, number)
+    limit = random.choice((3 * PRICE // 4, PRICE, 2 * PRICE, 3 * PRICE))
+    conditions = Conditions(
+        regions=random.choice(((), (), (), (REGIONS[0],), REGIONS)),
+        memory=random.choice((0, 10**8, 10**9)),
+        tier=random.choice(("", "exact")),
+    )
+    deposit = least_deposit(job.terms, limit, used) + random.randrange(10_000)
+    message = submit(
+        random.choice(CONSUMERS),
+        terms=job.terms,
+        conditions=conditions,
+        price_limit=limit,
+        deposit=deposit,
+        time_to_live=random.randint(40, 150),
+        deadline=random.randint(200, 500),
+        rematch=random.randrange(10) > 0,
+    )
+    cancel = random.randrange(500, 30_000) if random.randrange(10) == 0 else None
+    return OrderPlan(at, replace(message, **changes), job, ConsumerHabits(cancel_after=cancel))
+
+
+def make_setup(seed: int, kind: Kind = Kind.MIXED, shape: Shape | None = None) -> Setup:
+    """Return the setup of a seed."""
+    shape, random, used = shape or Shape(), Random(f"{kind} {seed}"), params()
+    names = tuple(f"v{number}" for number in range(shape.validators))
+    cheats = kind is Kind.MIXED
+    # Less than a third of the stake, and in each cluster somebody who trains.
+    wicked = set(random.sample(names, random.randint(0, 2))) if cheats else set()
+    providers = _providers(random, names, shape, cheats=cheats)
+    validators = tuple(_validator(random, name, providers, wicked=name in wicked) for name in names)
+    orders = tuple(
+        _order(random, number, shape, used, cheats=cheats) for number in range(shape.orders)
+    )
+    return Setup(seed, used, validators, providers, orders)
+
+
+def _providers(
+    random: Random, names: tuple[str, ...], shape: Shape, *, cheats: bool
+) -> tuple[ProviderPlan, ...]:
+    plans = []
+    for number in range(shape.providers):
+        cluster, rank = names[number % len(names)], number // len(names)
+        address = f"{cluster}p{rank}"
+        behaviour: HonestProvider = HonestProvider()
+        # The first of each cluster is there from the beginning, stays, and is honest.
+        if cheats and rank and random.randrange(3) == 0:
+            habits = tuple(random.sample(HABITS, random.randint(1, 3)))
+            behaviour = Cheat(address, habits, random.choice((20, 50, 100)))
+        later = rank > 0 and random.randrange(4) == 0
+        stops = rank > 1 and cheats and random.randrange(4) == 0
+        plans.append(
+            ProviderPlan(
+                address,
+                cluster,
+                speed=random.choice((60, 100, 150, 250)) * 10**6,
+                behaviour=behaviour,
+                joins=random.randrange(1_000, 60_000) if later else 0,
+                stops=random.randrange(20_000, 120_000) if stops else None,
+                auto_bond=not (cheats and rank and random.randrange(8) == 0),
+                bond=random.choice((0, 10**9)),
+                crashes=_moments(random, 2 if cheats else 1),
+            )
+        )
+    return tuple(plans)
+
+
+def _validator(
+    random: Random, name: str, providers: tuple[ProviderPlan, ...], *, wicked: bool
+) -> ValidatorPlan:
+    speeds = [p.speed for p in providers if p.validator == name and not p.joins]
+    sold = SOLD_SECONDS * min(speeds) * len(speeds)
+    offer = bid(
+        name,
+        price=PRICE * random.randint(70, 140) // 100,
+        slot_speed=min(speeds),
+        slots=len(speeds),
+        capacity=sold,
+        min_work=sold // SOLD_ORDERS,
+        regions=random.choice(((), REGIONS[:1], REGIONS[1:])),
+        memory=random.choice((10**8, 10**9)),
+        providers_bps=random.randint(5_000, 8_000),
+    )
+    behaviour = random.choice(VALIDATOR_CHEATS)() if wicked else HonestValidator()
+    return ValidatorPlan(name, offer, behaviour, _moments(random, 2))
+
+
+def _moments(random: Random, most: int) -> tuple[int, ...]:
+    return tuple(sorted(random.randrange(5_000, 150_000) for _ in range(random.randint(0, most))))
+
+
+def _order(random: Random, number: int, shape: Shape, used: Params, *, cheats: bool) -> OrderPlan:
+    plan = make_order(random, number, random.randrange(1_000 * shape.spread), used)
+    if not cheats or random.randrange(8):
+        return plan
+    if random.randrange(2):
+        deliver = random.choice(((False,), (False, True), (True, False)))
+        return replace(plan, habits=replace(plan.habits, deliver=deliver), honest=False)
+    rounds = plan.job.terms.rounds
+    return replace(plan, job=replace(plan.job, breaks_in=random.randrange(rounds)), honest=False)

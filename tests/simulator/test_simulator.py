@@ -1,0 +1,56 @@
+"""Markets from seeds: whatever people do there, what must always hold does, and everything ends."""
+
+from dataclasses import replace
+
+import pytest
+
+from domain.reasons import CloseReason
+from tests.simulator.behaviours import VALIDATOR_CHEATS, HonestValidator
+from tests.simulator.coalitions import COALITIONS, with_validators
+from tests.simulator.play import kind_of, play
+from tests.simulator.scenario import Kind, Shape, make_setup
+from tests.simulator.world import World
+
+SEEDS, ORDERS = 20, 50
+
+
+@pytest.mark.parametrize("seed", range(1, SEEDS + 1))
+def test_what_must_always_hold(seed: int) -> None:
+    played = play(seed, ORDERS)
+    assert not played.failure
+    assert played.closed["settled"] > 0
+    if kind_of(seed) is Kind.HONEST:
+        assert set(played.closed) <= {"settled", "expired", "cancelled"}
+        assert played.lost == 0
+
+
+def test_a_seed_plays_the_same_run_again() -> None:
+    worlds = [World(make_setup(3, Kind.MIXED, Shape(orders=6, spread=20))) for _ in range(2)]
+    for world in worlds:
+        world.run()
+    assert worlds[0].clock.now == worlds[1].clock.now
+    assert worlds[0].chain.everything() == worlds[1].chain.everything()
+
+
+@pytest.mark.parametrize("cheat", VALIDATOR_CHEATS, ids=lambda cheat: str(cheat.__name__))
+def test_a_validator_that_cheats_costs_nobody_else_anything(cheat: type[HonestValidator]) -> None:
+    """Whatever it does, its own rounds are the only ones that are not verified."""
+    setup = make_setup(5, Kind.HONEST, Shape(orders=12, spread=30))
+    world = World(with_validators(setup, {"v1": cheat()}))
+    world.run()
+    for order in world.orders:
+        on_chain = world.order(order.order_id)
+        for closed in on_chain.rounds:
+            assignment = on_chain.assignment(closed.attempt)
+            assert assignment is not None
+            assert not closed.void or assignment.validator == "v1"
+
+
+@pytest.mark.parametrize("name", COALITIONS)
+def test_a_coalition_breaks_nothing(name: str) -> None:
+    coalition = COALITIONS[name]
+    setup = make_setup(1, Kind.HONEST, replace(coalition.shape, orders=8, spread=20))
+    world = World(coalition.turn(setup))
+    world.run()
+    reasons = {world.order(o.order_id).order.close_reason for o in world.orders}
+    assert CloseReason.SETTLED in reasons

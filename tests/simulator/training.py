@@ -1,0 +1,88 @@
+"""Training that is a hash: a state is a digest, and so every root that the numerics would compute has its like here.
+
+What follows depends on the job, what was opened, the slot and the step alone, as the real thing does.
+"""
+
+from dataclasses import dataclass
+
+from domain.records import JobTerms
+from link.types import BlobRef, PayloadFile, StateRef
+from pol.rules.commitment import boundary_root
+from pol.rules.schedule import batch_number, first_step, share_segments
+from tests.support.chain_market import digest
+
+METRICS = (0x3F800000,)
+NAN = (0x7FC00000,)
+States = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job: its terms, and the round from which on its training leads to what is no number (None: never)."""
+
+    terms: JobTerms
+    breaks_in: int | None = None
+
+    def breaks(self, round: int) -> bool:
+        return self.breaks_in is not None and round >= self.breaks_in
+
+    def step_at(self, round: int, segment: int) -> int:
+        """Return the inner step at which a segment begins."""
+        return first_step(self.terms, round) + segment * self.terms.segment_steps
+
+    def train(self, states: States, round: int, slot: int, segment: int) -> States:
+        """Return the states after a segment; its first batch stands for all that it takes."""
+        batch = batch_number(self.terms.slots, self.step_at(round, segment), slot)
+        job = self.terms.job_id
+        return digest("global", job, states, batch), digest("local", job, states, batch)
+
+    def result_roots(self) -> list[bytes]:
+        """Return the state that each round ends in, as the job alone gives it: one slot after the other."""
+        terms = self.terms
+        opening, roots = terms.global_root, []
+        locals_ = [terms.local_root] * terms.slots
+        for round in range(terms.rounds):
+            updates = []
+            for slot in range(terms.slots):
+                states = opening, locals_[slot]
+                for segment in range(share_segments(terms)):
+                    states = self.train(states, round, slot, segment)
+                updates.append(update_of(opening, states[0]))
+                locals_[slot] = states[1]
+            opening = next_state(opening, updates)
+            roots.append(opening)
+        return roots
+
+    # Bytes: a blob is called as the state that it holds
+
+    def blob(self, root: bytes) -> BlobRef:
+        return BlobRef(root, self.terms.global_bytes)
+
+    def local_blob(self, root: bytes) -> BlobRef:
+        return BlobRef(root, self.terms.local_bytes)
+
+    def state(self, root: bytes) -> StateRef:
+        return StateRef(root, self.blob(root))
+
+    def files(self) -> tuple[PayloadFile, ...]:
+        """Return the files that a consumer delivers."""
+        terms = self.terms
+        rest = terms.payload_bytes - terms.global_bytes - terms.local_bytes
+        return (
+            PayloadFile("job.json", BlobRef(terms.job_id, rest)),
+            PayloadFile("global.state", self.blob(terms.global_root)),
+            PayloadFile("local.state", self.local_blob(terms.local_root)),
+            PayloadFile("data/0", BlobRef(terms.data_root, terms.data_bytes)),
+        )
+
+
+def root_of(states: States, metrics: tuple[int, ...] = METRICS) -> bytes:
+    return boundary_root(*states, metrics)
+
+
+def update_of(opening: bytes, closing: bytes) -> bytes:
+    return digest("update", opening, closing)
+
+
+def next_state(opening: bytes, updates: list[bytes]) -> bytes:
+    return digest("next", opening, updates)

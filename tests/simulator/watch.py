@@ -1,0 +1,167 @@
+"""What must hold while a run goes on, and at its end, beside the chain's own invariants (protocol section 8)."""
+
+from typing import TYPE_CHECKING
+
+from chain.state_machine.invariants import check_all
+from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, TALLIES
+from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
+from chain.state_machine.proof.tables import LOTS, SHARES
+from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
+from chain.state_machine.store import Overlay
+from chain.state_machine.tables import number_of
+from domain.block import BlockResult
+from domain.bounds import check as check_record
+from domain.reasons import SILENCES, AttemptEnd, ShareReason
+from domain.records import AssignmentState, OrderState, Share, ShareKey, ShareState
+from tests.simulator.actors import auditor
+from tests.support.chain_harness import PUBLIC
+
+if TYPE_CHECKING:
+    from tests.simulator.world import World
+
+BLAMES = (
+    AttemptEnd.PAYLOAD_NOT_DELIVERED,
+    AttemptEnd.DECLINED_BAD_JOB,
+    AttemptEnd.DECLINED_WORK_MISMATCH,
+    AttemptEnd.DECLINED_TOO_SLOW,
+    AttemptEnd.DECLINED_NOT_FINITE,
+)
+"""Ends of an attempt that cost a validator no more than a fee, because nobody can tell who is right."""
+
+
+class Broken(AssertionError):
+    """Something that must always hold does not."""
+
+
+class Watch:
+    """Looks at every block."""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+        self.losses: dict[
+            str, int
+        ] = {}  # of honest validators, where nobody can tell whose fault it was
+        self._drawn: dict[ShareKey, Share] = {}
+        self._right: set[ShareKey] = set()
+        # What honest validators may lose for right shares that they rejected as silent.
+        self._silent: dict[str, int] = {}
+
+    def _honest(self, name: str) -> bool:
+        if name in self.world.validators:
+            return self.world.validators[name].behaviour.honest
+        return name not in self.world.providers or self.world.providers[name].behaviour.honest
+
+    def after_block(self, result: BlockResult) -> None:
+        """Check what the last block changed; BROKEN names what does not hold."""
+        del result
+        chain = self.world.chain
+        store = Overlay(chain.store)
+        for parts in chain.changed_in(SHARES):
+            self._check_share(SHARES.must(store, parts[0], *map(number_of, parts[1:])))
+        for (name,) in chain.changed_in(VALIDATORS):
+            self._check_stake(name.decode(), VALIDATORS.must(store, name.decode()).stake)
+        for order_id, attempt in chain.changed_in(ASSIGNMENTS):
+            assignment = ASSIGNMENTS.must(store, order_id, number_of(attempt))
+            if assignment.state is AssignmentState.FAILED and self._honest(assignment.validator):
+                end = AttemptEnd(assignment.end_reason)
+                self._check_failed(order_id, assignment.validator, end, assignment.attempt)
+        for order_id, number, names in auditor.seats_changed(chain):
+            self._check_seats(order_id, number, names)
+
+    def _check_share(self, share: Share) -> None:
+        """A share never changes once its segments are drawn; no honest provider's is found wrong."""
+        key = share.claim.key
+        before = self._drawn.get(key)
+        if before is not None:
+            same = ("claim", "signature", "local_in", "work", "bond", "drawn")
+            changed = [name for name in same if getattr(before, name) != getattr(share, name)]
+            _hold(not changed, f"a drawn share of {share.claim.provider} changed: {changed}")
+        if share.drawn and before is None:
+            self._drawn[key] = share
+        right = self.world.habit_of(share.claim) == "honest"
+        wrong = share.state is ShareState.WRONG
+        _hold(not (right and wrong), f"an honest share of {share.claim.provider} is found wrong")
+        if share.state is ShareState.RIGHT and before is not None and key not in self._right:
+            validator = self.world.chain.overlay()
+            self._right.add(key)
+            name = ASSIGNMENTS.must(validator, key.order_id, key.attempt).validator
+            if self._honest(name):
+                silent = ShareReason(share.reason) in SILENCES
+                _hold(silent, f"{name}, honest, rejected a right share of {share.claim.provider}")
+                # Nobody can tell who was silent: see the protocol, "comparison".
+                self._silent[name] = self._silent.get(name, 0) + share.bond
+
+    def _check_stake(self, name: str, stake: int) -> None:
+        if self._honest(name):
+            least = self.world.setup.stake - self._silent.get(name, 0)
+            _hold(stake >= least, f"{name}, honest, has {stake} of its stake of {least}")
+
+    def _check_failed(self, order_id: bytes, name: str, end: AttemptEnd, attempt: int) -> None:
+        """An honest validator fails where its consumer does not deliver, its job leads to what is no number, or its
+        own providers cheat or stay away: whom it takes into its cluster is its own business.
+        """
+        world = self.world
+        order = next(o for o in world.orders if o.order_id == order_id)
+        excused = end in BLAMES and not order.plan.honest
+        excused |= order.plan.job.breaks_in is not None
+        excused |= any(
+            not provider.trustworthy and (order_id, attempt) in provider.asked
+            for provider in world.providers.values()
+        )
+        _hold(excused, f"{name}, honest, failed an order: {end.name}")
+
+    def _check_seats(self, order_id: bytes, attempt: int, seated: list[str]) -> None:
+        store = self.world.chain.overlay()
+        validator = ASSIGNMENTS.must(store, order_id, attempt).validator
+        consumer = ORDERS.must(store, order_id).consumer
+        for name in seated:
+            member = PROVIDERS.get(store, name)
+            party = name in (validator, consumer) or (
+                member is not None and member.validator == validator
+            )
+            _hold(not party, f"{name}, a party, has a seat")
+
+    def at_end(self) -> None:
+        """Check that everything is closed and free, and nobody honest without its bond."""
+        world, store = self.world, Overlay(self.world.chain.store)
+        for order in ORDERS.scan(store):
+            _hold(order.state is OrderState.CLOSED, f"order {order.id.hex()} is not closed")
+        for tally in TALLIES.scan(store):
+            _hold(not tally.held, f"order {tally.order_id.hex()} holds {tally.held}")
+        _hold(not BOND_ROWS.scan(store), "a bond is not free")
+        for table in (LOTS, *auditor.LEFT):
+            _hold(not list(table.keys(store)), f"there is a {table.name} left")
+        excused = self._excused()
+        for account in BOND_ACCOUNTS.scan(store):
+            if not self._honest(account.owner):
+                continue
+            has = account.free + sum(w.amount for w in account.withdrawals)
+            least = world.deposited(account.owner) - excused.get(account.owner, 0)
+            _hold(has >= least, f"{account.owner}, honest, has {has} of its bond of {least}")
+        check_all(world.chain.store)
+        for public in PUBLIC:
+            for record in public.scan(store):
+                check_record(record)
+
+    def _excused(self) -> dict[str, int]:
+        """Return what honest validators may have lost: fees, and halves of shares whose silence nobody can judge."""
+        excused: dict[str, int] = {}
+        store = Overlay(self.world.chain.store)
+        for assignment in ASSIGNMENTS.scan(store):
+            order = ORDERS.must(store, assignment.order_id)
+            lost = 0
+            if assignment.state is AssignmentState.FAILED:
+                blamed = assignment.end_reason in BLAMES
+                lost += order.params.payload_fee if blamed else assignment.job_bond
+            shares = SHARES.scan(store, assignment.order_id, assignment.attempt)
+            lost += sum(s.bond for s in shares if s.state is ShareState.RIGHT)
+            if lost:
+                name = assignment.validator
+                excused[name] = excused.get(name, 0) + lost
+        self.losses = excused
+        return excused
+
+
+def _hold(holds: bool, what: str) -> None:
+    if not holds:
+        raise Broken(what)

@@ -1,0 +1,311 @@
+"""One run: a chain, everybody on it, a virtual clock and a network, all from one seed.
+
+Real are the state machine, what validators and providers decide, and every message. Made up are tensors, which are
+hashes, and signatures, as everywhere in the chain's tests.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from random import Random
+from typing import Any
+
+from chain.state_machine.context import HEAD, NS
+from chain.state_machine.market.tables import ASSIGNMENTS
+from chain.state_machine.proof.tables import LOTS
+from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
+from chain.state_machine.store import Overlay
+from domain.block import TxResult
+from domain.messages import (
+    Message,
+    MsgDepositBond,
+    MsgPlaceBid,
+    MsgRegisterProvider,
+)
+from domain.params import Params
+from domain.queries import AccountRequest, OrderRequest, OrderResponse
+from domain.records import ShareClaim
+from tests.simulator.actors import auditor
+from tests.simulator.actors.consumer import OrderActor, OrderPlan
+from tests.simulator.actors.provider import ProviderActor
+from tests.simulator.actors.validator import ValidatorActor
+from tests.simulator.behaviours import HonestProvider, HonestValidator
+from tests.simulator.chain import LiveChain
+from tests.simulator.clock import Clock
+from tests.simulator.network import Network
+from tests.simulator.training import Job
+from tests.simulator.watch import Watch
+from tests.support.chain_harness import GENESIS_TIME, enough_gas, make_genesis
+
+BOND = 10**9
+"""What everybody has in its bond account at first."""
+PROPOSE_MS = 1_000
+"""How long a block is waited for that does not come."""
+
+
+@dataclass(frozen=True)
+class ProviderPlan:
+    """A provider; ``joins`` is when its daemon starts (ms)."""
+
+    address: str
+    validator: str
+    speed: int = 10**8
+    behaviour: HonestProvider = field(default_factory=HonestProvider)
+    joins: int = 0
+    stops: int | None = None
+    bond: int = BOND
+    auto_bond: bool = True
+    crashes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class ValidatorPlan:
+    """A validator; ``crashes`` are moments (ms) from which on it crashes in its next look, somewhere."""
+
+    name: str
+    bid: MsgPlaceBid | None = None
+    behaviour: HonestValidator = field(default_factory=HonestValidator)
+    crashes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Everything that makes a run."""
+
+    seed: int
+    params: Params
+    validators: tuple[ValidatorPlan, ...]
+    providers: tuple[ProviderPlan, ...]
+    orders: tuple[OrderPlan, ...]
+    stake: int = 10**10
+    coins: int = 10**12
+    block_ms: tuple[int, int] = (700, 1_300)
+    loss: int = 5  # of a thousand messages
+    lag: int = 10  # a node is a block behind so many times of a hundred
+    failing: int = 2  # of a hundred proposals
+    checked: bool = True
+
+
+@dataclass
+class Pending:
+    """A transaction in the mempool."""
+
+    messages: tuple[Message, ...]
+    result: Callable[[TxResult], None]
+    surely: bool = False
+
+
+class Unending(AssertionError):
+    """An order does not end."""
+
+
+class World:
+    """Plays a setup."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.random = Random(setup.seed)
+        self.clock = Clock()
+        self.network = Network(self.clock, self.random, loss=setup.loss)
+        names = tuple(plan.name for plan in setup.validators)
+        consumers = sorted({plan.message.consumer for plan in setup.orders})
+        members = tuple(plan.address for plan in setup.providers)
+        genesis = make_genesis(
+            (*consumers, *members), names, setup.params, coins=setup.coins, stake=setup.stake
+        )
+        self.chain = LiveChain(genesis, checked=setup.checked)
+        self.chain.more_of_orders = auditor.TABLES
+        self.jobs: dict[bytes, Job] = {}
+        self.crashes = self.refusals = 0
+        self.refused: list[str] = []
+        self._pool: list[Pending] = []
+        self._answers: dict[Any, Any] = {}
+        self._turn = 0
+        self.chain_clock = 0
+        self.validators = {
+            p.name: ValidatorActor(self, p.name, p.behaviour) for p in setup.validators
+        }
+        self.providers = {
+            p.address: ProviderActor(
+                self, p.address, p.validator, p.speed, p.behaviour, auto_bond=p.auto_bond
+            )
+            for p in setup.providers
+        }
+        self.watch = Watch(self)
+        self._open()
+        self.orders = [OrderActor(self, plan) for plan in setup.orders]
+        self.living = len(self.orders)
+        self._plan_lives()
+        self._next_block()
+
+    def _open(self) -> None:
+        """Begin as a market does that has been there for a while: bonds, clusters, bids."""
+        setup = self.setup
+        owners = [(p.name, BOND) for p in setup.validators]
+        owners += [(p.address, p.bond) for p in setup.providers if p.bond]
+        bonds: list[Message] = [MsgDepositBond(name, amount) for name, amount in owners]
+        here = [p for p in setup.providers if not p.joins]
+        bonds += [MsgRegisterProvider(p.address, p.validator) for p in here]
+        bids = [p.bid for p in setup.validators if p.bid is not None]
+        for batch in (bonds, bids):
+            for result in self._block(
+                [Pending((message,), lambda _: None) for message in batch], self._proposer()
+            ):
+                assert not result.code, result.log
+
+    def _plan_lives(self) -> None:
+        for plan in self.setup.providers:
+            actor = self.providers[plan.address]
+            self.clock.at(plan.joins + self.dice(500), actor.wake)
+            for at in plan.crashes:
+                self.clock.at(at, lambda actor=actor: actor.crash(1 + self.dice(4)))  # type: ignore[misc]
+            if plan.stops is not None:
+                self.clock.at(plan.stops, lambda actor=actor: setattr(actor, "gone", True))  # type: ignore[misc]
+        for other in self.setup.validators:
+            daemon = self.validators[other.name]
+            for at in other.crashes:
+                self.clock.at(
+                    at,
+                    lambda daemon=daemon: daemon.fragile.append(1 + self.dice(12)),  # type: ignore[misc]
+                )
+
+    # What everybody asks
+
+    def dice(self, sides: int) -> int:
+        return self.random.randrange(sides)
+
+    def lags(self) -> bool:
+        return self.setup.lag > 0 and self.dice(100) < self.setup.lag
+
+    def job(self, order_id: bytes) -> Job:
+        return self.jobs[order_id]
+
+    def ask(self, request: Any) -> Any:
+        """Answer a query from the last block; whoever asks the same gets the same."""
+        if request not in self._answers:
+            self._answers[request] = self.chain.ask(request)
+        return self._answers[request]
+
+    def order(self, order_id: bytes) -> OrderResponse:
+        found: OrderResponse = self.ask(OrderRequest(order_id))
+        return found
+
+    def worth(self, name: str) -> int:
+        """Return all that somebody has: balance, bond account, stake."""
+        account = self.chain.ask(AccountRequest(name))
+        bonds = account.bond.free + sum(w.amount for w in account.bond.withdrawals)
+        member = VALIDATORS.get(self.chain.overlay(), name)
+        return int(account.balance + bonds + (member.stake if member else 0))
+
+    def waits_for(self, names: frozenset[str]) -> bool:
+        """Tell whether lots are to be drawn about an order of one of these validators."""
+        store = self.chain.overlay()
+        keys = (lot.subject.round for lot in LOTS.scan(store))
+        attempts = (ASSIGNMENTS.must(store, key.order_id, key.attempt) for key in keys)
+        return any(assignment.validator in names for assignment in attempts)
+
+    def registered(self, address: str, validator: str) -> bool:
+        known = PROVIDERS.get(self.chain.overlay(), address)
+        return known is not None and known.validator == validator
+
+    def deposited(self, owner: str) -> int:
+        """Return what somebody has put into its bond account."""
+        if owner in self.validators:
+            return BOND
+        plan = next((p for p in self.setup.providers if p.address == owner), None)
+        return (plan.bond + self.providers[owner].deposited) if plan else 0
+
+    def habit_of(self, claim: ShareClaim) -> str:
+        """Return how a share came about."""
+        return self.providers[claim.provider].habits[claim.key]
+
+    # Blocks
+
+    def submit(
+        self,
+        messages: tuple[Message, ...],
+        result: Callable[[TxResult], None],
+        *,
+        surely: bool = False,
+    ) -> None:
+        """Send a transaction to a node, which has it in the next block; its result comes back, or is lost."""
+        pending = Pending(messages, result, surely)
+        self.clock.after(self.network.delay(), lambda: self._pool.append(pending))
+
+    def _next_block(self) -> None:
+        delay = self.random.randint(*self.setup.block_ms)
+        while True:
+            proposer = self._proposer()
+            fails = self.dice(100) < self.setup.failing
+            if not fails and not self.validators[proposer].behaviour.withholds(self, proposer):
+                break
+            delay += PROPOSE_MS
+        self.clock.after(delay, lambda: self._make(proposer))
+
+    def _proposer(self) -> str:
+        names = self.chain.operators
+        self._turn += 1
+        return names[self._turn % len(names)]
+
+    def _make(self, proposer: str) -> None:
+        """Make a block of what is in the pool, as far as its gas goes, and let everybody see it."""
+        pool, self._pool = self._pool, []
+        self._block(pool, proposer)
+        for daemon in self.validators.values():
+            daemon.wake(self.network.delay())
+        for provider in self.providers.values():
+            if provider.state.works:
+                provider.wake(self.network.delay())
+        for order in self.orders:
+            if order.order_id and not order.over:
+                order.wake(self.network.delay())
+        self._next_block()
+
+    def _block(self, pool: list[Pending], proposer: str) -> list[TxResult]:
+        used: dict[str, int] = {}
+        gas, txs, taken = 0, [], []
+        for pending in pool:
+            message = pending.messages[0]
+            address = _signer(message)
+            sequence = used.get(address, self.chain.sequence(address))
+            tx = self.chain.tx(*pending.messages, sequence=sequence)
+            if gas + enough_gas(tx) > self.setup.params.block_gas:
+                self._pool.append(pending)
+                continue
+            gas += enough_gas(tx)
+            used[address] = sequence + 1
+            txs.append(tx)
+            taken.append(pending)
+        self.chain.time_ns = GENESIS_TIME + self.clock.now * (NS // 1000)
+        value = (
+            b"\x02"
+            + sha256(f"{self.setup.seed} {proposer} {self.chain.beacon.hex()}".encode()).digest()
+        )
+        result = self.chain.block(*txs, seconds=0, proposer=proposer, value=value)
+        self._answers.clear()
+        self.chain_clock = HEAD.must(Overlay(self.chain.store)).clock_ns // NS
+        for pending, outcome in zip(taken, result.tx_results, strict=True):
+            if outcome.code:
+                self.refused.append(f"{type(pending.messages[0]).__name__}: {outcome.log}")
+            if pending.surely or not self.network.lost():
+                self._tell(pending, outcome)
+        self.watch.after_block(result)
+        return list(result.tx_results)
+
+    def _tell(self, pending: Pending, outcome: TxResult) -> None:
+        self.clock.after(self.network.delay(), lambda: pending.result(outcome))
+
+    # Running
+
+    def run(self, limit: int = 3_600) -> None:
+        """Play until every order is closed, at most so many seconds."""
+        while self.living:
+            self.clock.step()
+            if self.clock.now > 1000 * limit:
+                ids = [order.order_id.hex()[:8] for order in self.orders if not order.over]
+                raise Unending(f"orders that do not end: {', '.join(ids)}")
+        self.watch.at_end()
+
+
+def _signer(message: Message) -> str:
+    return str(getattr(message, message.SIGNER))
