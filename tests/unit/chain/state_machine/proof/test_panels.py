@@ -10,7 +10,7 @@ from chain.state_machine.proof.tables import SHARES
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from domain import queries as q
-from domain.messages import MsgRegisterProvider
+from domain.messages import MsgAdmitProvider, MsgRegisterProvider
 from domain.params import local_params
 from domain.reasons import AttemptEnd, CloseReason
 from domain.records import (
@@ -70,7 +70,7 @@ def rulings(market: Market, order_id: bytes, round: int = 0) -> list[Ruling]:
 
 def test_seats_are_drawn_from_later_blocks_among_those_who_are_no_party() -> None:
     market = Market(validators=6)
-    market.chain.ok(MsgRegisterProvider("v1", "v0"))
+    market.chain.ok(MsgRegisterProvider("v1", "v0"), MsgAdmitProvider("v0", "v1"))
     order_id = market.run(submit("v2"))
     market.train_round(order_id)
     assert market.panel(order_id, 0).stage == 0

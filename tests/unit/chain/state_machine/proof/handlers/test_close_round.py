@@ -193,8 +193,8 @@ def params(**changes: Any) -> Params:
     ("every", "rounds", "handed"), [(1, 3, [0, 1, 2]), (2, 5, [1, 3, 4]), (10, 3, [2])]
 )
 def test_each_nth_round_hands_over_and_the_last(every: int, rounds: int, handed: list[int]) -> None:
-    market = Market(params(handover_every=every))
-    order_id = market.run(submit(terms=make_terms(rounds=rounds), deposit=rounds * 80_000))
+    market = Market(params(handover_every=every, auditors=0))
+    order_id = market.run(submit(terms=make_terms(rounds=rounds), deposit=rounds * 180_000))
     for round in range(rounds):
         market.commit(order_id, *market.traces_of_round(order_id))
         market.wait_drawn(order_id)
@@ -211,6 +211,7 @@ def test_each_nth_round_hands_over_and_the_last(every: int, rounds: int, handed:
 
 def test_closing_the_last_round_proves_the_order(market: Market, order_id: bytes) -> None:
     market.train_round(order_id)
+    market.answer_all(order_id, 0)
     assert market.order(order_id).state is OrderState.RUNNING
     assert not market.chain.seen("order.proven")
     market.train_round(order_id)
@@ -218,6 +219,7 @@ def test_closing_the_last_round_proves_the_order(market: Market, order_id: bytes
     assert market.order(order_id).state is OrderState.PROVEN
     assert (assignment.state, assignment.round) == (AssignmentState.PROVEN, 2)
     assert market.chain.seen("order.proven")[-1].get("attempt") == "1"
+    market.answer_all(order_id, 1)
     # Nothing opens behind it, and there is no progress any more that could be missed.
     market.chain.refused(WRONG_STATE, market.commit_message(order_id, market.trace(order_id)))
     market.chain.pass_until(assignment.progress_deadline + 1)
