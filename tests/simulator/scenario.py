@@ -73,7 +73,8 @@ def make_job(random: Random, name: object, **changes: Any) -> Job:
         outer_work=random.randrange(1, 20_000_000),
         global_bytes=200_000,
         local_bytes=100_000,
-        result_chunks=3,
+        global_chunks=2,
+        local_chunks=1,
         executor_version=1,
     )
     return Job(replace(terms, **changes))
