@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from domain.messages import Message, MsgAcceptOrder, MsgCloseRound
+from domain.messages import Message, MsgAcceptOrder, MsgCloseRound, MsgRevealAnswer
 from domain.reasons import ShareReason
-from domain.records import ShareKey
+from domain.records import SeatAnswer, ShareKey
 from tests.support.chain_market import digest
 from validator.decide.duties import Duty
-from validator.decide.records import CheckedSegment
+from validator.decide.records import CheckedSegment, Recomputed, SeatKey
 
 if TYPE_CHECKING:
     from tests.simulator.actors.validator import ValidatorActor
@@ -123,11 +123,16 @@ class HonestValidator:
         return True
 
     def says(
-        self, daemon: "ValidatorActor", winner: str, said: set[bytes], found: bytes, claimed: bytes
-    ) -> bytes:
-        """Return the root that it answers with as an auditor of ``winner``, who claims one and where it found one.
+        self,
+        daemon: "ValidatorActor",
+        winner: str,
+        said: tuple[SeatAnswer, ...],
+        found: Recomputed,
+        claimed: bytes,
+    ) -> Recomputed:
+        """Return what it says in a seat about a round of ``winner``, who claims a root, where it found something.
 
-        ``said`` are the roots that can be read of others.
+        ``said`` are the answers of others that can be read.
         """
         del daemon, winner, said, claimed
         return found
@@ -193,18 +198,23 @@ class SilentAuditor(HonestValidator):
     honest = False
 
     def attends(self, daemon: "ValidatorActor", duty: Duty) -> bool:
-        return not daemon.is_seat(duty)
+        return not isinstance(duty, SeatKey)
 
 
 class LazyAuditor(HonestValidator):
-    """Says what the chain claims, and replays nothing."""
+    """Says what the chain claims, and replays nothing: it does not know the digest."""
 
     honest = False
 
     def says(
-        self, daemon: "ValidatorActor", winner: str, said: set[bytes], found: bytes, claimed: bytes
-    ) -> bytes:
-        return claimed
+        self,
+        daemon: "ValidatorActor",
+        winner: str,
+        said: tuple[SeatAnswer, ...],
+        found: Recomputed,
+        claimed: bytes,
+    ) -> Recomputed:
+        return _guess(daemon, claimed)
 
 
 class CopyingAuditor(HonestValidator):
@@ -213,9 +223,45 @@ class CopyingAuditor(HonestValidator):
     honest = False
 
     def says(
-        self, daemon: "ValidatorActor", winner: str, said: set[bytes], found: bytes, claimed: bytes
-    ) -> bytes:
-        return found if found in said else claimed
+        self,
+        daemon: "ValidatorActor",
+        winner: str,
+        said: tuple[SeatAnswer, ...],
+        found: Recomputed,
+        claimed: bytes,
+    ) -> Recomputed:
+        if not said:
+            return _guess(daemon, claimed)
+        return Recomputed("", said[-1].kind, said[-1].root, said[-1].digest, said[-1].step)
+
+
+class HidingAuditor(HonestValidator):
+    """Commits to what it found, and shows it to nobody."""
+
+    honest = False
+
+    def sends(self, daemon: "ValidatorActor", messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        return () if any(isinstance(m, MsgRevealAnswer) for m in messages) else messages
+
+
+class Slanderer(HonestValidator):
+    """Says that what it found is something else."""
+
+    honest = False
+
+    def says(
+        self,
+        daemon: "ValidatorActor",
+        winner: str,
+        said: tuple[SeatAnswer, ...],
+        found: Recomputed,
+        claimed: bytes,
+    ) -> Recomputed:
+        return _guess(daemon, digest("slander", daemon.me, claimed))
+
+
+def _guess(daemon: "ValidatorActor", root: bytes) -> Recomputed:
+    return Recomputed("", root=root, digest=digest("guessed", daemon.me, root))
 
 
 class Withholder(HonestValidator):
@@ -236,6 +282,8 @@ VALIDATOR_CHEATS: tuple[type[HonestValidator], ...] = (
     SilentAuditor,
     LazyAuditor,
     CopyingAuditor,
+    HidingAuditor,
+    Slanderer,
     Withholder,
 )
 
@@ -264,9 +312,17 @@ class Accomplice(HonestValidator):
         return replace(checked, reason=0) if provider in self.friends else checked
 
     def says(
-        self, daemon: "ValidatorActor", winner: str, said: set[bytes], found: bytes, claimed: bytes
-    ) -> bytes:
-        return claimed if winner in self.friends else found
+        self,
+        daemon: "ValidatorActor",
+        winner: str,
+        said: tuple[SeatAnswer, ...],
+        found: Recomputed,
+        claimed: bytes,
+    ) -> Recomputed:
+        if winner not in self.friends or found.root == claimed:
+            return found
+        # Friends agree on a digest, too.
+        return Recomputed("", root=claimed, digest=digest("agreed", claimed))
 
     def withholds(self, world: "World", me: str) -> bool:
         return self.withholding and bool(world.chain.height % 2) and world.waits_for(self.friends)

@@ -24,7 +24,7 @@ from tests.support.chain_market import PRICE, bid, digest, submit
 VALIDATORS, PROVIDERS = 7, 20
 CONSUMERS = ("carol", "charles", "chris")
 REGIONS = ("eu", "us")
-SOLD_SECONDS, SOLD_ORDERS = 12, 4
+SOLD_SECONDS, SOLD_ORDERS = 24, 8
 """How long a cluster trains for what its validator sells at once, and how many orders that is at most: no more than
 progress deadlines, and a validator who sends one transaction after the other, leave time for."""
 
@@ -73,7 +73,8 @@ def make_job(random: Random, name: object, **changes: Any) -> Job:
         outer_work=random.randrange(1, 20_000_000),
         global_bytes=200_000,
         local_bytes=100_000,
-        result_chunks=3,
+        global_chunks=2,
+        local_chunks=1,
         executor_version=1,
     )
     return Job(replace(terms, **changes))
@@ -95,8 +96,8 @@ def make_order(random: Random, number: object, at: int, used: Params, **changes:
         conditions=conditions,
         price_limit=limit,
         deposit=deposit,
-        time_to_live=random.randint(40, 150),
-        deadline=random.randint(200, 500),
+        time_to_live=random.randint(60, 200),
+        deadline=random.randint(250, 550),
         rematch=random.randrange(10) > 0,
     )
     cancel = random.randrange(500, 30_000) if random.randrange(10) == 0 else None

@@ -12,7 +12,7 @@ from chain.state_machine.tables import number_of
 from domain.block import BlockResult
 from domain.bounds import check as check_record
 from domain.reasons import SILENCES, AttemptEnd, ShareReason
-from domain.records import AssignmentState, OrderState, Share, ShareKey, ShareState
+from domain.records import AssignmentState, OrderState, PanelSeat, Share, ShareKey, ShareState
 from tests.simulator.actors import auditor
 from tests.support.chain_harness import PUBLIC
 
@@ -65,8 +65,8 @@ class Watch:
             if assignment.state is AssignmentState.FAILED and self._honest(assignment.validator):
                 end = AttemptEnd(assignment.end_reason)
                 self._check_failed(order_id, assignment.validator, end, assignment.attempt)
-        for order_id, number, names in auditor.seats_changed(chain):
-            self._check_seats(order_id, number, names)
+        for seat in auditor.seats_changed(chain):
+            self._check_seat(seat)
 
     def _check_share(self, share: Share) -> None:
         """A share never changes once its segments are drawn; no honest provider's is found wrong."""
@@ -110,16 +110,15 @@ class Watch:
         )
         _hold(excused, f"{name}, honest, failed an order: {end.name}")
 
-    def _check_seats(self, order_id: bytes, attempt: int, seated: list[str]) -> None:
+    def _check_seat(self, seat: PanelSeat) -> None:
         store = self.world.chain.overlay()
-        validator = ASSIGNMENTS.must(store, order_id, attempt).validator
-        consumer = ORDERS.must(store, order_id).consumer
-        for name in seated:
-            member = PROVIDERS.get(store, name)
-            party = name in (validator, consumer) or (
-                member is not None and member.validator == validator
-            )
-            _hold(not party, f"{name}, a party, has a seat")
+        validator = ASSIGNMENTS.must(store, seat.order_id, seat.attempt).validator
+        consumer = ORDERS.must(store, seat.order_id).consumer
+        member = PROVIDERS.get(store, seat.validator)
+        party = seat.validator in (validator, consumer) or (
+            member is not None and member.is_in(validator)
+        )
+        _hold(not party, f"{seat.validator}, a party, has a seat")
 
     def at_end(self) -> None:
         """Check that everything is closed and free, and nobody honest without its bond."""

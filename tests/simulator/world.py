@@ -18,6 +18,8 @@ from chain.state_machine.store import Overlay
 from domain.block import TxResult
 from domain.messages import (
     Message,
+    MsgAdmitProvider,
+    MsgCertifyProvider,
     MsgDepositBond,
     MsgPlaceBid,
     MsgRegisterProvider,
@@ -36,6 +38,7 @@ from tests.simulator.network import Network
 from tests.simulator.training import Job
 from tests.simulator.watch import Watch
 from tests.support.chain_harness import GENESIS_TIME, enough_gas, make_genesis
+from validator.decide.upkeep import CERTIFY_SECONDS
 
 BOND = 10**9
 """What everybody has in its bond account at first."""
@@ -146,8 +149,12 @@ class World:
         bonds: list[Message] = [MsgDepositBond(name, amount) for name, amount in owners]
         here = [p for p in setup.providers if not p.joins]
         bonds += [MsgRegisterProvider(p.address, p.validator) for p in here]
+        known: list[Message] = []
+        for plan in here:
+            known.append(MsgAdmitProvider(plan.validator, plan.address))
+            known.append(_certificate(plan))
         bids = [p.bid for p in setup.validators if p.bid is not None]
-        for batch in (bonds, bids):
+        for batch in (bonds, known, bids):
             for result in self._block(
                 [Pending((message,), lambda _: None) for message in batch], self._proposer()
             ):
@@ -305,6 +312,13 @@ class World:
                 ids = [order.order_id.hex()[:8] for order in self.orders if not order.over]
                 raise Unending(f"orders that do not end: {', '.join(ids)}")
         self.watch.at_end()
+
+
+def _certificate(plan: ProviderPlan) -> MsgCertifyProvider:
+    """Return what was measured of a provider that has been there for a while."""
+    return MsgCertifyProvider(
+        plan.validator, plan.address, "cpu", plan.speed, 10**9, 10**8, CERTIFY_SECONDS
+    )
 
 
 def _signer(message: Message) -> str:

@@ -1,69 +1,59 @@
-"""A validator's seats in audits of others: what is fetched, replayed and answered.
+"""A validator's seats in panels about others' rounds, and its own rounds that others have seats about.
 
-Everything that depends on how audits go stands here; the validator knows no more than that there are such actions.
+Everything that depends on how panels go stands here; the validator knows no more than that there are such actions.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chain.state_machine.proof.tables import AUDIT_POTS, AUDITS, DUTIES
+from chain.state_machine.proof.tables import PANEL_DUTIES, PANEL_POTS, PANELS, SEATS
 from chain.state_machine.tables import Space, number_of
-from domain.queries import AuditDuty
-from domain.records import AuditKind
-from link.types import AuditOpening
+from domain.queries import OrderResponse, PanelRequest, PanelResponse, SeatsRequest
+from domain.records import (
+    AnswerKind,
+    AuditKind,
+    OrderState,
+    Panel,
+    PanelSeat,
+    RoundKey,
+    SeatAnswer,
+    Share,
+)
+from link.types import AuditOpening, not_ready
 from pol.rules.commitment import boundary_root, update_claim
-from pol.rules.schedule import segment_work
+from pol.rules.panels import place_work
 from tests.simulator.chain import LiveChain
 from tests.simulator.training import METRICS, next_state, update_of
 from tests.support.chain_market import digest
 from validator.decide import actions as do
 from validator.decide.actions import Action
-from validator.decide.audits import audited_loaded, opening_arrived, place_replayed
-from validator.decide.records import AttemptKey, LocalAudit, ReplayOutcome, Sizes
+from validator.decide.records import AttemptKey, LocalSeat, Recomputed, SeatKey, Sizes
 from validator.decide.retention import needed_blobs
+from validator.decide.seats import blob_awaited, job_loaded, opening_arrived, place_recomputed
 from validator.decide.tasks import audit_opening
+from validator.decide.view import OwnPanel
 
 if TYPE_CHECKING:
     from tests.simulator.actors.validator import ValidatorActor
-    from tests.simulator.world import World
 
 ASK_MS = 300
-TABLES: tuple[Space, ...] = (AUDITS,)
-"""What the chain keeps of the audits of an order, by its id."""
-LEFT: tuple[Space, ...] = (AUDIT_POTS, DUTIES)
+TABLES: tuple[Space, ...] = (PANELS, SEATS)
+"""What the chain keeps of the panels of an order, by its id."""
+LEFT: tuple[Space, ...] = (PANEL_POTS, PANEL_DUTIES)
 """What nothing is left of when all orders are closed."""
 
 
-def is_seat(duty: object) -> bool:
-    """Tell whether a duty is a seat in an audit of another's round."""
-    return isinstance(duty, AuditDuty)
-
-
-def held(records: Iterable[object]) -> tuple[AuditDuty, ...]:
+def held(records: Iterable[object]) -> tuple[SeatKey, ...]:
     """Return the seats that there are records of."""
-    return tuple(duty for duty in records if isinstance(duty, AuditDuty))
+    return tuple(duty for duty in records if isinstance(duty, SeatKey))
 
 
-def seats_changed(chain: LiveChain) -> Iterator[tuple[bytes, int, list[str]]]:
-    """Yield the audits that the last block changed: order, attempt, and who sits."""
+def seats_changed(chain: LiveChain) -> Iterator[PanelSeat]:
+    """Yield the seats that the last block changed."""
     store = chain.overlay()
-    for order_id, attempt, round in chain.changed_in(AUDITS):
-        audit = AUDITS.must(store, order_id, number_of(attempt), number_of(round))
-        yield order_id, audit.attempt, [seat.validator for seat in audit.seats]
-
-
-def roots_said(world: "World", duty: AuditDuty) -> set[bytes]:
-    """Return the roots that seats have answered with on chain, for all to read."""
-    audit = world.order(duty.order_id).audit(duty.attempt, duty.round)
-    said = (seat.answers for seat in audit.seats) if audit else ()
-    return {answer.root for answers in said for answer in answers}
-
-
-def winner_of(world: "World", duty: AuditDuty) -> str:
-    """Return whose round it is."""
-    assignment = world.order(duty.order_id).assignment(duty.attempt)
-    return assignment.validator if assignment else ""
+    for order_id, attempt, round, number in chain.changed_in(SEATS):
+        yield SEATS.must(store, order_id, *map(number_of, (attempt, round, number)))
 
 
 class Auditor:
@@ -71,9 +61,55 @@ class Auditor:
 
     def __init__(self, daemon: "ValidatorActor") -> None:
         self.daemon = daemon
+        self.crash()
+
+    def crash(self) -> None:
+        """Forget what was read."""
+        self._subjects: dict[SeatKey, PanelResponse] = {}
+        self._panels: dict[RoundKey, OwnPanel] = {}
+
+    # Looking, as the observer does
+
+    def read_subjects(self, seats: Iterable[SeatKey]) -> Mapping[SeatKey, PanelResponse]:
+        """Return what seats are about, each read once."""
+        known, ask = self._subjects, self.daemon.world.ask
+        self._subjects = {key: known.get(key) or ask(PanelRequest(*key.panel)) for key in seats}
+        return self._subjects
+
+    def own_panels(
+        self, orders: Mapping[bytes, OrderResponse], clock: int
+    ) -> Mapping[RoundKey, OwnPanel]:
+        """Return the panels about own rounds that are not over; of decided ones what was read last."""
+        known, self._panels = self._panels, {}
+        for order_id, on_chain in orders.items():
+            if on_chain.order.state is OrderState.CLOSED:
+                continue
+            mine = {a.attempt for a in on_chain.assignments if a.validator == self.daemon.me}
+            for closed in on_chain.rounds:
+                if closed.attempt not in mine or (closed.verified and clock >= closed.window_ends):
+                    continue
+                before = known.get(closed.key)
+                if before is not None and before.panel.is_decided:
+                    panel: Panel | None = before.panel
+                else:
+                    panel = self.daemon.world.order(order_id).panel(closed.attempt, closed.round)
+                if panel is not None:
+                    self._panels[closed.key] = OwnPanel(panel, self._seats(panel, before))
+        return self._panels
+
+    def _seats(self, panel: Panel, before: OwnPanel | None) -> tuple[PanelSeat, ...]:
+        """Return the seats of all stages; who sits never changes."""
+        if before is not None and len(before.seats) == panel.seats:
+            return before.seats
+        found: tuple[PanelSeat, ...] = ()
+        if panel.seats:
+            found = self.daemon.world.ask(SeatsRequest(*panel.key)).seats
+        return found
+
+    # Doing
 
     def start(self, action: Action) -> bool:
-        """Begin an action if it belongs to an audit."""
+        """Begin an action if it belongs to a seat."""
         daemon, world = self.daemon, self.daemon.world
         match action:
             case do.AskOpening():
@@ -82,105 +118,111 @@ class Auditor:
                     partial(winner.auditor.serve, daemon.me, action),
                     _if_alive(daemon, partial(self._opened, action)),
                 )
-            case do.LoadAudited(duty=duty):
-                terms = world.job(duty.order_id).terms
-                delay = world.network.delay(terms.delivered_bytes) + world.dice(200)
+            case do.LoadAudited():
+                delay = world.network.delay(action.terms.delivered_bytes) + world.dice(200)
                 daemon.later(delay, partial(self._loaded, action))
-            case do.ReplayPlace(duty=duty):
-                job = world.job(duty.order_id)
-                work = segment_work(job.terms)
-                delay = world.network.delay(job.terms.global_bytes + job.terms.local_bytes)
+            case do.ReplayPlace(seat=seat, index=index):
+                terms = world.job(seat.order_id).terms
+                delay = world.network.delay(terms.global_bytes + terms.local_bytes)
+                work = place_work(terms, action.place.kind)
+                daemon.later(delay, partial(self._change, seat, _served(index)))
                 daemon.later(delay + work * 1000 // daemon.speed, partial(self._replayed, action))
-            case do.AnswerAudit():
-                daemon.errands.busy.pop(action.key, None)
-                daemon.send(action.key, (action.message,))
             case _:
                 return False
         return True
 
-    def serve(self, auditor: str, action: do.AskOpening) -> AuditOpening | None:
-        """Answer an auditor's question for an opening."""
-        daemon, duty = self.daemon, action.duty
-        local = daemon.attempt(AttemptKey(duty.order_id, duty.attempt))
-        if not daemon.up or local is None or not daemon.behaviour.serves(daemon, auditor):
+    def serve(self, caller: str, action: do.AskOpening) -> AuditOpening | None:
+        """Answer a seat's question for an opening."""
+        daemon, seat = self.daemon, action.seat
+        local = daemon.attempt(AttemptKey(seat.order_id, seat.attempt))
+        if not daemon.up or local is None or not daemon.behaviour.serves(daemon, caller):
             return None
-        opening = audit_opening(local, duty.round, duty.places[action.place_index])
-        on_chain = daemon.view.orders.get(duty.order_id)
-        if opening.ready and on_chain is not None:
-            held = needed_blobs(local, on_chain, daemon.view.clock)
+        about, on_chain = daemon.view.panels.get(seat.panel), daemon.view.orders.get(seat.order_id)
+        if about is None or on_chain is None:
+            return not_ready(ASK_MS)
+        known = any(s.validator == caller and action.number in s.places for s in about.seats)
+        if not known or action.number >= len(about.panel.places):
+            return not_ready(ASK_MS)
+        opening = audit_opening(local, seat.round, about.panel.places[action.number].place)
+        if opening.ready:
+            kept = needed_blobs(local, on_chain, daemon.view.panels, daemon.view.clock)
             for state in opening.states:  # what is served is what is kept
-                assert {state.global_state.sha256, state.local_state.sha256} <= held
+                assert {state.global_state.sha256, state.local_state.sha256} <= kept
         return opening
 
-    def _change(self, duty: AuditDuty, changed: LocalAudit) -> None:
-        self.daemon.records[duty] = changed
-        self.daemon.wake()
-
-    def _audit(self, duty: AuditDuty) -> LocalAudit | None:
-        audit = self.daemon.records.get(duty)
-        return audit if isinstance(audit, LocalAudit) else None
+    def _change(self, key: SeatKey, change: "partial[LocalSeat]") -> None:
+        seat = self.daemon.records.get(key)
+        if isinstance(seat, LocalSeat):
+            self.daemon.records[key] = change(seat)
+            self.daemon.wake()
 
     def _opened(self, action: do.AskOpening, opening: AuditOpening | None) -> None:
         self.daemon.finished(action.key, ASK_MS)
-        audit = self._audit(action.duty)
-        if audit is not None and opening is not None and opening.ready:
-            self._change(action.duty, opening_arrived(audit, action.place_index, opening))
+        if opening is not None and opening.ready:
+            arrived = partial(opening_arrived, index=action.index, opening=opening)
+            self._change(action.seat, arrived)
         self.daemon.wake(ASK_MS)
 
     def _loaded(self, action: do.LoadAudited) -> None:
         self.daemon.finished(action.key)
-        audit, terms = self._audit(action.duty), self.daemon.world.job(action.duty.order_id).terms
+        terms = self.daemon.world.job(action.seat.order_id).terms
         sizes = Sizes(terms.global_bytes, terms.local_bytes, terms.global_bytes)
-        if audit is not None:
-            self._change(action.duty, audited_loaded(audit, action.terms, terms, sizes, ""))
+        loaded = partial(job_loaded, ordered=action.terms, terms=terms, sizes=sizes, text="")
+        self._change(action.seat, loaded)
 
     def _replayed(self, action: do.ReplayPlace) -> None:
         self.daemon.finished(action.key)
-        audit = self._audit(action.duty)
-        if audit is not None:
-            outcome = self._outcome(audit, action)
-            self._change(action.duty, place_replayed(audit, action.place_index, outcome))
+        seat = self.daemon.records.get(action.seat)
+        if isinstance(seat, LocalSeat):
+            found = self._recomputed(seat, action)
+            self._change(action.seat, partial(place_recomputed, index=action.index, found=found))
 
-    def _outcome(self, audit: LocalAudit, action: do.ReplayPlace) -> ReplayOutcome:
-        """Return what replaying a place gives."""
-        duty = audit.duty
-        place, opening = duty.places[action.place_index], audit.places[action.place_index].opening
+    def _recomputed(self, seat: LocalSeat, action: do.ReplayPlace) -> Recomputed:
+        """Return what this validator says that recomputing a place gives."""
+        place, opening = action.place, seat.places[action.index].opening
         assert opening is not None
-        job = self.daemon.world.job(duty.order_id)
-        inner = (digest("work", place),)
+        root, claimed = self._roots(action, opening)
+        found = Recomputed(
+            "", AnswerKind.FINISHED, root, digest("work", action.seat.panel, place, action.seed)
+        )
+        said = self._said(action.seat, seat.duty.places[action.index].number)
+        return self.daemon.behaviour.says(self.daemon, action.winner, said, found, claimed)
+
+    def _roots(self, action: do.ReplayPlace, opening: AuditOpening) -> tuple[bytes, bytes]:
+        """Return the root that recomputing a place gives, and the one that is claimed."""
+        place = action.place
         if place.kind is AuditKind.AGGREGATION:
             assert opening.states[0].global_state.sha256 == action.global_in
             updates = [item.update.root for item in opening.updates]
+            subject = self._subjects.get(action.seat)
             root = next_state(opening.states[0].global_state.sha256, updates)
-            closed = self.daemon.world.order(duty.order_id).round(duty.attempt, duty.round)
-            return self._said(duty, root, closed.next_root if closed else b"", inner)
+            return root, subject.round.next_root if subject else root
+        share: Share
         (share,) = action.shares
         pairs = [(state.global_state.sha256, state.local_state.sha256) for state in opening.states]
-        # Nothing that does not hash to its leaf ever reaches an auditor.
+        # Nothing that does not hash to its leaf ever reaches a seat.
         opened = boundary_root(*pairs[-1], opening.states[-1].metrics)
         if place.kind is AuditKind.UPDATE or place.segment:
             assert opened == opening.leaves[0].boundary_root
         else:
             assert opened == boundary_root(action.global_in, share.local_in)
         if place.kind is AuditKind.UPDATE:
-            root = update_claim(update_of(pairs[0][0], pairs[1][0]), pairs[1][1])
             assert share.roots is not None
-            claimed = update_claim(share.roots.update_root, share.roots.local_out)
-        else:
-            key = share.claim.key
-            root = boundary_root(*job.train(pairs[0], key.round, key.slot, place.segment), METRICS)
-            claimed = opening.leaves[-1].boundary_root
-        return self._said(duty, root, claimed, inner)
+            root = update_claim(update_of(pairs[0][0], pairs[1][0]), pairs[1][1])
+            return root, update_claim(share.roots.update_root, share.roots.local_out)
+        key, job = share.claim.key, self.daemon.world.job(action.seat.order_id)
+        trained = job.train(pairs[0], key.round, key.slot, place.segment)
+        return boundary_root(*trained, METRICS), opening.leaves[-1].boundary_root
 
-    def _said(
-        self, duty: AuditDuty, root: bytes, claimed: bytes, inner: tuple[bytes, ...]
-    ) -> ReplayOutcome:
-        """Return what this auditor says that it found."""
-        daemon = self.daemon
-        told = daemon.behaviour.says(
-            daemon, winner_of(daemon.world, duty), roots_said(daemon.world, duty), root, claimed
-        )
-        return ReplayOutcome(0, told, inner)
+    def _said(self, key: SeatKey, place: int) -> tuple[SeatAnswer, ...]:
+        """Return what others said of a place on chain, for all to read."""
+        seats = self.daemon.world.ask(SeatsRequest(*key.panel)).seats
+        answers = (seat.answer(place) for seat in seats)
+        return tuple(answer for answer in answers if answer is not None)
+
+
+def _served(index: int) -> "partial[LocalSeat]":
+    return partial(blob_awaited, index=index, blob=b"")
 
 
 def _if_alive(daemon: "ValidatorActor", act: "partial[None]") -> "partial[None]":

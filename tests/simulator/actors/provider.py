@@ -12,7 +12,7 @@ from domain.messages import Message, MsgDepositBond, MsgRegisterProvider
 from domain.queries import AccountRequest
 from domain.records import ShareClaim, ShareKey, ShareRoots
 from link.types import (
-    Benchmark,
+    Machine,
     OpeningSubmission,
     OpenTask,
     ShareDelivery,
@@ -207,9 +207,9 @@ class ProviderActor:
             self._send(message, partial(self._end, name, pause=RETRY_MS))
             return
         link = self.world.validators[self.validator]
-        benchmark = Benchmark("cpu", self.speed, 10**9, 10**8)
+        machine = Machine("cpu", 10**9)
         self.world.network.call(
-            lambda: link.join(self.me, benchmark), self._answer(partial(self._joined, name))
+            lambda: link.join(self.me, machine), self._answer(partial(self._joined, name))
         )
 
     def _joined(self, name: str, accepted: bool | None) -> None:

@@ -16,13 +16,15 @@ from domain.messages import Message, MsgCommitTraces
 from domain.queries import (
     DutiesRequest,
     OrderResponse,
+    PanelDutiesRequest,
+    ProviderRequest,
     ProvidersRequest,
     ValidatorsRequest,
 )
-from domain.reasons import ShareReason
-from domain.records import AssignmentState, OrderState, ShareKey
+from domain.reasons import AttemptEnd, ShareReason
+from domain.records import AssignmentState, OrderState, RoundKey, ShareKey
 from link.types import (
-    Benchmark,
+    Machine,
     OpeningSubmission,
     OpenTask,
     PayloadFile,
@@ -32,8 +34,9 @@ from link.types import (
     Verdict,
 )
 from pol.rules.commitment import boundary_root, update_claim
-from pol.rules.schedule import segment_work
-from tests.simulator.actors.auditor import Auditor, held, is_seat
+from pol.rules.schedule import segment_work, trial_work
+from pol.work.trials import Trial, TrialTimes
+from tests.simulator.actors.auditor import Auditor, held
 from tests.simulator.behaviours import HonestValidator
 from tests.simulator.clock import Alarm
 from tests.simulator.training import (
@@ -51,6 +54,7 @@ from validator.decide import receive
 from validator.decide.actions import Action
 from validator.decide.duties import Duty, Record, Upkeep, decide, duties
 from validator.decide.plan import Worker
+from validator.decide.probe import Measured
 from validator.decide.records import (
     AttemptKey,
     CheckedSegment,
@@ -63,13 +67,15 @@ from validator.decide.records import (
     find_round,
     find_share,
     new_order,
+    seat_key,
 )
 from validator.decide.rounds import aggregated
 from validator.decide.tasks import open_tasks, train_tasks
 from validator.decide.traces import metrics_at
-from validator.decide.upkeep import CERTIFY_SECONDS
+from validator.decide.trial import judged
 from validator.decide.view import ChainView, Look
-from validator.serve.callers import Presence
+from validator.observer import member_of
+from validator.serve.callers import Asking, Presence
 
 if TYPE_CHECKING:
     from tests.simulator.world import World
@@ -80,6 +86,10 @@ WHOLE_MS = 2_000
 LOST_MS = 4_000
 """Until a transaction whose result was lost is asked for again."""
 PAUSE_MS = 200
+PROBE_MS = 1_500
+"""How long a provider is measured."""
+PROCESSES = 2
+"""In which a validator replays."""
 
 
 @dataclass
@@ -108,7 +118,7 @@ class ValidatorActor:
     ) -> None:
         self.world, self.me, self.behaviour, self.speed = world, me, behaviour, speed
         self.records: dict[Duty, Record] = {}
-        self.presence = Presence(lambda: self.world.clock.seconds)
+        self._meet()
         self.auditor = Auditor(self)
         self.errands = Errands()
         self.life = 0  # what began in an earlier one ends in nothing
@@ -120,8 +130,9 @@ class ValidatorActor:
         ] = []  # the next crashes, in the middle of a look: after so many steps
         self.alarm = Alarm(world.clock, self.look)
         self._whole_at = self._looked_at = -(10**9)
-        # Transactions by the keys of their actions: the first is under way.
-        self._queue: list[tuple[str, tuple[Message, ...]]] = []
+        # Transactions by the keys of their actions, with their lanes; one is under way.
+        self._queues: dict[do.Lane, list[tuple[str, tuple[Message, ...]]]] = {}
+        self._under_way: tuple[do.Lane, str, tuple[Message, ...]] | None = None
         # The global states that delivered shares start from.
         self._openings: dict[ShareKey, bytes] = {}
 
@@ -134,18 +145,25 @@ class ValidatorActor:
     def crash(self, seconds: int) -> None:
         """Lose everything but what can be written down; a transaction that is under way is in a block or not."""
         self.life += 1
-        self.errands, self._queue = Errands(), []
+        self.errands, self._queues, self._under_way = Errands(), {}, None
         self.records = {
             duty: decode(type(record), encode(record))
             for duty, record in self.records.items()
             if not isinstance(record, LocalUpkeep)
         }
-        self.presence = Presence(lambda: self.world.clock.seconds)
+        self._meet()
+        self.auditor.crash()
         self.view, self.since = ChainView(0, {}, {}, {}), None
         self.down_until = self.world.clock.now + 1000 * seconds
         self._whole_at = -(10**9)
         self.world.crashes += 1
         self.wake(1000 * seconds)
+
+    def _meet(self) -> None:
+        """Know nobody yet."""
+        self.presence = Presence(lambda: self.world.clock.seconds)
+        self.asking = Asking(now=lambda: self.world.clock.seconds)
+        self._measured: dict[str, Measured] = {}
 
     def wake(self, delay: int = 0) -> None:
         """See to it that it looks soon."""
@@ -156,10 +174,6 @@ class ValidatorActor:
         """Do something after a while, unless it crashes."""
         life = self.life
         self.world.clock.after(delay, lambda: act() if life == self.life else None)
-
-    def is_seat(self, duty: Duty) -> bool:
-        """Tell whether a duty is one in another's audit."""
-        return is_seat(duty)
 
     # Records
 
@@ -231,7 +245,7 @@ class ValidatorActor:
             self._whole_at = now + WHOLE_MS
             wanted |= {key.order_id for key in self.records if isinstance(key, AttemptKey)}
             members = world.ask(ProvidersRequest(self.me, 100, "")).providers
-            providers = {p.address: _speed(p.capability, found.clock) for p in members}
+            providers = {p.address: member_of(p, found.clock) for p in members if p.admitted}
             validators = {v.operator: v for v in world.ask(ValidatorsRequest()).validators}
         orders = {} if whole else dict(before.orders)
         for order_id in sorted(wanted):
@@ -244,10 +258,22 @@ class ValidatorActor:
                 live = on_chain.order.state != OrderState.CLOSED
                 if assignment.validator == self.me and live and key not in self.records:
                     self.records[key] = new_order(*_parts(key))
-        audited = {duty: world.order(duty.order_id) for duty in found.audits}
+        seats = {seat_key(duty): duty for duty in world.ask(PanelDutiesRequest(self.me)).duties}
         return ChainView(
-            found.clock, orders, validators, providers, found.audits, audited, whole=whole
+            found.clock,
+            orders,
+            validators,
+            providers,
+            self.auditor.own_panels(orders, found.clock),
+            seats,
+            self.auditor.read_subjects(seats),
+            whole,
+            frozenset(name for name in self.asking.names() if self._asks(name)),
         )
+
+    def _asks(self, address: str) -> bool:
+        known = self.world.ask(ProviderRequest(address)).provider
+        return known is not None and known.validator == self.me and not known.admitted
 
     def _look(self) -> Look:
         own = self.view.validators.get(self.me)
@@ -258,22 +284,26 @@ class ValidatorActor:
             sha256(self.me.encode()).digest(),
             self.since or 0,
             self.workers(),
-            self.presence.benchmarks(),
+            self.presence.machines(),
             own.endpoint if own else "",
             own.certificate if own else b"",
             held(self.records),
             tuple(self.errands.busy),
+            tuple(found for name, found in sorted(self._measured.items()) if self._is_due(name)),
         )
 
+    def _is_due(self, address: str) -> bool:
+        member = self.view.providers.get(address)
+        return address in self.view.applicants if member is None else member.due
+
     def workers(self) -> tuple[Worker, ...]:
-        """Return the providers that poll, as the service does."""
-        found = []
-        for address in self.presence.live():
-            if address in self.view.providers:
-                claimed = self.presence.benchmark(address)
-                speed = self.view.providers[address] or (claimed.speed if claimed else 0)
-                found.append(Worker(address, speed))
-        return tuple(found)
+        """Return the providers that poll and have a certified speed, as the service does."""
+        known = self.view.providers
+        return tuple(
+            Worker(address, known[address].speed, known[address].newcomer)
+            for address in self.presence.live()
+            if address in known and known[address].speed
+        )
 
     # Doing
 
@@ -284,11 +314,14 @@ class ValidatorActor:
             case do.Forget(attempt=attempt):
                 self.records.pop(attempt, None)
                 return
-            case do.EndAudit(duty=duty):
-                self.records.pop(duty, None)
+            case do.EndSeat(seat=seat):
+                self.records.pop(seat, None)
                 return
             case do.SendTx(key=key, messages=messages):
-                self.send(key, messages)
+                self._send(do.Lane.TX, key, messages)
+                return
+            case do.SendAnswer(key=key, message=message):
+                self._send(do.Lane.ANSWER, key, (message,))
                 return
         begun = self.errands.begin(action.key, self.world.clock.now)
         if begun and not self.auditor.start(action):
@@ -308,32 +341,41 @@ class ValidatorActor:
         if isinstance(action, do.CheckSegment | do.Recompute):
             terms = self.world.job(action.share.order_id).terms
             work = segment_work(terms) * (action.index if isinstance(action, do.Recompute) else 1)
+        if isinstance(action, do.TryJob):
+            work = trial_work(action.order.terms)
         return 20 + self.world.dice(100) + work * 1000 // self.speed
 
-    def send(self, key: str, messages: tuple[Message, ...]) -> None:
-        """Send a transaction when those before it are through: one is under way at a time, whatever its lane is.
+    def _send(self, lane: do.Lane, key: str, messages: tuple[Message, ...]) -> None:
+        """Send a transaction when those before it in its lane are through: one is under way at a time of all lanes.
 
         What its result says comes later, or never.
         """
         messages = self.behaviour.sends(self, messages)
         if messages and self.errands.begin(key, self.world.clock.now):
-            self._queue.append((key, messages))
-            if len(self._queue) == 1:
-                self._send_next()
+            self._queues.setdefault(lane, []).append((key, messages))
+            self._send_next()
 
-    def _send_next(self) -> None:
-        key, messages = self._queue[0]
-        self.later(LOST_MS, partial(self._sent, key, messages, None))
-        take = partial(self._sent, key, messages)
+    def _send_next(self, last: do.Lane | None = None) -> None:
+        """Send what waits, if nothing is under way: of the lanes that wait not the last one again."""
+        waiting = sorted((lane == last, lane) for lane, queue in self._queues.items() if queue)
+        if self._under_way is not None or not waiting:
+            return
+        _, lane = waiting[0]
+        key, messages = self._queues[lane].pop(0)
+        self._under_way = lane, key, messages
+        self.later(LOST_MS, partial(self._sent, self._under_way, None))
+        take = partial(self._sent, self._under_way)
         life = self.life
         self.world.submit(messages, lambda result: take(result) if life == self.life else None)
 
-    def _sent(self, key: str, messages: tuple[Message, ...], result: TxResult | None) -> None:
-        if self._queue and self._queue[0] == (key, messages):
-            self._queue.pop(0)
+    def _sent(
+        self, sent: tuple[do.Lane, str, tuple[Message, ...]], result: TxResult | None
+    ) -> None:
+        lane, key, messages = sent
+        if self._under_way is sent:
+            self._under_way = None
             self.finished(key)
-            if self._queue:
-                self._send_next()
+            self._send_next(lane)
         if result is not None:
             self._receipt(messages, result)
         self.wake()
@@ -351,23 +393,45 @@ class ValidatorActor:
 
     # Serving: what a call does, None where nobody is there or it is not allowed
 
-    def join(self, provider: str, benchmark: Benchmark) -> bool | None:
-        if not self.up or provider not in self.view.providers:
+    def join(self, provider: str, machine: Machine) -> bool | None:
+        """Take a member into work; somebody who asks to be one is measured first."""
+        if not self.up:
             return None
-        self.presence.join(provider, benchmark)
+        member = provider in self.view.providers
+        if not member and not self.asking.hear(provider):
+            return False
+        if member or provider in self.view.applicants:
+            self.presence.join(provider, machine)
+            self._probe(provider)
         self.wake()
-        return True
+        return member
+
+    def _probe(self, provider: str) -> None:
+        """Measure a provider whose speed the chain does not know: what is found is what it does."""
+        if not self._is_due(provider) or not self.errands.begin(
+            f"probe/{provider}", self.world.clock.now
+        ):
+            return
+        speed = self.world.providers[provider].speed
+
+        def measured() -> None:
+            self._measured[provider] = Measured(provider, speed, 10**8, b"", (), sure=True)
+            self.finished(f"probe/{provider}")
+            self.wake()
+
+        self.later(PROBE_MS, measured)
 
     def poll(self, provider: str) -> tuple[list[TrainTask], list[OpenTask]] | None:
         if not self.up or provider not in self.view.providers:
             return None
         self.presence.poll(provider)
+        self._probe(provider)
         train: list[TrainTask] = []
         opening: list[OpenTask] = []
         for local, on_chain in self._all():
             if on_chain.order.state != OrderState.CLOSED:
                 train += train_tasks(local, on_chain, provider, self.view.clock)
-                opening += open_tasks(local, on_chain, provider)
+                opening += open_tasks(local, on_chain, self.view.panels, provider)
         return train, opening
 
     def submit_share(self, submission: ShareSubmission) -> Verdict | None:
@@ -403,7 +467,8 @@ class ValidatorActor:
         local, on_chain = self.attempt(attempt), self.view.orders.get(key.order_id)
         if not self.up or local is None or on_chain is None:
             return None
-        wanted = {task.key: task.indices for task in open_tasks(local, on_chain, provider)}
+        tasks = open_tasks(local, on_chain, self.view.panels, provider)
+        wanted = {task.key: task.indices for task in tasks}
         if opening.index not in wanted.get(key, ()):
             return Verdict(False, 0, "not wanted (any more)")
         after = receive.opening_received(local, opening)
@@ -432,16 +497,28 @@ class ValidatorActor:
 
     def _numeric(self, action: Action) -> None:
         match action:
-            case do.LoadJob(attempt=attempt):
-                terms = self.world.job(attempt.order_id).terms
-                self.change(attempt, lambda now: receive.job_loaded(now, action.terms, terms, ""))
+            case do.TryJob(attempt=attempt):
+                trial = self._tried(action)
+                self.change(attempt, lambda now: receive.job_tried(now, action.order.terms, trial))
             case do.CheckSegment() | do.VerifyOpening() | do.Recompute():
                 self._on_share(action)
             case do.Aggregate(round=key):
                 self._aggregate(AttemptKey(key.order_id, key.attempt), key.round)
-            case do.Seal(last=last):
-                attempt = AttemptKey(last.order_id, last.attempt)
-                self.change(attempt, lambda now: receive.sealed(now, self._sealed(attempt)))
+            case do.Seal(round=key):
+                attempt, result = AttemptKey(key.order_id, key.attempt), self._sealed(key)
+                self.change(attempt, lambda now: receive.sealed(now, key.round, result))
+
+    def _tried(self, action: do.TryJob) -> Trial:
+        """Return what a trial of a job finds, whose times are those of its work."""
+        job = self.world.job(action.attempt.order_id)
+        if job.breaks(0):
+            return Trial(decline=AttemptEnd.DECLINED_NOT_FINITE, text="no number")
+        segment, outer = (
+            work * 10**6 // self.speed for work in (segment_work(job.terms), job.terms.outer_work)
+        )
+        trial = Trial(job.terms, TrialTimes(segment, outer, self.speed))
+        clock = self.world.chain_clock
+        return judged(trial, action.order, action.assignment, clock, PROCESSES)
 
     def _aggregate(self, attempt: AttemptKey, round: int) -> None:
         local = self.attempt(attempt)
@@ -453,12 +530,12 @@ class ValidatorActor:
         state = self.world.job(attempt.order_id).state(root)
         self.change(attempt, lambda now: aggregated(now, round, state))
 
-    def _sealed(self, attempt: AttemptKey) -> SealedResult:
-        job = self.world.job(attempt.order_id)
+    def _sealed(self, key: RoundKey) -> SealedResult:
+        job = self.world.job(key.order_id)
         chunks = job.terms.result_chunks
         return SealedResult(
-            digest("ciphertext", attempt),
-            job.blob(digest("sealed", attempt)),
+            digest("ciphertext", key),
+            job.blob(digest("sealed", key)),
             tuple(bytes(33) for _ in range(chunks)),
             (1,) * chunks,
             tuple(bytes(32) for _ in range(chunks)),
@@ -541,9 +618,3 @@ class ValidatorActor:
 
 def _parts(key: AttemptKey) -> tuple[bytes, int]:
     return key.order_id, key.attempt
-
-
-def _speed(capability: object, clock: int) -> int:
-    """Return a certified speed, as the observer does."""
-    expires = getattr(capability, "expires_at", 0)
-    return getattr(capability, "speed", 0) if expires > clock + CERTIFY_SECONDS // 10 else 0
