@@ -11,8 +11,7 @@ wait for what the chain says of it.
 """
 
 import shutil
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +20,12 @@ from threading import Event, Thread
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from chain.client.sender import TxSender
-from compute_provider.store import Measured, Store
 from consumer.jobs import read_job
 from consumer.submit import Request, submit
 from consumer.watch import POLL_SECONDS, Delivery
 from domain.events import BidPlaced, changes_of
-from domain.messages import MsgDepositBond, MsgPlaceBid
+from domain.limits import CAPABILITY_SECONDS_MAX
+from domain.messages import MsgCertifyProvider, MsgDepositBond, MsgPlaceBid
 from domain.params import Params, local_params
 from domain.queries import OrderRequest, OrderResponse, SeatsRequest, ValidatorsRequest
 from domain.reasons import CloseReason
@@ -235,9 +234,10 @@ def market_network(
 ) -> Iterator[MarketNetwork]:
     """Run a solo network with one validator for each of ``clusters``, with market bonds and certified providers.
 
-    ``speed_of`` gives the FLOP/s that a provider says it has, by how it misbehaves: its slots of the ``slots`` that the
-    job has, and the time that it is given for them, follow from that. They are not measured, so that who serves what is
-    the same on every machine. ``job`` is the directory of another job than the tiny one, with the slots that it has.
+    ``speed_of`` gives the FLOP/s that a provider is certified for, by how it misbehaves: its slots of the ``slots``
+    that the job has, and the time that it is given for them, follow from that. After what was measured its validator
+    says this of it, so that who serves what is the same on every machine. ``job`` is the directory of another job than
+    the tiny one, with the slots that it has.
     """
     flat = [way for cluster in clusters for way in cluster]
     layout = create(
@@ -249,8 +249,6 @@ def market_network(
         NetworkKind.SOLO,
         {f"prov{index}": way for index, way in enumerate(flat) if way == TORCH},
     )
-    for spec, way in zip(layout.providers, flat, strict=True):
-        _say_speed(Path(spec.home) / "provider", spec.backend, speed_of(way))
     network = Network(layout)
     market = None
     try:
@@ -258,6 +256,8 @@ def market_network(
         market = MarketNetwork(network, job or _job_with(slots, layout.path / "job"))
         _deposit_bonds(market)
         wait_for_clusters(network, START_SECONDS)
+        ways = zip(layout.providers, flat, strict=True)
+        _certify(market, {spec.address: speed_of(way) for spec, way in ways})
         yield market
     finally:
         if market is not None:
@@ -274,10 +274,21 @@ def _job_with(slots: int, directory: Path) -> Path:
     return directory
 
 
-def _say_speed(home: Path, backend: str, flops: int) -> None:
-    store = Store(home)
-    store.put_measured(backend, Measured(flops, 1 << 30, int(time.time())))
-    store.close()
+def _certify(market: MarketNetwork, speeds: Mapping[str, int]) -> None:
+    """Let every validator certify its providers again, with these speeds; it looks before it accepts an order."""
+    for spec in market.layout.validators:
+        key = test_keyring(Path(spec.home)).unlock(KEY)
+        for provider in market.members(spec.moniker):
+            message = MsgCertifyProvider(
+                key.address,
+                provider.address,
+                "cpu",
+                speeds[provider.address],
+                1 << 30,
+                1 << 30,
+                CAPABILITY_SECONDS_MAX,
+            )
+            TxSender(market.client, key).send(message)
 
 
 def _deposit_bonds(market: MarketNetwork) -> None:
