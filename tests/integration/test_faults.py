@@ -25,8 +25,8 @@ CLUSTERS = (
 SLOTS = 4
 """At least one for each provider of a cluster."""
 SLOW, FAST = 20_000, 10**9
-"""FLOP/s that the providers are certified for: slow ones get time to answer that a busy machine does not use up, while those
-that miss their deadline on purpose have only the shortest one, and are given all slots of the first round."""
+"""FLOP/s that the providers are certified for: slow ones get time to answer that a busy machine does not use up, while
+those that miss their deadline on purpose have only the shortest one, and are given all slots of the first round."""
 DEADLINE_SECONDS = 100.0
 BOND = PROVIDER_BOND
 

@@ -27,7 +27,7 @@ from tests.support.waiting import wait_until
 
 CLUSTERS = ((), ("",), ("",), ("", ""))
 PATIENT = 20_000
-"""FLOP/s that providers are certified for: they are given time enough for a share to be killed and started in between."""
+"""FLOP/s that providers are certified for: they have time enough for a share to be killed and started in between."""
 PARAMS = quick_params(accept_base=20, round_window=24)
 SECONDS = 120.0
 IDLE_BYTES_MAX = 150 << 20
