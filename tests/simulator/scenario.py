@@ -38,7 +38,7 @@ class Kind(StrEnum):
 
 def params() -> Params:
     """Return the parameters of a local network, with a window in which whoever crashes for 3 s is not silent."""
-    return replace(local_params(), round_window=40)
+    return replace(local_params(), round_window=80)
 
 
 @dataclass(frozen=True)

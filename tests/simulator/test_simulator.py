@@ -11,7 +11,7 @@ from tests.simulator.play import kind_of, play
 from tests.simulator.scenario import Kind, Shape, make_setup
 from tests.simulator.world import World
 
-SEEDS, ORDERS = 8, 30
+SEEDS, ORDERS = 8, 24
 
 
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
