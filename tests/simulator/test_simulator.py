@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from chain.state_machine.registry.tables import PROVIDERS
 from domain.reasons import CloseReason
 from tests.simulator.behaviours import VALIDATOR_CHEATS, HonestValidator
 from tests.simulator.coalitions import COALITIONS, with_validators
@@ -11,7 +12,7 @@ from tests.simulator.play import kind_of, play
 from tests.simulator.scenario import Kind, Shape, make_setup
 from tests.simulator.world import World
 
-SEEDS, ORDERS = 8, 30
+SEEDS, ORDERS = 8, 24
 
 
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
@@ -30,6 +31,19 @@ def test_a_seed_plays_the_same_run_again() -> None:
         world.run()
     assert worlds[0].clock.now == worlds[1].clock.now
     assert worlds[0].chain.everything() == worlds[1].chain.everything()
+
+
+def test_who_comes_later_is_measured_admitted_and_given_work() -> None:
+    setup = make_setup(8, Kind.HONEST, Shape(orders=14, spread=90))
+    world = World(setup)
+    world.run()
+    store = world.chain.overlay()
+    later = [PROVIDERS.must(store, plan.address) for plan in setup.providers if plan.joins]
+    assert later
+    for provider in later:
+        assert provider.admitted
+        assert provider.capability is not None
+    assert any(provider.shares_accepted for provider in later)
 
 
 @pytest.mark.parametrize("cheat", VALIDATOR_CHEATS, ids=lambda cheat: str(cheat.__name__))
