@@ -59,8 +59,8 @@ class OrderParams:
     window_max: Duration
     answer_fee: Money
     rounds_ahead: RoundsAhead
-    newcomer_slots: NewcomerSlots
     handover_every: Rounds
+    newcomer_slots: NewcomerSlots
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ class CloseReason(IntEnum):
     DEADLINE = 20_002  # its deadline passed before a match
     UNSERVED = 10_000  # max_attempts failed
     FAILED = 10_001  # the attempt failed and re-matching was impossible
-    # Nobody could tell whether a round is right, and re-matching was impossible.
-    UNVERIFIED = 20_003
+    UNVERIFIED = 20_003  # the same, and nobody could tell whether a round is right
 
 
 class AttemptEnd(IntEnum):

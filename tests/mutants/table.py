@@ -1391,7 +1391,7 @@ MUTANTS = (
         "chain/state_machine/registry/handlers.py",
         "    PROVIDERS.put(ctx.store, asking)\n",
         "    PROVIDERS.put(ctx.store, asking)\n    admit(ctx, asking)\n",
-        ("tests/unit/chain/state_machine/proof/test_audits.py", _REGISTRY),
+        ("tests/unit/chain/state_machine/proof/test_panels.py", _REGISTRY),
     ),
     Mutant(
         "commit-without-admission",

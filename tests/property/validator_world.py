@@ -413,6 +413,7 @@ class Plan:
     silent_seats: int = 0
     absent: bool = False  # accepted providers are gone when their states are audited
     orders: int = 1
+    rematch: bool = True
 
 
 class World:

@@ -14,6 +14,7 @@ from domain.events import (
     PaymentMade,
     SeatSilent,
     ShareRejected,
+    StageOpened,
     read_event,
     to_event,
 )
@@ -74,16 +75,11 @@ def test_other_events_are_no_change_and_odd_attributes_are_refused() -> None:
     ):
         with pytest.raises(ValueError):  # noqa: PT011 -- the texts are Python's where int() refuses
             read_event(Event("payment", odd))
+    stage = to_event(StageOpened(RoundKey(b"", 1, 0), 1, b"", 0, (), (), 1, 2, is_last=True), 1)
     with pytest.raises(ValueError, match="neither true nor false"):
         read_event(
             Event(
-                "audit.answered",
-                (
-                    ("order", ""),
-                    ("attempt", "1"),
-                    ("round", "0"),
-                    ("auditor", "a"),
-                    ("agrees", "1"),
-                ),
+                "panel.stage",
+                (*stage.attributes[:-1], ("is_last", "1")),
             )
         )

