@@ -154,6 +154,7 @@ def test_a_provider_waits_for_its_node_and_outlives_a_restart_of_it(
             publish(solo, validator)
             with making_blocks(solo.engine):
                 assert answers.joined.wait(WAIT)
+                answers.polls.get(timeout=WAIT)
         # The node is gone in the middle: the provider goes on, and finds it when it is back.
         answers.polls = Queue()
         for _ in range(3):
