@@ -156,6 +156,9 @@ def check_paid(store: Overlay) -> None:
             same = before.attempt == closed.attempt and order.id not in voiding
             behind = same and before.void and not closed.void
             _check(not behind, f"order {order.id.hex()} has a round behind a void one")
+        void = sum(closed.void for closed in rounds if closed.attempt == order.attempt)
+        counted = TALLIES.must(store, order.id).void
+        _check(void == counted, f"order {order.id.hex()} counts {counted} void rounds of {void}")
         both = any(closed.void and closed.verified for closed in rounds)
         _check(not both, f"order {order.id.hex()} has a round that is void and verified")
 

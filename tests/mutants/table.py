@@ -571,6 +571,22 @@ MUTANTS = (
         (f"{_SETTLEMENT}::test_what_returns_is_no_loss_that_the_job_bond_makes_good",),
     ),
     Mutant(
+        "void-in-order",
+        "an attempt ends with its first void round, while one before or behind it is still audited",
+        "chain/state_machine/proof/settlement.py",
+        "verified + tally.void == assignment.round",
+        "tally.void > 0 or verified == assignment.round",
+        (f"{_PANELS}::test_an_attempt_ends_only_when_every_round_before_a_void_one_is_decided_too",),
+    ),
+    Mutant(
+        "made-good-twice",
+        "each round of an attempt that is found wrong pays for what the consumer lost once",
+        "chain/state_machine/market/attempts.py",
+        "max(0, paid - tally.made_good)",
+        "max(0, paid)",
+        (f"{_PANELS}::test_what_the_consumer_lost_is_made_good_once",),
+    ),
+    Mutant(
         "part-spent",
         "what is withheld is spent on something else",
         "chain/state_machine/ledger/order_money.py",

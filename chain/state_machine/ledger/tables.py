@@ -16,14 +16,17 @@ class Tally:
     held: int
     # Payments listed.
     payments: int
-    # Verified rounds of the current attempt.
+    # Verified rounds of the current attempt, and those that are void.
     verified: int
+    void: int
     # What rejected shares that were right took of what is withheld in the current attempt (uassay).
     righted: int
     # CloseReason that is decided and waits for the return of bonds, else 0.
     ending: int
-    # The least fee that ordering cost the consumer (uassay).
+    # What is left of the least fee that ordering cost the consumer, and what it paid for rounds of the current
+    # attempt that was made good to it (uassay).
     fee: int
+    made_good: int
 
 
 NEXT_ACCOUNT = Numbers(0x04, "number of the next account", remembered=True)

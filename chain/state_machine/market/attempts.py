@@ -117,6 +117,7 @@ def cut_for_consumer(ctx: Context, order: Order, rows: Iterable[BondRow | None])
                 Transfer(Move.BURN, source, "", row.amount - paid),
             )
             cut_bond(ctx, order.id, row, moves)
+            _make_good(ctx, order.id, paid)
 
 
 def on_accept(ctx: Context, entry: Entry) -> None:
@@ -194,6 +195,7 @@ def _compensate(ctx: Context, order: Order, assignment: Assignment, cut: int) ->
     row = get_job_bond(ctx, assignment.order_id, assignment.attempt)
     cut = min(cut, row.amount if row else 0)
     source, paid = order.id.hex(), min(cut, lost)
+    _make_good(ctx, order.id, paid)
     _cut_job_bond(
         ctx,
         assignment,
@@ -203,12 +205,21 @@ def _compensate(ctx: Context, order: Order, assignment: Assignment, cut: int) ->
 
 
 def _get_loss(ctx: Context, order: Order) -> int:
-    """Return what the order's attempt has cost the consumer: the fee of ordering, and what it paid for rounds."""
+    """Return what the consumer has lost and nobody made good: the fee of ordering, and what it paid in the attempt."""
     tally = TALLIES.must(ctx.store, order.id)
     assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
     # What is withheld returns to the deposit, what right shares took of it is made good apart: neither is lost.
     part = get_withheld(ctx, order.id) + tally.righted
-    return tally.fee + tally.verified * compute_round_cost(order, assignment) - part
+    paid = tally.verified * compute_round_cost(order, assignment) - part
+    return tally.fee + max(0, paid - tally.made_good)
+
+
+def _make_good(ctx: Context, order_id: bytes, amount: int) -> None:
+    """Count what the consumer was given for its loss, so that nothing is made good twice."""
+    tally = TALLIES.must(ctx.store, order_id)
+    of_fee = min(amount, tally.fee)
+    made_good = tally.made_good + amount - of_fee
+    TALLIES.update(ctx.store, order_id, fee=tally.fee - of_fee, made_good=made_good)
 
 
 def _cut_job_bond(ctx: Context, assignment: Assignment, *moves: Transfer) -> None:

@@ -191,7 +191,7 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
     order = ORDERS.update(
         ctx.store, order.id, state=OrderState.MATCHED, attempt=attempt, unmatched=()
     )
-    TALLIES.update(ctx.store, order.id, verified=0)
+    TALLIES.update(ctx.store, order.id, verified=0, void=0, made_good=0)
     terms = order.terms
     asked = make_asked(terms, order.conditions, order.params, order.window)
     wait = asked.accept_seconds + ceil_div(asked.trial_work, bid.offer.slot_speed)

@@ -53,6 +53,8 @@ def void_round(ctx: Context, key: RoundKey) -> bool:
     if closed is None or closed.void:
         return False
     ROUNDS.update(ctx.store, *key, void=True)
+    void = TALLIES.must(ctx.store, key.order_id).void
+    TALLIES.update(ctx.store, key.order_id, void=void + 1)
     stop_panel(ctx, key)
     ctx.emit(RoundVoid(key))
     schedule(ctx, ctx.clock, Due.VOID, *replace(key, round=key.round + 1))

@@ -58,7 +58,7 @@ def on_window(ctx: Context, entry: Entry) -> None:
     if closed is not None and is_verifiable(ctx, closed):
         advance(ctx, order.id)
     else:
-        _end_if_decided(ctx, order.id, assignment, closed)
+        _end_if_decided(ctx, order.id, assignment)
 
 
 def weigh_window(ctx: Context, entry: Entry) -> int:
@@ -174,13 +174,13 @@ def _transfers(order_id: bytes, earnings: Earnings) -> list[Transfer]:
     ]
 
 
-def _end_if_decided(
-    ctx: Context, order_id: bytes, assignment: Assignment, pending: Round | None
-) -> None:
+def _end_if_decided(ctx: Context, order_id: bytes, assignment: Assignment) -> None:
     """End the order when all rounds are verified or can never be, or a failed attempt."""
     order = ORDERS.must(ctx.store, order_id)
-    verified = _verified(ctx, order_id)
-    is_over = pending is None or _is_void(ctx, assignment, pending)
+    tally = TALLIES.must(ctx.store, order_id)
+    verified = tally.verified
+    # Not in their order: a panel may find a later round wrong while one before it is still open.
+    is_over = verified + tally.void == assignment.round
     if order.state is OrderState.PROVEN and verified == order.terms.rounds:
         if not assignment.settles_at:
             _await_handover(ctx, order, assignment)
@@ -200,12 +200,6 @@ def _await_handover(ctx: Context, order: Order, assignment: Assignment) -> None:
     ASSIGNMENTS.update(ctx.store, order.id, assignment.attempt, settles_at=settles_at)
     schedule(ctx, settles_at, Due.WINDOW, order.id, assignment.attempt, order.terms.rounds)
     ctx.emit(OrderVerified(order.id, assignment.attempt, settles_at))
-
-
-def _is_void(ctx: Context, assignment: Assignment, pending: Round) -> bool:
-    """Tell whether a round is void with all behind it; they become so in their order."""
-    last = ROUNDS.must(ctx.store, assignment.order_id, assignment.attempt, assignment.round - 1)
-    return pending.void and last.void
 
 
 def reopen_or_end(ctx: Context, order: Order, assignment: Assignment, verified: int) -> None:

@@ -544,6 +544,46 @@ def test_rounds_behind_a_void_one_are_void_and_nobody_recomputes_them() -> None:
     assert [stake(market, name) for name in market.validators] == stakes
 
 
+def test_an_attempt_ends_only_when_every_round_before_a_void_one_is_decided_too() -> None:
+    """Rounds have panels of their own: a later one may be found wrong first, and one between is still open."""
+    params = replace(local_params(), round_window=200, progress_base=300)
+    market = Market(params, validators=8)
+    order_id = market.run(submit(terms=make_terms(rounds=3), deposit=600_000, rematch=False))
+    for _ in range(3):
+        market.train_round(order_id)
+    market.fault_round(order_id, 2)
+    assert market.round_of(order_id, 1, 2).void
+    assert market.order(order_id).state is not OrderState.CLOSED
+    market.fault_round(order_id, 0)
+    market.chain.block()
+    assert [market.round_of(order_id, 1, number).void for number in range(3)] == [True] * 3
+    assert market.order(order_id).close_reason == CloseReason.FAILED
+    assert market.chain.ask(q.PanelDutiesRequest("v1")).duties == ()
+
+
+def test_what_the_consumer_lost_is_made_good_once() -> None:
+    """Two rounds of an attempt that are found wrong one after the other would else both pay for the same loss."""
+    params = replace(local_params(), round_window=200, progress_base=300, job_bond_bps=10_000)
+    market = Market(params, validators=8)
+    order_id = market.run(submit(terms=make_terms(rounds=4), deposit=800_000, rematch=False))
+    for number in range(4):
+        market.train_round(order_id)
+        if number == 0:
+            market.answer_all(order_id, 0)
+            market.chain.pass_until(market.round(order_id, 0).window_ends)
+    assert market.round(order_id, 0).verified
+    lost = market.all_of(order_id).escrow.depositors[0].paid
+    market.fault_round(order_id, 3)
+    places = market.wait_stage(order_id, 1).places
+    kinds = [place.place.kind for place in places]
+    number = kinds.index(AuditKind.SEGMENT)
+    said = elsewhere(market.answers(order_id, 1), number)
+    market.say(order_id, dict.fromkeys(market.seated(order_id, 1), said), 1)
+    assert market.round_of(order_id, 1, 1).void
+    paid = [p for p in market.all_of(order_id).payments if p.kind == "compensation"]
+    assert sum(p.amount for p in paid if p.to == "carol") <= lost + 200
+
+
 def test_a_void_round_fails_the_attempt_of_a_proven_order_at_once() -> None:
     params = replace(local_params(), progress_base=300, round_window=200)
     market = Market(params, validators=6)
