@@ -73,6 +73,8 @@ def tell_panel(panel: Panel) -> list[str]:
     if panel.is_settled or panel.is_decided:
         return lines
     if not panel.is_open:
+        if not panel.stage and not panel.load:
+            return [*lines, f"{where} waits until auditors have room for its panel"]
         return [*lines, f"{where} waits for the seed of stage {panel.stage + 1} of its panel"]
     sitting = panel.seats - panel.first_seat
     return [

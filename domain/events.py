@@ -274,6 +274,15 @@ class OrderVerified(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class DeadlineMoved(Change):
+    """An order's panels waited for audit room, and it has that much more time."""
+
+    KIND: ClassVar[str] = "order.deadline_moved"
+    order: bytes
+    deadline: int
+
+
+@dataclass(frozen=True, slots=True)
 class OrderClosed(Change):
     """An order ended with a ``CloseReason``; ``failed`` is what its last auction failed on."""
 
@@ -409,6 +418,14 @@ class StageOpened(Change):
     commits_end: int
     reveals_end: int
     is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PanelWaits(Change):
+    """A panel waits until auditors have room for it."""
+
+    KIND: ClassVar[str] = "panel.waits"
+    round: RoundKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -573,6 +590,7 @@ KINDS: Mapping[str, type[Change]] = MappingProxyType(
             AttemptFailed,
             OrderProven,
             OrderVerified,
+            DeadlineMoved,
             OrderClosed,
             ShareCommitted,
             ShareSkipped,
@@ -585,6 +603,7 @@ KINDS: Mapping[str, type[Change]] = MappingProxyType(
             RoundVerified,
             RoundVoid,
             AuditsPromised,
+            PanelWaits,
             PlaceDrawn,
             StageOpened,
             AnswerCommitted,

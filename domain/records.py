@@ -585,6 +585,7 @@ class Panel:
     is_settled: bool  # its seats are paid, and it is over
     eligible: Count  # validators who have or could have a seat, when the stage began
     stake: Money  # of these
+    load: Count  # audit room that it takes (ten-thousandths of a validator); with none at stage 0 it waits for it
 
     @property
     def key(self) -> RoundKey:

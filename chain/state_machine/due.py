@@ -33,6 +33,7 @@ from chain.state_machine.proof.panels import (
     weigh_stage,
     weigh_stage_draw,
 )
+from chain.state_machine.proof.room import on_room, weigh_room
 from chain.state_machine.proof.rounds import weigh_void
 from chain.state_machine.proof.settlement import on_bonds, on_window, weigh_bonds, weigh_window
 from chain.state_machine.proof.shares import draw_segments, weigh_segments
@@ -136,6 +137,7 @@ EFFECTS: Mapping[Due, Effect] = MappingProxyType(
         Due.VOID: Effect(on_void, weigh_void),
         Due.BONDS: Effect(on_bonds, weigh_bonds),
         Due.STAGE: Effect(on_stage, weigh_stage),
+        Due.ROOM: Effect(on_room, weigh_room),
         Due.ACCEPT: Effect(on_accept, weigh_end),
         Due.PROGRESS: Effect(on_progress, weigh_progress),
         Due.TIME_TO_LIVE: Effect(on_time_to_live, weigh_end),

@@ -25,6 +25,7 @@ from chain.state_machine.market.tables import (
     ORDERS,
 )
 from chain.state_machine.proof.tables import (
+    AUDIT_LOAD,
     LOT_GROUPS,
     LOTS,
     PANEL_DUTIES,
@@ -35,6 +36,7 @@ from chain.state_machine.proof.tables import (
     SHARES,
     STANDING_ISSUES,
     WAITING_LOTS,
+    WAITING_PANELS,
     lot_key,
 )
 from chain.state_machine.queue import OF_ORDERS, Due, get_entries
@@ -223,6 +225,8 @@ def check_queue(store: Overlay) -> None:
     # An order that waits for a lot ends when what the lot draws is done.
     waiting = {lot.subject.round.order_id for lot in LOTS.scan(store)}
     waiting |= {entry.parts[0] for entry in entries if entry.kind in OF_ORDERS}
+    # Or for audit room, which the panels that have it give back.
+    waiting |= {order_id for _, order_id, *_ in WAITING_PANELS.keys(store)}
     for order in ORDERS.scan(store):
         alive = order.state is not OrderState.CLOSED
         _check(not alive or order.id in waiting, f"nothing will ever end order {order.id.hex()}")
@@ -235,6 +239,8 @@ def check_deadlines(store: Overlay) -> None:
     for order in ORDERS.scan(store):
         handover = handover_seconds(order.terms, order.params, order.window)
         tail = 2 * verify_seconds(order.params, order.window) + handover
+        tally = TALLIES.must(store, order.id)
+        tail += clock - tally.waits_since if tally.waiting else 0
         late = order.state is not OrderState.CLOSED and clock > order.deadline + tail
         # Entries that the cap of a block carried over are allowed to be late.
         _check(not late or overdue, f"order {order.id.hex()} outlived its last deadline")
@@ -300,6 +306,29 @@ def check_panels(store: Overlay) -> None:
             _check(closed.verified or closed.void, f"{name} is paid before its round ends")
 
 
+def check_room(store: Overlay) -> None:
+    """The room that panels take adds up; who has none waits, and somebody has some where anybody waits."""
+    panels = PANELS.scan(store)
+    total = sum(panel.load for panel in panels)
+    _check(total == AUDIT_LOAD.get(store), "the load of auditors is counted wrong")
+    waiting = sorted(
+        RoundKey(order_id, number_of(attempt), number_of(round))
+        for _, order_id, attempt, round in WAITING_PANELS.keys(store)
+    )
+    for key in waiting:
+        panel = PANELS.must(store, *key)
+        idle = panel.stage == 0 and panel.load == 0 and not panel.is_settled
+        _check(idle, f"order {key.order_id.hex()} waits for room that it has")
+    counts = Counter(key.order_id for key in waiting)
+    for order in ORDERS.scan(store):
+        count = TALLIES.must(store, order.id).waiting
+        _check(count == counts[order.id], f"order {order.id.hex()} counts who waits wrong")
+    coming = any(entry.kind is Due.ROOM for entry in get_entries(store))
+    _check(not waiting or total > 0 or coming, "panels wait for room, and nobody has any")
+    for panel in panels:
+        _check(not (panel.is_settled and panel.load), "a panel that is over takes room")
+
+
 def check_duties(store: Overlay) -> None:
     """Only seats of an open stage that have not revealed have something to do; no pot outlives its round."""
     due = set()
@@ -358,6 +387,7 @@ CHECKS: tuple[Callable[[Overlay], None], ...] = (
     check_deadlines,
     check_shares,
     check_panels,
+    check_room,
     check_duties,
     check_ends,
     check_book,

@@ -31,6 +31,8 @@ class Due(IntEnum):
     VOID = 3
     # Order, attempt, round, and how many of its shares have theirs back.
     BONDS = 4
+    # Nothing: there may be audit room.
+    ROOM = 5
     # Order, attempt.
     ACCEPT = 10
     PROGRESS = 11
@@ -46,7 +48,7 @@ class Due(IntEnum):
 
 LANES = (0, 1, 2)
 
-OF_ORDERS = tuple(kind for kind in Due if kind not in (Due.LOT, Due.BID, Due.WITHDRAWAL))
+OF_ORDERS = tuple(kind for kind in Due if kind not in (Due.LOT, Due.ROOM, Due.BID, Due.WITHDRAWAL))
 """What concerns an order, whose id then comes first."""
 
 # Lane, time, kind, and what the entry concerns.

@@ -209,6 +209,17 @@ def reveal_seconds(window: int) -> int:
     return max(1, window // 5)
 
 
+def panel_load(
+    terms: JobTerms, params: OrderParams, segments: int, seats: int, audit_ms: int, window: int
+) -> int:
+    """Return the audit room that seats take (ten-thousandths of a validator): their time, over that to commit.
+
+    Each further segment beyond those that are always drawn takes at most its part of ``audit_ms``.
+    """
+    least = max(1, least_segments(terms, params))
+    return ceil_div(BPS * seats * audit_ms * segments, least * 1_000 * commit_seconds(window))
+
+
 def verify_seconds(params: OrderParams, window: int) -> int:
     """Return the longest that a round waits for its verification: its window, or every stage of its panel."""
     if not params.auditors:

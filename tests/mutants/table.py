@@ -14,6 +14,7 @@ VRF = f"{_VECTORS}[vrf]"
 _VRF = "tests/unit/wire/test_vrf.py"
 _LOTS = "tests/unit/chain/state_machine/proof/test_clock_and_lots.py"
 _PANELS = "tests/unit/chain/state_machine/proof/test_panels.py"
+_ROOM = "tests/unit/chain/state_machine/proof/test_room.py"
 _RULES_OF_PANELS = "tests/unit/pol/rules/test_panels.py"
 _BEACON = "tests/unit/chain/state_machine/registry/test_beacon.py"
 _REVEALS = "tests/unit/chain/app/test_reveals.py"
@@ -576,7 +577,9 @@ MUTANTS = (
         "chain/state_machine/proof/settlement.py",
         "verified + tally.void == assignment.round",
         "tally.void > 0 or verified == assignment.round",
-        (f"{_PANELS}::test_an_attempt_ends_only_when_every_round_before_a_void_one_is_decided_too",),
+        (
+            f"{_PANELS}::test_an_attempt_ends_only_when_every_round_before_a_void_one_is_decided_too",
+        ),
     ),
     Mutant(
         "made-good-twice",
@@ -585,6 +588,38 @@ MUTANTS = (
         "max(0, paid - tally.made_good)",
         "max(0, paid)",
         (f"{_PANELS}::test_what_the_consumer_lost_is_made_good_once",),
+    ),
+    Mutant(
+        "room-without-end",
+        "panels begin however busy the auditors are, and the honest are late for all of them",
+        "chain/state_machine/proof/room.py",
+        "    return total == 0 or total + load <= room",
+        "    return True",
+        (f"{_ROOM}::test_rounds_that_close_in_one_block_do_not_seat_more_than_there_is_room_for",),
+    ),
+    Mutant(
+        "room-by-name",
+        "who waits longest by chance of its name, not who pays auditors least",
+        "chain/state_machine/proof/room.py",
+        "return _MOST - min(_MOST, rate), order.id",
+        "return _MOST, order.id",
+        (f"{_ROOM}::test_who_pays_auditors_most_for_their_work_is_next",),
+    ),
+    Mutant(
+        "room-kept",
+        "a panel that is void keeps the room that it had",
+        "chain/state_machine/proof/seats.py",
+        "    leave_room(ctx, order, panel)\n",
+        "",
+        (f"{_ROOM}::test_a_void_round_gives_back_its_room_and_its_place_among_those_who_wait",),
+    ),
+    Mutant(
+        "room-costs-time",
+        "an order that waited for room fails at the deadline that it had before",
+        "chain/state_machine/market/orders.py",
+        "return ctx.clock - tally.waits_since if tally.waiting else 0",
+        "return 0",
+        (f"{_ROOM}::test_what_an_order_waits_for_room_is_added_to_its_deadline",),
     ),
     Mutant(
         "part-spent",

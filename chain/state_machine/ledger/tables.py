@@ -13,20 +13,23 @@ class Tally:
 
     order_id: bytes
     # Coins in its escrow, counted by every move in and out.
-    held: int
+    held: int = 0
     # Payments listed.
-    payments: int
+    payments: int = 0
     # Verified rounds of the current attempt, and those that are void.
-    verified: int
-    void: int
+    verified: int = 0
+    void: int = 0
     # What rejected shares that were right took of what is withheld in the current attempt (uassay).
-    righted: int
+    righted: int = 0
     # CloseReason that is decided and waits for the return of bonds, else 0.
-    ending: int
+    ending: int = 0
     # What is left of the least fee that ordering cost the consumer, and what it paid for rounds of the current
     # attempt that was made good to it (uassay).
-    fee: int
-    made_good: int
+    fee: int = 0
+    made_good: int = 0
+    # Panels that wait for audit room, and since when some do (chain clock).
+    waiting: int = 0
+    waits_since: int = 0
 
 
 NEXT_ACCOUNT = Numbers(0x04, "number of the next account", remembered=True)

@@ -14,15 +14,17 @@ from chain.state_machine.market.book import close_bid
 from chain.state_machine.market.orders import (
     end_assignment,
     end_order,
+    get_waited,
     is_ending,
     restart_progress,
     weigh_end,
 )
 from chain.state_machine.market.tables import ASSIGNMENTS, BIDS, ORDERS
+from chain.state_machine.proof.fees import compute_round_cost
 from chain.state_machine.proof.rounds import is_far_ahead
-from chain.state_machine.proof.settlement import advance, compute_round_cost, reopen_or_end
+from chain.state_machine.proof.settlement import advance, reopen_or_end
 from chain.state_machine.proof.shares import drop_open_round, weigh_open_round
-from chain.state_machine.queue import Entry
+from chain.state_machine.queue import Due, Entry, schedule
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.events import AttemptFailed, OrderDeclined
 from domain.reasons import AttemptEnd, CloseReason
@@ -154,6 +156,11 @@ def on_order(ctx: Context, entry: Entry) -> None:
     """The order's last deadline: nothing new begins. What is proven runs through its windows all the same."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     if order.state in (OrderState.CLOSED, OrderState.PROVEN) or is_ending(ctx, order):
+        return
+    waited = get_waited(ctx, order)
+    if ctx.clock < order.deadline + waited:
+        # Its panels wait for audit room, or have: its deadline moves by as long.
+        schedule(ctx, order.deadline + waited, Due.ORDER, order.id)
         return
     if order.state is OrderState.OPEN:
         end_order(ctx, order, CloseReason.DEADLINE)

@@ -170,6 +170,12 @@ def is_ending(ctx: Context, order: Order) -> bool:
     return TALLIES.must(ctx.store, order.id).ending != 0
 
 
+def get_waited(ctx: Context, order: Order) -> int:
+    """Return how long panels of an order have waited for audit room by now, which moves its deadline (seconds)."""
+    tally = TALLIES.must(ctx.store, order.id)
+    return ctx.clock - tally.waits_since if tally.waiting else 0
+
+
 def clear_attempt(ctx: Context, order: Order, assignment: Assignment) -> bool:
     """Return what an attempt left behind before the order opens again: what was withheld, and bonds.
 
@@ -266,7 +272,7 @@ def get_assigned(
         "accept deadline" if matched else "progress deadline",
         assignment.accept_deadline if matched else assignment.progress_deadline,
     )
-    check_before(ctx, "order's deadline", order.deadline)
+    check_before(ctx, "order's deadline", order.deadline + get_waited(ctx, order))
     return order, assignment
 
 

@@ -13,7 +13,9 @@ from chain.state_machine.gas import BOND_GAS, SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.ledger.order_money import get_job_bond, get_share_bond
 from chain.state_machine.market.attempts import cut_for_consumer, void_attempt
 from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
+from chain.state_machine.proof.fees import compute_audit_fee
 from chain.state_machine.proof.lots import get_parties, open_lot
+from chain.state_machine.proof.room import ask_room, take_room
 from chain.state_machine.proof.rounds import void_round
 from chain.state_machine.proof.seats import (
     PENALTY_TIMES,
@@ -22,7 +24,7 @@ from chain.state_machine.proof.seats import (
     settle_panel,
     weigh_panel,
 )
-from chain.state_machine.proof.settlement import advance, compute_audit_fee
+from chain.state_machine.proof.settlement import advance
 from chain.state_machine.proof.shares import count_share, weigh_open_round
 from chain.state_machine.proof.tables import (
     PANEL_DUTIES,
@@ -70,7 +72,7 @@ from pol.rules.panels import (
 from pol.rules.schedule import share_segments
 
 
-def open_panel(ctx: Context, order: Order, assignment: Assignment, closed: Round) -> None:
+def open_panel(ctx: Context, order: Order, closed: Round) -> None:
     """Open the panel of a round that was just closed; without auditors (a genesis choice) there is none."""
     if order.params.auditors == 0:
         return
@@ -94,9 +96,10 @@ def open_panel(ctx: Context, order: Order, assignment: Assignment, closed: Round
         is_settled=False,
         eligible=0,
         stake=0,
+        load=0,
     )
     PANELS.put(ctx.store, panel)
-    _wait_for_seed(ctx, order, assignment, panel)
+    ask_room(ctx, order, panel)
 
 
 def _wait_for_seed(ctx: Context, order: Order, assignment: Assignment, panel: Panel) -> None:
@@ -140,6 +143,7 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
         stake=sum(seat.stake for seat in seats) + sum(able.stake for able in left),
     )
     PANELS.put(ctx.store, panel)
+    take_room(ctx, order, panel, len(drawn))
     for number, validator in enumerate(drawn, panel.first_seat):
         _seat(ctx, panel, number, validator)
     ctx.emit(
@@ -288,6 +292,7 @@ def end_stage(ctx: Context, panel: Panel) -> None:
     wanted = next_seats(panel.seats, silent, answers_differ=answers_differ)
     panel = replace(panel, is_open=False, wanted=wanted)
     PANELS.put(ctx.store, panel)
+    take_room(ctx, order, panel, wanted if panel.undecided else 0)
     rulings = {place.ruling for place in panel.places}
     if Ruling.WRONG in rulings or Ruling.UNDECIDED in rulings:
         _end_void(ctx, order, panel)

@@ -15,6 +15,7 @@ from chain.state_machine.ledger.order_money import cut_bond, pay_from_deposits
 from chain.state_machine.ledger.tables import POTS
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.lots import drop_lot
+from chain.state_machine.proof.room import leave_room
 from chain.state_machine.proof.tables import (
     PANEL_DUTIES,
     PANEL_POTS,
@@ -247,6 +248,8 @@ def stop_panel(ctx: Context, key: RoundKey) -> None:
             cancel(ctx, time, Due.STAGE, *key)
         PANELS.update(ctx.store, *key, is_open=False)
     drop_lot(ctx, PanelSubject(key, panel.stage + 1))
+    order = ORDERS.must(ctx.store, key.order_id)
+    leave_room(ctx, order, panel)
     if not panel.is_settled:
         PANELS.update(ctx.store, *key, is_settled=True)
-        settle_panel(ctx, ORDERS.must(ctx.store, key.order_id), panel)
+        settle_panel(ctx, order, panel)

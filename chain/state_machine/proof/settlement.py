@@ -20,21 +20,19 @@ from chain.state_machine.market.orders import (
     weigh_end,
 )
 from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
+from chain.state_machine.proof.fees import compute_audit_fee
 from chain.state_machine.proof.rejections import compare_rejected, count_rejected
 from chain.state_machine.proof.rounds import get_next_round, is_verifiable
 from chain.state_machine.proof.seats import settle_panel, weigh_panel
 from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES
 from chain.state_machine.queue import Due, Entry, schedule
 from chain.state_machine.registry.tables import VALIDATORS
-from domain.amount import price_floor
 from domain.events import OrderVerified, RoundVerified
 from domain.reasons import AttemptEnd, CloseReason
 from domain.records import Assignment, AssignmentState, Order, OrderState, Round, Share
 from escrow.moves import Move, Transfer
-from escrow.settle import Earnings, audit_fee, settle_round
+from escrow.settle import Earnings, settle_round
 from pol.rules.orders import handover_seconds
-from pol.rules.panels import audit_floor
-from pol.rules.schedule import round_work
 
 
 def advance(ctx: Context, order_id: bytes) -> None:
@@ -146,24 +144,6 @@ def compute_earnings(
         providers_bps=assignment.providers_bps,
         shares=[(share.claim.provider, share.work) for share in shares],
     )
-
-
-def compute_round_cost(order: Order, assignment: Assignment) -> int:
-    """Return what a verified round costs the consumer: its work, and what the audit fee is beyond its part of that."""
-    work, price = round_work(order.terms), assignment.price
-    part = audit_fee(work, price, order.params.audit_bps) if order.params.auditors else 0
-    return price_floor(work, price) - part + compute_audit_fee(order, assignment)
-
-
-def compute_audit_fee(order: Order, assignment: Assignment) -> int:
-    """Return the audit fee of a round: basis points of its price, and never below its floor; none without auditors.
-
-    What the floor adds is locked beside the work.
-    """
-    if not order.params.auditors:
-        return 0
-    floor = audit_floor(order.terms, order.price_limit, order.params)
-    return max(floor, audit_fee(round_work(order.terms), assignment.price, order.params.audit_bps))
 
 
 def _transfers(order_id: bytes, earnings: Earnings) -> list[Transfer]:

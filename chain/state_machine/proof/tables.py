@@ -93,6 +93,10 @@ PANELS = Table(0x35, "panel", Panel, lambda r: r.key)
 SEATS = Table(0x36, "seat", PanelSeat, lambda r: (*r.key, r.number))
 # One more than the number of a seat that has something to do in the open stage: validator, order, attempt, round.
 PANEL_DUTIES = Numbers(0x37, "duty of a seat")
+# What panels take of the auditors' time (ten-thousandths of a validator).
+AUDIT_LOAD = Numbers(0x43, "load of auditors")
+# Panels without room: rank by fee, order, attempt, round.
+WAITING_PANELS = Index(0x44, "panel that waits")
 # What silent and differing seats of a round lost and is not paid out yet: order, attempt, round.
 PANEL_POTS = Numbers(0x3F, "pot of a panel")
 # Purpose, id of the subject.

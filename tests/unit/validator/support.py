@@ -221,6 +221,7 @@ def panel(*places: Place, round: int = 0, **changes: Any) -> Panel:
         revealed=0,
         eligible=1,
         stake=1,
+        load=1,
         is_settled=False,
     )
     return replace(made, **changes)

@@ -82,7 +82,7 @@ def apply_submit_order(ctx: Context, message: MsgSubmitOrder, auditable: Auditab
     ORDERS.put(ctx.store, order)
     escrow, deposit = open_escrow(order.id, message.consumer, message.deposit)
     ESCROWS.put(ctx.store, escrow)
-    TALLIES.put(ctx.store, Tally(order.id, 0, 0, 0, 0, 0, 0, _least_fee(ctx), 0))
+    TALLIES.put(ctx.store, Tally(order.id, fee=_least_fee(ctx)))
     apply_inflow(ctx, order.id, deposit)
     ORDERS_OF_CONSUMER.mark(ctx.store, message.consumer, order.id)
     schedule(ctx, order.deadline, Due.ORDER, order.id)

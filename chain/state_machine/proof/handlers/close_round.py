@@ -12,6 +12,7 @@ from chain.state_machine.handler import Handler
 from chain.state_machine.market.orders import get_assigned, restart_progress
 from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
 from chain.state_machine.proof.panels import open_panel
+from chain.state_machine.proof.room import weigh_ask
 from chain.state_machine.proof.rounds import check_open_round, is_far_ahead
 from chain.state_machine.proof.shares import (
     change_share,
@@ -157,8 +158,8 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
     ctx.emit(RoundClosed(closed.key, closed.next_root, closed.ciphertext_root, closed.window_ends))
     is_last = message.round + 1 == order.terms.rounds
     go_on = _prove if is_last else restart_progress
-    opened = go_on(ctx, order, assignment, round=message.round + 1, global_in=message.next_root)
-    open_panel(ctx, order, opened, closed)
+    go_on(ctx, order, assignment, round=message.round + 1, global_in=message.next_root)
+    open_panel(ctx, ORDERS.must(ctx.store, order.id), closed)
 
 
 def _prove(ctx: Context, order: Order, assignment: Assignment, **changes: Any) -> Assignment:
@@ -188,4 +189,9 @@ def _accept(ctx: Context, share: Share, roots: ShareRoots) -> None:
     )
 
 
-HANDLER = Handler(MsgCloseRound, check_state, apply, check_stateless)
+def weigh(ctx: Context, _: MsgCloseRound, __: Found) -> int:
+    """Return the gas of opening the panel: there may be room for it."""
+    return weigh_ask(ctx)
+
+
+HANDLER = Handler(MsgCloseRound, check_state, apply, check_stateless, weigh)

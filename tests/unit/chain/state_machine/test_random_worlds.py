@@ -87,6 +87,7 @@ class World:
             max_attempts=random.choice((1, 2, 3)),
             round_window=random.choice((10, 11, 40)),
             segments_drawn=random.choice((1, 2)),
+            audit_room_bps=random.choice((1, 5_000)),
             progress_base=random.choice((30, 300)),
             lot_wait=random.choice((0, 2, 20)),
             payload_fee=random.choice((0, 500, 70_000)),
@@ -100,7 +101,7 @@ class World:
         )
         self.chain = self.market.chain
         self.said: dict[tuple[str, RoundKey], tuple[SeatAnswer, ...]] = {}
-        self.diligence = random.choice((0.3, 0.8, 1.0))  # of validators, a block
+        self.diligence = random.choice((0.15, 0.8, 1.0))  # of validators, a block
         self.presence = random.choice((0.05, 0.8, 1.0))  # of auditors, a block
         self.lies = random.choice((0.0, 0.05, 0.2))  # answers of auditors that disagree
         self.errors = random.choice((0.0, 0.05, 0.2))  # places that are not what the chain has
@@ -251,9 +252,8 @@ class World:
         for answer in self.market.answers(order_id, round):
             where = panel.places[answer.place].place
             truth = Random(f"{self.seed}/{panel.key}/{where}")
-            if truth.random() < self.errors:
-                answer = replace(answer, root=digest("truth", order_id, round, answer.place))
-            found.append(answer)
+            other = replace(answer, root=digest("truth", order_id, round, answer.place))
+            found.append(other if truth.random() < self.errors else answer)
         return tuple(found)
 
     def moods(self) -> list[Message]:
@@ -531,7 +531,7 @@ REACHED = (
     *(f"close {reason.name}" for reason in CloseReason),
     *(f"end {reason.name}" for reason in AttemptEnd),
     *("round.verified", "round.void", "panel.silent", "panel.differed", "panel.paid"),
-    "share.wrong",
+    *("panel.waits", "order.deadline_moved", "share.wrong"),
     *(f"stage {number}" for number in (1, 2, 3)),
     *(f"ruled {name}" for name in ("RIGHT", "WRONG", "UNDECIDED")),
     *("share.accepted", "share.compared true", "share.compared false"),

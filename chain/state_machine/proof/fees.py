@@ -1,0 +1,25 @@
+"""What a round costs its consumer, and what of it is for its auditors (protocol sections 5.5 and 7)."""
+
+from domain.amount import price_floor
+from domain.records import Assignment, Order
+from escrow.settle import audit_fee
+from pol.rules.panels import audit_floor
+from pol.rules.schedule import round_work
+
+
+def compute_round_cost(order: Order, assignment: Assignment) -> int:
+    """Return what a verified round costs the consumer: its work, and what the audit fee is beyond its part of that."""
+    work, price = round_work(order.terms), assignment.price
+    part = audit_fee(work, price, order.params.audit_bps) if order.params.auditors else 0
+    return price_floor(work, price) - part + compute_audit_fee(order, assignment)
+
+
+def compute_audit_fee(order: Order, assignment: Assignment) -> int:
+    """Return the audit fee of a round: basis points of its price, and never below its floor; none without auditors.
+
+    What the floor adds is locked beside the work.
+    """
+    if not order.params.auditors:
+        return 0
+    floor = audit_floor(order.terms, order.price_limit, order.params)
+    return max(floor, audit_fee(round_work(order.terms), assignment.price, order.params.audit_bps))

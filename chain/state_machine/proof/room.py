@@ -1,0 +1,148 @@
+"""Audit room: how much of the auditors' time the panels may take together (protocol section 4.6).
+
+A panel takes room from the close of its round, or waits for it; what frees room lets the next ones in, who pays most
+for the work of its auditors first. Training goes on meanwhile, ``rounds_ahead`` at most, and what an order waits is
+added to its deadline. Room only makes a panel begin later: a stage that follows takes what it needs, and load never
+changes who is drawn.
+"""
+
+from chain.state_machine.context import Context
+from chain.state_machine.gas import SEAT_GAS, VALIDATOR_GAS
+from chain.state_machine.ledger.tables import TALLIES
+from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
+from chain.state_machine.proof.fees import compute_audit_fee
+from chain.state_machine.proof.lots import get_parties, open_lot
+from chain.state_machine.proof.tables import (
+    AUDIT_LOAD,
+    PANELS,
+    WAITING_PANELS,
+    PanelSubject,
+)
+from chain.state_machine.queue import Due, Entry, cancel, schedule
+from chain.state_machine.registry.members import is_active
+from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.tables import number_of
+from domain.amount import PFLOP
+from domain.events import DeadlineMoved, PanelWaits
+from domain.records import Order, OrderState, Panel
+from pol.rules.panels import (
+    is_eligible,
+    least_work,
+    panel_load,
+    segment_count,
+)
+
+_MOST = 2**62
+
+
+def ask_room(ctx: Context, order: Order, panel: Panel) -> None:
+    """Let a new panel begin where there is room and nobody waits for it, or wait in turn."""
+    if not _is_anyone_waiting(ctx) and _has_room(ctx, order, panel):
+        _begin(ctx, order, panel)
+        return
+    WAITING_PANELS.mark(ctx.store, *_turn(ctx, order, panel))
+    tally = TALLIES.must(ctx.store, order.id)
+    since = tally.waits_since if tally.waiting else ctx.clock
+    TALLIES.update(ctx.store, order.id, waiting=tally.waiting + 1, waits_since=since)
+    ctx.emit(PanelWaits(panel.key))
+    schedule(ctx, ctx.clock, Due.ROOM)
+
+
+def take_room(ctx: Context, order: Order, panel: Panel, seats: int) -> None:
+    """Let a panel take the room of so many seats, whatever there is; 0 gives back what it has."""
+    load = _weigh(ctx, order, panel, seats)
+    had = PANELS.must(ctx.store, *panel.key).load
+    AUDIT_LOAD.set(ctx.store, AUDIT_LOAD.get(ctx.store) + load - had)
+    PANELS.update(ctx.store, *panel.key, load=load)
+    if load < had and _is_anyone_waiting(ctx):
+        schedule(ctx, ctx.clock, Due.ROOM)
+
+
+def leave_room(ctx: Context, order: Order, panel: Panel) -> None:
+    """Give back the room of a panel that is over, or its place among those who wait."""
+    turn = _turn(ctx, order, panel)
+    if WAITING_PANELS.has(ctx.store, *turn):
+        _stop_waiting(ctx, order, turn)
+    take_room(ctx, order, panel, 0)
+
+
+def on_room(ctx: Context, _: Entry) -> None:
+    """Let the first panel begin that waits, if there is room for it, and look again."""
+    for turn in WAITING_PANELS.keys(ctx.store):
+        order = ORDERS.must(ctx.store, turn[1])
+        panel = PANELS.must(ctx.store, turn[1], number_of(turn[2]), number_of(turn[3]))
+        if _has_room(ctx, order, panel):
+            _stop_waiting(ctx, order, _turn(ctx, order, panel))
+            _begin(ctx, order, panel)
+            schedule(ctx, ctx.clock, Due.ROOM)
+        return
+
+
+def weigh_room(ctx: Context, _: Entry) -> int:
+    """Return the gas of letting one panel begin."""
+    return SEAT_GAS + weigh_ask(ctx)
+
+
+def weigh_ask(ctx: Context) -> int:
+    """Return the gas of looking for room, and for who is a party: the validators, twice."""
+    return 2 * VALIDATOR_GAS * sum(1 for _ in VALIDATORS.keys(ctx.store))
+
+
+def _begin(ctx: Context, order: Order, panel: Panel) -> None:
+    """Take the room of the first stage, and wait for its seed."""
+    take_room(ctx, order, panel, order.params.auditors)
+    assignment = ASSIGNMENTS.must(ctx.store, order.id, panel.attempt)
+    parties = get_parties(ctx, order, assignment)
+    open_lot(ctx, PanelSubject(panel.key, 1), parties, order.params.lot_wait)
+
+
+def _has_room(ctx: Context, order: Order, panel: Panel) -> bool:
+    """Tell whether a panel may begin; one that is larger than all there is begins alone."""
+    total = AUDIT_LOAD.get(ctx.store)
+    load = _weigh(ctx, order, panel, order.params.auditors)
+    room = ctx.block.params.audit_room_bps * _count_able(ctx, order)
+    return total == 0 or total + load <= room
+
+
+def _count_able(ctx: Context, order: Order) -> int:
+    """Return how many validators of the set promise enough for the order."""
+    return sum(
+        is_active(found)
+        and is_eligible(
+            order.terms, order.params, order.audit_ms, found.audit_speed, found.audit_rate
+        )
+        for found in VALIDATORS.scan(ctx.store)
+    )
+
+
+def _weigh(ctx: Context, order: Order, panel: Panel, seats: int) -> int:
+    """Return the room that so many seats of a panel take, with as many places as it draws."""
+    fee = compute_audit_fee(order, ASSIGNMENTS.must(ctx.store, order.id, panel.attempt))
+    segments = segment_count(
+        order.terms, order.params, order.price_limit, fee, order.audit_ms, order.window
+    )
+    return panel_load(order.terms, order.params, segments, seats, order.audit_ms, order.window)
+
+
+def _turn(ctx: Context, order: Order, panel: Panel) -> tuple[int, bytes, int, int]:
+    """Return where a panel waits: the higher its fee for a FLOP of its auditors, the sooner; then by its name."""
+    fee = compute_audit_fee(order, ASSIGNMENTS.must(ctx.store, order.id, panel.attempt)) * PFLOP
+    rate = fee // max(1, order.params.auditors * least_work(order.terms, order.params))
+    return _MOST - min(_MOST, rate), order.id, panel.attempt, panel.round
+
+
+def _is_anyone_waiting(ctx: Context) -> bool:
+    return any(True for _ in WAITING_PANELS.keys(ctx.store))
+
+
+def _stop_waiting(ctx: Context, order: Order, turn: tuple[int, bytes, int, int]) -> None:
+    """Take a panel out of those who wait; with the last of an order its deadline moves by the time that it took."""
+    WAITING_PANELS.delete(ctx.store, *turn)
+    tally = TALLIES.must(ctx.store, order.id)
+    waited = 0 if tally.waiting > 1 else ctx.clock - tally.waits_since
+    TALLIES.update(ctx.store, order.id, waiting=tally.waiting - 1)
+    if waited and order.state in (OrderState.RUNNING, OrderState.PROVEN):
+        moved = ORDERS.update(ctx.store, order.id, deadline=order.deadline + waited)
+        cancel(ctx, order.deadline, Due.ORDER, order.id)
+        schedule(ctx, moved.deadline, Due.ORDER, order.id)
+        ctx.emit(DeadlineMoved(order.id, moved.deadline))
