@@ -25,6 +25,7 @@ from domain.queries import (
 from domain.records import Conditions, Histogram, JobTerms, Order
 from link.handover import order_secret, public_point
 from matching_engine.conditions import CONDITIONS
+from pol.job.cost import memory_size
 from pol.job.document import Job, order_terms
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.orders import check_order, least_deposit
@@ -114,7 +115,7 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
 
     Refusal names what the chain would refuse of the order; without a price limit, a search for any price comes first.
     """
-    terms = order_terms(job)
+    terms, request = order_terms(job), fit_memory(job, request)
     params = client.query(ParamsRequest()).params
     checked = _check(client, params, terms, request)
     simulation = SimulateMatchRequest(
@@ -138,6 +139,12 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
             checked = _check(client, params, terms, limited)
             return Quote(terms, found, params, limit, checked=checked)
     return Quote(terms, found, params, checked=checked)
+
+
+def fit_memory(job: Job, request: Request) -> Request:
+    """Ask for devices with the memory that the job needs: who has less would decline it, and both sides would pay."""
+    memory = max(request.conditions.memory, memory_size(job.document))
+    return replace(request, conditions=replace(request.conditions, memory=memory))
 
 
 def check_request(client: ChainClient, terms: JobTerms, request: Request) -> Checked:
@@ -208,7 +215,7 @@ def submit(
 
     ``sending`` is told the order's id before it is sent: from then on it may be on chain, whatever happens here.
     """
-    terms = order_terms(job)
+    terms, request = order_terms(job), fit_memory(job, request)
     deposit = check_request(client, terms, request).deposit
     if deposit > MONEY_MAX:
         raise ConsumerError(

@@ -236,10 +236,14 @@ CONDITIONS: tuple[Condition, ...] = (
     AtLeast(
         name="memory",
         passes="a device has at least the memory",
-        helps="ask for less --memory",
+        helps="ask for less --memory, or wait for a bid with what the job needs",
         has=lambda standing, _: standing.bid.offer.memory,
         needs=lambda order, _: order.conditions.memory,
-        asks=(Option("memory", OptionKind.SIZE, "At least so many bytes a device."),),
+        asks=(
+            Option(
+                "memory", OptionKind.SIZE, "At least so many bytes a device.  [what the job needs]"
+            ),
+        ),
         offers=(Option("memory", OptionKind.SIZE, "Bytes a device.", "1GiB"),),
     ),
     OneOf(

@@ -43,6 +43,7 @@ from domain.queries import (
 )
 from domain.records import Account, Bid, BondAccount, Conditions, Offer, Order, Validator
 from link.handover import order_secret, public_point
+from pol.job.cost import memory_size
 from pol.job.document import Job, order_terms
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.panels import audit_floor, promised_ms
@@ -146,7 +147,7 @@ def test_an_order_locks_its_price_and_proves_its_key(job: Job) -> None:
         order_key=public_point(secret),
         key_proof=message.key_proof,
         terms=terms,
-        conditions=request().conditions,
+        conditions=replace(request().conditions, memory=memory_size(job.document)),
         price_limit=10**12,
         deposit=deposit,
         time_to_live=100,
@@ -235,6 +236,21 @@ def test_the_default_limit_leaves_room_for_another_bid_if_the_winner_fails(job: 
     assert quote(node, job, request(price_limit=0)).price_limit == 1_400
     node.bids = (standing(MONEY_MAX - 1),)
     assert quote(node, job, request(price_limit=0)).price_limit == MONEY_MAX
+
+
+def test_an_order_asks_for_the_memory_that_its_job_needs(job: Job) -> None:
+    """A bid with less would win it, and decline it after its trial: both sides would pay."""
+    needed = memory_size(job.document)
+    for asked, expected in ((0, needed), (needed - 1, needed), (needed + 1, needed + 1)):
+        node = Node(sequence=5)
+        sender = Sender(node, [opened(s.ORDER_ID)])
+        conditions = replace(request().conditions, memory=asked)
+        submit(node, sender, KEY, job, replace(request(), conditions=conditions))
+        (message,) = sender.sent
+        assert isinstance(message, MsgSubmitOrder)
+        assert message.conditions.memory == expected
+        quote(node, job, replace(request(), conditions=conditions))
+        assert node.simulated[-1].conditions.memory == expected
 
 
 def test_a_quote_below_all_bids_says_what_the_cheapest_asks(job: Job) -> None:
