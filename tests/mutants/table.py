@@ -427,9 +427,12 @@ MUTANTS = (
         "a proven order is closed at its deadline",
         "chain/state_machine/market/attempts.py",
         "if order.state in (OrderState.CLOSED, OrderState.PROVEN) or is_ending(ctx, order):\n"
-        "        return\n    if order.state is OrderState.OPEN:",
-        "if order.state is OrderState.CLOSED or is_ending(ctx, order):\n"
-        "        return\n    if order.state in (OrderState.OPEN, OrderState.PROVEN):",
+        "        return\n    last =",
+        "if order.state is OrderState.PROVEN:\n"
+        "        end_order(ctx, order, CloseReason.DEADLINE)\n"
+        "        return\n"
+        "    if order.state is OrderState.CLOSED or is_ending(ctx, order):\n"
+        "        return\n    last =",
         (
             "tests/unit/chain/state_machine/proof/test_settlement.py"
             "::test_a_proven_order_runs_out_its_windows_whatever_its_deadline",

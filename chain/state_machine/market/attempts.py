@@ -157,10 +157,10 @@ def on_order(ctx: Context, entry: Entry) -> None:
     order = ORDERS.must(ctx.store, entry.parts[0])
     if order.state in (OrderState.CLOSED, OrderState.PROVEN) or is_ending(ctx, order):
         return
-    waited = get_waited(ctx, order)
-    if ctx.clock < order.deadline + waited:
-        # Its panels wait for audit room, or have: its deadline moves by as long.
-        schedule(ctx, order.deadline + waited, Due.ORDER, order.id)
+    last = order.deadline + get_waited(ctx, order)
+    if ctx.clock < last:
+        # Panels of it wait for audit room, or did.
+        schedule(ctx, last, Due.ORDER, order.id)
         return
     if order.state is OrderState.OPEN:
         end_order(ctx, order, CloseReason.DEADLINE)

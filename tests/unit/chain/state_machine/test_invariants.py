@@ -32,6 +32,7 @@ from chain.state_machine.market.tables import (
     open_key,
 )
 from chain.state_machine.proof.tables import (
+    AUDIT_LOAD,
     PANEL_DUTIES,
     PANEL_POTS,
     PANELS,
@@ -39,6 +40,7 @@ from chain.state_machine.proof.tables import (
     SEATS,
     SHARES,
     STANDING_ISSUES,
+    WAITING_PANELS,
 )
 from chain.state_machine.queue import DEADLINES
 from chain.state_machine.registry.tables import VALIDATORS
@@ -115,9 +117,18 @@ def ruled_without_a_finding(store: Overlay, order_id: bytes) -> None:
 def paid_pot(store: Overlay, order_id: bytes) -> None:
     closed = ROUNDS.must(store, order_id, 1, 0)
     ROUNDS.put(store, replace(closed, void=True))
+    TALLIES.update(store, order_id, void=1)
     PANEL_POTS.set(store, 5, order_id, 1, 0)
     POTS.set(store, POTS.get(store, "audits") + 5, "audits")
     POTS.set(store, POTS.get(store, "fees") - 5, "fees")
+
+
+def waits_for_nobody(store: Overlay, order_id: bytes) -> None:
+    found = PANELS.must(store, order_id, 1, 0)
+    AUDIT_LOAD.set(store, AUDIT_LOAD.get(store) - found.load)
+    PANELS.put(store, replace(found, stage=0, load=0, is_open=False))
+    WAITING_PANELS.mark(store, 1, order_id, 1, 0)
+    TALLIES.update(store, order_id, waiting=1, waits_since=1)
 
 
 def duty_of_nobody(store: Overlay, order_id: bytes) -> None:
@@ -150,6 +161,7 @@ def drop_all(prefix: bytes) -> Break:
 def void_and_verified(store: Overlay, order_id: bytes) -> None:
     closed = ROUNDS.must(store, order_id, 1, 0)
     ROUNDS.put(store, replace(closed, void=True, verified=True))
+    TALLIES.update(store, order_id, void=1)
     ORDERS.put(store, replace(ORDERS.must(store, order_id), work_verified=closed.work))
 
 
@@ -204,6 +216,7 @@ BREAKS: dict[str, tuple[Break, str]] = {
     "work": (edit(ORDERS, ORDER, work_verified=10**30), "verified more than ordered"),
     "matched work": (edit(ASSIGNMENTS, ORDER, 1, work=10**30), "matched more than ordered"),
     "counted work": (edit(ORDERS, ORDER, work_verified=1), "counts its work wrong"),
+    "counted void": (edit(TALLIES, ORDER, void=1), "counts 1 void rounds of 0"),
     "void and verified": (void_and_verified, "void and verified"),
     "out of order": (verified_out_of_order, "before its predecessor"),
     "load": (lambda store, _: LOADS.put(store, replace(loaded(store), work=1)), "a wrong amount"),
@@ -248,6 +261,13 @@ BREAKS: dict[str, tuple[Break, str]] = {
     ),
     "a ruling without a finding": (ruled_without_a_finding, "rules without a finding"),
     "paid too early": (panel(is_settled=True), "paid before its round ends"),
+    "load of auditors": (panel(load=10**6), "load of auditors is counted wrong"),
+    "waits with room": (
+        lambda store, order_id: WAITING_PANELS.mark(store, 1, order_id, 1, 0),
+        "waits for room that it has",
+    ),
+    "counted waiting": (edit(TALLIES, ORDER, waiting=1), "counts who waits wrong"),
+    "waits for nobody": (waits_for_nobody, "and nobody has any"),
     "a pot that is left": (paid_pot, "keeps the pot"),
     "a duty when nothing is open": (panel(is_open=False), "a stage that is over"),
     "a duty of somebody else": (duty_of_nobody, "a duty of another seat"),

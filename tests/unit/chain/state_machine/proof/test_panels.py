@@ -563,25 +563,48 @@ def test_an_attempt_ends_only_when_every_round_before_a_void_one_is_decided_too(
 
 def test_what_the_consumer_lost_is_made_good_once() -> None:
     """Two rounds of an attempt that are found wrong one after the other would else both pay for the same loss."""
-    params = replace(local_params(), round_window=200, progress_base=300, job_bond_bps=10_000)
-    market = Market(params, validators=8)
-    order_id = market.run(submit(terms=make_terms(rounds=4), deposit=800_000, rematch=False))
-    for number in range(4):
-        market.train_round(order_id)
-        if number == 0:
-            market.answer_all(order_id, 0)
-            market.chain.pass_until(market.round(order_id, 0).window_ends)
-    assert market.round(order_id, 0).verified
-    lost = market.all_of(order_id).escrow.depositors[0].paid
+    market, order_id, number = wrong_after_paid()
+    paid = market.all_of(order_id).escrow.depositors[0].paid
     market.fault_round(order_id, 3)
-    places = market.wait_stage(order_id, 1).places
-    kinds = [place.place.kind for place in places]
-    number = kinds.index(AuditKind.SEGMENT)
+    bonds = market.all_of(order_id).payments
     said = elsewhere(market.answers(order_id, 1), number)
     market.say(order_id, dict.fromkeys(market.seated(order_id, 1), said), 1)
-    assert market.round_of(order_id, 1, 1).void
-    paid = [p for p in market.all_of(order_id).payments if p.kind == "compensation"]
-    assert sum(p.amount for p in paid if p.to == "carol") <= lost + 200
+    assert market.chain.seen("share.wrong")
+    payments = market.all_of(order_id).payments
+    # What the seats leave of the share's bond is burnt.
+    assert any(payment.kind == "burn" for payment in payments[len(bonds) :])
+    made_good = [p.amount for p in payments if (p.kind, p.to) == ("compensation", "carol")]
+    assert sum(made_good) <= paid + market.chain.fees["carol"]
+
+
+def wrong_after_paid() -> tuple[Market, bytes, int]:
+    """Return a proven order with one round verified, and a place of the next one outside its validator's duty."""
+    params = replace(
+        local_params(),
+        round_window=200,
+        progress_base=300,
+        job_bond_bps=10_000,
+        segments_drawn=1,
+        audit_segments=1,
+    )
+    for blocks in range(10):
+        market = Market(params, validators=8)
+        for _ in range(blocks):
+            market.chain.block()
+        terms = make_terms(rounds=4, round_steps=12)
+        order_id = market.run(submit(terms=terms, deposit=2_000_000, rematch=False))
+        market.train_round(order_id)
+        market.answer_all(order_id, 0)
+        market.chain.pass_until(market.round(order_id, 0).window_ends)
+        for _ in range(3):
+            market.train_round(order_id)
+        for number, place in enumerate(market.wait_stage(order_id, 1).places):
+            where, key = place.place, market.panel(order_id, 1).key
+            if where.kind is AuditKind.SEGMENT:
+                share = SHARES.must(market.chain.overlay(), *key.share(where.slot, where.issue))
+                if where.segment not in {0, 5, *share.drawn}:
+                    return market, order_id, number
+    raise AssertionError("no beacon drew such a segment")
 
 
 def test_a_void_round_fails_the_attempt_of_a_proven_order_at_once() -> None:

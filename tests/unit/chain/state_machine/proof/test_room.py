@@ -43,8 +43,13 @@ def test_rounds_that_close_in_one_block_do_not_seat_more_than_there_is_room_for(
 def test_who_pays_auditors_most_for_their_work_is_next() -> None:
     market = Market(narrow(), validators=6)
     first = market.run()
-    cheap = market.run(submit(deposit=500_000, price_limit=PRICE + 1))
     dear = market.run(submit(deposit=900_000, price_limit=2 * PRICE))
+    # By name the cheap one would come first.
+    cheap = next(
+        order_id
+        for _ in range(20)
+        if (order_id := market.run(submit(deposit=500_000, price_limit=PRICE + 1))) < dear
+    )
     market.train_round(first)
     market.wait_stage(first)
     close_together(market, cheap, dear)
