@@ -365,9 +365,8 @@ class Net:
                 share_key,
                 provider.address,
                 (assignment.global_in, terms.local_root),
-                share_segments(terms),
                 terms.executor_version,
-                _roots(terms.local_root),
+                _roots(terms.local_root, share_segments(terms)),
             )
             claim = ShareClaim(
                 order_id=order_id,
@@ -402,21 +401,25 @@ class Net:
     def close(self, order_id: bytes, slots: int = SLOTS_MAX, issue: int = 1) -> MsgCloseRound:
         """Return the message that closes the open round with the shares of the first ``slots``."""
         found = self.order(order_id)
-        shares = _every(found.order.terms.local_root, slots, issue)
+        terms = found.order.terms
+        shares = _every(terms.local_root, share_segments(terms), slots, issue)
         round = found.assignments[-1].round
         # The last round hands over.
         sealed = _NO_ROOT if round + 1 == found.order.terms.rounds else b""
         return MsgCloseRound(key("v0").address, order_id, 1, round, shares, _NO_ROOT, sealed)
 
 
-def _roots(local_out: bytes) -> ShareRoots:
+def _roots(local_out: bytes, segments: int) -> ShareRoots:
     """Return what every share's commitment hides."""
-    return ShareRoots(sha256(b"trace").digest(), sha256(b"update").digest(), local_out, ())
+    trace, update = sha256(b"trace").digest(), sha256(b"update").digest()
+    return ShareRoots(trace, update, local_out, (), segments)
 
 
-def _every(local_out: bytes, slots: int = SLOTS_MAX, issue: int = 1) -> tuple[AcceptedShare, ...]:
+def _every(
+    local_out: bytes, segments: int = 1, slots: int = SLOTS_MAX, issue: int = 1
+) -> tuple[AcceptedShare, ...]:
     """Return shares of the first slots, as they are accepted."""
-    roots = _roots(local_out)
+    roots = _roots(local_out, segments)
     return tuple(AcceptedShare(slot, issue, roots) for slot in range(slots))
 
 

@@ -292,6 +292,9 @@ class Daemon:
             case {"done": {"update_root": update, "local_out_root": local_out}}:
                 roots = bytes.fromhex(update), bytes.fromhex(local_out)
                 self._tell(shares.Trained(key, *roots))
+            case {"stopped": str(text)}:
+                _log.warning("%s: the job stops: %s", name_of(key), text)
+                self._tell(shares.Trained(key, text=text))
             case {"failed": str(text), "again": bool(again)}:
                 _log.warning("%s: training failed: %s", name_of(key), text)
                 self._tell(shares.Failed(key, text, again))

@@ -325,6 +325,7 @@ class Performer:
             raise ProviderError("the share is not wanted any more")
         _, roots = self._signed(work)
         folder, client = self._store.folder(key), self._link.client()
+        whole = roots.is_whole
         delivery = ShareDelivery(
             key,
             roots,
@@ -332,8 +333,8 @@ class Performer:
                 TraceBoundary(boundary.step, boundary.root, boundary.metrics)
                 for boundary in self._store.boundaries(key)[1:]
             ),
-            client.put_blob(folder / UPDATE),
-            client.put_blob(folder / LOCAL_OUT),
+            client.put_blob(folder / UPDATE) if whole else None,
+            client.put_blob(folder / LOCAL_OUT) if whole else None,
         )
         verdict = client.call(DELIVER_SHARE, delivery)
         return shares.Delivered(key, verdict.accepted, verdict.text)
@@ -342,11 +343,13 @@ class Performer:
         """Return what is signed for a trained share, and what that hides."""
         key, task = work.key, work.task
         boundaries = self._store.boundaries(key)
+        leaves = [boundary.leaf for boundary in boundaries[1:]]
         roots = ShareRoots(
-            trace_root=compute_trace_root(boundary.leaf for boundary in boundaries[1:]),
+            trace_root=compute_trace_root(leaves) if leaves else b"",
             update_root=work.update_root,
             local_out=work.local_out_root,
             metrics=boundaries[-1].metrics,
+            segments=len(leaves),
         )
         me = self._config.key.address
         commitment = share_commitment(
@@ -354,7 +357,6 @@ class Performer:
             key,
             me,
             (task.global_in.root, task.local_in.root),
-            len(boundaries) - 1,
             EXECUTOR_VERSION,
             roots,
         )

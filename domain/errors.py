@@ -21,7 +21,9 @@
     ├── ExecutionError           a program cannot be run                              (pol.errors)
     │   └── OutOfRange
     ├── ReplayError              training or replay cannot go on                      (pol.errors)
-    │   └── RangeError, StepFailed, NotFiniteStep, Cancelled
+    │   ├── Stopped          the job has no result there, whoever does it
+    │   │   └── StepFailed, NotFiniteStep, UpdateFailed, AggregationFailed
+    │   └── RangeError, Cancelled
     ├── PoolError                a task of the pool has no result                     (pol.work.pool)
     │   └── PoolFull, TaskTimeout, WorkerDied, OutOfMemory, PoolClosed
     ├── Unsupported              a model that cannot be written in primitives         (pol.tracing.rules)

@@ -256,7 +256,7 @@ class AttemptFailed(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderProven(Change):
-    """The last round is closed: what remains is that windows pass."""
+    """The last round is closed, or one in which the job stopped: what remains is that windows pass."""
 
     KIND: ClassVar[str] = "order.proven"
     order: bytes
@@ -265,7 +265,7 @@ class OrderProven(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderVerified(Change):
-    """The last round is verified: the order settles at ``settles_at`` on the chain clock."""
+    """Every closed round is verified: the order ends at ``settles_at`` on the chain clock."""
 
     KIND: ClassVar[str] = "order.verified"
     order: bytes
@@ -334,7 +334,10 @@ class ShareDrawn(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareAccepted(Change):
-    """A share is in a closed round, with what its commitment hid; ``metrics`` are FP32 bits at its last boundary."""
+    """A share is in a closed round, with what its commitment hid; ``metrics`` are FP32 bits at its last boundary.
+
+    One without an update ends where the job stopped, after so many whole ``segments``.
+    """
 
     KIND: ClassVar[str] = "share.accepted"
     share: ShareKey
@@ -343,6 +346,7 @@ class ShareAccepted(Change):
     update_root: bytes
     local_out: bytes
     metrics: tuple[int, ...]
+    segments: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +384,18 @@ class RoundClosed(Change):
     next_root: bytes
     ciphertext_root: bytes
     window_ends: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundStopped(Change):
+    """A round was closed without a next state, because the job stopped at a place of it (an ``AuditKind``)."""
+
+    KIND: ClassVar[str] = "round.stopped"
+    round: RoundKey
+    kind: int
+    slot: int
+    issue: int
+    segment: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,7 +446,7 @@ class PanelWaits(Change):
 
 @dataclass(frozen=True, slots=True)
 class PlaceDrawn(Change):
-    """A place of a panel was drawn, with an ``AuditKind``."""
+    """A place of a panel was drawn, with an ``AuditKind``; ``stops``: the chain has it that the job stops there."""
 
     KIND: ClassVar[str] = "panel.place"
     round: RoundKey
@@ -439,6 +455,7 @@ class PlaceDrawn(Change):
     slot: int
     issue: int
     segment: int
+    stops: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -600,6 +617,7 @@ KINDS: Mapping[str, type[Change]] = MappingProxyType(
             ShareCompared,
             ShareFoundWrong,
             RoundClosed,
+            RoundStopped,
             RoundVerified,
             RoundVoid,
             AuditsPromised,

@@ -42,6 +42,7 @@ from domain.records import (
     Conditions,
     JobTerms,
     Offer,
+    Place,
     Promise,
     SeatAnswer,
     ShareClaim,
@@ -342,8 +343,10 @@ class AcceptedShare:
 class MsgCloseRound(MessageBase):
     """Close the open round: accepted shares in slot order, with their roots, and the next global state root.
 
-    In a hand-over round, ``ciphertext_root`` is the root over the chunks of the states that the round leaves, encrypted
-    to the order's key; it is empty in all others. The last round is one: closing it proves the order.
+    Where the job stopped in the round, ``stopped`` names the place instead of a root, and no round follows: shares that
+    end there are named as they are. In a hand-over round, ``ciphertext_root`` is the root over the chunks of the states
+    that the round leaves, encrypted to the order's key; it is empty in all others. The last round is one: closing it
+    proves the order.
     """
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCloseRound"
@@ -354,8 +357,9 @@ class MsgCloseRound(MessageBase):
     attempt: Count
     round: Count
     shares: Annotated[tuple[AcceptedShare, ...], Length(0, SLOTS_MAX, LIMIT_REACHED)]
-    next_root: Hash
+    next_root: MaybeHash
     ciphertext_root: MaybeHash
+    stopped: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)

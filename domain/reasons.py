@@ -7,6 +7,7 @@ class CloseReason(IntEnum):
     """Why an order closed."""
 
     CANCELLED = 1
+    STOPPED_BY_JOB = 2  # the job has no result from some place on; what was done before is paid
     SETTLED = 20_000  # all rounds verified and paid
     EXPIRED = 20_001  # nobody matched within its time to live
     DEADLINE = 20_002  # its deadline passed before a match
@@ -23,6 +24,7 @@ class AttemptEnd(IntEnum):
     DECLINED_WORK_MISMATCH = 3  # the job's work differs from the order's
     DECLINED_TOO_SLOW = 4  # a trial takes longer than its work at the bid's speed
     DECLINED_NOT_FINITE = 5  # a trial ends in what is no number
+    STOPPED_BY_JOB = 6  # all that there is of the job was done, and is paid
     DECLINED_NO_CAPACITY = 10_010
     NOT_ACCEPTED = 10_011  # accept deadline missed
     NO_PROGRESS = 10_012  # progress deadline missed
@@ -43,7 +45,8 @@ class ShareReason(IntEnum):
     LATE = 10_101
     SEGMENT_MISMATCH = 10_105  # replay gives another boundary root (wrong trace)
     UPDATE_MISMATCH = 10_106  # not the function of boundaries 0 and n (wrong update)
-    NOT_FINITE = 10_107
+    NOT_FINITE = 10_107  # it goes on where training has no result
+    NOT_STOPPED = 10_109  # it ends where training goes on
     # what a validator tells a provider and its operator; on chain it is NO_ANSWER
     MALFORMED = 10_102  # garbage: cannot be parsed, or over a limit
     TRACE_NOT_BOUND = 10_103  # what was delivered is not what was committed to
@@ -59,7 +62,12 @@ class ShareReason(IntEnum):
 
 
 MISMATCHES = frozenset(
-    {ShareReason.SEGMENT_MISMATCH, ShareReason.UPDATE_MISMATCH, ShareReason.NOT_FINITE}
+    {
+        ShareReason.SEGMENT_MISMATCH,
+        ShareReason.UPDATE_MISMATCH,
+        ShareReason.NOT_FINITE,
+        ShareReason.NOT_STOPPED,
+    }
 )
 """Reasons that an honest validator never gives wrongly: what a provider committed to is not what training gives."""
 SILENCES = frozenset({ShareReason.NO_ANSWER, ShareReason.LATE})

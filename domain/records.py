@@ -423,13 +423,23 @@ class ShareClaim:
 
 @dataclass(frozen=True, slots=True)
 class ShareRoots:
-    """What a commitment hides: shown to the validator once it is on chain, and to everybody when the round closes."""
+    """What a commitment hides: shown to the validator once it is on chain, and to everybody when the round closes.
 
-    trace_root: Hash
-    update_root: Hash
-    local_out: Hash
+    A share is whole, or it ends where the job stopped: then ``segments`` are those before that, there is no update and
+    no local state, and without a segment there is no trace either (:func:`pol.rules.stops.check_roots`).
+    """
+
+    trace_root: MaybeHash
+    update_root: MaybeHash
+    local_out: MaybeHash
     # FP32 bit patterns, of the last boundary
     metrics: Annotated[tuple[Bits, ...], Length(0, METRICS_MAX)]
+    segments: Segment  # whole ones, n of the trace
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the share ends in an update, and not where the job stopped."""
+        return self.update_root != b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,35 +468,6 @@ class ShareRef:
     issue: Count
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
-    """A closed round."""
-
-    order_id: Hash
-    attempt: Count
-    round: Count
-    global_in: Hash
-    next_root: Hash
-    ciphertext_root: MaybeHash  # of the states handed over, in hand-over rounds
-    shares: Annotated[tuple[ShareRef, ...], Length(0, SLOTS_MAX)]  # accepted, in slot order
-    work: Work
-    closed_at: Number
-    closed_height: Number
-    window_ends: Number
-    verified: bool
-    void: bool  # its audits disagree or cannot come any more: never paid
-
-    @property
-    def key(self) -> RoundKey:
-        """Which round it is."""
-        return RoundKey(self.order_id, self.attempt, self.round)
-
-    @property
-    def share_keys(self) -> tuple[ShareKey, ...]:
-        """The accepted shares, in slot order."""
-        return tuple(self.key.share(ref.slot, ref.issue) for ref in self.shares)
-
-
 class AuditKind(IntEnum):
     """What a place of an audit is."""
 
@@ -503,6 +484,36 @@ class Place:
     slot: Count
     issue: Count
     segment: Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A closed round: with the global state that it leaves, or the place at which the job ``stopped``."""
+
+    order_id: Hash
+    attempt: Count
+    round: Count
+    global_in: Hash
+    next_root: MaybeHash
+    ciphertext_root: MaybeHash  # of the states handed over, in hand-over rounds
+    shares: Annotated[tuple[ShareRef, ...], Length(0, SLOTS_MAX)]  # accepted, in slot order
+    work: Work
+    closed_at: Number
+    closed_height: Number
+    window_ends: Number
+    verified: bool
+    void: bool  # its audits disagree or cannot come any more: never paid
+    stopped: Place | None = None
+
+    @property
+    def key(self) -> RoundKey:
+        """Which round it is."""
+        return RoundKey(self.order_id, self.attempt, self.round)
+
+    @property
+    def share_keys(self) -> tuple[ShareKey, ...]:
+        """The accepted shares, in slot order."""
+        return tuple(self.key.share(ref.slot, ref.issue) for ref in self.shares)
 
 
 @dataclass(frozen=True, slots=True)
@@ -549,7 +560,8 @@ class PanelPlace:
     """A place of a panel with its ruling, and what was found there.
 
     ``claim`` is the root that the chain has for it. Of a segment the chain has only the root of the trace, so its claim
-    is empty until a seat shows the leaf of the boundary behind it.
+    is empty until a seat shows the leaf of the boundary behind it. Where the chain has it that the job ``stops`` there
+    is none.
     """
 
     place: Place
@@ -557,6 +569,7 @@ class PanelPlace:
     ruling: Ruling
     stage: Count  # that decided it, 0 while it is open
     found: Finding | None
+    stops: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,14 +38,15 @@ def settle_round(
 
     ``shares`` are (provider, work) of the accepted shares; work beyond them, the aggregation, is the validator's.
     Providers get their part by work of what protocol and audit fee leave; what does not divide goes, with all that is
-    left, to the validator. ``total`` is without the audit fee.
+    left, to the validator. ``total`` is without the audit fee. Of a round that stopped in its first segments there may
+    be no work at all.
     """
     total = price_floor(work, price)
     protocol = bps_floor(total, protocol_bps)
     fee = bps_floor(total, audit_bps)
     rest = total - protocol - fee
     pool = bps_floor(rest, providers_bps)
-    paid = tuple((provider, pool * part // work) for provider, part in shares)
+    paid = tuple((provider, pool * part // work) for provider, part in shares if part)
     return Earnings(
         total=total - fee,
         protocol=protocol,

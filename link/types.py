@@ -309,13 +309,21 @@ class TraceBoundary:
 
 @dataclass(frozen=True, slots=True)
 class ShareDelivery:
-    """What the commitment of a share hides, with all its boundaries; update and local_out were put as blobs before."""
+    """What the commitment of a share hides, with all its boundaries; update and local_out were put as blobs before.
+
+    There is neither where the share ends because the job stopped.
+    """
 
     key: ShareKey
     roots: ShareRoots
-    boundaries: Annotated[tuple[TraceBoundary, ...], Length(1, BOUNDARIES_MAX)]
-    update: BlobRef
-    local_out: BlobRef
+    boundaries: Annotated[tuple[TraceBoundary, ...], Length(0, BOUNDARIES_MAX)]
+    update: BlobRef | None
+    local_out: BlobRef | None
+
+    @property
+    def blobs(self) -> tuple[BlobRef, ...]:
+        """The blobs that were put."""
+        return tuple(blob for blob in (self.update, self.local_out) if blob is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,17 @@
     │   └── OutOfRange       the job asked a table for a row that it does not have
     └── ReplayError          training or replay cannot go on
         ├── RangeError       the round, slot or segment is not one of the job's
-        ├── StepFailed       a step has no result
-        │   └── NotFiniteStep
+        ├── Stopped          the job has no result there, whoever does it
+        │   ├── StepFailed   of a step
+        │   │   └── NotFiniteStep
+        │   ├── UpdateFailed         of a share's update
+        │   └── AggregationFailed    of the end of a round
         └── Cancelled        the caller asked for an end
 
 All but the machine's part of ExecutionError are the same on every machine.
 """
+
+from copy import copy
 
 from domain.errors import Expected, printable
 
@@ -73,7 +78,31 @@ class RangeError(ReplayError):
     """A round, a slot or a segment is not one of the job's."""
 
 
-class StepFailed(ReplayError):
+class Stopped(ReplayError):
+    """The job has no result at some place, on any machine: something is not finite, or a row is not there."""
+
+    def within(self, where: str) -> "Stopped":
+        """Return the same error with what the place is in put before it."""
+        inner = copy(self)
+        inner.field = f"{where}, {self.field}"
+        return inner
+
+
+class UpdateFailed(Stopped):
+    """The update of a share is not finite, in the tensor ``where``."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(reason, field=f"update, {where}")
+
+
+class AggregationFailed(Stopped):
+    """The end of a round has no result, because of ``where``: a tensor or node."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(reason, field=f"aggregation, {where}")
+
+
+class StepFailed(Stopped):
     """The inner step ``step`` of the job has no result, because of ``where``: a tensor or node."""
 
     def __init__(self, step: int, where: str, reason: str) -> None:

@@ -28,6 +28,8 @@ PAY_GAS = 20_000
 REJECT_GAS = 55_000
 # A share whose segments are drawn.
 DRAW_GAS = 20_000
+# A record that is read and nothing else.
+READ_GAS = 6_000
 # A validator who is looked at for a draw.
 VALIDATOR_GAS = 500
 # A seat that is drawn, cut or dismissed.

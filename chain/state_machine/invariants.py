@@ -45,11 +45,12 @@ from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.tables import Numbers, number_of
 from domain.amount import MONEY_MAX, price_ceil
 from domain.limits import SEATS_MAX
-from domain.records import Order, OrderState, RoundKey, Ruling, ShareState
+from domain.records import Order, OrderState, Round, RoundKey, Ruling, ShareState
 from escrow.moves import FROM_DEPOSITS, Pot, locked
 from pol.rules.orders import handover_seconds
 from pol.rules.panels import verify_seconds
 from pol.rules.schedule import round_work, share_segments, share_work, total_work
+from pol.rules.stops import done_work
 
 
 class InvariantBroken(Exception):
@@ -152,8 +153,7 @@ def check_paid(store: Overlay) -> None:
             slots = [ref.slot for ref in closed.shares]
             whole = slots == list(range(order.terms.slots))
             _check(whole, f"order {order.id.hex()} closed a round without a share of each slot")
-            weighed = closed.work == round_work(order.terms)
-            _check(weighed, f"order {order.id.hex()} has a round of other work than its terms")
+            _check_round(store, order, closed)
         for before, closed in pairwise(rounds):
             same = before.attempt == closed.attempt and order.id not in voiding
             behind = same and before.void and not closed.void
@@ -163,6 +163,21 @@ def check_paid(store: Overlay) -> None:
         _check(void == counted, f"order {order.id.hex()} counts {counted} void rounds of {void}")
         both = any(closed.void and closed.verified for closed in rounds)
         _check(not both, f"order {order.id.hex()} has a round that is void and verified")
+
+
+def _check_round(store: Overlay, order: Order, closed: Round) -> None:
+    """A round has the work of its terms and a next state; of one that stopped, what is whole, and nothing follows."""
+    name = order.id.hex()
+    either = (closed.stopped is None) == (closed.next_root != b"")
+    _check(either, f"order {name} has a round with and without an end")
+    if closed.stopped is None:
+        weighed = closed.work == round_work(order.terms)
+        _check(weighed, f"order {name} has a round of other work than its terms")
+        return
+    weighed = closed.work == sum(SHARES.must(store, *key).work for key in closed.share_keys)
+    _check(weighed, f"order {name} has a stopped round of other work than its shares")
+    closed_rounds = ASSIGNMENTS.must(store, order.id, closed.attempt).round
+    _check(closed.round + 1 == closed_rounds, f"order {name} went on where its job stopped")
 
 
 def check_capacity(store: Overlay) -> None:
@@ -268,7 +283,8 @@ def check_shares(store: Overlay) -> None:
     for share in shares:
         terms = ORDERS.must(store, share.claim.order_id).terms
         _check(share.claim.slot < terms.slots, "a share is of a slot that its order has not")
-        _check(share.work == share_work(terms), "a share is of other work than its order's")
+        work = share_work(terms) if share.roots is None else done_work(terms, share.roots)
+        _check(share.work == work, "a share is of other work than its order's")
         segments = share_segments(terms)
         inside = all(0 <= segment < segments for segment in share.drawn)
         _check(inside, "a segment outside its share was drawn")

@@ -68,8 +68,8 @@ _SIGNED = (
 class ShareWork:
     """A share and how far it is.
 
-    ``loss`` is FP32 bits, ``text`` why it failed or was refused; the roots are there once it is trained. ``listed``:
-    the validator asked for it when it was polled last.
+    ``loss`` is FP32 bits, ``text`` why it failed or was refused, or where the job stops; the roots are there once it is
+    trained, unless it stops. ``listed``: the validator asked for it when it was polled last.
     """
 
     task: TrainTask
@@ -180,11 +180,12 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """All boundaries and the update are on disk."""
+    """All boundaries are on disk, and the update; or there is none, because the job stops where ``text`` says."""
 
     key: ShareKey
-    update_root: bytes
-    local_out_root: bytes
+    update_root: bytes = b""
+    local_out_root: bytes = b""
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +309,7 @@ def _step_share(state: State, work: ShareWork, event: Event) -> tuple[State, tup
                 stage=Stage.TRAINED,
                 update_root=event.update_root,
                 local_out_root=event.local_out_root,
+                text=event.text,
             )
             return _schedule(state.put(trained))
         case Submitted() if work.stage in (Stage.TRAINED, Stage.SUBMITTED):

@@ -83,7 +83,7 @@ class Trainer:
             while line := lines.readline(_LINE_BYTES_MAX):
                 try:
                     message = json.loads(line)
-                    ended = bool({"done", "failed"} & message.keys())
+                    ended = bool({"done", "stopped", "failed"} & message.keys())
                 except (ValueError, AttributeError, RecursionError):
                     _log.warning("a worker said something odd: %r", line[:200])
                     continue

@@ -8,6 +8,7 @@ cancel it: every boundary that was reported is on disk.
     {"step": n, "loss": bits}
     {"boundary": {...}}                          its states are in I.global and I.local
     {"done": {"update_root": hex, "local_out_root": hex}}   update.state, local_out.state
+    {"stopped": "where and why"}                 the job has no result there: the boundaries so far are the share
     {"failed": "why", "again": false}
 """
 
@@ -80,7 +81,7 @@ def main(parent: int, produce: "Producer | None" = None) -> None:
 def _work(
     order: WorkOrder, folder: Path, open_ends: Sequence[str], out: TextIO, produce: "Producer"
 ) -> None:
-    from pol.errors import ExecutionError, JobError, ReplayError, StateError
+    from pol.errors import ExecutionError, JobError, ReplayError, StateError, Stopped
     from pol.job.load import load_job
 
     try:
@@ -93,6 +94,9 @@ def _work(
         update, update_root, local_out, local_out_root = produce(task)
     except JobError as error:
         raise Refused(f"the job does not load: {error}") from None
+    except Stopped as stop:
+        _say(out, stopped=str(stop))
+        return
     except (StateError, ExecutionError, ReplayError) as error:
         raise Refused(str(error)) from None
     write_durably(folder / UPDATE, update)

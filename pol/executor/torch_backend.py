@@ -242,8 +242,9 @@ def _take(site: _Site) -> Function:
     rows = site.operands[0].shape[0]
 
     def run(table: Tensor, index: Tensor) -> Tensor:
-        if index.numel() and bool(((index < 0) | (index >= rows)).any()):
-            raise outside(rows)
+        wrong = (index < 0) | (index >= rows)
+        if index.numel() and bool(wrong.any()):
+            raise outside(int(index[wrong][0]), rows)
         return table[index]
 
     return run

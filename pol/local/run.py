@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from domain import codec
+from pol.errors import Stopped
 from pol.executor.backend import backend
 from pol.job.load import LoadedJob, load_job
 from pol.local.evaluate import evaluate, load_holdout
@@ -59,6 +60,8 @@ def run_locally(
     ``rounds`` of the job are trained (all, if None) on the back end ``numpy`` or ``torch``. ``on_progress`` gets round,
     slot, step and loss after each step; ``on_boundary`` every boundary with both its states, for whoever keeps them.
     ``model.safetensors`` and ``trace.json`` are written into the folder ``out``, if there is one.
+
+    Raises Stopped at the place at which a network stops, too: the first that has no result, slot after slot.
     """
     loaded = load_job(directory)
     job, executor = loaded.job, backend(backend_name)
@@ -74,15 +77,18 @@ def run_locally(
         for slot in range(job.document.slots):
             part = RoundSlot(round, slot)
             observe = _observer(on_progress, round, slot)
-            share = train_share(
-                loaded,
-                part,
-                opening,
-                locals_[slot],
-                backend=executor,
-                on_boundary=on_boundary,
-                on_step=observe,
-            )
+            try:
+                share = train_share(
+                    loaded,
+                    part,
+                    opening,
+                    locals_[slot],
+                    backend=executor,
+                    on_boundary=on_boundary,
+                    on_step=observe,
+                )
+            except Stopped as stop:
+                raise stop.within(f"slot {slot}") from None
             locals_[slot] = share.local_out
             values.extend(_losses(share.boundaries))
             roots = share.update_root, share.local_out_root
@@ -92,7 +98,10 @@ def run_locally(
 
     for round in range(job.document.rounds if rounds is None else min(rounds, job.document.rounds)):
         values.clear()
-        result = aggregate(loaded, state, updates(round, state), executor)
+        try:
+            result = aggregate(loaded, state, updates(round, state), executor)
+        except Stopped as stop:
+            raise stop.within(f"the job stops in round {round}") from None
         state = result.state
         metrics = evaluate(job, state, holdout, executor)
         losses += values

@@ -155,9 +155,9 @@ def _taken(operands: Operands, attributes: Attributes) -> TensorType:
     return TensorType(table.dtype, index.shape + table.shape[1:])
 
 
-def outside(rows: int) -> OutOfRange:
-    """Return the error of a ``take`` that asks a table of so many rows for another one."""
-    return OutOfRange("take", f"a row outside 0..{rows - 1} was asked for")
+def outside(row: int, rows: int) -> OutOfRange:
+    """Return the error of a ``take`` that asks a table of so many rows for one that it has not."""
+    return OutOfRange("take", f"row {row} was asked for, and the table has 0..{rows - 1}")
 
 
 def _take(site: Site) -> Function:
@@ -165,7 +165,7 @@ def _take(site: Site) -> Function:
 
     def run(table: Array, index: Array) -> Array:
         if index.size and (index.min() < 0 or index.max() >= rows):
-            raise outside(rows)
+            raise outside(int(index[(index < 0) | (index >= rows)].flat[0]), rows)
         return np.asarray(np.take(table, index, axis=0))
 
     return run

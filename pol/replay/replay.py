@@ -38,7 +38,7 @@ def replay_segment(
     ``on_step`` gets the states behind each step as they are reached.
 
     Raises RangeError when there is no such segment, StateError when a state does not have the job's tensors, and
-    NotFiniteStep or StepFailed when a step has no result, so that no honest trace goes through it.
+    StepFailed when a step has no result: the job stops there, and no honest trace goes through it.
     """
     document = loaded.job.document
     check_part(document, part)

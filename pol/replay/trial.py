@@ -13,7 +13,7 @@ from typing import TypeVar
 from domain.reasons import AttemptEnd
 from domain.records import JobTerms
 from host import sandbox
-from pol.errors import JobError, NotFinite, StepFailed
+from pol.errors import JobError, Stopped
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
 from pol.job.cost import memory_size
@@ -54,7 +54,7 @@ def try_payload(
             return Trial(terms=terms, times=try_job(loaded, slot, engine))
     except JobError as error:
         return Trial(decline=AttemptEnd.DECLINED_BAD_JOB, text=str(error))
-    except (NotFinite, StepFailed) as error:
+    except Stopped as error:
         return Trial(decline=AttemptEnd.DECLINED_NOT_FINITE, text=f"a trial of the job: {error}")
     except MemoryError:
         text = "a trial of the job needs more memory than there is"
@@ -67,7 +67,7 @@ def try_payload(
 def try_job(loaded: LoadedJob, slot: int, backend: Backend) -> TrialTimes:
     """Train the first segment of ``slot`` in round 0, and end the round with what comes of it as every slot's update.
 
-    Raises StepFailed or NotFinite where one of the two has no result.
+    Raises Stopped where one of the two has no result.
     """
     document = loaded.job.document
     speed = core_speed(backend)

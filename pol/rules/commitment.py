@@ -70,7 +70,6 @@ def share_commitment(
     share: ShareKey,
     provider: str,
     opening: tuple[bytes, bytes],
-    segments: int,
     executor_version: int,
     roots: ShareRoots,
 ) -> bytes:
@@ -86,7 +85,7 @@ def share_commitment(
         *_share_fields(share, provider),
         global_in,
         local_in,
-        u32(segments),
+        u32(roots.segments),
         u32(executor_version),
         roots.trace_root,
         roots.update_root,

@@ -89,11 +89,10 @@ def draw_weighted(seed: bytes, weights: Sequence[int], count: int) -> tuple[int,
 def duty_segments(segments: int, drawn: Sequence[int]) -> tuple[int, ...]:
     """Return the segments of a share that are its validator's duty, sorted and without repeats.
 
-    These are the drawn ones, the first, the last, and the update, which counts as segment n.
-    ValueError without segments, or for a number drawn outside 0..n.
+    These are the drawn ones, the first, the last, and the end: the update, or where the job stopped, which counts as
+    segment n. What was drawn behind the end of a share falls away. ValueError for a negative argument.
     """
-    if segments < 1:
-        raise ValueError("a share has at least one segment")
-    if not all(0 <= segment <= segments for segment in drawn):
-        raise ValueError(f"drawn outside a share of {segments} segments: {tuple(drawn)}")
-    return tuple(sorted({*drawn, 0, segments - 1, segments}))
+    if segments < 0 or any(segment < 0 for segment in drawn):
+        raise ValueError("segments are not negative")
+    inside = (segment for segment in drawn if segment < segments)
+    return tuple(sorted({*inside, 0, max(0, segments - 1), segments}))

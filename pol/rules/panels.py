@@ -26,6 +26,7 @@ from domain.records import (
 )
 from pol.rules.lots import draw
 from pol.rules.schedule import boundary_work, share_segments
+from pol.rules.stops import AGGREGATION
 
 STAGES = 4
 """Stages of a panel at most; the last seats everybody who is left."""
@@ -110,29 +111,54 @@ def segment_count(
     return least + max(0, further)
 
 
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How far an accepted share goes: its whole segments, and where the job stops behind them, if it does."""
+
+    slot: int
+    issue: int
+    segments: int
+    stop: Place | None = None
+
+    def begun(self, stopped: Place | None) -> int:
+        """Return how many segments it has, with the one that does not end, unless that is drawn anyway."""
+        ends_inside = self.stop is not None and self.stop.kind is AuditKind.SEGMENT
+        return self.segments + (ends_inside and self.stop != stopped)
+
+
 def draw_places(
-    seed: bytes, shares: Sequence[tuple[int, int, int]], segments: int
+    seed: bytes, shares: Sequence[Extent], segments: int, stopped: Place | None = None
 ) -> tuple[Place, ...]:
     """Draw the places of a panel: the aggregation, the update of one share, and so many different segments.
 
-    ``shares`` are (slot, issue, segments n) of the accepted shares in slot order. Every share's update is equally
-    likely, and every segment of the round.
+    ``shares`` are the accepted ones in slot order. Every share's update is equally likely, and every segment of the
+    round. Where the job ``stopped``, that place is always drawn, in the stead of one of its kind: so the places of a
+    panel never take longer than those of others. Of what was begun and has no end in other shares as much is drawn as
+    of what has one.
     """
-    (updated,) = draw(hash_fields("assay/panel/update", seed), len(shares), 1)
-    slot, issue, last = shares[updated]
-    numbers = draw(hash_fields("assay/panel/segments", seed), sum(n for *_, n in shares), segments)
-    return (
-        Place(AuditKind.AGGREGATION, 0, 0, 0),
-        Place(AuditKind.UPDATE, slot, issue, last),
-        *(_segment(shares, number) for number in numbers),
-    )
+    named = stopped or AGGREGATION
+    places = [named]
+    ends = [extent for extent in shares if _has_update(extent)]
+    if named.kind is not AuditKind.UPDATE and ends:
+        (updated,) = draw(hash_fields("assay/panel/update", seed), len(ends), 1)
+        end = ends[updated]
+        places.append(Place(AuditKind.UPDATE, end.slot, end.issue, end.segments))
+    population = sum(extent.begun(stopped) for extent in shares)
+    count = segments - (named.kind is AuditKind.SEGMENT)
+    numbers = draw(hash_fields("assay/panel/segments", seed), population, count)
+    return (*places, *(_segment(shares, number, stopped) for number in numbers))
 
 
-def _segment(shares: Sequence[tuple[int, int, int]], number: int) -> Place:
-    for slot, issue, segments in shares:
-        if number < segments:
-            return Place(AuditKind.SEGMENT, slot, issue, number)
-        number -= segments
+def _has_update(extent: Extent) -> bool:
+    """Tell whether all segments of a share are whole: then its update was begun, too."""
+    return extent.stop is None or extent.stop.kind is AuditKind.UPDATE
+
+
+def _segment(shares: Sequence[Extent], number: int, stopped: Place | None) -> Place:
+    for extent in shares:
+        if number < extent.begun(stopped):
+            return Place(AuditKind.SEGMENT, extent.slot, extent.issue, number)
+        number -= extent.begun(stopped)
     raise ValueError("no share has this segment")
 
 
@@ -369,10 +395,15 @@ def differ(votes: Sequence[Vote]) -> bool:
     return len(findings) > 1 or len(digests) > len({stage for stage, *_ in digests})
 
 
-def ruling_of(found: Finding | None, claim: bytes) -> Ruling:
-    """Return the ruling that a finding makes of what the chain claims; an empty claim was never shown."""
+def ruling_of(found: Finding | None, claim: bytes, *, stops: bool = False) -> Ruling:
+    """Return the ruling that a finding makes of what the chain claims; an empty claim was never shown.
+
+    Where the chain has it that the job ``stops``, that it does is all there is to find.
+    """
     if found is None:
         return Ruling.UNDECIDED
+    if stops:
+        return Ruling.RIGHT if found.kind is AnswerKind.STOPPED else Ruling.WRONG
     same = found.kind is AnswerKind.FINISHED and claim != b"" and found.root == claim
     return Ruling.RIGHT if same else Ruling.WRONG
 

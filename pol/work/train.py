@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from domain.hashing import merkle_root
-from pol.errors import RangeError, ReplayError
+from pol.errors import (
+    AggregationFailed,
+    NotFinite,
+    OutOfRange,
+    RangeError,
+    ReplayError,
+    UpdateFailed,
+)
 from pol.executor.interface import Backend, run
 from pol.job.document import CLOSING
 from pol.job.load import LoadedJob
@@ -47,7 +54,7 @@ def train_share(
     Cancelled.
 
     Raises RangeError when the job has no such round or slot, StateError when an opening state does not have the job's
-    tensors, and NotFiniteStep or StepFailed when a step has no result.
+    tensors, and Stopped when a step or the update has no result: boundaries up to there were reached.
     """
     check_part(loaded.job.document, part)
     start = slot_state(loaded, opening, local)
@@ -133,7 +140,7 @@ def share_update(
     """Return what follows from the first and the last boundary of a share: its update and its next local state.
 
     The update holds the tensors that a step changes: those of the closing state, or opening less closing, as the job
-    says. Raises StateError when a state does not have the job's tensors, and NotFinite when a difference overflows.
+    says. Raises StateError when a state does not have the job's tensors, and UpdateFailed when a difference overflows.
     """
     document = loaded.job.document
     first = check_state(opening, document.global_tensors, "opening state")
@@ -148,9 +155,12 @@ def share_update(
 
 
 def _difference(opening: Array, closing: Array, name: str) -> Array:
-    # an infinite difference ends in NotFinite
     with np.errstate(over="ignore"):
-        difference = canonical_array(opening - closing, name)
+        values = opening - closing
+    try:
+        difference = canonical_array(values, name)
+    except NotFinite as error:
+        raise UpdateFailed(error.field, error.reason) from None
     difference.flags.writeable = False
     return difference
 
@@ -204,16 +214,19 @@ def aggregate(
     rule. Each may be made or read when it is asked for: see :func:`mean`. The job's ``outer`` runs on ``backend``.
 
     Raises ReplayError when there is not one update for each slot, StateError when a state does not have the
-    job's tensors, and NotFinite when the next state holds NaN or infinity.
+    job's tensors, and AggregationFailed when there is no next state: not finite, or a row that is not there.
     """
     document = loaded.job.document
     start = check_state(opening, document.global_tensors, "opening state")
     inputs: dict[str, Array] = {f"global.{name}": array for name, array in start.items()}
-    # an infinite mean ends in NotFinite below
+    # an infinite mean has no next state
     with np.errstate(over="ignore"):
         averaged = mean(updates, loaded.job.updated, document.slots)
     inputs.update({f"aggregate.{name}": array for name, array in averaged.items()})
-    outputs = run(document.outer, inputs, document.seed, backend)
+    try:
+        outputs = run(document.outer, inputs, document.seed, backend)
+    except (NotFinite, OutOfRange) as error:
+        raise AggregationFailed(error.field, error.reason) from None
     state = merged(start, outputs, "global.")
     tree = state_tree(state)
     return AggregateResult(state, tree.root, tree.count, tensor_roots(state, tree))

@@ -75,7 +75,7 @@ class Validator(Answers):
         return self.verdict
 
     def deliver_share(self, caller: t.Caller, request: t.ShareDelivery) -> t.Verdict:
-        for blob in (request.update, request.local_out):
+        for blob in request.blobs:
             if not self.blobs.has(blob.sha256):
                 raise ClusterError(ClusterErrorKind.WRONG_STATE, "send the blobs first")
         self.shares.put(request)
@@ -189,7 +189,7 @@ def check_share(world: World, share: t.ShareDelivery) -> None:
     assert compute_trace_root(leaves) == share.roots.trace_root
     assert len(leaves) == 5
     opening = (known.global_root, known.local_root)
-    made = share_commitment(s.CHAIN, share.key, claim.provider, opening, 5, 1, share.roots)
+    made = share_commitment(s.CHAIN, share.key, claim.provider, opening, 1, share.roots)
     assert claim.commitment == made
     assert share.roots.metrics == share.boundaries[-1].metrics
 
@@ -207,8 +207,9 @@ def test_a_share_is_trained_submitted_opened_and_let_go(world: World) -> None:
     with daemon(world):
         share = world.answers.shares.get(timeout=WAIT)
         check_share(world, share)
-        assert world.state(share.update, specs("global")) == share.roots.update_root
-        assert world.state(share.local_out, specs("local")) == share.roots.local_out
+        update, local_out = share.blobs
+        assert world.state(update, specs("global")) == share.roots.update_root
+        assert world.state(local_out, specs("local")) == share.roots.local_out
         # Joined on the chain, with the bond that the share needs.
         assert world.chain.sent() == ["MsgRegisterProvider", "MsgDepositBond"]
         world.answers.tasks = ()

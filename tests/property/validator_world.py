@@ -206,15 +206,13 @@ class Provider:
             for i, pair in enumerate(states[1:], 1)
         )
         sent = digest("garbage", update) if habit == "garbage" else update
-        roots = ShareRoots(bytes(32), update, states[-1][1], metrics)
+        roots = ShareRoots(bytes(32), update, states[-1][1], metrics, segments)
         packet = ShareDelivery(
             key, roots, boundaries, blob(sent), blob(roots.local_out, LOCAL_SIZE)
         )
         roots = replace(roots, trace_root=compute_trace_root(leaves_of(packet)))
         name = "somebody" if habit == "copied" else self.address
-        made = share_commitment(
-            CHAIN_ID, key, name, states[0], segments, terms.executor_version, roots
-        )
+        made = share_commitment(CHAIN_ID, key, name, states[0], terms.executor_version, roots)
         claim = ShareClaim(
             key.order_id, key.attempt, key.round, key.slot, key.issue, self.address, made
         )
@@ -593,7 +591,7 @@ class World:
                 current = find_round(daemon.attempt(attempt), key.round)
                 if current is None:
                     return
-                updates = [w.packet.update.sha256 for w in accepted_works(current) if w.packet]
+                updates = [w.packet.blobs[0].sha256 for w in accepted_works(current) if w.packet]
                 root = next_state(current.global_in.root, updates)
                 daemon.change(attempt, lambda now: aggregated(now, key.round, state_ref(root)))
             case do.Seal(round=key):
@@ -676,7 +674,7 @@ class World:
             root = update_claim(update, states[1])
             if root != update_claim(roots.update_root, roots.local_out):
                 return CheckedSegment(segment, ShareReason.UPDATE_MISMATCH, root)
-            sent = (packet.update.sha256, packet.local_out.sha256)
+            sent = tuple(blob.sha256 for blob in packet.blobs)
             fits = sent == (roots.update_root, roots.local_out)
             return CheckedSegment(
                 segment, ShareReason.NONE if fits else ShareReason.MALFORMED, root

@@ -65,6 +65,7 @@ from pol.rules.commitment import (
 from pol.rules.orders import handover_seconds
 from pol.rules.panels import answer_commitment
 from pol.rules.schedule import first_step, is_handover, share_segments
+from pol.rules.stops import find_stop
 from tests.support.chain_harness import CHAIN_ID, UNPROVEN, Chain, make_genesis, pub_key, sign
 
 CONSUMER = "carol"
@@ -168,10 +169,14 @@ class Trace:
 
 
 def make_work(
-    order: Order, round: int, slot: int, work: str
+    order: Order, round: int, slot: int, work: str, stop: int | None = None
 ) -> tuple[ShareRoots, tuple[TraceLeaf, ...]]:
-    """Return what training a slot in a round gives, made up: the same for everybody whose ``work`` is of one name."""
-    first, count = first_step(order.terms, round), share_segments(order.terms)
+    """Return what training a slot in a round gives, made up: the same for everybody whose ``work`` is of one name.
+
+    Where the job stops in segment ``stop``, or behind the last one in the update, there is what came before.
+    """
+    first = first_step(order.terms, round)
+    count = share_segments(order.terms) if stop is None else stop
     name = (order.id, round, slot, work)
     stated = [
         TraceLeaf(index, first + index * order.terms.segment_steps, digest("boundary", name, index))
@@ -179,10 +184,11 @@ def make_work(
     ]
     hashes = leaf_hashes(stated)
     roots = ShareRoots(
-        trace_root=compute_trace_root(stated),
-        update_root=digest("update", name),
-        local_out=digest("local out", name),
-        metrics=(0x3F800000,),
+        trace_root=compute_trace_root(stated) if stated else b"",
+        update_root=digest("update", name) if stop is None else b"",
+        local_out=digest("local out", name) if stop is None else b"",
+        metrics=(0x3F800000,) if stated else (),
+        segments=count,
     )
     leaves = (replace(leaf, path=merkle_path(hashes, leaf.index - 1)) for leaf in stated)
     return roots, tuple(leaves)
@@ -312,7 +318,6 @@ class Market:
             key,
             name,
             opening or (assignment.global_in, self.local_in(order_id, slot)),
-            share_segments(order.terms),
             version or order.terms.executor_version,
             roots or make_work(order, assignment.round, slot, "right")[0],
         )
@@ -329,13 +334,21 @@ class Market:
         ]
         return left[-1] if left else self.order(order_id).terms.local_root
 
-    def trace(self, order_id: bytes, slot: int = 0, work: str = "right", **more: Any) -> Trace:
+    def trace(
+        self,
+        order_id: bytes,
+        slot: int = 0,
+        work: str = "right",
+        stop: int | None = None,
+        **more: Any,
+    ) -> Trace:
         """Return a trace with a claim that holds, in the open round, and remember it for audits.
 
-        ``work`` is the same for all who trained rightly; whoever did something else has another one.
+        ``work`` is the same for all who trained rightly; whoever did something else has another one. The job stops in
+        segment ``stop``, if one is given.
         """
         round = self.assignment(order_id).round
-        roots, leaves = make_work(self.order(order_id), round, slot, work)
+        roots, leaves = make_work(self.order(order_id), round, slot, work, stop)
         claim = self.claim(order_id, slot, **{"roots": roots, **more})
         trace = Trace(sign_share(claim), roots, leaves)
         self.traces[order_id, claim.attempt, claim.round, trace.ref] = trace
@@ -396,6 +409,20 @@ class Market:
             ciphertext_root=self.sealed_root(order_id, assignment.round),
         )
         return replace(message, **changes)
+
+    def stop_message(self, order_id: bytes, **changes: Any) -> MsgCloseRound:
+        """Return the message that closes the open round where the job stops by the shares that stand."""
+        message = self.close_message(order_id, next_root=b"", ciphertext_root=b"")
+        shares = ((share.slot, share.issue, share.roots) for share in message.shares)
+        stop = find_stop(self.order(order_id).terms, shares)
+        return replace(message, stopped=stop, **changes)
+
+    def stop_round(self, order_id: bytes, *stops: int | None) -> None:
+        """Commit a round in which each slot stops in a segment, or goes to its end (None), and close it."""
+        traces = [self.trace(order_id, slot, stop=stop) for slot, stop in enumerate(stops)]
+        self.commit(order_id, *traces)
+        self.wait_drawn(order_id)
+        self.chain.ok(self.stop_message(order_id))
 
     def train_round(self, order_id: bytes) -> None:
         """Commit a round, wait for the draws, close it."""
@@ -463,16 +490,15 @@ class Market:
     ) -> tuple[SeatAnswer, ...]:
         """Return the answers of a seat of the open stage who finds what the chain has."""
         panel = self.panel(order_id, round)
-        return tuple(
-            SeatAnswer(
-                number,
-                AnswerKind.FINISHED,
-                self.right_root(order_id, round, panel.places[number].place),
-                digest("work", panel.seed, number),
-                0,
-            )
-            for number in (panel.undecided if places is None else places)
-        )
+        found = []
+        for number in panel.undecided if places is None else places:
+            place, made = panel.places[number], digest("work", panel.seed, number)
+            if place.stops:
+                found.append(SeatAnswer(number, AnswerKind.STOPPED, b"", made, 17))
+            else:
+                root = self.right_root(order_id, round, place.place)
+                found.append(SeatAnswer(number, AnswerKind.FINISHED, root, made, 0))
+        return tuple(found)
 
     def leaves(self, order_id: bytes, round: int = 0) -> tuple[ShownLeaf, ...]:
         """Return the leaves of the accepted traces behind the segments of the open stage."""
@@ -480,7 +506,7 @@ class Market:
         found = []
         for number in panel.undecided:
             place = panel.places[number].place
-            if place.kind is AuditKind.SEGMENT:
+            if place.kind is AuditKind.SEGMENT and not panel.places[number].stops:
                 ref = ShareRef(place.slot, place.issue)
                 trace = self.traces[order_id, panel.attempt, round, ref]
                 found.append(ShownLeaf(number, trace.leaves[place.segment]))

@@ -65,7 +65,8 @@ def _of_work(before: SlotWork | None, after: SlotWork) -> Iterator[str]:
     if after.signed is not None and (before is None or before.signed is None):
         yield "commitment arrived"
     if after.packet is not None and (before is None or before.packet is None):
-        yield f"trace of {len(after.packet.boundaries)} segments arrived"
+        end = "" if after.packet.roots.is_whole else ", where the job stops"
+        yield f"trace of {len(after.packet.boundaries)} segments arrived{end}"
     done = {checked.segment for checked in before.checked} if before else set()
     for checked in after.checked:
         if checked.segment not in done:

@@ -103,7 +103,7 @@ class LocalRound:
     global_in: StateRef
     works: tuple[SlotWork, ...]
     next_global: StateRef | None  # aggregated
-    # Accepted shares whose updates do not aggregate: all of them is replayed.
+    # Accepted shares by which the job stops, or whose updates do not aggregate: all of them is replayed.
     suspects: tuple[ShareRef, ...]
     # Chain clock: until then providers are asked for audited states; 0 before the lot.
     audit_by: int

@@ -61,13 +61,13 @@ def fold(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int)
 def served_rounds(local: LocalOrder, on_chain: OrderResponse) -> tuple[LocalRound, ...]:
     """Return the hand-over rounds that the consumer can fetch: the newest verified one, and those closed since.
 
-    Of a failed attempt none; of a settled order the last, whose rounds are not looked at any more.
+    Of a failed attempt none; of a closed order the last of them, whose rounds are not looked at any more.
     """
     assignment = on_chain.assignment(local.attempt)
     if assignment is None or assignment.state == AssignmentState.FAILED:
         return ()
     if on_chain.order.state == OrderState.CLOSED:
-        return tuple(last for last in local.rounds[-1:] if last.sealed is not None)
+        return tuple(found for found in local.rounds if found.sealed is not None)[-1:]
     known = [
         (found, closed)
         for found in local.rounds
@@ -119,8 +119,7 @@ def _of_round(known: LocalRound) -> Iterator[BlobRef]:
     for work in known.works:
         yield work.local_in.blob
         if work.packet is not None:
-            yield work.packet.update
-            yield work.packet.local_out
+            yield from work.packet.blobs
         for opening in work.openings:
             yield opening.global_state
             yield opening.local_state

@@ -2,6 +2,7 @@
 consumer is to have is encrypted, and it is closed.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from domain.messages import (
@@ -13,10 +14,11 @@ from domain.messages import (
 )
 from domain.queries import OrderResponse
 from domain.reasons import MISMATCHES, SILENCES, ShareReason
-from domain.records import Assignment, Share, ShareRef, ShareState
+from domain.records import Assignment, Place, Share, ShareRef, ShareState
 from link.types import StateRef
 from pol.rules.lots import duty_segments
-from pol.rules.schedule import is_handover
+from pol.rules.schedule import is_handover, progress_seconds
+from pol.rules.stops import AGGREGATION, find_stop
 from validator.decide.actions import Action, Aggregate, CheckSegment, Seal, SendTx
 from validator.decide.assign import PATIENCE, give_out, open_round, transfer_seconds
 from validator.decide.records import (
@@ -39,6 +41,8 @@ COMMIT_MAX = 32
 """Shares, and rejections, in one message: far below what a transaction may hold."""
 FORGIVEN = frozenset({ShareReason.NO_ANSWER, ShareReason.LATE, ShareReason.NO_BOND})
 """Reasons after which a provider may be tried again in the same order, behind those that never failed."""
+PRESSED_PART = 4
+"""The part of the progress deadline that is kept for closing a round whose suspects are not all replayed."""
 
 Shares = dict[tuple[int, int], Share]
 
@@ -71,7 +75,9 @@ def decide_round(
     current = replace(current, works=tuple(works))
     local = replace_round(local, current)
     actions += _commit(local, view, current, shares, key)
-    actions += _close(local, view, current, shares, key)
+    current = _suspect_stop(current, view, shares)
+    local = replace_round(local, current)
+    actions += _close(local, view, assignment, current, shares, key)
     return local, actions
 
 
@@ -144,14 +150,20 @@ def _verify(
 def segments_to_check(current: LocalRound, work: SlotWork, share: Share) -> tuple[int, ...]:
     """Return the segments of a delivered share that this validator replays: its duty and its own picks, sorted.
 
-    Of a share whose round does not aggregate, all of them: somebody's states have grown beyond what training gives.
+    Of a suspect all of them: the job stops by it, or somebody's states have grown beyond what training gives.
     """
     if work.packet is None:
         return ()
-    segments = len(work.packet.boundaries)
     if ShareRef(work.slot, work.issue) in current.suspects:
-        return tuple(range(segments + 1))
-    return tuple(sorted({*duty_segments(segments, share.drawn), *work.picks}))
+        return tuple(range(len(work.packet.boundaries) + 1))
+    return duty_of(work, share)
+
+
+def duty_of(work: SlotWork, share: Share) -> tuple[int, ...]:
+    """Return what is replayed of every delivered share."""
+    segments = len(work.packet.boundaries) if work.packet else 0
+    picks = (pick for pick in work.picks if pick < segments)
+    return tuple(sorted({*duty_segments(segments, share.drawn), *picks}))
 
 
 def opening_index(segment: int) -> int:
@@ -161,12 +173,17 @@ def opening_index(segment: int) -> int:
 
 def is_verified(current: LocalRound, work: SlotWork, share: Share | None) -> bool:
     """Tell whether everything that had to be replayed of a share was, and held."""
+    return share is not None and _holds(work, share, segments_to_check(current, work, share))
+
+
+def _holds(work: SlotWork, share: Share | None, segments: Collection[int]) -> bool:
+    """Tell whether these segments of a share that stands and is drawn were replayed, and held."""
     if work.verdict or work.packet is None or share is None:
         return False
     if share.state != ShareState.COMMITTED or not share.drawn:
         return False
     held = {done.segment for done in work.checked if not done.reason}
-    return held.issuperset(segments_to_check(current, work, share))
+    return held.issuperset(segments)
 
 
 # What the chain is told
@@ -210,32 +227,97 @@ def _commit(
     return [SendTx(f"{key}/commit", (message,))]
 
 
+def _are_done(current: LocalRound, view: View, shares: Shares) -> bool:
+    """Tell whether every slot has a share of which all that is replayed of any share was, and held."""
+    accepted = accepted_works(current)
+    found = ((work, shares.get((work.slot, work.issue))) for work in accepted)
+    every = len(accepted) == view.on_chain.order.terms.slots
+    return every and all(
+        share and _holds(work, share, duty_of(work, share)) for work, share in found
+    )
+
+
+def _first_stop(current: LocalRound, view: View) -> Place:
+    """Return where the job stops by the shares of a round that has no next state."""
+    return find_stop(
+        view.on_chain.order.terms,
+        (
+            (work.slot, work.issue, work.packet.roots)
+            for work in accepted_works(current)
+            if work.packet is not None
+        ),
+    )
+
+
+def _suspect_stop(current: LocalRound, view: View, shares: Shares) -> LocalRound:
+    """Suspect the first share that ends where the job stops, once all that is replayed of any share holds."""
+    if not _are_done(current, view, shares):
+        return current
+    stop = _first_stop(current, view)
+    if stop == AGGREGATION:
+        return current
+    return suspect(current, (ShareRef(stop.slot, stop.issue),))
+
+
+def suspect(current: LocalRound, refs: tuple[ShareRef, ...]) -> LocalRound:
+    """Have every place of some shares replayed: their providers are asked once more for states."""
+    if refs == current.suspects:
+        return current
+    works = tuple(
+        replace(work, open_by=0) if ShareRef(work.slot, work.issue) in refs else work
+        for work in current.works
+    )
+    return replace(current, suspects=refs, works=works)
+
+
+def _is_pressed(view: View, assignment: Assignment) -> bool:
+    """Tell whether the round has to be closed now, or the attempt fails."""
+    order = view.on_chain.order
+    given = progress_seconds(
+        order.terms, order.params.progress_base, assignment.slot_speed, assignment.slots
+    )
+    ends = min(assignment.progress_deadline, order.deadline)
+    return view.clock >= ends - given // PRESSED_PART
+
+
 def _close(
-    local: LocalOrder, view: View, current: LocalRound, shares: Shares, key: str
+    local: LocalOrder,
+    view: View,
+    assignment: Assignment,
+    current: LocalRound,
+    shares: Shares,
+    key: str,
 ) -> list[Action]:
     """Aggregate when the latest issue of every slot is verified, then close the round.
 
-    One that hands over is sealed before: its closing says what the consumer will be given.
+    One that hands over is sealed before: its closing says what the consumer will be given. One without a next state
+    is closed with the place at which the job stops, when everything that leads there was replayed, or the time is over
+    for that: a share's wrong segment would end the order.
     """
+    if not _are_done(current, view, shares):
+        return []
     accepted = accepted_works(current)
     verified = (is_verified(current, w, shares.get((w.slot, w.issue))) for w in accepted)
-    if len(accepted) < view.on_chain.order.terms.slots or not all(verified):
+    if not (all(verified) or (current.suspects and _is_pressed(view, assignment))):
         return []
+    stop = _first_stop(current, view)
     refs = tuple(ShareRef(work.slot, work.issue) for work in accepted)
+    if stop != AGGREGATION or (current.next_global is None and refs == current.suspects):
+        return _send_close(local, view, current, key, stop)
     if current.next_global is None:
-        # Where all places hold and it still does not aggregate, the job is at fault, and nobody can help it.
-        hopeless = refs == current.suspects
-        return [] if hopeless else [Aggregate(f"{key}/aggregate", local.key.round(current.round))]
+        return [Aggregate(f"{key}/aggregate", local.key.round(current.round))]
     order, where = view.on_chain.order, local.key.round(current.round)
     if current.sealed is None and is_handover(
         order.terms, order.params.handover_every, current.round
     ):
         return [Seal(f"{key}/seal", where, order.order_key)]
-    shown = tuple(
-        AcceptedShare(work.slot, work.issue, work.packet.roots)
-        for work in accepted
-        if work.packet is not None
-    )
+    return _send_close(local, view, current, key, None)
+
+
+def _send_close(
+    local: LocalOrder, view: View, current: LocalRound, key: str, stop: Place | None
+) -> list[Action]:
+    """Close a round with its next state, or with the place at which the job stops."""
     if not _has_room(local, view):
         return []
     close = MsgCloseRound(
@@ -243,9 +325,14 @@ def _close(
         local.order_id,
         local.attempt,
         current.round,
-        shown,
-        current.next_global.root,
-        current.sealed.ciphertext_root if current.sealed else b"",
+        tuple(
+            AcceptedShare(work.slot, work.issue, work.packet.roots)
+            for work in accepted_works(current)
+            if work.packet is not None
+        ),
+        current.next_global.root if current.next_global and stop is None else b"",
+        current.sealed.ciphertext_root if current.sealed and stop is None else b"",
+        stop,
     )
     return [SendTx(f"{key}/close", (close,))]
 
@@ -263,7 +350,7 @@ def aggregated(local: LocalOrder, round: int, next_global: StateRef) -> LocalOrd
         return local
     after = {item.slot: item for item in local.locals}
     for work in accepted_works(current):
-        if work.packet is not None:
+        if work.packet is not None and work.packet.local_out is not None:
             state = StateRef(work.packet.roots.local_out, work.packet.local_out)
             after[work.slot] = SlotLocal(work.slot, state)
     local = replace(local, locals=tuple(after[slot] for slot in sorted(after)))
@@ -271,12 +358,12 @@ def aggregated(local: LocalOrder, round: int, next_global: StateRef) -> LocalOrd
 
 
 def not_aggregated(local: LocalOrder, round: int) -> LocalOrder:
-    """Record that a round's updates lead to no finite state: every place of its shares is replayed now."""
+    """Record that a round's updates lead to no next state: every place of its shares is replayed now."""
     current = find_round(local, round)
     if current is None:
         return local
     refs = tuple(ShareRef(work.slot, work.issue) for work in accepted_works(current))
-    return replace_round(local, replace(current, suspects=refs))
+    return replace_round(local, suspect(current, refs))
 
 
 def verdict_rows(local: LocalOrder, on_chain: OrderResponse) -> tuple[VerdictRow, ...]:

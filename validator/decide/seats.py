@@ -20,7 +20,7 @@ from hmac import digest as hmac
 from domain.amount import ceil_div
 from domain.hashing import hash_fields, u32
 from domain.messages import MsgCommitAnswer, MsgRevealAnswer
-from domain.queries import PanelDuty, PanelResponse
+from domain.queries import NumberedPlace, PanelDuty, PanelResponse
 from domain.records import (
     AnswerKind,
     AuditKind,
@@ -34,7 +34,6 @@ from domain.records import (
 from link.types import AuditOpening
 from pol.rules.commitment import check_leaf, update_claim
 from pol.rules.panels import WINDOW_TIMES, answer_commitment, commit_seconds
-from pol.rules.schedule import share_segments
 from validator.decide.actions import (
     Action,
     AskOpening,
@@ -215,7 +214,7 @@ def _judge(seat: LocalSeat, subject: PanelResponse) -> LocalSeat:
             continue
         files, why = seat.files, ""
         if not place.accepted:
-            why = _fault(seat, asked.place, place.opening, subject)
+            why = _fault(seat, asked, place.opening, subject)
             files = place.opening.payload
         if not why and seat.sizes is not None and not _fits(place.opening, seat.sizes):
             why = "a state or update of another size"
@@ -227,9 +226,11 @@ def _judge(seat: LocalSeat, subject: PanelResponse) -> LocalSeat:
     return seat
 
 
-def _fault(seat: LocalSeat, place: Place, opening: AuditOpening, subject: PanelResponse) -> str:
+def _fault(
+    seat: LocalSeat, asked: NumberedPlace, opening: AuditOpening, subject: PanelResponse
+) -> str:
     """Return what is wrong with an opening, or nothing."""
-    terms = subject.terms
+    terms, place = subject.terms, asked.place
     files = {file.path: file.blob for file in opening.payload}
     size = sum(blob.size for blob in files.values())
     if JOB_FILE not in files or files[JOB_FILE].sha256 != terms.job_id:
@@ -243,15 +244,16 @@ def _fault(seat: LocalSeat, place: Place, opening: AuditOpening, subject: PanelR
         sent = {update.slot for update in opening.updates}
         whole = len(opening.updates) == len(sent) and sent == {share.claim.slot for share in shares}
         return "" if whole and len(opening.states) == 1 else "not the round's updates"
-    segments, root = share_segments(terms), _roots(*shares).trace_root
+    roots = _roots(*shares)
     ends = (place.segment, place.segment + 1)
     if place.kind == AuditKind.UPDATE:
-        ends = (0, segments)
+        ends = (0, roots.segments)
     leaves = opening.leaves
-    # Boundary 0 has none: it is what the chain says that the share starts from.
-    if tuple(leaf.index for leaf in leaves) != tuple(end for end in ends if end):
+    # Boundary 0 has none: it is what the chain says that the share starts from. Behind its last one there is nothing.
+    inside = tuple(end for end in ends if 0 < end <= roots.segments)
+    if tuple(leaf.index for leaf in leaves) != inside:
         return "leaves of other boundaries"
-    if not all(check_leaf(root, segments, leaf) for leaf in leaves):
+    if not all(check_leaf(roots.trace_root, roots.segments, leaf) for leaf in leaves):
         return "leaves that are not in the share's trace"
     states = 2 if place.kind == AuditKind.UPDATE else 1
     return "" if len(opening.states) == states else "no states"
@@ -302,9 +304,10 @@ def _seal(
         if answer is not None:
             found.append(answer)
         leaf = place.opening.leaves[-1:] if place.accepted and place.opening else ()
-        if asked.place.kind is AuditKind.SEGMENT:
+        # Nothing is behind where the job stops.
+        if asked.place.kind is AuditKind.SEGMENT and not _stops(subject, asked):
             leaves += [ShownLeaf(asked.number, shown) for shown in leaf]
-        agreed = agreed and answer is not None and agrees(asked.place, answer, place, subject)
+        agreed = agreed and answer is not None and agrees(asked, answer, place, subject)
     salt = make_salt(look.secret, look.chain_id, key)
     answers = tuple(found)
     commitment = answer_commitment(look.chain_id, key.panel, key.stage, look.me, salt, answers)
@@ -353,8 +356,18 @@ def _bytes_of(opening: AuditOpening) -> int:
     return states + sum(item.update.blob.size for item in opening.updates)
 
 
-def agrees(place: Place, answer: SeatAnswer, known: SeatPlace, subject: PanelResponse) -> bool:
+def _stops(subject: PanelResponse, asked: NumberedPlace) -> bool:
+    """Tell whether the chain has it that the job stops at a place."""
+    return subject.panel.places[asked.number].stops
+
+
+def agrees(
+    asked: NumberedPlace, answer: SeatAnswer, known: SeatPlace, subject: PanelResponse
+) -> bool:
     """Tell whether an answer is what the chain has; of a segment it has no root, but a leaf in the trace."""
+    place = asked.place
+    if _stops(subject, asked):
+        return answer.kind is AnswerKind.STOPPED
     if answer.kind is not AnswerKind.FINISHED or known.opening is None:
         return False
     if place.kind == AuditKind.SEGMENT:

@@ -91,13 +91,14 @@ def audit_opening(local: LocalOrder, round: int, place: Place) -> AuditOpening:
     work = find_work(current, place.slot, place.issue)
     if work is None or work.packet is None:
         return not_ready(RETRY_MS)
+    segments = len(work.packet.boundaries)
     ends = (place.segment, place.segment + 1)
     if place.kind == AuditKind.UPDATE:
-        ends = (0, len(work.packet.boundaries))
+        ends = (0, segments)
     shown = ends if place.kind == AuditKind.UPDATE else ends[:1]
     states = [_opened(current, work, work.packet, index) for index in shown]
-    # Boundary 0 is the opening that the chain knows, and has no leaf.
-    leaves = [leaf_with_path(work.packet, index) for index in ends if index]
+    # Boundary 0 is the opening that the chain knows, and has no leaf; where the job stopped there is none behind it.
+    leaves = [leaf_with_path(work.packet, index) for index in ends if 0 < index <= segments]
     if any(state is None for state in states):
         return not_ready(RETRY_MS)
     return AuditOpening(
@@ -107,8 +108,13 @@ def audit_opening(local: LocalOrder, round: int, place: Place) -> AuditOpening:
         leaves=tuple(leaves),
         states=tuple(state for state in states if state is not None),
         updates=(),
-        local_out=StateRef(work.packet.roots.local_out, work.packet.local_out),
+        local_out=_local_out(work.packet),
     )
+
+
+def _local_out(packet: ShareDelivery) -> StateRef | None:
+    blob = packet.local_out
+    return None if blob is None else StateRef(packet.roots.local_out, blob)
 
 
 def _aggregation(local: LocalOrder, current: LocalRound) -> AuditOpening:
@@ -125,7 +131,7 @@ def _aggregation(local: LocalOrder, current: LocalRound) -> AuditOpening:
         updates=tuple(
             UpdateRef(work.slot, StateRef(packet.roots.update_root, packet.update))
             for work, packet in packets
-            if packet is not None
+            if packet is not None and packet.update is not None
         ),
         local_out=None,
     )

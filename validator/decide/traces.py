@@ -13,7 +13,8 @@ from pol.rules.commitment import (
     leaf_hashes,
     share_commitment,
 )
-from pol.rules.schedule import first_step, share_segments
+from pol.rules.schedule import first_step
+from pol.rules.stops import check_roots
 from validator.decide.records import LocalRound, SlotWork
 
 _EXPONENT = 0x7F800000  # an FP32 bit pattern with all exponent bits set is NaN or infinite
@@ -57,15 +58,19 @@ def check_packet(
     ``opening`` are the roots that the share was given to start from. NOT_FINITE is a mismatch, so it rests on what the
     provider committed to alone.
     """
-    roots, segments = packet.roots, share_segments(terms)
+    roots = packet.roots
     made = share_commitment(
-        chain_id, claim.key, claim.provider, opening, segments, terms.executor_version, roots
+        chain_id, claim.key, claim.provider, opening, terms.executor_version, roots
     )
     if made != claim.commitment:
         return ShareReason.TRACE_NOT_BOUND
     if not _is_finite(roots.metrics):
         return ShareReason.NOT_FINITE
-    if len(packet.boundaries) != segments or packet.boundaries[-1].metrics != roots.metrics:
+    if check_roots(terms, roots) or (packet.update is None) == roots.is_whole:
+        return ShareReason.MALFORMED
+    if (packet.local_out is None) == roots.is_whole or len(packet.boundaries) != roots.segments:
+        return ShareReason.MALFORMED
+    if metrics_at(packet, roots.segments) != roots.metrics:
         return ShareReason.MALFORMED
     start = first_step(terms, claim.round)
     for index, boundary in enumerate(packet.boundaries, 1):
@@ -73,7 +78,8 @@ def check_packet(
             return ShareReason.MALFORMED
         if not _is_finite(boundary.metrics):
             return ShareReason.MALFORMED
-    bound = compute_trace_root(leaves_of(packet)) == roots.trace_root
+    leaves = leaves_of(packet)
+    bound = (compute_trace_root(leaves) if leaves else b"") == roots.trace_root
     return ShareReason.NONE if bound else ShareReason.TRACE_NOT_BOUND
 
 

@@ -263,8 +263,7 @@ class Service:
             after, reason = share_delivered(now, terms, self.chain_id, caller.address, request)
             return after
 
-        needs = (request.update, request.local_out)
-        self.ledger.change(key.order_id, key.attempt, take, needs, caller.address)
+        self.ledger.change(key.order_id, key.attempt, take, request.blobs, caller.address)
         return t.Verdict(reason == ShareReason.NONE, int(reason), reason.name.lower())
 
     def submit_opening(self, caller: t.Caller, request: t.OpeningSubmission) -> t.Verdict:

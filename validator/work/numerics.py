@@ -11,7 +11,16 @@ from pathlib import Path
 
 from domain.reasons import ShareReason
 from domain.records import AnswerKind, JobTerms
-from pol.errors import JobError, NotFinite, OutOfRange, ReplayError, StateError, StepFailed
+from pol.errors import (
+    AggregationFailed,
+    JobError,
+    NotFinite,
+    ReplayError,
+    StateError,
+    StepFailed,
+    Stopped,
+    UpdateFailed,
+)
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
 from pol.job.document import order_terms
@@ -100,7 +109,7 @@ def check_update(
     start = decode_state(round_opening.read_bytes(), job.job.document.global_tensors)
     try:
         result = share_update(job, start, *opened)
-    except NotFinite:
+    except UpdateFailed:
         return ReplayOutcome(ShareReason.NOT_FINITE, b"")
     root = update_claim(result.update_root, result.local_out_root)
     if root != update_claim(*roots):
@@ -115,6 +124,35 @@ def check_update(
     return ReplayOutcome(ShareReason.NONE, root)
 
 
+def check_stop(
+    directory: Path,
+    part: RoundSlot,
+    index: int,
+    round_opening: Path,
+    states: tuple[Path, Path],
+    metrics: tuple[int, ...],
+    root: bytes,
+    backend_name: str,
+) -> ReplayOutcome:
+    """Check that a share ends where the job stops: in segment ``index``, or behind the last one in the update.
+
+    ``states`` are those at its last boundary, with the boundary ``root``.
+    """
+    job = _job(directory)
+    opened = _open_states(job, states)
+    if opened is None or _root_of(*opened, metrics) != root:
+        return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
+    start = decode_state(round_opening.read_bytes(), job.job.document.global_tensors)
+    try:
+        if index < job.job.document.share_segments:
+            replay_segment(job, part, index, *opened, _backend(backend_name))
+        else:
+            share_update(job, start, *opened)
+    except Stopped:
+        return ReplayOutcome(ShareReason.NONE, b"")
+    return ReplayOutcome(ShareReason.NOT_STOPPED, b"")
+
+
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """A canonical state: root and bytes."""
@@ -126,13 +164,13 @@ class Encoded:
 def aggregate_round(
     directory: Path, opening: Path, updates: Sequence[Path], backend_name: str
 ) -> Encoded | None:
-    """Aggregate the updates of all slots, in their order, into the next global state; None where it is not finite."""
+    """Aggregate the updates of all slots, in their order, into the next global state; None where there is none."""
     job = _job(directory)
     start = decode_state(opening.read_bytes(), job.job.document.global_tensors)
     read = (decode_state(path.read_bytes(), job.job.updated) for path in updates)
     try:
         result = aggregate(job, start, read, _backend(backend_name))
-    except NotFinite:
+    except AggregationFailed:
         return None
     return Encoded(result.root, encode_state(result.state))
 
@@ -193,7 +231,7 @@ def recompute_update(
         return Recomputed(_NOT_THERE)
     try:
         result = share_update(job, start, *opened)
-    except NotFinite:
+    except UpdateFailed:
         digest = answer_digest(seed, (), _pieces(*opened))
         return Recomputed("", AnswerKind.STOPPED, b"", digest)
     root = update_claim(result.update_root, result.local_out_root)
@@ -215,7 +253,7 @@ def recompute_aggregation(
         read = (_read(update, job.job.updated) for update in updates)
         try:
             result = aggregate(job, start, read, _backend(backend_name))
-        except (NotFinite, OutOfRange):
+        except AggregationFailed:
             return Recomputed("", AnswerKind.STOPPED, b"", answer_digest(seed, (), _pieces(start)))
     except StateError:
         return Recomputed(_NOT_THERE)

@@ -145,14 +145,26 @@ class Performer:
         states = self._states(current, work, segment)
         if states is None:
             return
-        if segment == last:
+        if segment == last and not roots.is_whole:
+            outcome = self.run(
+                numerics.check_stop,
+                self._directory(local),
+                RoundSlot(current.round, work.slot),
+                segment,
+                self._path(current.global_in.blob),
+                states,
+                metrics_at(packet, segment),
+                root_at(current, work, packet, segment),
+                self.backend,
+            )
+        elif segment == last:
             outcome = self.run(
                 numerics.check_update,
                 self._directory(local),
                 self._path(current.global_in.blob),
                 states,
                 metrics_at(packet, last),
-                (self._path(packet.update), self._path(packet.local_out)),
+                tuple(map(self._path, packet.blobs)),
                 root_at(current, work, packet, last),
                 (roots.update_root, roots.local_out),
             )
@@ -233,7 +245,7 @@ class Performer:
         updates = tuple(
             self._path(work.packet.update)
             for work in accepted_works(current)
-            if work.packet is not None
+            if work.packet is not None and work.packet.update is not None
         )
         encoded = self.run(
             numerics.aggregate_round,
@@ -243,7 +255,7 @@ class Performer:
             self.backend,
         )
         if encoded is None:
-            _log.error("%s: the updates lead to no finite state", action.key)
+            _log.warning("%s: the updates lead to no next state", action.key)
             self._change(attempt, lambda now: not_aggregated(now, round))
             return
         state = StateRef(encoded.root, self.blobs.add(encoded.data))
@@ -257,10 +269,11 @@ class Performer:
         if current is None or current.next_global is None:
             return
         packets = (work.packet for work in accepted_works(current))
-        left = [packet.local_out for packet in packets if packet is not None]
+        left = (packet.local_out for packet in packets if packet is not None)
         chunks = [
             chunk
             for blob in (current.next_global.blob, *left)
+            if blob is not None
             for chunk in self.run(numerics.result_chunks, self._path(blob))
         ]
         handover = HandoverId(self.chain_id, attempt.order_id, attempt.attempt, round)

@@ -210,9 +210,11 @@ def _stop_attempt(ctx: Context, order: Order, reason: CloseReason) -> None:
     assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
     if assignment.state in (AssignmentState.RUNNING, AssignmentState.PROVEN):
         drop_open_round(ctx, assignment.open_round)
-    if reason is CloseReason.SETTLED:
+    if reason in (CloseReason.SETTLED, CloseReason.STOPPED_BY_JOB):
         pay_part(ctx, order.id, assignment.validator)
-        end_assignment(ctx, assignment, AssignmentState.DONE, 0)
+        stopped = reason is CloseReason.STOPPED_BY_JOB
+        end = int(AttemptEnd.STOPPED_BY_JOB) if stopped else 0
+        end_assignment(ctx, assignment, AssignmentState.DONE, end)
     else:
         _lose_part(ctx, order, assignment)
         # What failed by itself has ended with its own reason.

@@ -14,12 +14,13 @@ def compute_round_cost(order: Order, assignment: Assignment) -> int:
     return price_floor(work, price) - part + compute_audit_fee(order, assignment)
 
 
-def compute_audit_fee(order: Order, assignment: Assignment) -> int:
+def compute_audit_fee(order: Order, assignment: Assignment, work: int | None = None) -> int:
     """Return the audit fee of a round: basis points of its price, and never below its floor; none without auditors.
 
-    What the floor adds is locked beside the work.
+    What the floor adds is locked beside the work. Of a round in which the job stopped ``work`` is what was done.
     """
     if not order.params.auditors:
         return 0
     floor = audit_floor(order.terms, order.price_limit, order.params)
-    return max(floor, audit_fee(round_work(order.terms), assignment.price, order.params.audit_bps))
+    work = round_work(order.terms) if work is None else work
+    return max(floor, audit_fee(work, assignment.price, order.params.audit_bps))

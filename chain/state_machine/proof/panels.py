@@ -9,7 +9,7 @@ verifies nothing, and neither does a lucky accomplice.
 from dataclasses import replace
 
 from chain.state_machine.context import Context
-from chain.state_machine.gas import BOND_GAS, SEAT_GAS, VALIDATOR_GAS
+from chain.state_machine.gas import BOND_GAS, READ_GAS, SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.ledger.order_money import get_job_bond, get_share_bond
 from chain.state_machine.market.attempts import cut_for_consumer, void_attempt
 from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
@@ -44,6 +44,7 @@ from domain.records import (
     AnswerKind,
     Assignment,
     AuditKind,
+    JobTerms,
     Order,
     Panel,
     PanelPlace,
@@ -52,12 +53,15 @@ from domain.records import (
     Round,
     Ruling,
     Share,
+    ShareKey,
+    ShareRoots,
     Validator,
 )
 from pol.rules.commitment import update_claim
 from pol.rules.lots import draw_weighted, duty_segments, seed
 from pol.rules.panels import (
     STAGES,
+    Extent,
     commit_seconds,
     decide,
     differ,
@@ -70,6 +74,7 @@ from pol.rules.panels import (
     segment_count,
 )
 from pol.rules.schedule import share_segments
+from pol.rules.stops import stop_of
 
 
 def open_panel(ctx: Context, order: Order, closed: Round) -> None:
@@ -168,9 +173,16 @@ def weigh_stage_draw(ctx: Context, subject: PanelSubject) -> int:
     validators = sum(1 for _ in VALIDATORS.keys(ctx.store))
     is_last = subject.stage == STAGES or panel.wanted > validators - panel.seats
     seats = validators if is_last else panel.wanted
-    shares = len(ROUNDS.must(ctx.store, *subject.round).shares) if panel.stage == 0 else 0
-    looked_at = VALIDATOR_GAS * (2 * validators + panel.seats + shares)
+    looked_at = VALIDATOR_GAS * (2 * validators + panel.seats) + _weigh_places(ctx, panel)
     return looked_at + SEAT_GAS * min(seats, SEATS_MAX)
+
+
+def _weigh_places(ctx: Context, panel: Panel) -> int:
+    """Return the gas of drawing the places: every share, which is read where the job stopped."""
+    if panel.stage:
+        return 0
+    closed = ROUNDS.must(ctx.store, *panel.key)
+    return len(closed.shares) * (VALIDATOR_GAS if closed.stopped is None else READ_GAS)
 
 
 def _get_left(
@@ -208,31 +220,55 @@ def _draw_places(
     ctx: Context, subject: PanelSubject, beacon: bytes, order: Order, assignment: Assignment
 ) -> tuple[PanelPlace, ...]:
     closed, terms = ROUNDS.must(ctx.store, *subject.round), order.terms
-    fee = compute_audit_fee(order, assignment)
+    fee = compute_audit_fee(order, assignment, closed.work)
     segments = segment_count(
         terms, order.params, order.price_limit, fee, order.audit_ms, order.window
     )
-    shares = [(ref.slot, ref.issue, share_segments(terms)) for ref in closed.shares]
-    places = draw_places(seed("panel/places", subject.id, beacon), shares, segments)
+    shares = _get_extents(ctx, closed, terms)
+    lot = seed("panel/places", subject.id, beacon)
+    places = draw_places(lot, shares, segments, closed.stopped)
+    stops = {share.stop for share in shares if share.stop is not None}
+    if closed.stopped is not None:
+        stops.add(closed.stopped)
     for number, place in enumerate(places):
-        drawn = PlaceDrawn(
-            closed.key, number, int(place.kind), place.slot, place.issue, place.segment
-        )
-        ctx.emit(drawn)
+        where = (int(place.kind), place.slot, place.issue, place.segment)
+        ctx.emit(PlaceDrawn(closed.key, number, *where, place in stops))
     return tuple(
-        PanelPlace(place, _get_claim(ctx, closed, place), Ruling.OPEN, 0, None) for place in places
+        PanelPlace(
+            place, _get_claim(ctx, closed, place, stops), Ruling.OPEN, 0, None, place in stops
+        )
+        for place in places
     )
 
 
-def _get_claim(ctx: Context, closed: Round, place: Place) -> bytes:
-    """Return the root that the chain has for a place; of a segment it has none."""
+def _get_extents(ctx: Context, closed: Round, terms: JobTerms) -> list[Extent]:
+    """Return how far the accepted shares go; only where the job stopped they have to be read for that."""
+    if closed.stopped is None:
+        return [Extent(ref.slot, ref.issue, share_segments(terms)) for ref in closed.shares]
+    extents = []
+    for key in closed.share_keys:
+        roots = _get_roots(ctx, key)
+        stop = stop_of(terms, key.slot, key.issue, roots)
+        extents.append(Extent(key.slot, key.issue, roots.segments, stop))
+    return extents
+
+
+def _get_roots(ctx: Context, key: ShareKey) -> ShareRoots:
+    roots = SHARES.must(ctx.store, *key).roots
+    if roots is None:
+        raise LookupError("an accepted share has no roots")
+    return roots
+
+
+def _get_claim(ctx: Context, closed: Round, place: Place, stops: set[Place]) -> bytes:
+    """Return the root that the chain has for a place; of a segment it has none, nor of what stops."""
+    if place in stops:
+        return b""
     match place.kind:
         case AuditKind.AGGREGATION:
             return closed.next_root
         case AuditKind.UPDATE:
-            roots = SHARES.must(ctx.store, *closed.key.share(place.slot, place.issue)).roots
-            if roots is None:
-                raise LookupError("an accepted share has no roots")
+            roots = _get_roots(ctx, closed.key.share(place.slot, place.issue))
             return update_claim(roots.update_root, roots.local_out)
         case AuditKind.SEGMENT:
             return b""
@@ -319,7 +355,7 @@ def _rule(ctx: Context, order: Order, panel: Panel, seats: list[PanelSeat]) -> t
             answers_differ = answers_differ or differ(votes)
             continue
         place = places[number]
-        ruling = ruling_of(found, place.claim)
+        ruling = ruling_of(found, place.claim, stops=place.stops)
         places[number] = replace(place, ruling=ruling, stage=panel.stage, found=found)
         ctx.emit(PlaceRuled(panel.key, number, panel.stage, int(ruling)))
     return replace(panel, places=tuple(places)), answers_differ
@@ -380,14 +416,16 @@ def _get_wrong_share(ctx: Context, order: Order, panel: Panel, place: PanelPlace
     """Return the share whose provider alone answers for a wrong place; None where the validator does.
 
     The provider does for a segment that was no duty of its validator's, where its own leaf was shown: what could not be
-    had, or whose leaf nobody was given, is the validator's to serve.
+    had, or whose leaf nobody was given, is the validator's to serve. That the job stops is always the validator's word.
     """
     where = place.place
+    if place.stops:
+        return None
     unserved = place.found is None or place.found.kind is AnswerKind.UNAVAILABLE
     if where.kind is not AuditKind.SEGMENT or unserved or not place.claim:
         return None
     share = SHARES.must(ctx.store, *panel.key.share(where.slot, where.issue))
-    duty = duty_segments(share_segments(order.terms), share.drawn)
+    duty = duty_segments(_get_roots(ctx, share.claim.key).segments, share.drawn)
     return None if where.segment in duty else share
 
 

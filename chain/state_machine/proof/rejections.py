@@ -86,7 +86,7 @@ def _compare(
     lost = accepted.claim.provider != claim.provider
     if lost and not RIGHTED.has(ctx.store, *slot):
         RIGHTED.mark(ctx.store, *slot)
-        paid, burnt, from_stake = _redress(ctx, assignment, share)
+        paid, burnt, from_stake = _redress(ctx, assignment, share, accepted.work)
     ctx.emit(
         ShareCompared(
             claim.key, claim.provider, right=True, paid=paid, burnt=burnt, from_stake=from_stake
@@ -94,15 +94,15 @@ def _compare(
     )
 
 
-def _redress(ctx: Context, assignment: Assignment, share: Share) -> tuple[int, int, int]:
-    """Let the validator pay for the first right share that it rejected in a slot.
+def _redress(ctx: Context, assignment: Assignment, share: Share, work: int) -> tuple[int, int, int]:
+    """Let the validator pay for the first right share that it rejected in a slot, which is of so much ``work``.
 
     First from what is withheld of its part, then from the job bond, then from its stake. Return what the provider gets,
     what is burnt, and how much of both comes from the stake.
     """
     order_id, provider = assignment.order_id, share.claim.provider
     source, silent = order_id.hex(), ShareReason(share.reason) in SILENCES
-    owed = compute_redress(share.work, assignment.price, silent=silent)
+    owed = compute_redress(work, assignment.price, silent=silent)
     held, left = take_from(get_withheld(ctx, order_id), owed)
     moves = (
         Transfer(Move.HELD_COMPENSATION, source, provider, held[0]),

@@ -96,7 +96,7 @@ def verify_round(ctx: Context, order: Order, assignment: Assignment, closed: Rou
     ORDERS.update(ctx.store, order.id, work_verified=work + closed.work)
     shares = [SHARES.must(ctx.store, *key) for key in closed.share_keys]
     earnings = compute_earnings(order, assignment, closed, shares)
-    fee = compute_audit_fee(order, assignment)
+    fee = compute_audit_fee(order, assignment, closed.work)
     ctx.emit(RoundVerified(closed.key, earnings.total, earnings.validator, fee))
     pay_from_deposits(ctx, order.id, _transfers(order.id, earnings), closed.round)
     withhold_part(ctx, order.id, earnings.validator)
@@ -161,24 +161,31 @@ def _end_if_decided(ctx: Context, order_id: bytes, assignment: Assignment) -> No
     verified = tally.verified
     # Not in their order: a panel may find a later round wrong while one before it is still open.
     is_over = verified + tally.void == assignment.round
-    if order.state is OrderState.PROVEN and verified == order.terms.rounds:
+    if order.state is OrderState.PROVEN and verified == assignment.round:
+        last = ROUNDS.must(ctx.store, order.id, order.attempt, verified - 1)
         if not assignment.settles_at:
-            _await_handover(ctx, order, assignment)
+            _await_handover(ctx, order, assignment, last)
             return
         if ctx.clock < assignment.settles_at:
             return
         settled = VALIDATORS.must(ctx.store, assignment.validator).orders_settled
         VALIDATORS.update(ctx.store, assignment.validator, orders_settled=settled + 1)
-        end_order(ctx, order, CloseReason.SETTLED)
+        reason = CloseReason.SETTLED if last.stopped is None else CloseReason.STOPPED_BY_JOB
+        end_order(ctx, order, reason)
     elif assignment.state is AssignmentState.FAILED and is_over:
         reopen_or_end(ctx, order, assignment, verified)
 
 
-def _await_handover(ctx: Context, order: Order, assignment: Assignment) -> None:
-    """Let the order wait for its settlement; until then the job bond stays, and the validator's part with it."""
-    settles_at = ctx.clock + handover_seconds(order.terms, order.params, order.window)
+def _await_handover(ctx: Context, order: Order, assignment: Assignment, last: Round) -> None:
+    """Let the order wait for its settlement; until then the job bond stays, and the validator's part with it.
+
+    Of a job that stopped the consumer has what the newest hand-over round left; before the first there is nothing.
+    """
+    nothing = last.stopped is not None and last.round < order.params.handover_every
+    wait = 0 if nothing else handover_seconds(order.terms, order.params, order.window)
+    settles_at = ctx.clock + wait
     ASSIGNMENTS.update(ctx.store, order.id, assignment.attempt, settles_at=settles_at)
-    schedule(ctx, settles_at, Due.WINDOW, order.id, assignment.attempt, order.terms.rounds)
+    schedule(ctx, settles_at, Due.WINDOW, order.id, assignment.attempt, assignment.round)
     ctx.emit(OrderVerified(order.id, assignment.attempt, settles_at))
 
 

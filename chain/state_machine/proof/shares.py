@@ -136,7 +136,6 @@ def make_commitment(
         key,
         provider,
         (global_in, local_in),
-        share_segments(order.terms),
         order.terms.executor_version,
         roots,
     )

@@ -306,15 +306,13 @@ class ProviderActor:
             for i, pair in enumerate(states[1:], 1)
         )
         sent = digest("garbage", update) if habit == "garbage" else update
-        roots = ShareRoots(bytes(32), update, states[-1][1], metrics)
+        roots = ShareRoots(bytes(32), update, states[-1][1], metrics, segments)
         delivery = ShareDelivery(
             key, roots, boundaries, job.blob(sent), job.local_blob(roots.local_out)
         )
         roots = replace(roots, trace_root=compute_trace_root(leaves_of(delivery)))
         name = "somebody" if habit == "copied" else self.me
-        made = share_commitment(
-            CHAIN_ID, key, name, states[0], segments, terms.executor_version, roots
-        )
+        made = share_commitment(CHAIN_ID, key, name, states[0], terms.executor_version, roots)
         claim = ShareClaim(key.order_id, key.attempt, key.round, key.slot, key.issue, self.me, made)
         return Trained(task, habit, states, claim, replace(delivery, roots=roots))
 
@@ -357,7 +355,7 @@ class ProviderActor:
         self.world.network.call(
             lambda: link.deliver_share(self.me, delivery),
             self._answer(partial(self._handed_in, name, shares.Delivered, key)),
-            size=delivery.update.size + delivery.local_out.size,
+            size=sum(blob.size for blob in delivery.blobs),
         )
 
     def _open(self, name: str, key: ShareKey, indices: tuple[int, ...]) -> None:

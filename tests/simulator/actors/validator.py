@@ -525,7 +525,7 @@ class ValidatorActor:
         current = find_round(local, round) if local else None
         if current is None:
             return
-        updates = [w.packet.update.sha256 for w in accepted_works(current) if w.packet]
+        updates = [w.packet.blobs[0].sha256 for w in accepted_works(current) if w.packet]
         root = self.behaviour.aggregate(self, next_state(current.global_in.root, updates))
         state = self.world.job(attempt.order_id).state(root)
         self.change(attempt, lambda now: aggregated(now, round, state))
@@ -597,7 +597,7 @@ class ValidatorActor:
             root = update_claim(update, states[1])
             if root != update_claim(roots.update_root, roots.local_out):
                 return CheckedSegment(segment, ShareReason.UPDATE_MISMATCH, root)
-            sent = (packet.update.sha256, packet.local_out.sha256)
+            sent = tuple(blob.sha256 for blob in packet.blobs)
             fits = sent == (roots.update_root, roots.local_out)
             reason = ShareReason.NONE if fits else ShareReason.MALFORMED
             return CheckedSegment(segment, reason, root)

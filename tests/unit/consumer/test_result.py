@@ -74,7 +74,7 @@ def terms_of(job: Job) -> JobTerms:
 def accepted(round: int, slot: int, local_out: bytes) -> Share:
     """Return the accepted share of a slot, which left this local state."""
     claim = ShareClaim(ORDER, 1, round, slot, 1, "p", bytes(32))
-    roots = ShareRoots(bytes(32), bytes(32), local_out, ())
+    roots = ShareRoots(bytes(32), bytes(32), local_out, (), 1)
     return Share(claim, b"", bytes(32), 1, 1, ShareState.ACCEPTED, 0, 0, 0, (), roots)
 
 

@@ -374,15 +374,17 @@ def trained(loop: Loop, name: str, task: t.TrainTask) -> tuple[t.ShareSubmission
         for i in range(1, share_segments(TERMS) + 1)
     )
     roots = ShareRoots(
-        bytes(32), digest("update", key), digest("local out", key), boundaries[-1].metrics
+        bytes(32),
+        digest("update", key),
+        digest("local out", key),
+        boundaries[-1].metrics,
+        len(boundaries),
     )
     update, out = loop.put(name, "update", key, 90), loop.put(name, "out", key, 50)
     packet = t.ShareDelivery(key, roots, boundaries, update, out)
     roots = replace(roots, trace_root=compute_trace_root(leaves_of(packet)))
     opening = (task.global_in.root, task.local_in.root)
-    made = share_commitment(
-        CHAIN_ID, key, name, opening, len(boundaries), TERMS.executor_version, roots
-    )
+    made = share_commitment(CHAIN_ID, key, name, opening, TERMS.executor_version, roots)
     claim = ShareClaim(key.order_id, key.attempt, key.round, key.slot, key.issue, name, made)
     signature = sign(pub_key(name), share_sign_bytes(CHAIN_ID, claim))
     return t.ShareSubmission(claim, signature), replace(packet, roots=roots)

@@ -140,7 +140,11 @@ def packet_of(local: LocalOrder, work: SlotWork, round: int = 0, **changes: Any)
         for i in range(1, share_segments(TERMS) + 1)
     )
     roots = ShareRoots(
-        bytes(32), digest("update", work.slot), digest("local out", work.slot), (0x3F800000,)
+        bytes(32),
+        digest("update", work.slot),
+        digest("local out", work.slot),
+        (0x3F800000,),
+        len(boundaries),
     )
     blobs = (BlobRef(digest("update", work.slot), 90), BlobRef(digest("out", work.slot), 50))
     key = ShareKey(ORDER_ID, 1, round, work.slot, work.issue)
@@ -160,7 +164,6 @@ def claim_of(
         packet.key,
         work.provider,
         (current.global_in.root, work.local_in.root),
-        share_segments(TERMS),
         1,
         packet.roots,
     )

@@ -204,7 +204,7 @@ class Setting:
         found = []
         for asked, known in zip(self.duty.places, after.places, strict=True):
             answer = said.get(asked.number)
-            same = answer is not None and agrees(asked.place, answer, known, subject)
+            same = answer is not None and agrees(asked, answer, known, subject)
             found.append(Found(answer, same))
         assert after.sealed.agreed == all(item.agrees for item in found)
         # What becomes of it when the answers were shown.

@@ -104,7 +104,7 @@ def names(local: LocalOrder) -> dict[str, set[bytes]]:
     packets = [work.packet for work in works(local) if work.packet]
     return {
         "payload": {file.blob.sha256 for file in local.payload.files},
-        "round": {packet.update.sha256 for packet in packets} | {digest("opened")},
+        "round": {packet.blobs[0].sha256 for packet in packets} | {digest("opened")},
         "locals": {item.state.blob.sha256 for item in local.locals},
         "next": {digest("next")},
     }

@@ -213,7 +213,7 @@ def test_a_round_is_aggregated_and_its_result_sealed_for_its_consumer_only(
     sealed = split_ciphertext(data, list(zip(result.points, result.lengths, strict=True)), 1 << 16)
     handover = HandoverId(CHAIN_ID, ORDER_ID, 1, 0)
     chunks = [open_chunk(handover, i, chunk, SECRET) for i, chunk in enumerate(sealed)]
-    left = [work.packet.local_out for work in accepted_works(current) if work.packet]
+    left = [work.packet.blobs[1] for work in accepted_works(current) if work.packet]
     assert len(left) == TERMS.slots
     locals_ = [blobs.read(blob.sha256, 0, 1 << 24) for blob in left]
     assert chunks == [chunk for data in (state, *locals_) for chunk in chunks_of(data)]

@@ -355,19 +355,20 @@ def test_nobody_claims_what_is_not_here(setting: Setting) -> None:
 def test_only_who_sends_a_blob_is_told_how_much_is_here(setting: Setting) -> None:
     """A data set may be known, and who has it here is nobody's business."""
     _, packet = setting.train()
+    update = packet.blobs[0]
     payload = FILES[-1].blob
     for who in (MALLORY, P1, V1):
-        for blob in (payload, packet.update):
+        for blob in (payload, update):
             if who is P1:  # it has a share of this order, and may send what can be a state
                 assert setting.service.stat_blob(who, t.StatBlobRequest(blob)).held == 0
                 assert setting.service.put_chunk(who, t.PutChunkRequest(blob, 0, b"x")).held == 1
             else:
                 with refused(ClusterErrorKind.NOT_ALLOWED):
                     setting.service.stat_blob(who, t.StatBlobRequest(blob))
-    assert setting.service.stat_blob(P0, t.StatBlobRequest(packet.update)).complete
+    assert setting.service.stat_blob(P0, t.StatBlobRequest(update)).complete
     assert setting.service.stat_blob(P0, t.StatBlobRequest(payload)).held == 0
     with refused(ClusterErrorKind.NOT_ALLOWED):
-        setting.service.stat_blob(CAROL, t.StatBlobRequest(packet.update))
+        setting.service.stat_blob(CAROL, t.StatBlobRequest(update))
 
 
 # Providers
@@ -479,7 +480,7 @@ def test_a_share_without_its_blobs_is_not_taken(setting: Setting) -> None:
     with refused(ClusterErrorKind.WRONG_STATE):
         setting.service.deliver_share(P0, replace(packet, update=t.BlobRef(digest("no"), 90)))
     with refused(ClusterErrorKind.WRONG_STATE):
-        setting.service.deliver_share(P0, replace(packet, update=replace(packet.update, size=89)))
+        setting.service.deliver_share(P0, replace(packet, update=replace(packet.blobs[0], size=89)))
     assert not any(work.packet for work in works(setting.record()))
 
 

@@ -79,7 +79,7 @@ def delivery_of(trained: Trained, update: BlobRef, out: BlobRef, bent: int = -1)
         TraceBoundary(b.step, digest("bent") if b.index == bent else b.root, b.metrics)
         for b in trained.boundaries[1:]
     )
-    roots = ShareRoots(bytes(32), *trained.roots, boundaries[-1].metrics)
+    roots = ShareRoots(bytes(32), *trained.roots, boundaries[-1].metrics, len(boundaries))
     key = ShareKey(digest("order"), 1, PART.round, PART.slot, 1)
     packet = ShareDelivery(key, roots, boundaries, update, out)
     root = compute_trace_root(leaves_of(packet))

@@ -6,6 +6,8 @@ from domain.codec import to_plain
 from domain.hashing import encode_fields, hash_fields, merkle_leaf, merkle_path, merkle_root
 from domain.records import (
     AnswerKind,
+    AuditKind,
+    Place,
     RoundKey,
     SeatAnswer,
     ShareClaim,
@@ -28,8 +30,8 @@ CLAIM = ShareClaim(
 )
 METRICS = (0x3F800000, 0x00000001, 0xFF7FFFFF)
 OPENING = (digest("global in"), digest("local in"))
-ROOTS = ShareRoots(digest("trace"), digest("update"), digest("local out"), METRICS)
 SEGMENTS, VERSION = 6, 1
+ROOTS = ShareRoots(digest("trace"), digest("update"), digest("local out"), METRICS, SEGMENTS)
 ANSWERS = (
     SeatAnswer(0, AnswerKind.FINISHED, digest("root"), digest("digest"), 0),
     SeatAnswer(2, AnswerKind.STOPPED, b"", digest("before"), 17),
@@ -39,9 +41,7 @@ ANSWERS = (
 
 def build_commitments() -> Any:
     """Return leaves, digests and sign bytes of a share, an order key and a seat's answer."""
-    made = commitment.share_commitment(
-        CHAIN_ID, CLAIM.key, PROVIDER, OPENING, SEGMENTS, VERSION, ROOTS
-    )
+    made = commitment.share_commitment(CHAIN_ID, CLAIM.key, PROVIDER, OPENING, VERSION, ROOTS)
     return {
         "chain_id": CHAIN_ID,
         "claim": to_plain(CLAIM),
@@ -73,7 +73,6 @@ def build_commitments() -> Any:
         "share_commitment": {
             "global_in": OPENING[0].hex(),
             "local_in": OPENING[1].hex(),
-            "segments": SEGMENTS,
             "executor_version": VERSION,
             "roots": to_plain(ROOTS),
             "commitment": made.hex(),
@@ -124,7 +123,13 @@ def build_lot() -> Any:
     beacon = digest("beacon")
     seed = lots.seed("audit", CLAIM.order_id, beacon)
     stakes = [0, 1, 10**6, 10**12, 7 * 10**11, 10**30]
-    shares = [(0, 1, 4), (1, 2, 6), (5, 1, 1)]
+    shares = [panels.Extent(0, 1, 4), panels.Extent(1, 2, 6), panels.Extent(5, 1, 1)]
+    ends = [Place(AuditKind.SEGMENT, 1, 2, 3), Place(AuditKind.SEGMENT, 5, 1, 0)]
+    stopped = [
+        shares[0],
+        panels.Extent(1, 2, 3, ends[0]),
+        panels.Extent(5, 1, 0, ends[1]),
+    ]
     return {
         "purpose": "audit",
         "id": CLAIM.order_id.hex(),
@@ -133,7 +138,11 @@ def build_lot() -> Any:
         "stakes": [str(stake) for stake in stakes],
         "seats": {str(count): list(lots.draw_weighted(seed, stakes, count)) for count in (1, 2, 6)},
         "segments": {str(n): list(lots.draw(seed, n, 4)) for n in (3, 5, 64, 257, 70_000)},
-        "shares": [list(share) for share in shares],
+        "shares": [to_plain(share) for share in shares],
         "places": [to_plain(place) for place in panels.draw_places(seed, shares, 4)],
         "all_places": [to_plain(place) for place in panels.draw_places(seed, shares, 11)],
+        "stopped_shares": [to_plain(share) for share in stopped],
+        "stopped_places": [
+            to_plain(place) for place in panels.draw_places(seed, stopped, 4, ends[0])
+        ],
     }

@@ -1,7 +1,8 @@
 """MsgCloseRound: close the open round with its accepted shares, their roots, and the next global state root.
 
 In a hand-over round it carries the root of the encrypted states that the consumer can fetch. The last round is one, and
-closing it proves the order.
+closing it proves the order. Where the job has no result, the message names the place instead of a root: shares may end
+there, and nothing follows.
 """
 
 from dataclasses import dataclass
@@ -23,20 +24,22 @@ from chain.state_machine.proof.shares import (
 from chain.state_machine.proof.tables import LOCAL_ROOTS, ROUNDS, SHARES
 from chain.state_machine.queue import Due, cancel, schedule
 from domain.errors import BAD_FIELD, BAD_PROOF, NOT_FOUND, NOT_YET, SLOT_MISSING, Refusal
-from domain.events import OrderProven, RoundClosed, ShareAccepted
+from domain.events import OrderProven, RoundClosed, RoundStopped, ShareAccepted
 from domain.messages import AcceptedShare, MsgCloseRound
 from domain.records import (
     Assignment,
     AssignmentState,
     Order,
     OrderState,
+    Place,
     Round,
     RoundKey,
     Share,
     ShareRoots,
     ShareState,
 )
-from pol.rules.schedule import is_handover, round_work
+from pol.rules.schedule import is_handover
+from pol.rules.stops import AGGREGATION, check_roots, done_work, find_stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +52,13 @@ class Found:
 
 
 def check_stateless(message: MsgCloseRound) -> None:
-    """Shares in slot order."""
+    """Shares in slot order, and either a next state or where the job stopped."""
     slots = [accepted.slot for accepted in message.shares]
     if slots != sorted(set(slots)):
         raise Refusal(BAD_FIELD, "shares", "are not in slot order", "one share a slot, ascending")
+    if bool(message.next_root) == (message.stopped is not None):
+        reason = "goes with no next_root, and only with none"
+        raise Refusal(BAD_FIELD, "stopped", reason, "send one of the two")
 
 
 def check_state(ctx: Context, message: MsgCloseRound) -> Found:
@@ -69,6 +75,7 @@ def check_state(ctx: Context, message: MsgCloseRound) -> Found:
         raise Refusal(NOT_YET, "round", reason, "wait until the first of them is")
     _check_handover(order, message)
     _check_slots(message.shares, order.terms.slots)
+    _check_ends(order, message)
     key = assignment.open_round
     for accepted in message.shares:
         if get_live_issue(ctx, key, accepted.slot) != accepted.issue:
@@ -84,7 +91,7 @@ def check_state(ctx: Context, message: MsgCloseRound) -> Found:
 def _check_handover(order: Order, message: MsgCloseRound) -> None:
     """Check that there is a root of encrypted states where the consumer is to have them, and nowhere else."""
     every = order.params.handover_every
-    due = is_handover(order.terms, every, message.round)
+    due = message.stopped is None and is_handover(order.terms, every, message.round)
     if due and not message.ciphertext_root:
         reason = (
             f"is empty, and round {message.round} hands over: each {every}th does, and the last"
@@ -105,6 +112,28 @@ def _check_slots(shares: tuple[AcceptedShare, ...], slots: int) -> None:
     if len(shares) > slots:
         reason = f"name slot {shares[slots].slot}, and the order has {slots} slots"
         raise Refusal(NOT_FOUND, "shares", reason, "name the shares that stand")
+
+
+def _check_ends(order: Order, message: MsgCloseRound) -> None:
+    """Check that shares are whole, or else end where the job stopped, of which the first place is named."""
+    for accepted in message.shares:
+        problem = check_roots(order.terms, accepted.roots)
+        if problem:
+            reason = f"the roots of share {accepted.slot}/{accepted.issue} {problem}"
+            raise Refusal(BAD_FIELD, "shares", reason, "send what its provider delivered")
+    stop = find_stop(order.terms, ((a.slot, a.issue, a.roots) for a in message.shares))
+    if message.stopped is None and stop != AGGREGATION:
+        reason = f"share {stop.slot}/{stop.issue} ends where the job stopped"
+        raise Refusal(BAD_FIELD, "stopped", reason, f"name {_name(stop)} instead of next_root")
+    if message.stopped is not None and message.stopped != stop:
+        reason = (
+            f"is {_name(message.stopped)}, and by its shares the round stopped at {_name(stop)}"
+        )
+        raise Refusal(BAD_FIELD, "stopped", reason, "name the first place that has no result")
+
+
+def _name(place: Place) -> str:
+    return f"{place.kind.name.lower()} {place.slot}/{place.issue}/{place.segment}"
 
 
 def _get_drawn(ctx: Context, key: RoundKey, accepted: AcceptedShare) -> Share:
@@ -133,11 +162,10 @@ def _check_roots(
 def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
     """Accept the shares, open the next round from the new state, and start the window and the panel.
 
-    Behind the last round nothing opens: the order is proven.
+    Behind the last round nothing opens, nor behind one in which the job stopped: the order is proven.
     """
     order, assignment = found.order, found.assignment
-    for share, roots in found.shares:
-        _accept(ctx, share, roots)
+    works = [_accept(ctx, order, share, roots) for share, roots in found.shares]
     closed = Round(
         order_id=order.id,
         attempt=assignment.attempt,
@@ -146,24 +174,30 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
         next_root=message.next_root,
         ciphertext_root=message.ciphertext_root,
         shares=tuple(share.claim.key.ref for share, _ in found.shares),
-        work=round_work(order.terms),
+        # What stopped has no end, and is nobody's work.
+        work=sum(works) + (0 if message.stopped else order.terms.outer_work),
         closed_at=ctx.clock,
         closed_height=ctx.height,
         window_ends=ctx.clock + order.window,
         verified=False,
         void=False,
+        stopped=message.stopped,
     )
     ROUNDS.put(ctx.store, closed)
     schedule(ctx, closed.window_ends, Due.WINDOW, *closed.key)
     ctx.emit(RoundClosed(closed.key, closed.next_root, closed.ciphertext_root, closed.window_ends))
-    is_last = message.round + 1 == order.terms.rounds
+    if closed.stopped is not None:
+        where = closed.stopped
+        ctx.emit(RoundStopped(closed.key, int(where.kind), where.slot, where.issue, where.segment))
+    is_last = message.stopped is not None or message.round + 1 == order.terms.rounds
     go_on = _prove if is_last else restart_progress
-    go_on(ctx, order, assignment, round=message.round + 1, global_in=message.next_root)
+    left = message.next_root or assignment.global_in
+    go_on(ctx, order, assignment, round=message.round + 1, global_in=left)
     open_panel(ctx, ORDERS.must(ctx.store, order.id), closed)
 
 
 def _prove(ctx: Context, order: Order, assignment: Assignment, **changes: Any) -> Assignment:
-    """Note that every round is closed: what remains is that the windows pass."""
+    """Note that every round is closed that there is: what remains is that the windows pass."""
     cancel(ctx, assignment.progress_deadline, Due.PROGRESS, order.id, assignment.attempt)
     ORDERS.update(ctx.store, order.id, state=OrderState.PROVEN)
     ctx.emit(OrderProven(order.id, assignment.attempt))
@@ -171,11 +205,15 @@ def _prove(ctx: Context, order: Order, assignment: Assignment, **changes: Any) -
     return ASSIGNMENTS.update(ctx.store, order.id, assignment.attempt, state=state, **changes)
 
 
-def _accept(ctx: Context, share: Share, roots: ShareRoots) -> None:
-    """Accept a share, and publish what it committed to; its slot goes on from the local state that it left."""
-    claim = share.claim
-    change_share(ctx, claim.key, state=ShareState.ACCEPTED, roots=roots)
-    LOCAL_ROOTS.set(ctx.store, roots.local_out, claim.order_id, claim.attempt, claim.slot)
+def _accept(ctx: Context, order: Order, share: Share, roots: ShareRoots) -> int:
+    """Accept a share, and publish what it committed to; return its work, which is that of its whole segments.
+
+    Its slot goes on from the local state that it left.
+    """
+    claim, work = share.claim, done_work(order.terms, roots)
+    change_share(ctx, claim.key, state=ShareState.ACCEPTED, roots=roots, work=work)
+    if roots.is_whole:
+        LOCAL_ROOTS.set(ctx.store, roots.local_out, claim.order_id, claim.attempt, claim.slot)
     count_share(ctx, claim.provider, accepted=1)
     ctx.emit(
         ShareAccepted(
@@ -185,8 +223,10 @@ def _accept(ctx: Context, share: Share, roots: ShareRoots) -> None:
             roots.update_root,
             roots.local_out,
             roots.metrics,
+            roots.segments,
         )
     )
+    return work
 
 
 def weigh(ctx: Context, _: MsgCloseRound, __: Found) -> int:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
 from chain.state_machine.market.orders import check_before
-from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.seats import apply_commit, apply_reveal
 from chain.state_machine.proof.tables import PANEL_DUTIES, PANELS, SEATS, SHARES
 from domain.errors import (
@@ -29,7 +28,6 @@ from domain.records import (
 )
 from pol.rules.commitment import check_leaf
 from pol.rules.panels import answer_commitment
-from pol.rules.schedule import share_segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +142,15 @@ def _check_shown(ctx: Context, panel: Panel, shown: ShownLeaf) -> bool:
     place = panel.places[number].place
     if place.kind is not AuditKind.SEGMENT:
         raise Refusal(BAD_FIELD, "leaves", f"place {number} is no segment", "leave it out")
+    if panel.places[number].stops:
+        raise Refusal(BAD_FIELD, "leaves", f"nothing is behind place {number}", "leave it out")
     if panel.places[number].claim:
         return False
     roots = SHARES.must(ctx.store, *panel.key.share(place.slot, place.issue)).roots
     if roots is None:
         raise LookupError("an accepted share has no roots")
-    segments = share_segments(ORDERS.must(ctx.store, panel.order_id).terms)
     right = shown.leaf.index == place.segment + 1
-    if not (right and check_leaf(roots.trace_root, segments, shown.leaf)):
+    if not (right and check_leaf(roots.trace_root, roots.segments, shown.leaf)):
         reason = f"that of place {number} is not the one behind its segment in the accepted trace"
         raise Refusal(BAD_PROOF, "leaves", reason, "leave it out")
     return True

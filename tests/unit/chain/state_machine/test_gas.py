@@ -59,7 +59,7 @@ def test_a_simulation_runs_nothing_that_no_transaction_may() -> None:
     """Sixteen CloseRounds of a thousand shares weigh more than a transaction may."""
     market = Market()
     order_id = standing_round(market)
-    roots = ShareRoots(bytes(32), bytes(32), bytes(32), ())
+    roots = ShareRoots(bytes(32), bytes(32), bytes(32), (), 1)
     refs = tuple(AcceptedShare(slot, 1, roots) for slot in range(1_024))
     tx = market.chain.tx(
         *[MsgCloseRound("v0", order_id, 1, 0, refs, bytes(32), bytes(32))] * 16, gas_limit=1

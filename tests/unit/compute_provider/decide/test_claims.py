@@ -64,7 +64,7 @@ def test_more_bytes_than_were_ordered_are_not_fetched() -> None:
 
 
 def share(state: ShareState, local_out: bytes = b"\x05" * 32, **changes: Any) -> Share:
-    roots = ShareRoots(bytes(32), bytes(32), local_out, ())
+    roots = ShareRoots(bytes(32), bytes(32), local_out, (), 1)
     shown = roots if state is ShareState.ACCEPTED else None
     return Share(claim(**changes), b"", bytes(32), 1, 1, state, 0, 0, 0, (), shown)
 

@@ -35,7 +35,9 @@ CLAIM = ShareClaim(
     provider="assay1provider",
     commitment=digest("commitment"),
 )
-ROOTS = ShareRoots(digest("trace"), digest("update"), digest("local out"), (0x3F800000, 1))
+ROOTS = ShareRoots(
+    digest("trace"), digest("update"), digest("local out"), (0x3F800000, 1), SEGMENTS
+)
 OPENING = (digest("global in"), digest("local in"))
 
 
@@ -83,13 +85,10 @@ def committed(
     chain: str = CHAIN,
     claim: ShareClaim = CLAIM,
     opening: tuple[bytes, bytes] = OPENING,
-    segments: int = SEGMENTS,
     version: int = 1,
     roots: ShareRoots = ROOTS,
 ) -> bytes:
-    return commitment.share_commitment(
-        chain, claim.key, claim.provider, opening, segments, version, roots
-    )
+    return commitment.share_commitment(chain, claim.key, claim.provider, opening, version, roots)
 
 
 def test_a_commitment_binds_its_provider_and_everything_that_was_trained() -> None:
@@ -101,7 +100,6 @@ def test_a_commitment_binds_its_provider_and_everything_that_was_trained() -> No
         committed(opening=(OPENING[1], OPENING[0])),
         committed(opening=(OPENING[0], digest("other"))),
         committed(opening=(digest("other"), OPENING[1])),
-        committed(segments=SEGMENTS + 1),
         committed(version=2),
         *(
             committed(roots=replace(ROOTS, **{f.name: other_of(getattr(ROOTS, f.name))}))

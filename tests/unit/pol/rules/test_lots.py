@@ -174,7 +174,14 @@ def test_duty_is_drawn_first_last_and_update() -> None:
     assert lots.duty_segments(2, (2,)) == (0, 1, 2)
 
 
-@pytest.mark.parametrize(("segments", "drawn"), [(0, ()), (4, (5,)), (4, (-1,))])
+def test_what_was_drawn_behind_the_end_of_a_share_falls_away() -> None:
+    """The lot is drawn before anybody knows that the job stops; where it does is always a duty."""
+    assert lots.duty_segments(4, (1, 5, 7)) == (0, 1, 3, 4)
+    assert lots.duty_segments(1, (3,)) == (0, 1)
+    assert lots.duty_segments(0, (0, 3)) == (0,)
+
+
+@pytest.mark.parametrize(("segments", "drawn"), [(-1, ()), (4, (-1,))])
 def test_duty_outside_a_share_is_a_bug(segments: int, drawn: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"segment"):
         lots.duty_segments(segments, drawn)

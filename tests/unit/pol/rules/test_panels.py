@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from domain.params import OrderParams, Params
-from domain.records import AnswerKind, AuditKind, Finding, RoundKey, Ruling, SeatAnswer
+from domain.records import AnswerKind, AuditKind, Finding, Place, RoundKey, Ruling, SeatAnswer
 from pol.rules import panels
-from pol.rules.panels import Promised, Verdict, Vote
+from pol.rules.panels import Extent, Promised, Verdict, Vote
 from pol.rules.schedule import boundary_work, segment_work
+from pol.rules.stops import AGGREGATION
 from tests.support.chain_market import digest, make_terms
 
 TERMS = make_terms()
@@ -44,7 +45,7 @@ NOT_SERVED = SeatAnswer(0, UNAVAILABLE, b"", b"", 0)
 
 
 def test_the_aggregation_and_an_update_are_always_drawn_and_every_segment_is_as_likely() -> None:
-    shares = [(0, 1, 5), (1, 3, 3)]
+    shares = [Extent(0, 1, 5), Extent(1, 3, 3)]
     seen: dict[Any, int] = {}
     for number in range(600):
         places = panels.draw_places(digest(number), shares, 2)
@@ -63,6 +64,61 @@ def test_the_aggregation_and_an_update_are_always_drawn_and_every_segment_is_as_
     segments = [count for place, count in seen.items() if place.kind is AuditKind.SEGMENT]
     assert len(segments) == 8
     assert all(110 < count < 190 for count in segments)  # 150 each
+
+
+def stop(slot: int, segment: int, kind: AuditKind = AuditKind.SEGMENT) -> Place:
+    return Place(kind, slot, 1, segment)
+
+
+def drawn(named: Place, *shares: Extent, segments: int = 2) -> set[tuple[Place, ...]]:
+    """Return what is drawn of a stopped round, by many seeds."""
+    return {panels.draw_places(digest(number), shares, segments, named) for number in range(300)}
+
+
+def test_where_the_job_stopped_is_always_drawn_in_the_stead_of_a_segment() -> None:
+    """So a panel about it takes no longer than another, and nobody is late by it."""
+    named = stop(1, 3)
+    seen = drawn(named, Extent(0, 1, 5), Extent(1, 1, 3, named))
+    assert {places[0] for places in seen} == {named}
+    assert {places[1] for places in seen} == {Place(AuditKind.UPDATE, 0, 1, 5)}
+    assert {len(places) for places in seen} == {3}
+    further = {places[2] for places in seen}
+    assert further == {stop(0, n) for n in range(5)} | {stop(1, n) for n in range(3)}
+
+
+def test_of_other_shares_what_has_no_end_is_drawn_like_what_has_one() -> None:
+    """Who ends a share early beside one that really stops is found as one is who bent a segment."""
+    named, other = stop(0, 0), stop(1, 2)
+    seen = drawn(named, Extent(0, 1, 0, named), Extent(1, 1, 2, other))
+    assert {places[1:] for places in seen} == {(stop(1, 0),), (stop(1, 1),), (other,)}
+
+
+def test_a_round_that_stopped_at_once_has_one_place() -> None:
+    named = stop(0, 0)
+    assert drawn(named, Extent(0, 1, 0, named), segments=7) == {(named,)}
+
+
+def test_an_update_or_an_aggregation_without_an_end_stands_for_its_kind() -> None:
+    named = stop(0, 4, AuditKind.UPDATE)
+    shares = (Extent(0, 1, 4, named), Extent(1, 1, 4))
+    for places in drawn(named, *shares):
+        assert [place.kind for place in places] == [AuditKind.UPDATE, *[AuditKind.SEGMENT] * 2]
+        assert places[0] == named
+    whole = (Extent(0, 1, 4), Extent(1, 1, 4))
+    seeds = [digest(number) for number in range(20)]
+    for seed in seeds:
+        usual = panels.draw_places(seed, whole, 2)
+        assert panels.draw_places(seed, whole, 2, AGGREGATION) == usual
+
+
+def test_only_that_it_stops_rules_for_a_claim_that_the_job_stops() -> None:
+    stopped = Finding(STOPPED, b"", 17)
+    assert panels.ruling_of(stopped, b"", stops=True) is Ruling.RIGHT
+    for found in (RIGHT, Finding(UNAVAILABLE, b"", 0)):
+        assert panels.ruling_of(found, b"", stops=True) is Ruling.WRONG
+    assert panels.ruling_of(None, b"", stops=True) is Ruling.UNDECIDED
+    # And a stop that was hidden is against the chain.
+    assert panels.ruling_of(stopped, RIGHT.root) is Ruling.WRONG
 
 
 def test_what_is_always_drawn_costs_its_work_with_a_state_root_for_each_step() -> None:

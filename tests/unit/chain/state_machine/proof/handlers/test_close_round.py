@@ -33,7 +33,7 @@ def order_id(market: Market) -> bytes:
 
 def accepted(slot: int, issue: int) -> AcceptedShare:
     """A share with roots that nobody committed to."""
-    return AcceptedShare(slot, issue, ShareRoots(bytes(32), bytes(32), bytes(32), ()))
+    return AcceptedShare(slot, issue, ShareRoots(bytes(32), bytes(32), bytes(32), (), 2))
 
 
 @pytest.fixture
