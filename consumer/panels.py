@@ -2,7 +2,7 @@
 
 from chain.client.client import ChainClient
 from domain.queries import OrderResponse, SeatsRequest
-from domain.records import AuditKind, Panel, PanelSeat, Place, Ruling
+from domain.records import AuditKind, Panel, PanelPlace, PanelSeat, Place, Round, Ruling
 
 _RULINGS = {
     Ruling.OPEN: "open",
@@ -41,7 +41,7 @@ def panel_rows(on_chain: OrderResponse, seats: list[PanelSeat]) -> list[tuple[ob
                     panel.attempt,
                     panel.round,
                     number,
-                    name_place(place.place),
+                    name_place(place.place) + (", where the job stops" if place.stops else ""),
                     ruling,
                     place.stage or panel.stage,
                     len(asked),
@@ -62,11 +62,43 @@ def name_place(place: Place) -> str:
             return f"segment {place.segment} of slot {place.slot}"
 
 
+def _tell_ruling(place: PanelPlace) -> str:
+    if place.stops and place.ruling is Ruling.WRONG:
+        return "does not stop the job, and the validator says so"
+    return f"is {_RULINGS[place.ruling]}"
+
+
+def stopped_round(on_chain: OrderResponse) -> Round | None:
+    """Return the round of the current attempt in which the job stopped, unless that was found wrong."""
+    rounds = on_chain.rounds_of(on_chain.order.attempt)
+    return next((found for found in rounds if found.stopped is not None and not found.void), None)
+
+
+def tell_stop(on_chain: OrderResponse) -> str:
+    """Return in a sentence where the job stopped, and what became of it; empty where it did not."""
+    closed = stopped_round(on_chain)
+    if closed is None or closed.stopped is None:
+        return ""
+    place = name_place(closed.stopped)
+    if not closed.verified:
+        says = f"its validator says that the job stops in round {closed.round}"
+        return f"{says}, because the {place} has no result; strangers recompute that"
+    panel = on_chain.panel(closed.attempt, closed.round)
+    found = panel.places[0].found if panel is not None and panel.places else None
+    # Of an update and an aggregation there is no step.
+    inside = closed.stopped.kind is AuditKind.SEGMENT and found is not None
+    step = f" (step {found.step})" if inside and found is not None else ""
+    return (
+        f"the job stops in round {closed.round}, because the {place} has no result{step}: something is not finite, "
+        "or a row is not there; what was done before is paid, and assay job run stops there, too"
+    )
+
+
 def tell_panel(panel: Panel) -> list[str]:
     """Return what a panel waits for, and what it found wrong; nothing of one that found all as it should be."""
     where = f"round {panel.round} of attempt {panel.attempt}"
     lines = [
-        f"{where}: {name_place(place.place)} is {_RULINGS[place.ruling]}"
+        f"{where}: {name_place(place.place)} {_tell_ruling(place)}"
         for place in panel.places
         if place.ruling in (Ruling.WRONG, Ruling.UNDECIDED)
     ]

@@ -12,6 +12,7 @@ from chain.client.client import ChainClient
 from consumer.deliver import find_validator
 from consumer.errors import ConsumerError
 from consumer.jobs import check_ordered
+from consumer.panels import stopped_round, tell_stop
 from consumer.submit import recover_secret
 from domain.queries import OrderRequest, OrderResponse
 from domain.records import Assignment, AssignmentState, OrderState, Round
@@ -53,6 +54,11 @@ def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Assign
     ConsumerError where there is none (yet).
     """
     current, wanted = answer.current, answer.order.terms.rounds - 1 if round is None else round
+    stop = stopped_round(answer)
+    if stop is not None and (round is None or round >= stop.round):
+        left = [r.round for r in answer.rounds_of(stop.attempt) if r.ciphertext_root]
+        remedy = f"fetch what a round before it left with --round {left[-1]}" if left else ""
+        raise ConsumerError(tell_stop(answer), remedy or "no round before it handed anything over")
     lives = (AssignmentState.RUNNING, AssignmentState.PROVEN, AssignmentState.DONE)
     if current is not None and current.state in lives:
         found = answer.round(current.attempt, wanted)

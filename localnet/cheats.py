@@ -181,6 +181,17 @@ def _skip_training(task: "Task") -> "Produced":
     )
 
 
+def _false_stop(task: "Task") -> "Produced":
+    """Train the first segment, and say that the job stops behind it."""
+    from pol.errors import NotFiniteStep
+    from pol.work.train import opening_boundary
+
+    zero = opening_boundary(task.loaded, task.part, task.opening, task.local)
+    task.emit(zero, task.opening, task.local)
+    task.train(range(1), task.opening, task.local, task.emit)
+    raise NotFiniteStep(zero.step, "metric.loss", "is said to be no number")
+
+
 def _scaled(state: "State", factor: float) -> "State":
     import numpy as np
 
@@ -224,6 +235,8 @@ _PRODUCERS: "dict[str, Producer]" = {
     "wrong_trace": _wrong_trace,
     # The right trace, an update that does not follow from it.
     "wrong_update": _wrong_update,
+    # The share ends early, as if the job had no result there.
+    "false_stop": _false_stop,
     # Nothing is wrong, it takes its time.
     "slow": _slow,
 }

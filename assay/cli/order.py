@@ -141,7 +141,7 @@ def list_(context: Settings, consumer: str, validator: str) -> None:
 @common_options
 def show(context: Settings, order: str) -> None:
     """Show an order with its rounds, shares and money."""
-    from consumer.panels import panel_rows, read_seats
+    from consumer.panels import panel_rows, read_seats, tell_stop
     from consumer.watch import summarise
     from domain.queries import OrderRequest
     from domain.reasons import ShareReason
@@ -164,6 +164,8 @@ def show(context: Settings, order: str) -> None:
         ("withheld from the validator (uassay)", f"{summary.withheld:,}"),
         ("refunded (uassay)", f"{summary.refunded:,}"),
     ]
+    if stop := tell_stop(on_chain):
+        head.append(("stopped", stop))
     shares = [
         (
             s.claim.attempt,
@@ -171,7 +173,7 @@ def show(context: Settings, order: str) -> None:
             s.claim.slot,
             s.claim.issue,
             short(s.claim.provider),
-            share_segments(terms),
+            s.roots.segments if s.roots else share_segments(terms),
             ",".join(map(str, s.drawn)),
             s.state.name.lower(),
             ShareReason(s.reason).name.lower() if s.reason else "-",
@@ -237,7 +239,7 @@ def watch(context: Settings, order: str, seconds: int) -> None:
 @common_options
 def why(context: Settings, order: str) -> None:
     """Print the reasons: unmatched histogram, failed attempts, what panels wait for or found wrong, closing."""
-    from consumer.panels import tell_panel
+    from consumer.panels import tell_panel, tell_stop
     from domain.queries import OrderRequest
     from domain.reasons import AttemptEnd, CloseReason
 
@@ -252,6 +254,8 @@ def why(context: Settings, order: str) -> None:
     closed = CloseReason(found.close_reason).name.lower() if found.close_reason else ""
     lines = [f"the order is {found.state.name.lower()}{f': {closed}' if closed else ''}"]
     lines += [f"attempt {number} ended: {reason}" for number, reason in attempts.items()]
+    stop = tell_stop(on_chain)
+    lines += [stop] if stop else []
     lines += [f"{count} bids fail on {name}" for name, count in found.unmatched]
     panels = [line for panel in on_chain.panels for line in tell_panel(panel)]
     lines += panels
@@ -261,6 +265,7 @@ def why(context: Settings, order: str) -> None:
             "closed": closed,
             "attempts": attempts,
             "unmatched": dict(found.unmatched),
+            "stopped": stop,
             "panels": panels,
         },
         lines,

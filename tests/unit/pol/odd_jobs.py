@@ -37,6 +37,31 @@ def infinite_in_slot_one(b: ProgramBuilder, value: int) -> int:
     return b.node("div", value, left)
 
 
+def none_at(number: int) -> Change:
+    """Lead to no number in the step that takes the batch of this number, and in no other."""
+
+    def change(b: ProgramBuilder, value: int) -> int:
+        left = b.node(
+            "sub",
+            const(b, float(number)),
+            b.node("cast", b.input(BATCH_NUMBER, "i64", ()), dtype="f32"),
+        )
+        return b.node("add", halved(b, value), b.node("div", b.node("sub", value, value), left))
+
+    return change
+
+
+def none_from(number: int) -> Change:
+    """Lead to no number from the batch of this number on, in whichever slot."""
+
+    def change(b: ProgramBuilder, value: int) -> int:
+        taken = b.node("cast", b.input(BATCH_NUMBER, "i64", ()), dtype="f32")
+        left = b.node("maximum", b.node("sub", const(b, float(number)), taken), const(b, 0.0))
+        return b.node("add", halved(b, value), b.node("div", b.node("sub", value, value), left))
+
+    return change
+
+
 def beyond_the_table(b: ProgramBuilder, value: int) -> int:
     """Take a row that is not there."""
     index = b.constant("i64", (1,), np.array([SIZE + 7], "<i8").tobytes())
@@ -68,9 +93,13 @@ def broad(elements: int) -> Change:
 
 
 def write_odd_job(
-    directory: Path, step: Change = halved, outer: Change | None = None, segment_steps: int = 1
+    directory: Path,
+    step: Change = halved,
+    outer: Change | None = None,
+    segment_steps: int = 1,
+    segments: int = 1,
 ) -> Job:
-    """Write a job of two rounds of two slots with one segment each."""
+    """Write a job of two rounds of two slots with so many segments each."""
     weights: dict[str, Array] = {"w": np.full((SIZE, SIZE), 0.01, np.float32)}
     shape = (SIZE, SIZE)
     train, end, score = ProgramBuilder(), ProgramBuilder(), ProgramBuilder()
@@ -89,7 +118,7 @@ def write_odd_job(
         seed=1,
         rounds=2,
         slots=SLOTS,
-        round_steps=segment_steps,
+        round_steps=segments * segment_steps,
         batch=1,
         segment_steps=segment_steps,
         aggregation=DIFFERENCE,
@@ -100,5 +129,6 @@ def write_odd_job(
         global_state=weights,
         local_state={"l": np.zeros((), np.float32)},
         data={"x": np.zeros((4, 1), np.float32)},
+        holdout={"x": np.zeros((4, 1), np.float32)},
     )
     return write_job(directory, source)

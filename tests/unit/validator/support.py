@@ -153,6 +153,15 @@ def packet_of(local: LocalOrder, work: SlotWork, round: int = 0, **changes: Any)
     return replace(packet, roots=replace(bound, **changes))
 
 
+def ended(packet: ShareDelivery, segments: int) -> ShareDelivery:
+    """Return the delivery of a share that ends after so many segments, because the job stops."""
+    boundaries = packet.boundaries[:segments]
+    short = replace(packet, boundaries=boundaries, update=None, local_out=None)
+    root = compute_trace_root(leaves_of(short)) if boundaries else b""
+    metrics = boundaries[-1].metrics if boundaries else ()
+    return replace(short, roots=ShareRoots(root, b"", b"", metrics, segments))
+
+
 def claim_of(
     local: LocalOrder, work: SlotWork, packet: ShareDelivery | None = None, **changes: Any
 ) -> ShareClaim:

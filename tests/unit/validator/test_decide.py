@@ -17,15 +17,18 @@ from domain.queries import OrderResponse
 from domain.reasons import AttemptEnd, ShareReason
 from domain.records import (
     AssignmentState,
+    AuditKind,
     OrderState,
     PanelPlace,
+    Place,
     Ruling,
     Share,
     ShareRef,
     ShareState,
 )
-from link.types import BlobRef
+from link.types import BlobRef, ShareSubmission
 from pol.rules.schedule import share_segments
+from pol.rules.stops import AGGREGATION
 from tests.support.chain_market import digest
 from tests.unit.validator.support import (
     FILES,
@@ -35,7 +38,9 @@ from tests.unit.validator.support import (
     WORKERS,
     about,
     chain,
+    claim_of,
     closed,
+    ended,
     loaded,
     packet_of,
     segment,
@@ -421,7 +426,7 @@ def test_a_round_is_aggregated_and_closed_only_when_every_place_holds() -> None:
 
 
 def test_a_round_that_does_not_aggregate_has_every_place_replayed() -> None:
-    local = with_openings(with_packets(planned()), 1, 2, 3, 4)
+    local = unpicked(with_openings(with_packets(planned()), 1, 2, 3, 4))
     now = on_chain(local)
     suspect = not_aggregated(all_checked(local, now), 0)
     _, actions = decide(suspect, view(now))
@@ -429,8 +434,80 @@ def test_a_round_that_does_not_aggregate_has_every_place_replayed() -> None:
     for work in current.works:
         share: Share = next(s for s in now.shares if s.claim.slot == work.slot)
         assert segments_to_check(current, work, share) == (0, 1, 2, 3, 4)
-    assert {type(a) for a in actions} <= {do.CheckSegment}
-    assert decide(all_checked(suspect, now), view(now))[1] == ()  # the job itself is at fault
+    assert {type(a) for a in actions} == {do.CheckSegment}
+    # All holds: the job itself has no next state.
+    (close,) = messages(decide(all_checked(suspect, now), view(now))[1])
+    assert isinstance(close, MsgCloseRound)
+    assert (close.next_root, close.ciphertext_root, close.stopped) == (b"", b"", AGGREGATION)
+    assert [accepted.slot for accepted in close.shares] == [0, 1]
+
+
+def unpicked(local: LocalOrder) -> LocalOrder:
+    """Return the record without segments that the validator picked itself."""
+    (current,) = local.rounds
+    works = tuple(replace(work, picks=()) for work in current.works)
+    return replace(local, rounds=(replace(current, works=works),))
+
+
+def stopping(local: LocalOrder, *stops: int | None) -> LocalOrder:
+    """Return the record with shares that end in these segments, delivered and committed to."""
+    (current,) = local.rounds
+    held = []
+    for work, stop in zip(current.works, stops, strict=True):
+        packet = packet_of(local, work)
+        if stop is not None:
+            packet = ended(packet, stop)
+        signed = ShareSubmission(claim_of(local, work, packet), bytes(64))
+        held.append(replace(work, signed=signed, packet=packet))
+    return replace(local, rounds=(replace(current, works=tuple(held)),))
+
+
+def test_a_share_by_which_the_order_ends_has_every_place_replayed_first() -> None:
+    """One made-up segment is enough to bring a state to where training really breaks."""
+    local = unpicked(with_openings(stopping(planned(), None, 3), 1, 2, 3, 4))
+    now = on_chain(local, drawn=(0,))
+    share: Share = next(s for s in now.shares if s.claim.slot == 1)
+    (current,) = local.rounds
+    assert segments_to_check(current, current.works[1], share) == (0, 2, 3)
+    local, actions = decide(all_checked(local, now), view(now))
+    assert messages(actions) == []
+    assert local.rounds[0].suspects == (ShareRef(1, 1),)
+    local, actions = decide(local, view(now))
+    assert [a.segment for a in actions if isinstance(a, do.CheckSegment)] == [1]
+    _, actions = decide(all_checked(local, now), view(now))
+    (close,) = messages(actions)
+    assert isinstance(close, MsgCloseRound)
+    assert close.stopped == Place(AuditKind.SEGMENT, 1, 1, 3)
+    assert [accepted.roots.segments for accepted in close.shares] == [4, 3]
+
+
+def test_a_stop_goes_out_before_the_attempt_fails_for_want_of_time() -> None:
+    """The duty was replayed; an honest validator loses no bond because a share is long."""
+    local = unpicked(with_openings(stopping(planned(), 3, None), 1, 2, 3, 4))
+    now = on_chain(local, drawn=(0,))
+    local, _ = decide(all_checked(local, now), view(now))
+    deadline = now.assignments[0].progress_deadline
+    for clock, closes in ((deadline - 9, False), (deadline - 5, True)):
+        _, actions = decide(local, view(now, clock))
+        assert bool(messages(actions)) == closes, clock
+    # Where nothing is left to replay, it does not wait.
+    local = unpicked(with_openings(stopping(planned(), 0, 3), 1, 2, 3, 4))
+    now = on_chain(local, drawn=(0,))
+    (close,) = messages(decide(all_checked(local, now), view(now))[1])
+    assert isinstance(close, MsgCloseRound)
+    assert close.stopped == Place(AuditKind.SEGMENT, 0, 1, 0)
+
+
+def test_a_round_does_not_end_while_a_slot_is_out() -> None:
+    local = with_openings(stopping(planned(), 1, None), 1, 2, 3, 4)
+    now = on_chain(local)
+    done = all_checked(local, now)
+    (current,) = done.rounds
+    waiting = replace(current.works[1], packet=None, checked=())
+    lacking = replace(done, rounds=(replace(current, works=(current.works[0], waiting)),))
+    after, actions = decide(lacking, view(now))
+    assert messages(actions) == []
+    assert after.rounds[0].suspects == ()
 
 
 def test_the_next_round_goes_on_from_the_slots_local_states() -> None:

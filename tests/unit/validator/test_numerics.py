@@ -160,6 +160,37 @@ def test_a_step_that_is_not_finite(trained: Trained, tmp_path: Path) -> None:
     assert found == stopped(first, [], huge, trained.states[1][1])
 
 
+def test_a_share_that_ends_where_the_job_stops_is_checked_there(
+    trained: Trained, outer: Path, tmp_path: Path
+) -> None:
+    huge, path = bent(trained.states[1][0], 1e30), tmp_path / "huge"
+    path.write_bytes(encode_state(huge))
+    pair = (path, trained.paths(1)[1])
+    root = boundary_root(state_tree(huge).root, state_tree(trained.states[1][1]).root)
+    opening = JOB / "global.state"
+    ends = numerics.check_stop(JOB, PART, 1, opening, pair, (), root, "numpy")
+    assert ends == ReplayOutcome(0, b"")
+    # Where training goes on, nobody stops; and nobody brings other states for it.
+    for index in range(N):
+        metrics, at = trained.boundaries[index].metrics, trained.boundaries[index].root
+        states = trained.paths(index)
+        goes_on = numerics.check_stop(JOB, PART, index, opening, states, metrics, at, "numpy")
+        assert goes_on.reason == ShareReason.NOT_STOPPED
+    other = numerics.check_stop(JOB, PART, 1, opening, pair, (), bytes(32), "numpy")
+    assert other.reason == ShareReason.OPENING_MISMATCH
+    # Behind the last segment it is the update.
+    job = load_job(outer)
+    last = job.job.document.share_segments
+    start, end = filled(job.global_state, -3.4e38), filled(job.global_state, 3.4e38)
+    (tmp_path / "start").write_bytes(encode_state(start))
+    (tmp_path / "end").write_bytes(encode_state(end))
+    closing = boundary_root(state_tree(end).root, job.job.document.local_root)
+    states = (tmp_path / "end", outer / "local.state")
+    for first, reason in ((tmp_path / "start", 0), (tmp_path / "end", ShareReason.NOT_STOPPED)):
+        found = numerics.check_stop(outer, PART, last, first, states, (), closing, "numpy")
+        assert found.reason == reason
+
+
 # Rounds, and what seats do
 
 

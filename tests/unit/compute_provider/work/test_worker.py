@@ -20,6 +20,7 @@ from pol.work.records import TrainedShare
 from pol.work.train import train_share
 from tests.unit.compute_provider.support import TINY
 from tests.unit.compute_provider.work.training import KEY, PART, SEGMENTS, Listener, order
+from tests.unit.pol.odd_jobs import none_at, write_odd_job
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +89,32 @@ def test_training_goes_on_after_kill_9(tmp_path: Path, right: TrainedShare, afte
     assert [b.root for b in (*known, *second.boundaries())] == roots(right)
     assert bytes.fromhex(done["update_root"]) == right.update_root
     assert (tmp_path / UPDATE).read_bytes() == encode_state(right.update)
+
+
+@pytest.mark.parametrize(("step", "segments"), [(5, 2), (0, 0)])
+def test_a_share_ends_where_the_job_stops(tmp_path: Path, step: int, segments: int) -> None:
+    """What came before is a trace: boundaries up to the last whole segment, and no update."""
+    directory = tmp_path / "job"
+    job = write_odd_job(directory, none_at(2 * step), segment_steps=2, segments=4)
+    folder = tmp_path / "share"
+    folder.mkdir()
+    changes = {
+        "job": str(directory),
+        "global_in": str(directory / "global.state"),
+        "local_in": str(directory / "local.state"),
+        "global_root": job.document.global_root,
+        "local_root": job.document.local_root,
+        "slot": 0,
+    }
+    listener = Listener(folder)
+    answer = listener.run(order(folder, **changes))
+    assert answer == {"stopped": f"step {step}, global.w: holds NaN or infinity"}
+    assert [b.index for b in listener.boundaries()] == list(range(segments + 1))
+    assert not (folder / UPDATE).exists()
+    # Whoever is killed on the way ends there again.
+    again = Listener(folder)
+    assert again.run(order(folder, **changes, boundaries=listener.boundaries())) == answer
+    assert all(b.index > segments for b in again.boundaries() if segments)
 
 
 def test_a_damaged_boundary_is_not_gone_on_from(

@@ -42,7 +42,7 @@ class Listener:
     def hear(self, key: ShareKey, message: dict[str, Any]) -> None:
         self.said.append(message)
         self.react(message)
-        if {"done", "failed", "replayed"} & message.keys():
+        if {"done", "stopped", "failed"} & message.keys():
             self.last.put(message)
 
     def run(self, order: WorkOrder, behaviour: Behaviour | None = None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pol.errors import AggregationFailed, NotFiniteStep, StepFailed
 from pol.executor.backend import backend
 from pol.job.document import JobDocument
 from pol.job.load import load_job
@@ -15,6 +16,15 @@ from pol.local.run import LocalRun, run_locally
 from pol.state.canonical import state_tree
 from pol.work.records import RoundSlot
 from pol.work.train import aggregate, train_share
+from tests.unit.pol.odd_jobs import (
+    Change,
+    beyond_the_table,
+    halved,
+    infinite,
+    none_at,
+    none_from,
+    write_odd_job,
+)
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "job_tiny"
 
@@ -97,3 +107,37 @@ def test_only_the_rounds_that_are_asked_for(tmp_path: Path, name: str) -> None:
     assert seen == [(0, slot, step) for slot in range(2) for step in range(10)]
     assert [report.round for report in done.rounds] == [0]
     assert replace(done, rounds=()).after == done.rounds[0].metrics
+
+
+def write_stopping(directory: Path, step: Change, outer: Change | None = None) -> Path:
+    """Write a job of 2 rounds of 2 slots of 4 segments of 2 steps."""
+    write_odd_job(directory, step, outer, segment_steps=2, segments=4)
+    return directory
+
+
+def test_a_job_stops_at_the_first_place_without_a_result_and_says_which(
+    tmp_path: Path,
+) -> None:
+    job = write_stopping(tmp_path, none_at(2 * 13 + 1))
+    with pytest.raises(NotFiniteStep) as caught:
+        run_locally(job)
+    assert caught.value.step == 13
+    where = "the job stops in round 1, slot 1, step 13, global.w"
+    assert str(caught.value) == f"{where}: holds NaN or infinity"
+    assert len(run_locally(job, rounds=1).rounds) == 1
+
+
+def test_where_every_slot_breaks_the_first_one_is_named(tmp_path: Path) -> None:
+    """Slot 1 breaks a step before slot 0 does, and one machine never comes there."""
+    with pytest.raises(NotFiniteStep, match=r"round 0, slot 0, step 4"):
+        run_locally(write_stopping(tmp_path, none_from(2 * 3 + 1)))
+
+
+def test_a_row_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StepFailed, match=r"slot 0, step 0, take: row 263 .* has 0\.\.255"):
+        run_locally(write_stopping(tmp_path, beyond_the_table))
+
+
+def test_an_aggregation_without_a_result_is_named(tmp_path: Path) -> None:
+    with pytest.raises(AggregationFailed, match=r"stops in round 0, aggregation, global\.w"):
+        run_locally(write_stopping(tmp_path / "a", halved, infinite))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pol.errors import NotFinite, NotFiniteStep, StepFailed
+from pol.errors import AggregationFailed, NotFiniteStep, StepFailed
 from pol.executor.backend import backend
 from pol.job.load import load_job
 from pol.replay.trial import try_job
@@ -48,7 +48,7 @@ def test_a_first_segment_that_is_not_finite(tmp_path: Path) -> None:
 
 
 def test_an_aggregation_that_is_not_finite(tmp_path: Path) -> None:
-    with pytest.raises(NotFinite):
+    with pytest.raises(AggregationFailed):
         trial(tmp_path, outer=infinite)
 
 
