@@ -15,6 +15,7 @@ _VRF = "tests/unit/wire/test_vrf.py"
 _LOTS = "tests/unit/chain/state_machine/proof/test_clock_and_lots.py"
 _PANELS = "tests/unit/chain/state_machine/proof/test_panels.py"
 _ROOM = "tests/unit/chain/state_machine/proof/test_room.py"
+_STOPS = "tests/unit/chain/state_machine/proof/test_stops.py"
 _RULES_OF_PANELS = "tests/unit/pol/rules/test_panels.py"
 _BEACON = "tests/unit/chain/state_machine/registry/test_beacon.py"
 _REVEALS = "tests/unit/chain/app/test_reveals.py"
@@ -514,6 +515,123 @@ MUTANTS = (
         ("tests/unit/chain/state_machine/proof/handlers/test_close_round.py",),
     ),
     Mutant(
+        "any-stop",
+        "a validator names as the end of a job what its shares do not show",
+        "chain/state_machine/proof/handlers/close_round.py",
+        "    if message.stopped is not None and message.stopped != stop:\n",
+        "    if message.stopped is not None and message.stopped == stop == AGGREGATION:\n",
+        (f"{_STOPS}::test_the_place_is_the_first_that_has_no_result_by_the_shares",),
+    ),
+    Mutant(
+        "short-share-goes-on",
+        "a round goes on from a share that ends early",
+        "chain/state_machine/proof/handlers/close_round.py",
+        "    if message.stopped is None and stop != AGGREGATION:\n",
+        "    if message.stopped is None and stop == AGGREGATION != stop:\n",
+        (f"{_STOPS}::test_a_share_that_ends_early_leads_to_no_next_state",),
+    ),
+    Mutant(
+        "stop-not-drawn",
+        "where the job is said to stop is recomputed by chance only",
+        "pol/rules/panels.py",
+        "    named = stopped or AGGREGATION\n",
+        "    named = AGGREGATION\n",
+        (
+            f"{_RULES_OF_PANELS}::test_where_the_job_stopped_is_always_drawn_in_the_stead_of_a_segment",
+        ),
+    ),
+    Mutant(
+        "ends-not-drawn",
+        "beside a true stop a share may end anywhere, and nobody looks",
+        "pol/rules/panels.py",
+        "        return self.segments + (ends_inside and self.stop != stopped)\n",
+        "        return self.segments\n",
+        (f"{_RULES_OF_PANELS}::test_of_other_shares_what_has_no_end_is_drawn_like_what_has_one",),
+    ),
+    Mutant(
+        "stop-takes-longer",
+        "a panel about a stop has a place more than time and fee are for",
+        "pol/rules/panels.py",
+        "    count = segments - (named.kind is AuditKind.SEGMENT)\n",
+        "    count = segments\n",
+        (
+            f"{_RULES_OF_PANELS}::test_where_the_job_stopped_is_always_drawn_in_the_stead_of_a_segment",
+        ),
+    ),
+    Mutant(
+        "false-stop-holds",
+        "a place that has a result verifies the claim that the job stops there",
+        "pol/rules/panels.py",
+        "        return Ruling.RIGHT if found.kind is AnswerKind.STOPPED else Ruling.WRONG\n",
+        "        return Ruling.RIGHT\n",
+        (f"{_STOPS}::test_a_stop_where_the_job_goes_on_costs_as_a_wrong_aggregation_does",),
+    ),
+    Mutant(
+        "false-stop-by-provider",
+        "a false stop costs the share's bond instead of the job bond",
+        "chain/state_machine/proof/panels.py",
+        "    if place.stops:\n        return None\n",
+        "    if place.stops:\n        return SHARES.must(ctx.store, *panel.key.share(where.slot, where.issue))\n",
+        (f"{_STOPS}::test_a_stop_where_the_job_goes_on_costs_as_a_wrong_aggregation_does",),
+    ),
+    Mutant(
+        "half-a-share-paid-whole",
+        "a share that ends early is paid like a whole one",
+        "pol/rules/stops.py",
+        "    return roots.segments * segment_work(terms)\n",
+        "    return share_segments(terms) * segment_work(terms)\n",
+        (f"{_STOPS}::test_a_stop_that_strangers_find_ends_the_order_with_the_consumers_reason",),
+    ),
+    Mutant(
+        "aggregation-paid-at-a-stop",
+        "an aggregation is paid that has no result",
+        "chain/state_machine/proof/handlers/close_round.py",
+        "        work=sum(works) + (0 if message.stopped else order.terms.outer_work),\n",
+        "        work=sum(works) + order.terms.outer_work,\n",
+        (f"{_STOPS}::test_a_round_is_closed_with_the_place_at_which_the_job_stops",),
+    ),
+    Mutant(
+        "stop-by-the-duty",
+        "an honest validator ends an order by a share of which it replayed its duty alone",
+        "validator/decide/rounds.py",
+        "    return suspect(current, (ShareRef(stop.slot, stop.issue),))\n",
+        "    return current\n",
+        (
+            "tests/unit/validator/test_decide.py"
+            "::test_a_share_by_which_the_order_ends_has_every_place_replayed_first",
+        ),
+    ),
+    Mutant(
+        "stop-too-late",
+        "a validator replays until the round's deadline, and loses its bond for a job that stops",
+        "validator/decide/rounds.py",
+        "    if not (all(verified) or (current.suspects and _is_pressed(view, assignment))):\n",
+        "    if not all(verified):\n",
+        (
+            "tests/unit/validator/test_decide.py"
+            "::test_a_stop_goes_out_before_the_attempt_fails_for_want_of_time",
+        ),
+    ),
+    Mutant(
+        "end-unchecked",
+        "a validator takes a provider's word that the job stops",
+        "validator/work/numerics.py",
+        '    return ReplayOutcome(ShareReason.NOT_STOPPED, b"")\n',
+        '    return ReplayOutcome(ShareReason.NONE, b"")\n',
+        (
+            "tests/unit/validator/test_numerics.py"
+            "::test_a_share_that_ends_where_the_job_stops_is_checked_there",
+        ),
+    ),
+    Mutant(
+        "leaf-behind-a-stop",
+        "a seat shows a leaf behind where the job stops, and its answers are refused for it",
+        "validator/decide/seats.py",
+        "        if asked.place.kind is AuditKind.SEGMENT and not _stops(subject, asked):\n",
+        "        if asked.place.kind is AuditKind.SEGMENT:\n",
+        (f"{_SEATS}::test_a_seat_says_where_the_job_stops_and_shows_no_leaf_for_it",),
+    ),
+    Mutant(
         "free-rejection",
         "a rejected share gets its bond back at once, so that rejecting proves nothing and costs nobody",
         "chain/state_machine/proof/rejections.py",
@@ -728,8 +846,8 @@ MUTANTS = (
         "outer-pay",
         "providers are paid for the aggregation",
         "chain/state_machine/proof/handlers/close_round.py",
-        "work=round_work(order.terms),",
-        "work=sum(share.work for share in found.shares),",
+        "work=sum(works) + (0 if message.stopped else order.terms.outer_work),",
+        "work=sum(works),",
         ("tests/unit/chain/state_machine/proof/handlers/test_close_round.py",),
     ),
     Mutant(
@@ -993,8 +1111,8 @@ MUTANTS = (
         "aggregation-drawn",
         "the aggregation is not always recomputed",
         "pol/rules/panels.py",
-        "        Place(AuditKind.AGGREGATION, 0, 0, 0),\n",
-        "",
+        "    places = [named]\n",
+        "    places = [named] if stopped else []\n",
         (
             _RULES_OF_PANELS,
             f"{_PANELS}::test_the_places_are_the_aggregation_an_update_and_two_segments",
@@ -1028,7 +1146,7 @@ MUTANTS = (
         "any-leaf",
         "a leaf of no trace shows a claim",
         "chain/state_machine/proof/handlers/seats.py",
-        "if not (right and check_leaf(roots.trace_root, segments, shown.leaf)):",
+        "if not (right and check_leaf(roots.trace_root, roots.segments, shown.leaf)):",
         "if not right:",
         (f"{_PANELS}::test_leaves_are_checked_against_the_accepted_trace",),
     ),
@@ -1483,8 +1601,8 @@ MUTANTS = (
         "close-without-all-slots",
         "a round closes when the slots that were given out hold",
         "validator/decide/rounds.py",
-        "len(accepted) < view.on_chain.order.terms.slots or",
-        "not accepted or",
+        "    every = len(accepted) == view.on_chain.order.terms.slots\n",
+        "    every = bool(accepted)\n",
         ("tests/unit/validator/test_decide.py",),
     ),
     Mutant(

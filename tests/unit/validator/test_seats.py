@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ from tests.unit.validator.support import (
     OTHER,
     TERMS,
     closed,
+    ended,
     packet_of,
     panel,
     segment,
@@ -30,7 +32,7 @@ from tests.unit.validator.support import (
     signed_of,
     works,
 )
-from tests.unit.validator.test_decide import planned, with_packets
+from tests.unit.validator.test_decide import planned, with_openings, with_packets
 from validator.decide import actions as do
 from validator.decide.duties import Upkeep, decide, duties
 from validator.decide.records import (
@@ -440,3 +442,76 @@ def test_a_commitment_goes_out_before_the_time_is_over(
     after, actions = turn(arrive(seat, ("replayed", 0, DONE[0])), clock)
     assert after.sealed == seat.sealed
     assert kinds(actions) == ([do.SendAnswer] if said else [])
+
+
+# --- where the job stops -------------------------------------------------------------------------
+
+
+def stopped_subject(segments: int) -> tuple[PanelResponse, AuditOpening]:
+    """Return a round that was closed where slot 0 stops, and what the winner sends for the place."""
+    (current,) = LOCAL.rounds
+    first, second = current.works
+    packet = ended(packet_of(LOCAL, first), segments)
+    record = replace(
+        LOCAL, rounds=(replace(current, works=(replace(first, packet=packet), second)),)
+    )
+    record = with_openings(record, *range(1, segments + 1), verified=True)
+    place = Place(AuditKind.SEGMENT, 0, 1, segments)
+    about = panel(place, segment(0), stage=2)
+    about = replace(about, places=(replace(about.places[0], stops=True), about.places[1]))
+    shares = (
+        replace(SUBJECT.shares[0], roots=packet.roots),
+        SUBJECT.shares[1],
+    )
+    subject = replace(
+        SUBJECT,
+        round=replace(closed(), next_root=b"", stopped=place),
+        panel=about,
+        shares=shares,
+    )
+    return subject, audit_opening(record, 0, place)
+
+
+@pytest.mark.parametrize("segments", [0, 2])
+def test_a_seat_says_where_the_job_stops_and_shows_no_leaf_for_it(segments: int) -> None:
+    subject, opening = stopped_subject(segments)
+    assert [leaf.index for leaf in opening.leaves] == ([segments] if segments else [])
+    asked = NumberedPlace(0, subject.panel.places[0].place)
+    duty = replace(DUTY, places=(asked,))
+
+    def see(clock: int) -> Look:
+        seen = look(clock, duty)
+        return replace(seen, chain=replace(seen.chain, subjects={KEY: subject}))
+
+    def go_on(seat: LocalSeat | None, clock: int) -> tuple[LocalSeat, tuple[do.Action, ...]]:
+        after, actions = decide(KEY, seat, see(clock))
+        assert isinstance(after, LocalSeat)
+        return after, actions
+
+    seat, _ = go_on(None, BEGAN)
+    seat, _ = go_on(opening_arrived(seat, 0, opening), BEGAN + 1)
+    assert seat.places[0].accepted
+    seat = job_loaded(seat, ORDERED, ORDERED, SIZES, "")
+    seat = blob_awaited(seat, 0, b"")
+    stops = Recomputed("", AnswerKind.STOPPED, b"", digest("before"), 5)
+    for found, agreed in ((stops, True), (DONE[1], False)):
+        done, actions = go_on(place_recomputed(seat, 0, found), BEGAN + 2)
+        assert isinstance(sent(actions), MsgCommitAnswer)
+        assert done.sealed is not None
+        assert done.sealed.agreed is agreed
+        assert done.sealed.leaves == ()
+        assert [answer.kind for answer in done.sealed.answers] == [found.kind]
+
+
+def test_an_opening_behind_a_stop_is_not_taken() -> None:
+    """Whoever sends a leaf more than the share has sends another trace."""
+    subject, opening = stopped_subject(2)
+    duty = replace(DUTY, places=(NumberedPlace(0, subject.panel.places[0].place),))
+    seen = look(BEGAN, duty)
+    seen = replace(seen, chain=replace(seen.chain, subjects={KEY: subject}))
+    for leaves in ((), RIGHT.leaves, (*opening.leaves, *opening.leaves)):
+        seat, _ = decide(KEY, None, seen)
+        assert isinstance(seat, LocalSeat)
+        seat, _ = decide(KEY, opening_arrived(seat, 0, replace(opening, leaves=leaves)), seen)
+        assert isinstance(seat, LocalSeat)
+        assert seat.places[0].unavailable
