@@ -350,7 +350,8 @@ def test_what_the_validator_has_to_replay_before_a_stop_is_its_fault(segment: in
     assert market.all_of(order_id).assignments[0].end_reason == AttemptEnd.WRONG_ROUND
 
 
-def test_nobody_shows_a_leaf_behind_a_stop(market: Market) -> None:
+def test_nobody_shows_a_leaf_behind_a_stop() -> None:
+    market = Market(replace(local_params(), round_window=40))
     order_id = stopped_order(market, 1, None)
     first, second = market.seated(order_id)
     right = market.answers(order_id)
