@@ -2,17 +2,21 @@
 
 The state machine emits the records below; on the wire and in the event log, which lies outside the Merkle tree, an
 event is its kind with attributes that are texts: hex for bytes, decimal for integers, a comma between the items of a
-list. Keys of rounds and shares become one attribute for each of their parts. :func:`to_event` and :func:`read_event`
-are the two ways between.
+list. Keys of rounds and shares become one attribute for each of their parts, a record its canonical JSON.
+:func:`to_event` and :func:`read_event` are the two ways between.
+
+What is new has its fields in its event, and so has what changes: whoever has the genesis and all events has the book,
+escrows, records, stakes and sinks.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
-from domain.records import RoundKey, ShareKey
+from domain.codec import decode, encode
+from domain.records import Bid, Capability, Order, RoundKey, ShareKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,35 +57,42 @@ class EndpointSet(Change):
     KIND: ClassVar[str] = "validator.endpoint"
     operator: str
     endpoint: str
+    certificate: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class BeaconKeySet(Change):
-    """A validator registered a beacon key, which counts from a height on; the one before counts until then."""
+    """A validator registered a beacon key, which counts from a height on; the one before counts until then.
+
+    Keys that were to count, and will not, are ``dropped``.
+    """
 
     KIND: ClassVar[str] = "validator.beacon_key"
     operator: str
     beacon_key: bytes
     counts_from: int
+    dropped: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BeaconKeyRevoked(Change):
-    """A validator's beacon key counts no more."""
+    """A validator's beacon key counts no more, nor do others that it took the place of: all that are ``dropped``."""
 
     KIND: ClassVar[str] = "validator.beacon_key_revoked"
     operator: str
     beacon_key: bytes
+    dropped: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AuditsPromised(Change):
-    """What a validator promises as an auditor is now this: it said so, or a stage halved it."""
+    """What a validator promises as an auditor is now this: it said so, or a stage halved it (last at ``halved_at``)."""
 
     KIND: ClassVar[str] = "validator.audits_promised"
     operator: str
     speed: int
     rate: int
+    halved_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +102,7 @@ class ProviderRegistered(Change):
     KIND: ClassVar[str] = "provider.registered"
     provider: str
     validator: str
+    pub_key: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +134,13 @@ class ProviderDismissed(Change):
 
 @dataclass(frozen=True, slots=True)
 class ProviderCertified(Change):
-    """A validator measured a provider of its cluster, FLOP/s among the rest."""
+    """A validator measured a provider of its cluster: ``speed`` in FLOP/s, and the rest of what it can."""
 
     KIND: ClassVar[str] = "provider.certified"
     provider: str
     validator: str
     speed: int
+    capability: Capability
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +159,7 @@ class BondWithdrawing(Change):
     KIND: ClassVar[str] = "bond.withdrawing"
     owner: str
     amount: int
+    release_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +179,7 @@ class BidPlaced(Change):
     bid: bytes
     validator: str
     price: int
+    record: Bid
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +190,9 @@ class BidChanged(Change):
     bid: bytes
     validator: str
     price: int
+    capacity: int
+    expires_at: int
+    placed_height: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +206,19 @@ class BidClosed(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class OrderSubmitted(Change):
+    """An order is there, and its deposit locked; it opens in the same moment."""
+
+    KIND: ClassVar[str] = "order.submitted"
+    order: bytes
+    consumer: str
+    deposit: int
+    record: Order
+
+
+@dataclass(frozen=True, slots=True)
 class OrderOpened(Change):
-    """An order is in the book, for the first time or again."""
+    """An order is in the book, for the first time or again, until ``expires_at`` on the chain clock."""
 
     KIND: ClassVar[str] = "order.opened"
     order: bytes
@@ -198,6 +227,9 @@ class OrderOpened(Change):
     price_limit: int
     deposit: int
     attempt: int
+    opened_at: int
+    opened_height: int
+    expires_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +243,18 @@ class OrderMatched(Change):
     bid: bytes
     price: int
     job_bond: int
+    work: int
+    matched_at: int
+    accept_deadline: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrderExcluded(Change):
+    """A validator gets no match with an order any more: it declined or failed it, or nobody could audit it."""
+
+    KIND: ClassVar[str] = "order.excluded"
+    order: bytes
+    validator: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +274,16 @@ class OrderAccepted(Change):
     order: bytes
     attempt: int
     validator: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressRestarted(Change):
+    """The open round of an attempt has to be closed by ``deadline`` on the chain clock."""
+
+    KIND: ClassVar[str] = "order.progress"
+    order: bytes
+    attempt: int
+    deadline: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +337,20 @@ class DeadlineMoved(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class OrderSettled(Change):
+    """An attempt is done, with an ``AttemptEnd`` where the job stopped: its validator gets what was withheld.
+
+    The order closes when its bonds have returned.
+    """
+
+    KIND: ClassVar[str] = "order.settled"
+    order: bytes
+    attempt: int
+    validator: str
+    reason: int
+
+
+@dataclass(frozen=True, slots=True)
 class OrderClosed(Change):
     """An order ended with a ``CloseReason``; ``failed`` is what its last auction failed on."""
 
@@ -301,6 +369,10 @@ class ShareCommitted(Change):
     share: ShareKey
     provider: str
     commitment: bytes
+    signature: bytes
+    bond: int
+    committed_at: int
+    committed_height: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +426,7 @@ class ShareCompared(Change):
     """A rejected share was compared with the accepted one of its slot, whose round is verified.
 
     Where it was ``right``, its provider was ``paid`` by the validator, from what is withheld of its part, its job bond,
-    and then ``from_stake``; where it was not, its bond is ``burnt``.
+    and then its stake; where it was not, its bond is ``burnt``. What the stake gave of either is in the last two.
     """
 
     KIND: ClassVar[str] = "share.compared"
@@ -363,7 +435,8 @@ class ShareCompared(Change):
     right: bool
     paid: int
     burnt: int
-    from_stake: int
+    paid_from_stake: int
+    burnt_from_stake: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,6 +457,8 @@ class RoundClosed(Change):
     next_root: bytes
     ciphertext_root: bytes
     window_ends: int
+    closed_at: int
+    closed_height: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,7 +497,10 @@ class RoundVoid(Change):
 
 @dataclass(frozen=True, slots=True)
 class StageOpened(Change):
-    """A stage of a panel has its seats, numbered from ``first_seat`` on; ``places`` are those that it is about."""
+    """A stage of a panel has its seats, numbered from ``first_seat`` on; ``places`` are those that it is about.
+
+    ``stakes`` are those of the seats, ``eligible`` and ``stake`` those of all who have or could have sat.
+    """
 
     KIND: ClassVar[str] = "panel.stage"
     round: RoundKey
@@ -434,6 +512,19 @@ class StageOpened(Change):
     commits_end: int
     reveals_end: int
     is_last: bool
+    stakes: tuple[int, ...]
+    eligible: int
+    stake: int
+
+
+@dataclass(frozen=True, slots=True)
+class StageEnded(Change):
+    """A stage of a panel is over; the next one is to have so many seats (0: there is none)."""
+
+    KIND: ClassVar[str] = "panel.stage_ended"
+    round: RoundKey
+    stage: int
+    wanted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,8 +536,20 @@ class PanelWaits(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class RoomTaken(Change):
+    """A panel takes so much of the auditors' time (ten-thousandths of a validator), or gives it back."""
+
+    KIND: ClassVar[str] = "panel.room"
+    round: RoundKey
+    load: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlaceDrawn(Change):
-    """A place of a panel was drawn, with an ``AuditKind``; ``stops``: the chain has it that the job stops there."""
+    """A place of a panel was drawn, with an ``AuditKind``, and the root that the chain claims there, if it has one.
+
+    ``stops``: the chain has it that the job stops there.
+    """
 
     KIND: ClassVar[str] = "panel.place"
     round: RoundKey
@@ -456,17 +559,20 @@ class PlaceDrawn(Change):
     issue: int
     segment: int
     stops: bool
+    claim: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerCommitted(Change):
-    """A seat committed to its answers."""
+    """A seat committed to its answers; the parts of the stage end when they do now, because the last one did it."""
 
     KIND: ClassVar[str] = "panel.committed"
     round: RoundKey
     auditor: str
     stage: int
     commitment: bytes
+    commits_end: int
+    reveals_end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,6 +588,17 @@ class AnswerRevealed(Change):
     root: bytes
     digest: bytes
     step: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeatRevealed(Change):
+    """A seat has shown all its answers, if it has any."""
+
+    KIND: ClassVar[str] = "panel.revealed"
+    round: RoundKey
+    auditor: str
+    stage: int
+    reveals_end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -520,13 +637,16 @@ class SeatDiffered(Change):
 
 @dataclass(frozen=True, slots=True)
 class PlaceRuled(Change):
-    """A place was decided by a stage, with a ``Ruling``."""
+    """A place was decided by a stage, with a ``Ruling``, and what was found: an ``AnswerKind``, 0 where undecided."""
 
     KIND: ClassVar[str] = "panel.ruled"
     round: RoundKey
     place: int
     stage: int
     ruling: int
+    kind: int
+    root: bytes
+    step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -571,7 +691,11 @@ class PartReturned(Change):
 
 @dataclass(frozen=True, slots=True)
 class PaymentMade(Change):
-    """Coins left an order's escrow; ``round`` is -1 where none is concerned."""
+    """Coins left an order's escrow; ``round`` is -1 where none is concerned.
+
+    ``attempt``, ``slot`` and ``issue`` name the bond that they come from: of a job, of which slot and issue are 0, or
+    of a share. Without an attempt they come from the deposit.
+    """
 
     KIND: ClassVar[str] = "payment"
     order: bytes
@@ -579,6 +703,9 @@ class PaymentMade(Change):
     kind: str
     amount: int
     round: int
+    attempt: int
+    slot: int
+    issue: int
 
 
 KINDS: Mapping[str, type[Change]] = MappingProxyType(
@@ -599,15 +726,19 @@ KINDS: Mapping[str, type[Change]] = MappingProxyType(
             BidPlaced,
             BidChanged,
             BidClosed,
+            OrderSubmitted,
             OrderOpened,
             OrderMatched,
+            OrderExcluded,
             OrderUnmatched,
             OrderAccepted,
+            ProgressRestarted,
             OrderDeclined,
             AttemptFailed,
             OrderProven,
             OrderVerified,
             DeadlineMoved,
+            OrderSettled,
             OrderClosed,
             ShareCommitted,
             ShareSkipped,
@@ -622,10 +753,13 @@ KINDS: Mapping[str, type[Change]] = MappingProxyType(
             RoundVoid,
             AuditsPromised,
             PanelWaits,
+            RoomTaken,
             PlaceDrawn,
             StageOpened,
+            StageEnded,
             AnswerCommitted,
             AnswerRevealed,
+            SeatRevealed,
             LeafShown,
             SeatSilent,
             SeatDiffered,
@@ -722,6 +856,8 @@ def _text_of(hint: Any) -> Callable[[Any], str]:
         return lambda value: "true" if value else "false"
     if hint is int:
         return int.__repr__
+    if is_dataclass(hint):
+        return lambda record: encode(record).decode()
     return bytes.hex if hint is bytes else str
 
 
@@ -746,4 +882,7 @@ def _value(hint: Any, text: str) -> Any:
         if text not in ("true", "false"):
             raise ValueError(f"{text!r} is neither true nor false")
         return text == "true"
+    if is_dataclass(hint):
+        record: Any = hint
+        return decode(record, text.encode())
     return bytes.fromhex(text) if hint is bytes else hint(text)

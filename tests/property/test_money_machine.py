@@ -291,6 +291,7 @@ class MoneyMachine(RuleBasedStateMachine):
         assert SUPPLY.get(overlay) == self.supply
         numbers = [event.number for event in self.chain.events]
         assert numbers == list(range(1, len(numbers) + 1))
+        self.chain.check_books()
 
 
 TestMoneyMachine = MoneyMachine.TestCase

@@ -38,6 +38,7 @@ from domain.params import Params, local_params
 from domain.records import Account, Coin, Order
 from domain.tx import SignerInfo, Tx, sign_doc
 from pol.rules.commitment import possession_sign_bytes
+from tests.support.rebuilt import Rebuilt, adopt, check_books, check_changed
 
 PUBLIC: tuple[Table[Any], ...] = (
     PARAMS,
@@ -169,6 +170,7 @@ class Chain:
         self.height = 0
         self.operators = tuple(validator.operator for validator in genesis.validators)
         self.events: list[Event] = []  # all numbered events
+        self.books = Rebuilt(genesis)  # what these alone tell
         self.last: BlockResult | None = None
         self.last_block: Block | None = None
         self.reveal_result: TxResult | None = None
@@ -263,14 +265,17 @@ class Chain:
             self.reveal_result, *results = result.tx_results
             result = replace(result, tx_results=tuple(results))
         before = version_of(self.store)
-        changed = self.commit(overlay)
+        changed = list(self.commit(overlay))
         self.book.follow(book_step(before, version_of(self.store), changed))
         found = [*(e for tx in result.tx_results for e in tx.events), *result.events]
-        self.events += sorted((e for e in found if e.number), key=lambda e: e.number)
+        told = sorted(found, key=lambda event: event.number)
+        self.events += [event for event in told if event.number]
+        self.books.follow(told)
         self.last, self.last_block = result, block
         for tx in result.tx_results:
             self._book_fee(tx)
         if self.checked:
+            check_changed(self.books, self.overlay(), changed)
             self.check_state()
             standing = self.book.at(self.overlay(), version_of(self.store)).standing()
             assert standing == get_standing(self.overlay())
@@ -279,6 +284,10 @@ class Chain:
     def check_state(self) -> None:
         """Check the invariants over the committed state."""
         check_all(self.store)
+
+    def check_books(self) -> None:
+        """Check that the events alone tell all that the state has."""
+        check_books(self.books, self.overlay())
 
     def reveal(self, operator: str, value: bytes | None = None) -> Reveal | None:
         """Return what a block of this height begins with, from its proposer's key; None where none counts."""
@@ -386,7 +395,7 @@ class Chain:
         """Change the state behind the machine's back, to break it on purpose."""
         overlay = Overlay(self.store)
         edit(overlay)
-        self.commit(overlay)
+        adopt(self.books, self.overlay(), self.commit(overlay))
         # As if the node had been started with this state.
         self.book = LivingBook()
 

@@ -63,7 +63,7 @@ def apply_withdraw_bond(ctx: Context, message: MsgWithdrawBond, account: BondAcc
     changed = replace(account, free=account.free - message.amount, withdrawals=withdrawals)
     BOND_ACCOUNTS.put(ctx.store, changed)
     schedule(ctx, release_at, Due.WITHDRAWAL, message.owner)
-    ctx.emit(BondWithdrawing(message.owner, message.amount))
+    ctx.emit(BondWithdrawing(message.owner, message.amount, release_at))
 
 
 HANDLERS = (

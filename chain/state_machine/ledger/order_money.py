@@ -23,12 +23,17 @@ def apply_inflow(ctx: Context, order_id: bytes, transfer: Transfer) -> None:
 
 
 def apply_payments(
-    ctx: Context, order_id: bytes, transfers: Iterable[Transfer], round: int = NO_ROUND
+    ctx: Context,
+    order_id: bytes,
+    transfers: Iterable[Transfer],
+    round: int = NO_ROUND,
+    row: BondRow | None = None,
 ) -> int:
     """Pay out of the order's escrow and return the sum; amounts of 0 are left out.
 
-    The records that the coins come from (rows of depositors, bond rows) are changed by the caller.
+    The records that the coins come from (rows of depositors, or the bond ``row``) are changed by the caller.
     """
+    bond = (row.attempt, row.slot, row.issue) if row is not None else (0, 0, 0)
     tally = TALLIES.must(ctx.store, order_id)
     paid, number = 0, tally.payments
     for transfer in transfers:
@@ -41,7 +46,9 @@ def apply_payments(
             to = transfer.target
         payment = Payment(to, transfer.move.value, transfer.amount, round)
         PAYMENTS.put_at(ctx.store, payment, order_id, number)
-        ctx.emit(PaymentMade(order_id, payment.to, payment.kind, payment.amount, payment.round))
+        ctx.emit(
+            PaymentMade(order_id, payment.to, payment.kind, payment.amount, payment.round, *bond)
+        )
         number += 1
         paid += transfer.amount
     if tally.held < paid:
@@ -101,8 +108,15 @@ def cut_bond(ctx: Context, order_id: bytes, row: BondRow, transfers: Iterable[Tr
     remove_bond(ctx, order_id, row)
     if left:
         _put_bond(ctx, order_id, replace(row, amount=left))
+    pay_from_bond(ctx, order_id, row, moves)
+
+
+def pay_from_bond(
+    ctx: Context, order_id: bytes, row: BondRow, transfers: Iterable[Transfer]
+) -> None:
+    """Pay out of a bond, whose row is changed by the caller."""
     round = row.round if row.kind is BondKind.SHARE else NO_ROUND
-    apply_payments(ctx, order_id, moves, round)
+    apply_payments(ctx, order_id, transfers, round, row)
 
 
 def remove_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:

@@ -14,6 +14,7 @@ from chain.state_machine.market.book import close_bid
 from chain.state_machine.market.orders import (
     end_assignment,
     end_order,
+    exclude,
     get_waited,
     is_ending,
     restart_progress,
@@ -51,7 +52,7 @@ def decline_attempt(ctx: Context, order: Order, assignment: Assignment, reason: 
     can tell who is right: so both sides lose the same and nobody gains, and a number of these ends the order.
     """
     ended = end_assignment(ctx, assignment, AssignmentState.FAILED, int(reason))
-    order = _exclude(ctx, order, assignment)
+    order = exclude(ctx, order, assignment.validator)
     ctx.emit(OrderDeclined(order.id, ended.attempt, ended.validator, int(reason)))
     source = order.id.hex()
     if reason in BLAMES_JOB:
@@ -72,7 +73,7 @@ def miss_accept(ctx: Context, order: Order, assignment: Assignment) -> None:
     """End a match that was not accepted in time: the whole job bond is cut."""
     reason = AttemptEnd.NOT_ACCEPTED
     ended = end_assignment(ctx, assignment, AssignmentState.FAILED, int(reason))
-    order = _count_failure(ctx, _exclude(ctx, order, assignment), assignment)
+    order = _count_failure(ctx, exclude(ctx, order, assignment.validator), assignment)
     ctx.emit(AttemptFailed(order.id, ended.attempt, ended.validator, int(reason)))
     _compensate(ctx, order, ended, assignment.job_bond)
     _close_bid_of(ctx, assignment, "not accepted")
@@ -83,7 +84,7 @@ def fail_attempt(ctx: Context, order: Order, assignment: Assignment, reason: Att
     """End a running attempt: the job bond pays for what was not done; closed rounds run through their windows."""
     drop_open_round(ctx, assignment.open_round)
     ended = end_assignment(ctx, assignment, AssignmentState.FAILED, int(reason))
-    order = _count_failure(ctx, _exclude(ctx, order, assignment), assignment)
+    order = _count_failure(ctx, exclude(ctx, order, assignment.validator), assignment)
     ctx.emit(AttemptFailed(order.id, ended.attempt, ended.validator, int(reason)))
     cut = job_bond_cut(assignment.job_bond, order.terms.rounds, assignment.round)
     _compensate(ctx, order, ended, cut)
@@ -101,7 +102,7 @@ def void_attempt(ctx: Context, order: Order, assignment: Assignment, reason: Att
         ended = end_assignment(ctx, assignment, AssignmentState.FAILED, int(reason))
         ctx.emit(AttemptFailed(order.id, ended.attempt, ended.validator, int(reason)))
         if reason is AttemptEnd.WRONG_ROUND:
-            order = _count_failure(ctx, _exclude(ctx, order, assignment), assignment)
+            order = _count_failure(ctx, exclude(ctx, order, assignment.validator), assignment)
         else:
             order = ORDERS.update(ctx.store, order.id, failures=order.failures + 1)
     advance(ctx, order.id)
@@ -179,11 +180,6 @@ def weigh_order(ctx: Context, entry: Entry) -> int:
         return weigh_end(ctx, entry)
     assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
     return weigh_open_round(ctx, assignment.open_round)
-
-
-def _exclude(ctx: Context, order: Order, assignment: Assignment) -> Order:
-    excluded = tuple(sorted({*order.excluded, assignment.validator}))
-    return ORDERS.update(ctx.store, order.id, excluded=excluded)
 
 
 def _count_failure(ctx: Context, order: Order, assignment: Assignment) -> Order:

@@ -13,7 +13,7 @@ from chain.state_machine.gas import AUCTION_PERCENT, FILL_GAS, TRY_BID_GAS, TRY_
 from chain.state_machine.ledger.order_money import lock_bond
 from chain.state_machine.ledger.tables import ESCROWS, TALLIES
 from chain.state_machine.market.book import LivingBook, Version
-from chain.state_machine.market.orders import leave_book, take_capacity
+from chain.state_machine.market.orders import exclude, leave_book, take_capacity
 from chain.state_machine.market.tables import (
     ASSIGNMENTS,
     BIDS,
@@ -182,8 +182,7 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
     order, bid = ORDERS.must(ctx.store, fill.order_id), BIDS.must(ctx.store, fill.bid_id)
     if not _has_auditor(ctx, order, bid.validator):
         # Everybody who could audit it is the validator's kin, a depositor or the consumer.
-        excluded = tuple(sorted({*order.excluded, bid.validator}))
-        ORDERS.update(ctx.store, order.id, excluded=excluded)
+        exclude(ctx, order, bid.validator)
         DIRTY_ORDERS.mark(ctx.store, order.opened_height, order.id)
         return
     leave_book(ctx, order)
@@ -219,6 +218,18 @@ def apply_fill(ctx: Context, fill: Fill) -> None:
     take_capacity(ctx, assignment)
     ORDERS_OF_VALIDATOR.mark(ctx.store, bid.validator, order.id)
     schedule(ctx, assignment.accept_deadline, Due.ACCEPT, order.id, attempt)
-    ctx.emit(OrderMatched(order.id, attempt, bid.validator, bid.id, fill.price, fill.job_bond))
+    ctx.emit(
+        OrderMatched(
+            order.id,
+            attempt,
+            bid.validator,
+            bid.id,
+            fill.price,
+            fill.job_bond,
+            fill.work,
+            assignment.matched_at,
+            assignment.accept_deadline,
+        )
+    )
     row = BondRow(BondKind.JOB, bid.validator, attempt, 0, 0, 0, fill.job_bond)
     lock_bond(ctx, order.id, row)

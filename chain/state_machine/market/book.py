@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from chain.state_machine.context import HEAD, Context
-from chain.state_machine.ledger.order_money import NO_ROUND, apply_payments, remove_bond
+from chain.state_machine.ledger.order_money import pay_from_bond, remove_bond
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, get_bond_account
 from chain.state_machine.market.tables import BIDS, BIDS_OF, LOADS, SWEEP, Sweep, get_load
 from chain.state_machine.queue import Due, Entry, cancel
@@ -16,7 +16,7 @@ from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.tables import parts_of
 from domain.errors import DEADLINE_PASSED, NOT_YOURS, Refusal
 from domain.events import BidClosed
-from domain.records import Bid, BondKind, BondRow
+from domain.records import Bid, BondRow
 from escrow.moves import Move, Transfer
 from matching_engine.book import Backing, Book
 from matching_engine.records import Standing
@@ -189,8 +189,7 @@ def return_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
     """Return a bond to its owner's bond account, where it may back other orders."""
     remove_bond(ctx, order_id, row)
     back = Transfer(Move.BOND_RETURN, order_id.hex(), row.owner, row.amount)
-    round = row.round if row.kind is BondKind.SHARE else NO_ROUND
-    apply_payments(ctx, order_id, (back,), round)
+    pay_from_bond(ctx, order_id, row, (back,))
     mark_if_bidder(ctx, row.owner)
 
 

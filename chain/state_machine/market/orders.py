@@ -34,7 +34,14 @@ from chain.state_machine.registry.members import cut_stake
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.amount import price_ceil
 from domain.errors import DEADLINE_PASSED, NOT_YOURS, WRONG_STATE, Refusal
-from domain.events import OrderClosed, OrderOpened, PartReturned
+from domain.events import (
+    OrderClosed,
+    OrderExcluded,
+    OrderOpened,
+    OrderSettled,
+    PartReturned,
+    ProgressRestarted,
+)
 from domain.reasons import AttemptEnd, CloseReason
 from domain.records import (
     Assignment,
@@ -67,7 +74,26 @@ def open_order(ctx: Context, order: Order) -> None:
     DIRTY_ORDERS.mark(ctx.store, ctx.height, order.id)
     schedule(ctx, expires, Due.TIME_TO_LIVE, order.id)
     work, deposit = total_work(order.terms), locked(ESCROWS.must(ctx.store, order.id))
-    ctx.emit(OrderOpened(order.id, order.consumer, work, order.price_limit, deposit, order.attempt))
+    ctx.emit(
+        OrderOpened(
+            order.id,
+            order.consumer,
+            work,
+            order.price_limit,
+            deposit,
+            order.attempt,
+            order.opened_at,
+            order.opened_height,
+            order.expires_at,
+        )
+    )
+
+
+def exclude(ctx: Context, order: Order, validator: str) -> Order:
+    """Let an order be matched with a validator no more."""
+    excluded = tuple(sorted({*order.excluded, validator}))
+    ctx.emit(OrderExcluded(order.id, validator))
+    return ORDERS.update(ctx.store, order.id, excluded=excluded)
 
 
 def leave_book(ctx: Context, order: Order) -> None:
@@ -94,6 +120,7 @@ def restart_progress(
         order.terms, order.params.progress_base, assignment.slot_speed, assignment.slots
     )
     schedule(ctx, deadline, Due.PROGRESS, order.id, assignment.attempt)
+    ctx.emit(ProgressRestarted(order.id, assignment.attempt, deadline))
     key = (order.id, assignment.attempt)
     return ASSIGNMENTS.update(ctx.store, *key, progress_deadline=deadline, **changes)
 
@@ -211,9 +238,10 @@ def _stop_attempt(ctx: Context, order: Order, reason: CloseReason) -> None:
     if assignment.state in (AssignmentState.RUNNING, AssignmentState.PROVEN):
         drop_open_round(ctx, assignment.open_round)
     if reason in (CloseReason.SETTLED, CloseReason.STOPPED_BY_JOB):
-        pay_part(ctx, order.id, assignment.validator)
         stopped = reason is CloseReason.STOPPED_BY_JOB
         end = int(AttemptEnd.STOPPED_BY_JOB) if stopped else 0
+        ctx.emit(OrderSettled(order.id, assignment.attempt, assignment.validator, end))
+        pay_part(ctx, order.id, assignment.validator)
         end_assignment(ctx, assignment, AssignmentState.DONE, end)
     else:
         _lose_part(ctx, order, assignment)

@@ -37,7 +37,14 @@ from chain.state_machine.proof.tables import (
 from chain.state_machine.queue import Due, Entry, cancel, schedule
 from chain.state_machine.registry.members import halve_promise, is_active
 from chain.state_machine.registry.tables import VALIDATORS
-from domain.events import PlaceDrawn, PlaceRuled, SeatSilent, ShareFoundWrong, StageOpened
+from domain.events import (
+    PlaceDrawn,
+    PlaceRuled,
+    SeatSilent,
+    ShareFoundWrong,
+    StageEnded,
+    StageOpened,
+)
 from domain.limits import SEATS_MAX
 from domain.reasons import AttemptEnd
 from domain.records import (
@@ -162,6 +169,9 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
             panel.commits_end,
             panel.reveals_end,
             is_last,
+            tuple(validator.stake for validator in drawn),
+            panel.eligible,
+            panel.stake,
         )
     )
     schedule(ctx, panel.commits_end, Due.STAGE, *key)
@@ -226,19 +236,20 @@ def _draw_places(
     )
     shares = _get_extents(ctx, closed, terms)
     lot = seed("panel/places", subject.id, beacon)
-    places = draw_places(lot, shares, segments, closed.stopped)
     stops = {share.stop for share in shares if share.stop is not None}
     if closed.stopped is not None:
         stops.add(closed.stopped)
-    for number, place in enumerate(places):
-        where = (int(place.kind), place.slot, place.issue, place.segment)
-        ctx.emit(PlaceDrawn(closed.key, number, *where, place in stops))
-    return tuple(
+    drawn = tuple(
         PanelPlace(
             place, _get_claim(ctx, closed, place, stops), Ruling.OPEN, 0, None, place in stops
         )
-        for place in places
+        for place in draw_places(lot, shares, segments, closed.stopped)
     )
+    for number, found in enumerate(drawn):
+        place = found.place
+        where = (int(place.kind), place.slot, place.issue, place.segment)
+        ctx.emit(PlaceDrawn(closed.key, number, *where, found.stops, found.claim))
+    return drawn
 
 
 def _get_extents(ctx: Context, closed: Round, terms: JobTerms) -> list[Extent]:
@@ -329,6 +340,7 @@ def end_stage(ctx: Context, panel: Panel) -> None:
     panel = replace(panel, is_open=False, wanted=wanted)
     PANELS.put(ctx.store, panel)
     take_room(ctx, order, panel, wanted if panel.undecided else 0)
+    ctx.emit(StageEnded(key, panel.stage, wanted))
     rulings = {place.ruling for place in panel.places}
     if Ruling.WRONG in rulings or Ruling.UNDECIDED in rulings:
         _end_void(ctx, order, panel)
@@ -357,7 +369,8 @@ def _rule(ctx: Context, order: Order, panel: Panel, seats: list[PanelSeat]) -> t
         place = places[number]
         ruling = ruling_of(found, place.claim, stops=place.stops)
         places[number] = replace(place, ruling=ruling, stage=panel.stage, found=found)
-        ctx.emit(PlaceRuled(panel.key, number, panel.stage, int(ruling)))
+        kind, root, step = (found.kind, found.root, found.step) if found else (0, b"", 0)
+        ctx.emit(PlaceRuled(panel.key, number, panel.stage, int(ruling), int(kind), root, step))
     return replace(panel, places=tuple(places)), answers_differ
 
 

@@ -6,6 +6,7 @@ Equal: the share was right, and the validator pays. Unequal: it was wrong, and i
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 
 from chain.state_machine.context import Context
@@ -73,32 +74,53 @@ def _compare(
         change_share(ctx, claim.key, state=ShareState.WRONG)
         cut_bond(ctx, order.id, bond, wrong_share(order.id, bond.amount))
         told = ShareCompared(
-            claim.key, claim.provider, right=False, paid=0, burnt=bond.amount, from_stake=0
+            claim.key,
+            claim.provider,
+            right=False,
+            paid=0,
+            burnt=bond.amount,
+            paid_from_stake=0,
+            burnt_from_stake=0,
         )
         ctx.emit(told)
         return
     change_share(ctx, claim.key, state=ShareState.RIGHT)
     count_share(ctx, claim.provider, rejected=-1)
     return_bond(ctx, order.id, bond)
-    paid, burnt, from_stake = 0, 0, 0
+    redress = Redress()
     slot = (*closed.key, claim.slot)
     # Whoever was accepted later with the same work is paid for it, and has lost nothing.
     lost = accepted.claim.provider != claim.provider
     if lost and not RIGHTED.has(ctx.store, *slot):
         RIGHTED.mark(ctx.store, *slot)
-        paid, burnt, from_stake = _redress(ctx, assignment, share, accepted.work)
+        redress = _redress(ctx, assignment, share, accepted.work)
     ctx.emit(
         ShareCompared(
-            claim.key, claim.provider, right=True, paid=paid, burnt=burnt, from_stake=from_stake
+            claim.key,
+            claim.provider,
+            right=True,
+            paid=redress.paid,
+            burnt=redress.burnt,
+            paid_from_stake=redress.paid_from_stake,
+            burnt_from_stake=redress.burnt_from_stake,
         )
     )
 
 
-def _redress(ctx: Context, assignment: Assignment, share: Share, work: int) -> tuple[int, int, int]:
+@dataclass(frozen=True, slots=True)
+class Redress:
+    """What a provider gets for a right share that was rejected, what is burnt, and what the stake gives of each."""
+
+    paid: int = 0
+    burnt: int = 0
+    paid_from_stake: int = 0
+    burnt_from_stake: int = 0
+
+
+def _redress(ctx: Context, assignment: Assignment, share: Share, work: int) -> Redress:
     """Let the validator pay for the first right share that it rejected in a slot, which is of so much ``work``.
 
-    First from what is withheld of its part, then from the job bond, then from its stake. Return what the provider gets,
-    what is burnt, and how much of both comes from the stake.
+    First from what is withheld of its part, then from the job bond, then from its stake.
     """
     order_id, provider = assignment.order_id, share.claim.provider
     source, silent = order_id.hex(), ShareReason(share.reason) in SILENCES
@@ -123,4 +145,4 @@ def _redress(ctx: Context, assignment: Assignment, share: Share, work: int) -> t
     (more, rest), _ = take_from(stake, left)
     cut_stake(ctx, assignment.validator, more, Move.STAKE_COMPENSATION, provider)
     cut_stake(ctx, assignment.validator, rest, Move.STAKE_BURN)
-    return held[0] + paid + more, held[1] + burnt + rest, more + rest
+    return Redress(held[0] + paid + more, held[1] + burnt + rest, more, rest)

@@ -23,7 +23,7 @@ from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.tables import number_of
 from domain.amount import PFLOP
-from domain.events import DeadlineMoved, PanelWaits
+from domain.events import DeadlineMoved, PanelWaits, RoomTaken
 from domain.records import Order, OrderState, Panel
 from pol.rules.panels import (
     is_eligible,
@@ -53,7 +53,9 @@ def take_room(ctx: Context, order: Order, panel: Panel, seats: int) -> None:
     load = _weigh(ctx, order, panel, seats)
     had = PANELS.must(ctx.store, *panel.key).load
     AUDIT_LOAD.set(ctx.store, AUDIT_LOAD.get(ctx.store) + load - had)
-    PANELS.update(ctx.store, *panel.key, load=load)
+    if load != had:
+        PANELS.update(ctx.store, *panel.key, load=load)
+        ctx.emit(RoomTaken(panel.key, load))
     if load < had and _is_anyone_waiting(ctx):
         schedule(ctx, ctx.clock, Due.ROOM)
 

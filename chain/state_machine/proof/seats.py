@@ -33,6 +33,7 @@ from domain.events import (
     PanelEnded,
     SeatDiffered,
     SeatPaid,
+    SeatRevealed,
 )
 from domain.records import BondRow, Order, Panel, PanelSeat, RoundKey, SeatAnswer
 from escrow.moves import Move, Pot, Transfer
@@ -47,7 +48,6 @@ PENALTY_TIMES = 3
 def apply_commit(ctx: Context, panel: Panel, seat: PanelSeat, commitment: bytes) -> None:
     """Keep a commitment; when every seat of the stage has committed, they may reveal at once."""
     SEATS.update(ctx.store, *seat.key, seat.number, commitment=commitment)
-    ctx.emit(AnswerCommitted(panel.key, seat.validator, panel.stage, commitment))
     panel = replace(panel, committed=panel.committed + 1)
     if panel.committed == panel.seats - panel.first_seat:
         left = panel.commits_end - ctx.clock
@@ -55,6 +55,16 @@ def apply_commit(ctx: Context, panel: Panel, seat: PanelSeat, commitment: bytes)
         panel = replace(panel, commits_end=ctx.clock, reveals_end=panel.reveals_end - left)
         schedule(ctx, panel.reveals_end, Due.STAGE, *panel.key)
     PANELS.put(ctx.store, panel)
+    ctx.emit(
+        AnswerCommitted(
+            panel.key,
+            seat.validator,
+            panel.stage,
+            commitment,
+            panel.commits_end,
+            panel.reveals_end,
+        )
+    )
 
 
 def apply_reveal(
@@ -91,6 +101,7 @@ def apply_reveal(
         panel = replace(panel, reveals_end=ctx.clock)
         schedule(ctx, ctx.clock, Due.STAGE, *key)
     PANELS.put(ctx.store, panel)
+    ctx.emit(SeatRevealed(key, auditor, stage, panel.reveals_end))
 
 
 def get_votes(seats: list[PanelSeat], place: int) -> list[Vote]:

@@ -4,6 +4,7 @@ A block whose proposer has no key that counts (it gave its key up) begins with n
 refuse every proposal without the right one; should a block be decided all the same, it seeds nothing, either.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from chain.state_machine.context import HEAD, Context
@@ -18,7 +19,7 @@ from chain.state_machine.store import Overlay
 from domain.beacon import VerifyReveal, next_beacon, reveal_message
 from domain.block import Block, TxResult
 from domain.errors import BAD_PROOF, Refusal
-from domain.records import BeaconKey
+from domain.records import BeaconKey, Validator
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,10 @@ def apply_reveal(ctx: Context, block: Block, verify: VerifyReveal) -> TxResult |
     return TxResult(0, "", "", 0, 0, (ctx.events.pop(),))
 
 
-def set_beacon_key(ctx: Context, operator: str, key: bytes) -> BeaconKey:
+def set_beacon_key(ctx: Context, operator: str, key: bytes) -> tuple[BeaconKey, tuple[bytes, ...]]:
     """Let a key count after ``beacon_delay`` blocks; of the others only the one that counts now stays until then.
 
-    So nobody chooses between several keys when it comes to it.
+    So nobody chooses between several keys when it comes to it. Return it, and the keys that are dropped.
     """
     validator = VALIDATORS.must(ctx.store, operator)
     counting = validator.beacon_key(ctx.height)
@@ -69,11 +70,14 @@ def set_beacon_key(ctx: Context, operator: str, key: bytes) -> BeaconKey:
     added = BeaconKey(key, ctx.height + ctx.block.params.beacon_delay)
     VALIDATORS.update(ctx.store, operator, beacon_keys=(*kept, added))
     BEACON_KEYS.mark(ctx.store, key)
-    return added
+    return added, _dropped(validator, kept)
 
 
-def revoke_beacon_key(ctx: Context, operator: str, key: bytes) -> None:
-    """Let a key count no more; where it counted, the one before it does not come back, for a choice between two."""
+def revoke_beacon_key(ctx: Context, operator: str, key: bytes) -> tuple[bytes, ...]:
+    """Let a key count no more; where it counted, the one before it does not come back, for a choice between two.
+
+    Return all keys that are dropped.
+    """
     validator = VALIDATORS.must(ctx.store, operator)
     counted = validator.beacon_key(ctx.height) == key
     left = tuple(
@@ -82,3 +86,9 @@ def revoke_beacon_key(ctx: Context, operator: str, key: bytes) -> None:
         if beacon.key != key and not (counted and beacon.counts_from <= ctx.height)
     )
     VALIDATORS.update(ctx.store, operator, beacon_keys=left)
+    return _dropped(validator, left)
+
+
+def _dropped(before: Validator, kept: Iterable[BeaconKey]) -> tuple[bytes, ...]:
+    stay = tuple(kept)
+    return tuple(beacon.key for beacon in before.beacon_keys if beacon not in stay)

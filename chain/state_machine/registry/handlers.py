@@ -64,7 +64,7 @@ def apply_set_endpoint(ctx: Context, message: MsgSetEndpoint, validator: Validat
         endpoint=message.endpoint,
         certificate=message.certificate,
     )
-    ctx.emit(EndpointSet(message.operator, message.endpoint))
+    ctx.emit(EndpointSet(message.operator, message.endpoint, message.certificate))
 
 
 # --- MsgSetBeaconKey: another key for the beacon, with a proof that its owner holds it --------------
@@ -83,8 +83,8 @@ def check_set_beacon_key(ctx: Context, message: MsgSetBeaconKey) -> None:
 
 def apply_set_beacon_key(ctx: Context, message: MsgSetBeaconKey, _: None) -> None:
     """Register the key."""
-    added = set_beacon_key(ctx, message.operator, message.beacon_key)
-    ctx.emit(BeaconKeySet(message.operator, added.key, added.counts_from))
+    added, dropped = set_beacon_key(ctx, message.operator, message.beacon_key)
+    ctx.emit(BeaconKeySet(message.operator, added.key, added.counts_from, dropped))
 
 
 # --- MsgRevokeBeaconKey: a key that is lost or known to others -------------------------------------
@@ -101,8 +101,8 @@ def check_revoke_beacon_key(ctx: Context, message: MsgRevokeBeaconKey) -> None:
 
 def apply_revoke_beacon_key(ctx: Context, message: MsgRevokeBeaconKey, _: None) -> None:
     """Revoke the key."""
-    revoke_beacon_key(ctx, message.operator, message.beacon_key)
-    ctx.emit(BeaconKeyRevoked(message.operator, message.beacon_key))
+    dropped = revoke_beacon_key(ctx, message.operator, message.beacon_key)
+    ctx.emit(BeaconKeyRevoked(message.operator, message.beacon_key, dropped))
 
 
 # --- MsgPromiseAudits: what a validator can do as an auditor ----------------------------------------
@@ -150,7 +150,7 @@ def apply_register_provider(ctx: Context, message: MsgRegisterProvider, provider
         _leave(ctx, provider)
     asking = replace(provider, validator=message.validator, admitted=False, capability=None)
     PROVIDERS.put(ctx.store, asking)
-    ctx.emit(ProviderRegistered(message.provider, message.validator))
+    ctx.emit(ProviderRegistered(message.provider, message.validator, asking.pub_key))
 
 
 # --- MsgLeaveCluster: leave the cluster, or ask for it no more -----------------------------------
@@ -243,7 +243,7 @@ def apply_certify_provider(ctx: Context, message: MsgCertifyProvider, provider: 
         ctx.clock + message.valid_for,
     )
     PROVIDERS.update(ctx.store, provider.address, capability=capability)
-    ctx.emit(ProviderCertified(message.provider, message.validator, message.speed))
+    ctx.emit(ProviderCertified(message.provider, message.validator, message.speed, capability))
 
 
 HANDLERS = (

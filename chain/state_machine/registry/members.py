@@ -37,8 +37,8 @@ def get_promised(store: Overlay) -> list[Promised]:
 
 def promise_audits(ctx: Context, operator: str, speed: int, rate: int) -> None:
     """Set what a validator promises as an auditor."""
-    VALIDATORS.update(ctx.store, operator, audit_speed=speed, audit_rate=rate)
-    ctx.emit(AuditsPromised(operator, speed, rate))
+    changed = VALIDATORS.update(ctx.store, operator, audit_speed=speed, audit_rate=rate)
+    ctx.emit(AuditsPromised(operator, speed, rate, changed.halved_at))
 
 
 def halve_promise(ctx: Context, operator: str) -> None:

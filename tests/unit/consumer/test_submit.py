@@ -128,7 +128,7 @@ def request(price_limit: int = 10**12) -> Request:
 
 
 def opened(order_id: bytes) -> OrderOpened:
-    return OrderOpened(order_id, KEY.address, 1, 1, 1, 1)
+    return OrderOpened(order_id, KEY.address, 1, 1, 1, 1, 1, 1, 1)
 
 
 def test_an_order_locks_its_price_and_proves_its_key(job: Job) -> None:

@@ -13,12 +13,13 @@ from domain.events import (
     OrderClosed,
     PaymentMade,
     SeatSilent,
+    ShareCompared,
     ShareRejected,
-    StageOpened,
     read_event,
     to_event,
 )
-from domain.records import RoundKey, ShareKey
+from domain.records import Bid, Capability, Order, RoundKey, ShareKey
+from tests.support.bounded import sample
 
 WORDS = st.text("abcxyz0189.", min_size=1, max_size=9)
 VALUES: dict[Any, st.SearchStrategy[Any]] = {
@@ -31,6 +32,8 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
     tuple[tuple[str, int], ...]: st.lists(st.tuples(WORDS, st.integers(0, 9))).map(tuple),
     RoundKey: st.builds(RoundKey, st.binary(min_size=32, max_size=32), st.just(1), st.just(2)),
 }
+VALUES[tuple[bytes, ...]] = st.lists(VALUES[bytes], max_size=2).map(tuple)
+VALUES |= {cls: st.just(sample(cls)) for cls in (Order, Bid, Capability)}
 VALUES[ShareKey] = VALUES[RoundKey].map(lambda key: key.share(3, 4))
 
 
@@ -66,20 +69,17 @@ def test_keys_lists_and_counts_are_attributes_as_they_always_were() -> None:
 
 def test_other_events_are_no_change_and_odd_attributes_are_refused() -> None:
     assert read_event(Event("transfer", (("amount", "1uassay"),))) is None
-    paid = to_event(PaymentMade(b"\x02" * 32, "a", "provider", 5, 0), 1)
+    paid = to_event(PaymentMade(b"\x02" * 32, "a", "provider", 5, 0, 0, 0, 0), 1)
     for odd in (
         paid.attributes[1:],
         (*paid.attributes, ("more", "1")),
         (("other", "x"), *paid.attributes[1:]),
-        (*paid.attributes[:-1], ("round", "x")),
+        (*paid.attributes[:-1], ("issue", "x")),
     ):
         with pytest.raises(ValueError):  # noqa: PT011 -- the texts are Python's where int() refuses
             read_event(Event("payment", odd))
-    stage = to_event(StageOpened(RoundKey(b"", 1, 0), 1, b"", 0, (), (), 1, 2, is_last=True), 1)
+    key = RoundKey(b"", 1, 0).share(0, 1)
+    compared = to_event(ShareCompared(key, "p", True, 0, 0, 0, 0), 1).attributes
+    bent = tuple((name, "1" if name == "right" else text) for name, text in compared)
     with pytest.raises(ValueError, match="neither true nor false"):
-        read_event(
-            Event(
-                "panel.stage",
-                (*stage.attributes[:-1], ("is_last", "1")),
-            )
-        )
+        read_event(Event("share.compared", bent))

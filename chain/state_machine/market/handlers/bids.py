@@ -84,7 +84,7 @@ def apply_place_bid(ctx: Context, message: MsgPlaceBid, _: None) -> None:
     schedule(ctx, bid.expires_at, Due.BID, bid.id)
     mark_book_changed(ctx, bid.offer.price)
     ctx.responses.append(("bid_id", bid.id))
-    ctx.emit(BidPlaced(bid.id, bid.validator, bid.offer.price))
+    ctx.emit(BidPlaced(bid.id, bid.validator, bid.offer.price, bid))
 
 
 # --- MsgChangeBid: change price and capacity of a bid, and prolong it ----------------------------
@@ -115,7 +115,9 @@ def apply_change_bid(ctx: Context, message: MsgChangeBid, bid: Bid) -> None:
     BIDS.put(ctx.store, changed)
     schedule(ctx, changed.expires_at, Due.BID, bid.id)
     mark_book_changed(ctx, message.price)
-    ctx.emit(BidChanged(bid.id, bid.validator, message.price))
+    ctx.emit(
+        BidChanged(bid.id, bid.validator, message.price, message.capacity, expires_at, ctx.height)
+    )
 
 
 # --- MsgWithdrawBid: take a bid out of the book --------------------------------------------------

@@ -16,6 +16,7 @@ from chain.state_machine.market.tables import ORDERS, ORDERS_OF_CONSUMER
 from chain.state_machine.queue import Due, schedule
 from chain.state_machine.registry.members import get_promised
 from domain.errors import BAD_PROOF, NOT_YOURS, WRONG_STATE, Refusal
+from domain.events import OrderSubmitted
 from domain.messages import MsgCancelOrder, MsgSubmitOrder
 from domain.reasons import CloseReason
 from domain.records import Order, OrderState
@@ -87,6 +88,7 @@ def apply_submit_order(ctx: Context, message: MsgSubmitOrder, auditable: Auditab
     ORDERS_OF_CONSUMER.mark(ctx.store, message.consumer, order.id)
     schedule(ctx, order.deadline, Due.ORDER, order.id)
     ctx.responses.append(("order_id", order.id))
+    ctx.emit(OrderSubmitted(order.id, order.consumer, message.deposit, order))
     open_order(ctx, order)
 
 

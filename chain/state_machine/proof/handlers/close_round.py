@@ -185,7 +185,16 @@ def apply(ctx: Context, message: MsgCloseRound, found: Found) -> None:
     )
     ROUNDS.put(ctx.store, closed)
     schedule(ctx, closed.window_ends, Due.WINDOW, *closed.key)
-    ctx.emit(RoundClosed(closed.key, closed.next_root, closed.ciphertext_root, closed.window_ends))
+    ctx.emit(
+        RoundClosed(
+            closed.key,
+            closed.next_root,
+            closed.ciphertext_root,
+            closed.window_ends,
+            closed.closed_at,
+            closed.closed_height,
+        )
+    )
     if closed.stopped is not None:
         where = closed.stopped
         ctx.emit(RoundStopped(closed.key, int(where.kind), where.slot, where.issue, where.segment))

@@ -175,7 +175,17 @@ def commit_share(ctx: Context, order: Order, assignment: Assignment, signed: Sig
         bond,
     )
     lock_bond(ctx, order.id, row)
-    ctx.emit(ShareCommitted(claim.key, claim.provider, claim.commitment))
+    ctx.emit(
+        ShareCommitted(
+            claim.key,
+            claim.provider,
+            claim.commitment,
+            share.signature,
+            bond,
+            share.committed_at,
+            share.committed_height,
+        )
+    )
 
 
 HANDLER = Handler(MsgCommitTraces, check_state, apply, check_stateless)

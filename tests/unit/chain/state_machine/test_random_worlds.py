@@ -281,6 +281,7 @@ class World:
     def finish(self) -> None:
         """Nobody does anything any more: every order closes, and every coin is somewhere."""
         check_bounds(self.chain.store)
+        self.chain.check_books()
         while any(
             order.state is not OrderState.CLOSED
             for order in self.chain.ask(q.OrdersRequest("", "", 0, 0, b"")).orders
@@ -520,8 +521,9 @@ def test_every_coin_is_where_the_protocol_puts_it(seed: int) -> None:
     stakes = sum(validator.stake for validator in VALIDATORS.scan(overlay))
     cuts = sum(int(event.get("cut")) for event in chain.seen("panel.silent"))
     cuts += sum(int(event.get("cut")) for event in chain.seen("panel.differed"))
-    for kind in ("share.compared", "part.returned"):
-        cuts += sum(int(event.get("from_stake")) for event in chain.seen(kind))
+    cuts += sum(int(event.get("from_stake")) for event in chain.seen("part.returned"))
+    for field in ("paid_from_stake", "burnt_from_stake"):
+        cuts += sum(int(event.get(field)) for event in chain.seen("share.compared"))
     assert stakes == sum(v.stake for v in chain.genesis.validators) - cuts
     numbers = [event.number for event in chain.events]
     assert numbers == list(range(1, len(numbers) + 1))

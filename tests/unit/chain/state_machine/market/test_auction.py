@@ -9,11 +9,14 @@ from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from domain import queries as q
 from domain.errors import WRONG_STATE
+from domain.events import OrderExcluded, changes_of
 from domain.messages import (
     Message,
+    MsgAdmitProvider,
     MsgCancelOrder,
     MsgChangeBid,
     MsgDepositBond,
+    MsgRegisterProvider,
     MsgWithdrawBid,
     MsgWithdrawBond,
 )
@@ -249,6 +252,20 @@ def test_who_left_the_validator_set_gets_no_matches() -> None:
     order_id = market.submit()
     assert market.order(order_id).unmatched == (("jailed", 1),)
     market.chain.refused(WRONG_STATE, bid("v0"), field="validator")
+
+
+def test_a_validator_whose_kin_are_all_who_could_audit_gets_no_match() -> None:
+    market = Market(validators=3, bidders=("v0",))
+    chain = market.chain
+    kin = ("v1", "v2")
+    chain.ok(*(MsgRegisterProvider(name, "v0") for name in kin))
+    chain.ok(*(MsgAdmitProvider("v0", name) for name in kin))
+    order_id = market.submit()
+    chain.block()
+    order = market.order(order_id)
+    assert order.state is OrderState.OPEN
+    assert order.excluded == ("v0",)
+    assert list(changes_of(OrderExcluded, chain.events)) == [OrderExcluded(order_id, "v0")]
 
 
 def test_live_assignments_are_never_worth_more_than_the_stake() -> None:

@@ -1,0 +1,847 @@
+"""A second set of books, kept from the genesis and the events of a chain alone (protocol 1.4).
+
+What follows from other fields by a rule of the protocol (the work of a share, whose failure counts) is worked out here;
+everything else stands in an event. :func:`check_books` compares with what the state machine has.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from functools import singledispatchmethod
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Any
+
+from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS, POTS
+from chain.state_machine.market.tables import ASSIGNMENTS, BIDS, ORDERS
+from chain.state_machine.proof.tables import PANEL_POTS, PANELS, ROUNDS, SEATS, SHARES
+from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
+from chain.state_machine.store import Overlay
+from chain.state_machine.tables import Space, number_of, parts_of
+from domain import events as e
+from domain.events import Change, Event, read_event
+from domain.genesis import Genesis
+from domain.params import OrderParams
+from domain.reasons import AttemptEnd, CloseReason, ShareReason
+from domain.records import (
+    AnswerKind,
+    Assignment,
+    AssignmentState,
+    AuditKind,
+    BeaconKey,
+    Bid,
+    BondAccount,
+    BondKind,
+    BondRow,
+    Depositor,
+    Escrow,
+    Finding,
+    Order,
+    OrderState,
+    Panel,
+    PanelPlace,
+    PanelSeat,
+    Payment,
+    Place,
+    Provider,
+    Round,
+    RoundKey,
+    Ruling,
+    SeatAnswer,
+    Share,
+    ShareClaim,
+    ShareKey,
+    ShareRoots,
+    ShareState,
+    Validator,
+    Withdrawal,
+)
+from escrow.moves import Pot
+from pol.rules.schedule import share_work
+from pol.rules.stops import done_work
+
+FROM_DEPOSITS = frozenset(
+    (
+        "provider",
+        "validator",
+        "auditor",
+        "protocol",
+        "deposit_burn",
+        "held_compensation",
+        "held_burn",
+    )
+)
+"""Payments that use up a deposit; a refund returns what is left of it."""
+FROM_WITHHELD = frozenset(("validator", "held_compensation", "held_burn"))
+BURNS = frozenset(("burn", "deposit_burn", "held_burn"))
+TO_POOL = frozenset(("protocol", "decline_fee"))
+BLAMES_JOB = frozenset(
+    (
+        AttemptEnd.PAYLOAD_NOT_DELIVERED,
+        AttemptEnd.DECLINED_BAD_JOB,
+        AttemptEnd.DECLINED_WORK_MISMATCH,
+        AttemptEnd.DECLINED_TOO_SLOW,
+        AttemptEnd.DECLINED_NOT_FINITE,
+    )
+)
+NOBODYS = frozenset((AttemptEnd.WRONG_SHARE, AttemptEnd.UNDECIDED))
+"""Ends of a running attempt that are not its validator's fault."""
+
+
+class Rebuilt:
+    """The records of a chain as its events tell them, by the parts of their keys."""
+
+    def __init__(self, genesis: Genesis) -> None:
+        self.validators = {
+            v.operator: Validator(
+                operator=v.operator,
+                moniker=v.moniker,
+                cons_key=v.cons_key,
+                cons_address=sha256(v.cons_key).digest()[:20],
+                stake=v.stake,
+                jailed=False,
+                endpoint=v.endpoint,
+                certificate=v.certificate,
+                orders_settled=0,
+                attempts_failed=0,
+                audits_answered=0,
+                audits_missed=0,
+                beacon_keys=(BeaconKey(v.beacon_key, 1),),
+                audit_speed=v.audit_speed,
+                audit_rate=v.audit_rate,
+            )
+            for v in genesis.validators
+        }
+        self.providers: dict[str, Provider] = {}
+        self.bonds: dict[str, BondAccount] = {}
+        self.bids: dict[bytes, Bid] = {}
+        self.orders: dict[bytes, Order] = {}
+        self.assignments: dict[tuple[bytes, int], Assignment] = {}
+        self.shares: dict[ShareKey, Share] = {}
+        self.rounds: dict[RoundKey, Round] = {}
+        self.panels: dict[RoundKey, Panel] = {}
+        self.seats: dict[tuple[RoundKey, int], PanelSeat] = {}
+        self.pots: dict[RoundKey, int] = {}
+        self.escrows: dict[bytes, Escrow] = {}
+        self.bond_rows: dict[tuple[bytes, int, int, int, int], BondRow] = {}
+        self.payments: dict[tuple[bytes, int], Payment] = {}
+        self.fees = self.community = self.burnt = 0
+        self.number = 0
+        # How many payments an order has.
+        self._paid: dict[bytes, int] = {}
+        # The local state that a slot's last accepted share of an attempt left.
+        self._locals: dict[tuple[bytes, int, int], bytes] = {}
+        # Seats that differ from a ruling, of panels that go on.
+        self._differed: set[tuple[RoundKey, str]] = set()
+
+    def follow(self, events: Iterable[Event]) -> None:
+        """Take events in the order of their numbers, and fees with those of their transaction."""
+        for event in events:
+            if event.type == "tx" and event.get("fee"):
+                self.fees += int("".join(filter(str.isdigit, event.get("fee"))))
+            change = read_event(event) if event.number else None
+            if change is not None:
+                self.number += 1
+                assert event.number == self.number, f"event {event.number} behind {self.number - 1}"
+                self.take(change)
+
+    @singledispatchmethod
+    def take(self, change: Change) -> None:
+        """Change the books as an event tells."""
+        raise AssertionError(f"nobody books {type(change).__name__}")
+
+    # Members
+
+    def _validator(self, operator: str, **changes: Any) -> None:
+        self.validators[operator] = replace(self.validators[operator], **changes)
+
+    def _cut(self, operator: str, amount: int) -> None:
+        self._validator(operator, stake=self.validators[operator].stake - amount)
+
+    def _provider(self, address: str, **changes: Any) -> None:
+        self.providers[address] = replace(self.providers[address], **changes)
+
+    @take.register
+    def _(self, change: e.EndpointSet) -> None:
+        self._validator(change.operator, endpoint=change.endpoint, certificate=change.certificate)
+
+    @take.register
+    def _(self, change: e.BeaconKeySet) -> None:
+        self._drop_keys(change.operator, change.dropped)
+        keys = self.validators[change.operator].beacon_keys
+        added = BeaconKey(change.beacon_key, change.counts_from)
+        self._validator(change.operator, beacon_keys=(*keys, added))
+
+    @take.register
+    def _(self, change: e.BeaconKeyRevoked) -> None:
+        self._drop_keys(change.operator, change.dropped)
+
+    def _drop_keys(self, operator: str, dropped: tuple[bytes, ...]) -> None:
+        keys = self.validators[operator].beacon_keys
+        self._validator(operator, beacon_keys=tuple(k for k in keys if k.key not in dropped))
+
+    @take.register
+    def _(self, change: e.AuditsPromised) -> None:
+        self._validator(
+            change.operator,
+            audit_speed=change.speed,
+            audit_rate=change.rate,
+            halved_at=change.halved_at,
+        )
+
+    @take.register
+    def _(self, change: e.ProviderRegistered) -> None:
+        known = self.providers.get(change.provider)
+        if known is None:
+            known = Provider(change.provider, "", change.pub_key, None, 0, 0)
+        self.providers[change.provider] = replace(known, validator=change.validator)
+
+    @take.register
+    def _(self, change: e.ProviderLeft | e.ProviderDismissed) -> None:
+        self._provider(change.provider, validator="", admitted=False, capability=None)
+
+    @take.register
+    def _(self, change: e.ProviderAdmitted) -> None:
+        self._provider(change.provider, admitted=True)
+
+    @take.register
+    def _(self, change: e.ProviderCertified) -> None:
+        self._provider(change.provider, capability=change.capability)
+
+    # Bond accounts
+
+    def _free(self, owner: str, amount: int) -> None:
+        known = self.bonds.get(owner) or BondAccount(owner, 0, ())
+        self.bonds[owner] = replace(known, free=known.free + amount)
+
+    @take.register
+    def _(self, change: e.BondDeposited) -> None:
+        self._free(change.owner, change.amount)
+
+    @take.register
+    def _(self, change: e.BondWithdrawing) -> None:
+        self._free(change.owner, -change.amount)
+        known = self.bonds[change.owner]
+        waiting = (*known.withdrawals, Withdrawal(change.amount, change.release_at))
+        self.bonds[change.owner] = replace(known, withdrawals=waiting)
+
+    @take.register
+    def _(self, change: e.BondReleased) -> None:
+        # Who waits longest comes first.
+        known, left = self.bonds[change.owner], change.amount
+        waiting = known.withdrawals
+        while left > 0:
+            left -= waiting[0].amount
+            waiting = waiting[1:]
+        assert left == 0, f"{change.owner} gets a part of a withdrawal"
+        self.bonds[change.owner] = replace(known, withdrawals=waiting)
+
+    # The book
+
+    @take.register
+    def _(self, change: e.BidPlaced) -> None:
+        self.bids[change.bid] = change.record
+
+    @take.register
+    def _(self, change: e.BidChanged) -> None:
+        known = self.bids[change.bid]
+        self.bids[change.bid] = replace(
+            known,
+            offer=replace(known.offer, price=change.price),
+            capacity=change.capacity,
+            expires_at=change.expires_at,
+            placed_height=change.placed_height,
+        )
+
+    @take.register
+    def _(self, change: e.BidClosed) -> None:
+        del self.bids[change.bid]
+
+    def _reserve(self, bid: bytes, work: int) -> None:
+        known = self.bids.get(bid)
+        if known is not None:
+            self.bids[bid] = replace(known, reserved=known.reserved + work)
+
+    # Orders
+
+    def _order(self, order: bytes, **changes: Any) -> None:
+        self.orders[order] = replace(self.orders[order], **changes)
+
+    def _assignment(self, order: bytes, attempt: int, **changes: Any) -> None:
+        key = order, attempt
+        before = self.assignments[key]
+        after = self.assignments[key] = replace(before, **changes)
+        if before.is_live and not after.is_live:
+            self._reserve(before.bid_id, -before.work)
+
+    @take.register
+    def _(self, change: e.OrderSubmitted) -> None:
+        row = Depositor(change.consumer, change.deposit, 0, 0)
+        self.orders[change.order] = change.record
+        self.escrows[change.order] = Escrow(change.order, (row,), ())
+        self._paid[change.order] = 0
+
+    @take.register
+    def _(self, change: e.OrderOpened) -> None:
+        self._order(
+            change.order,
+            state=OrderState.OPEN,
+            opened_at=change.opened_at,
+            opened_height=change.opened_height,
+            expires_at=change.expires_at,
+            unmatched=(),
+        )
+
+    @take.register
+    def _(self, change: e.OrderUnmatched) -> None:
+        self._order(change.order, unmatched=change.failed)
+
+    @take.register
+    def _(self, change: e.OrderExcluded) -> None:
+        known = self.orders[change.order].excluded
+        self._order(change.order, excluded=tuple(sorted({*known, change.validator})))
+
+    @take.register
+    def _(self, change: e.OrderMatched) -> None:
+        offer = self.bids[change.bid].offer
+        self._order(change.order, state=OrderState.MATCHED, attempt=change.attempt, unmatched=())
+        self.assignments[change.order, change.attempt] = Assignment(
+            order_id=change.order,
+            attempt=change.attempt,
+            validator=change.validator,
+            bid_id=change.bid,
+            price=change.price,
+            work=change.work,
+            job_bond=change.job_bond,
+            providers_bps=offer.providers_bps,
+            slot_speed=offer.slot_speed,
+            slots=offer.slots,
+            state=AssignmentState.MATCHED,
+            end_reason=0,
+            matched_at=change.matched_at,
+            accept_deadline=change.accept_deadline,
+            progress_deadline=0,
+            round=0,
+            global_in=self.orders[change.order].terms.global_root,
+            settles_at=0,
+        )
+        self._reserve(change.bid, change.work)
+        row = BondRow(BondKind.JOB, change.validator, change.attempt, 0, 0, 0, change.job_bond)
+        self._lock(change.order, row)
+
+    @take.register
+    def _(self, change: e.OrderAccepted) -> None:
+        self._order(change.order, state=OrderState.RUNNING)
+        self._assignment(change.order, change.attempt, state=AssignmentState.RUNNING)
+
+    @take.register
+    def _(self, change: e.ProgressRestarted) -> None:
+        self._assignment(change.order, change.attempt, progress_deadline=change.deadline)
+
+    @take.register
+    def _(self, change: e.OrderDeclined) -> None:
+        self._fail(change)
+        if change.reason in BLAMES_JOB:
+            self._count_failure(change.order)
+
+    @take.register
+    def _(self, change: e.AttemptFailed) -> None:
+        self._fail(change)
+        self._count_failure(change.order)
+        if change.reason not in NOBODYS:
+            failed = self.validators[change.validator].attempts_failed
+            self._validator(change.validator, attempts_failed=failed + 1)
+
+    def _fail(self, change: e.OrderDeclined | e.AttemptFailed) -> None:
+        state = AssignmentState.FAILED
+        self._assignment(change.order, change.attempt, state=state, end_reason=change.reason)
+
+    def _count_failure(self, order: bytes) -> None:
+        self._order(order, failures=self.orders[order].failures + 1)
+
+    @take.register
+    def _(self, change: e.OrderProven) -> None:
+        self._order(change.order, state=OrderState.PROVEN)
+        self._assignment(change.order, change.attempt, state=AssignmentState.PROVEN)
+
+    @take.register
+    def _(self, change: e.OrderVerified) -> None:
+        self._assignment(change.order, change.attempt, settles_at=change.settles_at)
+
+    @take.register
+    def _(self, change: e.DeadlineMoved) -> None:
+        self._order(change.order, deadline=change.deadline)
+
+    @take.register
+    def _(self, change: e.OrderSettled) -> None:
+        done = AssignmentState.DONE
+        self._assignment(change.order, change.attempt, state=done, end_reason=change.reason)
+        settled = self.validators[change.validator].orders_settled
+        self._validator(change.validator, orders_settled=settled + 1)
+
+    @take.register
+    def _(self, change: e.OrderClosed) -> None:
+        reason = CloseReason(change.reason)
+        self._order(change.order, state=OrderState.CLOSED, close_reason=int(reason))
+
+    # Money of orders
+
+    def _lock(self, order: bytes, row: BondRow) -> None:
+        if row.amount:
+            self._free(row.owner, -row.amount)
+            self.bond_rows[order, row.attempt, row.round, row.slot, row.issue] = row
+
+    @take.register
+    def _(self, change: e.PaymentMade) -> None:
+        payment = Payment(change.to, change.kind, change.amount, change.round)
+        number = self._paid[change.order]
+        self.payments[change.order, number] = payment
+        self._paid[change.order] = number + 1
+        if change.attempt:
+            self._pay_from_bond(change)
+        else:
+            self._pay_from_deposit(change)
+        self.burnt += change.amount if change.kind in BURNS else 0
+        self.community += change.amount if change.kind in TO_POOL else 0
+
+    def _pay_from_bond(self, change: e.PaymentMade) -> None:
+        round = change.round if change.issue else 0
+        key = change.order, change.attempt, round, change.slot, change.issue
+        row = self.bond_rows.pop(key)
+        if row.amount > change.amount:
+            self.bond_rows[key] = replace(row, amount=row.amount - change.amount)
+        if change.kind == "bond_return":
+            self._free(change.to, change.amount)
+
+    def _pay_from_deposit(self, change: e.PaymentMade) -> None:
+        escrow, left, rows = self.escrows[change.order], change.amount, []
+        for row in escrow.depositors:
+            if change.kind == "refund":
+                part = left if row.address == change.to else 0
+                rows.append(replace(row, locked=row.locked - part, refunded=row.refunded + part))
+            else:
+                assert change.kind in FROM_DEPOSITS, change.kind
+                part = min(left, row.locked)
+                rows.append(replace(row, locked=row.locked - part, paid=row.paid + part))
+            left -= part
+        assert left == 0, "a deposit pays more than it has"
+        used = change.amount if change.kind in FROM_WITHHELD else 0
+        self.escrows[change.order] = replace(
+            escrow, depositors=tuple(rows), withheld=escrow.withheld - used
+        )
+
+    def _withhold(self, order: bytes, amount: int) -> None:
+        known = self.escrows[order]
+        self.escrows[order] = replace(known, withheld=known.withheld + amount)
+
+    @take.register
+    def _(self, change: e.PartReturned) -> None:
+        self._withhold(change.order, -change.amount)
+        validator = self.assignments[change.order, change.attempt].validator
+        self._cut(validator, change.from_stake)
+
+    # Shares and rounds
+
+    def _share(self, key: ShareKey, **changes: Any) -> None:
+        self.shares[key] = replace(self.shares[key], **changes)
+
+    def _count(self, provider: str, accepted: int = 0, rejected: int = 0) -> None:
+        known = self.providers[provider]
+        self._provider(
+            provider,
+            shares_accepted=known.shares_accepted + accepted,
+            shares_rejected=known.shares_rejected + rejected,
+        )
+
+    @take.register
+    def _(self, change: e.ShareCommitted) -> None:
+        key, terms = change.share, self.orders[change.share.order_id].terms
+        claim = ShareClaim(
+            key.order_id,
+            key.attempt,
+            key.round,
+            key.slot,
+            key.issue,
+            change.provider,
+            change.commitment,
+        )
+        self.shares[key] = Share(
+            claim=claim,
+            signature=change.signature,
+            local_in=self._locals.get((key.order_id, key.attempt, key.slot), terms.local_root),
+            work=share_work(terms),
+            bond=change.bond,
+            state=ShareState.COMMITTED,
+            reason=0,
+            committed_at=change.committed_at,
+            committed_height=change.committed_height,
+            drawn=(),
+            roots=None,
+        )
+        row = BondRow(
+            BondKind.SHARE,
+            change.provider,
+            key.attempt,
+            key.round,
+            key.slot,
+            key.issue,
+            change.bond,
+        )
+        self._lock(key.order_id, row)
+
+    @take.register
+    def _(self, change: e.ShareSkipped) -> None:
+        """Nothing changed."""
+
+    @take.register
+    def _(self, change: e.ShareDrawn) -> None:
+        self._share(change.share, drawn=change.segments)
+
+    @take.register
+    def _(self, change: e.ShareRejected) -> None:
+        self._share(change.share, state=ShareState.REJECTED, reason=change.reason)
+        if change.reason != ShareReason.ATTEMPT_ENDED:
+            self._count(change.provider, rejected=1)
+
+    @take.register
+    def _(self, change: e.ShareAccepted) -> None:
+        key = change.share
+        roots = ShareRoots(
+            change.trace_root,
+            change.update_root,
+            change.local_out,
+            change.metrics,
+            change.segments,
+        )
+        work = done_work(self.orders[key.order_id].terms, roots)
+        self._share(key, state=ShareState.ACCEPTED, roots=roots, work=work)
+        if roots.is_whole:
+            self._locals[key.order_id, key.attempt, key.slot] = change.local_out
+        self._count(change.provider, accepted=1)
+
+    @take.register
+    def _(self, change: e.ShareCompared) -> None:
+        state = ShareState.RIGHT if change.right else ShareState.WRONG
+        self._share(change.share, state=state)
+        if change.right:
+            self._count(change.provider, rejected=-1)
+        key = change.share
+        validator = self.assignments[key.order_id, key.attempt].validator
+        self._cut(validator, change.paid_from_stake + change.burnt_from_stake)
+        self.burnt += change.burnt_from_stake
+
+    @take.register
+    def _(self, change: e.ShareFoundWrong) -> None:
+        self._count(change.provider, accepted=-1, rejected=1)
+
+    @take.register
+    def _(self, change: e.RoundClosed) -> None:
+        key = change.round
+        order, assignment = self.orders[key.order_id], self.assignments[key.order_id, key.attempt]
+        accepted = sorted(
+            share
+            for share, found in self.shares.items()
+            if found.state is ShareState.ACCEPTED
+            and (share.order_id, share.attempt, share.round) == tuple(key)
+        )
+        self.rounds[key] = Round(
+            order_id=key.order_id,
+            attempt=key.attempt,
+            round=key.round,
+            global_in=assignment.global_in,
+            next_root=change.next_root,
+            ciphertext_root=change.ciphertext_root,
+            shares=tuple(share.ref for share in accepted),
+            work=sum(self.shares[share].work for share in accepted)
+            + (order.terms.outer_work if change.next_root else 0),
+            closed_at=change.closed_at,
+            closed_height=change.closed_height,
+            window_ends=change.window_ends,
+            verified=False,
+            void=False,
+        )
+        left = change.next_root or assignment.global_in
+        self._assignment(key.order_id, key.attempt, round=key.round + 1, global_in=left)
+        if order.params.auditors:
+            self._open_panel(key, order.params)
+
+    @take.register
+    def _(self, change: e.RoundStopped) -> None:
+        where = Place(AuditKind(change.kind), change.slot, change.issue, change.segment)
+        self.rounds[change.round] = replace(self.rounds[change.round], stopped=where)
+
+    @take.register
+    def _(self, change: e.RoundVerified) -> None:
+        key = change.round
+        self.rounds[key] = replace(self.rounds[key], verified=True)
+        done = self.orders[key.order_id].work_verified
+        self._order(key.order_id, work_verified=done + self.rounds[key].work)
+        self._withhold(key.order_id, change.withheld)
+
+    @take.register
+    def _(self, change: e.RoundVoid) -> None:
+        self.rounds[change.round] = replace(self.rounds[change.round], void=True)
+
+    # Panels
+
+    def _open_panel(self, key: RoundKey, params: OrderParams) -> None:
+        self.panels[key] = Panel(
+            order_id=key.order_id,
+            attempt=key.attempt,
+            round=key.round,
+            places=(),
+            stage=0,
+            seed=b"",
+            commits_end=0,
+            reveals_end=0,
+            is_last=False,
+            is_open=False,
+            wanted=params.auditors,
+            seats=0,
+            first_seat=0,
+            committed=0,
+            revealed=0,
+            is_settled=False,
+            eligible=0,
+            stake=0,
+            load=0,
+        )
+
+    def _panel(self, key: RoundKey, **changes: Any) -> None:
+        self.panels[key] = replace(self.panels[key], **changes)
+
+    def _place(self, key: RoundKey, number: int, **changes: Any) -> None:
+        places = list(self.panels[key].places)
+        places[number] = replace(places[number], **changes)
+        self._panel(key, places=tuple(places))
+
+    def _seat_of(self, key: RoundKey, auditor: str) -> PanelSeat:
+        seats = (self.seats[key, number] for number in range(self.panels[key].seats))
+        return next(seat for seat in seats if seat.validator == auditor)
+
+    def _seat(self, key: RoundKey, auditor: str, **changes: Any) -> None:
+        seat = self._seat_of(key, auditor)
+        self.seats[key, seat.number] = replace(seat, **changes)
+
+    @take.register
+    def _(self, change: e.PanelWaits) -> None:
+        """Nothing changed: the panel has not begun."""
+
+    @take.register
+    def _(self, change: e.RoomTaken) -> None:
+        self._panel(change.round, load=change.load)
+
+    @take.register
+    def _(self, change: e.PlaceDrawn) -> None:
+        known = self.panels[change.round].places
+        assert change.place == len(known), "a place is drawn before its time"
+        place = Place(AuditKind(change.kind), change.slot, change.issue, change.segment)
+        drawn = PanelPlace(place, change.claim, Ruling.OPEN, 0, None, change.stops)
+        self._panel(change.round, places=(*known, drawn))
+
+    @take.register
+    def _(self, change: e.StageOpened) -> None:
+        key = change.round
+        for number, (name, stake) in enumerate(
+            zip(change.seats, change.stakes, strict=True), change.first_seat
+        ):
+            self.seats[key, number] = PanelSeat(
+                order_id=key.order_id,
+                attempt=key.attempt,
+                round=key.round,
+                number=number,
+                validator=name,
+                stage=change.stage,
+                stake=stake,
+                places=change.places,
+                commitment=b"",
+                answers=(),
+                revealed=False,
+            )
+        self._panel(
+            key,
+            stage=change.stage,
+            seed=change.seed,
+            commits_end=change.commits_end,
+            reveals_end=change.reveals_end,
+            is_last=change.is_last,
+            is_open=True,
+            wanted=0,
+            seats=change.first_seat + len(change.seats),
+            first_seat=change.first_seat,
+            committed=0,
+            revealed=0,
+            eligible=change.eligible,
+            stake=change.stake,
+        )
+
+    @take.register
+    def _(self, change: e.AnswerCommitted) -> None:
+        self._seat(change.round, change.auditor, commitment=change.commitment)
+        self._panel(
+            change.round,
+            committed=self.panels[change.round].committed + 1,
+            commits_end=change.commits_end,
+            reveals_end=change.reveals_end,
+        )
+
+    @take.register
+    def _(self, change: e.AnswerRevealed) -> None:
+        known = self._seat_of(change.round, change.auditor).answers
+        kind = AnswerKind(change.kind)
+        answer = SeatAnswer(change.place, kind, change.root, change.digest, change.step)
+        self._seat(change.round, change.auditor, answers=(*known, answer))
+
+    @take.register
+    def _(self, change: e.LeafShown) -> None:
+        self._place(change.round, change.place, claim=change.claim)
+
+    @take.register
+    def _(self, change: e.SeatRevealed) -> None:
+        self._seat(change.round, change.auditor, revealed=True)
+        self._panel(
+            change.round,
+            revealed=self.panels[change.round].revealed + 1,
+            reveals_end=change.reveals_end,
+        )
+
+    @take.register
+    def _(self, change: e.SeatSilent) -> None:
+        self._punish(change)
+        missed = self.validators[change.auditor].audits_missed
+        self._validator(change.auditor, audits_missed=missed + 1)
+
+    @take.register
+    def _(self, change: e.SeatDiffered) -> None:
+        self._punish(change)
+        self._differed.add((change.round, change.auditor))
+
+    def _punish(self, change: e.SeatSilent | e.SeatDiffered) -> None:
+        self._cut(change.auditor, change.cut)
+        self.pots[change.round] = self.pots.get(change.round, 0) + change.cut
+
+    @take.register
+    def _(self, change: e.PlaceRuled) -> None:
+        found = None
+        if change.kind:
+            found = Finding(AnswerKind(change.kind), change.root, change.step)
+        ruling = Ruling(change.ruling)
+        self._place(change.round, change.place, ruling=ruling, stage=change.stage, found=found)
+
+    @take.register
+    def _(self, change: e.StageEnded) -> None:
+        self._panel(change.round, is_open=False, wanted=change.wanted)
+
+    @take.register
+    def _(self, change: e.SeatPaid) -> None:
+        self.pots[change.round] = self.pots.get(change.round, 0) - change.from_pot
+        self.community -= change.from_pool
+
+    @take.register
+    def _(self, change: e.PanelEnded) -> None:
+        key = change.round
+        assert self.pots.pop(key, 0) == change.burnt, "a pot is not used up"
+        self.burnt += change.burnt
+        self._panel(key, is_open=False, is_settled=True)
+        for number in range(self.panels[key].seats):
+            seat = self.seats[key, number]
+            if seat.answers and (key, seat.validator) not in self._differed:
+                answered = self.validators[seat.validator].audits_answered
+                self._validator(seat.validator, audits_answered=answered + 1)
+
+
+# --- compared with the state ---------------------------------------------------------------------
+
+Parts = tuple[bytes, ...]
+
+
+def _name(parts: Parts) -> str:
+    return parts[0].decode()
+
+
+def _order(parts: Parts) -> bytes:
+    return parts[0]
+
+
+def _numbered(parts: Parts) -> tuple[Any, ...]:
+    return (parts[0], *map(number_of, parts[1:]))
+
+
+def _round(parts: Parts) -> RoundKey:
+    return RoundKey(*_numbered(parts[:3]))
+
+
+def _seat(parts: Parts) -> tuple[RoundKey, int]:
+    return _round(parts), number_of(parts[3])
+
+
+def _share(parts: Parts) -> ShareKey:
+    return ShareKey(*_numbered(parts))
+
+
+def _bond(parts: Parts) -> tuple[Any, ...]:
+    order_id, attempt, _, *share = _numbered(parts)
+    return (order_id, attempt, *share)
+
+
+BOOKS: Mapping[Space, tuple[str, type, Callable[[Parts], Any]]] = MappingProxyType(
+    {
+        VALIDATORS: ("validators", Validator, _name),
+        PROVIDERS: ("providers", Provider, _name),
+        BOND_ACCOUNTS: ("bonds", BondAccount, _name),
+        BIDS: ("bids", Bid, _order),
+        ORDERS: ("orders", Order, _order),
+        ESCROWS: ("escrows", Escrow, _order),
+        ASSIGNMENTS: ("assignments", Assignment, _numbered),
+        SHARES: ("shares", Share, _share),
+        ROUNDS: ("rounds", Round, _round),
+        PANELS: ("panels", Panel, _round),
+        SEATS: ("seats", PanelSeat, _seat),
+        BOND_ROWS: ("bond_rows", BondRow, _bond),
+        PAYMENTS: ("payments", Payment, _numbered),
+        PANEL_POTS: ("pots", int, _round),
+    }
+)
+"""Tables of the state: the book that has the same, of what it is, and how its keys are made of the parts of theirs."""
+SINKS = {Pot.FEES: "fees", Pot.COMMUNITY: "community", Pot.BURNT: "burnt"}
+_BY_PREFIX = {table.prefix: (table.name, *row) for table, row in BOOKS.items()}
+
+
+def check_changed(rebuilt: Rebuilt, store: Overlay, keys: Iterable[bytes]) -> None:
+    """Check that the books have what the state has under the keys that a block changed."""
+    for key in keys:
+        if key[0] in _BY_PREFIX:
+            name, book, cls, make = _BY_PREFIX[key[0]]
+            told = getattr(rebuilt, book).get(make(parts_of(key))) or None
+            stored = store.record(cls, key) or None
+            assert told == stored, f"events tell another {name}: {_differences(told, stored)}"
+    for pot, sink in SINKS.items():
+        told, stored = getattr(rebuilt, sink), POTS.get(store, pot)
+        assert told == stored, f"events tell of {told} that are {pot}, and not {stored}"
+
+
+def _differences(told: Any, stored: Any) -> dict[str, tuple[Any, Any]] | tuple[Any, Any]:
+    if type(told) is not type(stored) or not is_dataclass(told):
+        return told, stored
+    pairs = {f.name: (getattr(told, f.name), getattr(stored, f.name)) for f in fields(told)}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def check_books(rebuilt: Rebuilt, store: Overlay) -> None:
+    """Check that the books have all that the state has, and nothing else."""
+    for table, (book, cls, _) in BOOKS.items():
+        keys = list(store.scan_keys(table.key()))
+        check_changed(rebuilt, store, keys)
+        told = sum(1 for record in getattr(rebuilt, book).values() if record)
+        stored = sum(1 for key in keys if store.record(cls, key))
+        assert told == stored, f"events tell of {told} times a {table.name}, of which are {stored}"
+
+
+def adopt(rebuilt: Rebuilt, store: Overlay, keys: Iterable[bytes]) -> None:
+    """Enter into the books what a test changed behind the machine's back, of which no event tells."""
+    for key in keys:
+        if key[0] in _BY_PREFIX:
+            _, book, cls, make = _BY_PREFIX[key[0]]
+            records: dict[Any, Any] = getattr(rebuilt, book)
+            records[make(parts_of(key))] = store.record(cls, key)
+    for pot, sink in SINKS.items():
+        setattr(rebuilt, sink, POTS.get(store, pot))
