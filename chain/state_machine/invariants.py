@@ -1,4 +1,8 @@
-"""What must always hold (protocol section 8): conservation in every block, all of it in every block of every test."""
+"""What must always hold (protocol section 8): conservation in every block, all of it in every block of every test.
+
+Some of it is about the whole state, and the rest about one order each: what is about an order can only break when
+something of that order changes.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -69,9 +73,22 @@ def check_conservation(store: Overlay) -> None:
 def check_all(reader: Reader) -> None:
     """Check every invariant over the whole state; InvariantBroken names the first that does not hold."""
     store = Overlay(reader)
+    for order in ORDERS.scan(store):
+        check_order(store, order)
+    check_whole(store)
+
+
+def check_whole(store: Overlay) -> None:
+    """Check what holds of the state as a whole."""
     check_conservation(store)
-    for check in CHECKS:
+    for check in OF_WHOLE:
         check(store)
+
+
+def check_order(store: Overlay, order: Order) -> None:
+    """Check what holds of each order."""
+    for check in OF_ORDER:
+        check(store, order)
 
 
 def _check(holds: bool, what: str) -> None:
@@ -109,60 +126,62 @@ def check_bond_accounts(store: Overlay) -> None:
         _check(min(amounts) >= 0, f"the bond account of {account.owner} is below zero")
 
 
-def check_escrows(store: Overlay) -> None:
-    """Per order: locked = deposits + bonds - paid - returned, and its payments say the same."""
-    for escrow in ESCROWS.scan(store):
-        name = escrow.order_id.hex()
-        tally = TALLIES.must(store, escrow.order_id)
-        rows = BOND_ROWS.scan(store, escrow.order_id)
-        bonds = sum(row.amount for row in rows)
-        held = locked(escrow) + bonds
-        _check(held == tally.held, f"order {name} locks {held}, but {tally.held} were counted")
-        _check(all(row.amount > 0 for row in rows), f"order {name} has an empty bond")
-        payments = PAYMENTS.scan(store, escrow.order_id)
-        _check(len(payments) == tally.payments, f"order {name} lost a payment")
-        gone = sum(row.paid + row.refunded for row in escrow.depositors)
-        listed = sum(p.amount for p in payments if p.kind in FROM_DEPOSITS)
-        _check(gone == listed, f"order {name} used {gone} of its deposit, but lists {listed}")
-        order = ORDERS.must(store, escrow.order_id)
-        part, runs = escrow.withheld, order.state in (OrderState.RUNNING, OrderState.PROVEN)
-        _check(0 <= part <= locked(escrow), f"order {name} withholds more than is locked")
-        _check(runs or part == 0, f"order {name} withholds {part} from nobody")
-        ended = order.state in (OrderState.OPEN, OrderState.MATCHED)
-        _check(not ended or tally.righted == 0, f"order {name} has not made good what was taken")
-        if order.state is OrderState.CLOSED:
-            _check(tally.held == 0, f"order {name} is closed and still locks {tally.held}")
+def check_escrow(store: Overlay, order: Order) -> None:
+    """Locked = deposits + bonds - paid - returned, and the order's payments say the same."""
+    name = order.id.hex()
+    escrow, tally = ESCROWS.must(store, order.id), TALLIES.must(store, order.id)
+    rows = BOND_ROWS.scan(store, order.id)
+    bonds = sum(row.amount for row in rows)
+    held = locked(escrow) + bonds
+    _check(held == tally.held, f"order {name} locks {held}, but {tally.held} were counted")
+    _check(all(row.amount > 0 for row in rows), f"order {name} has an empty bond")
+    payments = PAYMENTS.scan(store, order.id)
+    _check(len(payments) == tally.payments, f"order {name} lost a payment")
+    gone = sum(row.paid + row.refunded for row in escrow.depositors)
+    listed = sum(p.amount for p in payments if p.kind in FROM_DEPOSITS)
+    _check(gone == listed, f"order {name} used {gone} of its deposit, but lists {listed}")
+    part, runs = escrow.withheld, order.state in (OrderState.RUNNING, OrderState.PROVEN)
+    _check(0 <= part <= locked(escrow), f"order {name} withholds more than is locked")
+    _check(runs or part == 0, f"order {name} withholds {part} from nobody")
+    ended = order.state in (OrderState.OPEN, OrderState.MATCHED)
+    _check(not ended or tally.righted == 0, f"order {name} has not made good what was taken")
+    if order.state is OrderState.CLOSED:
+        _check(tally.held == 0, f"order {name} is closed and still locks {tally.held}")
 
 
-def check_paid(store: Overlay) -> None:
-    """Work verified <= matched <= ordered."""
-    voiding = {entry.parts[0] for entry in get_entries(store) if entry.kind is Due.VOID}
-    for order in ORDERS.scan(store):
-        ordered = total_work(order.terms)
-        _check(order.work_verified <= ordered, f"order {order.id.hex()} verified more than ordered")
-        for assignment in ASSIGNMENTS.scan(store, order.id):
-            _check(assignment.work <= ordered, f"order {order.id.hex()} matched more than ordered")
-        rounds = ROUNDS.scan(store, order.id)
-        verified = sum(closed.work for closed in rounds if closed.verified)
-        _check(verified == order.work_verified, f"order {order.id.hex()} counts its work wrong")
-        for _, group in groupby(rounds, key=lambda closed: closed.attempt):
-            flags = [closed.verified for closed in group]
-            in_order = flags == sorted(flags, reverse=True)
-            _check(in_order, f"order {order.id.hex()} verified a round before its predecessor")
-        for closed in rounds:
-            slots = [ref.slot for ref in closed.shares]
-            whole = slots == list(range(order.terms.slots))
-            _check(whole, f"order {order.id.hex()} closed a round without a share of each slot")
-            _check_round(store, order, closed)
-        for before, closed in pairwise(rounds):
-            same = before.attempt == closed.attempt and order.id not in voiding
-            behind = same and before.void and not closed.void
-            _check(not behind, f"order {order.id.hex()} has a round behind a void one")
-        void = sum(closed.void for closed in rounds if closed.attempt == order.attempt)
-        counted = TALLIES.must(store, order.id).void
-        _check(void == counted, f"order {order.id.hex()} counts {counted} void rounds of {void}")
-        both = any(closed.void and closed.verified for closed in rounds)
-        _check(not both, f"order {order.id.hex()} has a round that is void and verified")
+def check_rounds(store: Overlay, order: Order) -> None:
+    """Work verified <= matched <= ordered; rounds are whole, and verified in their order."""
+    name = order.id.hex()
+    ordered = total_work(order.terms)
+    _check(order.work_verified <= ordered, f"order {name} verified more than ordered")
+    for assignment in ASSIGNMENTS.scan(store, order.id):
+        _check(assignment.work <= ordered, f"order {name} matched more than ordered")
+    rounds = ROUNDS.scan(store, order.id)
+    verified = sum(closed.work for closed in rounds if closed.verified)
+    _check(verified == order.work_verified, f"order {name} counts its work wrong")
+    for _, group in groupby(rounds, key=lambda closed: closed.attempt):
+        flags = [closed.verified for closed in group]
+        in_order = flags == sorted(flags, reverse=True)
+        _check(in_order, f"order {name} verified a round before its predecessor")
+    for closed in rounds:
+        slots = [ref.slot for ref in closed.shares]
+        whole = slots == list(range(order.terms.slots))
+        _check(whole, f"order {name} closed a round without a share of each slot")
+        _check_round(store, order, closed)
+        both = closed.void and closed.verified
+        _check(not both, f"order {name} has a round that is void and verified")
+    for before, closed in pairwise(rounds):
+        behind = before.attempt == closed.attempt and before.void and not closed.void
+        going_on = behind and order.id in _get_voiding(store)
+        _check(not behind or going_on, f"order {name} has a round behind a void one")
+    void = sum(closed.void for closed in rounds if closed.attempt == order.attempt)
+    counted = TALLIES.must(store, order.id).void
+    _check(void == counted, f"order {name} counts {counted} void rounds of {void}")
+
+
+def _get_voiding(store: Overlay) -> set[bytes]:
+    """Return the orders of which one round after the other becomes void."""
+    return {entry.parts[0] for entry in get_entries(store) if entry.kind is Due.VOID}
 
 
 def _check_round(store: Overlay, order: Order, closed: Round) -> None:
@@ -204,22 +223,22 @@ def check_capacity(store: Overlay) -> None:
         _check(same, f"bid {bid.id.hex()} reserves a wrong amount")
 
 
-def check_states(store: Overlay) -> None:
-    """State of an order and of its current assignment fit each other."""
-    for order in ORDERS.scan(store):
-        if not order.attempt:
-            _check(
-                order.state in (OrderState.OPEN, OrderState.CLOSED), "an order runs without a match"
-            )
-            continue
-        assignment = ASSIGNMENTS.must(store, order.id, order.attempt)
-        live = assignment.is_live
-        ending = TALLIES.must(store, order.id).ending != 0
-        if order.state in (OrderState.OPEN, OrderState.CLOSED):
-            _check(not live, f"order {order.id.hex()} has an attempt that runs on")
-        elif order.state is OrderState.MATCHED:
-            same = assignment.state.name == "MATCHED"
-            _check(same or ending, f"order {order.id.hex()} is matched to nobody")
+def check_state(store: Overlay, order: Order) -> None:
+    """State of an order and of its current assignment fit each other, and nothing ends without a reason."""
+    name = order.id.hex()
+    closed = order.state is OrderState.CLOSED
+    _check(closed == (order.close_reason != 0), f"order {name} ended without a reason")
+    if not order.attempt:
+        fits = order.state in (OrderState.OPEN, OrderState.CLOSED)
+        _check(fits, f"order {name} runs without a match")
+        return
+    assignment = ASSIGNMENTS.must(store, order.id, order.attempt)
+    ending = TALLIES.must(store, order.id).ending != 0
+    if order.state in (OrderState.OPEN, OrderState.CLOSED):
+        _check(not assignment.is_live, f"order {name} has an attempt that runs on")
+    elif order.state is OrderState.MATCHED:
+        same = assignment.state.name == "MATCHED"
+        _check(same or ending, f"order {name} is matched to nobody")
 
 
 def check_queue(store: Overlay) -> None:
@@ -250,52 +269,51 @@ def check_queue(store: Overlay) -> None:
 def check_deadlines(store: Overlay) -> None:
     """No order is older than its last deadline: that of the order, then windows and stages, then the hand-over."""
     clock = HEAD.must(store).clock_ns // NS
-    overdue = _has_overdue(store, clock)
-    for order in ORDERS.scan(store):
+    for order in ORDERS.iterate(store):
+        if order.state is OrderState.CLOSED or clock <= order.deadline:
+            continue
         handover = handover_seconds(order.terms, order.params, order.window)
         tail = 2 * verify_seconds(order.params, order.window) + handover
         tally = TALLIES.must(store, order.id)
         tail += clock - tally.waits_since if tally.waiting else 0
-        late = order.state is not OrderState.CLOSED and clock > order.deadline + tail
         # Entries that the cap of a block carried over are allowed to be late.
-        _check(not late or overdue, f"order {order.id.hex()} outlived its last deadline")
+        late = clock > order.deadline + tail and not _has_overdue(store, clock)
+        _check(not late, f"order {order.id.hex()} outlived its last deadline")
 
 
 def _has_overdue(store: Overlay, clock: int) -> bool:
     return any(entry.time <= clock for entry in get_entries(store))
 
 
-def check_shares(store: Overlay) -> None:
+def check_shares(store: Overlay, order: Order) -> None:
     """One share stands for a slot, and is of the order's work; what is drawn is inside the share."""
-    shares = SHARES.scan(store)
-    for _, group in groupby(
-        shares, key=lambda s: (s.claim.order_id, s.claim.attempt, s.claim.round)
-    ):
+    shares = SHARES.scan(store, order.id)
+    for _, group in groupby(shares, key=lambda s: (s.claim.attempt, s.claim.round)):
         standing = [s for s in group if s.state in (ShareState.COMMITTED, ShareState.ACCEPTED)]
         slots = [share.claim.slot for share in standing]
         _check(len(set(slots)) == len(slots), "a slot has two shares in a round")
     indexed = {
-        (key[0], *map(number_of, key[1:]), issue) for key, issue in STANDING_ISSUES.scan(store)
+        (key[0], *map(number_of, key[1:]), issue)
+        for key, issue in STANDING_ISSUES.scan(store, order.id)
     }
     committed = (share for share in shares if share.state is ShareState.COMMITTED)
     marked = {tuple(share.claim.key) for share in committed}
     _check(indexed == marked, "the index of standing shares is wrong")
+    terms = order.terms
+    segments = share_segments(terms)
     for share in shares:
-        terms = ORDERS.must(store, share.claim.order_id).terms
         _check(share.claim.slot < terms.slots, "a share is of a slot that its order has not")
         work = share_work(terms) if share.roots is None else done_work(terms, share.roots)
         _check(share.work == work, "a share is of other work than its order's")
-        segments = share_segments(terms)
         inside = all(0 <= segment < segments for segment in share.drawn)
         _check(inside, "a segment outside its share was drawn")
         shown = (share.roots is not None) == (share.state is ShareState.ACCEPTED)
         _check(shown, "a share shows its roots before it is accepted, or not after")
 
 
-def check_panels(store: Overlay) -> None:
+def check_panels(store: Overlay, order: Order) -> None:
     """No answer without a seat, no seat for a party, nobody sits twice; counts and rulings fit the seats."""
-    for panel in PANELS.scan(store):
-        order = ORDERS.must(store, panel.order_id)
+    for panel in PANELS.scan(store, order.id):
         assignment = ASSIGNMENTS.must(store, panel.order_id, panel.attempt)
         seats = SEATS.scan(store, *panel.key)
         name = f"the panel of round {panel.round} of order {panel.order_id.hex()}"
@@ -320,6 +338,10 @@ def check_panels(store: Overlay) -> None:
         if panel.is_settled:
             closed = ROUNDS.must(store, *panel.key)
             _check(closed.verified or closed.void, f"{name} is paid before its round ends")
+        for seat in new if panel.is_open else ():
+            number = PANEL_DUTIES.get(store, seat.validator, *panel.key)
+            due = 0 if seat.revealed else seat.number + 1
+            _check(number == due, f"a seat has no duty in {name}, or one that it has done")
 
 
 def check_room(store: Overlay) -> None:
@@ -339,40 +361,26 @@ def check_room(store: Overlay) -> None:
     for order in ORDERS.scan(store):
         count = TALLIES.must(store, order.id).waiting
         _check(count == counts[order.id], f"order {order.id.hex()} counts who waits wrong")
-    coming = any(entry.kind is Due.ROOM for entry in get_entries(store))
-    _check(not waiting or total > 0 or coming, "panels wait for room, and nobody has any")
+    stuck = waiting and not total and not any(e.kind is Due.ROOM for e in get_entries(store))
+    _check(not stuck, "panels wait for room, and nobody has any")
     for panel in panels:
         _check(not (panel.is_settled and panel.load), "a panel that is over takes room")
 
 
 def check_duties(store: Overlay) -> None:
     """Only seats of an open stage that have not revealed have something to do; no pot outlives its round."""
-    due = set()
     for name, order_id, attempt, round in PANEL_DUTIES.keys(store):
         key = RoundKey(order_id, number_of(attempt), number_of(round))
-        due.add((name.decode(), key))
         panel = PANELS.must(store, *key)
         _check(panel.is_open, f"order {order_id.hex()} wants answers for a stage that is over")
         seat = SEATS.must(store, *key, PANEL_DUTIES.get(store, name, *key) - 1)
         mine = seat.validator == name.decode() and not seat.revealed
         _check(mine, f"order {order_id.hex()} has a duty of another seat")
-    for panel in PANELS.scan(store):
-        if panel.is_open:
-            for seat in SEATS.scan(store, *panel.key):
-                waits = seat.stage == panel.stage and not seat.revealed
-                _check(((seat.validator, panel.key) in due) == waits, "a seat has no duty")
     for order_id, attempt, round in PANEL_POTS.keys(store):
         closed = ROUNDS.must(store, order_id, number_of(attempt), number_of(round))
         ended = ORDERS.must(store, order_id).state is OrderState.CLOSED
         over = ended or closed.void or closed.verified
         _check(not over, f"order {order_id.hex()} keeps the pot of a panel that is over")
-
-
-def check_ends(store: Overlay) -> None:
-    """No order is closed without a reason."""
-    for order in ORDERS.scan(store):
-        closed = order.state is OrderState.CLOSED
-        _check(closed == (order.close_reason != 0), "an order ended without a reason")
 
 
 def check_book(store: Overlay) -> None:
@@ -392,19 +400,20 @@ def _in_book(store: Overlay, order: Order) -> bool:
     return order.state is OrderState.OPEN and not ending
 
 
-CHECKS: tuple[Callable[[Overlay], None], ...] = (
+OF_WHOLE: tuple[Callable[[Overlay], None], ...] = (
     check_pots,
     check_bond_accounts,
-    check_escrows,
-    check_paid,
     check_capacity,
-    check_states,
     check_queue,
     check_deadlines,
-    check_shares,
-    check_panels,
     check_room,
     check_duties,
-    check_ends,
     check_book,
+)
+OF_ORDER: tuple[Callable[[Overlay, Order], None], ...] = (
+    check_escrow,
+    check_rounds,
+    check_state,
+    check_shares,
+    check_panels,
 )

@@ -340,7 +340,8 @@ def _on_poll(state: State, event: Polled) -> tuple[State, tuple[Action, ...]]:
     for work in state.works:
         task = listed.get(work.key)
         if work.signed:
-            state = state.put(replace(work, listed=task is not None))
+            if work.listed is (task is None):
+                state = state.put(replace(work, listed=task is not None))
         elif task is None or not _same(task, work.task):
             actions.append(Forget(work.key))
             state = state.drop(work.key)

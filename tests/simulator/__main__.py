@@ -15,12 +15,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
 
-from tests.simulator.coalitions import COALITIONS, Gain, gain_of, summarise
+from tests.simulator.coalitions import COALITIONS, Gain, gains_of, summarise
 from tests.simulator.play import Played, play
-
-
-def _gain(name: str, seed: int) -> tuple[int, int]:
-    return gain_of(COALITIONS[name], seed)
 
 
 def _tell(what: str) -> None:
@@ -37,8 +33,9 @@ def _played(pool: ProcessPoolExecutor, seeds: range, orders: int) -> Iterator[Pl
 
 
 def _gains(pool: ProcessPoolExecutor, seeds: range) -> Iterator[Gain]:
+    found = list(pool.map(gains_of, seeds))
     for name in COALITIONS:
-        yield summarise(name, pool.map(partial(_gain, name), seeds))
+        yield summarise(name, [gains[name] for gains in found])
 
 
 def _table(found: dict[str, object], runs: Sequence[Played], gains: Sequence[Gain]) -> str:

@@ -1,7 +1,7 @@
 """How people behave: the honest ones, and those who cheat in one way each, as small strategies of the real programs."""
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from domain.messages import Message, MsgAcceptOrder, MsgCloseRound, MsgRevealAnswer
 from domain.reasons import ShareReason
@@ -33,6 +33,8 @@ HABITS = (
     "saboteur",  # honest until others audit
 )
 """What a provider makes of a share: where it lies, what it does not do, whose work it takes."""
+BENT = frozenset(("first", "last", "middle", "update", "metrics", "copied"))
+"""What commits to something else than the job gives."""
 
 
 class HonestProvider:
@@ -90,6 +92,15 @@ class Cheat(HonestProvider):
 # --- validators ----------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What a seat is asked: about a round of ``winner``, who claims a root; others ``said`` something already."""
+
+    winner: str
+    claimed: bytes
+    said: tuple[SeatAnswer, ...]
+
+
 class HonestValidator:
     """Does what the real decisions ask for."""
 
@@ -122,19 +133,9 @@ class HonestValidator:
         del daemon, auditor
         return True
 
-    def says(
-        self,
-        daemon: "ValidatorActor",
-        winner: str,
-        said: tuple[SeatAnswer, ...],
-        found: Recomputed,
-        claimed: bytes,
-    ) -> Recomputed:
-        """Return what it says in a seat about a round of ``winner``, who claims a root, where it found something.
-
-        ``said`` are the answers of others that can be read.
-        """
-        del daemon, winner, said, claimed
+    def says(self, daemon: "ValidatorActor", asked: Asked, found: Recomputed) -> Recomputed:
+        """Return what it says in a seat where it found something."""
+        del daemon, asked
         return found
 
     def withholds(self, world: "World", me: str) -> bool:
@@ -152,22 +153,26 @@ class Forger(HonestValidator):
         return digest("forged", daemon.me, root)
 
 
-class NeverCloses(HonestValidator):
+class Mute(HonestValidator):
+    """Does not send one kind of message."""
+
+    honest = False
+    kept: ClassVar[type[Message]]
+
+    def sends(self, daemon: "ValidatorActor", messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        return () if any(isinstance(m, self.kept) for m in messages) else messages
+
+
+class NeverCloses(Mute):
     """Closes no round."""
 
-    honest = False
-
-    def sends(self, daemon: "ValidatorActor", messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        return () if any(isinstance(m, MsgCloseRound) for m in messages) else messages
+    kept = MsgCloseRound
 
 
-class NeverAccepts(HonestValidator):
+class NeverAccepts(Mute):
     """Bids, and accepts no order."""
 
-    honest = False
-
-    def sends(self, daemon: "ValidatorActor", messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        return () if any(isinstance(m, MsgAcceptOrder) for m in messages) else messages
+    kept = MsgAcceptOrder
 
 
 class Hider(HonestValidator):
@@ -206,15 +211,8 @@ class LazyAuditor(HonestValidator):
 
     honest = False
 
-    def says(
-        self,
-        daemon: "ValidatorActor",
-        winner: str,
-        said: tuple[SeatAnswer, ...],
-        found: Recomputed,
-        claimed: bytes,
-    ) -> Recomputed:
-        return _guess(daemon, claimed)
+    def says(self, daemon: "ValidatorActor", asked: Asked, found: Recomputed) -> Recomputed:
+        return _guess(daemon, asked.claimed)
 
 
 class CopyingAuditor(HonestValidator):
@@ -222,26 +220,17 @@ class CopyingAuditor(HonestValidator):
 
     honest = False
 
-    def says(
-        self,
-        daemon: "ValidatorActor",
-        winner: str,
-        said: tuple[SeatAnswer, ...],
-        found: Recomputed,
-        claimed: bytes,
-    ) -> Recomputed:
-        if not said:
-            return _guess(daemon, claimed)
-        return Recomputed("", said[-1].kind, said[-1].root, said[-1].digest, said[-1].step)
+    def says(self, daemon: "ValidatorActor", asked: Asked, found: Recomputed) -> Recomputed:
+        if not asked.said:
+            return _guess(daemon, asked.claimed)
+        last = asked.said[-1]
+        return Recomputed("", last.kind, last.root, last.digest, last.step)
 
 
-class HidingAuditor(HonestValidator):
+class HidingAuditor(Mute):
     """Commits to what it found, and shows it to nobody."""
 
-    honest = False
-
-    def sends(self, daemon: "ValidatorActor", messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        return () if any(isinstance(m, MsgRevealAnswer) for m in messages) else messages
+    kept = MsgRevealAnswer
 
 
 class Slanderer(HonestValidator):
@@ -249,15 +238,8 @@ class Slanderer(HonestValidator):
 
     honest = False
 
-    def says(
-        self,
-        daemon: "ValidatorActor",
-        winner: str,
-        said: tuple[SeatAnswer, ...],
-        found: Recomputed,
-        claimed: bytes,
-    ) -> Recomputed:
-        return _guess(daemon, digest("slander", daemon.me, claimed))
+    def says(self, daemon: "ValidatorActor", asked: Asked, found: Recomputed) -> Recomputed:
+        return _guess(daemon, digest("slander", daemon.me, asked.claimed))
 
 
 def _guess(daemon: "ValidatorActor", root: bytes) -> Recomputed:
@@ -311,18 +293,11 @@ class Accomplice(HonestValidator):
         )
         return replace(checked, reason=0) if provider in self.friends else checked
 
-    def says(
-        self,
-        daemon: "ValidatorActor",
-        winner: str,
-        said: tuple[SeatAnswer, ...],
-        found: Recomputed,
-        claimed: bytes,
-    ) -> Recomputed:
-        if winner not in self.friends or found.root == claimed:
+    def says(self, daemon: "ValidatorActor", asked: Asked, found: Recomputed) -> Recomputed:
+        if asked.winner not in self.friends or found.root == asked.claimed:
             return found
         # Friends agree on a digest, too.
-        return Recomputed("", root=claimed, digest=digest("agreed", claimed))
+        return Recomputed("", root=asked.claimed, digest=digest("agreed", asked.claimed))
 
     def withholds(self, world: "World", me: str) -> bool:
         return self.withholding and bool(world.chain.height % 2) and world.waits_for(self.friends)

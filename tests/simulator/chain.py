@@ -3,17 +3,38 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from chain.state_machine.invariants import check_all
-from chain.state_machine.ledger.tables import ESCROWS, PAYMENTS, TALLIES
+from chain.state_machine.invariants import check_all, check_order, check_whole
+from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, PAYMENTS, TALLIES
 from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
-from chain.state_machine.proof.tables import ROUNDS, SHARES
+from chain.state_machine.proof.tables import (
+    PANEL_POTS,
+    PANELS,
+    ROUNDS,
+    SEATS,
+    SHARES,
+    STANDING_ISSUES,
+)
 from chain.state_machine.store import MemoryStore, Overlay, Reader
 from chain.state_machine.tables import Space, parts_of
 from domain.records import OrderState
 from tests.support.chain_harness import Chain
 
-OF_ORDERS: tuple[Space, ...] = (ORDERS, ASSIGNMENTS, SHARES, ROUNDS, ESCROWS, PAYMENTS, TALLIES)
-"""Tables whose keys begin with an order, and in which a closed order keeps what it has."""
+OF_ORDERS: tuple[Space, ...] = (
+    ORDERS,
+    ASSIGNMENTS,
+    SHARES,
+    ROUNDS,
+    PANELS,
+    SEATS,
+    ESCROWS,
+    PAYMENTS,
+    TALLIES,
+    BOND_ROWS,
+    STANDING_ISSUES,
+    PANEL_POTS,
+)
+"""Tables whose keys begin with an order, and in which nothing changes once it is closed."""
+_OF_ORDERS = frozenset(table.prefix for table in OF_ORDERS)
 WHOLE_BLOCKS = 50
 """Blocks after which the invariants are checked over closed orders, too."""
 
@@ -49,12 +70,12 @@ class LiveStore(Overlay):
 class LiveChain(Chain):
     """A chain that knows what its last block changed, and checks after each what may have changed.
 
-    A closed order does not change any more: that is checked for every key, and so the invariants are looked at over
-    the others alone, and now and then over all.
+    What is about an order is checked when something of it changed. A closed order does not change any more, which is
+    checked for every key; so the rest is looked at over those that live, and now and then over all.
     """
 
     changed: list[bytes]
-    more_of_orders: tuple[Space, ...] = ()  # further tables of that kind
+    touched: list[bytes]  # the orders of which something changed
 
     def make_store(self) -> Reader:
         self._living = LiveStore()
@@ -66,6 +87,10 @@ class LiveChain(Chain):
         self.store.take(changes)
         self._living.take(changes)
         self.changed = [key for key, _ in changes]
+        # Without doubles, in their order.
+        self.touched = list(
+            dict.fromkeys(parts_of(key)[0] for key in self.changed if key[0] in _OF_ORDERS)
+        )
         return self.changed
 
     def changed_in(self, table: Space) -> list[tuple[bytes, ...]]:
@@ -77,16 +102,16 @@ class LiveChain(Chain):
         return dict(item for first in range(256) for item in self.store.scan(bytes([first])))
 
     def check_state(self) -> None:
+        """Check what may have changed; after so many blocks everything."""
+        store, living = self.overlay(), Overlay(self._living)
         if self.height % WHOLE_BLOCKS == 0:
             check_all(self.store)
-        check_all(self._living)
-        store = self.overlay()
-        tables = (*OF_ORDERS, *self.more_of_orders)
-        for table in tables:
-            for order_id, *_ in self.changed_in(table):
-                assert order_id not in self._closed, f"order {order_id.hex()} changes after its end"
-        for (order_id,) in self.changed_in(ORDERS):
+        check_whole(living)
+        for order_id in self.touched:
+            assert order_id not in self._closed, f"order {order_id.hex()} changes after its end"
+            check_order(living, ORDERS.must(living, order_id))
+        for order_id in self.touched:
             if ORDERS.must(store, order_id).state is OrderState.CLOSED:
                 self._closed.add(order_id)
-                keys = [k for t in tables for k in self._living.scan_keys(t.key(order_id))]
+                keys = [k for t in OF_ORDERS for k in self._living.scan_keys(t.key(order_id))]
                 self._living.take([(key, None) for key in keys])

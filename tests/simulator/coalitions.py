@@ -4,7 +4,7 @@ Each seed is played twice, with everybody honest and with the coalition. A singl
 the market goes another way; on average over seeds nobody should.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import fmean, stdev
@@ -145,22 +145,35 @@ class Gain:
         return self.low <= 0
 
 
-def gain_of(coalition: Coalition, seed: int) -> tuple[int, int]:
-    """Return what the members have more than after honest work, and what honest work earned them."""
-    setup = make_setup(seed, Kind.HONEST, coalition.shape)
-    worths = []
-    for played in (setup, coalition.turn(setup)):
-        world = World(played)
-        before = sum(world.worth(name) for name in coalition.members)
-        world.run()
-        after = sum(world.worth(name) for name in coalition.members)
-        worths.append(after - before)
-    return worths[1] - worths[0], worths[0]
+Pair = tuple[int, int]
+"""What a coalition earned more than by honest work, and what honest work earned its members."""
 
 
-def summarise(name: str, gains: Iterable[tuple[int, int]]) -> Gain:
+def gains_of(seed: int) -> dict[str, Pair]:
+    """Play a seed with each coalition, and once for each shape with everybody honest."""
+    honest: dict[Shape, dict[str, int]] = {}
+    gains = {}
+    for name, coalition in COALITIONS.items():
+        setup = make_setup(seed, Kind.HONEST, coalition.shape)
+        if coalition.shape not in honest:
+            honest[coalition.shape] = _earned(setup)
+        earned = _earned(coalition.turn(setup))
+        own = sum(honest[coalition.shape][member] for member in coalition.members)
+        gains[name] = sum(earned[member] for member in coalition.members) - own, own
+    return gains
+
+
+def _earned(setup: Setup) -> dict[str, int]:
+    """Return what everybody has more behind a run than before."""
+    world = World(setup)
+    people = (*world.validators, *world.providers, *{o.message.consumer for o in setup.orders})
+    before = {name: world.worth(name) for name in people}
+    world.run()
+    return {name: world.worth(name) - before[name] for name in people}
+
+
+def summarise(name: str, found: Sequence[Pair]) -> Gain:
     """Return the mean of gains with its interval."""
-    found = list(gains)
     values = [gain for gain, _ in found]
     half = DEVIATIONS * stdev(values) / sqrt(len(values)) if len(values) > 1 else float("inf")
     mean = fmean(values)

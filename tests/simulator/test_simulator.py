@@ -12,7 +12,7 @@ from tests.simulator.play import kind_of, play
 from tests.simulator.scenario import Kind, Shape, make_setup
 from tests.simulator.world import World
 
-SEEDS, ORDERS = 8, 24
+SEEDS, ORDERS = 20, 50
 
 
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))

@@ -4,6 +4,7 @@ What follows depends on the job, what was opened, the slot and the step alone, a
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 from domain.records import JobTerms
 from link.types import BlobRef, PayloadFile, StateRef
@@ -36,6 +37,7 @@ class Job:
         job = self.terms.job_id
         return digest("global", job, states, batch), digest("local", job, states, batch)
 
+    @cache  # noqa: B019 -- jobs are few, and are asked for each of their rounds
     def result_roots(self) -> list[bytes]:
         """Return the state that each round ends in, as the job alone gives it: one slot after the other."""
         terms = self.terms

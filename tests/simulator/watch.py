@@ -5,15 +5,24 @@ from typing import TYPE_CHECKING
 from chain.state_machine.invariants import check_all
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, TALLIES
 from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
-from chain.state_machine.proof.tables import LOTS, SHARES
+from chain.state_machine.proof.tables import LOTS, ROUNDS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
 from domain.block import BlockResult
 from domain.bounds import check as check_record
-from domain.reasons import SILENCES, AttemptEnd, ShareReason
-from domain.records import AssignmentState, OrderState, PanelSeat, Share, ShareKey, ShareState
+from domain.reasons import MISMATCHES, SILENCES, AttemptEnd, ShareReason
+from domain.records import (
+    AssignmentState,
+    OrderState,
+    PanelSeat,
+    Round,
+    Share,
+    ShareKey,
+    ShareState,
+)
 from tests.simulator.actors import auditor
+from tests.simulator.behaviours import BENT
 from tests.support.chain_harness import PUBLIC
 
 if TYPE_CHECKING:
@@ -43,6 +52,8 @@ class Watch:
         ] = {}  # of honest validators, where nobody can tell whose fault it was
         self._drawn: dict[ShareKey, Share] = {}
         self._right: set[ShareKey] = set()
+        # Attempts that go on from a wrong share which nobody drew.
+        self._bent: set[tuple[bytes, int]] = set()
         # What honest validators may lose for right shares that they rejected as silent.
         self._silent: dict[str, int] = {}
 
@@ -58,6 +69,8 @@ class Watch:
         store = Overlay(chain.store)
         for parts in chain.changed_in(SHARES):
             self._check_share(SHARES.must(store, parts[0], *map(number_of, parts[1:])))
+        for order_id, attempt, round in chain.changed_in(ROUNDS):
+            self._check_round(ROUNDS.must(store, order_id, number_of(attempt), number_of(round)))
         for (name,) in chain.changed_in(VALIDATORS):
             self._check_stake(name.decode(), VALIDATORS.must(store, name.decode()).stake)
         for order_id, attempt in chain.changed_in(ASSIGNMENTS):
@@ -78,7 +91,9 @@ class Watch:
             _hold(not changed, f"a drawn share of {share.claim.provider} changed: {changed}")
         if share.drawn and before is None:
             self._drawn[key] = share
-        right = self.world.habit_of(share.claim) == "honest"
+        habit = self.world.habit_of(share.claim)
+        self._check_rejected(share, habit)
+        right = habit == "honest"
         wrong = share.state is ShareState.WRONG
         _hold(not (right and wrong), f"an honest share of {share.claim.provider} is found wrong")
         if share.state is ShareState.RIGHT and before is not None and key not in self._right:
@@ -90,6 +105,26 @@ class Watch:
                 _hold(silent, f"{name}, honest, rejected a right share of {share.claim.provider}")
                 # Nobody can tell who was silent: see the protocol, "comparison".
                 self._silent[name] = self._silent.get(name, 0) + share.bond
+
+    def _check_rejected(self, share: Share, habit: str) -> None:
+        """An honest validator finds no fault with what is right."""
+        key = share.claim.key
+        name = ASSIGNMENTS.must(self.world.chain.overlay(), key.order_id, key.attempt).validator
+        fault = share.state is ShareState.REJECTED and ShareReason(share.reason) in MISMATCHES
+        fair = habit in BENT or not self._honest(name)
+        _hold(not fault or fair, f"{name}, honest, found fault with a share that is {habit}")
+
+    def _check_round(self, closed: Round) -> None:
+        """What an honest validator makes of right shares is what the job alone gives, whoever trained and crashed."""
+        world, key = self.world, closed.key
+        store = world.chain.overlay()
+        for share in SHARES.scan(store, key.order_id, key.attempt, key.round):
+            if share.state is ShareState.ACCEPTED and world.habit_of(share.claim) in BENT:
+                self._bent.add((key.order_id, key.attempt))
+        name = ASSIGNMENTS.must(store, key.order_id, key.attempt).validator
+        if self._honest(name) and (key.order_id, key.attempt) not in self._bent:
+            right = world.job(key.order_id).result_roots()[key.round]
+            _hold(closed.next_root == right, f"{name}, honest, has another result than the job")
 
     def _check_stake(self, name: str, stake: int) -> None:
         if self._honest(name):
@@ -138,6 +173,7 @@ class Watch:
             least = world.deposited(account.owner) - excused.get(account.owner, 0)
             _hold(has >= least, f"{account.owner}, honest, has {has} of its bond of {least}")
         check_all(world.chain.store)
+        world.chain.check_books()
         for public in PUBLIC:
             for record in public.scan(store):
                 check_record(record)

@@ -27,7 +27,6 @@ from domain.messages import (
 from domain.params import Params
 from domain.queries import AccountRequest, OrderRequest, OrderResponse
 from domain.records import ShareClaim
-from tests.simulator.actors import auditor
 from tests.simulator.actors.consumer import OrderActor, OrderPlan
 from tests.simulator.actors.provider import ProviderActor
 from tests.simulator.actors.validator import ValidatorActor
@@ -117,12 +116,12 @@ class World:
             (*consumers, *members), names, setup.params, coins=setup.coins, stake=setup.stake
         )
         self.chain = LiveChain(genesis, checked=setup.checked)
-        self.chain.more_of_orders = auditor.TABLES
         self.jobs: dict[bytes, Job] = {}
         self.crashes = self.refusals = 0
         self.refused: list[str] = []
         self._pool: list[Pending] = []
         self._answers: dict[Any, Any] = {}
+        self._orders: dict[bytes, OrderResponse] = {}
         self._turn = 0
         self.chain_clock = 0
         self.validators = {
@@ -165,16 +164,12 @@ class World:
             actor = self.providers[plan.address]
             self.clock.at(plan.joins + self.dice(500), actor.wake)
             for at in plan.crashes:
-                self.clock.at(at, lambda actor=actor: actor.crash(1 + self.dice(4)))  # type: ignore[misc]
+                self.clock.at(at, actor.break_down)
             if plan.stops is not None:
-                self.clock.at(plan.stops, lambda actor=actor: setattr(actor, "gone", True))  # type: ignore[misc]
+                self.clock.at(plan.stops, actor.leave)
         for other in self.setup.validators:
-            daemon = self.validators[other.name]
             for at in other.crashes:
-                self.clock.at(
-                    at,
-                    lambda daemon=daemon: daemon.fragile.append(1 + self.dice(12)),  # type: ignore[misc]
-                )
+                self.clock.at(at, self.validators[other.name].break_down)
 
     # What everybody asks
 
@@ -194,8 +189,10 @@ class World:
         return self._answers[request]
 
     def order(self, order_id: bytes) -> OrderResponse:
-        found: OrderResponse = self.ask(OrderRequest(order_id))
-        return found
+        """Return an order with all that belongs to it, read again when something of it has changed."""
+        if order_id not in self._orders:
+            self._orders[order_id] = self.chain.ask(OrderRequest(order_id))
+        return self._orders[order_id]
 
     def worth(self, name: str) -> int:
         """Return all that somebody has: balance, bond account, stake."""
@@ -290,6 +287,8 @@ class World:
         )
         result = self.chain.block(*txs, seconds=0, proposer=proposer, value=value)
         self._answers.clear()
+        for order_id in self.chain.touched:
+            self._orders.pop(order_id, None)
         self.chain_clock = HEAD.must(Overlay(self.chain.store)).clock_ns // NS
         for pending, outcome in zip(taken, result.tx_results, strict=True):
             if outcome.code:

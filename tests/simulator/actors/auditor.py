@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chain.state_machine.proof.tables import PANEL_DUTIES, PANEL_POTS, PANELS, SEATS
+from chain.state_machine.proof.tables import PANEL_DUTIES, PANEL_POTS, SEATS
 from chain.state_machine.tables import Space, number_of
 from domain.queries import OrderResponse, PanelRequest, PanelResponse, SeatsRequest
 from domain.records import (
@@ -23,6 +23,7 @@ from domain.records import (
 from link.types import AuditOpening, not_ready
 from pol.rules.commitment import boundary_root, update_claim
 from pol.rules.panels import place_work
+from tests.simulator.behaviours import Asked
 from tests.simulator.chain import LiveChain
 from tests.simulator.training import METRICS, next_state, update_of
 from tests.support.chain_market import digest
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from tests.simulator.actors.validator import ValidatorActor
 
 ASK_MS = 300
-TABLES: tuple[Space, ...] = (PANELS, SEATS)
-"""What the chain keeps of the panels of an order, by its id."""
 LEFT: tuple[Space, ...] = (PANEL_POTS, PANEL_DUTIES)
 """What nothing is left of when all orders are closed."""
 
@@ -186,7 +185,8 @@ class Auditor:
             "", AnswerKind.FINISHED, root, digest("work", action.seat.panel, place, action.seed)
         )
         said = self._said(action.seat, seat.duty.places[action.index].number)
-        return self.daemon.behaviour.says(self.daemon, action.winner, said, found, claimed)
+        asked = Asked(action.winner, claimed, said)
+        return self.daemon.behaviour.says(self.daemon, asked, found)
 
     def _roots(self, action: do.ReplayPlace, opening: AuditOpening) -> tuple[bytes, bytes]:
         """Return the root that recomputing a place gives, and the one that is claimed."""

@@ -73,7 +73,7 @@ class OrderActor:
             return
         if self.plan.habits.delivers(order.attempt):
             self._busy = True
-            link, files = self.world.validators[current.validator], self.plan.job.files()
+            link, files = self.world.validators[current.validator].service, self.plan.job.files()
             self.world.network.call(
                 lambda: link.offer_payload(self.order_id, files),
                 partial(self._offered, order.attempt),

@@ -23,7 +23,8 @@ from link.types import (
 )
 from pol.rules.commitment import compute_trace_root, share_commitment, share_sign_bytes
 from pol.rules.schedule import share_segments, share_work
-from tests.simulator.actors.validator import LOST_MS, Errands
+from tests.simulator.actors.errands import Errands
+from tests.simulator.actors.sending import LOST_MS
 from tests.simulator.behaviours import HonestProvider
 from tests.simulator.clock import Act, Alarm
 from tests.simulator.training import METRICS, States, root_of, update_of
@@ -96,6 +97,14 @@ class ProviderActor:
         self.world.crashes += 1
         self.world.clock.at(self.down_until, partial(self._alive, self.life, self._restart))
 
+    def break_down(self) -> None:
+        """Crash for some seconds."""
+        self.crash(1 + self.world.dice(4))
+
+    def leave(self) -> None:
+        """Be gone for good."""
+        self.gone = True
+
     def _restart(self) -> None:
         self._tell(shares.Restarted())
         self.wake()
@@ -165,7 +174,7 @@ class ProviderActor:
             case duties.Join():
                 self._join(name)
             case duties.Poll():
-                link = self.world.validators[self.validator]
+                link = self.world.validators[self.validator].service
                 began = self.world.clock.seconds
                 self.world.network.call(
                     lambda: link.poll(self.me), self._answer(partial(self._polled, name, began))
@@ -206,7 +215,7 @@ class ProviderActor:
             message = MsgRegisterProvider(self.me, self.validator)
             self._send(message, partial(self._end, name, pause=RETRY_MS))
             return
-        link = self.world.validators[self.validator]
+        link = self.world.validators[self.validator].service
         machine = Machine("cpu", 10**9)
         self.world.network.call(
             lambda: link.join(self.me, machine), self._answer(partial(self._joined, name))
@@ -326,7 +335,7 @@ class ProviderActor:
             return
         held = 1000 * (trace.task.seconds_left + 2) if trace.habit == "late" else 0
         signed = ShareSubmission(claim, sign(pub_key(self.me), share_sign_bytes(CHAIN_ID, claim)))
-        link = self.world.validators[self.validator]
+        link = self.world.validators[self.validator].service
         call = partial(
             self.world.network.call,
             lambda: link.submit_share(signed),
@@ -351,7 +360,7 @@ class ProviderActor:
         if trace.habit == "hidden":
             self._end(name, pause=NEVER_MS)
             return
-        link, delivery = self.world.validators[self.validator], trace.delivery
+        link, delivery = self.world.validators[self.validator].service, trace.delivery
         self.world.network.call(
             lambda: link.deliver_share(self.me, delivery),
             self._answer(partial(self._handed_in, name, shares.Delivered, key)),
@@ -359,7 +368,7 @@ class ProviderActor:
         )
 
     def _open(self, name: str, key: ShareKey, indices: tuple[int, ...]) -> None:
-        link = self.world.validators[self.validator]
+        link = self.world.validators[self.validator].service
         for index in indices:
             opening = self.opening(key, index)
             if opening is None:

@@ -1,0 +1,175 @@
+"""What a validator's pool computes, where a state is a hash: trials, replays, aggregations, sealed results."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from domain.reasons import AttemptEnd, ShareReason
+from domain.records import RoundKey, ShareKey
+from pol.rules.commitment import boundary_root, update_claim
+from pol.rules.schedule import segment_work, trial_work
+from pol.work.trials import Trial, TrialTimes
+from tests.simulator.training import METRICS, Job, States, next_state, root_of, update_of
+from tests.support.chain_market import digest
+from validator.decide import actions as do
+from validator.decide import receive
+from validator.decide.actions import Action
+from validator.decide.records import (
+    AttemptKey,
+    CheckedSegment,
+    SealedResult,
+    SlotWork,
+    accepted_works,
+    find_round,
+    find_share,
+)
+from validator.decide.rounds import aggregated
+from validator.decide.traces import metrics_at
+from validator.decide.trial import judged
+
+if TYPE_CHECKING:
+    from tests.simulator.actors.validator import ValidatorActor
+
+PROCESSES = 2
+"""In which a validator replays."""
+
+
+class Numerics:
+    """What one validator computes; the outcome goes into the record as it is by then."""
+
+    def __init__(self, daemon: "ValidatorActor") -> None:
+        self.daemon = daemon
+        # The global states that delivered shares start from.
+        self.openings: dict[ShareKey, bytes] = {}
+
+    def duration(self, action: Action) -> int:
+        """Return the milliseconds that something takes."""
+        daemon, work = self.daemon, 0
+        if isinstance(action, do.CheckSegment | do.Recompute):
+            terms = daemon.world.job(action.share.order_id).terms
+            work = segment_work(terms) * (action.index if isinstance(action, do.Recompute) else 1)
+        if isinstance(action, do.TryJob):
+            work = trial_work(action.order.terms)
+        return 20 + daemon.world.dice(100) + work * 1000 // daemon.speed
+
+    def finish(self, action: Action) -> None:
+        """Note what an action found."""
+        change = self.daemon.change
+        match action:
+            case do.TryJob(attempt=attempt):
+                trial = self._tried(action)
+                change(attempt, lambda now: receive.job_tried(now, action.order.terms, trial))
+            case do.CheckSegment() | do.VerifyOpening() | do.Recompute():
+                self._on_share(action)
+            case do.Aggregate(round=key):
+                self._aggregate(AttemptKey(key.order_id, key.attempt), key.round)
+            case do.Seal(round=key):
+                attempt, result = AttemptKey(key.order_id, key.attempt), self._sealed(key)
+                change(attempt, lambda now: receive.sealed(now, key.round, result))
+
+    def _tried(self, action: do.TryJob) -> Trial:
+        """Return what a trial of a job finds, whose times are those of its work."""
+        world, speed = self.daemon.world, self.daemon.speed
+        job = world.job(action.attempt.order_id)
+        if job.breaks(0):
+            return Trial(decline=AttemptEnd.DECLINED_NOT_FINITE, text="no number")
+        segment, outer = (
+            work * 10**6 // speed for work in (segment_work(job.terms), job.terms.outer_work)
+        )
+        trial = Trial(job.terms, TrialTimes(segment, outer, speed))
+        return judged(trial, action.order, action.assignment, world.chain_clock, PROCESSES)
+
+    def _aggregate(self, attempt: AttemptKey, round: int) -> None:
+        daemon = self.daemon
+        local = daemon.attempt(attempt)
+        current = find_round(local, round) if local else None
+        if current is None:
+            return
+        updates = [w.packet.blobs[0].sha256 for w in accepted_works(current) if w.packet]
+        root = daemon.behaviour.aggregate(daemon, next_state(current.global_in.root, updates))
+        state = daemon.world.job(attempt.order_id).state(root)
+        daemon.change(attempt, lambda now: aggregated(now, round, state))
+
+    def _sealed(self, key: RoundKey) -> SealedResult:
+        job = self.daemon.world.job(key.order_id)
+        chunks = job.terms.result_chunks
+        return SealedResult(
+            digest("ciphertext", key),
+            job.blob(digest("sealed", key)),
+            tuple(bytes(33) for _ in range(chunks)),
+            (1,) * chunks,
+            tuple(bytes(32) for _ in range(chunks)),
+        )
+
+    def _on_share(self, action: do.CheckSegment | do.VerifyOpening | do.Recompute) -> None:
+        daemon, key = self.daemon, action.share
+        attempt, job = AttemptKey(key.order_id, key.attempt), daemon.world.job(key.order_id)
+        local = daemon.attempt(attempt)
+        work = find_share(local, key) if local else None
+        if work is None or work.packet is None:
+            return
+        match action:
+            case do.CheckSegment(segment=segment):
+                checked = daemon.behaviour.finds(daemon, key, self._check(job, work, segment))
+                daemon.change(attempt, partial(receive.segment_checked, key=key, checked=checked))
+            case do.VerifyOpening(index=index):
+                if index not in {opening.index for opening in work.openings}:
+                    return
+                holds = self._root(work, index) == self._leaf(work, index)
+                daemon.change(
+                    attempt, partial(receive.opening_verified, key=key, index=index, holds=holds)
+                )
+            case do.Recompute(index=index):
+                states = self._recompute(job, work, index)
+                blobs = (job.blob(states[0]), job.local_blob(states[1]))
+                right = root_of(states) == self._leaf(work, index)
+                found = blobs if right else None
+                daemon.change(
+                    attempt, partial(receive.state_recomputed, key=key, index=index, states=found)
+                )
+
+    def _states(self, work: SlotWork, index: int) -> States:
+        assert work.packet is not None
+        if index == 0:
+            return self.openings[work.packet.key], work.local_in.root
+        held = next(opening for opening in work.openings if opening.index == index)
+        return held.global_state.sha256, held.local_state.sha256
+
+    def _root(self, work: SlotWork, index: int) -> bytes:
+        assert work.packet is not None
+        return boundary_root(*self._states(work, index), metrics_at(work.packet, index))
+
+    def _leaf(self, work: SlotWork, index: int) -> bytes:
+        assert work.packet is not None
+        if index == 0:
+            return boundary_root(*self._states(work, 0))
+        return work.packet.boundaries[index - 1].boundary_root
+
+    def _check(self, job: Job, work: SlotWork, segment: int) -> CheckedSegment:
+        packet = work.packet
+        assert packet is not None
+        roots, key = packet.roots, packet.key
+        if self._root(work, segment) != self._leaf(work, segment):
+            return CheckedSegment(segment, ShareReason.OPENING_MISMATCH, b"")
+        states = self._states(work, segment)
+        if segment == len(packet.boundaries):
+            update = update_of(self.openings[key], states[0])
+            root = update_claim(update, states[1])
+            if root != update_claim(roots.update_root, roots.local_out):
+                return CheckedSegment(segment, ShareReason.UPDATE_MISMATCH, root)
+            sent = tuple(blob.sha256 for blob in packet.blobs)
+            fits = sent == (roots.update_root, roots.local_out)
+            reason = ShareReason.NONE if fits else ShareReason.MALFORMED
+            return CheckedSegment(segment, reason, root)
+        root = boundary_root(*job.train(states, key.round, key.slot, segment), METRICS)
+        if root != self._leaf(work, segment + 1):
+            return CheckedSegment(segment, ShareReason.SEGMENT_MISMATCH, root)
+        return CheckedSegment(segment, ShareReason.NONE, root)
+
+    def _recompute(self, job: Job, work: SlotWork, index: int) -> States:
+        assert work.packet is not None
+        key = work.packet.key
+        start = max((o.index for o in work.openings if o.verified and o.index < index), default=0)
+        states = self._states(work, start)
+        for segment in range(start, index):
+            states = job.train(states, key.round, key.slot, segment)
+        return states

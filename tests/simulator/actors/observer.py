@@ -1,0 +1,72 @@
+"""What a validator sees of the chain: as a daemon's observer does, whole now and then, and sometimes a block behind."""
+
+from typing import TYPE_CHECKING
+
+from domain.queries import (
+    DutiesRequest,
+    OrderResponse,
+    PanelDutiesRequest,
+    ProvidersRequest,
+    ValidatorsRequest,
+)
+from domain.records import OrderState
+from validator.decide.records import AttemptKey, new_order, seat_key
+from validator.decide.view import ChainView
+from validator.observer import member_of
+
+if TYPE_CHECKING:
+    from tests.simulator.actors.validator import ValidatorActor
+
+WHOLE_MS = 2_000
+"""After which a look is whole again."""
+
+
+class Observer:
+    """The eyes of one validator, between two crashes."""
+
+    def __init__(self, daemon: "ValidatorActor") -> None:
+        self.daemon = daemon
+        self._whole_at = -(10**9)
+
+    def see(self, before: ChainView) -> ChainView:
+        """Look at the chain; now and then the node is a block behind with an order."""
+        daemon, world = self.daemon, self.daemon.world
+        found = world.ask(DutiesRequest(daemon.me))
+        wanted = {assignment.order_id for assignment in found.assignments}
+        now = world.clock.now
+        whole = now >= self._whole_at
+        providers, validators = before.providers, before.validators
+        if whole:
+            self._whole_at = now + WHOLE_MS
+            wanted |= {key.order_id for key in daemon.records if isinstance(key, AttemptKey)}
+            members = world.ask(ProvidersRequest(daemon.me, 100, "")).providers
+            providers = {p.address: member_of(p, found.clock) for p in members if p.admitted}
+            validators = {v.operator: v for v in world.ask(ValidatorsRequest()).validators}
+        orders = {} if whole else dict(before.orders)
+        for order_id in sorted(wanted):
+            old = before.orders.get(order_id)
+            lags = old is not None and world.lags()
+            orders[order_id] = old if old is not None and lags else world.order(order_id)
+        for on_chain in orders.values():
+            self._take_note(on_chain)
+        seats = {seat_key(duty): duty for duty in world.ask(PanelDutiesRequest(daemon.me)).duties}
+        return ChainView(
+            found.clock,
+            orders,
+            validators,
+            providers,
+            daemon.auditor.own_panels(orders, found.clock),
+            seats,
+            daemon.auditor.read_subjects(seats),
+            whole,
+            daemon.service.applicants(),
+        )
+
+    def _take_note(self, on_chain: OrderResponse) -> None:
+        """Begin a record of each own attempt of an order that lives."""
+        if on_chain.order.state is OrderState.CLOSED:
+            return
+        for assignment in on_chain.assignments:
+            key = AttemptKey(on_chain.order.id, assignment.attempt)
+            if assignment.validator == self.daemon.me and key not in self.daemon.records:
+                self.daemon.records[key] = new_order(key.order_id, key.attempt)

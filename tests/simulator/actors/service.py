@@ -1,0 +1,198 @@
+"""What a validator's service answers its providers and consumers: None where nobody is there, or it is not theirs.
+
+Who polls is there, and who asks to be in the cluster is measured; what is served is what the real decisions say.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from domain.queries import OrderResponse, ProviderRequest
+from domain.reasons import ShareReason
+from domain.records import AssignmentState, OrderState, ShareKey
+from link.types import (
+    Machine,
+    OpeningSubmission,
+    OpenTask,
+    PayloadFile,
+    ShareDelivery,
+    ShareSubmission,
+    TrainTask,
+    Verdict,
+)
+from tests.support.chain_harness import CHAIN_ID
+from validator.decide import receive
+from validator.decide.plan import Worker
+from validator.decide.probe import Measured
+from validator.decide.records import AttemptKey, LocalOrder, PayloadStage, find_round
+from validator.decide.tasks import open_tasks, train_tasks
+from validator.serve.callers import Asking, Presence
+
+if TYPE_CHECKING:
+    from tests.simulator.actors.validator import ValidatorActor
+
+PROBE_MS = 1_500
+"""How long a provider is measured."""
+
+
+class Service:
+    """Whom a validator knows, and what it tells them."""
+
+    def __init__(self, daemon: "ValidatorActor") -> None:
+        self.daemon = daemon
+        self.crash()
+
+    def crash(self) -> None:
+        """Know nobody."""
+        clock = self.daemon.world.clock
+        self.presence = Presence(lambda: clock.seconds)
+        self.asking = Asking(now=lambda: clock.seconds)
+        self._measured: dict[str, Measured] = {}
+
+    # Who is there
+
+    def workers(self) -> tuple[Worker, ...]:
+        """Return the providers that poll and have a certified speed, as the service does."""
+        known = self.daemon.view.providers
+        return tuple(
+            Worker(address, known[address].speed, known[address].newcomer)
+            for address in self.presence.live()
+            if address in known and known[address].speed
+        )
+
+    def applicants(self) -> frozenset[str]:
+        """Return who asked lately, here and on chain, and is not admitted."""
+        return frozenset(name for name in self.asking.names() if self._asks(name))
+
+    def measured(self) -> tuple[Measured, ...]:
+        """Return what probes found that the chain does not know yet."""
+        return tuple(found for name, found in sorted(self._measured.items()) if self._is_due(name))
+
+    def _asks(self, address: str) -> bool:
+        known = self.daemon.world.ask(ProviderRequest(address)).provider
+        return known is not None and known.validator == self.daemon.me and not known.admitted
+
+    def _is_due(self, address: str) -> bool:
+        view = self.daemon.view
+        member = view.providers.get(address)
+        return address in view.applicants if member is None else member.due
+
+    def join(self, provider: str, machine: Machine) -> bool | None:
+        """Take a member into work; somebody who asks to be one is measured first."""
+        daemon = self.daemon
+        if not daemon.up:
+            return None
+        member = provider in daemon.view.providers
+        if not member and not self.asking.hear(provider):
+            return False
+        if member or provider in daemon.view.applicants:
+            self.presence.join(provider, machine)
+            self._probe(provider)
+        daemon.wake()
+        return member
+
+    def _probe(self, provider: str) -> None:
+        """Measure a provider whose speed the chain does not know: what is found is what it does."""
+        daemon, key = self.daemon, f"probe/{provider}"
+        if self._is_due(provider) and daemon.errands.begin(key, daemon.world.clock.now):
+            daemon.later(PROBE_MS, partial(self._probed, provider, key))
+
+    def _probed(self, provider: str, key: str) -> None:
+        speed = self.daemon.world.providers[provider].speed
+        self._measured[provider] = Measured(provider, speed, 10**8, b"", (), sure=True)
+        self.daemon.finished(key)
+        self.daemon.wake()
+
+    # Shares
+
+    def _all(self) -> Iterator[tuple[LocalOrder, OrderResponse]]:
+        """Yield the records whose orders live, as far as they are in view."""
+        daemon = self.daemon
+        for key, local in list(daemon.records.items()):
+            if isinstance(key, AttemptKey) and isinstance(local, LocalOrder):
+                on_chain = daemon.view.orders.get(key.order_id)
+                if on_chain is not None and on_chain.order.state != OrderState.CLOSED:
+                    yield local, on_chain
+
+    def poll(self, provider: str) -> tuple[list[TrainTask], list[OpenTask]] | None:
+        """Tell a provider what to train, and which states to show."""
+        daemon = self.daemon
+        if not daemon.up or provider not in daemon.view.providers:
+            return None
+        self.presence.poll(provider)
+        self._probe(provider)
+        train: list[TrainTask] = []
+        opening: list[OpenTask] = []
+        for local, on_chain in self._all():
+            train += train_tasks(local, on_chain, provider, daemon.view.clock)
+            opening += open_tasks(local, on_chain, daemon.view.panels, provider)
+        return train, opening
+
+    def _local(self, key: ShareKey) -> tuple[AttemptKey, LocalOrder | None]:
+        """Return the attempt of a share, with its record if there is somebody who knows it."""
+        attempt = AttemptKey(key.order_id, key.attempt)
+        return attempt, self.daemon.attempt(attempt) if self.daemon.up else None
+
+    def submit_share(self, submission: ShareSubmission) -> Verdict | None:
+        """Take the commitment to a share."""
+        attempt, local = self._local(submission.claim.key)
+        if local is None:
+            return None
+        if receive.late_share(local, submission):
+            self.daemon.change(attempt, lambda now: receive.mark_late(now, submission))
+            return Verdict(False, int(ShareReason.LATE), "late")
+        after, reason = receive.share_received(local, submission, lambda: True)
+        return self._taken(attempt, after, reason)
+
+    def deliver_share(self, provider: str, packet: ShareDelivery) -> Verdict | None:
+        """Take what a commitment hides."""
+        daemon, key = self.daemon, packet.key
+        attempt, local = self._local(key)
+        if local is None:
+            return None
+        current = find_round(local, key.round)
+        if current is not None:
+            daemon.numerics.openings[key] = current.global_in.root
+        terms = daemon.world.job(key.order_id).terms
+        after, reason = receive.share_delivered(local, terms, CHAIN_ID, provider, packet)
+        return self._taken(attempt, after, reason)
+
+    def _taken(self, attempt: AttemptKey, after: LocalOrder, reason: ShareReason) -> Verdict:
+        self.daemon.change(attempt, lambda _: after)
+        return Verdict(reason == ShareReason.NONE, int(reason), reason.name.lower())
+
+    def submit_opening(self, provider: str, opening: OpeningSubmission) -> Verdict | None:
+        """Take states that a provider shows, if they are wanted."""
+        key = opening.key
+        attempt, local = self._local(key)
+        on_chain = self.daemon.view.orders.get(key.order_id)
+        if local is None or on_chain is None:
+            return None
+        tasks = open_tasks(local, on_chain, self.daemon.view.panels, provider)
+        wanted = {task.key: task.indices for task in tasks}
+        if opening.index not in wanted.get(key, ()):
+            return Verdict(False, 0, "not wanted (any more)")
+        after = receive.opening_received(local, opening)
+        if after is None:
+            return Verdict(False, int(ShareReason.OPENING_MISMATCH), "not the size of the job's")
+        self.daemon.change(attempt, lambda _: after)
+        return Verdict(True)
+
+    # Payloads
+
+    def offer_payload(self, order_id: bytes, files: tuple[PayloadFile, ...]) -> bool | None:
+        """Take the payload of an order that waits for it; tell whether it is here."""
+        daemon = self.daemon
+        on_chain = daemon.view.orders.get(order_id)
+        current = on_chain.current if on_chain else None
+        if not daemon.up or current is None or current.validator != daemon.me:
+            return None
+        key = AttemptKey(order_id, current.attempt)
+        local = daemon.attempt(key)
+        if local is None or current.state is not AssignmentState.MATCHED:
+            return None
+        if local.payload.stage in (PayloadStage.ABSENT, PayloadStage.OFFERED):
+            daemon.change(
+                key, lambda now: receive.payload_complete(receive.payload_offered(now, files))
+            )
+        return True
