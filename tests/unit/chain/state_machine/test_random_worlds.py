@@ -107,6 +107,8 @@ class World:
         self.errors = random.choice((0.0, 0.05, 0.2))  # places that are not what the chain has
         self.faults = random.choice((0.0, 0.05, 0.3))  # shares that are bent, made up, or rejected
         self.whims = random.choice((0.0, 0.02, 0.1))  # what may end an order early
+        # Places of a round that have no result.
+        self.stops = Random(f"{seed}/stops").choice((0.0, 0.0, 0.1, 0.3))
         self.absent = random.choice((*self.market.validators, "", "", ""))  # accepts nothing
         for name in self.market.validators:
             for _ in range(random.choice((1, 2))):
@@ -185,7 +187,19 @@ class World:
         ]
         if missing:
             return self.market.commit_message(order_id, *missing)
-        return self.market.close_message(order_id) if all(s.drawn for s in shares) else None
+        return self.close(order_id, assignment) if all(s.drawn for s in shares) else None
+
+    def close(self, order_id: bytes, assignment: Assignment) -> Message:
+        """Return the closing of a round: with a place where a share ends early, or the aggregation has no result."""
+        message = self.market.close_message(order_id)
+        whole = all(accepted.roots.is_whole for accepted in message.shares)
+        if whole and not self.stop(order_id, assignment.round, "aggregation"):
+            return message
+        return self.market.stop_message(order_id)
+
+    def stop(self, *where: object) -> bool:
+        """Tell whether the job has no result at a place, whoever does it."""
+        return Random(f"{self.seed}/{where}").random() < self.stops
 
     @staticmethod
     def is_standing(share: Share) -> bool:
@@ -197,9 +211,12 @@ class World:
         claims = [share.claim for share in self.market.shares(order_id)]
         issues = [c.issue for c in claims if (c.attempt, c.round, c.slot) == where]
         cluster = self.market.clusters[assignment.validator]
+        place = (order_id, assignment.round, slot)
         return self.market.trace(
             order_id,
             slot,
+            # Two segments, and the update.
+            stop=next((n for n in range(3) if self.stop(*place, n)), None),
             work="made up" if self.chance(self.faults) else "right",
             issue=max(issues, default=0) + 1,
             provider=self.random.choice(cluster),
@@ -237,7 +254,7 @@ class World:
                 if not duty.commitment:
                     said = self.recompute(*place)
                     if self.chance(self.lies):
-                        said = (replace(said[0], root=bytes(32)), *said[1:])
+                        said = (elsewhere(said[0], bytes(32)), *said[1:])
                     self.said[name, duty.key] = said
                     found.append(self.market.commit_answer(*place, name, said))
                 elif self.chain.clock + 1 >= duty.commits_end:
@@ -252,7 +269,7 @@ class World:
         for answer in self.market.answers(order_id, round):
             where = panel.places[answer.place].place
             truth = Random(f"{self.seed}/{panel.key}/{where}")
-            other = replace(answer, root=digest("truth", order_id, round, answer.place))
+            other = elsewhere(answer, digest("truth", order_id, round, answer.place))
             found.append(other if truth.random() < self.errors else answer)
         return tuple(found)
 
@@ -296,6 +313,11 @@ class World:
             assert POTS.get(overlay, pot) == 0
 
 
+def elsewhere(answer: SeatAnswer, root: bytes) -> SeatAnswer:
+    """Return the answer of a seat that ends in another state, also where the job stops."""
+    return replace(answer, kind=AnswerKind.FINISHED, root=root, step=0)
+
+
 def money(work: int, price: int) -> Fraction:
     return Fraction(work * price, 10**15)
 
@@ -311,7 +333,9 @@ def earned(order: q.OrderResponse, closed: Round) -> tuple[Counter[tuple[str, st
     for share in order.shares:
         claim = share.claim
         accepted = share.state is ShareState.ACCEPTED
-        if accepted and (claim.attempt, claim.round) == (closed.attempt, closed.round):
+        # Where the job stopped, that may be none.
+        there = (claim.attempt, claim.round) == (closed.attempt, closed.round)
+        if accepted and there and share.work:
             part = floor(Fraction(pool * share.work, closed.work))
             paid["provider", claim.provider, closed.round] += part
     validator = total - protocol - fee - sum(paid.values())
@@ -354,7 +378,7 @@ def check_payments(order: q.OrderResponse) -> None:
         if closed.verified:
             expected += earned(order, closed)[0]
     held, _ = withheld(order)
-    settled = order.order.close_reason == CloseReason.SETTLED
+    settled = order.order.close_reason in (CloseReason.SETTLED, CloseReason.STOPPED_BY_JOB)
     if settled:
         attempt = order.assignments[-1]
         expected += Counter({("validator", attempt.validator, -1): held[attempt.attempt]})
@@ -404,7 +428,7 @@ def redress(order: q.OrderResponse) -> Counter[tuple[int, int]]:
         if accepted[slot].claim.provider == claim.provider:
             continue
         seen.add(slot)
-        value = floor(money(share.work, order.assignments[claim.attempt - 1].price))
+        value = floor(money(accepted[slot].work, order.assignments[claim.attempt - 1].price))
         silent = share.reason in (ShareReason.NO_ANSWER, ShareReason.LATE)
         owed[claim.attempt, claim.round] += 2 * (value // 2 if silent else value)
     return owed
@@ -422,7 +446,7 @@ def wrong_places(order: q.OrderResponse) -> list[tuple[Panel, PanelPlace, Share 
             unavailable = place.found and place.found.kind is AnswerKind.UNAVAILABLE
             if where.kind is AuditKind.SEGMENT and place.claim and not unavailable:
                 share = order.share(panel.key.share(where.slot, where.issue))
-                segments = order.order.terms.round_steps // order.order.terms.segment_steps
+                segments = share.roots.segments if share and share.roots else 0
                 if share and where.segment in {0, segments - 1, *share.drawn}:
                     share = None
             found.append((panel, place, share))
@@ -457,7 +481,7 @@ def lost_bonds(order: q.OrderResponse) -> Counter[str]:
             cut += floor(attempt.job_bond * part)
         elif end == AttemptEnd.NOT_ACCEPTED or wrong_by_validator(order, attempt):
             cut += attempt.job_bond
-        elif end in (AttemptEnd.WRONG_SHARE, AttemptEnd.UNDECIDED):
+        elif end in (AttemptEnd.WRONG_SHARE, AttemptEnd.UNDECIDED, AttemptEnd.STOPPED_BY_JOB):
             pass
         elif end and attempt.progress_deadline and attempt.round < rounds:
             undone = Fraction(rounds - attempt.round, rounds)
@@ -533,7 +557,7 @@ REACHED = (
     *(f"close {reason.name}" for reason in CloseReason),
     *(f"end {reason.name}" for reason in AttemptEnd),
     *("round.verified", "round.void", "panel.silent", "panel.differed", "panel.paid"),
-    *("panel.waits", "order.deadline_moved", "share.wrong"),
+    *("panel.waits", "order.deadline_moved", "share.wrong", "round.stopped"),
     *(f"stage {number}" for number in (1, 2, 3)),
     *(f"ruled {name}" for name in ("RIGHT", "WRONG", "UNDECIDED")),
     *("share.accepted", "share.compared true", "share.compared false"),
