@@ -2,9 +2,14 @@
 
 from dataclasses import replace
 
-from consumer.panels import panel_rows, tell_panel
+import pytest
+
+from consumer.errors import ConsumerError
+from consumer.panels import panel_rows, tell_panel, tell_stop
+from consumer.result import handed_over
 from domain.params import local_params
 from domain.queries import SeatsRequest
+from domain.records import AnswerKind
 from tests.support.chain_market import Market, submit
 
 
@@ -45,6 +50,54 @@ def test_a_panel_says_what_it_found_wrong_and_its_rows_say_who_has_spoken() -> N
     assert len(lines) == 4
     rows = panel_rows(found, list(market.chain.ask(seats_of(order_id)).seats))
     assert [row[4:] for row in rows] == [("wrong", 1, 2, 2)] * 4
+
+
+def test_where_a_job_stops_is_said_in_a_sentence_and_instead_of_a_result() -> None:
+    market = Market(replace(local_params(), round_window=40), validators=6)
+    order_id = market.run()
+    market.train_round(order_id)
+    market.answer_all(order_id, 0)
+    assert tell_stop(market.all_of(order_id)) == ""
+    market.stop_round(order_id, None, 1)
+    said = tell_stop(market.all_of(order_id))
+    assert said == (
+        "its validator says that the job stops in round 1, because the segment 1 of slot 1 has no result; strangers "
+        "recompute that"
+    )
+    market.wait_stage(order_id, 1)
+    rows = panel_rows(market.all_of(order_id), list(market.seats(order_id, 1)))
+    assert "segment 1 of slot 1, where the job stops" in [row[3] for row in rows]
+    market.answer_all(order_id, 1)
+    market.chain.pass_until(market.round(order_id, 1).window_ends + 1)
+    found = market.all_of(order_id)
+    assert "stops in round 1, because the segment 1 of slot 1 has no result (step 17)" in tell_stop(
+        found
+    )
+    for asked in (None, 1):
+        with pytest.raises(ConsumerError, match=r"stops in round 1.*--round 0"):
+            handed_over(found, asked)
+    assert handed_over(found, 0)[1].round == 0
+
+
+def test_a_stop_that_was_none_is_said_to_be_wrong() -> None:
+    market = Market(validators=6)
+    order_id = market.run(submit(rematch=False))
+    market.stop_round(order_id, 0, None)
+    market.wait_stage(order_id)
+    with pytest.raises(ConsumerError, match="no round before it handed anything over"):
+        handed_over(market.all_of(order_id))
+    goes_on = tuple(
+        replace(answer, kind=AnswerKind.FINISHED, root=bytes(32), step=0)
+        if answer.kind is AnswerKind.STOPPED
+        else answer
+        for answer in market.answers(order_id)
+    )
+    market.say(order_id, dict.fromkeys(market.seated(order_id), goes_on))
+    found = market.all_of(order_id)
+    assert tell_stop(found) == ""
+    assert tell_panel(found.panels[0]) == [
+        "round 0 of attempt 1: segment 0 of slot 0 does not stop the job, and the validator says so"
+    ]
 
 
 def seats_of(order_id: bytes) -> SeatsRequest:

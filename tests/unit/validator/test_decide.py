@@ -498,6 +498,16 @@ def test_a_stop_goes_out_before_the_attempt_fails_for_want_of_time() -> None:
     assert close.stopped == Place(AuditKind.SEGMENT, 0, 1, 0)
 
 
+def test_a_round_is_not_aggregated_while_a_slot_was_given_to_nobody() -> None:
+    local = with_openings(with_packets(planned()), 1, 2, 3, 4)
+    now = on_chain(local)
+    done = all_checked(local, now)
+    (current,) = done.rounds
+    one = replace(done, rounds=(replace(current, works=current.works[:1]),))
+    _, actions = decide(one, view(now, workers=()))
+    assert not any(isinstance(action, do.Aggregate) for action in actions)
+
+
 def test_a_round_does_not_end_while_a_slot_is_out() -> None:
     local = with_openings(stopping(planned(), 1, None), 1, 2, 3, 4)
     now = on_chain(local)
@@ -653,6 +663,11 @@ def test_the_newest_verified_hand_over_is_kept_and_those_after_it() -> None:
     done = chain(assigned={"state": AssignmentState.DONE}).assignments
     failed = chain(assigned={"state": AssignmentState.FAILED}).assignments
     assert served(replace(over, assignments=done)) == [3]
+    # Behind the last hand-over round the job may have stopped.
+    (*sealed_ones, last) = local.rounds
+    stopped = replace(local, rounds=(*sealed_ones, replace(last, sealed=None)))
+    closed_order = replace(over, assignments=done)
+    assert [known.round for known in served_rounds(stopped, closed_order)] == [2]
     assert (
         served(replace(over, assignments=failed)) == served(replace(now, assignments=failed)) == []
     )

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from domain.events import ShareSkipped
 from domain.reasons import AttemptEnd, ShareReason
 from domain.records import ShareRef
@@ -17,6 +19,7 @@ from tests.unit.validator.support import (
     WORKERS,
     chain,
     claim_of,
+    ended,
     loaded,
     packet_of,
     share_key,
@@ -192,3 +195,44 @@ def test_every_place_of_a_suspect_share_is_replayed() -> None:
     assert len(duty) <= 5
     suspect = replace(current, suspects=(ShareRef(0, 1),))
     assert segments_to_check(suspect, work, share) == tuple(range(5))
+
+
+def delivered(packet: ShareDelivery) -> tuple[LocalOrder, ShareReason]:
+    """Return what becomes of a delivery to which its provider committed."""
+    local, work = planned()
+    signed = ShareSubmission(claim_of(local, work, packet), bytes(64))
+    local, reason = share_received(local, signed, lambda: True)
+    assert reason == ShareReason.NONE
+    return share_delivered(local, TERMS, CHAIN_ID, work.provider, packet)
+
+
+@pytest.mark.parametrize("segments", [0, 1, 3, 4])
+def test_a_share_that_ends_where_the_job_stops_is_taken(segments: int) -> None:
+    local, work = planned()
+    packet = ended(packet_of(local, work), segments)
+    after, reason = delivered(packet)
+    assert reason == ShareReason.NONE
+    assert next(works(after)).packet == packet
+
+
+def test_what_is_neither_whole_nor_ended_is_not_taken() -> None:
+    local, work = planned()
+    whole = packet_of(local, work)
+    short = ended(whole, 2)
+    roots = short.roots
+    for odd in (
+        replace(whole, update=None),
+        replace(whole, local_out=None),
+        replace(whole, boundaries=whole.boundaries[:2]),
+        replace(short, update=whole.update, local_out=whole.local_out),
+        replace(short, boundaries=whole.boundaries),
+        replace(short, roots=replace(roots, segments=3)),
+        replace(short, roots=replace(roots, segments=0)),
+        replace(short, roots=replace(roots, local_out=whole.roots.local_out)),
+        replace(short, roots=replace(roots, metrics=())),
+    ):
+        after, reason = delivered(odd)
+        assert reason == ShareReason.MALFORMED
+        assert next(works(after)).packet is None
+    _, reason = delivered(replace(short, roots=replace(roots, trace_root=bytes(32))))
+    assert reason == ShareReason.TRACE_NOT_BOUND

@@ -128,6 +128,7 @@ def play() -> tuple[Market, RecordedChain]:
     _settled(market, order_id)
     _bids_and_cancel(market)
     _stopped(market)
+    _stopped_by_job(market)
     _leave(market)
     return market, chain
 
@@ -232,6 +233,15 @@ def _stopped(market: Market) -> None:
     market.commit(order_id, reject=[(trace.ref, int(ShareReason.UPDATE_MISMATCH))])
     assignment = market.assignment(order_id)
     market.chain.ok(MsgStopOrder(assignment.validator, order_id, assignment.attempt))
+
+
+def _stopped_by_job(market: Market) -> None:
+    """An order whose job has no result in its first round: in one slot at once, in the other one later on."""
+    order_id = market.run(submit("dave", rematch=False))
+    market.stop_round(order_id, 1, 0)
+    market.answer_all(order_id, 0)
+    market.chain.pass_time(market.order(order_id).window + 2)
+    market.pass_handover(order_id)
 
 
 def _leave(market: Market) -> None:
