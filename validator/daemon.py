@@ -6,14 +6,14 @@ wait for nobody.
 
 import logging
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from chain.client import away
-from chain.client.client import ChainClient
+from chain.client.client import ChainClient, TxReceipt
 from chain.client.errors import ChainError, ErrorKind
 from chain.client.sender import TxSender
 from host.lanes import Lanes
@@ -24,14 +24,16 @@ from link.handover import derive_scalar
 from link.server import ClusterServer
 from link.tls import make_certificate
 from pol.work.pool import PoolError, ReplayPool
-from validator.decide.actions import Action, Lane
+from validator.decide.actions import Action, Lane, SendAnswer, SendNotice, SendTx
 from validator.decide.admission import Admission, Policy
 from validator.decide.duties import Duty, decide, duties
+from validator.decide.outgoing import Outgo
 from validator.decide.view import Look
 from validator.ledger import Ledger
 from validator.observer import Observer
 from validator.serve.service import Service
 from validator.store import ValidatorStore
+from validator.work.outbox import Outbox
 from validator.work.perform import Performer, Table, work_of
 from validator.work.probe import ProbeChecker
 from validator.work.seats import Auditor
@@ -43,7 +45,7 @@ T = TypeVar("T")
 TICK_SECONDS = 0.2
 LEAST_SECONDS = 0.03
 """Between two looks, whoever wakes the loop."""
-THREADS = {Lane.TX: 1, Lane.WORK: 8, Lane.TRIAL: 1, Lane.AUDIT: 256, Lane.ANSWER: 1}
+THREADS = {Lane.WORK: 8, Lane.TRIAL: 1, Lane.AUDIT: 256}
 """How many actions of a lane run at a time."""
 EXPECTED = (ChainError, ClusterError, PoolError, OSError)
 """What an action may end with that is no bug."""
@@ -102,6 +104,7 @@ class ValidatorDaemon:
         self._observer = Observer(self._me, self._client, self._ledger)
         self._secret = derive_scalar(key.secret, "assay/validator-secret")
         self._links = Connections(key)
+        self._outbox = Outbox(self._sender, self._sent, stop, self._wake, EXPECTED)
         # Chain clock at the first look.
         self._since: int | None = None
 
@@ -151,13 +154,12 @@ class ValidatorDaemon:
         self._table = self._make_table()
 
     def _make_table(self) -> Table:
-        """Return how each kind of action is carried out."""
+        """Return how each kind of action is carried out, and say what follows what was sent."""
         ledger, blobs, jobs = self._ledger, self._blobs, self._jobs
         performer = Performer(
             self._chain_id,
             self._secret,
             self._client,
-            self._sender,
             ledger,
             blobs,
             jobs,
@@ -174,10 +176,14 @@ class ValidatorDaemon:
             self._run_for_seat,
             self._config.backend,
             self._link,
-            self._sender,
             lambda: self._service.view.clock,
         )
         keeper = Keeper(ledger, blobs, jobs, self._service.presence.keep)
+        self._receipts: Mapping[type, Callable[[Any, TxReceipt], None]] = {
+            SendTx: performer.sent,
+            SendNotice: performer.sent,
+            SendAnswer: auditor.answered,
+        }
         prober = ProbeChecker(performer.run, self._config.backend, self._service.prober.judge)
         return {**performer.table(), **auditor.table(), **keeper.table(), **prober.table()}
 
@@ -197,6 +203,7 @@ class ValidatorDaemon:
         self._seat_pool.close()
         self._trials.close()
         self._lanes.close()
+        self._outbox.close()
         self._store.close()
         self._blobs.close()
 
@@ -250,19 +257,23 @@ class ValidatorDaemon:
             self._config.endpoint,
             self._certificate.der,
             self._store.seats(),
-            tuple(self._lanes.busy()),
             self._service.prober.measured(),
         )
+        wanted: list[Outgo] = []
         for duty in duties(look):
             try:
-                self._decide(duty, look)
+                wanted += self._decide(duty, look)
             except (OSError, sqlite3.Error):
                 raise
             except Exception:  # noqa: BLE001 - logged; one duty must not take the others down
                 _log.exception("bug in %s", duty)
+        self._outbox.want(wanted, self._observer.began, whole=look.chain.whole)
 
-    def _decide(self, duty: Duty, look: Look) -> None:
-        """Decide about a duty, and act; what waits for nobody is done before its record can change again."""
+    def _decide(self, duty: Duty, look: Look) -> list[Outgo]:
+        """Decide about a duty, and act; what waits for nobody is done before its record can change again.
+
+        What is to be sent is returned: all duties' goes out together.
+        """
         with self._ledger.lock:
             before = self._ledger.get(duty)
             after, actions = decide(duty, before, look)
@@ -271,14 +282,22 @@ class ValidatorDaemon:
             for action in actions:
                 if action.lane == Lane.HERE:
                     work_of(self._table, action)()
+        wanted: list[Outgo] = []
         for action in actions:
-            if action.lane != Lane.HERE:
+            if isinstance(action, Outgo):
+                wanted.append(action)
+            elif action.lane != Lane.HERE:
                 self._start(action)
+        return wanted
 
     def _start(self, action: Action) -> None:
         self._lanes.start(
             action.key, work_of(self._table, action), action.lane, self._observer.began
         )
+
+    def _sent(self, action: Outgo, receipt: TxReceipt) -> None:
+        """Take note of what came of a transaction."""
+        self._receipts[type(action)](action, receipt)
 
     def _run_for_seat(self, seconds: float, function: Callable[..., T], *arguments: object) -> T:
         """Run a function in the pool for seats, where what has to end first begins first."""

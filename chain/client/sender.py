@@ -107,6 +107,12 @@ class TxSender:
             raise TxRefused(code, receipt.log, receipt.hash, receipt.height)
         return receipt
 
+    def simulate(self, *messages: Message) -> None:
+        """Return if the chain would take these messages now; TxRefused says why not. It costs nothing."""
+        with self._lock:
+            self._account = account = self._account or self._read_account()
+            self._estimate(messages, "", account)
+
     def _send(self, messages: tuple[Message, ...], memo: str) -> TxReceipt:
         ends = time.monotonic() + self._patience
         account = self._account or self._read_account()

@@ -104,8 +104,8 @@ def duties(state: State) -> Iterator[Duty]:
 
 
 def of_shares(state: State) -> Iterator[OfShare]:
-    """Yield what the shares ask for."""
-    for work in state.works:
+    """Yield what the shares ask for, what has to be there first before the rest."""
+    for work in state.by_deadline():
         match work.stage:
             case Stage.CHECKING:
                 yield CheckTask(work.task)

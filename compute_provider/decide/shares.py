@@ -102,18 +102,24 @@ class ShareWork:
 class State:
     """All shares that this provider knows of, in the order of their keys, and where it stands with the validator.
 
-    ``polled`` is when (monotonic seconds) the look at the validator began that ``openings`` and ``listed`` are from.
-    Only the shares outlast a restart.
+    ``polled`` is when (monotonic seconds) the look at the validator began that ``openings`` and ``listed`` are from,
+    and ``due``: what is to be trained of it, by when it has to be there. Only the shares outlast a restart.
     """
 
     works: tuple[ShareWork, ...] = ()
     joined: bool = False
     openings: tuple[OpenTask, ...] = ()
     polled: float = 0.0
+    due: tuple[ShareKey, ...] = ()
 
     def get(self, key: ShareKey) -> ShareWork | None:
         """Return the work on a share."""
         return next((work for work in self.works if work.key == key), None)
+
+    def by_deadline(self) -> list[ShareWork]:
+        """Return the work that has to be there first before the rest; what has no deadline (yet) comes last."""
+        places = {key: place for place, key in enumerate(self.due)}
+        return sorted(self.works, key=lambda work: places.get(work.key, len(places)))
 
     def put(self, work: ShareWork) -> "State":
         """Return the state with this work added or replaced."""
@@ -350,7 +356,10 @@ def _on_poll(state: State, event: Polled) -> tuple[State, tuple[Action, ...]]:
     for task in event.train:
         if state.get(task.key) is None:
             state = state.put(ShareWork(task, Stage.CHECKING))
-    return replace(state, openings=event.open, polled=event.began), tuple(actions)
+    to_train = {work.key for work in state.works if work.stage < Stage.TRAINED}
+    due = sorted((task.seconds_left, task.key) for task in event.train if task.key in to_train)
+    keys = tuple(key for _, key in due)
+    return replace(state, openings=event.open, polled=event.began, due=keys), tuple(actions)
 
 
 def _on_restart(state: State) -> tuple[State, tuple[Action, ...]]:
@@ -359,10 +368,10 @@ def _on_restart(state: State) -> tuple[State, tuple[Action, ...]]:
 
 
 def _schedule(state: State, actions: tuple[Action, ...] = ()) -> tuple[State, tuple[Action, ...]]:
-    """Give the worker the next share when it has none: one at a time uses the machine best."""
+    """Give the worker the next share when it has none, by deadline: one at a time uses the machine best."""
     if any(work.stage is Stage.TRAINING for work in state.works):
         return state, actions
-    for work in state.works:
+    for work in state.by_deadline():
         if work.stage is Stage.READY:
             return state.put(replace(work, stage=Stage.TRAINING)), (*actions, Train(work.task))
     return state, actions

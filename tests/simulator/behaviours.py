@@ -111,10 +111,10 @@ class HonestValidator:
         del daemon, duty
         return True
 
-    def sends(self, daemon: "ValidatorActor", messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """Return what it sends of what it should."""
-        del daemon
-        return messages
+    def sends(self, daemon: "ValidatorActor", messages: tuple[Message, ...]) -> bool:
+        """Tell whether it sends what it should."""
+        del daemon, messages
+        return True
 
     def aggregate(self, daemon: "ValidatorActor", root: bytes) -> bytes:
         """Return what it says that the updates of a round lead to."""
@@ -159,8 +159,8 @@ class Mute(HonestValidator):
     honest = False
     kept: ClassVar[type[Message]]
 
-    def sends(self, daemon: "ValidatorActor", messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        return () if any(isinstance(m, self.kept) for m in messages) else messages
+    def sends(self, daemon: "ValidatorActor", messages: tuple[Message, ...]) -> bool:
+        return not any(isinstance(m, self.kept) for m in messages)
 
 
 class NeverCloses(Mute):

@@ -16,7 +16,7 @@ class Lane(StrEnum):
 
     # Done at once: it waits for nobody.
     HERE = "here"
-    # Transactions, one after the other.
+    # Transactions, in which everything goes together that is due (validator.decide.outgoing).
     TX = "tx"
     # Replays and all else that the pool does.
     WORK = "work"
@@ -24,17 +24,33 @@ class Lane(StrEnum):
     TRIAL = "trial"
     # What seats fetch from others, and replay: a winner may be silent.
     AUDIT = "audit"
-    # Silence on a seat cuts the stake: answers wait for no other seat.
-    ANSWER = "answer"
+
+
+NEVER = 2**62
+"""When what has no deadline has to be in a block."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendTx:
-    """Send a transaction with these messages."""
+    """Send these messages in one transaction, which has to be in a block before ``by`` on the chain's clock."""
 
     lane: ClassVar = Lane.TX
     key: str
     messages: tuple[Message, ...]
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendNotice:
+    """Send what no duty waits for; it is found at whole looks, and stands from one of them to the next.
+
+    It goes alone: a stranger can make it fail at any moment, and all that would be with it.
+    """
+
+    lane: ClassVar = Lane.TX
+    key: str
+    messages: tuple[Message, ...]
+    by: ClassVar = NEVER
 
 
 # Orders that this validator won
@@ -182,12 +198,21 @@ class ReplayPlace:
 
 @dataclass(frozen=True, slots=True)
 class SendAnswer:
-    """Commit to the answers of a seat, or show them; ``agreed`` if everything was found as the chain has it."""
+    """Commit to the answers of a seat, or show them, in a block before ``by`` on the chain's clock.
 
-    lane: ClassVar = Lane.ANSWER
+    ``agreed`` if everything was found as the chain has it.
+    """
+
+    lane: ClassVar = Lane.TX
     key: str
     message: MsgCommitAnswer | MsgRevealAnswer
     agreed: bool
+    by: int
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What the transaction gets."""
+        return (self.message,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +247,7 @@ class Clean:
 
 Action = (
     SendTx
+    | SendNotice
     | TryJob
     | CheckSegment
     | VerifyOpening

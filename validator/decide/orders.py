@@ -78,7 +78,7 @@ def _decide_matched(
     deliver_by = ends - max(min(trial, (ends - assignment.matched_at) // 2), time_given // 10)
 
     def send(name: str, message: Message) -> SendTx:
-        return SendTx(f"{prefix}/{name}", (message,))
+        return SendTx(f"{prefix}/{name}", (message,), deadline)
 
     def decline(reason: int) -> SendTx:
         message = MsgDeclineOrder(view.me, local.order_id, local.attempt, reason)

@@ -276,10 +276,9 @@ class LocalSeat:
 
 @dataclass(frozen=True, slots=True)
 class LocalUpkeep:
-    """Whether the endpoint was seen on chain, whose speed was certified last, the chain clock of the next cleaning."""
+    """Whether the endpoint was seen on chain, and the chain clock of the next cleaning."""
 
     published: bool = False
-    certified: str = ""
     clean_at: int = 0
 
 

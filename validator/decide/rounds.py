@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from domain.messages import (
     AcceptedShare,
+    Message,
     MsgCloseRound,
     MsgCommitTraces,
     Rejection,
@@ -19,7 +20,7 @@ from link.types import StateRef
 from pol.rules.lots import duty_segments
 from pol.rules.schedule import is_handover, progress_seconds
 from pol.rules.stops import AGGREGATION, find_stop
-from validator.decide.actions import Action, Aggregate, CheckSegment, Seal, SendTx
+from validator.decide.actions import NEVER, Action, Aggregate, CheckSegment, Seal, SendTx
 from validator.decide.assign import PATIENCE, give_out, open_round, transfer_seconds
 from validator.decide.records import (
     LocalOrder,
@@ -224,7 +225,7 @@ def _commit(
         tuple(Rejection(ShareRef(w.slot, w.issue), _told(w.verdict)) for w in rejected),
         tuple(signed[:COMMIT_MAX]),
     )
-    return [SendTx(f"{key}/commit", (message,))]
+    return [_send(f"{key}/commit", message, local, view)]
 
 
 def _are_done(current: LocalRound, view: View, shares: Shares) -> bool:
@@ -334,7 +335,13 @@ def _send_close(
         current.sealed.ciphertext_root if current.sealed and stop is None else b"",
         stop,
     )
-    return [SendTx(f"{key}/close", (close,))]
+    return [_send(f"{key}/close", close, local, view)]
+
+
+def _send(key: str, message: Message, local: LocalOrder, view: View) -> SendTx:
+    """Send a message before the attempt has failed for want of progress."""
+    assignment = view.on_chain.assignment(local.attempt)
+    return SendTx(key, (message,), assignment.progress_deadline if assignment else NEVER)
 
 
 def _has_room(local: LocalOrder, view: View) -> bool:

@@ -54,8 +54,9 @@ from validator.decide.records import (
 )
 from validator.decide.view import Look
 
-SEND_SECONDS = 2
-"""Chain seconds for a transaction that has to be in time; a quarter of the commitment part where that is less."""
+SEND_SECONDS = 4
+"""Chain seconds for a transaction that has to be in time, behind the one that is under way and a block that nobody
+made; a third of the commitment part where that is less."""
 
 
 def new_seat(duty: PanelDuty, clock: int) -> LocalSeat:
@@ -64,9 +65,9 @@ def new_seat(duty: PanelDuty, clock: int) -> LocalSeat:
 
 
 def commit_by(duty: PanelDuty, subject: PanelResponse) -> int:
-    """Return the chain clock at which the commitment goes out, whatever is missing: before the last fifth is over."""
+    """Return the chain clock at which the commitment goes out, whatever is missing: in the last fifth, or before."""
     given = commit_seconds(subject.window)
-    return duty.commits_end - max(min(SEND_SECONDS, given // 4), given // 5)
+    return duty.commits_end - max(min(SEND_SECONDS, given // 3), ceil_div(given, 5))
 
 
 def serve_by(duty: PanelDuty, subject: PanelResponse) -> int:
@@ -107,11 +108,11 @@ def _say(key: SeatKey, seat: LocalSeat, duty: PanelDuty, look: Look) -> tuple[Ac
         if clock >= duty.commits_end:
             return ()
         message = MsgCommitAnswer(*where, sealed.commitment)
-        return (SendAnswer(f"{key}/commit", message, sealed.agreed),)
+        return (SendAnswer(f"{key}/commit", message, sealed.agreed, duty.commits_end),)
     if duty.commitment != sealed.commitment or not duty.commits_end <= clock < duty.reveals_end:
         return ()
     message = MsgRevealAnswer(*where, sealed.salt, sealed.answers, sealed.leaves)
-    return (SendAnswer(f"{key}/reveal", message, sealed.agreed),)
+    return (SendAnswer(f"{key}/reveal", message, sealed.agreed, duty.reveals_end),)
 
 
 def _steps(

@@ -73,8 +73,7 @@ class Look:
     """One look at everything, from which all duties and what is done about them follow.
 
     ``seats`` are those that there are records of; ``machines`` are what providers say of theirs, ``measured`` what
-    probes found;
-    ``endpoint`` and ``certificate`` are where this daemon can be reached; ``busy`` are the keys of actions under way.
+    probes found; ``endpoint`` and ``certificate`` are where this daemon can be reached.
     """
 
     chain: ChainView
@@ -87,7 +86,6 @@ class Look:
     endpoint: str = ""
     certificate: bytes = b""
     seats: tuple[SeatKey, ...] = ()
-    busy: tuple[str, ...] = ()
     measured: tuple[Measured, ...] = ()
 
     def of(self, on_chain: OrderResponse) -> View:

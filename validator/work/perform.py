@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from chain.client.client import ChainClient, TxReceipt
-from chain.client.sender import TxSender
 from domain.events import ShareSkipped, changes_of
 from domain.limits import BIDS_PER_VALIDATOR_MAX
 from domain.messages import MsgCommitTraces
@@ -70,7 +69,6 @@ class Performer:
     chain_id: str
     secret: bytes
     client: ChainClient
-    sender: TxSender
     ledger: Ledger
     blobs: BlobStore
     jobs: Path
@@ -83,7 +81,6 @@ class Performer:
     def table(self) -> Table:
         """Return how each kind of action about attempts is carried out."""
         return {
-            do.SendTx: self.send,
             do.TryJob: self.try_job,
             do.CheckSegment: self.check,
             do.VerifyOpening: self.verify_opening,
@@ -98,9 +95,8 @@ class Performer:
 
     # Transactions
 
-    def send(self, action: do.SendTx) -> None:
-        """Send a transaction, and take note of shares that the chain skipped."""
-        receipt = self.sender.send(*action.messages)
+    def sent(self, action: do.SendTx | do.SendNotice, receipt: TxReceipt) -> None:
+        """Take note of shares that the chain skipped."""
         names = ", ".join(type(message).__name__ for message in action.messages)
         _log.info("%s: %s at height %d", action.key, names, receipt.height)
         for message in action.messages:
@@ -290,10 +286,14 @@ class Performer:
     # Inside
 
     def _take_skipped(self, message: MsgCommitTraces, receipt: TxReceipt) -> None:
-        skipped = list(changes_of(ShareSkipped, receipt.events))
+        attempt = AttemptKey(message.order_id, message.attempt)
+        skipped = [
+            change
+            for change in changes_of(ShareSkipped, receipt.events)
+            if (change.share.order_id, change.share.attempt) == (attempt.order_id, attempt.attempt)
+        ]
         if not skipped:
             return
-        attempt = AttemptKey(message.order_id, message.attempt)
         on_chain = self.client.query(OrderRequest(message.order_id))
         for change in skipped:
             self._change(attempt, partial(receive.share_skipped, on_chain=on_chain, skipped=change))

@@ -1,4 +1,4 @@
-"""Carrying out what is decided about seats: the winner is asked, data are fetched, places replayed, answers sent.
+"""Carrying out what is decided about seats: the winner is asked, data are fetched, places replayed.
 
 A link that breaks says nothing about the data: a daemon that is killed and started again still has them. The same holds
 for a pool that is full. So what fails is tried again soon; when to give up is not decided here.
@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Protocol, TypeVar
 
-from chain.client.sender import TxSender
+from chain.client.client import TxReceipt
 from domain.messages import MsgRevealAnswer
 from domain.records import AuditKind
 from link.blobs import BlobStore
@@ -94,7 +94,6 @@ class Auditor:
     run: Run
     backend: str
     connect: Callable[[str], ClusterClient]
-    sender: TxSender
     clock: Callable[[], int]  # the chain's, as it was seen last
     turns: Turns = field(default_factory=Turns)
 
@@ -104,7 +103,6 @@ class Auditor:
             do.AskOpening: partial(self._in_turn, self.ask),
             do.LoadAudited: partial(self._in_turn, self.load),
             do.ReplayPlace: partial(self._in_turn, self.replay),
-            do.SendAnswer: self.answer,
             do.EndSeat: lambda action: self.ledger.end_seat(action.seat),
         }
 
@@ -153,10 +151,10 @@ class Auditor:
             found = self._share(action, opening, directory, states)
         self.ledger.change_seat(key, lambda now: place_recomputed(now, index, found))
 
-    def answer(self, action: do.SendAnswer) -> None:
-        """Send the commitment or the answers, and remember what was shown."""
+    def answered(self, action: do.SendAnswer, receipt: TxReceipt) -> None:
+        """Remember what was shown."""
         message = action.message
-        self.sender.send(message)
+        _log.info("%s: %s at height %d", action.key, type(message).__name__, receipt.height)
         if isinstance(message, MsgRevealAnswer):
             self.ledger.store.save_answered(
                 message.order_id, message.attempt, message.round, action.agreed

@@ -1,13 +1,14 @@
-"""How a validator's transactions get into blocks: one is under way at a time, and each lane waits in its own order."""
+"""How a validator's transactions get into blocks: what goes together and next is decided by the real thing."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from domain.block import TxResult
 from domain.events import ShareSkipped, changes_of
 from domain.messages import Message, MsgCommitTraces
-from validator.decide import receive
-from validator.decide.actions import Lane
+from validator.decide import outgoing, receive
+from validator.decide.outgoing import Outgo, Outgoing, messages_of
 from validator.decide.records import AttemptKey
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 LOST_MS = 4_000
 """Until a transaction whose result was lost is asked for again."""
-Sent = tuple[Lane, str, tuple[Message, ...]]
-"""A transaction, by its lane and the key of its action."""
 
 
 class Sender:
@@ -24,43 +23,48 @@ class Sender:
 
     def __init__(self, daemon: "ValidatorActor") -> None:
         self.daemon = daemon
-        self._queues: dict[Lane, list[tuple[str, tuple[Message, ...]]]] = {}
-        self._under_way: Sent | None = None
+        self._state = Outgoing()
 
-    def send(self, lane: Lane, key: str, messages: tuple[Message, ...]) -> None:
-        """Send a transaction when those before it in its lane are through: one is under way at a time of all lanes.
-
-        What its result says comes later, or never.
-        """
+    def want(self, actions: Sequence[Outgo], seen: int) -> None:
+        """Send what a look wants, as far as this validator sends it at all."""
         daemon = self.daemon
-        messages = daemon.behaviour.sends(daemon, messages)
-        if messages and daemon.errands.begin(key, daemon.world.clock.now):
-            self._queues.setdefault(lane, []).append((key, messages))
-            self._send_next()
+        sent = [action for action in actions if daemon.behaviour.sends(daemon, action.messages)]
+        self._state = outgoing.want(self._state, sent, seen, whole=daemon.view.whole)
+        self._send_next()
 
-    def _send_next(self, last: Lane | None = None) -> None:
-        """Send what waits, if nothing is under way: of the lanes that wait not the last one again."""
-        waiting = sorted((lane == last, lane) for lane, queue in self._queues.items() if queue)
-        if self._under_way is not None or not waiting:
+    def _send_next(self) -> None:
+        """Send what is due, if nothing is under way; what its result says comes later, or never."""
+        daemon, world, life = self.daemon, self.daemon.world, self.daemon.life
+        if self._state.under_way:
             return
-        _, lane = waiting[0]
-        key, messages = self._queues[lane].pop(0)
-        sent = self._under_way = lane, key, messages
-        daemon, life = self.daemon, self.daemon.life
-        daemon.later(LOST_MS, partial(self._sent, sent, None))
-        daemon.world.submit(
-            messages, lambda result: self._sent(sent, result) if life == daemon.life else None
-        )
+        self._state = outgoing.take(self._state, world.clock.now)
+        going = self._state.under_way
+        if going:
+            daemon.later(LOST_MS, partial(self._sent, going, None))
+            world.submit(
+                messages_of(going),
+                lambda result: self._sent(going, result) if life == daemon.life else None,
+            )
 
-    def _sent(self, sent: Sent, result: TxResult | None) -> None:
-        lane, key, messages = sent
-        if self._under_way is sent:
-            self._under_way = None
-            self.daemon.finished(key)
-            self._send_next(lane)
+    def _sent(self, going: tuple[Outgo, ...], result: TxResult | None) -> None:
+        now = self.daemon.world.clock.now
+        if self._state.under_way is going:
+            if result is None:
+                keys = [action.key for action in going]
+                self._state = outgoing.failed(self._state, keys, now)
+            elif result.code:
+                kept, bad = outgoing.sift(going, self._passes)
+                self._state = outgoing.refused(self._state, kept, bad, now)
+            else:
+                self._state = outgoing.arrived(self._state, now)
+            self._send_next()
         if result is not None:
-            self._receipt(messages, result)
+            self._receipt(messages_of(going), result)
         self.daemon.wake()
+
+    def _passes(self, actions: Sequence[Outgo]) -> bool:
+        chain = self.daemon.world.chain
+        return not chain.simulate(chain.tx(*messages_of(actions))).code
 
     def _receipt(self, messages: tuple[Message, ...], result: TxResult) -> None:
         """Take note of what a transaction did."""
@@ -71,5 +75,6 @@ class Sender:
             attempt = AttemptKey(message.order_id, message.attempt)
             on_chain = daemon.world.order(message.order_id)
             for change in changes_of(ShareSkipped, result.events):
-                skip = partial(receive.share_skipped, on_chain=on_chain, skipped=change)
-                daemon.change(attempt, skip)
+                if change.share.order_id == message.order_id:
+                    skip = partial(receive.share_skipped, on_chain=on_chain, skipped=change)
+                    daemon.change(attempt, skip)

@@ -21,6 +21,7 @@ from tests.support.chain_harness import CHAIN_ID
 from validator.decide import actions as do
 from validator.decide.actions import Action
 from validator.decide.duties import Duty, Record, Upkeep, decide, duties
+from validator.decide.outgoing import Outgo
 from validator.decide.records import AttemptKey, LocalOrder, LocalUpkeep
 from validator.decide.view import ChainView, Look
 
@@ -115,7 +116,7 @@ class ValidatorActor:
         self.view = self.observer.see(self.view)
         if self.since is None:
             self.since = self.view.clock
-        look = self._look()
+        look, outgo = self._look(), list[Outgo]()
         for duty in list(duties(look)):
             if not self.behaviour.attends(self, duty):
                 continue
@@ -127,7 +128,11 @@ class ValidatorActor:
             if self._breaks():  # after the record was written, before anything was begun
                 return
             for action in wanted:
-                self._start(action)
+                if isinstance(action, Outgo):
+                    outgo.append(action)
+                else:
+                    self._start(action)
+        self.sender.want(outgo, self._looked_at)
 
     def _breaks(self) -> bool:
         """Tell whether it crashes at this moment of a look."""
@@ -156,7 +161,6 @@ class ValidatorActor:
             own.endpoint if own else "",
             own.certificate if own else b"",
             held(self.records),
-            tuple(self.errands.busy),
             self.service.measured(),
         )
 
@@ -170,10 +174,6 @@ class ValidatorActor:
                 self.records.pop(attempt, None)
             case do.EndSeat(seat=seat):
                 self.records.pop(seat, None)
-            case do.SendTx(key=key, messages=messages):
-                self.sender.send(do.Lane.TX, key, messages)
-            case do.SendAnswer(key=key, message=message):
-                self.sender.send(do.Lane.ANSWER, key, (message,))
             case _:
                 begun = self.errands.begin(action.key, self.world.clock.now)
                 if begun and not self.auditor.start(action):

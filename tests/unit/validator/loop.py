@@ -35,6 +35,7 @@ from tests.support.chain_harness import CHAIN_ID, pub_key, sign, verify
 from tests.support.chain_market import Market, digest, make_terms, submit
 from tests.support.waiting import wait_until
 from validator.daemon import ValidatorConfig, ValidatorDaemon
+from validator.decide import outgoing
 from validator.decide.duties import Upkeep
 from validator.decide.records import LocalOrder, LocalUpkeep, ReplayOutcome, find_round, find_work
 from validator.decide.traces import leaves_of
@@ -142,6 +143,14 @@ class Node:
             raise TxRefused(code_of(result.codespace, result.code), result.log, height=1)
         return TxReceipt(bytes(32), 1, 0, "", "", 1, 1, result.events)
 
+    def simulate(self, *messages: Message) -> None:
+        """Say what the chain would say, of the transaction and not of the day."""
+        with self.lock:
+            chain = self.market.chain
+            result = chain.simulate(chain.tx(*messages))
+        if result.code:
+            raise TxRefused(code_of(result.codespace, result.code), result.log)
+
     def names(self) -> list[str]:
         return [type(message).__name__.removeprefix("Msg") for message in self.sent]
 
@@ -219,7 +228,7 @@ class Loop:
         self.daemon._pool.close()
         self.daemon._trials.close()
         made: Any = self.daemon
-        made._client = made._sender = made._observer.client = self.node
+        made._client = made._outbox._sender = made._observer.client = self.node
         made._pool = made._trials = self.numerics
         self.daemon._connect()
         self.service._verify = verify
@@ -254,7 +263,7 @@ class Loop:
         wait_until(lambda: not self.busy(), "the end of what was begun")
 
     def busy(self) -> list[str]:
-        return self.daemon._lanes.busy()
+        return [*self.daemon._lanes.busy(), *self.daemon._outbox.busy()]
 
     def pass_time(self, seconds: int) -> None:
         with self.node.lock:
@@ -401,6 +410,8 @@ def turning(
     """A daemon whose failed actions do not pause: the test turns the loop, not the clock of this machine."""
     for name in ("PAUSE_SECONDS", "RETRY_SECONDS"):
         monkeypatch.setattr(lanes, name, 0.0)
+    for name in ("PAUSE_MS", "RETRY_MS"):
+        monkeypatch.setattr(outgoing, name, 0)
     made = Loop(home, Market(PARAMS, **market), certified=certified)
     try:
         yield made

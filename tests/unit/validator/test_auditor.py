@@ -229,7 +229,6 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
     client = ClusterClient(f"127.0.0.1:{server.port}", certificate.der, AUDITOR, CHAIN_ID, 5.0)
     mine = BlobStore(tmp_path / "mine", 1 << 16)
     own = Ledger(ValidatorStore(tmp_path / "mine.db"), mine, Event())
-    nobody: Any = None
     stopped, made = Event(), list[Setting]()
     auditor = Auditor(
         own,
@@ -238,7 +237,6 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
         _run,
         "numpy",
         lambda _: client,
-        nobody,
         lambda: made[0].clock,
     )
     opening, update = JOB / "global.state", trained.sent[0]

@@ -136,7 +136,7 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
     ledger, pool = Ledger(store, blobs, Event()), InThisProcess()
     nobody: Any = None
     performer = Performer(
-        CHAIN_ID, b"secret", nobody, nobody, ledger, blobs, tmp_path / "jobs", pool, nobody, "numpy", 1, lambda: 0  # type: ignore[arg-type]
+        CHAIN_ID, b"secret", nobody, ledger, blobs, tmp_path / "jobs", pool, nobody, "numpy", 1, lambda: 0  # type: ignore[arg-type]
     )  # fmt: skip
     yield Setting(trained, ledger, pool, performer)
     store.close()

@@ -142,6 +142,28 @@ def test_one_share_is_trained_at_a_time() -> None:
     assert actions == (shares.Train(TWO),)
 
 
+def test_what_has_to_be_there_first_is_trained_first() -> None:
+    """Orders have ids by chance: a provider of several must not miss one whose time is short."""
+    urgent, later = replace(THREE, seconds_left=20), replace(ONE, seconds_left=40)
+    ready = (
+        ShareWork(ONE, Stage.READY),
+        ShareWork(TWO, Stage.TRAINING),
+        ShareWork(THREE, Stage.READY),
+    )
+    state, actions = step(State(ready), polled(later, TWO, urgent))
+    assert actions == ()
+    assert step(state, trained(TWO.key))[1][0] == shares.Train(THREE)
+    # What is listed later may be more urgent.
+    state, _ = step(state, polled(replace(ONE, seconds_left=5), TWO, urgent))
+    assert step(state, trained(TWO.key))[1][0] == shares.Train(ONE)
+
+
+def test_what_has_to_be_there_first_is_seen_to_first() -> None:
+    urgent, later = replace(TWO, seconds_left=20), replace(ONE, seconds_left=40)
+    _, actions = step(State(), polled(later, urgent))
+    assert actions == (duties.CheckTask(urgent), duties.CheckTask(later))
+
+
 def test_failures_that_may_pass_are_tried_three_times() -> None:
     state, tries = at(Stage.TRAINING), 0
     while state.works[0].stage is Stage.TRAINING:
