@@ -116,7 +116,7 @@ def local_params() -> Params:
     """Return the parameters of a local network."""
     return Params(
         clock_step_max=2,
-        lot_wait=20,
+        lot_wait=4,
         beacon_delay=10,
         accept_base=20,
         accept_rate=10_000_000,

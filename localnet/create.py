@@ -30,8 +30,11 @@ PROVIDER_COINS = 100_000_000_000
 CONSUMER_COINS = 10_000_000_000_000
 KEY = "main"
 """Name of the one key in every home."""
-ROUND_WINDOW = 30
+ROUND_WINDOW = 20
 """Chain seconds between the closing of a round and its payment."""
+AUDIT_SPEED = 10**9
+"""FLOP/s that each validator promises as an auditor: a core does more, and the window of an order is twenty times as
+long as its audit takes at what is promised."""
 _PORTS_EACH = 4
 # Below the range that systems take for outgoing connections.
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000
@@ -87,6 +90,7 @@ def create(
                 spec.operator,
                 STAKE,
                 Ports(spec.p2p, spec.rpc, spec.grpc),
+                AUDIT_SPEED,
             )
             for spec in specs
         ],
@@ -106,7 +110,7 @@ def network_params() -> Params:
     """Return the parameters of a local network, with windows that a busy laptop's auditors can keep.
 
     Seats have three tenths of a window to commit. Twenty processes on two cores sometimes need more than the three
-    seconds that the protocol's shortest window would leave to fetch, replay and commit.
+    seconds that the shortest window would leave to fetch, replay and commit.
     """
     return replace(local_params(), round_window=ROUND_WINDOW)
 

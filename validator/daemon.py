@@ -33,6 +33,7 @@ from validator.ledger import Ledger
 from validator.observer import Observer
 from validator.serve.service import Service
 from validator.store import ValidatorStore
+from validator.work import numerics
 from validator.work.outbox import Outbox
 from validator.work.perform import Performer, Table, work_of
 from validator.work.probe import ProbeChecker
@@ -45,6 +46,8 @@ T = TypeVar("T")
 TICK_SECONDS = 0.2
 LEAST_SECONDS = 0.03
 """Between two looks, whoever wakes the loop."""
+START_SECONDS = 60.0
+"""For a process of the pool to be ready."""
 THREADS = {Lane.WORK: 8, Lane.TRIAL: 1, Lane.AUDIT: 256}
 """How many actions of a lane run at a time."""
 EXPECTED = (ChainError, ClusterError, PoolError, OSError)
@@ -131,6 +134,10 @@ class ValidatorDaemon:
                 self._config.listen, self._certificate, self._service, self._chain_id
             )
             server.start()
+            for _ in range(self._config.processes):
+                self._seat_pool.submit(
+                    numerics.prepare, self._config.backend, timeout=START_SECONDS
+                )
             while not self._stop.is_set():
                 self._tick()
                 if ready and self._ledger.standing.published:

@@ -50,7 +50,7 @@ class Timing:
     gossip_sleep: int = 100
 
 
-LOCAL_TIMING = Timing(propose=1_000, vote=500, commit=200, gossip_sleep=10)
+LOCAL_TIMING = Timing(propose=1_000, vote=500, commit=200, gossip_sleep=25)
 """For networks on one machine: a block about every quarter of a second, also with one of four validators down."""
 
 

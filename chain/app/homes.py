@@ -30,7 +30,7 @@ from chain.state_machine.store import MemoryStore, Overlay
 from chain.state_machine.transition import init_chain
 from domain.bounds import check
 from domain.errors import BAD_FIELD, Refusal
-from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
+from domain.genesis import AUDIT_SPEED, DENOM, Genesis, GenesisAccount, GenesisValidator
 from domain.params import Params
 from wire.address import check_address
 from wire.keys import Key
@@ -46,6 +46,7 @@ class NodeSpec:
     operator: str
     stake: int
     ports: Ports
+    audit_speed: int = AUDIT_SPEED
 
 
 def comet_home(home: Path) -> Path:
@@ -123,7 +124,12 @@ def init_network(
     ]
     validators = tuple(
         GenesisValidator(
-            node.operator, node.moniker, key.cons_key, get_beacon_key(node.home), node.stake
+            node.operator,
+            node.moniker,
+            key.cons_key,
+            get_beacon_key(node.home),
+            node.stake,
+            audit_speed=node.audit_speed,
         )
         for node, key in zip(nodes, keys, strict=True)
     )

@@ -25,11 +25,11 @@ from localnet.layout import Layout, load_layout
 from pol.state.canonical import state_tree
 from tests.support.waiting import is_running
 
-RUN_SECONDS = 600.0
+RUN_SECONDS = 240.0
 AFTER_LEAST = 0.85
 """Accuracy that the demo's job reaches with room to spare; one class in ten is the baseline."""
 
-pytestmark = [pytest.mark.network, pytest.mark.timeout(660)]
+pytestmark = [pytest.mark.network, pytest.mark.timeout(300)]
 
 
 @dataclass(frozen=True)

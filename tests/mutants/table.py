@@ -25,6 +25,9 @@ _BLOBS = "tests/unit/link/test_blobs.py"
 _SERVICE = "tests/unit/validator/test_service.py"
 _SEATS = "tests/unit/validator/test_seats.py"
 _AUDITOR = "tests/unit/validator/test_auditor.py"
+_OUTGOING = "tests/unit/validator/test_outgoing.py"
+_SHARES = "tests/unit/compute_provider/decide/test_shares.py"
+_SIMULATOR = "tests/simulator/test_simulator.py"
 _RECEIVING = "tests/unit/link/test_receiving.py"
 _SETTLEMENT = "tests/unit/chain/state_machine/proof/test_settlement.py"
 _GAS = "tests/unit/chain/state_machine/test_gas.py"
@@ -936,9 +939,57 @@ MUTANTS = (
         "seat-answers-too-late",
         "a seat waits for a winner until nobody can commit any more",
         "validator/decide/seats.py",
-        "    return duty.commits_end - max(min(SEND_SECONDS, given // 4), given // 5)\n",
+        "    return duty.commits_end - max(min(SEND_SECONDS, given // 3), ceil_div(given, 5))\n",
         "    return duty.commits_end\n",
         (_SEATS,),
+    ),
+    Mutant(
+        "seat-leaves-no-time",
+        "a seat that waits for a winner is late where the block before its answer has something else",
+        "validator/decide/seats.py",
+        "SEND_SECONDS = 4\n",
+        "SEND_SECONDS = 2\n",
+        (f"{_SIMULATOR}::test_who_waits_for_a_winner_that_serves_nothing_is_never_late",),
+    ),
+    Mutant(
+        "one-message-a-block",
+        "of several seats that end together all but the first are late",
+        "validator/decide/outgoing.py",
+        "        if taken and (alone or messages > most or items > ITEMS_MAX):\n",
+        "        if taken:\n",
+        (_OUTGOING,),
+    ),
+    Mutant(
+        "certificate-among-answers",
+        "a provider that leaves makes all answers late that went out with its certificate",
+        "validator/decide/outgoing.py",
+        "        alone = isinstance(action, SendNotice)\n",
+        "        alone = False\n",
+        (f"{_OUTGOING}::test_what_strangers_can_make_fail_takes_nothing_with_it",),
+    ),
+    Mutant(
+        "failed-with-the-rest",
+        "one message that fails keeps all that went out with it waiting",
+        "validator/decide/outgoing.py",
+        "    return failed(state, (action.key for action in bad), now)\n",
+        "    return failed(state, (action.key for action in state.under_way), now)\n",
+        (f"{_OUTGOING}::test_one_that_fails_leaves_the_rest_to_go_at_once",),
+    ),
+    Mutant(
+        "sent-without-order",
+        "what has time goes out before what has none left",
+        "validator/decide/outgoing.py",
+        "            free.append((action.by, was.ended, action.key, action))\n",
+        "            free.append((0, was.ended, action.key, action))\n",
+        (_OUTGOING,),
+    ),
+    Mutant(
+        "trained-by-id",
+        "a provider trains an order with a low id while the time of another one runs out",
+        "compute_provider/decide/shares.py",
+        "    for work in state.by_deadline():\n        if work.stage is Stage.READY:\n",
+        "    for work in state.works:\n        if work.stage is Stage.READY:\n",
+        (f"{_SHARES}::test_what_has_to_be_there_first_is_trained_first",),
     ),
     Mutant(
         "seat-seals-again",

@@ -26,7 +26,7 @@ CONSUMERS = ("carol", "charles", "chris")
 REGIONS = ("eu", "us")
 SOLD_SECONDS, SOLD_ORDERS = 24, 8
 """How long a cluster trains for what its validator sells at once, and how many orders that is at most: no more than
-progress deadlines, and a validator who sends one transaction after the other, leave time for."""
+progress deadlines leave time for."""
 
 
 class Kind(StrEnum):
@@ -39,8 +39,7 @@ class Kind(StrEnum):
 def params() -> Params:
     """Return the parameters of a local network, with a window in which nobody honest is silent.
 
-    Whoever crashes for 3 s still commits, and whoever has to commit on several seats at once, one after another: where
-    a winner serves nothing that is in the last fifth of the time for it.
+    Whoever crashes for 3 s still commits, where a winner serves nothing: that is in the last fifth of the time for it.
     """
     return replace(local_params(), round_window=80)
 

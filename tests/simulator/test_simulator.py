@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from chain.state_machine.registry.tables import PROVIDERS
+from domain.events import SeatSilent, changes_of
 from domain.reasons import CloseReason
-from tests.simulator.behaviours import VALIDATOR_CHEATS, HonestValidator
+from tests.simulator.behaviours import VALIDATOR_CHEATS, Hider, HonestValidator
 from tests.simulator.coalitions import COALITIONS, with_validators
 from tests.simulator.play import kind_of, play
 from tests.simulator.scenario import Kind, Shape, make_setup
@@ -58,6 +59,17 @@ def test_a_validator_that_cheats_costs_nobody_else_anything(cheat: type[HonestVa
             assignment = on_chain.assignment(closed.attempt)
             assert assignment is not None
             assert not closed.void or assignment.validator == "v1"
+
+
+@pytest.mark.parametrize("seed", [2, 5])
+def test_who_waits_for_a_winner_that_serves_nothing_is_never_late(seed: int) -> None:
+    """All its seats end in the same second; in a window half as long their answers still come together, and in time."""
+    setup = make_setup(seed, Kind.HONEST, Shape(orders=12, spread=30))
+    setup = replace(setup, params=replace(setup.params, round_window=40))
+    world = World(with_validators(setup, {"v1": Hider()}))
+    world.run()
+    assert any(closed.void for o in world.orders for closed in world.order(o.order_id).rounds)
+    assert not list(changes_of(SeatSilent, world.chain.events))
 
 
 @pytest.mark.parametrize("name", COALITIONS)

@@ -55,6 +55,11 @@ class LoadOutcome:
     text: str
 
 
+def prepare(backend_name: str) -> None:
+    """Have everything here that a task needs: a new process takes a while for it, and who is waited for has none."""
+    _backend(backend_name)
+
+
 def load(directory: Path) -> LoadOutcome:
     """Load a payload with every check."""
     try:

@@ -54,7 +54,7 @@ def test_an_order_keeps_its_parameters(params: Params) -> None:
 def test_defaults_are_those_of_the_protocol() -> None:
     params, local = Params(), local_params()
     assert (params.clock_step_max, local.clock_step_max) == (60, 2)
-    assert (params.lot_wait, local.lot_wait) == (600, 20)
+    assert (params.lot_wait, local.lot_wait) == (600, 4)
     assert (params.accept_base, params.accept_rate) == (600, 1_000_000)
     assert (local.accept_base, local.accept_rate) == (20, 10_000_000)
     assert (params.progress_base, local.progress_base) == (3_600, 30)

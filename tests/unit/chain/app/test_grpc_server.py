@@ -172,7 +172,7 @@ def test_params_over_the_wire_are_those_of_genesis(channel: grpc.Channel) -> Non
     method = method_of(request)
     data = call(channel, method.path, encode_request(request))
     response: Any = decode_response(method, data)
-    assert response.params.lot_wait == 20
+    assert response.params.lot_wait == 4
 
 
 def simulate(channel: grpc.Channel, request: Any) -> Any:

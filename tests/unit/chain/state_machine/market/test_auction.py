@@ -299,8 +299,8 @@ def test_what_one_validator_cannot_back_goes_to_the_next_bid_in_the_same_block(
 def test_a_deadline_leaves_time_to_accept_to_train_and_to_verify() -> None:
     market = Market(bidders=("v0",))
     # 22 s to accept. A round is 42,000,000 FLOPs after each other at 10^9 FLOP/s: a second, twice. Then four stages of
-    # a panel, each of half a window of 10 s after a lot of at most 20 s.
-    late, right = market.submit(submit(deadline=123)), market.submit(submit(deadline=124))
+    # a panel, each of half a window of 10 s after a lot of at most 4 s.
+    late, right = market.submit(submit(deadline=59)), market.submit(submit(deadline=60))
     assert market.order(late).unmatched == (("deadline", 1),)
     assert market.order(right).state is OrderState.MATCHED
 
@@ -312,7 +312,7 @@ def test_slots_that_wait_for_each_other_take_longer(slots: int, seconds: int) ->
     market.chain.ok(bid("v0", slot_speed=10**6, slots=slots))
     terms, rounds = make_terms(), 2
     assert round_seconds(terms, 10**6, slots) == seconds
-    needed = 20 + 1 + 46 + rounds * seconds + 100
+    needed = 20 + 1 + 46 + rounds * seconds + 36
     late, right = (market.submit(submit(deadline=needed - early)) for early in (1, 0))
     assert market.order(late).unmatched == (("deadline", 1),)
     market.accept(right)
