@@ -83,7 +83,9 @@ def expected(market: Market, order_id: bytes, beacon: bytes) -> list[tuple[int, 
 
 
 def one_drawn(validators: int = 4, **params: int) -> Market:
-    return Market(replace(local_params(), segments_drawn=1, **params), validators=validators)
+    return Market(
+        replace(local_params(), segments_drawn=1, lot_wait=20, **params), validators=validators
+    )
 
 
 NOT_YET = [(), ()]
