@@ -984,6 +984,14 @@ MUTANTS = (
         (_OUTGOING,),
     ),
     Mutant(
+        "verdict-forgotten",
+        "a share that falls before it is seen on chain keeps its slot for ever",
+        "validator/decide/rounds.py",
+        "        told = share is not None and share.state != ShareState.COMMITTED\n",
+        "        told = share is None or share.state != ShareState.COMMITTED\n",
+        ("tests/unit/validator/test_decide.py",),
+    ),
+    Mutant(
         "trained-by-id",
         "a provider trains an order with a low id while the time of another one runs out",
         "compute_provider/decide/shares.py",

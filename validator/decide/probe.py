@@ -97,7 +97,7 @@ def go_on(
     answered = Try(probe.seed, digests, speed(probe.pieces, taken))
     best = probe.best
     # A machine may be faster for a moment: a short try only says how large the next one is.
-    if taken >= TARGET_NS // 4 or probe.pieces == PROBE_PIECES_MAX:
+    if taken >= TARGET_NS // 2 or probe.pieces == PROBE_PIECES_MAX:
         best = answered if best is None else max(best, answered, key=lambda tried: tried.speed)
     probe = replace(probe, best=best, tries=probe.tries + 1)
     if best is None or probe.tries < TRIES:

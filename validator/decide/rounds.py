@@ -92,7 +92,8 @@ def _advance(
 ) -> tuple[SlotWork, list[Action]]:
     """Move one share on, from its arrival to its verdict, and the verdict to where the chain knows it."""
     if work.verdict:
-        told = share is None or share.state != ShareState.COMMITTED
+        # One that the chain does not show (yet) may be on its way into a block: then it is rejected there.
+        told = share is not None and share.state != ShareState.COMMITTED
         return replace(work, settled=work.settled or told), []
     if work.signed is None:
         # Nobody could answer while this daemon was down.
@@ -204,7 +205,9 @@ def _commit(
     local: LocalOrder, view: View, current: LocalRound, shares: Shares, key: str
 ) -> list[Action]:
     """Send all rejections and all shares that the chain has not heard of, in one message: rejections come first."""
-    open_verdicts = [w for w in current.works if w.verdict and not w.settled]
+    open_verdicts = [
+        w for w in current.works if w.verdict and not w.settled and (w.slot, w.issue) in shares
+    ]
     rejected = open_verdicts[:COMMIT_MAX]
     blocked = {w.slot for w in open_verdicts[COMMIT_MAX:]}
     signed = [

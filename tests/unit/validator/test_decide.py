@@ -364,6 +364,21 @@ def test_what_does_not_hold_is_rejected_together_with_the_new_share(
     assert [(s.claim.slot, s.claim.issue) for s in commit.shares] == [(0, 2)]
 
 
+def test_a_verdict_that_comes_before_its_share_is_seen_on_chain_is_told_when_it_is() -> None:
+    """Its provider sees the commitment first, and delivers what does not hash to it: the slot must get free again."""
+    local = with_packets(planned())
+    (current,) = local.rounds
+    first, second = current.works
+    bad = replace(first, packet=None, verdict=ShareReason.TRACE_NOT_BOUND)
+    local = replace(local, rounds=(replace(current, works=(bad, second)),))
+    after, actions = decide(local, view(chain()))
+    assert not any(getattr(m, "rejections", ()) for m in messages(actions))
+    _, actions = decide(after, view(on_chain(with_packets(planned()))))
+    (commit,) = messages(actions)
+    assert isinstance(commit, MsgCommitTraces)
+    assert commit.rejections == (Rejection(ShareRef(0, 1), ShareReason.NO_ANSWER),)
+
+
 def test_what_a_commitment_hides_is_waited_for_once_it_is_on_chain() -> None:
     local = planned()
     (current,) = local.rounds
