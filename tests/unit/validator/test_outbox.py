@@ -91,7 +91,7 @@ def test_one_that_fails_in_a_block_takes_nobody_with_it(
     sending: Sending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The state may change between a simulation and the block: the fee is gone, and the next transaction is right."""
-    real, missed = sending.client.simulate, []
+    real, missed = sending.client.simulate, list[bytes]()
 
     def simulate(raw: bytes) -> int:
         if not missed:
