@@ -27,7 +27,6 @@ _SEATS = "tests/unit/validator/test_seats.py"
 _AUDITOR = "tests/unit/validator/test_auditor.py"
 _OUTGOING = "tests/unit/validator/test_outgoing.py"
 _SHARES = "tests/unit/compute_provider/decide/test_shares.py"
-_SIMULATOR = "tests/simulator/test_simulator.py"
 _RECEIVING = "tests/unit/link/test_receiving.py"
 _SETTLEMENT = "tests/unit/chain/state_machine/proof/test_settlement.py"
 _GAS = "tests/unit/chain/state_machine/test_gas.py"
@@ -949,7 +948,7 @@ MUTANTS = (
         "validator/decide/seats.py",
         "SEND_SECONDS = 4\n",
         "SEND_SECONDS = 2\n",
-        (f"{_SIMULATOR}::test_who_waits_for_a_winner_that_serves_nothing_is_never_late",),
+        (f"{_SEATS}::test_who_gives_up_on_a_winner_has_time_for_two_blocks",),
     ),
     Mutant(
         "one-message-a-block",

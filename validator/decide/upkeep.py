@@ -45,14 +45,12 @@ def _certificates(look: Look) -> list[Action]:
     Each alone: it may leave the cluster at any moment, and what would be with it must not fail by that. Nothing waits
     behind a crowd of them, because they have no deadline.
     """
-    known, found = (
-        look.chain.providers,
-        {each.provider: each for each in look.measured if each.sure},
-    )
+    known = look.chain.providers
+    sure = {found.provider: found for found in look.measured if found.sure}
     due = {address for address, member in known.items() if member.due} | look.chain.applicants
     actions: list[Action] = []
-    for address in sorted(found.keys() & look.machines.keys() & due):
-        machine, measured = look.machines[address], found[address]
+    for address in sorted(sure.keys() & look.machines.keys() & due):
+        machine, measured = look.machines[address], sure[address]
         certify = MsgCertifyProvider(
             look.me,
             address,

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from domain.amount import ceil_div
 from domain.codec import decode, encode
 from domain.messages import MsgCommitAnswer, MsgRevealAnswer
 from domain.queries import NumberedPlace, PanelDuty, PanelResponse
 from domain.records import AnswerKind, AuditKind, Place, RoundKey, SeatAnswer, Validator
 from link.types import AuditOpening, BlobRef, OpenedState, PayloadFile
 from pol.rules.commitment import check_leaf
-from pol.rules.panels import answer_commitment, commit_seconds, reveal_seconds
+from pol.rules.panels import WINDOW_TIMES, answer_commitment, commit_seconds, reveal_seconds
 from pol.rules.schedule import share_segments
 from tests.support.chain_market import digest
 from tests.unit.validator.support import (
@@ -135,6 +136,17 @@ def turn(
     after, actions = decide(KEY, seat, look(clock, duty, since=since))
     assert isinstance(after, LocalSeat)
     return after, actions
+
+
+@pytest.mark.parametrize(
+    ("window", "left"), [(10, 1), (20, 2), (30, 3), (40, 4), (80, 5), (300, 18)]
+)
+def test_who_gives_up_on_a_winner_has_time_for_two_blocks(window: int, left: int) -> None:
+    """One with what is under way, and its own; a fifth of the time where that is more."""
+    subject = replace(SUBJECT, window=window)
+    assert DUTY.commits_end - commit_by(DUTY, subject) == left
+    # Its winner has had time before, and whoever keeps its promise replays in what is between.
+    assert commit_seconds(window) - left - ceil_div(window, WINDOW_TIMES) >= 1
 
 
 def kinds(actions: Iterable[do.Action]) -> list[type]:
