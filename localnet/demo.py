@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from subprocess import PIPE, Popen
 from sys import executable
@@ -18,7 +18,7 @@ from domain.events import OrderOpened, changes_of
 from domain.queries import EventsRequest, OrderResponse, SeatsRequest
 from domain.reasons import ShareReason
 from domain.records import Conditions, OrderState, PanelSeat, ShareState
-from localnet.create import KEY, create, test_keyring
+from localnet.create import KEY, create, network_params, test_keyring
 from localnet.layout import NetworkError
 from localnet.market import open_market
 from localnet.network import Network
@@ -84,7 +84,9 @@ class Demo:
         self._say("building the job")
         job_directory = self._directory / "job"
         build = _start_build(job_directory)
-        network = Network(create(self._directory, misbehave={CHEAT: CHEAT_METHOD}))
+        # However fast a busy machine lets it seem, a newcomer gets one slot: so the cheat gets one, too.
+        params = replace(network_params(), newcomer_slots=1)
+        network = Network(create(self._directory, misbehave={CHEAT: CHEAT_METHOD}, params=params))
         try:
             up = names_without(network, self._down)
             validators = sum(name.endswith(".validator") for name in up)
