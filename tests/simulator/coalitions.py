@@ -1,7 +1,8 @@
 """What people gain who work together against the others: their coins, beside those of the same people being honest.
 
 Each seed is played twice, with everybody honest and with the coalition. A single run may gain, because lots miss and
-the market goes another way; on average over seeds nobody should.
+the market goes another way; on average over seeds nobody should. A consumer that gets no work keeps its coins, and has
+gained nothing by that: to its coins counts what it paid for verified work.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from math import sqrt
 from statistics import fmean, stdev
 from types import MappingProxyType
 
+from domain.messages import MsgPlaceBid
 from tests.simulator.behaviours import (
     Accomplice,
     Cheat,
@@ -22,6 +24,10 @@ from tests.simulator.scenario import Kind, Shape, make_setup
 from tests.simulator.world import Setup, World
 
 SHAPE = Shape(orders=14, spread=40)
+CHEAPEST = "v0"
+"""Asks less than everybody else, and takes whatever is ordered: so a coalition around it has something to do."""
+BOUGHT = frozenset(("provider", "validator", "auditor", "protocol"))
+"""Payments for verified work."""
 DEVIATIONS = 1.96
 """Of the mean, to each side: an interval that holds it with 95 %."""
 
@@ -63,19 +69,19 @@ def with_consumer(setup: Setup, consumer: str, habits: ConsumerHabits) -> Setup:
 
 
 def _provider_and_validator(setup: Setup) -> Setup:
-    friends = frozenset({"v0", "v0p1"})
-    setup = with_providers(setup, {"v0p1": Cheat("v0p1", ("middle", "first", "update"), 100)})
+    friends = frozenset({"v0", "v0p0"})
+    setup = with_providers(setup, {"v0p0": Cheat("v0p0", ("middle", "first", "update"), 100)})
     return with_validators(setup, {"v0": Accomplice(friends)})
 
 
 def _consumer_and_provider(setup: Setup) -> Setup:
-    setup = with_providers(setup, {"v0p1": Cheat("v0p1", ("hidden", "silent", "late"), 100)})
+    setup = with_providers(setup, {"v0p0": Cheat("v0p0", ("hidden", "silent", "late"), 100)})
     return with_consumer(setup, "carol", ConsumerHabits(deliver=(False, True)))
 
 
 def _two_providers(setup: Setup) -> Setup:
     """One of two commits to what both have, and shows nothing; the other one may be given its slot."""
-    return with_providers(setup, {"v0p1": Cheat("v0p1", ("hidden",), 100)})
+    return with_providers(setup, {"v0p0": Cheat("v0p0", ("hidden",), 100)})
 
 
 def _validators(names: tuple[str, ...]) -> Callable[[Setup], Setup]:
@@ -98,17 +104,17 @@ COALITIONS: Mapping[str, Coalition] = MappingProxyType(
     {
         "provider and validator": Coalition(
             "a provider lies, and its validator accepts it",
-            ("v0", "v0p1"),
+            ("v0", "v0p0"),
             _provider_and_validator,
         ),
         "consumer and provider": Coalition(
             "a consumer delivers late, and a provider keeps an honest validator waiting",
-            ("carol", "v0p1"),
+            ("carol", "v0p0"),
             _consumer_and_provider,
         ),
         "two providers": Coalition(
             "one commits and shows nothing, the other one is given its slot",
-            ("v0p1", "v0p2"),
+            ("v0p0", "v0p1"),
             _two_providers,
             replace(SHAPE, providers=21),
         ),
@@ -154,7 +160,7 @@ def gains_of(seed: int) -> dict[str, Pair]:
     honest: dict[Shape, dict[str, int]] = {}
     gains = {}
     for name, coalition in COALITIONS.items():
-        setup = make_setup(seed, Kind.HONEST, coalition.shape)
+        setup = make_market(seed, coalition.shape)
         if coalition.shape not in honest:
             honest[coalition.shape] = _earned(setup)
         earned = _earned(coalition.turn(setup))
@@ -163,13 +169,35 @@ def gains_of(seed: int) -> dict[str, Pair]:
     return gains
 
 
+def make_market(seed: int, shape: Shape) -> Setup:
+    """Return the setup of a seed, in which everybody is honest and one validator asks for a little less than others."""
+    setup = make_setup(seed, Kind.HONEST, shape)
+    least = min(plan.bid.offer.price for plan in setup.validators if plan.bid is not None)
+    plans = tuple(
+        replace(plan, bid=_cheapest(plan.bid, least - 1))
+        if plan.bid is not None and plan.name == CHEAPEST
+        else plan
+        for plan in setup.validators
+    )
+    return replace(setup, validators=plans)
+
+
+def _cheapest(bid: MsgPlaceBid, price: int) -> MsgPlaceBid:
+    return replace(bid, offer=replace(bid.offer, price=price, regions=(), memory=10**9))
+
+
 def _earned(setup: Setup) -> dict[str, int]:
-    """Return what everybody has more behind a run than before."""
+    """Return what everybody has more behind a run than before; what a consumer bought is worth its price."""
     world = World(setup)
     people = (*world.validators, *world.providers, *{o.message.consumer for o in setup.orders})
     before = {name: world.worth(name) for name in people}
     world.run()
-    return {name: world.worth(name) - before[name] for name in people}
+    earned = {name: world.worth(name) - before[name] for name in people}
+    for order in world.orders:
+        payments = world.order(order.order_id).payments if order.order_id else ()
+        bought = sum(payment.amount for payment in payments if payment.kind in BOUGHT)
+        earned[order.plan.message.consumer] += bought
+    return earned
 
 
 def summarise(name: str, found: Sequence[Pair]) -> Gain:
