@@ -43,6 +43,7 @@ REASONS = {
     "last": ShareReason.SEGMENT_MISMATCH,
     "update": ShareReason.UPDATE_MISMATCH,
     "metrics": ShareReason.SEGMENT_MISMATCH,
+    "quits": ShareReason.NOT_STOPPED,
     "copied": ShareReason.NO_ANSWER,
     "garbage": ShareReason.NO_ANSWER,
     "hidden": ShareReason.NO_ANSWER,
@@ -168,7 +169,7 @@ def test_each_cheat_ends_in_its_own_reason_and_others_finish(habit: str) -> None
         [REASONS[habit]] if habit in REASONS else []
     )
     # What was committed to rightly, and not shown, is right all the same.
-    wrong = habit in ("first", "last", "update", "metrics", "copied")
+    wrong = habit in ("first", "last", "update", "metrics", "quits", "copied")
     assert {share.state for share in fell} <= {ShareState.WRONG if wrong else ShareState.RIGHT}
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from domain.messages import Message, MsgAcceptOrder, MsgCloseRound, MsgRevealAnswer
 from domain.reasons import ShareReason
-from domain.records import SeatAnswer, ShareKey
+from domain.records import AnswerKind, SeatAnswer, ShareKey
 from tests.support.chain_market import digest
 from validator.decide.duties import Duty
 from validator.decide.records import CheckedSegment, Recomputed, SeatKey
@@ -25,6 +25,7 @@ HABITS = (
     "middle",
     "update",
     "metrics",
+    "quits",  # says that the job stops
     "copied",
     "garbage",
     "hidden",  # commits, and delivers nothing
@@ -33,7 +34,7 @@ HABITS = (
     "saboteur",  # honest until others audit
 )
 """What a provider makes of a share: where it lies, what it does not do, whose work it takes."""
-BENT = frozenset(("first", "last", "middle", "update", "metrics", "copied"))
+BENT = frozenset(("first", "last", "middle", "update", "metrics", "quits", "copied"))
 """What commits to something else than the job gives."""
 
 
@@ -94,10 +95,14 @@ class Cheat(HonestProvider):
 
 @dataclass(frozen=True)
 class Asked:
-    """What a seat is asked: about a round of ``winner``, who claims a root; others ``said`` something already."""
+    """What a seat is asked: about a round of ``winner``, who claims a root, or where it is empty that the job stops.
+
+    Others ``said`` something already. ``step`` is that of the place.
+    """
 
     winner: str
     claimed: bytes
+    step: int
     said: tuple[SeatAnswer, ...]
 
 
@@ -296,8 +301,10 @@ class Accomplice(HonestValidator):
     def says(self, daemon: "ValidatorActor", asked: Asked, found: Recomputed) -> Recomputed:
         if asked.winner not in self.friends or found.root == asked.claimed:
             return found
-        # Friends agree on a digest, too.
-        return Recomputed("", root=asked.claimed, digest=digest("agreed", asked.claimed))
+        # Friends agree on a digest, too; without a root it is claimed that the job stops.
+        kind = AnswerKind.FINISHED if asked.claimed else AnswerKind.STOPPED
+        made = digest("agreed", asked.claimed)
+        return Recomputed("", kind, asked.claimed, made, asked.step)
 
     def withholds(self, world: "World", me: str) -> bool:
         return self.withholding and bool(world.chain.height % 2) and world.waits_for(self.friends)

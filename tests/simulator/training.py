@@ -19,13 +19,25 @@ States = tuple[bytes, bytes]
 
 @dataclass(frozen=True)
 class Job:
-    """A job: its terms, and the round from which on its training leads to what is no number (None: never)."""
+    """A job: its terms, and the round in which it stops (None: never)."""
 
     terms: JobTerms
     breaks_in: int | None = None
 
     def breaks(self, round: int) -> bool:
+        """Tell whether a round has no next state."""
         return self.breaks_in is not None and round >= self.breaks_in
+
+    def stop(self, round: int, slot: int) -> int | None:
+        """Return the segment of a share that has no result, behind the last one for its update; None if it is whole.
+
+        Where all shares of the round are whole it is the aggregation that has none.
+        """
+        if not self.breaks(round):
+            return None
+        segments = share_segments(self.terms)
+        at = digest("stop", self.terms.job_id, slot)[0] % (segments + 2)
+        return at if at <= segments else None
 
     def step_at(self, round: int, segment: int) -> int:
         """Return the inner step at which a segment begins."""
@@ -39,11 +51,16 @@ class Job:
 
     @cache  # noqa: B019 -- jobs are few, and are asked for each of their rounds
     def result_roots(self) -> list[bytes]:
-        """Return the state that each round ends in, as the job alone gives it: one slot after the other."""
+        """Return the state that each round ends in, as the job alone gives it: one slot after the other.
+
+        There is none behind the round in which it stops.
+        """
         terms = self.terms
         opening, roots = terms.global_root, []
         locals_ = [terms.local_root] * terms.slots
         for round in range(terms.rounds):
+            if self.breaks(round):
+                break
             updates = []
             for slot in range(terms.slots):
                 states = opening, locals_[slot]

@@ -86,7 +86,9 @@ class Watch:
         key = share.claim.key
         before = self._drawn.get(key)
         if before is not None:
-            same = ("claim", "signature", "local_in", "work", "bond", "drawn")
+            # The work of one that ends where the job stops is known when it is accepted.
+            cut = share.roots is not None and not share.roots.is_whole
+            same = ("claim", "signature", "local_in", "bond", "drawn", *(() if cut else ("work",)))
             changed = [name for name in same if getattr(before, name) != getattr(share, name)]
             _hold(not changed, f"a drawn share of {share.claim.provider} changed: {changed}")
         if share.drawn and before is None:
@@ -123,7 +125,8 @@ class Watch:
                 self._bent.add((key.order_id, key.attempt))
         name = ASSIGNMENTS.must(store, key.order_id, key.attempt).validator
         if self._honest(name) and (key.order_id, key.attempt) not in self._bent:
-            right = world.job(key.order_id).result_roots()[key.round]
+            roots = world.job(key.order_id).result_roots()
+            right = roots[key.round] if key.round < len(roots) else b""
             _hold(closed.next_root == right, f"{name}, honest, has another result than the job")
 
     def _check_stake(self, name: str, stake: int) -> None:
@@ -132,13 +135,12 @@ class Watch:
             _hold(stake >= least, f"{name}, honest, has {stake} of its stake of {least}")
 
     def _check_failed(self, order_id: bytes, name: str, end: AttemptEnd, attempt: int) -> None:
-        """An honest validator fails where its consumer does not deliver, its job leads to what is no number, or its
-        own providers cheat or stay away: whom it takes into its cluster is its own business.
+        """An honest validator fails where its consumer does not deliver, its job stops before it is begun, or its own
+        providers cheat or stay away: whom it takes into its cluster is its own business.
         """
         world = self.world
         order = next(o for o in world.orders if o.order_id == order_id)
         excused = end in BLAMES and not order.plan.honest
-        excused |= order.plan.job.breaks_in is not None
         excused |= any(
             not provider.trustworthy and (order_id, attempt) in provider.asked
             for provider in world.providers.values()

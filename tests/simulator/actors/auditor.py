@@ -181,15 +181,20 @@ class Auditor:
         place, opening = action.place, seat.places[action.index].opening
         assert opening is not None
         root, claimed = self._roots(action, opening)
-        found = Recomputed(
-            "", AnswerKind.FINISHED, root, digest("work", action.seat.panel, place, action.seed)
-        )
+        made = digest("work", action.seat.panel, place, action.seed)
+        found = Recomputed("", AnswerKind.FINISHED, root, made)
+        job, round, step = self.daemon.world.job(action.seat.order_id), action.seat.round, 0
+        stop: int | None = 0
+        if place.kind is not AuditKind.AGGREGATION:
+            stop, step = job.stop(round, place.slot), job.step_at(round, place.segment)
+        if job.breaks(round) and stop is not None and place.segment >= stop:
+            found = Recomputed("", AnswerKind.STOPPED, b"", made, step)
         said = self._said(action.seat, seat.duty.places[action.index].number)
-        asked = Asked(action.winner, claimed, said)
+        asked = Asked(action.winner, claimed, step, said)
         return self.daemon.behaviour.says(self.daemon, asked, found)
 
     def _roots(self, action: do.ReplayPlace, opening: AuditOpening) -> tuple[bytes, bytes]:
-        """Return the root that recomputing a place gives, and the one that is claimed."""
+        """Return the root that recomputing a place would give, and the one that is claimed, if there is one."""
         place = action.place
         if place.kind is AuditKind.AGGREGATION:
             assert opening.states[0].global_state.sha256 == action.global_in
@@ -208,11 +213,16 @@ class Auditor:
             assert opened == boundary_root(action.global_in, share.local_in)
         if place.kind is AuditKind.UPDATE:
             assert share.roots is not None
-            root = update_claim(update_of(pairs[0][0], pairs[1][0]), pairs[1][1])
-            return root, update_claim(share.roots.update_root, share.roots.local_out)
+            root, roots = (
+                update_claim(update_of(pairs[0][0], pairs[1][0]), pairs[1][1]),
+                share.roots,
+            )
+            claim = update_claim(roots.update_root, roots.local_out) if roots.is_whole else b""
+            return root, claim
         key, job = share.claim.key, self.daemon.world.job(action.seat.order_id)
         trained = job.train(pairs[0], key.round, key.slot, place.segment)
-        return boundary_root(*trained, METRICS), opening.leaves[-1].boundary_root
+        behind = [leaf for leaf in opening.leaves if leaf.index == place.segment + 1]
+        return boundary_root(*trained, METRICS), behind[0].boundary_root if behind else b""
 
     def _said(self, key: SeatKey, place: int) -> tuple[SeatAnswer, ...]:
         """Return what others said of a place on chain, for all to read."""

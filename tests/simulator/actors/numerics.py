@@ -22,7 +22,7 @@ from validator.decide.records import (
     find_round,
     find_share,
 )
-from validator.decide.rounds import aggregated
+from validator.decide.rounds import aggregated, not_aggregated
 from validator.decide.traces import metrics_at
 from validator.decide.trial import judged
 
@@ -84,9 +84,13 @@ class Numerics:
         current = find_round(local, round) if local else None
         if current is None:
             return
-        updates = [w.packet.blobs[0].sha256 for w in accepted_works(current) if w.packet]
+        job = daemon.world.job(attempt.order_id)
+        if job.breaks(round):
+            daemon.change(attempt, lambda now: not_aggregated(now, round))
+            return
+        updates = [w.packet.roots.update_root for w in accepted_works(current) if w.packet]
         root = daemon.behaviour.aggregate(daemon, next_state(current.global_in.root, updates))
-        state = daemon.world.job(attempt.order_id).state(root)
+        state = job.state(root)
         daemon.change(attempt, lambda now: aggregated(now, round, state))
 
     def _sealed(self, key: RoundKey) -> SealedResult:
@@ -150,7 +154,12 @@ class Numerics:
         roots, key = packet.roots, packet.key
         if self._root(work, segment) != self._leaf(work, segment):
             return CheckedSegment(segment, ShareReason.OPENING_MISMATCH, b"")
-        states = self._states(work, segment)
+        states, stops = self._states(work, segment), job.stop(key.round, key.slot)
+        if segment == len(packet.boundaries) and not roots.is_whole:
+            reason = ShareReason.NONE if stops == segment else ShareReason.NOT_STOPPED
+            return CheckedSegment(segment, reason, b"")
+        if stops is not None and segment >= stops:
+            return CheckedSegment(segment, ShareReason.NOT_FINITE, b"")
         if segment == len(packet.boundaries):
             update = update_of(self.openings[key], states[0])
             root = update_claim(update, states[1])

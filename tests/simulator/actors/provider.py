@@ -286,21 +286,20 @@ class ProviderActor:
         work = self.state.get(task.key)
         if work is None or work.stage is not Stage.TRAINING:
             return
-        if self.world.job(task.key.order_id).breaks(task.key.round):
-            self._tell(shares.Failed(task.key, "not finite", again=False))
-            return
         if task.key not in self.traces:
             self.traces[task.key] = self._made(task)
         roots = self.traces[task.key].delivery.roots
-        self._tell(shares.Trained(task.key, roots.update_root, roots.local_out))
+        text = "" if roots.is_whole else "the job stops"
+        self._tell(shares.Trained(task.key, roots.update_root, roots.local_out, text))
 
     def _made(self, task: TrainTask) -> Trained:
         """Return what comes of a share: the right thing, bent as this provider does it."""
         key, job = task.key, self.world.job(task.key.order_id)
         terms, segments = job.terms, share_segments(job.terms)
         habit = self.habits[key] = self.behaviour.habit(key)
+        stop = segments // 2 if habit == "quits" else job.stop(key.round, key.slot)
         states = [(task.global_in.root, task.local_in.root)]
-        for segment in range(segments):
+        for segment in range(segments if stop is None else stop):
             after = job.train(states[-1], key.round, key.slot, segment)
             bent = habit == "first" and segment == 0
             bent |= habit == "last" and segment == segments - 1
@@ -314,12 +313,16 @@ class ProviderActor:
             TraceBoundary(job.step_at(key.round, i), root_of(pair, metrics), metrics)
             for i, pair in enumerate(states[1:], 1)
         )
-        sent = digest("garbage", update) if habit == "garbage" else update
-        roots = ShareRoots(bytes(32), update, states[-1][1], metrics, segments)
-        delivery = ShareDelivery(
-            key, roots, boundaries, job.blob(sent), job.local_blob(roots.local_out)
-        )
-        roots = replace(roots, trace_root=compute_trace_root(leaves_of(delivery)))
+        if stop is None:
+            sent = digest("garbage", update) if habit == "garbage" else update
+            blobs = job.blob(sent), job.local_blob(states[-1][1])
+            roots = ShareRoots(b"", update, states[-1][1], metrics, segments)
+            delivery = ShareDelivery(key, roots, boundaries, *blobs)
+        else:
+            roots = ShareRoots(b"", b"", b"", metrics if stop else (), stop)
+            delivery = ShareDelivery(key, roots, boundaries, None, None)
+        leaves = leaves_of(delivery)
+        roots = replace(roots, trace_root=compute_trace_root(leaves) if leaves else b"")
         name = "somebody" if habit == "copied" else self.me
         made = share_commitment(CHAIN_ID, key, name, states[0], terms.executor_version, roots)
         claim = ShareClaim(key.order_id, key.attempt, key.round, key.slot, key.issue, self.me, made)
