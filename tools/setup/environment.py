@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tools.setup import cometbft, protos
+from tools.setup import bytecode, cometbft, protos
 from tools.setup.steps import BIN, ROOT, VENV, Command, Stop, digest, run, say, step
 
 HERE = Path(__file__).parent
@@ -52,6 +52,10 @@ def set_up(lock: Path) -> None:
         step("protobuf modules", key, protos.are_there, protos.generate)
     project = digest([packages, str(ROOT), ROOT / "pyproject.toml"])
     step("project", project, (BIN / "assay").is_file, install_project)
+    programs = bytecode.PROGRAMS + (bytecode.TRACING if lock == FULL_LOCK else ())
+    done = project + "".join(programs)
+    step("modules of packages", done, is_venv, lambda: bytecode.compile_packages(programs))
+    step("modules", digest([done, *bytecode.sources()]), is_venv, bytecode.compile_project)
     step("cometbft", cometbft.VERSION, cometbft.is_installed, lambda: cometbft.install(UV))
 
 
