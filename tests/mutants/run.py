@@ -46,7 +46,7 @@ def run_mutants(
     with _copied_tree() as tree:
         tests = sorted({test for mutant in mutants for test in mutant.tests})
         tell("tests without a mutant")
-        if failed := _first_failure(tree, tests):
+        if failed := _first_failure(tree, tests, TIMEOUT * (1 + len(mutants) // 20)):
             raise Unusable(f"{failed} fails without a mutant; mend it first")
         for mutant in mutants:
             tell(mutant.name)
@@ -83,7 +83,7 @@ def _applied(tree: Path, mutant: Mutant) -> Iterator[None]:
         os.utime(path, (times.st_atime, times.st_mtime))
 
 
-def _first_failure(tree: Path, tests: Sequence[str]) -> str | None:
+def _first_failure(tree: Path, tests: Sequence[str], seconds: int = TIMEOUT) -> str | None:
     """Return the id of the first of the tests that fails in a tree, or None where all hold."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-rfE", "--tb=no", "-p", "no:xdist"]
     command += ["-p", "no:cacheprovider", *tests]
@@ -98,10 +98,10 @@ def _first_failure(tree: Path, tests: Sequence[str]) -> str | None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=TIMEOUT,
+            timeout=seconds,
         )
     except subprocess.TimeoutExpired:
-        return f"no answer within {TIMEOUT} s"
+        return f"no answer within {seconds} s"
     if done.returncode == 0:
         return None
     failed = _FAILED.search(done.stdout)
