@@ -7,10 +7,12 @@ Addresses are readable names; nothing behind the decoder looks at their form.
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
 from chain.state_machine import queries
+from chain.state_machine import store as state_store
 from chain.state_machine.context import HEAD, NS, PARAMS
 from chain.state_machine.gas import gas_of
 from chain.state_machine.invariants import check_all
@@ -29,6 +31,7 @@ from domain.amount import ceil_div
 from domain.beacon import Reveal, next_beacon, reveal_message
 from domain.block import Block, BlockResult, TxResult
 from domain.bounds import check as check_record
+from domain.codec import decode
 from domain.errors import Code, Refusal
 from domain.events import Event
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
@@ -39,6 +42,9 @@ from domain.records import Account, Coin, Order
 from domain.tx import SignerInfo, Tx, sign_doc
 from pol.rules.commitment import possession_sign_bytes
 from tests.support.rebuilt import Rebuilt, adopt, check_books, check_changed
+
+# Every invariant reads every record again after every block, and few have changed; records are frozen.
+vars(state_store).update(decode=lru_cache(maxsize=2**16)(decode))
 
 PUBLIC: tuple[Table[Any], ...] = (
     PARAMS,
