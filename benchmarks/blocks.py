@@ -76,7 +76,7 @@ from domain.records import (
 )
 from pol.rules.commitment import possession_sign_bytes, share_commitment, share_sign_bytes
 from pol.rules.panels import answer_commitment
-from pol.rules.schedule import share_segments
+from pol.rules.schedule import is_handover, share_segments
 from wire.keys import Key
 from wire.results import events_proto
 from wire.tx import TxDecoder, build_tx, build_unsigned_tx, decode_simulated_tx, decode_tx
@@ -404,8 +404,8 @@ class Net:
         terms = found.order.terms
         shares = _every(terms.local_root, share_segments(terms), slots, issue)
         round = found.assignments[-1].round
-        # The last round hands over.
-        sealed = _NO_ROOT if round + 1 == found.order.terms.rounds else b""
+        every = found.order.params.handover_every
+        sealed = _NO_ROOT if is_handover(terms, every, round) else b""
         return MsgCloseRound(key("v0").address, order_id, 1, round, shares, _NO_ROOT, sealed)
 
 
