@@ -351,7 +351,7 @@ class MsgCloseRound(MessageBase):
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCloseRound"
     SIGNER: ClassVar[str] = "validator"
-    GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"shares": 3})
+    GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"shares": 4})
     validator: Address
     order_id: Hash
     attempt: Count
