@@ -1034,9 +1034,27 @@ MUTANTS = (
         "busy-seat-accuses",
         "a seat that was away itself says that the winner served nothing",
         "validator/decide/seats.py",
-        "rate * (serve_end - max(seat.begun, look.since))",
+        "rate * (serve_end - seat.begun - seat.away)",
         "rate * (serve_end - seat.begun)",
         (f"{_SEATS}::test_a_winner_that_serves_nothing_is_unavailable_and_a_busy_seat_is_silent",),
+    ),
+    Mutant(
+        "crash-silences-seat",
+        "a crash of a second when the winner's time ends makes a seat silent",
+        "validator/decide/seats.py",
+        "rate * (serve_end - seat.begun - seat.away)",
+        "rate * (serve_end - max(seat.begun, look.since))",
+        (f"{_SEATS}::test_a_crash_of_a_second_keeps_no_seat_from_what_it_has_to_say",),
+    ),
+    Mutant(
+        "crash-accuses",
+        "a winner that served nobody because the seat was away is said not to serve",
+        "validator/decide/seats.py",
+        "serving = serve_end + seat.away, could_come",
+        "serving = serve_end, could_come",
+        (
+            f"{_SEATS}::test_a_seat_that_was_away_when_the_time_ended_accuses_nobody_who_serves_then",
+        ),
     ),
     Mutant(
         "slow-line-accuses",

@@ -262,12 +262,14 @@ class LocalSeat:
     """A seat of this validator: ``files`` of the job once they are known, its sizes once it loads."""
 
     duty: PanelDuty  # as it was first seen
-    # Chain clock at which this daemon first saw it.
+    # Chain clock at which this daemon first saw it, and looked at it last before there was something to say.
     begun: int
+    looked: int
     places: tuple[SeatPlace, ...]  # as in the duty
     files: tuple[PayloadFile, ...] = ()
     lacking: bytes = b""  # the file of the job that is waited for
     sizes: Sizes | None = None
+    away: int = 0  # chain seconds between the looks of one life and those of the next
     sealed: SealedAnswers | None = None
 
 

@@ -8,6 +8,7 @@ does keeps a seat beyond its time, because silence is cut.
 
 The winner has to serve at the rate that it owes, so early that what is left suffices for whoever keeps its promise. One
 that sends the last byte in the last moment, so that strangers look silent, is ``unavailable`` like one that sends none.
+Where this daemon was away meanwhile, the winner has that much longer, and less can have come.
 
 The answers are written down before the commitment to them goes out, and their salt follows from this validator's secret
 and the seat: so a restart shows what was committed to.
@@ -61,7 +62,7 @@ made; a third of the commitment part where that is less."""
 
 def new_seat(duty: PanelDuty, clock: int) -> LocalSeat:
     """Return the record of a seat that this validator was just drawn for."""
-    return LocalSeat(duty, clock, tuple(SeatPlace() for _ in duty.places))
+    return LocalSeat(duty, clock, clock, tuple(SeatPlace() for _ in duty.places))
 
 
 def commit_by(duty: PanelDuty, subject: PanelResponse) -> int:
@@ -88,6 +89,7 @@ def decide_seat(
     if seat.sealed is None:
         # A record that was lost is made again, up to the same answers.
         ends = duty.reveals_end - 1 if duty.commitment else commit_by(duty, subject)
+        seat = _note_look(seat, look)
         # Before anything is made of what the winner sent: whatever that leads to, an answer goes out.
         if look.chain.clock < ends:
             seat = _judge(_note_served(seat, look.chain.clock), subject)
@@ -179,6 +181,12 @@ def blob_awaited(seat: LocalSeat, index: int, blob: bytes) -> LocalSeat:
     if not seat.places[index].is_open:
         return seat
     return _with(seat, index, lacking=blob, served=not blob)
+
+
+def _note_look(seat: LocalSeat, look: Look) -> LocalSeat:
+    """Write down that this daemon is there; at the first look of a life, for how long it was not."""
+    away = seat.away + max(0, look.since - seat.looked)
+    return replace(seat, looked=look.chain.clock, away=away)
 
 
 def _note_served(seat: LocalSeat, clock: int) -> LocalSeat:
@@ -299,9 +307,10 @@ def _seal(
     own = look.chain.validators.get(look.me)
     rate = min(subject.accept_rate, own.audit_rate if own else subject.accept_rate)
     serve_end = serve_by(duty, subject)
-    could_come = rate * (serve_end - max(seat.begun, look.since))
+    could_come = rate * (serve_end - seat.begun - seat.away)
     for place, asked in zip(seat.places, duty.places, strict=True):
-        answer = _answer(seat, place, asked.number, subject, (serve_end, could_come))
+        serving = serve_end + seat.away, could_come
+        answer = _answer(seat, place, asked.number, subject, serving)
         if answer is not None:
             found.append(answer)
         leaf = place.opening.leaves[-1:] if place.accepted and place.opening else ()

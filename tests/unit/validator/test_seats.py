@@ -348,6 +348,39 @@ def test_a_winner_that_serves_nothing_is_unavailable_and_a_busy_seat_is_silent()
     assert answers(payload_awaited(waiting, b"")) == []
 
 
+def through_a_crash(seat: LocalSeat, down: int, up: int) -> LocalSeat:
+    """Return a record after looks in every second but those between ``down`` and ``up``."""
+    for clock in range(seat.looked, down + 1):
+        seat, _ = turn(seat, clock)
+    seat = decode(LocalSeat, encode(seat))
+    for clock in range(up, BY):
+        seat, _ = turn(seat, clock, since=up)
+    return seat
+
+
+@pytest.mark.parametrize("down", range(BEGAN, BY))
+def test_a_crash_of_a_second_keeps_no_seat_from_what_it_has_to_say(down: int) -> None:
+    """Also where it comes when the winner's time ends: what was asked of it before counts."""
+    seat = through_a_crash(turn(None, BEGAN)[0], down, down + 1)
+    assert answers(seat, since=down + 1) == NOTHING_SERVED
+
+
+def test_a_seat_that_was_away_when_the_time_ended_accuses_nobody_who_serves_then() -> None:
+    last = serve_by(DUTY, SUBJECT)
+    done = place_recomputed(found(turn(None, BEGAN)[0]), AGGREGATION, DONE[0])
+    # What came is not finished, and would have come before if somebody had taken it.
+    up = last + 2
+    seat, _ = turn(through_a_crash(done, last - 1, up), up, since=up)
+    seat, _ = turn(blob_awaited(seat, SEGMENT, b""), last + 3, since=up)
+    assert answers(seat, since=up) == [(0, AnswerKind.FINISHED)]
+    # The same in the last second before the crash.
+    served = blob_awaited(turn(done, last)[0], SEGMENT, b"")
+    served, _ = turn(served, up, since=up)
+    assert answers(served, since=up) == [(0, AnswerKind.FINISHED)]
+    # Who began to ask and was away from then on knows nothing.
+    assert answers(through_a_crash(done, BEGAN + 1, BY), since=BY) == [(0, AnswerKind.FINISHED)]
+
+
 def test_a_blob_that_does_not_come_is_named_and_what_came_and_is_not_finished_is_left_out() -> None:
     seat = found(turn(None, BEGAN)[0])
     seat = blob_awaited(seat, AGGREGATION, digest("update"))
