@@ -30,7 +30,7 @@ from validator.decide.records import (
 )
 
 _log = logging.getLogger("assay.validator")
-FORM = 7
+FORM = 8
 """Of the records; another number for every change after which those of before cannot be read."""
 CACHED = 64
 """Records kept whole in memory: they are frozen, and read far more often than written."""

@@ -886,6 +886,26 @@ MUTANTS = (
         ("tests/unit/validator/test_plan.py",),
     ),
     Mutant(
+        "gone-waited-for",
+        "a provider that is gone for good keeps a share from others for all the time that it had",
+        "validator/decide/assign.py",
+        "patience = max(_least_patience(view), (work.answer_by - work.missed_at) // 4)",
+        "patience = max(_least_patience(view), work.answer_by - work.missed_at)",
+        (
+            "tests/unit/validator/test_decide.py::test_who_is_gone_is_not_waited_for_where_somebody_else_is_there",
+        ),
+    ),
+    Mutant(
+        "moment-costs-share",
+        "a provider that is away for a moment loses what it has trained",
+        "validator/decide/assign.py",
+        "patience = max(_least_patience(view), (work.answer_by - work.missed_at) // 4)",
+        "patience = (work.answer_by - work.missed_at) // 4",
+        (
+            "tests/unit/validator/test_decide.py::test_who_is_away_for_a_moment_keeps_its_share_however_small_it_is",
+        ),
+    ),
+    Mutant(
         "same-again",
         "a slot that failed goes to the same provider again",
         "validator/decide/assign.py",

@@ -41,7 +41,26 @@ def _opening_state(local: LocalOrder, round: int) -> StateRef | None:
 
 
 def _usable(local: LocalOrder, view: View) -> list[Worker]:
+    """Return who is there and may have work of this order."""
     return [worker for worker in view.workers if worker.address not in local.excluded]
+
+
+def note_presence(work: SlotWork, view: View) -> SlotWork:
+    """Write down since when the provider is not there that has a share to train, or that it is again."""
+    there = any(worker.address == work.provider for worker in view.workers)
+    missed_at = 0 if there else work.missed_at or view.clock
+    return work if missed_at == work.missed_at else replace(work, missed_at=missed_at)
+
+
+def is_gone(local: LocalOrder, work: SlotWork, view: View) -> bool:
+    """Tell whether a share's provider was away for a quarter of the time that it had left, and somebody else is there.
+
+    It may be back in a moment with what it has trained, so it is waited for as long as for any share.
+    """
+    if not work.missed_at or all(w.address == work.provider for w in _usable(local, view)):
+        return False
+    patience = max(_least_patience(view), (work.answer_by - work.missed_at) // 4)
+    return view.clock >= max(work.missed_at, view.since) + patience
 
 
 def _least_failed(workers: Sequence[Worker], failures: Mapping[str, int]) -> list[Worker]:
@@ -109,15 +128,20 @@ def _patience(
     They follow its place in its provider's queue, what that has to fetch and its speed, and double with each issue, in
     case all machines are slower than they say; but they leave a third of the progress deadline for others.
     """
-    terms, params = view.on_chain.order.terms, view.on_chain.order.params
+    terms = view.on_chain.order.terms
     speed = next((w.speed for w in view.workers if w.address == provider), 0)
     place = before + 1
     expected = place * share_work(terms) // max(1, speed)
-    base = max(PATIENCE, params.progress_base // PATIENCES)
+    base = _least_patience(view)
     transfer = transfer_seconds(view, states=2 * place, more=terms.delivered_bytes)
     limit = max(PATIENCE, 2 * (assignment.progress_deadline - view.clock) // 3)
     wanted = place * base + 4 * expected
     return min((wanted << min(issue - 1, DOUBLINGS_MAX)) + transfer, limit)
+
+
+def _least_patience(view: View) -> int:
+    """Return the chain seconds that any share may take."""
+    return max(PATIENCE, view.on_chain.order.params.progress_base // PATIENCES)
 
 
 def transfer_seconds(view: View, states: int, more: int = 0) -> int:

@@ -21,7 +21,14 @@ from pol.rules.lots import duty_segments
 from pol.rules.schedule import is_handover, progress_seconds
 from pol.rules.stops import AGGREGATION, find_stop
 from validator.decide.actions import NEVER, Action, Aggregate, CheckSegment, Seal, SendTx
-from validator.decide.assign import PATIENCE, give_out, open_round, transfer_seconds
+from validator.decide.assign import (
+    PATIENCE,
+    give_out,
+    is_gone,
+    note_presence,
+    open_round,
+    transfer_seconds,
+)
 from validator.decide.records import (
     LocalOrder,
     LocalRound,
@@ -96,8 +103,11 @@ def _advance(
         told = share is not None and share.state != ShareState.COMMITTED
         return replace(work, settled=work.settled or told), []
     if work.signed is None:
+        work = note_presence(work, view)
         # Nobody could answer while this daemon was down.
-        late = view.clock >= max(work.answer_by, view.since + PATIENCE)
+        late = view.clock >= max(work.answer_by, view.since + PATIENCE) or is_gone(
+            local, work, view
+        )
         return (replace(work, verdict=ShareReason.NO_ANSWER, settled=True) if late else work), []
     if share is not None and share.state != ShareState.COMMITTED:
         # Ended by a message that this record does not know of.

@@ -182,7 +182,7 @@ def test_the_slots_of_a_round_go_to_those_who_are_there() -> None:
 
 def test_a_round_that_is_planned_is_not_planned_again() -> None:
     local = planned()
-    again, actions = decide(local, view(chain(), 11, workers=WORKERS[:1]))
+    again, actions = decide(local, view(chain(), 11, workers=(*WORKERS, Worker("p2", 10**12))))
     assert (again, actions) == (local, ())
 
 
@@ -204,6 +204,38 @@ def test_who_does_not_answer_is_replaced_by_the_other() -> None:
     assert (first.verdict, first.settled) == (ShareReason.NO_ANSWER, True)
     assert {w.provider for w in works(after) if w.issue == 2} == {"p1"}
     assert after.excluded == ()
+
+
+def test_who_is_gone_is_not_waited_for_where_somebody_else_is_there() -> None:
+    far = chain(
+        assigned={"progress_deadline": 100_000},
+        ordered={"terms": replace(TERMS, step_work=2 * 10**9)},
+    )
+    local, _ = decide(loaded(), view(far))
+    (left,) = {w.answer_by - 10 for w in works(local)}
+    assert left // 4 > PATIENCE
+
+    def reissued(clock: int, since: int = 0, **changes: Any) -> list[str]:
+        after, _ = decide(local, view(far, clock, since=since, **changes))
+        return [w.provider for w in works(after) if w.issue == 2]
+
+    local, _ = decide(local, view(far, 10, workers=WORKERS[1:]))
+    late = 10 + left // 4
+    assert reissued(late - 1, workers=WORKERS[1:]) == []
+    assert reissued(late, workers=WORKERS[1:]) == ["p1"]
+    # Nobody else is there; it is back; nobody could be heard, because this daemon has just begun.
+    assert reissued(late, workers=()) == []
+    assert reissued(late) == []
+    assert reissued(late, since=late, workers=WORKERS[1:]) == []
+    back, _ = decide(local, view(far, late - 1))
+    assert [w.missed_at for w in works(back)] == [0, 0]
+
+
+def test_who_is_away_for_a_moment_keeps_its_share_however_small_it_is() -> None:
+    local, _ = decide(planned(), view(chain(), workers=WORKERS[1:]))
+    (left,) = {w.answer_by - 10 for w in works(local)}
+    assert left // 4 < PATIENCE
+    assert decide(local, view(chain(), 9 + PATIENCE, workers=WORKERS[1:]))[0] == local
 
 
 def test_a_faster_provider_serves_more_slots_and_its_shares_have_time_by_their_place() -> None:
