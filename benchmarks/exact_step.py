@@ -11,6 +11,7 @@ import torch
 from benchmarks.figures import Figures, Row
 from examples.digits import job
 from pol.executor.backend import backend
+from pol.executor.names import BACKENDS
 from pol.job.load import LoadedJob, load_job
 from pol.state.canonical import state_tree
 from pol.tracing.build import build, load_into
@@ -34,7 +35,7 @@ def run() -> Figures:
     native = _milliseconds(_eager_step(spec, loaded))
     flops = loaded.job.document.step_flops
     rows = [Row("eager FP32 (torch)", native, "ms/step")]
-    for name in ("numpy", "torch"):
+    for name in BACKENDS:
         exact = _milliseconds(_exact_step(loaded, name))
         rows.append(Row(f"exact, {name}", exact, "ms/step", native))
         rows.append(Row(f"exact, {name}", flops / exact / 1e3, "MFLOP/s", flops / native / 1e3))

@@ -32,7 +32,7 @@ _TRUNCATE, _TRUNCATE_ABI = 1 << 14, 3
 # A flag that asks for the ABI.
 _LANDLOCK_VERSION = 1
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_KEPT = ("PATH", "LANG", *_THREADS)
+_KEPT = ("PATH", "LANG", "ASSAY_NATIVE", *_THREADS)
 
 
 def physical_memory() -> int:

@@ -14,6 +14,7 @@ from assay.cli.outlook import look_at, network_options
 from assay.cli.output import flops, step_progress, table
 from domain.errors import Expected
 from domain.limits import ROUNDS_MAX
+from pol.executor.names import BACKENDS, NUMPY
 
 if TYPE_CHECKING:
     from pol.job.document import Job
@@ -23,10 +24,10 @@ RUN_FOLDER = "run"
 
 backend_option = click.option(
     "--backend",
-    type=click.Choice(["numpy", "torch"]),
-    default="numpy",
+    type=click.Choice(BACKENDS),
+    default=NUMPY,
     show_default=True,
-    help="What computes; both give the same bits.",
+    help="What computes; all give the same bits.",
 )
 
 

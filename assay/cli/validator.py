@@ -11,6 +11,7 @@ import click
 from assay.cli.arguments import ADDRESS, ENDPOINT, FLOPS, SIZE
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
+from assay.cli.job import backend_option
 from assay.cli.output import flops, short, table
 from validator.decide.admission import Policy
 
@@ -40,9 +41,7 @@ def command() -> None:
 )
 @click.option("--listen", type=ENDPOINT, help=f"Where to serve.  [{DEFAULT_LISTEN}]")
 @click.option("--endpoint", type=ENDPOINT, help="Where others reach it; goes on chain.")
-@click.option(
-    "--backend", type=click.Choice(["numpy", "torch"]), default="numpy", show_default=True
-)
+@backend_option
 @click.option(
     "--processes",
     type=click.IntRange(1, 256),
@@ -166,9 +165,7 @@ def _name(context: Settings, address: str, *, admit: bool) -> None:
 )
 @click.option("--speed", type=FLOPS, help="FLOP/s of exact work.  [measured, with a margin]")
 @click.option("--rate", type=SIZE, help="Bytes/s from other validators.  [measured, with a margin]")
-@click.option(
-    "--backend", type=click.Choice(["numpy", "torch"]), default="numpy", show_default=True
-)
+@backend_option
 @common_options
 def promise(context: Settings, speed: int | None, rate: int | None, backend: str) -> None:
     """Measure what is not given, and send it."""

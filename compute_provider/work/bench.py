@@ -28,7 +28,7 @@ _PIECES = 4
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Speed of exact work on a back end, and the memory of the machine."""
+    """Speed of exact work on a back end, by the name of what really computes, and the memory of the machine."""
 
     backend: str
     flops: int  # FLOP/s
@@ -49,8 +49,8 @@ def measure_speed(backend: str, seconds: float = 2.0, stop: Event | None = None)
             f"the back end {backend} does not work here: {' '.join(detail) or 'no answer'}",
             "install assay[train] for torch, or use numpy",
         ) from None
-    flops = int(json.loads(output)["flops"])
-    return Speed(backend, flops, sandbox.physical_memory())
+    told = json.loads(output)
+    return Speed(told["backend"], int(told["flops"]), sandbox.physical_memory())
 
 
 def _run(command: list[str], environment: dict[str, str], stop: Event) -> bytes:
@@ -95,7 +95,8 @@ def _main(backend_name: str, seconds: float, parent: int, folder: Path) -> None:
     while (passed := time.perf_counter() - start) < seconds:
         work_pieces(b"", range(pieces, pieces + _PIECES), engine)
         pieces += _PIECES
-    sys.stdout.write(json.dumps({"flops": int(pieces * PIECE_WORK / passed)}) + "\n")
+    told = {"backend": engine.name, "flops": int(pieces * PIECE_WORK / passed)}
+    sys.stdout.write(json.dumps(told) + "\n")
 
 
 if __name__ == "__main__":

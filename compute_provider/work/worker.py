@@ -82,12 +82,13 @@ def _work(
     order: WorkOrder, folder: Path, open_ends: Sequence[str], out: TextIO, produce: "Producer"
 ) -> None:
     from pol.errors import ExecutionError, JobError, ReplayError, StateError, Stopped
+    from pol.executor.names import TORCH
     from pol.job.load import load_job
 
     try:
         loaded = load_job(Path(order.job))
         opening, local = _opening_states(order, loaded)
-        if order.backend == "numpy":
+        if order.backend != TORCH:
             sandbox.forbid_processes()
         _say(out, ready={"steps": loaded.job.document.round_steps, "open": list(open_ends)})
         task = Task(order, folder, loaded, opening, local, out)

@@ -1,64 +1,26 @@
-"""The back ends by name, and NumPy, the reference: it runs that of every primitive (``pol/ops``)."""
-
-from contextlib import AbstractContextManager
-
-import numpy as np
+"""The back ends by name."""
 
 from pol.errors import ExecutionError
 from pol.executor.interface import Backend
-from pol.executor.loop import LoopBackend
-from pol.ops.primitive import Function, Site
-from pol.ops.table import PRIMITIVES
-from pol.state.arrays import Array
+from pol.executor.names import BACKENDS, NATIVE, NUMPY, TORCH
+from pol.executor.native_backend import NativeBackend
+from pol.executor.numpy_backend import NumpyBackend
+from pol.native.library import load_library
 
 
 def backend(name: str, device: str = "cpu") -> Backend:
-    """Return a back end: ``numpy`` (reference), or ``torch`` on a ``device``.
+    """Return a back end: ``native``, ``numpy`` (reference), or ``torch`` on a ``device``.
 
-    Raises ExecutionError for an unknown name, or where this machine flushes subnormal numbers to zero.
+    Where there are no native kernels, ``native`` is NumPy. Raises ExecutionError for an unknown name, or where this
+    machine flushes subnormal numbers to zero.
     """
-    if name == "numpy":
+    if name == NATIVE:
+        library = load_library()
+        return NumpyBackend() if library is None else NativeBackend(library)
+    if name == NUMPY:
         return NumpyBackend()
-    if name == "torch":
+    if name == TORCH:
         from pol.executor.torch_backend import TorchBackend
 
         return TorchBackend(device)
-    raise ExecutionError("backend", f"{name!r} is neither numpy nor torch")
-
-
-def check_subnormals() -> None:
-    """Refuse a process in which subnormal numbers are flushed to zero (some libraries switch that on)."""
-    single = np.full(1, 2.0**-140, np.float32) * np.full(1, 0.5, np.float32)
-    double = np.full(1, 2.0**-1060) * np.full(1, 0.5)
-    if not single[0] or not double[0]:
-        raise ExecutionError("backend", "this process flushes subnormal numbers to zero")
-
-
-class NumpyBackend(LoopBackend):
-    """NumPy on the CPU, the reference."""
-
-    name = "numpy"
-
-    def __init__(self) -> None:
-        super().__init__()
-        check_subnormals()
-
-    def function(self, op: str, site: Site) -> Function:
-        """Return the reference of one node."""
-        return PRIMITIVES[op].reference(site)
-
-    def upload(self, array: Array) -> Array:
-        """Return the array itself, in C order."""
-        return np.asarray(array, order="C")
-
-    def download(self, value: Array) -> Array:
-        """Return the value as an array (NumPy turns arrays without dimensions into scalars)."""
-        return np.asarray(value)
-
-    def in_order(self, value: Array) -> Array:
-        """See ``LoopBackend.in_order``."""
-        return np.asarray(value, order="C")
-
-    def session(self) -> AbstractContextManager[object]:
-        """Return a context in which overflow and NaN do not warn; outputs are checked at the end instead."""
-        return np.errstate(all="ignore")
+    raise ExecutionError("backend", f"{name!r} is none of {', '.join(BACKENDS)}")

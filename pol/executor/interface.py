@@ -23,7 +23,7 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """``numpy`` or ``torch``."""
+        """One of :data:`pol.executor.names.BACKENDS`: what really computes."""
 
     def compile(self, program: Program, seed: int) -> Compiled:
         """Return the program ready to run; what was compiled is remembered as long as the program lives."""

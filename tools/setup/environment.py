@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tools.setup import bytecode, cometbft, protos
+from tools.setup import bytecode, cometbft, native, protos
 from tools.setup.steps import BIN, ROOT, VENV, Command, Stop, digest, run, say, step
 
 HERE = Path(__file__).parent
@@ -56,6 +56,8 @@ def set_up(lock: Path) -> None:
     done = project + "".join(programs)
     step("modules of packages", done, is_venv, lambda: bytecode.compile_packages(programs))
     step("modules", digest([done, *bytecode.sources()]), is_venv, bytecode.compile_project)
+    if lock == FULL_LOCK:
+        step("native kernels", native.key(), native.are_built, lambda: native.install(UV))
     step("cometbft", cometbft.VERSION, cometbft.is_installed, lambda: cometbft.install(UV))
 
 

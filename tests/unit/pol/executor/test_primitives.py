@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from pol.errors import OutOfRange
 from pol.executor import torch_backend
+from pol.executor.names import BACKENDS
 from pol.ops.table import PRIMITIVES
 from pol.state.arrays import Array
-from tests.unit.pol.executor.ops import BACKENDS, HOSTILE, NOT_FINITE, apply, bits, both, floats
+from tests.unit.pol.executor.ops import HOSTILE, NOT_FINITE, apply, bits, both, floats
 
 EVERY = np.concatenate([HOSTILE, NOT_FINITE])
 A, B = (grid.copy() for grid in np.meshgrid(EVERY, EVERY))

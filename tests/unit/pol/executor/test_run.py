@@ -11,12 +11,13 @@ import pytest
 from pol.errors import ExecutionError, NotFinite
 from pol.executor.backend import backend
 from pol.executor.interface import run
+from pol.executor.names import BACKENDS
 from pol.job.document import BATCH_NUMBER
 from pol.job.program import Program, ProgramBuilder
 from pol.state.arrays import Array, State
 from pol.state.canonical import state_tree
 from tests.unit.pol import mlp
-from tests.unit.pol.executor.ops import BACKENDS, get
+from tests.unit.pol.executor.ops import get
 
 
 def halves() -> Program:
@@ -60,7 +61,7 @@ def test_inputs_of_another_type(wrong: Array | None) -> None:
 
 
 def test_unknown_back_end() -> None:
-    with pytest.raises(ExecutionError, match="neither numpy nor torch"):
+    with pytest.raises(ExecutionError, match="none of native, numpy, torch"):
         backend("jax")
 
 

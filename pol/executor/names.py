@@ -1,0 +1,7 @@
+"""The names of back ends, for those who only offer the choice."""
+
+from typing import Final
+
+NATIVE, NUMPY, TORCH = "native", "numpy", "torch"
+BACKENDS: Final = (NATIVE, NUMPY, TORCH)
+"""The ordinary choice first."""

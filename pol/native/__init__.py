@@ -1,0 +1,1 @@
+"""Native kernels: the slow primitives in C, with the bits of their references."""

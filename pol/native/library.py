@@ -1,0 +1,171 @@
+"""The library of native kernels, as the set-up has built it: a file for each instruction set.
+
+NumPy stays the definition. Where no library is built, or ``ASSAY_NATIVE=0`` is set, nothing is lost but time. A library
+is used only after its answers to known questions were right (:mod:`pol.native.self_test`).
+"""
+
+import ctypes
+import logging
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pol.errors import ExecutionError
+from pol.native.self_test import KNOWN, answers
+from pol.state.arrays import Array
+
+log = logging.getLogger(__name__)
+
+FOLDER = Path(__file__).parent / "built"
+PORTABLE = "portable"
+INSTRUCTION_SETS = {"avx2": 1, PORTABLE: 0}
+"""Best first, each with its bit in what ``assay_processor`` returns."""
+SWITCH = "ASSAY_NATIVE"
+"""``0`` for none, the name of an instruction set to force it; anything else, or nothing, for the best."""
+
+_INTERFACE = 1
+_ADDRESS, _SIZE, _STATUS = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
+_FUNCTIONS = ("exp", "log", "tanh", "erf")
+_ARGUMENTS: dict[str, tuple[Sequence[object], object]] = {
+    "interface": ((), _STATUS),
+    "processor": ((), _STATUS),
+    "rounds_exactly": ((), _STATUS),
+    "product": ((_SIZE, *[_ADDRESS] * 3, *[_SIZE] * 2, _ADDRESS, *[_SIZE] * 2, _ADDRESS, *[_SIZE] * 3), _STATUS),
+    "sum": ((_ADDRESS, *[_SIZE] * 3, _ADDRESS), _STATUS),
+    "uniform": ((ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint64, _ADDRESS, _SIZE), None),
+    **dict.fromkeys(_FUNCTIONS, ((_ADDRESS, _ADDRESS, _SIZE), None)),
+}  # fmt: skip
+
+
+class Library:
+    """The kernels of one file. Arrays are FP32 and NumPy's; any thread may call, and others run meanwhile."""
+
+    def __init__(self, name: str) -> None:
+        """Load the library for an instruction set that the processor has; OSError where it is not there or another."""
+        self.name = name
+        self._functions = ctypes.CDLL(str(FOLDER / f"{name}.so"))
+        for function, (arguments, result) in _ARGUMENTS.items():
+            try:
+                found = getattr(self._functions, f"assay_{function}")
+            except AttributeError:
+                raise OSError(f"{name} has no {function}") from None
+            found.argtypes, found.restype = arguments, result
+        if self._functions.assay_interface() != _INTERFACE:
+            raise OSError(f"{name} is of another version")
+
+    def processor(self) -> int:
+        """Return a bit for each instruction set that this processor has."""
+        bits: int = self._functions.assay_processor()
+        return bits
+
+    def check_thread(self) -> None:
+        """Refuse to compute in a thread that rounds in another way, or flushes subnormal numbers to zero."""
+        if not self._functions.assay_rounds_exactly():
+            reason = "this thread flushes subnormal numbers to zero, or does not round to nearest"
+            raise ExecutionError("backend", reason)
+
+    def product(self, left: Array, right: Array) -> Array:
+        """Return the exact product of [..., M, K] and [..., K, N]; see ``pol/ops/product.py``."""
+        rows, summed = left.shape[-2:]
+        columns = right.shape[-1]
+        result = np.empty((*left.shape[:-1], columns), np.float32)
+        count = result.size // (rows * columns) if result.size else 0
+        if count:
+            starts = [_offsets(operand) for operand in (left, right)]
+            self._check(
+                self._functions.assay_product(
+                    count,
+                    *map(_address, starts),
+                    _address(left),
+                    *_strides(left)[-2:],
+                    _address(right),
+                    *_strides(right)[-2:],
+                    _address(result),
+                    rows,
+                    summed,
+                    columns,
+                )
+            )
+        return result
+
+    def function(self, name: str, x: Array) -> Array:
+        """Return ``exp``, ``log``, ``tanh`` or ``erf`` of each element; see ``pol/ops/functions.py``."""
+        x = np.asarray(x, order="C")
+        result = np.empty(x.shape, np.float32)
+        getattr(self._functions, f"assay_{name}")(_address(x), _address(result), x.size)
+        return result
+
+    def sum(self, x: Array, dim: int) -> Array:
+        """Return the halving sum over one dimension, which goes; see ``pol/ops/reduce.py``."""
+        x = np.asarray(x, order="C")
+        rest = (*x.shape[:dim], *x.shape[dim + 1 :])
+        if not x.size:
+            return np.zeros(rest, np.float32)
+        result = np.empty(rest, np.float32)
+        outer, inner = _size(x.shape[:dim]), _size(x.shape[dim + 1 :])
+        self._check(
+            self._functions.assay_sum(_address(x), outer, x.shape[dim], inner, _address(result))
+        )
+        return result
+
+    def uniform(self, seed: int, site: int, step: int, count: int) -> NDArray[np.float32]:
+        """Return numbers in [0, 1); see ``pol/ops/philox.py``."""
+        result = np.empty(count, np.float32)
+        self._functions.assay_uniform(seed, site, step % 2**64, _address(result), count)
+        return result
+
+    def _check(self, done: int) -> None:
+        if not done:
+            raise MemoryError
+
+
+@cache
+def load_library() -> Library | None:
+    """Return the library to compute with, or None where there is none; what is wrong with one is logged."""
+    wanted = os.environ.get(SWITCH, "")
+    if wanted == "0":
+        return None
+    names = [wanted] if wanted in INSTRUCTION_SETS else list(INSTRUCTION_SETS)
+    try:
+        # it runs on every processor, and says what this one has
+        has = Library(PORTABLE).processor()
+    except OSError as error:
+        log.warning("no native kernels, so NumPy computes, some times slower: %s", error)
+        return None
+    for name in names:
+        if INSTRUCTION_SETS[name] & ~has:
+            continue
+        try:
+            library = Library(name)
+            if answers(library) == KNOWN:
+                return library
+            log.error("the native kernels for %s compute wrongly and are not used", name)
+        except (OSError, ExecutionError) as error:
+            log.warning("the native kernels for %s are not used: %s", name, error)
+    return None
+
+
+def _address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _strides(array: Array) -> list[int]:
+    """Return strides in elements."""
+    return [stride // array.itemsize for stride in array.strides]
+
+
+def _offsets(operand: Array) -> NDArray[np.int64]:
+    """Return where each matrix of a batch begins, in elements."""
+    offsets = np.zeros(1, np.int64)
+    for size, stride in zip(operand.shape[:-2], _strides(operand)[:-2], strict=True):
+        offsets = (offsets[:, None] + stride * np.arange(size, dtype=np.int64)).reshape(-1)
+    return offsets
+
+
+def _size(shape: Sequence[int]) -> int:
+    return int(np.prod(shape, dtype=np.int64))

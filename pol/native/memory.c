@@ -1,0 +1,29 @@
+/* Memory that a thread keeps, so that a product does not pay for fresh pages each time. */
+
+#include <stdlib.h>
+
+#include "exact.h"
+
+#define LINE ((size_t)64)
+
+static _Thread_local void *kept;
+static _Thread_local size_t kept_bytes;
+
+void *scratch(size_t bytes)
+{
+    if (bytes > kept_bytes) {
+        size_t wanted = (bytes + bytes / 4 + LINE) / LINE * LINE;
+        free(kept);
+        kept = aligned_alloc(LINE, wanted);
+        kept_bytes = kept == NULL ? 0 : wanted;
+    }
+    return kept;
+}
+
+/* Give the memory of the calling thread back. */
+EXPORT void assay_forget(void)
+{
+    free(kept);
+    kept = NULL;
+    kept_bytes = 0;
+}

@@ -1,0 +1,57 @@
+/* What the processor can do, and how the calling thread computes now. */
+
+#include "exact.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#define INTERFACE 1 /* of this library: raised with every change of what a function takes */
+#define HAS_AVX2 1
+
+EXPORT int assay_interface(void)
+{
+    return INTERFACE;
+}
+
+#if defined(__x86_64__)
+
+#define LEAF1 (1u << 12 | 1u << 22 | 1u << 27 | 1u << 28 | 1u << 29) /* FMA, MOVBE, XGETBV, AVX, F16C */
+#define LEAF7 (1u << 3 | 1u << 5 | 1u << 8)                           /* BMI1, AVX2, BMI2 */
+#define EXTENDED (1u << 5)                                            /* LZCNT */
+
+/* All of x86-64-v3, and a system that keeps the wide registers. */
+static int has_avx2(void)
+{
+    unsigned a, b, c, d, low, high;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & LEAF1) != LEAF1)
+        return 0;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & LEAF7) != LEAF7)
+        return 0;
+    if (!__get_cpuid(0x80000001u, &a, &b, &c, &d) || (c & EXTENDED) != EXTENDED)
+        return 0;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & 6u) == 6u;
+}
+
+#endif
+
+/* Return a bit for each instruction set that a library may be built for. */
+EXPORT int assay_processor(void)
+{
+#if defined(__x86_64__)
+    return has_avx2() ? HAS_AVX2 : 0;
+#else
+    return 0;
+#endif
+}
+
+/* Whether this thread rounds to the nearest number, ties to even, and keeps subnormal ones. */
+EXPORT int assay_rounds_exactly(void)
+{
+    volatile float one = 1.0f, third = 0x1.8p-24f, tiny = 0x1p-140f, half = 0.5f;
+    volatile double small = 0x1p-1060;
+    int keeps = tiny * half != 0.0f && small * (double)half != 0.0;
+    int nearest = one + third == 0x1.000002p0f && one + half * third == one && -one - third == -0x1.000002p0f;
+    return keeps && nearest;
+}
