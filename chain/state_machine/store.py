@@ -132,16 +132,18 @@ class Overlay:
         self._sorted = {}
 
     def _merged(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, Any]]:
-        """Yield what is below with the own changes over it. The own changes are those of the start."""
+        """Return what is below with the own changes over it. The own changes are those of the start."""
         below: Iterator[tuple[bytes, Any]] = (
             self._parent._merged(prefix, after)
             if self._parent is not None
             else self._base.scan(prefix, after)
         )
         own = self._own_keys(prefix, after)
-        if not own:
-            yield from below
-            return
+        return self._laid_over(below, own) if own else below
+
+    def _laid_over(
+        self, below: Iterator[tuple[bytes, Any]], own: list[bytes]
+    ) -> Iterator[tuple[bytes, Any]]:
         values = self._values
         at = 0
         for key, value in below:
@@ -168,10 +170,13 @@ class Overlay:
             found.sort()
             self._sorted[prefix[0]] = len(found)
         start = bisect_right(found, after) if after >= prefix else bisect_left(found, prefix)
-        end = start
-        while end < len(found) and found[end].startswith(prefix):
-            end += 1
-        return found[start:end]
+        return found[start : _end(found, prefix, start)]
+
+
+def _end(keys: list[bytes], prefix: bytes, start: int) -> int:
+    """Return where the keys under a prefix end; those from ``start`` on do not lie before it."""
+    stem = prefix.rstrip(b"\xff")
+    return bisect_left(keys, stem[:-1] + bytes([stem[-1] + 1]), start) if stem else len(keys)
 
 
 class MemoryStore:

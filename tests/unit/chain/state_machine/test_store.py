@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chain.state_machine.ledger.tables import ACCOUNTS
@@ -15,6 +15,8 @@ KEYS = st.binary(min_size=1, max_size=3)
 CHANGES = st.dictionaries(KEYS, st.none() | st.binary(max_size=2), max_size=12)
 
 
+@example({}, {b"a\xff": b"1", b"a\xff\xff": b"2", b"b": b"3"}, {b"a\xff\0": b"4"}, b"a\xff", b"")
+@example({}, {b"\xff": b"1", b"\xff\xff": b"2", b"\xfe": b"3"}, {}, b"\xff", b"")
 @given(CHANGES, CHANGES, CHANGES, st.binary(min_size=1, max_size=2), st.binary(max_size=3))
 def test_layers_read_as_one_map(
     first: dict[bytes, bytes | None],
