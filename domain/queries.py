@@ -202,7 +202,10 @@ class OrderResponse:
 
     def assignment(self, attempt: int) -> Assignment | None:
         """Return the assignment of an attempt."""
-        return next((found for found in self.assignments if found.attempt == attempt), None)
+        for found in self.assignments:
+            if found.attempt == attempt:
+                return found
+        return None
 
     def rounds_of(self, attempt: int) -> tuple[Round, ...]:
         """Return the closed rounds of an attempt, in order."""
@@ -210,11 +213,19 @@ class OrderResponse:
 
     def round(self, attempt: int, round: int) -> Round | None:
         """Return a closed round."""
-        return next((r for r in self.rounds if (r.attempt, r.round) == (attempt, round)), None)
+        for found in self.rounds:
+            if found.round == round and found.attempt == attempt:
+                return found
+        return None
 
     def share(self, key: ShareKey) -> Share | None:
         """Return a share of this order."""
-        return next((share for share in self.shares if share.claim.key == key), None)
+        where = key.attempt, key.round, key.slot, key.issue
+        for share in self.shares:
+            claim = share.claim
+            if (claim.attempt, claim.round, claim.slot, claim.issue) == where:
+                return share if claim.order_id == key.order_id else None
+        return None
 
     def shares_of(self, attempt: int, round: int) -> dict[tuple[int, int], Share]:
         """Return the shares of a round by slot and issue."""

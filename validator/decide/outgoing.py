@@ -84,7 +84,7 @@ def waiting(state: Outgoing, now: int) -> tuple[Outgo, ...]:
 
 def take(state: Outgoing, now: int) -> Outgoing:
     """Put the next transaction under way, if there is something to send and nothing is."""
-    if state.under_way:
+    if state.under_way or not state.wanted:
         return state
     return replace(state, under_way=bundle(waiting(state, now), state.most))
 

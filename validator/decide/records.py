@@ -325,7 +325,10 @@ def new_order(order_id: bytes, attempt: int) -> LocalOrder:
 
 def find_round(local: LocalOrder, round: int) -> LocalRound | None:
     """Return the record of a round."""
-    return next((current for current in local.rounds if current.round == round), None)
+    for current in local.rounds:
+        if current.round == round:
+            return current
+    return None
 
 
 def find_work(current: LocalRound | None, slot: int, issue: int) -> SlotWork | None:

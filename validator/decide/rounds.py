@@ -390,10 +390,10 @@ def verdict_rows(local: LocalOrder, on_chain: OrderResponse) -> tuple[VerdictRow
     """Return a row for each share that is judged."""
     rows: list[VerdictRow] = []
     for current in local.rounds:
-        shares = on_chain.shares_of(local.attempt, current.round)
+        accepted = current.next_global is not None
+        shares = {} if accepted else on_chain.shares_of(local.attempt, current.round)
         for work in current.works:
             share = shares.get((work.slot, work.issue))
-            accepted = current.next_global is not None and not work.verdict
             if not (work.verdict or accepted or is_verified(current, work, share)):
                 continue
             failed = [d.segment for d in work.checked if d.reason and d.reason == work.verdict]
