@@ -1,9 +1,15 @@
 """The chain of the harness with a state that is kept as records, so that nothing is decoded again and again."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
-from chain.state_machine.invariants import check_all, check_order, check_whole
+from chain.state_machine import queries
+from chain.state_machine.invariants import (
+    OF_WHOLE,
+    check_all,
+    check_conservation,
+    check_order,
+)
 from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, PAYMENTS, TALLIES
 from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
 from chain.state_machine.proof.tables import (
@@ -19,6 +25,7 @@ from chain.state_machine.tables import Space, parts_of
 from domain.records import OrderState
 from tests.support.chain_harness import Chain
 
+T = TypeVar("T")
 OF_ORDERS: tuple[Space, ...] = (
     ORDERS,
     ASSIGNMENTS,
@@ -67,10 +74,31 @@ class LiveStore(Overlay):
             yield key, values[key]
 
 
+class Noting(Overlay):
+    """Notes by their prefix bytes what is read."""
+
+    def __init__(self, base: Reader) -> None:
+        super().__init__(base)
+        self.seen: set[int] = set()
+
+    def record(self, cls: type[T], key: bytes) -> T | None:
+        self.seen.add(key[0])
+        return super().record(cls, key)
+
+    def get(self, key: bytes) -> bytes | None:
+        self.seen.add(key[0])
+        return super().get(key)
+
+    def _merged(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, Any]]:
+        self.seen.add(prefix[0])
+        return super()._merged(prefix, after)
+
+
 class LiveChain(Chain):
     """A chain that knows what its last block changed, and checks after each what may have changed.
 
-    What is about an order is checked when something of it changed. A closed order does not change any more, which is
+    What is about an order is checked when something of it changed, and what is about the whole when something changed
+    that it reads. A closed order does not change any more, which is
     checked for every key; so the rest is looked at over those that live, and now and then over all.
     """
 
@@ -80,6 +108,9 @@ class LiveChain(Chain):
     def make_store(self) -> Reader:
         self._living = LiveStore()
         self._closed: set[bytes] = set()
+        self._gone: set[int] = set()
+        self._seen: dict[Callable[[Overlay], None], set[int]] = {}
+        self._answers: dict[Any, tuple[set[int], Any]] = {}
         return LiveStore()
 
     def commit(self, overlay: Overlay) -> Iterable[bytes]:
@@ -91,7 +122,18 @@ class LiveChain(Chain):
         self.touched = list(
             dict.fromkeys(parts_of(key)[0] for key in self.changed if key[0] in _OF_ORDERS)
         )
+        changed = {key[0] for key in self.changed}
+        for request in [r for r, (seen, _) in self._answers.items() if seen & changed]:
+            del self._answers[request]
         return self.changed
+
+    def ask(self, request: Any) -> Any:
+        """Answer a query; whoever asks the same while nothing changes that was read for it gets the same."""
+        if request not in self._answers:
+            store = Noting(self.store)
+            answer = queries.answer(store, request)
+            self._answers[request] = store.seen, answer
+        return self._answers[request][1]
 
     def changed_in(self, table: Space) -> list[tuple[bytes, ...]]:
         """Return the parts of the keys of a table that the last block changed."""
@@ -106,7 +148,7 @@ class LiveChain(Chain):
         store, living = self.overlay(), Overlay(self._living)
         if self.height % WHOLE_BLOCKS == 0:
             check_all(self.store)
-        check_whole(living)
+        self._check_whole({key[0] for key in self.changed} | self._gone)
         for order_id in self.touched:
             assert order_id not in self._closed, f"order {order_id.hex()} changes after its end"
             check_order(living, ORDERS.must(living, order_id))
@@ -115,3 +157,13 @@ class LiveChain(Chain):
                 self._closed.add(order_id)
                 keys = [k for t in OF_ORDERS for k in self._living.scan_keys(t.key(order_id))]
                 self._living.take([(key, None) for key in keys])
+                self._gone.update(key[0] for key in keys)
+
+    def _check_whole(self, changed: set[int]) -> None:
+        """Check what holds of the whole, but nothing again that read only what has not changed since it held."""
+        for check in (check_conservation, *OF_WHOLE):
+            if check not in self._seen or not changed.isdisjoint(self._seen[check]):
+                store = Noting(self._living)
+                check(store)
+                self._seen[check] = store.seen
+        self._gone = set()

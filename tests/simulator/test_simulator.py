@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from chain.state_machine.invariants import InvariantBroken
+from chain.state_machine.market.tables import BIDS
 from chain.state_machine.registry.tables import PROVIDERS
 from domain.events import SeatSilent, changes_of
 from domain.reasons import CloseReason
@@ -32,6 +34,24 @@ def test_a_seed_plays_the_same_run_again() -> None:
         world.run()
     assert worlds[0].clock.now == worlds[1].clock.now
     assert worlds[0].chain.everything() == worlds[1].chain.everything()
+
+
+def test_what_changes_is_checked_again() -> None:
+    """Though nothing is that read only what has not changed."""
+    world = World(make_setup(3, Kind.HONEST, Shape(orders=4, spread=20)))
+    while world.chain.height < 30:
+        world.clock.step()
+    chain = world.chain
+    (bid, *_) = BIDS.scan(chain.overlay())
+    right, wrong = chain.overlay(), chain.overlay()
+    BIDS.put(right, bid)
+    chain.commit(right)
+    chain.check_state()
+    BIDS.put(wrong, replace(bid, reserved=bid.reserved + 1))
+    chain.commit(wrong)
+    for _ in range(2):
+        with pytest.raises(InvariantBroken, match="reserves a wrong amount"):
+            chain.check_state()
 
 
 def test_who_comes_later_is_measured_admitted_and_given_work() -> None:

@@ -39,6 +39,7 @@ class ValidatorActor:
         self, world: "World", me: str, behaviour: HonestValidator, speed: int = 10**9
     ) -> None:
         self.world, self.me, self.behaviour, self.speed = world, me, behaviour, speed
+        self.secret = sha256(me.encode()).digest()
         self.records: dict[Duty, Record] = {}
         self.numerics = Numerics(self)
         self.auditor = Auditor(self)
@@ -154,7 +155,7 @@ class ValidatorActor:
             self.view,
             self.me,
             CHAIN_ID,
-            sha256(self.me.encode()).digest(),
+            self.secret,
             self.since or 0,
             self.service.workers(),
             self.service.presence.machines(),
