@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
+_PAUSE_SECONDS = 0.02
+"""Between two looks: most of them ask a node, whose time it is as well."""
 
 
 def wait_until(condition: Callable[[], T], what: str, deadline_seconds: float = 30.0) -> T:
@@ -16,7 +18,7 @@ def wait_until(condition: Callable[[], T], what: str, deadline_seconds: float = 
         if result:
             return result
         assert time.monotonic() < end, f"waited {deadline_seconds} s for {what}"
-        time.sleep(0.005)
+        time.sleep(_PAUSE_SECONDS)
 
 
 def is_running(pid: int) -> bool:
