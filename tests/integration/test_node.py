@@ -239,9 +239,9 @@ def change_genesis(home: Path, change: Callable[[dict[str, Any]], None]) -> None
 
 
 def refused_start(home: Path, consensus: str) -> str:
-    """Start a node that cannot start and return what it says."""
+    """Start a node that cannot start, and waits a second for ports that are taken; return what it says."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.node_child", home, consensus],
+        [sys.executable, "-m", "tests.support.node_child", home, consensus, "1"],
         cwd=ROOT,
         capture_output=True,
         text=True,

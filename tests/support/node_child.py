@@ -1,10 +1,14 @@
-"""Runs a node: ``python -m tests.support.node_child HOME CONSENSUS``; prints what it is ready with, as JSON."""
+"""Runs a node: ``python -m tests.support.node_child HOME CONSENSUS [SECONDS]``; prints what it is ready with, as JSON.
+
+SECONDS is how long it waits for ports of CometBFT that are taken.
+"""
 
 import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from chain.app import node
 from chain.app.node import Consensus, NodeConfig, NodeReady, run_node
 
 
@@ -14,4 +18,6 @@ def announce(ready: NodeReady) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 3:
+        node._PORT_SECONDS = float(sys.argv[3])
     run_node(NodeConfig.of_home(Path(sys.argv[1]), Consensus(sys.argv[2])), announce)
