@@ -1,6 +1,7 @@
 """What seats need when those who did the work are gone: the validator has it, or computes it again, or is at fault."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -10,9 +11,8 @@ from domain.records import AnswerKind, OrderState, Ruling
 from tests.support.market_network import MarketNetwork, market_network, quick_params
 from tests.support.waiting import wait_until
 
-PARAMS = quick_params(round_window=150, segments_drawn=1, audit_bps=5_000, audit_places_max=9)
-"""Seats replay 2 or more of the 10 segments of a round; the validator has opened what 6 of them need, at most. The time
-to commit is longer than a killed daemon takes to come back on a busy machine; nothing here waits for a window's end."""
+PARAMS = quick_params(segments_drawn=1, audit_bps=5_000, audit_places_max=9)
+"""Seats replay 2 or more of the 10 segments of a round; the validator has opened what 6 of them need, at most."""
 ROUNDS = 2
 PATIENT = 20_000
 """FLOP/s that the provider is certified for: it has time enough on a busy machine."""
@@ -22,12 +22,19 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
-def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarketNetwork]:
+def market(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MarketNetwork]:
+    """A network with the window that the test asks for."""
     directory = tmp_path_factory.mktemp("after")
-    with market_network(directory, (("",), (), ()), PARAMS, lambda _: PATIENT) as running:
+    params = replace(PARAMS, round_window=request.param)
+    with market_network(directory, (("",), (), ()), params, lambda _: PATIENT) as running:
         yield running
 
 
+# Nothing waits for this window's end; its time to commit is longer than a killed daemon takes to come back on a busy
+# machine.
+@pytest.mark.parametrize("market", [150], indirect=True)
 def test_seats_are_served_when_the_provider_is_gone_and_the_daemon_was_killed(
     market: MarketNetwork,
 ) -> None:
@@ -56,6 +63,8 @@ def test_seats_are_served_when_the_provider_is_gone_and_the_daemon_was_killed(
     assert result.root == market.look(order).rounds[-1].next_root
 
 
+# Seats ask for as long as they can commit, which is 18 s of this.
+@pytest.mark.parametrize("market", [60], indirect=True)
 def test_a_winner_that_vanishes_before_anybody_recomputed_its_round(market: MarketNetwork) -> None:
     """Strangers say that they cannot get the data; nothing is paid for such a round, and the job bond is cut."""
     market.bid("val0", "here")
