@@ -36,8 +36,8 @@ AUDIT_SPEED = 10**9
 """FLOP/s that each validator promises as an auditor: a core does more, and the window of an order is twenty times as
 long as its audit takes at what is promised."""
 _PORTS_EACH = 4
-# Below the range that systems take for outgoing connections.
-_FIRST_PORT, _LAST_PORT = 20_000, 32_000
+PORTS = range(20_000, 28_000)
+"""Below those that systems take for outgoing connections."""
 
 
 def create(
@@ -48,6 +48,7 @@ def create(
     params: Params | None = None,
     kind: NetworkKind = NetworkKind.COMETBFT,
     backends: dict[str, str] | None = None,
+    ports: range = PORTS,
 ) -> Layout:
     """Make a network of ``validators`` with ``providers`` in each cluster (one number, or one for each cluster).
 
@@ -56,7 +57,7 @@ def create(
     """
     directory = directory.resolve()
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    base = _free_block(validators * _PORTS_EACH)
+    base = _free_block(validators * _PORTS_EACH, ports)
     specs = tuple(_validator(directory, index, base, kind) for index in range(validators))
     sizes = [providers] * validators if isinstance(providers, int) else list(providers)
     clusters = [spec for spec, size in zip(specs, sizes, strict=True) for _ in range(size)]
@@ -161,16 +162,16 @@ def _write_config(home: Path, grpc: int, tables: dict[str, object]) -> None:
     (home / "config.toml").write_text(tomli_w.dumps(config))
 
 
-def _free_block(count: int) -> int:
+def _free_block(count: int, ports: range) -> int:
     """Return the first of ``count`` neighbouring ports on 127.0.0.1 that nobody listens on."""
-    starts = list(range(_FIRST_PORT, _LAST_PORT - count, count))
+    starts = list(ports[:-count:count])
     # Two networks that are made at once do not choose the same block.
     random.shuffle(starts)
     for start in starts:
         if all(_is_free(port) for port in range(start, start + count)):
             return start
     raise NetworkError(
-        f"no {count} neighbouring ports are free between {_FIRST_PORT} and {_LAST_PORT}",
+        f"no {count} neighbouring ports are free between {ports.start} and {ports.stop}",
         "stop another network",
     )
 

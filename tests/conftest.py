@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,18 +13,18 @@ settings.register_profile("assay", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("assay")
 
 _HERE = Path(__file__).parent
-PROCESSES = "processes"
-_START_PROCESSES = ("integration", "e2e")
+NETWORKS = ("e2e", "integration")
+"""Folders of tests that start networks."""
 
 
 def group_of(path: Path) -> str:
     """Return the group of a test file: whoever runs one test of a group runs all of them (``--dist loadgroup``).
 
-    A file keeps together, so that its fixtures are made once; and everything that starts networks does, so that never
-    do two start at a time.
+    A file keeps together, so that its fixtures are made once; and so does each folder that starts networks. They wait
+    for windows most of their time, so that two cores do for one of each folder; no more than these run at a time.
     """
     part = path.relative_to(_HERE)
-    return PROCESSES if part.parts[0] in _START_PROCESSES else part.as_posix()
+    return part.parts[0] if part.parts[0] in NETWORKS else part.as_posix()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -35,22 +36,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.xdist_group(group_of(item.path)))
 
 
-@pytest.fixture(scope="session")
-def _networks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Hold, until this process ends, what only one process of a run may hold."""
-    if not hasattr(request.config, "workerinput"):
-        return
-    descriptor = os.open(tmp_path_factory.getbasetemp().parent / "networks", os.O_CREAT | os.O_RDWR)
+@cache
+def _own(lock: Path) -> None:
+    """Hold, until this process ends, what only one process of a run may hold: the networks of a group."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(os.open(lock, os.O_CREAT | os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         pytest.fail(
-            "another process of this run starts networks, too: run it with --dist loadgroup"
+            f"another process of this run starts networks of {lock.name}, too: run it with --dist loadgroup"
         )
 
 
 @pytest.fixture(autouse=True)
-def _networks_one_at_a_time(request: pytest.FixtureRequest) -> None:
+def _networks_of_a_group_one_at_a_time(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Fail a test that starts a network where another process might do the same."""
-    if group_of(request.path) == PROCESSES:
-        request.getfixturevalue("_networks")
+    group = group_of(request.path)
+    if group in NETWORKS and hasattr(request.config, "workerinput"):
+        _own(tmp_path_factory.getbasetemp().parent / group)

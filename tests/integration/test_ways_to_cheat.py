@@ -1,6 +1,7 @@
 """Providers that cheat, each in its own way: found, named, cut where it can be proven, and replaced by others.
 
-One network, three orders at once. Every segment is drawn (``quick_params``), so that nothing here hangs on luck.
+One network, three orders at once, and the most processes of all: by its name it comes last here, when no other network
+is left. Every segment is drawn (``quick_params``), so that nothing here hangs on luck.
 """
 
 from collections.abc import Callable, Container, Iterator

@@ -1,20 +1,19 @@
-"""How tests are divided over processes: a file stays together, and all that start networks do."""
+"""How tests are divided over processes: a file stays together, and so does a folder whose tests start networks."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import PROCESSES, group_of
+from tests.conftest import NETWORKS, group_of
 
 TESTS = Path(__file__).parents[1]
 
 
-def test_files_have_groups_of_their_own_and_networks_share_one() -> None:
-    networks = {*(TESTS / "integration").rglob("test_*.py"), *(TESTS / "e2e").rglob("test_*.py")}
-    assert networks
+def test_files_have_groups_of_their_own_and_networks_of_a_folder_share_one() -> None:
+    networks = {path: name for name in NETWORKS for path in (TESTS / name).rglob("test_*.py")}
+    assert set(networks.values()) == set(NETWORKS)
     for path in TESTS.rglob("test_*.py"):
-        expected = PROCESSES if path in networks else path.relative_to(TESTS).as_posix()
-        assert group_of(path) == expected
+        assert group_of(path) == networks.get(path, path.relative_to(TESTS).as_posix())
 
 
 def test_every_test_has_one_group_and_xdist_sees_it(request: pytest.FixtureRequest) -> None:

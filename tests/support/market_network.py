@@ -45,6 +45,8 @@ JOB = Path(__file__).resolve().parents[1] / "fixtures" / "job_tiny"
 PRICE = 2 * 10**12
 """Two ``uassay`` for each 1,000 FLOPs: every sum of a job this small is worth looking at, and no bond too small."""
 TORCH = "torch"
+PORTS = range(28_000, 32_000)
+"""Not those of networks that other tests make at the same time with ``assay``."""
 MARKET_BOND = 10**9
 START_SECONDS = 90.0
 SPEED = 10**9
@@ -248,6 +250,7 @@ def market_network(
         params or quick_params(),
         NetworkKind.SOLO,
         {f"prov{index}": way for index, way in enumerate(flat) if way == TORCH},
+        PORTS,
     )
     network = Network(layout)
     market = None
