@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.vectors.builders import job, market, proof, secrets, transactions
+from tests.vectors.arithmetic.cases import FAMILIES
+from tests.vectors.builders import arithmetic, job, market, proof, secrets, transactions
 
 FOLDER = Path(__file__).parent
 WIDTH = 120
@@ -20,6 +22,7 @@ KINDS: Mapping[str, Callable[[], Any]] = {
     "vrf": secrets.build_vrf,
     "state": job.build_state,
     "job": job.build_job,
+    **{f"arithmetic/{family}": partial(arithmetic.build, family) for family in FAMILIES},
 }
 
 

@@ -1,0 +1,173 @@
+"""The parts of ``docs/arithmetic.md`` that follow from the code: types and attributes, constants, sequences."""
+
+import ast
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+from pol.errors import JobError
+from pol.limits import MAX_DIMENSION, MAX_OPERANDS, MAX_RANK, MAX_SUMMED
+from pol.ops import functions, philox
+from pol.ops.primitive import Attribute, Primitive
+from pol.ops.product import LARGEST_DIGIT
+from pol.ops.table import PRIMITIVES, infer
+from pol.values import ITEM_SIZE, TensorType
+from tests.vectors.arithmetic.cases import FAMILIES, read
+
+PAGE = Path(__file__).parents[3] / "docs" / "arithmetic.md"
+_BEGIN, _END = "<!-- made: {} -->\n", "<!-- end -->"
+_SCALARS = ("LN2_HIGH", "LN2_LOW", "INVERSE_LN2", "SQRT2")
+_POLYNOMIALS = ("EXP", "LOG_EVEN", "LOG_ODD", "ERF_T", "ERF_U", "ERFC_P", "ERFC_Q")
+_SEQUENCES = (functions.horner, functions.exp, functions.log, functions.tanh, functions.erf)
+
+Signature = tuple[tuple[str, ...], str]
+"""Dtypes of the operands, and the dtype of the result."""
+
+
+def rendered(text: str) -> str:
+    """Return the page with its made parts as the code has them now; ValueError where one has no place."""
+    for name, make in PARTS.items():
+        begin = _BEGIN.format(name)
+        before, found, rest = text.partition(begin)
+        if not found:
+            raise ValueError(f"the page has no place for {name}")
+        text = f"{before}{begin}\n{make()}\n{_END}{rest.partition(_END)[2]}"
+    return text
+
+
+def signatures(op: str) -> list[Signature]:
+    """Return the dtypes that a primitive takes and gives: those that its row allows in place of a case's."""
+    case = next(case for family in FAMILIES for case in read(family) if case["op"] == op)
+    shapes = [tuple(operand["shape"]) for operand in case["operands"]]
+    found = []
+    for dtypes in product(ITEM_SIZE, repeat=len(shapes)):
+        operands = [TensorType(*pair) for pair in zip(dtypes, shapes, strict=True)]
+        for attributes in _attributes(PRIMITIVES[op], case["attrs"]):
+            try:
+                _, result = infer(op, operands, attributes)
+            except JobError:
+                continue
+            found.append((dtypes, result.dtype))
+    return list(dict.fromkeys(found))
+
+
+def _attributes(primitive: Primitive, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the attributes of a case with every dtype, and with an element of each size."""
+    kinds = {name: attribute.kind for name, attribute in primitive.attributes.items()}
+    for dtype, size in product(ITEM_SIZE, sorted(set(ITEM_SIZE.values()))):
+        other = {"dtype": dtype, "element": "00" * size}
+        yield {name: other.get(kinds[name], value) for name, value in given.items()}
+
+
+def _primitives() -> str:
+    rows = ["| primitive | operands → result | attributes |", "|---|---|---|"]
+    for op, primitive in PRIMITIVES.items():
+        texts = [f"`{name}` {_bounds(value)}" for name, value in primitive.attributes.items()]
+        rows.append(f"| `{op}` | {_types(op)} | {', '.join(texts) or '–'} |")
+    return _lines(rows)
+
+
+def _types(op: str) -> str:
+    """Return the dtypes of a row in words."""
+    found = signatures(op)
+    if "dtype" in PRIMITIVES[op].attributes:
+        taken = " or ".join(dict.fromkeys(" ".join(dtypes) for dtypes, _ in found))
+        return f"{taken} → that of `dtype`".strip()
+    low, high = PRIMITIVES[op].arity
+    if low == high:
+        return "; ".join(f"{' '.join(dtypes)} → {result}".strip() for dtypes, result in found)
+    same = "; ".join(f"{dtypes[0]} … → {result}" for dtypes, result in found)
+    return f"{same} ({low} to {high} operands)"
+
+
+def _bounds(attribute: Attribute) -> str:
+    high = _power(attribute.high)
+    match attribute.kind:
+        case "int":
+            return f"{attribute.low} to {high}"
+        case "ints":
+            return f"list, each {attribute.low} to {high}"
+        case "bool":
+            return "true or false"
+        case "dtype":
+            return "/".join(ITEM_SIZE)
+    return "one element"
+
+
+def _limits() -> str:
+    rows = [
+        "| what | most |",
+        "|---|---|",
+        f"| dimensions of a value | {MAX_RANK} |",
+        f"| size of a dimension | {_power(MAX_DIMENSION)} |",
+        f"| operands of a node | {MAX_OPERANDS} |",
+        f"| summed dimension of a product | {MAX_SUMMED:,} |",
+        f"| magnitude of a product's integers | {LARGEST_DIGIT:,} |",
+    ]
+    return _lines(rows)
+
+
+def _power(number: int) -> str:
+    """Return a number as a power of two less one, if it is one."""
+    bits = number.bit_length()
+    return f"2^{bits} - 1" if bits > 16 and number == 2**bits - 1 else str(number)
+
+
+def _constants() -> str:
+    rows = ["| name | FP64 | as a decimal |", "|---|---|---|"]
+    rows += [_number(name, getattr(functions, name)) for name in _SCALARS]
+    for name in _POLYNOMIALS:
+        numbers: Sequence[float] = getattr(functions, name)
+        rows += [_number(f"{name}[{index}]", number) for index, number in enumerate(numbers)]
+    return _lines(rows)
+
+
+def _number(name: str, number: float) -> str:
+    return f"| {name} | `{number.hex()}` | {number!r} |"
+
+
+def _sequences() -> str:
+    """Return the functions as they are executed, without what only Python needs."""
+    parts = [_plain(function) for function in _SEQUENCES]
+    return "```python\n" + "\n\n\n".join(parts) + "\n```\n"
+
+
+def _plain(function: Callable[..., Any]) -> str:
+    tree = ast.parse(dedent(inspect.getsource(function)))
+    (definition,) = tree.body
+    if not isinstance(definition, ast.FunctionDef):
+        raise TypeError("a sequence is a function")
+    definition.body = definition.body[1:]
+    definition.returns = None
+    arguments = definition.args.args
+    for argument in arguments:
+        argument.annotation = None
+    definition.args.args = [argument for argument in arguments if argument.arg != "ns"]
+    return ast.unparse(tree).replace("(ns, ", "(").replace("ns.", "").replace("'", '"')
+
+
+def _philox() -> str:
+    rows = ["| what | numbers |", "|---|---|"]
+    for what, numbers in (("M", philox.MULTIPLIERS), ("W", philox.WEYL)):
+        rows += [f"| {what}[{index}] | `0x{number:08X}` |" for index, number in enumerate(numbers)]
+    rows.append(f"| rounds | {philox.ROUNDS} |")
+    rows.append(f"| site of the sample order | `0x{philox.SITE_ORDER:08X}` |")
+    rows.append(f"| site of initial weights | `0x{philox.SITE_WEIGHTS:08X}` |")
+    return _lines(rows)
+
+
+def _lines(rows: Sequence[str]) -> str:
+    return "\n".join(rows) + "\n"
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "limits": _limits,
+    "primitives": _primitives,
+    "constants": _constants,
+    "sequences": _sequences,
+    "philox": _philox,
+}
+"""What is made, by the name of its place."""
