@@ -63,7 +63,9 @@ def open_tasks(
         if claim.attempt != local.attempt or current is None or not share.drawn:
             continue
         work = find_work(current, claim.slot, claim.issue)
-        if work is None or work.verdict or share.state != ShareState.COMMITTED:
+        if work is None or work.provider != provider:
+            continue
+        if work.verdict or share.state != ShareState.COMMITTED:
             continue
         held = {opening.index for opening in work.openings}
         segments = segments_to_check(current, work, share)
