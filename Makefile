@@ -56,3 +56,4 @@ lock: ## make the lock files again from pyproject.toml
 	@$(COMPILE) pyproject.toml --group setup -c $(LOCKS)/requirements.lock \
 		-o $(LOCKS)/requirements-node.lock
 	@$(COMPILE) --group go -o $(LOCKS)/requirements-go.lock
+	@$(COMPILE) --group native -o $(LOCKS)/requirements-native.lock

@@ -294,7 +294,7 @@ def _jobs(executor: Backend) -> Iterator[tuple[str, float, int]]:
 
 def _step(loaded: LoadedJob, executor: Backend) -> tuple[float, int]:
     before = slot_state(loaded, loaded.global_state, loaded.local_state)
-    return fastest(lambda: advance(loaded, before, 0, 0, executor)), cost.step_work(
+    return fastest(lambda: advance(loaded, before, 0, 0, executor)[0].root), cost.step_work(
         loaded.job.document
     )
 

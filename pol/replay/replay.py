@@ -44,16 +44,14 @@ def replay_segment(
     check_part(document, part)
     if not 0 <= index < document.share_segments:
         raise RangeError(f"segment {index} is outside a share of {document.share_segments}")
-    roots: list[bytes] = []
 
     def observe(_step: int, _loss: float, state: SlotState) -> None:
-        roots.append(state.root)
         if on_step is not None:
             on_step(state)
 
     start = slot_state(loaded, opening, local)
     end, boundary = run_segment(loaded, part, index, start, backend, observe)
-    return ReplayedSegment(boundary, tuple(roots), end.global_state, end.local_state)
+    return ReplayedSegment(boundary, end.global_state, end.local_state)
 
 
 # --- the check of a trace ------------------------------------------------------------------------

@@ -4,11 +4,13 @@ Chunk 0 is the header (``layout.py``). Then come the tensors in name order, litt
 order, each starting a new chunk of 64 KiB; a tensor's last chunk may be short and nothing is
 padded, so the canonical bytes are the chunks one after another. The tree is RFC 6962 over
 ``merkle_leaf("assay/state/chunk", chunk)``: one root serves replay, dispute and hand-over, and a
-chunk that did not change is not hashed again.
+tensor that did not change is not hashed again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
+from types import MappingProxyType
 
 import numpy as np
 
@@ -28,10 +30,10 @@ from pol.state.layout import (
     encoded_size,
     header_chunk,
     parse_header,
-    tensor_chunks,
 )
 from pol.values import TensorSpec
 
+NOTHING_KNOWN: Mapping[str, Sequence[bytes]] = MappingProxyType({})
 _TAG = "assay/state/chunk"
 
 
@@ -98,10 +100,11 @@ def chunks_of(data: bytes) -> list[bytes]:
 
 
 class StateTree:
-    """The Merkle tree of a state's chunks, from the leaf hash of each, header first."""
+    """The Merkle tree of a state's chunks: the leaf hash of its header, then those of each tensor in name order."""
 
-    def __init__(self, leaves: Sequence[bytes]) -> None:
-        self.leaves = tuple(leaves)
+    def __init__(self, header: bytes, tensors: Mapping[str, Sequence[bytes]]) -> None:
+        self.tensors = tensors
+        self.leaves = (header, *chain.from_iterable(tensors.values()))
 
     @property
     def count(self) -> int:
@@ -123,42 +126,25 @@ def chunk_leaf(chunk: bytes | memoryview) -> bytes:
     return merkle_leaf(_TAG, bytes(chunk))
 
 
-def _tensor_leaves(array: Array, old: Array | None, old_leaves: Sequence[bytes]) -> list[bytes]:
-    """Hash the chunks of an array; where ``old`` has the same bytes, its leaf is taken over."""
-    data = raw_bytes(array)
-    before = raw_bytes(old) if old is not None else memoryview(b"")
-    leaves = []
-    for index, start in enumerate(range(0, len(data), CHUNK_SIZE)):
-        chunk = bytes(data[start : start + CHUNK_SIZE])
-        same = old is not None and chunk == bytes(before[start : start + CHUNK_SIZE])
-        leaves.append(old_leaves[index] if same else chunk_leaf(chunk))
-    return leaves
+def _tensor_leaves(array: Array, name: str) -> tuple[bytes, ...]:
+    data = raw_bytes(canonical_array(array, name))
+    starts = range(0, len(data), CHUNK_SIZE)
+    return tuple(chunk_leaf(data[start : start + CHUNK_SIZE]) for start in starts)
 
 
-def state_tree(
-    state: State, previous: StateTree | None = None, previous_state: State | None = None
-) -> StateTree:
+def state_tree(state: State, known: Mapping[str, Sequence[bytes]] = NOTHING_KNOWN) -> StateTree:
     """Return the tree of a state's canonical chunks.
 
-    With a ``previous_state`` of the same tensors and its tree, chunks that are equal there are not hashed again, and a
-    tensor that is the same object is not even looked at. Raises NotFinite when a tensor holds NaN or infinity.
+    ``known`` has the leaves of some of its tensors, which are not hashed again: whoever gives them knows that these
+    are the very arrays that were hashed, and that nobody writes to them. Raises NotFinite when another tensor holds
+    NaN or infinity.
     """
     specs = state_specs(state)
-    if previous is None or previous_state is None or state_specs(previous_state) != specs:
-        previous = previous_state = None
-    # the header follows from the specs
-    leaves = [previous.leaves[0] if previous else chunk_leaf(header_chunk(specs))]
-    for spec in specs:
-        count = tensor_chunks(spec)
-        old_leaves = previous.leaves[len(leaves) : len(leaves) + count] if previous else ()
-        old = previous_state[spec.name] if previous_state is not None else None
-        if old is state[spec.name] and old is not None:
-            leaves += old_leaves
-            continue
-        array = canonical_array(state[spec.name], spec.name)
-        plain = canonical_array(old, spec.name) if old is not None else None
-        leaves += _tensor_leaves(array, plain, old_leaves)
-    return StateTree(leaves)
+    tensors = {
+        spec.name: known.get(spec.name) or _tensor_leaves(state[spec.name], spec.name)
+        for spec in specs
+    }
+    return StateTree(chunk_leaf(header_chunk(specs)), tensors)
 
 
 def freeze(state: State) -> dict[str, Array]:

@@ -72,14 +72,9 @@ class TrainedShare:
 
 @dataclass(frozen=True)
 class ReplayedSegment:
-    """A replayed segment: the boundary that it ends in, and the states there.
-
-    ``step_roots`` has the root of both states after each of its steps; that of the last has no metrics in it, as
-    ``boundary.root`` has.
-    """
+    """A replayed segment: the boundary that it ends in, and the states there."""
 
     boundary: Boundary
-    step_roots: tuple[bytes, ...]
     global_state: "State"
     local_state: "State"
 

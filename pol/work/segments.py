@@ -1,7 +1,6 @@
 """One segment of steps, the same for whoever trains and whoever checks."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,29 +19,62 @@ from pol.job.load import LoadedJob, batch_at
 from pol.rules.commitment import boundary_root
 from pol.rules.schedule import batch_number
 from pol.state.arrays import Array, State
-from pol.state.canonical import StateTree, freeze, state_specs, state_tree
+from pol.state.canonical import NOTHING_KNOWN, StateTree, freeze, state_specs, state_tree
 from pol.values import TensorSpec, f32_bits
 from pol.work.records import Boundary, RoundSlot
 
+Leaves = Mapping[str, Sequence[bytes]]
+"""Leaf hashes of the chunks of a tensor, by its name."""
 
-@dataclass(frozen=True)
+
 class SlotState:
-    """What a slot is trained from: its global and its local state at a step, with their trees."""
+    """What a slot is trained from: its global and its local state at a step. Hashed when a root is asked for."""
 
-    global_state: State
-    local_state: State
-    global_tree: StateTree
-    local_tree: StateTree
+    def __init__(
+        self,
+        global_state: State,
+        local_state: State,
+        known: tuple[Leaves, Leaves] = (NOTHING_KNOWN, NOTHING_KNOWN),
+    ) -> None:
+        """Take over two states in canonical form, and the leaves of those of their tensors that were hashed before."""
+        self.global_state, self.local_state = global_state, local_state
+        self._known = known
+        self._trees: tuple[StateTree, StateTree] | None = None
+
+    @property
+    def trees(self) -> tuple[StateTree, StateTree]:
+        """The trees of the global and of the local state."""
+        if self._trees is None:
+            self._trees = (
+                state_tree(self.global_state, self._known[0]),
+                state_tree(self.local_state, self._known[1]),
+            )
+        return self._trees
 
     @property
     def root(self) -> bytes:
         """Root of the two states, without metrics."""
-        return boundary_root(self.global_tree.root, self.local_tree.root)
+        return boundary_root(*[tree.root for tree in self.trees])
 
     def boundary(self, index: int, step: int, metrics: tuple[int, ...]) -> Boundary:
         """Return these states as a boundary of a trace."""
-        roots = self.global_tree.root, self.local_tree.root
-        return Boundary(index, step, *roots, boundary_root(*roots, metrics), metrics)
+        first, second = (tree.root for tree in self.trees)
+        return Boundary(index, step, first, second, boundary_root(first, second, metrics), metrics)
+
+    def after(self, outputs: Mapping[str, Array]) -> "SlotState":
+        """Return the states with the outputs of a step put in. What the step leaves alone is not hashed again."""
+        known = self._known
+        if self._trees is not None:
+            known = self._trees[0].tensors, self._trees[1].tensors
+        return SlotState(
+            merged(self.global_state, outputs, "global."),
+            merged(self.local_state, outputs, "local."),
+            (_without(known[0], outputs, "global."), _without(known[1], outputs, "local.")),
+        )
+
+
+def _without(known: Leaves, outputs: Mapping[str, Array], prefix: str) -> Leaves:
+    return {name: leaves for name, leaves in known.items() if prefix + name not in outputs}
 
 
 def check_part(document: JobDocument, part: RoundSlot) -> None:
@@ -77,7 +109,7 @@ def slot_state(loaded: LoadedJob, opening: State, local: State) -> SlotState:
     document = loaded.job.document
     first = check_state(opening, document.global_tensors, "global state")
     second = check_state(local, document.local_tensors, "local state")
-    return SlotState(first, second, state_tree(first), state_tree(second))
+    return SlotState(first, second)
 
 
 def advance(
@@ -99,15 +131,7 @@ def advance(
         raise NotFiniteStep(step, error.field, error.reason) from None
     except OutOfRange as error:
         raise StepFailed(step, error.field, error.reason) from None
-    global_state = merged(before.global_state, outputs, "global.")
-    local_state = merged(before.local_state, outputs, "local.")
-    after = SlotState(
-        global_state,
-        local_state,
-        state_tree(global_state, before.global_tree, before.global_state),
-        state_tree(local_state, before.local_tree, before.local_state),
-    )
-    return after, {name: outputs[f"metric.{name}"] for name in document.metrics}
+    return before.after(outputs), {name: outputs[f"metric.{name}"] for name in document.metrics}
 
 
 def merged(before: State, outputs: Mapping[str, Array], prefix: str) -> dict[str, Array]:

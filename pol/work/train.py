@@ -20,8 +20,7 @@ from pol.executor.interface import Backend, run
 from pol.job.document import CLOSING
 from pol.job.load import LoadedJob
 from pol.state.arrays import Array, State, canonical_array
-from pol.state.canonical import StateTree, state_specs, state_tree
-from pol.state.layout import tensor_chunks
+from pol.state.canonical import StateTree, state_tree
 from pol.values import TensorSpec
 from pol.work.records import AggregateResult, Boundary, RoundSlot, TrainedShare, UpdateResult
 from pol.work.segments import (
@@ -193,16 +192,9 @@ def mean(updates: Iterable[State], specs: Sequence[TensorSpec], slots: int) -> d
     return result
 
 
-def tensor_roots(state: State, tree: StateTree) -> tuple[tuple[str, bytes], ...]:
+def tensor_roots(tree: StateTree) -> tuple[tuple[str, bytes], ...]:
     """Return name and Merkle root of the chunks of each tensor that has elements."""
-    # chunk 0 is the header
-    result, at = [], 1
-    for spec in sorted(state_specs(state), key=lambda spec: spec.name.encode()):
-        count = tensor_chunks(spec)
-        if count:
-            result.append((spec.name, merkle_root(tree.leaves[at : at + count])))
-        at += count
-    return tuple(result)
+    return tuple((name, merkle_root(leaves)) for name, leaves in tree.tensors.items() if leaves)
 
 
 def aggregate(
@@ -229,4 +221,4 @@ def aggregate(
         raise AggregationFailed(error.field, error.reason) from None
     state = merged(start, outputs, "global.")
     tree = state_tree(state)
-    return AggregateResult(state, tree.root, tree.count, tensor_roots(state, tree))
+    return AggregateResult(state, tree.root, tree.count, tensor_roots(tree))

@@ -214,7 +214,7 @@ def recompute_segment(
     except StepFailed as error:
         digest = answer_digest(seed, inner, _pieces(*reached))
         return Recomputed("", AnswerKind.STOPPED, b"", digest, error.step)
-    return _finished(replayed.boundary.root, seed, replayed.step_roots, *reached)
+    return _finished(replayed.boundary.root, seed, inner, *reached)
 
 
 def recompute_update(
