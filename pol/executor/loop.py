@@ -4,7 +4,7 @@ What a node becomes, and what an array is, says a library (NumPy, torch). A valu
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -30,8 +30,12 @@ class LoopBackend(ABC):
         """Return the functions of a program's nodes for a seed."""
         known = self._compiled.setdefault(program, {})
         if seed not in known:
-            known[seed] = Loop(self, program, seed)
+            known[seed] = self.loop(program, seed)
         return known[seed]
+
+    def loop(self, program: Program, seed: int) -> "Loop":
+        """Return a program made ready for a seed."""
+        return Loop(self, program, seed)
 
     @abstractmethod
     def function(self, op: str, site: Site) -> Function:
@@ -102,9 +106,7 @@ class Loop:
     ) -> dict[str, Array]:
         """Return the outputs by name; ``watch`` gets the value number and array of every node, for bisection."""
         backend = self._backend
-        values: list[Value] = [backend.upload(inputs[name]) for name in self._inputs]
-        values += self._constants
-        values += [None] * len(self._steps)
+        values = self.values(inputs)
         with backend.session():
             for step in self._steps:
                 values[step.result] = step.function(*[values[arg] for arg in step.args])
@@ -112,4 +114,17 @@ class Loop:
                     watch(step.result, backend.download(values[step.result]))
                 for number in step.dead:
                     values[number] = None
-            return {name: backend.download(values[n]) for name, n in self._outputs.items()}
+            return self.outputs(values)
+
+    def values(self, inputs: Mapping[str, Array]) -> list[Value]:
+        """Return the values of a run by their numbers, as far as they are known before it."""
+        values: list[Value] = [self._backend.upload(inputs[name]) for name in self._inputs]
+        return values + self._constants + [None] * len(self._steps)
+
+    def outputs(self, values: Sequence[Value]) -> dict[str, Array]:
+        """Return the outputs by name."""
+        return {name: self._backend.download(values[n]) for name, n in self._outputs.items()}
+
+    def function(self, number: int) -> Function:
+        """Return the function of the node whose value has this number."""
+        return self._steps[number - len(self._inputs) - len(self._constants)].function

@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ INSTRUCTION_SETS = {"avx2": 1, PORTABLE: 0}
 SWITCH = "ASSAY_NATIVE"
 """``0`` for none, the name of an instruction set to force it; anything else, or nothing, for the best."""
 
-_INTERFACE = 1
+_INTERFACE = 2
 _ADDRESS, _SIZE, _STATUS = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 _FUNCTIONS = ("exp", "log", "tanh", "erf")
 _ARGUMENTS: dict[str, tuple[Sequence[object], object]] = {
@@ -35,6 +36,7 @@ _ARGUMENTS: dict[str, tuple[Sequence[object], object]] = {
     "processor": ((), _STATUS),
     "rounds_exactly": ((), _STATUS),
     "product": ((_SIZE, *[_ADDRESS] * 3, *[_SIZE] * 2, _ADDRESS, *[_SIZE] * 2, _ADDRESS, *[_SIZE] * 3), _STATUS),
+    "chain": ((_SIZE, _SIZE, _ADDRESS, _SIZE, _ADDRESS, _SIZE, _SIZE, _ADDRESS), _STATUS),
     "sum": ((_ADDRESS, *[_SIZE] * 3, _ADDRESS), _STATUS),
     "uniform": ((ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint64, _ADDRESS, _SIZE), None),
     **dict.fromkeys(_FUNCTIONS, ((_ADDRESS, _ADDRESS, _SIZE), None)),
@@ -79,12 +81,12 @@ class Library:
             self._check(
                 self._functions.assay_product(
                     count,
-                    *map(_address, starts),
-                    _address(left),
+                    *map(address, starts),
+                    address(left),
                     *_strides(left)[-2:],
-                    _address(right),
+                    address(right),
                     *_strides(right)[-2:],
-                    _address(result),
+                    address(result),
                     rows,
                     summed,
                     columns,
@@ -96,7 +98,7 @@ class Library:
         """Return ``exp``, ``log``, ``tanh`` or ``erf`` of each element; see ``pol/ops/functions.py``."""
         x = np.asarray(x, order="C")
         result = np.empty(x.shape, np.float32)
-        getattr(self._functions, f"assay_{name}")(_address(x), _address(result), x.size)
+        getattr(self._functions, f"assay_{name}")(address(x), address(result), x.size)
         return result
 
     def sum(self, x: Array, dim: int) -> Array:
@@ -108,14 +110,29 @@ class Library:
         result = np.empty(rest, np.float32)
         outer, inner = _size(x.shape[:dim]), _size(x.shape[dim + 1 :])
         self._check(
-            self._functions.assay_sum(_address(x), outer, x.shape[dim], inner, _address(result))
+            self._functions.assay_sum(address(x), outer, x.shape[dim], inner, address(result))
         )
         return result
+
+    def chain(
+        self,
+        elements: int,
+        sources: ctypes.Array[Any],
+        targets: ctypes.Array[Any],
+        inside: int,
+        steps: ctypes.Array[Any],
+    ) -> None:
+        """Run a chain (:mod:`pol.native.chain`), whose structures are those of ``chain.c``."""
+        self._check(
+            self._functions.assay_chain(
+                elements, len(sources), sources, len(targets), targets, inside, len(steps), steps
+            )
+        )
 
     def uniform(self, seed: int, site: int, step: int, count: int) -> NDArray[np.float32]:
         """Return numbers in [0, 1); see ``pol/ops/philox.py``."""
         result = np.empty(count, np.float32)
-        self._functions.assay_uniform(seed, site, step % 2**64, _address(result), count)
+        self._functions.assay_uniform(seed, site, step % 2**64, address(result), count)
         return result
 
     def _check(self, done: int) -> None:
@@ -149,9 +166,10 @@ def load_library() -> Library | None:
     return None
 
 
-def _address(array: Array) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
+def address(array: Array) -> int:
+    """Return where an array's first element lies."""
+    found: int = array.__array_interface__["data"][0]
+    return found
 
 
 def _strides(array: Array) -> list[int]:
