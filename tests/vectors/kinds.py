@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.vectors.arithmetic.cases import FAMILIES
-from tests.vectors.builders import arithmetic, job, market, proof, secrets, transactions
+from tests.vectors.builders import (
+    arithmetic,
+    job,
+    market,
+    proof,
+    secrets,
+    training,
+    transactions,
+)
 
 FOLDER = Path(__file__).parent
 WIDTH = 120
@@ -22,6 +30,7 @@ KINDS: Mapping[str, Callable[[], Any]] = {
     "vrf": secrets.build_vrf,
     "state": job.build_state,
     "job": job.build_job,
+    "training": training.build,
     **{f"arithmetic/{family}": partial(arithmetic.build, family) for family in FAMILIES},
 }
 

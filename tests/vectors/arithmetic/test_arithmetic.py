@@ -1,5 +1,6 @@
 """Every back end has the answers of the vectors, every primitive has vectors, and the page is that of the code."""
 
+import json
 import re
 import sys
 
@@ -12,6 +13,8 @@ from tests.vectors.arithmetic.__main__ import main
 from tests.vectors.arithmetic.cases import FAMILIES, FOLDER, answer, asked, read
 from tests.vectors.arithmetic.check import compare
 from tests.vectors.arithmetic.page import PAGE, rendered, signatures
+from tests.vectors.builders import training
+from tests.vectors.kinds import first_difference, path_of
 
 CASES = [case for family in FAMILIES for case in read(family)]
 EXAMPLE = FOLDER / "example.py"
@@ -30,6 +33,12 @@ def test_every_back_end_has_the_answers(family: str, name: str) -> None:
         if (difference := compare(case, answer(chosen, asked(case))))
     }
     assert not wrong
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_every_back_end_trains_the_job(name: str) -> None:
+    wanted = json.loads(path_of("training").read_text(encoding="utf-8"))
+    assert first_difference(wanted, training.build(backend(name))) == ""
 
 
 @pytest.mark.parametrize("op", PRIMITIVES)
