@@ -9,7 +9,7 @@ import sys
 import benchmarks
 from benchmarks.figures import as_json, as_table
 
-NOT_BENCHMARKS = {"__main__", "figures"}
+NOT_BENCHMARKS = {"__main__", "figures", "models"}
 
 
 def names() -> list[str]:
@@ -23,8 +23,18 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", choices=names(), metavar="NAME", help=", ".join(names()))
     parser.add_argument("--output", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--model", action="append", help="of training: this one only, again for more"
+    )
     options = parser.parse_args(arguments)
-    figures = importlib.import_module(f"benchmarks.{options.name}").run()
+    module = importlib.import_module(f"benchmarks.{options.name}")
+    known = getattr(module, "MODELS", {})
+    for model in options.model or ():
+        if model not in known:
+            parser.error(
+                f"{options.name} has no model {model!r}: {', '.join(known) or 'it has none'}"
+            )
+    figures = module.run(options.model) if options.model else module.run()
     print(json.dumps(as_json(figures)) if options.output == "json" else as_table(figures))
     return 0
 

@@ -11,13 +11,14 @@ class Row:
     """One figure: what was measured, the figure, and its unit.
 
     ``baseline`` is the figure, in the same unit and from the same call, that it is compared with; None for the baseline
-    itself.
+    itself. ``goal`` is the largest ratio that we want.
     """
 
     case: str
     value: float
     unit: str
     baseline: float | None = None
+    goal: float | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -51,20 +52,34 @@ def machine() -> str:
 def as_json(figures: Figures) -> dict[str, object]:
     """Return the figures as the one object of ``--output json``."""
     rows = [
-        {"case": r.case, "value": r.value, "unit": r.unit, "baseline": r.baseline, "ratio": r.ratio}
-        for r in figures.rows
+        {
+            "case": row.case,
+            "value": row.value,
+            "unit": row.unit,
+            "baseline": row.baseline,
+            "ratio": row.ratio,
+            "goal": row.goal,
+        }
+        for row in figures.rows
     ]
     return {"name": figures.name, "machine": machine(), "rows": rows}
 
 
 def as_table(figures: Figures) -> str:
     """Return the figures as text for people."""
-    cells = [("case", "value", "unit", "baseline", "ratio")]
+    cells = [("case", "value", "unit", "baseline", "ratio", "goal")]
     cells += [
-        (row.case, _number(row.value), row.unit, _number(row.baseline), _number(row.ratio))
+        (
+            row.case,
+            _number(row.value),
+            row.unit,
+            _number(row.baseline),
+            _number(row.ratio),
+            _number(row.goal),
+        )
         for row in figures.rows
     ]
-    widths = [max(len(line[column]) for line in cells) for column in range(5)]
+    widths = [max(len(line[column]) for line in cells) for column in range(6)]
     lines = []
     for line in cells:
         parts = [

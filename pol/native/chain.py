@@ -1,4 +1,4 @@
-"""A chain of elementwise operations for ``chain.c``: what is known before operands come is laid out once."""
+"""A chain of elementwise operations for ``pol/native/chain.c``: what is known before operands come is laid out once."""
 
 import ctypes
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ OPS = (
     "add", "sub", "mul", "div", "maximum", "minimum", "neg", "abs", "sqrt", "exp", "log", "tanh", "erf",
     "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "where", "cast",
 )  # fmt: skip
-"""In the order of the enumeration in ``chain.c``."""
+"""In the order of the enumeration in ``pol/native/chain.c``."""
 
 _TYPES = {"f32": 0, "i64": 1, "bool": 2}
 _DIMENSIONS = 8

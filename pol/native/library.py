@@ -122,7 +122,7 @@ class Library:
         inside: int,
         steps: ctypes.Array[Any],
     ) -> None:
-        """Run a chain (:mod:`pol.native.chain`), whose structures are those of ``chain.c``."""
+        """Run a chain (:mod:`pol.native.chain`), whose structures are those of ``pol/native/chain.c``."""
         self._check(
             self._functions.assay_chain(
                 elements, len(sources), sources, len(targets), targets, inside, len(steps), steps

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import __main__ as runner
 from benchmarks.figures import Figures, Row, as_table
 
-FIGURES = Figures("fake", [Row("plain", 2000.0, "1/s"), Row("ours", 500.0, "1/s", 2000.0)])
+FIGURES = Figures("fake", [Row("plain", 2000.0, "1/s"), Row("ours", 500.0, "1/s", 2000.0, 0.5)])
 
 
 def test_benchmarks_are_found_by_module_name() -> None:
@@ -26,15 +26,36 @@ def test_json_is_one_object_with_ratios(
     assert set(found) == {"name", "machine", "rows"}
     assert found["machine"]
     assert found["rows"] == [
-        {"case": "plain", "value": 2000.0, "unit": "1/s", "baseline": None, "ratio": None},
-        {"case": "ours", "value": 500.0, "unit": "1/s", "baseline": 2000.0, "ratio": 0.25},
+        {
+            "case": "plain",
+            "value": 2000.0,
+            "unit": "1/s",
+            "baseline": None,
+            "ratio": None,
+            "goal": None,
+        },
+        {
+            "case": "ours",
+            "value": 500.0,
+            "unit": "1/s",
+            "baseline": 2000.0,
+            "ratio": 0.25,
+            "goal": 0.5,
+        },
     ]
 
 
 def test_the_table_has_a_line_for_each_row() -> None:
     lines = as_table(FIGURES).splitlines()
     assert len(lines) == 4
-    assert lines[3].split() == ["ours", "500", "1/s", "2,000", "0.25"]
+    assert lines[3].split() == ["ours", "500", "1/s", "2,000", "0.25", "0.5"]
+
+
+@pytest.mark.parametrize("name", ["book", "training"])
+def test_an_unknown_model_is_wrong_usage(name: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        runner.main([name, "--model", "nothing"])
+    assert caught.value.code == 2
 
 
 def test_an_unknown_name_is_wrong_usage() -> None:

@@ -1,0 +1,92 @@
+"""Whole training steps, with roots at the ends of segments, beside eager FP32 in torch: one thread, interleaved.
+
+A job has twenty segments, each with so many steps that it takes some tenths of a second or more. Time is that of the
+processor, so that whatever else runs here counts little; rows have the median of segments and the range of ratios.
+"""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from time import process_time
+
+import torch
+from threadpoolctl import threadpool_limits
+from torch import nn
+
+from benchmarks.figures import Figures, Row
+from benchmarks.models import MODELS, loss
+from pol.executor.backend import backend
+from pol.executor.names import NATIVE, NUMPY
+from pol.job.load import LoadedJob, load_job
+from pol.tracing.build import build, load_into
+from pol.tracing.spec import JobSpec
+from pol.work.records import RoundSlot
+from pol.work.segments import run_segment, slot_state
+
+NAME = "training"
+EXECUTORS = (NATIVE, NUMPY)
+SEGMENTS = 6
+GOALS = {"digits": 0.3, "mlp-512": 0.9, "gpt-128": 0.95, "gpt-512": 0.9, "lstm-128": 1.0}
+"""Of native to eager; they are meant for processors with AVX-512 VNNI."""
+STEPS = {"digits": 100, "mlp-512": 40, "gpt-128": 4, "gpt-512": 1, "lstm-128": 8}
+
+
+def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
+    """Measure some models, or all."""
+    torch.set_num_threads(1)
+    rows: list[Row] = []
+    for name in models:
+        with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
+            spec = MODELS[name](STEPS[name])
+            build(spec, Path(folder))
+            rows += _rows(name, spec, load_job(Path(folder)))
+    return Figures(NAME, rows)
+
+
+def _rows(name: str, spec: JobSpec, loaded: LoadedJob) -> list[Row]:
+    steps = STEPS[name]
+    tasks = {"eager": _eager(spec, loaded, steps)}
+    tasks |= {executor: _exact(loaded, executor) for executor in EXECUTORS}
+    times: dict[str, list[float]] = {task: [] for task in tasks}
+    for number in range(SEGMENTS):
+        for task, work in tasks.items():
+            start = process_time()
+            work(number)
+            times[task].append(1e3 * (process_time() - start) / steps)
+    # the first one compiles
+    kept = {task: found[1:] for task, found in times.items()}
+    plain = median(kept["eager"])
+    rows = [Row(f"{name}, eager FP32", plain, "ms/step")]
+    for executor in EXECUTORS:
+        ratios = [ours / eager for ours, eager in zip(kept[executor], kept["eager"], strict=True)]
+        goal = GOALS[name] if executor == NATIVE else None
+        case = f"{name}, {executor} ({min(ratios):.2f} to {max(ratios):.2f})"
+        rows.append(Row(case, median(kept[executor]), "ms/step", plain, goal))
+    return rows
+
+
+def _exact(loaded: LoadedJob, executor: str) -> Callable[[int], object]:
+    engine = backend(executor)
+    state = [slot_state(loaded, loaded.global_state, loaded.local_state)]
+
+    def work(number: int) -> None:
+        state[0], _ = run_segment(loaded, RoundSlot(0, 0), number, state[0], engine)
+
+    return work
+
+
+def _eager(spec: JobSpec, loaded: LoadedJob, steps: int) -> Callable[[int], object]:
+    model = spec.model.train()
+    load_into(model, loaded.global_state)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    columns = {key: torch.tensor(value[: spec.batch]) for key, value in loaded.data.columns.items()}
+
+    def work(_number: int) -> None:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss(model, columns).backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+
+    return work
