@@ -5,10 +5,12 @@ from itertools import pairwise
 
 from chain.state_machine import gas
 from chain.state_machine.gas import gas_of
+from chain.state_machine.queue import DEADLINES, Due, get_entries
+from chain.state_machine.store import Overlay
 from domain import queries as q
 from domain.errors import OUT_OF_GAS
 from domain.limits import GAS_MAX
-from domain.messages import AcceptedShare, MsgCloseRound, MsgStopOrder, MsgWithdrawBond
+from domain.messages import AcceptedShare, MsgCloseRound, MsgStopOrder
 from domain.params import local_params
 from domain.reasons import AttemptEnd
 from domain.records import AssignmentState, OrderState, ShareRoots, ShareState
@@ -75,20 +77,26 @@ def test_a_simulation_runs_nothing_that_no_transaction_may() -> None:
 def test_a_flood_in_one_lane_holds_up_no_other() -> None:
     """Rounds become ready faster than they are paid, and an order still ends at its deadline."""
     market = Market(replace(local_params(), auditors=0, due_gas=1))
-    terms = make_terms(rounds=8)
-    order_id = market.run(submit(terms=terms, deposit=8 * 180_000))
-    for _ in range(7):
-        market.train_round(order_id)
-        market.chain.drop_queue()
-    market.commit(order_id, *market.traces_of_round(order_id))
-    market.wait_drawn(order_id)
+    orders = [standing_round(market) for _ in range(4)]
     waiting = market.submit(submit(time_to_live=10, price_limit=1))
-    market.chain.ok(MsgWithdrawBond("v1", 5))
-    market.chain.pass_until(market.order(waiting).expires_at - 2)
-    market.chain.ok(market.close_message(order_id))  # eight windows, and one of them a block
+    ends = market.order(waiting).expires_at
+    # windows of rounds that are not there: each has its turn, and does nothing
+    flood = [(ends - 5, int(Due.WINDOW), order_id, 1, n) for order_id in orders for n in range(5)]
+
+    def put(overlay: Overlay) -> None:
+        for entry in flood:
+            DEADLINES.mark(overlay, 0, *entry)
+
+    def count(overlay: Overlay) -> int:
+        return sum(entry.kind is Due.WINDOW for entry in get_entries(overlay, 0))
+
+    market.chain.change(put)
+    market.chain.pass_until(ends - 1)
+    left = count(market.chain.overlay())
+    assert 1 < left < len(flood)
     market.chain.block()
     assert market.order(waiting).state is OrderState.CLOSED
-    assert market.order(order_id).state is OrderState.PROVEN
+    assert count(market.chain.overlay()) == left - 1
 
 
 def test_what_is_heavier_than_its_lanes_share_runs_alone() -> None:

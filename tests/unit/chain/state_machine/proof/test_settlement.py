@@ -11,6 +11,7 @@ from chain.state_machine.market import orders
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof import settlement
+from chain.state_machine.queue import DEADLINES, Due
 from domain.events import Event, PartReturned, PaymentMade, RoundVerified, changes_of
 from domain.messages import MsgStopOrder
 from domain.params import local_params
@@ -256,6 +257,9 @@ def test_an_order_waits_for_its_hand_over_before_it_settles() -> None:
     settles_at = market.assignment(order_id).settles_at
     assert int(told.get("settles_at")) == settles_at == market.chain.clock + 12
     assert price
+    # the window of a round that was verified by another entry, in a lane that is behind
+    late = market.chain.clock, int(Due.WINDOW), order_id, 1, 0
+    market.chain.change(lambda overlay: DEADLINES.mark(overlay, 0, *late))
     market.chain.pass_until(settles_at - 1)
     assert market.order(order_id).state is OrderState.PROVEN
     assert withheld(market, order_id) > 0
