@@ -55,9 +55,9 @@ from validator.decide.records import (
 )
 from validator.decide.view import Look
 
-SEND_SECONDS = 4
-"""Chain seconds for a transaction that has to be in time, behind the one that is under way and a block that nobody
-made; a third of the commitment part where that is less."""
+SEND_SECONDS = 6
+"""Chain seconds for a transaction that has to be in time, behind a look that comes late, the transaction that is under
+way and a block that nobody made; a third of the commitment part where that is less."""
 
 
 def new_seat(duty: PanelDuty, clock: int) -> LocalSeat:

@@ -139,7 +139,7 @@ def turn(
 
 
 @pytest.mark.parametrize(
-    ("window", "left"), [(10, 1), (20, 2), (30, 3), (40, 4), (80, 5), (300, 18)]
+    ("window", "left"), [(10, 1), (20, 2), (30, 3), (40, 4), (80, 6), (300, 18)]
 )
 def test_who_gives_up_on_a_winner_has_time_for_two_blocks(window: int, left: int) -> None:
     """One with what is under way, and its own; a fifth of the time where that is more."""
