@@ -28,9 +28,8 @@ from tests.support.waiting import wait_until
 CLUSTERS = ((), ("",), ("",), ("", ""))
 PATIENT = 20_000
 """FLOP/s that providers are certified for: they have time enough for a share to be killed and started in between."""
-PARAMS = quick_params(
-    accept_base=20, round_window=35
-)  # a node is away for less than seats have to reveal
+# Seats have seven seconds to reveal: more than a killed node is away.
+PARAMS = quick_params(accept_base=20, round_window=35)
 SECONDS = 120.0
 IDLE_BYTES_MAX = 150 << 20
 

@@ -1441,7 +1441,7 @@ MUTANTS = (
         "pol/rules/lots.py",
         "drawn.append(moved.get(picked, picked))",
         "drawn.append(picked)",
-        (LOT,),
+        ("tests/unit/pol/rules/test_lots.py",),
     ),
     Mutant(
         "lot-seed",
@@ -1476,12 +1476,12 @@ MUTANTS = (
         (COMMITMENTS,),
     ),
     Mutant(
-        "leaf-of-the-opening",
-        "a leaf may say that a share starts from elsewhere",
+        "leaf-of-another-boundary",
+        "a leaf is looked for behind its place in the trace",
         "pol/rules/commitment.py",
-        "        1 <= leaf.index <= segments\n",
-        "        0 <= leaf.index <= segments\n",
-        (COMMITMENTS,),
+        "    return verify_path(leaf_hash(leaf), leaf.index - 1, segments, leaf.path, trace_root)\n",
+        "    return verify_path(leaf_hash(leaf), leaf.index, segments, leaf.path, trace_root)\n",
+        ("tests/unit/pol/rules/test_commitment.py",),
     ),
     Mutant(
         "another-opening",
