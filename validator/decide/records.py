@@ -82,9 +82,8 @@ class SlotWork:
     broken: tuple[int, ...]
     verdict: int  # ShareReason that ended it; NONE while it stands
     settled: bool  # the chain knows the verdict, or never knew the share
-    missed_at: int = (
-        0  # chain clock since when its provider is not there to train it; 0 while it is
-    )
+    # Chain clock since when its provider is not there to train it; 0 while it is.
+    missed_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
