@@ -56,8 +56,7 @@ def set_up(lock: Path) -> None:
     done = project + "".join(programs)
     step("modules of packages", done, is_venv, lambda: bytecode.compile_packages(programs))
     step("modules", digest([done, *bytecode.sources()]), is_venv, bytecode.compile_project)
-    if lock == FULL_LOCK:
-        step("native kernels", native.key(), native.are_built, lambda: native.install(UV))
+    step("native kernels", native.key(), native.are_built, lambda: native.install(UV))
     step("cometbft", cometbft.VERSION, cometbft.is_installed, lambda: cometbft.install(UV))
 
 
