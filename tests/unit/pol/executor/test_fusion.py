@@ -7,15 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pol.errors import OutOfRange
 from pol.executor.fusion import CHAIN_NODES_MAX, CHAINED, plan
 from pol.executor.native_backend import NativeBackend
-from pol.job.program import Program, ProgramBuilder, make_program
+from pol.job.program import Program, ProgramBuilder
 from pol.native.chain import OPS
 from pol.native.library import load_library
 from pol.ops.elementwise import ELEMENTWISE
-from pol.state.arrays import Array
-from tests.property.test_programs import random_program
+from tests.support.programs import outcome, shown
 from tests.unit.pol.executor.ops import bits, floats, get
 
 F32 = np.float32
@@ -28,36 +26,17 @@ def native() -> NativeBackend:
     return NativeBackend(library)
 
 
-def shown(seed: int) -> tuple[Program, dict[str, Array]]:
-    """A random program whose values are outputs as they are: some of them, and all that nobody reads."""
-    rng = np.random.default_rng(seed)
-    program, inputs = random_program(rng)
-    read = {arg for node in program.nodes for arg in node.args}
-    numbers = range(program.first_node, len(program.types))
-    outputs = {f"global.v{n}": n for n in numbers if n not in read or rng.random() < 0.4}
-    return make_program(program.inputs, program.constants, program.nodes, outputs), inputs
-
-
-def outcome(name: str, program: Program, inputs: dict[str, Array]) -> object:
-    executor = native() if name == "native" else get(name)
-    try:
-        found = executor.compile(program, 7).run(inputs)
-    except OutOfRange as error:
-        return str(error)
-    return {key: (bits(value), value.shape, value.dtype) for key, value in found.items()}
-
-
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_chains_have_the_bits_of_their_nodes(seed: int) -> None:
-    program, inputs = shown(seed)
-    assert outcome("native", program, inputs) == outcome("numpy", program, inputs)
+    program, inputs = shown(np.random.default_rng(seed))
+    assert outcome(native(), program, inputs) == outcome(get("numpy"), program, inputs)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_a_plan_takes_each_node_once_and_none_before_what_it_needs(seed: int) -> None:
-    program, _ = shown(seed)
+    program, _ = shown(np.random.default_rng(seed))
     units = plan(program)
     known = set(range(program.first_node))
     taken: list[int] = []
@@ -139,7 +118,7 @@ def test_memory_that_a_job_has_not_declared_is_not_used() -> None:
     program = build(make)
     assert all(len(unit.nodes) == 1 for unit in plan(program))
     inputs = {"global.x": floats(64, 64)}
-    assert outcome("native", program, inputs) == outcome("numpy", program, inputs)
+    assert outcome(native(), program, inputs) == outcome(get("numpy"), program, inputs)
 
 
 def test_every_elementwise_operation_has_its_place_in_the_kernel() -> None:
@@ -159,4 +138,4 @@ def test_operands_of_every_layout(layout: str) -> None:
 
     program = build(make)
     inputs = {"global.x": floats(5, 600, 7), "global.y": floats(*shapes[layout], seed=1)}
-    assert outcome("native", program, inputs) == outcome("numpy", program, inputs)
+    assert outcome(native(), program, inputs) == outcome(get("numpy"), program, inputs)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pol.errors import ExecutionError
 from pol.executor.backend import backend
 from pol.native import library as module
-from pol.native.library import FOLDER, INSTRUCTION_SETS, Library, load_library
+from pol.native.library import FOLDER, INSTRUCTION_SETS, SWITCH, Library, load_library
 from pol.native.self_test import KNOWN, answers
 from pol.ops import philox
 from pol.ops.primitive import Site
@@ -35,7 +35,8 @@ SPECIAL = np.concatenate([HOSTILE, NOT_FINITE])
 
 
 @pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv(SWITCH, raising=False)
     load_library.cache_clear()
     yield
     load_library.cache_clear()
@@ -186,7 +187,7 @@ def test_without_libraries_numpy_computes(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_the_switch(
     monkeypatch: pytest.MonkeyPatch, value: str, name: str | list[str] | None
 ) -> None:
-    monkeypatch.setenv("ASSAY_NATIVE", value)
+    monkeypatch.setenv(SWITCH, value)
     found = load_library()
     if name is None:
         assert found is None
@@ -195,8 +196,7 @@ def test_the_switch(
         assert found.name in name
 
 
-def test_the_best_that_the_processor_has_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ASSAY_NATIVE", raising=False)
+def test_the_best_that_the_processor_has_is_taken() -> None:
     found = load_library()
     assert found is not None
     assert found.name == next(name for name in INSTRUCTION_SETS if name in USABLE)

@@ -1,0 +1,143 @@
+"""Random programs, and every value of them on a back end."""
+
+from typing import Any
+
+import numpy as np
+
+from pol.errors import JobError, NotFinite, OutOfRange
+from pol.executor.interface import run
+from pol.executor.loop import LoopBackend
+from pol.job.program import Program, ProgramBuilder, make_program
+from pol.ops.primitive import Attribute
+from pol.ops.table import PRIMITIVES
+from pol.state.arrays import Array
+from pol.values import TensorType
+from tests.unit.pol.executor.ops import HOSTILE, NOT_FINITE, bits
+
+SIZES = (0, 1, 1, 2, 3, 3, 4, 5, 8, 17, 33)
+SPECIAL = np.concatenate([HOSTILE, NOT_FINITE])
+INTEGERS = np.array([0, 0, 1, 2, 3, -1, 2**24 + 1, 2**53 + 1, 2**62, -(2**63), 2**63 - 1], np.int64)
+NODES = 25
+
+
+def array(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
+    """Random elements: ordinary numbers, or those at the edges."""
+    if dtype == "bool":
+        return rng.random(shape) < 0.5
+    if dtype == "i64":
+        return rng.choice(INTEGERS if rng.random() < 0.3 else INTEGERS[:5], shape)
+    plain = rng.standard_normal(shape) * 2.0 ** rng.integers(-30, 30, shape)
+    return (rng.choice(SPECIAL, shape) if rng.random() < 0.4 else plain).astype(np.float32)
+
+
+def attribute(rng: np.random.Generator, name: str, row: Attribute, operand: TensorType) -> object:
+    """A value that has a chance to fit the first operand."""
+    rank = len(operand.shape)
+    if row.kind == "bool":
+        return bool(rng.random() < 0.5)
+    if row.kind == "dtype":
+        return str(rng.choice(["f32", "i64", "bool"]))
+    if row.kind == "element":
+        return str(rng.choice(["00", "01", "0000c03f", "000080ff", "feffffffffffffff"]))
+    if row.kind == "int":
+        return int(rng.integers(0, 5))
+    if name == "dims":
+        chosen = rng.permutation(rank)
+        return (
+            chosen.tolist()
+            if rng.random() < 0.5
+            else sorted(chosen[: rng.integers(0, rank + 1)].tolist())
+        )
+    if name == "shape":
+        return _shape(rng, operand)
+    if name == "stops":
+        return list(operand.shape)
+    low = 1 if name == "steps" else 0
+    return rng.integers(low, low + 3, rank).tolist()
+
+
+def _shape(rng: np.random.Generator, operand: TensorType) -> list[int]:
+    choice = rng.integers(0, 4)
+    if choice == 0:
+        return [operand.elements]
+    if choice == 1:
+        return [1, *operand.shape, 1]
+    if choice == 2:
+        return [int(rng.choice(SIZES)), *operand.shape]
+    return [int(rng.choice(SIZES)) if size == 1 else size for size in operand.shape]
+
+
+def random_program(rng: np.random.Generator) -> tuple[Program, dict[str, Array]]:
+    """A program of about ``NODES`` nodes, and inputs for it."""
+    builder = ProgramBuilder()
+    inputs: dict[str, Array] = {"step": np.array(rng.integers(0, 9))}
+    values = [builder.input("step", "i64", ())]
+    sides = [int(size) for size in rng.choice(SIZES, 3)]
+    for index in range(6):
+        dtype = str(rng.choice(["f32", "f32", "i64", "bool"]))
+        shape = tuple(int(size) for size in rng.choice([*sides, 1], rng.integers(0, 4)))
+        inputs[f"global.t{index}"] = array(rng, dtype, shape)
+        values.append(builder.input(f"global.t{index}", dtype, shape))
+    names = sorted(PRIMITIVES)
+    made = 0
+    for _ in range(40 * NODES):
+        row = PRIMITIVES[str(rng.choice(names))]
+        args = rng.choice(values, rng.integers(row.arity[0], min(row.arity[1], 3) + 1)).tolist()
+        first = builder.type(args[0]) if args else TensorType("f32", (2, 3))
+        attrs: dict[str, Any] = {
+            name: attribute(rng, name, kind, first) for name, kind in row.attributes.items()
+        }
+        try:
+            handle = builder.node(row.name, *args, **attrs)
+        except JobError:
+            continue
+        if builder.type(handle).elements > 50_000:
+            continue
+        values.append(handle)
+        made += 1
+        # an output of bool keeps the node and does not mind infinities
+        builder.output(f"metric.v{made}", builder.node("cast", handle, dtype="bool"))
+        if made == NODES:
+            break
+    return builder.build(), inputs
+
+
+def shown(rng: np.random.Generator) -> tuple[Program, dict[str, Array]]:
+    """A random program whose values are outputs as they are: some of them, and all that nobody reads."""
+    program, inputs = random_program(rng)
+    read = {arg for node in program.nodes for arg in node.args}
+    numbers = range(program.first_node, len(program.types))
+    outputs = {f"global.v{n}": n for n in numbers if n not in read or rng.random() < 0.4}
+    return make_program(program.inputs, program.constants, program.nodes, outputs), inputs
+
+
+def every_value(
+    executor: LoopBackend, program: Program, inputs: dict[str, Array]
+) -> tuple[list[bytes], str]:
+    """The bits of every node, and how the run ended."""
+    seen: list[bytes] = []
+    try:
+        executor.compile(program, 7).run(inputs, lambda _number, value: seen.append(bits(value)))
+        run(program, inputs, 7, executor)
+    except (NotFinite, OutOfRange) as error:
+        return seen, str(error)
+    return seen, ""
+
+
+def outcome(executor: LoopBackend, program: Program, inputs: dict[str, Array]) -> object:
+    """The outputs of a run as a back end takes programs (fused, where it does that), or how it ended."""
+    try:
+        found = executor.compile(program, 7).run(inputs)
+    except OutOfRange as error:
+        return str(error)
+    return {key: (bits(value), value.shape, value.dtype) for key, value in found.items()}
+
+
+def observed(
+    executor: LoopBackend, program: Program, inputs: dict[str, Array]
+) -> dict[str, object]:
+    """All that can be seen of a program on a back end, each by what it is."""
+    values, ending = every_value(executor, program, inputs)
+    nodes = enumerate(zip(program.nodes, values, strict=False))
+    seen: dict[str, object] = {f"node {at} ({node.op})": value for at, (node, value) in nodes}
+    return seen | {"the end": ending, "an output": outcome(executor, program, inputs)}
