@@ -30,6 +30,7 @@ test: setup ## all tests; PYTEST_ARGS adds options
 nightly: setup ## what is too long for that: random programs, every row of one result for one job, every mutant
 	@.venv/bin/python -m tests.fuzz
 	@.venv/bin/python -m tests.sanitized
+	@.venv/bin/python -m benchmarks exactness
 	@.venv/bin/python -m tests.same_bits --all
 	@.venv/bin/python -m tests.mutants
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks NAME [--output json]``: runs ``benchmarks/NAME.py``, whose ``run()`` returns a Report."""
+"""``python -m benchmarks NAME [--output json]``: runs ``benchmarks/NAME.py``, whose ``run()`` returns figures."""
 
 import argparse
 import importlib
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
             )
     figures = module.run(options.model) if options.model else module.run()
     print(json.dumps(as_json(figures)) if options.output == "json" else as_table(figures))
-    return 0
+    return 1 if figures.failed else 0
 
 
 if __name__ == "__main__":

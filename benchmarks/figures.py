@@ -28,10 +28,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of one benchmark."""
+    """The figures of one benchmark.
+
+    ``notes`` say in a line each what was not measured, and why. ``failed`` tells that something is there which must not
+    be, whatever the machine: the command then ends with 1.
+    """
 
     name: str
     rows: Sequence[Row]
+    notes: Sequence[str] = ()
+    failed: bool = False
 
 
 def machine() -> str:
@@ -62,7 +68,7 @@ def as_json(figures: Figures) -> dict[str, object]:
         }
         for row in figures.rows
     ]
-    return {"name": figures.name, "machine": machine(), "rows": rows}
+    return {"name": figures.name, "machine": machine(), "rows": rows, "notes": list(figures.notes)}
 
 
 def as_table(figures: Figures) -> str:
@@ -87,7 +93,7 @@ def as_table(figures: Figures) -> str:
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         ]
         lines.append("  ".join(parts).rstrip())
-    return "\n".join([f"{figures.name} ({machine()})", *lines])
+    return "\n".join([f"{figures.name} ({machine()})", *lines, *figures.notes])
 
 
 def _number(value: float | None) -> str:

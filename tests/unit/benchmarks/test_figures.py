@@ -1,6 +1,7 @@
 """The common form of every benchmark."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -23,7 +24,7 @@ def test_json_is_one_object_with_ratios(
     monkeypatch.setattr("importlib.import_module", lambda _name: module)
     assert runner.main(["exact_step", "--output", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert set(found) == {"name", "machine", "rows"}
+    assert set(found) == {"name", "machine", "rows", "notes"}
     assert found["machine"]
     assert found["rows"] == [
         {
@@ -43,6 +44,15 @@ def test_json_is_one_object_with_ratios(
             "goal": 0.5,
         },
     ]
+
+
+def test_what_must_not_be_ends_with_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = replace(FIGURES, notes=["what: not here"], failed=True)
+    monkeypatch.setattr("importlib.import_module", lambda _name: SimpleNamespace(run=lambda: bad))
+    assert runner.main(["exactness"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "what: not here"
 
 
 def test_the_table_has_a_line_for_each_row() -> None:

@@ -1,15 +1,9 @@
-"""Run as a process: prints hashes of the same work in exact arithmetic and in plain FP32.
+"""The same work in exact arithmetic and in plain FP32, to be done wherever libraries choose other kernels."""
 
-``python -m tests.unit.pol.executor.stand_in numpy|torch [threads ...]``: one line ``exact plain``
-for each number of threads. The environment says which kernels the libraries choose.
-"""
-
-import sys
 from hashlib import sha256
 
 import numpy as np
 
-from pol.executor.backend import backend
 from pol.executor.interface import Backend, run
 from pol.job.program import Program, ProgramBuilder
 from pol.state.arrays import Array
@@ -72,19 +66,3 @@ def plain_torch() -> str:
     torch.nn.functional.gelu(left @ b).logsumexp(1).sum().backward()  # type: ignore[no-untyped-call]
     assert left.grad is not None
     return sha256(product.numpy().tobytes() + left.grad.numpy().tobytes()).hexdigest()
-
-
-def main(name: str, threads: list[int]) -> None:
-    if name == "numpy":
-        assert "torch" not in sys.modules
-        print(exact(backend("numpy")), plain_numpy())
-        return
-    import torch
-
-    for count in threads:
-        torch.set_num_threads(count)
-        print(exact(backend("torch")), plain_torch())
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], [int(count) for count in sys.argv[2:]])
