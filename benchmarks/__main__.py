@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("name", choices=names(), metavar="NAME", help=", ".join(names()))
     parser.add_argument("--output", choices=("text", "json"), default="text")
     parser.add_argument(
-        "--model", action="append", help="of training: this one only, again for more"
+        "--model", action="append", help="of training and replay: this one only, again for more"
     )
     options = parser.parse_args(arguments)
     module = importlib.import_module(f"benchmarks.{options.name}")

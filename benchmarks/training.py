@@ -46,7 +46,7 @@ def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
 
 def _rows(name: str, spec: JobSpec, loaded: LoadedJob) -> list[Row]:
     steps = STEPS[name]
-    tasks = {"eager": _eager(spec, loaded, steps)}
+    tasks = {"eager": eager(spec, loaded, steps)}
     tasks |= {executor: _exact(loaded, executor) for executor in EXECUTORS}
     times: dict[str, list[float]] = {task: [] for task in tasks}
     for number in range(SEGMENTS):
@@ -76,7 +76,8 @@ def _exact(loaded: LoadedJob, executor: str) -> Callable[[int], object]:
     return work
 
 
-def _eager(spec: JobSpec, loaded: LoadedJob, steps: int) -> Callable[[int], object]:
+def eager(spec: JobSpec, loaded: LoadedJob, steps: int) -> Callable[[int], object]:
+    """Return what takes so many steps of plain training, whichever number it is given."""
     model = spec.model.train()
     load_into(model, loaded.global_state)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)

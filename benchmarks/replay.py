@@ -1,0 +1,142 @@
+"""What a validator and a seat of a panel pay for one place, a segment of a share, beside plain training of the segment.
+
+Both load the job, once in each process; open the two states at the beginning, which are read, decoded and hashed; and
+replay the steps. A validator hashes the states at the end, a seat behind every step, and gives a digest of all bytes
+that it came to. One thread; all take turns, rows have the median of their CPU seconds, and the range of the ratios.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from time import process_time
+
+import torch
+from threadpoolctl import threadpool_limits
+
+from benchmarks.figures import Figures, Row
+from benchmarks.models import MODELS
+from benchmarks.training import STEPS, eager
+from domain.reasons import ShareReason
+from pol.executor.backend import backend
+from pol.executor.interface import Backend
+from pol.executor.names import NATIVE, NUMPY
+from pol.job.load import LoadedJob, load_job
+from pol.replay.replay import replay_segment
+from pol.state.canonical import encode_state
+from pol.tracing.build import build
+from pol.work.records import Boundary, RoundSlot
+from pol.work.segments import slot_state
+from validator.work import numerics
+
+NAME = "replay"
+EXECUTORS = (NATIVE, NUMPY)
+TURNS = 5
+PART, INDEX = RoundSlot(0, 0), 0
+SEED = bytes(32)
+
+Task = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A segment of a share as a validator finds it: the job, the files of the opened states, both boundaries."""
+
+    directory: Path
+    loaded: LoadedJob
+    states: tuple[Path, Path]
+    start: Boundary
+    end: Boundary
+
+
+def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
+    """Measure some models, or all."""
+    torch.set_num_threads(1)
+    rows: list[Row] = []
+    for name in models:
+        with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
+            spec = MODELS[name](STEPS[name])
+            build(spec, Path(folder) / "job")
+            place = opened(Path(folder))
+            plain = eager(spec, place.loaded, STEPS[name])
+            rows += measured(name, STEPS[name], {"eager": partial(plain, 0), **tasks(place)})
+    return Figures(NAME, rows)
+
+
+def opened(folder: Path) -> Place:
+    """Write the states that a place begins with, and find out where it ends."""
+    loaded = load_job(folder / "job")
+    start = slot_state(loaded, loaded.global_state, loaded.local_state)
+    states = folder / "global", folder / "local"
+    for path, state in zip(states, (start.global_state, start.local_state), strict=True):
+        path.write_bytes(encode_state(state))
+    replayed = replay_segment(
+        loaded, PART, INDEX, loaded.global_state, loaded.local_state, backend(NATIVE)
+    )
+    return Place(folder / "job", loaded, states, start.boundary(0, 0, ()), replayed.boundary)
+
+
+def tasks(place: Place) -> dict[str, Task]:
+    """Return what is paid for, by name. Whatever is not the result of an honest share raises."""
+    found: dict[str, Task] = {
+        "loading": partial(load_job, place.directory),
+        "opening": partial(_open, place),
+    }
+    for name in EXECUTORS:
+        found[f"replaying, {name}"] = partial(_replay, place, backend(name))
+        found[f"validator, {name}"] = partial(_check, place, name)
+        found[f"seat, {name}"] = partial(_answer, place, name)
+    return found
+
+
+def _open(place: Place) -> None:
+    if not numerics.opening_holds(place.directory, place.states, (), place.start.root):
+        raise RuntimeError("the opening does not hold")
+
+
+def _replay(place: Place, executor: Backend) -> None:
+    states = place.loaded.global_state, place.loaded.local_state
+    if replay_segment(place.loaded, PART, INDEX, *states, executor).boundary != place.end:
+        raise RuntimeError(f"{executor.name} ends elsewhere")
+
+
+def _check(place: Place, executor: str) -> None:
+    roots = place.start.root, place.end.root
+    found = numerics.check_segment(place.directory, PART, INDEX, place.states, (), roots, executor)
+    if found.reason != ShareReason.NONE:
+        raise RuntimeError(f"{executor} finds {ShareReason(found.reason).name}")
+
+
+def _answer(place: Place, executor: str) -> None:
+    found = numerics.recompute_segment(
+        place.directory, PART, INDEX, place.states, (), place.start.root, SEED, executor
+    )
+    if found.root != place.end.root:
+        raise RuntimeError(f"{executor} answers otherwise")
+
+
+def measured(model: str, steps: int, work: Mapping[str, Task]) -> Iterator[Row]:
+    """Yield a row for each task, relative to the first one, and what of a seat's time is hashing."""
+    for task in work.values():
+        # compiles, and loads the job that a process keeps
+        task()
+    times: dict[str, list[float]] = {name: [] for name in work}
+    for _ in range(TURNS):
+        for name, task in work.items():
+            start = process_time()
+            task()
+            times[name].append(process_time() - start)
+    plain = times.pop(next(iter(work)))
+    yield Row(f"{model}, {steps} steps of eager FP32", median(plain), "s")
+    for executor in EXECUTORS:
+        parts = (times[name] for name in (f"seat, {executor}", f"replaying, {executor}", "opening"))
+        times[f"seat, {executor}: hashing"] = [
+            max(0.0, whole - replaying - opening)
+            for whole, replaying, opening in zip(*parts, strict=True)
+        ]
+    for name, found in times.items():
+        ratios = [ours / theirs for ours, theirs in zip(found, plain, strict=True)]
+        case = f"{model}, {name} ({min(ratios):.2f} to {max(ratios):.2f})"
+        yield Row(case, median(found), "s", median(plain))
