@@ -32,7 +32,7 @@ from compute_provider.interfaces import (
 )
 from compute_provider.perform import Outcome, Performer
 from compute_provider.store import Measured, Store, describe, locked, name_of, write_status
-from compute_provider.work.bench import measure_speed
+from compute_provider.work.bench import measure_speed, what_computes
 from compute_provider.work.trainer import Trainer
 from domain import codec
 from domain.records import ShareKey
@@ -107,7 +107,7 @@ class Daemon:
         self._trainer = Trainer(self._on_worker, config.home / "worker.log")
         self._lanes = Lanes(_THREADS, self._stop, self._wake, _EXPECTED)
         self._events: queue.SimpleQueue[shares.Event] = queue.SimpleQueue()
-        self._note = "starting"
+        self._note, self._computing = "starting", ""
         self._steps: dict[ShareKey, int] = {}
 
     def run(
@@ -141,7 +141,7 @@ class Daemon:
         self._check_home()
         self._performer.sweep(self._state)
         try:
-            self._measure()
+            self._look_at_machine()
             self._take(shares.Restarted())
             while not self._stop.is_set():
                 # What ends from here on has its event behind it when the next round begins.
@@ -169,18 +169,23 @@ class Daemon:
                     f"{self._config.home} belongs to {known}, not to {mine}", "use another home"
                 )
 
+    def _look_at_machine(self) -> None:
+        """Say what computes, and measure it (on the main thread: both start a child)."""
+        try:
+            self._computing = what_computes(self._config.backend, self._stop)
+            _log.info("computing with %s", self._computing)
+            self._measure()
+        except ProviderError:
+            if not self._stop.is_set():
+                raise
+
     def _measure(self) -> None:
-        """Measure the machine, unless that was done lately (on the main thread: it starts a child)."""
+        """Measure the machine, unless that was done lately."""
         backend, now = self._config.backend, int(time.time())
         known = self._store.measured(backend)
         if known and now - known.at < _MEASURED_VALID_SECONDS:
             return
-        try:
-            speed = measure_speed(backend, seconds=1.0, stop=self._stop)
-        except ProviderError:
-            if self._stop.is_set():
-                return
-            raise
+        speed = measure_speed(backend, seconds=1.0, stop=self._stop)
         self._store.put_measured(backend, Measured(speed.flops, speed.memory, now))
 
     # Events and what they ask for at once
@@ -310,6 +315,7 @@ class Daemon:
             "speed": known.capability.speed if known and known.capability else 0,
             "newcomer": known is None or known.newcomer,
             "note": self._note,
+            "computing": self._computing,
             "shares": describe(state),
             "orders": sorted({work.key.order_id.hex() for work in state.works}),
             "earned": self._store.earned(),

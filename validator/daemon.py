@@ -7,6 +7,7 @@ wait for nobody.
 import logging
 import sqlite3
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -16,6 +17,7 @@ from chain.client import away
 from chain.client.client import ChainClient, TxReceipt
 from chain.client.errors import ChainError, ErrorKind
 from chain.client.sender import TxSender
+from host.files import write_whole
 from host.lanes import Lanes
 from link.blobs import BlobStore
 from link.client import ClusterClient, Connections
@@ -32,7 +34,7 @@ from validator.decide.view import Look
 from validator.ledger import Ledger
 from validator.observer import Observer
 from validator.serve.service import Service
-from validator.store import ValidatorStore
+from validator.store import COMPUTING, ValidatorStore
 from validator.work import numerics
 from validator.work.outbox import Outbox
 from validator.work.perform import Performer, Table, work_of
@@ -123,6 +125,10 @@ class ValidatorDaemon:
 
     def _run(self, ready: Callable[[], None] | None) -> None:
         server: ClusterServer | None = None
+        prepared = [
+            self._seat_pool.submit(numerics.prepare, self._config.backend, timeout=START_SECONDS)
+            for _ in range(self._config.processes)
+        ]
         try:
             self._node.wait_for(self._connect)
             # Looked at once, so that the first callers meet somebody who knows them.
@@ -130,14 +136,11 @@ class ValidatorDaemon:
             if self._stop.is_set():
                 return
             self._check_operator()
+            self._say_what_computes(prepared[0])
             server = ClusterServer(
                 self._config.listen, self._certificate, self._service, self._chain_id
             )
             server.start()
-            for _ in range(self._config.processes):
-                self._seat_pool.submit(
-                    numerics.prepare, self._config.backend, timeout=START_SECONDS
-                )
             while not self._stop.is_set():
                 self._tick()
                 if ready and self._ledger.standing.published:
@@ -221,6 +224,16 @@ class ValidatorDaemon:
                 f"{self._me} is not a validator of {self._chain_id}",
                 "run this with the operator's key (--from)",
             )
+
+    def _say_what_computes(self, prepared: Future[str]) -> None:
+        """Log what a process of the pool has found, and keep it for others; ExecutionError where nothing computes."""
+        try:
+            computing = prepared.result()
+        except PoolError as error:
+            _log.warning("what computes is not known: %s", error)
+            return
+        _log.info("computing with %s", computing)
+        write_whole(self._config.home / COMPUTING, computing)
 
     # One look at the chain
 

@@ -32,6 +32,8 @@ from validator.decide.records import (
 _log = logging.getLogger("assay.validator")
 FORM = 8
 """Of the records; another number for every change after which those of before cannot be read."""
+COMPUTING = "computing"
+"""The file beside the database that says what computes, as of the daemon's last start."""
 CACHED = 64
 """Records kept whole in memory: they are frozen, and read far more often than written."""
 

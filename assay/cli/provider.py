@@ -129,6 +129,7 @@ def status(context: Settings) -> None:
         [
             f"{found['provider']} in the cluster of {found['validator']}: {state}",
             _standing(found),
+            *([f"computing with {found['computing']}"] if found.get("computing") else []),
             *([f"last trouble: {found['note']}"] if found["note"] else []),
             f"earned {found['earned']:,} uassay",
             table("Shares", columns, rows),

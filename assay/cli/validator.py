@@ -223,7 +223,7 @@ def _measure_rate(client: "ChainClient", key: "Key") -> int:
 def status(context: Settings) -> None:
     """Read the daemon's database."""
     from domain.reasons import ShareReason
-    from validator.store import ValidatorStore
+    from validator.store import COMPUTING, ValidatorStore
 
     path: Path = context.home / "validator" / "validator.db"
     if not path.exists():
@@ -234,6 +234,8 @@ def status(context: Settings) -> None:
         seats = [seat for key in store.seats() if (seat := store.seat(key)) is not None]
     finally:
         store.close()
+    said = path.with_name(COMPUTING)
+    computing = said.read_text() if said.exists() else ""
     rows = [
         (
             short(v.order_id),
@@ -253,6 +255,7 @@ def status(context: Settings) -> None:
     )  # fmt: skip
     context.output.result(
         {
+            "computing": computing,
             "orders": [{"order": order_id, "attempt": attempt} for order_id, attempt in orders],
             "verdicts": verdicts,
             "audits": [
@@ -276,6 +279,7 @@ def status(context: Settings) -> None:
         [
             f"{len(orders)} attempts, {len(audits)} panels answered in, "
             f"{sum(not agreed for *_, agreed in audits)} of them not as on chain",
+            *([f"computing with {computing}"] if computing else []),
             *(_told(seat) for seat in seats),
             table("Verdicts on shares", columns, rows),
         ],

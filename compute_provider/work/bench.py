@@ -13,11 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
+from typing import TYPE_CHECKING, Any
 
 from compute_provider.interfaces import ProviderError
 from host import sandbox
 from link.client import ClusterClient
 from link.types import BANDWIDTH, CHUNK_BYTES_MAX, BandwidthRequest
+from pol.executor.names import NATIVE
+
+if TYPE_CHECKING:
+    from pol.executor.interface import Backend
 
 _WAY_BYTES = 8 << 20
 # A validator that sends byte by byte must not keep us for ever.
@@ -28,7 +33,7 @@ _PIECES = 4
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Speed of exact work on a back end, by the name of what really computes, and the memory of the machine."""
+    """Speed of exact work on a back end, what computes there in words, and the memory of the machine."""
 
     backend: str
     flops: int  # FLOP/s
@@ -37,6 +42,20 @@ class Speed:
 
 def measure_speed(backend: str, seconds: float = 2.0, stop: Event | None = None) -> Speed:
     """Time a fixed program for about ``seconds``; ProviderError if the back end does not work, or at ``stop``."""
+    told = _ask(backend, seconds, stop)
+    return Speed(told["backend"], int(told["flops"]), sandbox.physical_memory())
+
+
+def what_computes(backend: str, stop: Event | None = None) -> str:
+    """Say which executor and instruction set computes here, and why if it is another; ProviderError as above."""
+    if backend != NATIVE:
+        return backend
+    found: str = _ask(backend, 0, stop)["backend"]
+    return found
+
+
+def _ask(backend: str, seconds: float, stop: Event | None) -> dict[str, Any]:
+    """Return what a process of its own tells: ``backend`` in words, and ``flops`` where it has seconds to measure."""
     parent = str(os.getpid())
     command = [sys.executable, "-m", "compute_provider.work.bench", backend, str(seconds), parent]
     try:
@@ -49,8 +68,8 @@ def measure_speed(backend: str, seconds: float = 2.0, stop: Event | None = None)
             f"the back end {backend} does not work here: {' '.join(detail) or 'no answer'}",
             "install assay[train] for torch, or use numpy",
         ) from None
-    told = json.loads(output)
-    return Speed(told["backend"], int(told["flops"]), sandbox.physical_memory())
+    told: dict[str, Any] = json.loads(output)
+    return told
 
 
 def _run(command: list[str], environment: dict[str, str], stop: Event) -> bytes:
@@ -82,21 +101,32 @@ def measure_bandwidth(client: ClusterClient, size: int = _WAY_BYTES) -> int:
 
 
 def _main(backend_name: str, seconds: float, parent: int, folder: Path) -> None:
-    """Run what a validator's probe asks for, and count."""
+    """Say what computes and, with seconds for it, run what a validator's probe asks for, and count."""
     sandbox.enter(parent, folder, sandbox.physical_memory())
-    from pol.executor.backend import backend
+    from pol.errors import ExecutionError
+    from pol.executor.backend import backend, computing
+
+    try:
+        engine, words = backend(backend_name), computing(backend_name)
+    except ExecutionError as error:
+        # the last line of a process is what is shown of it
+        sys.exit(str(error))
+    told = {"backend": words, "flops": _flops(engine, seconds) if seconds else 0}
+    sys.stdout.write(json.dumps(told) + "\n")
+
+
+def _flops(engine: "Backend", seconds: float) -> int:
+    """Return FLOP/s of about so many seconds."""
     from pol.rules.probe import PIECE_WORK
     from pol.work.probe import work_pieces
 
-    engine = backend(backend_name)
     # Compiles, and starts threads.
     work_pieces(b"", range(1), engine)
     pieces, start = 0, time.perf_counter()
     while (passed := time.perf_counter() - start) < seconds:
         work_pieces(b"", range(pieces, pieces + _PIECES), engine)
         pieces += _PIECES
-    told = {"backend": engine.name, "flops": int(pieces * PIECE_WORK / passed)}
-    sys.stdout.write(json.dumps(told) + "\n")
+    return int(pieces * PIECE_WORK / passed)
 
 
 if __name__ == "__main__":

@@ -5,14 +5,14 @@ from pol.executor.interface import Backend
 from pol.executor.names import BACKENDS, NATIVE, NUMPY, TORCH
 from pol.executor.native_backend import NativeBackend
 from pol.executor.numpy_backend import NumpyBackend
-from pol.native.library import load_library
+from pol.native.library import choose_library, load_library
 
 
 def backend(name: str, device: str = "cpu") -> Backend:
     """Return a back end: ``native``, ``numpy`` (reference), or ``torch`` on a ``device``.
 
     Where there are no native kernels, ``native`` is NumPy. Raises ExecutionError for an unknown name, or where this
-    machine flushes subnormal numbers to zero.
+    machine flushes subnormal numbers to zero, or the switch of the native kernels names none.
     """
     if name == NATIVE:
         library = load_library()
@@ -24,3 +24,15 @@ def backend(name: str, device: str = "cpu") -> Backend:
 
         return TorchBackend(device)
     raise ExecutionError("backend", f"{name!r} is none of {', '.join(BACKENDS)}")
+
+
+def computing(name: str) -> str:
+    """Return what computes where a back end is asked for: ``native avx2``, ``torch``, ``numpy``.
+
+    Where NumPy computes in the place of native kernels, the reason follows: ``numpy: no native library was built (run
+    make setup)``. Raises ExecutionError as :func:`backend` does.
+    """
+    if name != NATIVE:
+        return name
+    choice = choose_library()
+    return f"{NATIVE} {choice.library.name}" if choice.library else f"{NUMPY}: {choice.reason}"

@@ -8,6 +8,7 @@ import ctypes
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ PORTABLE = "portable"
 INSTRUCTION_SETS = {"avx2": 1, PORTABLE: 0}
 """Best first, each with its bit in what ``assay_processor`` returns."""
 SWITCH = "ASSAY_NATIVE"
-"""``0`` for none, the name of an instruction set to force it; anything else, or nothing, for the best."""
+"""``OFF`` for none, the name of an instruction set to force it, nothing for the best."""
+OFF = "0"
 
 _INTERFACE = 2
 _ADDRESS, _SIZE, _STATUS = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
@@ -140,30 +142,58 @@ class Library:
             raise MemoryError
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The library to compute with; or None, and why in a phrase."""
+
+    library: Library | None
+    reason: str = ""
+
+
 @cache
-def load_library() -> Library | None:
-    """Return the library to compute with, or None where there is none; what is wrong with one is logged."""
+def choose_library() -> Choice:
+    """Return what to compute with; what is wrong with a library that is there is logged.
+
+    Raises ExecutionError where the switch names what there is not.
+    """
     wanted = os.environ.get(SWITCH, "")
-    if wanted == "0":
-        return None
-    names = [wanted] if wanted in INSTRUCTION_SETS else list(INSTRUCTION_SETS)
+    if wanted == OFF:
+        return Choice(None, f"{SWITCH}={OFF}")
+    if wanted and wanted not in INSTRUCTION_SETS:
+        known = ", ".join((OFF, *INSTRUCTION_SETS))
+        raise ExecutionError(SWITCH, f"{wanted!r} is none of {known}")
     try:
         # it runs on every processor, and says what this one has
         has = Library(PORTABLE).processor()
     except OSError as error:
-        log.warning("no native kernels, so NumPy computes, some times slower: %s", error)
-        return None
-    for name in names:
+        there = (FOLDER / f"{PORTABLE}.so").exists()
+        reason = (
+            f"the native library cannot be loaded: {error}"
+            if there
+            else "no native library was built"
+        )
+        log.warning("no native kernels, so NumPy computes, some times slower: %s", reason)
+        return Choice(None, f"{reason} (run make setup)")
+    reasons = []
+    for name in [wanted] if wanted else INSTRUCTION_SETS:
         if INSTRUCTION_SETS[name] & ~has:
+            reasons.append(f"this processor has no {name}")
             continue
         try:
             library = Library(name)
             if answers(library) == KNOWN:
-                return library
+                return Choice(library)
             log.error("the native kernels for %s compute wrongly and are not used", name)
+            reasons.append(f"the native library for {name} computes wrongly")
         except (OSError, ExecutionError) as error:
             log.warning("the native kernels for %s are not used: %s", name, error)
-    return None
+            reasons.append(f"the native library for {name} cannot be used ({error})")
+    return Choice(None, "; ".join(reasons))
+
+
+def load_library() -> Library | None:
+    """Return the library to compute with, or None where there is none: see :func:`choose_library`."""
+    return choose_library().library
 
 
 def address(array: Array) -> int:

@@ -29,7 +29,7 @@ from domain.records import OrderState, Share, ShareKey, ShareState
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from localnet import cheats
-from pol.executor.backend import backend
+from pol.executor.backend import backend, computing
 from pol.rules.commitment import (
     boundary_root,
     compute_trace_root,
@@ -232,6 +232,7 @@ def test_a_share_is_trained_submitted_opened_and_let_go(world: World) -> None:
     status = read_status(world.home)
     assert status is not None
     assert status["joined"]
+    assert status["computing"] == computing(s.config(world.home).backend)
     assert status["shares"] == []
 
 

@@ -21,7 +21,7 @@ from pol.errors import (
     Stopped,
     UpdateFailed,
 )
-from pol.executor.backend import backend
+from pol.executor.backend import backend, computing
 from pol.executor.interface import Backend
 from pol.job.document import order_terms
 from pol.job.load import LoadedJob, load_job
@@ -55,9 +55,13 @@ class LoadOutcome:
     text: str
 
 
-def prepare(backend_name: str) -> None:
-    """Have everything here that a task needs: a new process takes a while for it, and who is waited for has none."""
+def prepare(backend_name: str) -> str:
+    """Have everything here that a task needs: a new process takes a while for it, and who is waited for has none.
+
+    Returns what computes, in words.
+    """
     _backend(backend_name)
+    return computing(backend_name)
 
 
 def load(directory: Path) -> LoadOutcome:

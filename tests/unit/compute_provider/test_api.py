@@ -13,7 +13,7 @@ import compute_provider.work.bench
 from compute_provider import api
 from compute_provider.interfaces import ProviderConfig, ProviderError
 from compute_provider.links import Link
-from compute_provider.work.bench import Speed, measure_bandwidth, measure_speed
+from compute_provider.work.bench import Speed, measure_bandwidth, measure_speed, what_computes
 from domain.messages import MsgLeaveCluster
 from domain.queries import (
     BidsRequest,
@@ -150,6 +150,18 @@ def test_measuring_ends_with_a_stop() -> None:
 def test_a_back_end_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ProviderError, match="does not work here"):
         measure_speed("abacus", seconds=0.1)
+
+
+def test_what_computes_is_asked_of_the_process_that_computes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ASSAY_NATIVE", "0")
+    assert what_computes("native") == "numpy: ASSAY_NATIVE=0"
+    assert measure_speed("native", seconds=0.1).backend == "numpy: ASSAY_NATIVE=0"
+    assert what_computes("numpy") == "numpy"
+    monkeypatch.setenv("ASSAY_NATIVE", "avx3")
+    with pytest.raises(ProviderError, match=r"'avx3' is none of 0, avx2, portable"):
+        what_computes("native")
 
 
 def test_the_bandwidth_is_measured_without_being_registered(tmp_path: Path) -> None:

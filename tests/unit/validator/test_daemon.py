@@ -21,6 +21,7 @@ from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
 from domain.queries import ValidatorsRequest
 from domain.records import Validator
+from pol.executor.names import NATIVE, NUMPY
 from tests.support.solo_node import (
     ALICE,
     CHAIN_ID,
@@ -30,6 +31,7 @@ from tests.support.solo_node import (
     running,
 )
 from tests.support.waiting import wait_until
+from tests.unit.assay.support import assay
 from validator.daemon import ValidatorConfig, ValidatorDaemon, WrongChain
 from wire.keys import Key
 
@@ -44,10 +46,10 @@ def free_address() -> str:
 class Running:
     """A daemon on a thread of this process, and how it ended."""
 
-    def __init__(self, home: Path, node: str, key: Key = OPERATOR) -> None:
+    def __init__(self, home: Path, node: str, key: Key = OPERATOR, backend: str = NUMPY) -> None:
         self.stop, self.ready = Event(), Event()
         self.error: BaseException | None = None
-        config = ValidatorConfig(home, node, "127.0.0.1:0", "validator.example:9191")
+        config = ValidatorConfig(home, node, "127.0.0.1:0", "validator.example:9191", backend)
         self.daemon = ValidatorDaemon(config, key, self.stop)
         self.thread = Thread(target=self._run)
         self.thread.start()
@@ -66,8 +68,8 @@ class Running:
 
 
 @contextmanager
-def daemon(home: Path, node: str, key: Key = OPERATOR) -> Iterator[Running]:
-    made = Running(home, node, key)
+def daemon(home: Path, node: str, key: Key = OPERATOR, backend: str = NUMPY) -> Iterator[Running]:
+    made = Running(home, node, key, backend)
     try:
         yield made
     finally:
@@ -103,6 +105,37 @@ def test_a_node_that_comes_later_is_waited_for(
         f"waiting for the node at {address}: no node answers at {address}",
         f"the node at {address} answers",
     ]
+
+
+def test_what_computes_is_said(
+    tmp_path: Path, said: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASSAY_NATIVE", "0")
+    address, home = free_address(), tmp_path / "home"
+    with (
+        running(tmp_path / "node", address) as node,
+        making_blocks(node.engine),
+        daemon(home / "validator", address, backend=NATIVE) as made,
+    ):
+        assert made.ready.wait(WAIT)
+    assert "computing with numpy: ASSAY_NATIVE=0" in said.messages
+    told = assay("validator", "status", home=home)
+    assert "computing with numpy: ASSAY_NATIVE=0" in told.out
+    told = assay("validator", "status", "--output", "json", home=home)
+    assert told.json["computing"] == "numpy: ASSAY_NATIVE=0"
+
+
+def test_an_instruction_set_that_nobody_knows_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASSAY_NATIVE", "avx3")
+    address = free_address()
+    with (
+        running(tmp_path / "node", address) as node,
+        making_blocks(node.engine),
+        daemon(tmp_path / "validator", address, backend=NATIVE) as made,
+    ):
+        assert str(made.ended()) == "ASSAY_NATIVE: 'avx3' is none of 0, avx2, portable"
 
 
 def test_a_node_that_has_no_state_yet_is_waited_for(

@@ -27,6 +27,7 @@ def test_status(tmp_path: Path) -> None:
     value = {
         "provider": "assay1p", "validator": "assay1v", "pid": os.getpid(), "joined": True,
         "note": "", "shares": [share], "orders": [share["order"]], "earned": 12_345, "workers": [],
+        "computing": "native avx2",
     }  # fmt: skip
     (tmp_path / "provider").mkdir()
     (tmp_path / "provider" / "status.json").write_text(json.dumps(value))
@@ -34,6 +35,7 @@ def test_status(tmp_path: Path) -> None:
     assert ran.code == 0
     assert "running, joined" in ran.out
     assert "earned 12,345 uassay" in ran.out
+    assert "computing with native avx2" in ran.out
     assert "30/80" in ran.out
     told = assay("provider", "status", "--output", "json", home=tmp_path).json
     assert told["running"]

@@ -14,9 +14,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pol.errors import ExecutionError
-from pol.executor.backend import backend
+from pol.executor.backend import backend, computing
 from pol.native import library as module
-from pol.native.library import FOLDER, INSTRUCTION_SETS, SWITCH, Library, load_library
+from pol.native.library import (
+    FOLDER,
+    INSTRUCTION_SETS,
+    SWITCH,
+    Library,
+    choose_library,
+    load_library,
+)
 from pol.native.self_test import KNOWN, answers
 from pol.ops import philox
 from pol.ops.primitive import Site
@@ -37,9 +44,9 @@ SPECIAL = np.concatenate([HOSTILE, NOT_FINITE])
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv(SWITCH, raising=False)
-    load_library.cache_clear()
+    choose_library.cache_clear()
     yield
-    load_library.cache_clear()
+    choose_library.cache_clear()
 
 
 class Reference:
@@ -176,11 +183,14 @@ def test_a_library_that_computes_wrongly_is_not_used(
         assert load_library() is None
     assert "compute wrongly" in caplog.text
     assert backend("native").name == "numpy"
+    assert computing("native").startswith("numpy: the native library for ")
+    assert "computes wrongly" in computing("native")
 
 
 def test_without_libraries_numpy_computes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "FOLDER", tmp_path)
     assert backend("native").name == "numpy"
+    assert computing("native") == "numpy: no native library was built (run make setup)"
 
 
 @pytest.mark.parametrize(("value", "name"), [("0", None), ("portable", "portable"), ("", USABLE)])
@@ -194,6 +204,27 @@ def test_the_switch(
     else:
         assert found is not None
         assert found.name in name
+
+
+def test_a_switch_that_names_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "avx3")
+    for ask in (backend, computing):
+        with pytest.raises(
+            ExecutionError, match="ASSAY_NATIVE: 'avx3' is none of 0, avx2, portable"
+        ):
+            ask("native")
+    assert backend("numpy").name == computing("numpy") == "numpy"
+
+
+@pytest.mark.parametrize("name", USABLE)
+def test_what_computes_is_said(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(SWITCH, name)
+    assert computing("native") == f"native {name}"
+
+
+def test_native_kernels_that_are_switched_off_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "0")
+    assert computing("native") == "numpy: ASSAY_NATIVE=0"
 
 
 def test_the_best_that_the_processor_has_is_taken() -> None:
@@ -210,6 +241,9 @@ def test_an_instruction_set_that_the_processor_lacks_is_not_loaded(
     found = load_library()
     assert found is not None
     assert found.name == "portable"
+    choose_library.cache_clear()
+    monkeypatch.setenv(SWITCH, "avx2")
+    assert computing("native") == "numpy: this processor has no avx2"
 
 
 def test_a_thread_that_flushes_subnormal_numbers_is_refused() -> None:
