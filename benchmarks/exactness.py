@@ -20,6 +20,7 @@ from time import process_time
 import numpy as np
 
 from benchmarks.figures import Figures, Row
+from pol.executor.backend import computing
 from pol.executor.names import NATIVE, NUMPY, TORCH
 from pol.job.load import load_job
 from pol.replay.replay import replay_segment
@@ -124,7 +125,7 @@ def _numbers(random: np.random.Generator, shape: tuple[int, int], hostile: float
 def _outcome(executor: str, folder: Path, programs: int) -> dict[str, object]:
     """Return what a process of its own says."""
     if executor == NATIVE and get(executor).name != NATIVE:
-        return {"missing": "the library for it cannot be used here"}
+        return {"missing": computing(NATIVE)}
     start, digest = process_time(), sha256()
     for piece in pieces(executor, folder, programs):
         digest.update(len(piece).to_bytes(8, "big") + piece)

@@ -17,7 +17,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from benchmarks.figures import Figures, Row
-from pol.executor.backend import backend
+from pol.executor.backend import backend, computing
 from pol.executor.interface import Backend
 from pol.executor.names import NATIVE
 from pol.job.program import ProgramBuilder
@@ -51,7 +51,7 @@ def run() -> Figures:
     torch.set_num_threads(1)
     executor = backend(NATIVE)
     with threadpool_limits(1), torch.no_grad():
-        return Figures(NAME, [row(case, executor.name) for case in cases(executor)])
+        return Figures(NAME, [row(case, computing(NATIVE)) for case in cases(executor)])
 
 
 def cases(executor: Backend) -> Iterator[Case]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from pol.executor.backend import computing
 from pol.executor.names import BACKENDS, NUMPY
 from tests.support.programs import observed, shown
 from tests.unit.pol.executor.ops import get
@@ -43,8 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     others = [name for name in BACKENDS if name != NUMPY]
     parser.add_argument("--executors", nargs="+", choices=others, default=others)
     options = parser.parse_args(arguments)
-    computing = [f"{name} ({get(name).name})" for name in options.executors]
-    print(f"numpy beside {', '.join(computing)}", flush=True)
+    print(f"{NUMPY} beside {', '.join(map(computing, options.executors))}", flush=True)
     nodes = wrong = 0
     seeds = range(options.seed, options.seed + options.programs)
     for done, (count, found) in enumerate(differences(seeds, options.executors), 1):
