@@ -31,6 +31,7 @@ ORIGINS = {
     "Keyring": "chain.client.keyring:Keyring",
     "LoadedJob": "pol.job.load:LoadedJob",
     "Nesterov": "pol.tracing.spec:Nesterov",
+    "Precision": "pol.tracing.spec:Precision",
     "Request": "consumer.submit:Request",
     "TxSender": "chain.client.sender:TxSender",
     "accuracy": "pol.tracing.spec:accuracy",

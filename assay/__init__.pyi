@@ -13,6 +13,7 @@ from wire.keys import Key as Key
 from chain.client.keyring import Keyring as Keyring
 from pol.job.load import LoadedJob as LoadedJob
 from pol.tracing.spec import Nesterov as Nesterov
+from pol.tracing.spec import Precision as Precision
 from consumer.submit import Request as Request
 from chain.client.sender import TxSender as TxSender
 from pol.tracing.spec import accuracy as accuracy
@@ -27,4 +28,4 @@ from pol.local.run import run_locally as run_locally
 from consumer.submit import submit as submit
 from pol.replay.replay import verify_trace as verify_trace
 from consumer.watch import wait_for as wait_for
-__all__ = ["SGD", "AdamW", "Average", "ChainError", "Client", "Conditions", "ConsumerError", "Delivery", "JobError", "JobSpec", "Key", "Keyring", "LoadedJob", "Nesterov", "Request", "TxSender", "accuracy", "build_job", "cross_entropy", "fetch_result", "load_job", "load_trace", "quote", "read_job", "run_locally", "submit", "verify_trace", "wait_for"]
+__all__ = ["SGD", "AdamW", "Average", "ChainError", "Client", "Conditions", "ConsumerError", "Delivery", "JobError", "JobSpec", "Key", "Keyring", "LoadedJob", "Nesterov", "Precision", "Request", "TxSender", "accuracy", "build_job", "cross_entropy", "fetch_result", "load_job", "load_trace", "quote", "read_job", "run_locally", "submit", "verify_trace", "wait_for"]

@@ -23,6 +23,7 @@ from benchmarks.figures import Figures, Row
 from pol.executor.backend import computing
 from pol.executor.names import NATIVE, NUMPY, TORCH
 from pol.job.load import load_job
+from pol.ops.product import BITS
 from pol.replay.replay import replay_segment
 from pol.state.arrays import Array
 from pol.state.canonical import encode_state
@@ -107,7 +108,8 @@ def pieces(executor: str, folder: Path, programs: int) -> Iterator[bytes]:
         left, right = (
             _numbers(random, shape, hostile) for shape in ((rows, summed), (summed, columns))
         )
-        yield bits(apply(executor, "matmul", [left, right]))
+        for precision in BITS:
+            yield bits(apply(executor, "matmul", [left, right], bits=precision))
     yield stand_in.exact(chosen).encode()
     for job in sorted(folder.iterdir()):
         loaded = load_job(job)

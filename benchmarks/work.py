@@ -29,6 +29,7 @@ from pol.job.program import Program, ProgramBuilder
 from pol.job.write import JobSource, write_job
 from pol.ops.philox import permutation
 from pol.ops.primitive import Traffic
+from pol.ops.product import BITS, DEFAULT_BITS
 from pol.ops.table import PRIMITIVES
 from pol.state.arrays import NUMPY_DTYPES, Array
 from pol.work.segments import advance, slot_state
@@ -146,12 +147,16 @@ def _products() -> Iterator[Case]:
         (LARGE // 2, 2, 2),
         (2, 2, LARGE // 2),
         (8, 1_024, 8),
+        (256, 4_097, 256),
     ]
     for rows, summed, columns in sizes:
         for values in VALUES:
-            yield Case("matmul", (("f32", (rows, summed)), ("f32", (summed, columns))), {}, values)
+            for bits in BITS:
+                operands = ("f32", (rows, summed)), ("f32", (summed, columns))
+                yield Case("matmul", operands, {"bits": bits}, values)
     for batch, side in ((100_000, 1), (100_000, 2), (10_000, 8), (256, 64)):
-        yield Case("matmul", (("f32", (batch, side, side)),) * 2, {})
+        for bits in BITS:
+            yield Case("matmul", (("f32", (batch, side, side)),) * 2, {"bits": bits})
 
 
 def _shapes() -> Iterator[Case]:
@@ -236,7 +241,9 @@ def fastest(function: Callable[[], object]) -> float:
 def product_speed(executor: Backend) -> float:
     """Return FLOP/s of a product of matrices of 512 x 512: what declared work is measured against."""
     shape = (512, 512)
-    return 1 / _pace(executor, Case("matmul", (("f32", shape), ("f32", shape)), {}))
+    return 1 / _pace(
+        executor, Case("matmul", (("f32", shape), ("f32", shape)), {"bits": DEFAULT_BITS})
+    )
 
 
 def _pace(executor: Backend, case: Case) -> float:

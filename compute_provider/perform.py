@@ -53,7 +53,7 @@ from link.types import (
 from pol.rules.commitment import compute_trace_root, share_commitment, share_sign_bytes
 
 VERSION = "1"
-FEATURES = ("exact-15",)
+FEATURES = ("exact",)
 PROBE_TASKS_MAX = 16
 """However many a validator has."""
 DOINGS_MAX = 64

@@ -177,6 +177,10 @@ def _show(context: Settings, job: "Job", directory: Path, network: dict[str, Any
         ("segments", f"{about.segments:,} of {about.segment_steps} steps"),
         ("rows of data, times read", f"{about.rows:,}, {about.epochs:.1f}"),
         ("operations (step, outer, eval)", ", ".join(map(str, about.nodes.values()))),
+        (
+            f"products of a step of {', '.join(about.products)} bits",
+            ", ".join(map(str, about.products.values())),
+        ),
         ("work of a step", flops(about.step_flops)),
         ("work of a segment", flops(about.segment_flops)),
         ("work of an aggregation", flops(about.outer_flops)),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 
 import numpy as np
@@ -27,7 +28,7 @@ class NativeBackend(NumpyBackend):
         super().__init__()
         self.library = library
         self._makers: dict[str, Callable[[Site], Function | None]] = {
-            "matmul": lambda site: library.product,
+            "matmul": lambda site: partial(library.product, site.attrs["bits"]),
             "sum": self._sum,
             "uniform": self._uniform,
             **{name: self._function(name) for name in ("exp", "log", "tanh", "erf")},

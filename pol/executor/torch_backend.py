@@ -32,7 +32,9 @@ class _Site(Site):
 
 Maker = Callable[[_Site], Function]
 
-LARGEST_DIGIT = 16_256
+LARGEST_DIGITS = {8: 127, 15: 16_256, 22: 2_080_768}
+_SUMMED_EXACTLY = 2_048
+"""Numbers of 22 bits whose products FP64 sums without a rounding; of the others it is more than a product may sum."""
 _BLOCK = 2**18
 """Elements that a sequence of FP64 or 64-bit operations takes at once: its dozen temporaries are what it needs."""
 _DTYPES = {"f32": torch.float32, "i64": torch.int64, "bool": torch.bool}
@@ -71,13 +73,13 @@ def _power_of_two(exponent: Tensor) -> Tensor:
     return ((exponent + 1023) << 52).view(torch.float64)
 
 
-def scale_rows(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """Scale an FP32 operand along ``axis`` to integers of 15 bits; return them and the inverse scale, in FP64."""
+def scale_rows(x: Tensor, axis: int, bits: int) -> tuple[Tensor, Tensor]:
+    """Scale an FP32 operand along ``axis`` to integers of ``bits``; return them and the inverse scale, in FP64."""
     wide = x.to(torch.float64)
     largest = torch.amax(torch.abs(x), dim=axis, keepdim=True).to(torch.float64)
     exponent = (largest.view(torch.int64) >> 52) - 1023
-    shift = torch.where(largest == 0.0, 0, 13 - exponent)
-    too_large = torch.round(largest * _power_of_two(shift)) > LARGEST_DIGIT
+    shift = torch.where(largest == 0.0, 0, bits - 2 - exponent)
+    too_large = torch.round(largest * _power_of_two(shift)) > LARGEST_DIGITS[bits]
     shift = torch.where(too_large, shift - 1, shift)
     inverse = _power_of_two(-shift)
     finite = torch.isfinite(largest)
@@ -87,12 +89,25 @@ def scale_rows(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     return wide.mul_(_power_of_two(shift)).round_(), inverse
 
 
+def _sum_in_blocks(left: Tensor, right: Tensor) -> Tensor:
+    """Add exact sums of blocks of the summed dimension, in their order; of few rows at once, for they need memory."""
+    size = _SUMMED_EXACTLY
+    total = left.new_zeros((*left.shape[:-1], right.shape[-1]))
+    for some, sums in zip(torch.split(left, size, -2), torch.split(total, size, -2), strict=True):
+        for a, b in zip(torch.split(some, size, -1), torch.split(right, size, -2), strict=True):
+            sums.add_(torch.matmul(a, b))
+    return total
+
+
 def _matmul(site: _Site) -> Function:
+    bits = site.attrs["bits"]
+    in_blocks = bits == 22 and site.operands[0].shape[-1] > _SUMMED_EXACTLY
+
     def run(a: Tensor, b: Tensor) -> Tensor:
-        left, left_inverse = scale_rows(a, -1)
-        right, right_inverse = scale_rows(b, -2)
-        total = torch.matmul(left, right).add_(0.0)
-        return total.mul_(left_inverse).mul_(right_inverse).to(torch.float32)
+        left, left_inverse = scale_rows(a, -1, bits)
+        right, right_inverse = scale_rows(b, -2, bits)
+        total = _sum_in_blocks(left, right) if in_blocks else torch.matmul(left, right)
+        return total.add_(0.0).mul_(left_inverse).mul_(right_inverse).to(torch.float32)
 
     return run
 

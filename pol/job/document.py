@@ -34,7 +34,7 @@ LOCAL_STATE = "local.state"
 DATA_FOLDER = "data"
 
 VERSION = 2
-ARITHMETIC = "exact-15"
+ARITHMETIC = "exact"
 
 CLOSING, DIFFERENCE = "closing", "difference"
 """What a slot's update is: the tensors that it ends a round with, or RN32(opening - closing)."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pol.job import cost
 from pol.job.document import Job, order_terms
 from pol.job.program import Program
+from pol.ops.product import BITS
 from pol.rules.schedule import segment_work
 
 
@@ -13,7 +14,8 @@ class JobSummary:
     """A job in numbers.
 
     ``parameters`` are the elements of the global tensors that training changes; ``flops_by_operation`` is the work of
-    one step by primitive, largest first; ``nodes`` are the operations of each of the three programs;
+    one step by primitive, largest first; ``products`` are how many of one step have integers of so many bits;
+    ``nodes`` are the operations of each of the three programs;
     ``steps`` are the inner steps of the whole job, the same for all slots; ``segments`` are those of all slots in all
     rounds. A segment comes with the boundary that ends it; ``memory_bytes`` is what a process takes to train, replay or
     aggregate, beside its libraries.
@@ -36,6 +38,7 @@ class JobSummary:
     outer_flops: int
     total_flops: int
     flops_by_operation: dict[str, int]
+    products: dict[str, int]
     nodes: dict[str, int]
     payload_bytes: int
     state_bytes: int
@@ -74,6 +77,7 @@ def inspect_job(job: Job) -> JobSummary:
                 "(state)": cost.state_work(document),
             }
         ),
+        products=products_by_bits(document.step),
         nodes={kind: len(getattr(document, kind).nodes) for kind in ("step", "outer", "eval")},
         payload_bytes=job.payload_size,
         state_bytes=sum(spec.type.size for spec in document.global_tensors),
@@ -91,6 +95,12 @@ def flops_by_operation(program: Program) -> dict[str, int]:
     for node, work in zip(program.nodes, program.works, strict=True):
         totals[node.op] = totals.get(node.op, 0) + work.flops
     return _largest_first(totals)
+
+
+def products_by_bits(program: Program) -> dict[str, int]:
+    """Return how many products have integers of 8, of 15 and of 22 bits."""
+    found = [node.attrs["bits"] for node in program.nodes if node.op == "matmul"]
+    return {str(bits): found.count(bits) for bits in BITS}
 
 
 def _largest_first(totals: dict[str, int]) -> dict[str, int]:

@@ -30,14 +30,16 @@ SWITCH = "ASSAY_NATIVE"
 """``OFF`` for none, the name of an instruction set to force it, nothing for the best."""
 OFF = "0"
 
-_INTERFACE = 2
+_INTERFACE = 3
 _ADDRESS, _SIZE, _STATUS = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 _FUNCTIONS = ("exp", "log", "tanh", "erf")
 _ARGUMENTS: dict[str, tuple[Sequence[object], object]] = {
     "interface": ((), _STATUS),
     "processor": ((), _STATUS),
     "rounds_exactly": ((), _STATUS),
-    "product": ((_SIZE, *[_ADDRESS] * 3, *[_SIZE] * 2, _ADDRESS, *[_SIZE] * 2, _ADDRESS, *[_SIZE] * 3), _STATUS),
+    "product": (
+        (_STATUS, _SIZE, *[_ADDRESS] * 3, *[_SIZE] * 2, _ADDRESS, *[_SIZE] * 2, _ADDRESS, *[_SIZE] * 3), _STATUS
+    ),
     "chain": ((_SIZE, _SIZE, _ADDRESS, _SIZE, _ADDRESS, _SIZE, _SIZE, _ADDRESS), _STATUS),
     "sum": ((_ADDRESS, *[_SIZE] * 3, _ADDRESS), _STATUS),
     "uniform": ((ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint64, _ADDRESS, _SIZE), None),
@@ -72,8 +74,8 @@ class Library:
             reason = "this thread flushes subnormal numbers to zero, or does not round to nearest"
             raise ExecutionError("backend", reason)
 
-    def product(self, left: Array, right: Array) -> Array:
-        """Return the exact product of [..., M, K] and [..., K, N]; see ``pol/ops/product.py``."""
+    def product(self, bits: int, left: Array, right: Array) -> Array:
+        """Return the product of [..., M, K] and [..., K, N] in integers of ``bits``; see ``pol/ops/product.py``."""
         rows, summed = left.shape[-2:]
         columns = right.shape[-1]
         result = np.empty((*left.shape[:-1], columns), np.float32)
@@ -82,6 +84,7 @@ class Library:
             starts = [_offsets(operand) for operand in (left, right)]
             self._check(
                 self._functions.assay_product(
+                    bits,
                     count,
                     *map(address, starts),
                     address(left),

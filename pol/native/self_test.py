@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pol.ops.philox import words
+from pol.ops.product import BITS, largest_digit
 from pol.state.arrays import Array
 
-KNOWN = "23881793357ba5a8f228f84efaf79e0470d6194ba826f13f598dcb7b7d15f53a"
+KNOWN = "854ad610fff6c954e9ed74fd372aae2830da357204fa9efe8a535df544e9ee2a"
 """SHA-256 of the answers of the reference."""
 
 _SUMMED = 131_072
-_LARGEST = 16_256.0
 _SEED = 20_240_229
 
 
@@ -23,8 +23,8 @@ class Kernels(Protocol):
     def check_thread(self) -> None:
         """Raise where this thread cannot compute exactly."""
 
-    def product(self, left: Array, right: Array) -> Array:
-        """Return the exact product of matrices."""
+    def product(self, bits: int, left: Array, right: Array) -> Array:
+        """Return the product of matrices in integers of ``bits``."""
 
     def function(self, name: str, x: Array) -> Array:
         """Return a function of each element."""
@@ -47,18 +47,29 @@ def answers(kernels: Kernels) -> str:
     return done.hexdigest()
 
 
+def _operands(bits: int, any_bits: Array, ordinary: Array) -> list[tuple[Array, Array]]:
+    """Return what is multiplied: the largest integers all the way, odd shapes, several blocks, subnormal numbers."""
+    square = ordinary.reshape(64, 64)
+    most = np.full((2, _SUMMED), largest_digit(bits), np.float32)
+    most[1] = -most[1]
+    return [
+        (most, most.T),
+        (square, square.T),
+        (any_bits[:4092].reshape(4, 31, 33), any_bits[4092:8184].reshape(4, 33, 31)),
+        (np.resize(ordinary, (3, 5 * 1_021)), np.resize(ordinary[::-1], (5 * 1_021, 9))),
+        (np.float32(2.0**-120) * ordinary.reshape(128, 32), ordinary.reshape(32, 128)),
+    ]
+
+
 def _results(kernels: Kernels) -> list[Array]:
     any_bits = words(_SEED, 1, 1, 3 * 2**12).view(np.float32)
     ordinary = (words(_SEED, 2, 1, 2**12) >> 8).astype(np.float32) * np.float32(2.0**-22) - 2
-    most = np.full((2, _SUMMED), _LARGEST, np.float32)
-    most[1] = -most[1]
     results = [
-        kernels.product(most, most.T),
-        kernels.product(ordinary.reshape(64, 64), ordinary.reshape(64, 64).T),
-        kernels.product(any_bits[:4092].reshape(4, 31, 33), any_bits[4092:8184].reshape(4, 33, 31)),
-        kernels.product(np.float32(2.0**-120) * ordinary.reshape(128, 32), ordinary.reshape(32, 128)),
-        kernels.uniform(_SEED, 3, 2**33 + 1, 1001),
-    ]  # fmt: skip
+        kernels.product(bits, left, right)
+        for bits in BITS
+        for left, right in _operands(bits, any_bits, ordinary)
+    ]
+    results.append(kernels.uniform(_SEED, 3, 2**33 + 1, 1001))
     results += [kernels.function(name, any_bits) for name in ("exp", "log", "tanh", "erf")]
     results += [kernels.function(name, ordinary * 4) for name in ("exp", "log", "tanh", "erf")]
     for shape in ((4096,), (128, 32), (1, 4096), (31, 3, 44)):

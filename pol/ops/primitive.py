@@ -5,7 +5,8 @@ rules work on plain integers, so that a whole program is checked before anything
 
 Work of a node is split in four, and a program's work is the sum over its nodes:
 
-* ``products``: 2 x M x N x K x batch of a ``matmul``, the same count as torch's ``FlopCounterMode``;
+* ``products``: 2 x M x N x K x batch of a ``matmul``, the same count as torch's ``FlopCounterMode``, and three times
+  that with 22 bits;
 * ``elements``: operations per element (the row's ``cost``) times the elements that are computed, and
   ``FLOPS_PER_RUN`` for each run of elements that a kernel takes in one go, for short rows cost more than long ones;
 * ``moved``: bytes read and written, each of which counts as one FLOP;
@@ -49,13 +50,14 @@ BOOLS = ("bool",)
 class Attribute:
     """What an attribute may hold.
 
-    ``kind`` is ``int``, ``ints`` (a list of at most eight), ``bool``, ``dtype``, or ``element`` (one element as
-    little-endian hex); each integer lies in ``low``..``high``.
+    ``kind`` is ``int``, ``ints`` (a list of at most eight), ``choice`` (one of the integers ``choices``), ``bool``,
+    ``dtype``, or ``element`` (one element as little-endian hex); each other integer lies in ``low``..``high``.
     """
 
     kind: str
     low: int = 0
     high: int = MAX_DIMENSION
+    choices: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +264,8 @@ def _checked_attribute(attribute: Attribute, value: object) -> AttributeValue:
     match attribute.kind:
         case "int" if type(value) is int and low <= value <= high:
             return value
+        case "choice" if type(value) is int and value in attribute.choices:
+            return value
         case "bool" if type(value) is bool:
             return value
         case "dtype" if type(value) is str and value in ITEM_SIZE:
@@ -278,6 +282,7 @@ def _checked_attribute(attribute: Attribute, value: object) -> AttributeValue:
     expected = {
         "int": f"an integer in {low}..{high}",
         "ints": f"a list of at most {MAX_RANK} integers in {low}..{high}",
+        "choice": f"one of {', '.join(map(str, attribute.choices))}",
         "bool": "true or false",
         "dtype": f"one of {', '.join(ITEM_SIZE)}",
         "element": "one element as little-endian hex digits",

@@ -1,7 +1,9 @@
-"""The product of matrices: exact integer sums, rounded once.
+"""The product of matrices: exact integer sums of 8, 15 or 22 bits, rounded once.
 
-Operands are scaled along the summed dimension and rounded to integers of 15 bits; the sum of their products is below
-2^53, so it is exact in any order and on any BLAS.
+Operands are scaled along the summed dimension and rounded to integers of ``bits`` bits, which one, two or three
+balanced digits of 7 bits hold. With 8 and 15 bits the sum of their products stays below 2^53 for all that a product may
+sum, so it is exact in any order and on any BLAS. With 22 bits that holds for blocks of 2,048, whose sums are added one
+after another.
 """
 
 from math import prod
@@ -12,19 +14,31 @@ from pol.limits import MAX_SUMMED
 from pol.ops.elementwise import exponent_of, power_of_two
 from pol.ops.primitive import (
     FLOATS,
+    Attribute,
     Attributes,
+    Function,
     Operands,
     Primitive,
+    Site,
     Work,
     check_dtype,
-    plain,
     refuse,
 )
 from pol.state.arrays import Array
 from pol.values import TensorType
 
-LARGEST_DIGIT = 16_256
-"""Largest integer of a scaled operand: two balanced 7-bit digits (127 x 128) hold it."""
+BITS = (8, 15, 22)
+"""The precisions of a product: bits of an integer with its sign."""
+
+DEFAULT_BITS = 15
+
+BLOCK = 2_048
+"""What 22 bits sum exactly: 2,080,768^2 x 2,048 is below 2^53."""
+
+
+def largest_digit(bits: int) -> int:
+    """Return the largest integer of a scaled operand, all of whose balanced 7-bit digits are at most 127."""
+    return 127 << (bits - 8)
 
 
 def _multiplied(operands: Operands, attributes: Attributes) -> TensorType:
@@ -49,19 +63,19 @@ def _flops(operands: Operands, result: TensorType) -> int:
     return 2 * result.elements * operands[0].shape[-1]
 
 
-def scale_rows(x: Array, axis: int) -> tuple[Array, Array]:
-    """Scale an FP32 operand along the summed dimension and round it to integers of 15 bits.
+def scale_rows(x: Array, axis: int, bits: int) -> tuple[Array, Array]:
+    """Scale an FP32 operand along the summed dimension and round it to integers of so many bits.
 
     ``x`` has at least two dimensions, of which ``axis`` is summed (-1 for the left operand, -2 for the right one). Per
-    row, s = 13 - floor(log2 max|row|) and q = round-half-even(x 2^s); where max|q| > 16,256, s is lowered by one and q
-    rounded again from x. Rows of zeros have s = 0; rows with NaN or infinity give zeros and an inverse of NaN. Returns
-    q as FP64 integers, and 2^-s with ``axis`` kept as 1; both are exact.
+    row, s = bits - 2 - floor(log2 max|row|) and q = round-half-even(x 2^s); where max|q| is above the largest digit, s
+    is lowered by one and q rounded again from x. Rows of zeros have s = 0; rows with NaN or infinity give zeros and an
+    inverse of NaN. Returns q as FP64 integers, and 2^-s with ``axis`` kept as 1; both are exact.
     """
     # in FP64 the subnormal numbers of FP32 are normal, so the exponent is in the bits
     wide = x.astype(np.float64)
     largest = np.abs(x).max(axis=axis, keepdims=True).astype(np.float64)
-    shift = np.where(largest == 0.0, 0, 13 - exponent_of(largest))
-    shift -= np.rint(largest * power_of_two(shift)) > LARGEST_DIGIT
+    shift = np.where(largest == 0.0, 0, bits - 2 - exponent_of(largest))
+    shift -= np.rint(largest * power_of_two(shift)) > largest_digit(bits)
     inverse = power_of_two(-shift)
     finite = np.isfinite(largest)
     if not finite.all():
@@ -72,21 +86,44 @@ def scale_rows(x: Array, axis: int) -> tuple[Array, Array]:
     return np.rint(wide, out=wide), inverse
 
 
-def _matmul(a: Array, b: Array) -> Array:
-    left, left_inverse = scale_rows(a, -1)
-    right, right_inverse = scale_rows(b, -2)
-    total = np.matmul(left, right)
-    # the sign of a zero sum depends on the BLAS
-    total += 0.0
-    # exact: FP64 has room for every exponent here
-    total *= left_inverse
-    total *= right_inverse
-    rounded: Array = total.astype(np.float32)
-    return rounded
+def _sum_blocks(left: Array, right: Array) -> Array:
+    """Return the sums of blocks along the summed dimension, each exact, added first to last in FP64."""
+    rows, summed = left.shape[-2:]
+    total = np.zeros((*left.shape[:-1], right.shape[-1]))
+    for first in range(0, summed, BLOCK):
+        block = slice(first, first + BLOCK)
+        # no more rows at once than a block is long: so their sums need less than the right operand
+        for row in range(0, rows, BLOCK):
+            part = slice(row, row + BLOCK)
+            total[..., part, :] += np.matmul(left[..., part, block], right[..., block, :])
+    return total
+
+
+def _matmul(site: Site) -> Function:
+    bits = site.attrs["bits"]
+    blocks = bits == 22 and site.operands[0].shape[-1] > BLOCK
+
+    def run(a: Array, b: Array) -> Array:
+        left, left_inverse = scale_rows(a, -1, bits)
+        right, right_inverse = scale_rows(b, -2, bits)
+        total = _sum_blocks(left, right) if blocks else np.matmul(left, right)
+        # the sign of a zero sum depends on the BLAS
+        total += 0.0
+        # exact: FP64 has room for every exponent here
+        total *= left_inverse
+        total *= right_inverse
+        rounded: Array = total.astype(np.float32)
+        return rounded
+
+    return run
 
 
 _PER_OPERAND, _PER_ROW, _PER_RESULT, _PER_MATRIX = 24, 2_000, 24, 1_000
 """FLOPs of scaling an element, of a row or column, of an element of the result, of a matrix of a batch."""
+
+
+_TIMES = {8: 1, 15: 1, 22: 3}
+"""How often the time of 15 bits a product takes, at most, on an executor that computes it its own way."""
 
 
 def _product_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
@@ -95,12 +132,12 @@ def _product_work(operands: Operands, attributes: Attributes, result: TensorType
     rows = matrices * (left.shape[-2] + right.shape[-2] + right.shape[-1])
     elements = _PER_OPERAND * (left.elements + right.elements) + _PER_ROW * rows
     elements += _PER_RESULT * result.elements + _PER_MATRIX * matrices
-    return Work(products=_flops(operands, result), elements=elements)
+    return Work(products=_TIMES[attributes["bits"]] * _flops(operands, result), elements=elements)
 
 
 PRODUCT = (
     Primitive(
-        "matmul", (2, 2), _multiplied, plain(_matmul),
+        "matmul", (2, 2), _multiplied, _matmul, {"bits": Attribute("choice", choices=BITS)},
         cost=0, calls=50, more=_product_work, scratch=16, scratch_result=8,
     ),
 )  # fmt: skip

@@ -78,6 +78,7 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
             STEP: torch.tensor(0),
             BATCH_NUMBER: torch.tensor(0),
         },
+        precision=spec.product_bits,
     )
     updated = _updated(step, state)
     tell(f"{len(step.nodes)} operations, {step.work.flops:,} FLOPs a step")
@@ -88,6 +89,7 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
     evaluate = trace_program(
         functions.evaluate,
         {**named("global", state), **named("batch", _batch_of(example, eval_batch))},
+        precision=spec.product_bits,
     )
     if spec.weights == "seed":  # last, so that a layer that cannot be traced is named as that
         state.update(seeded_parameters(spec.model, spec.seed))

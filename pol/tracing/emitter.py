@@ -28,6 +28,7 @@ class Emitter:
         self._known: dict[tuple[object, ...], int] = {}
         self._made: dict[int, tuple[str, tuple[int, ...], dict[str, object]]] = {}
         self._scalars: dict[int, Scalar] = {}
+        self._products: dict[tuple[int, int], int] = {}
 
     def input(self, name: str, dtype: str, shape: Sequence[int]) -> int:
         """Add an input."""
@@ -98,6 +99,13 @@ class Emitter:
                 if broadcast_shapes(shapes) == wanted:
                     current[index] = made[1][0]
         return tuple(current)
+
+    def product(self, left: int, right: int, bits: int) -> int:
+        """Return a product in integers of ``bits``; where there is one of these operands already, that one."""
+        key = (left, right)
+        if key not in self._products:
+            self._products[key] = self.emit("matmul", left, right, bits=bits)
+        return self._products[key]
 
     def cast(self, value: int, dtype: str) -> int:
         """Return the value in another dtype."""

@@ -12,6 +12,7 @@ from pol.limits import LIMITS
 from pol.tracing.dropout import SeededDropout
 from pol.tracing.optimizers import clip, inner_optimizer, outer_update
 from pol.tracing.origin import called_forward
+from pol.tracing.precision import gradient
 from pol.tracing.spec import Batch, JobSpec, Measure
 
 Tensors = Mapping[str, torch.Tensor]
@@ -120,8 +121,8 @@ class JobFunctions:
             loss, list(leaves.values()), allow_unused=True
         )
         gradients = {
-            name: torch.zeros_like(state[name]) if gradient is None else gradient
-            for name, gradient in zip(leaves, found, strict=True)
+            name: torch.zeros_like(state[name]) if part is None else gradient(part)
+            for name, part in zip(leaves, found, strict=True)
         }
         if spec.clip_norm is not None:
             gradients = clip(gradients, spec.clip_norm)

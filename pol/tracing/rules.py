@@ -12,6 +12,7 @@ import torch
 from torch.fx import Node
 
 from domain.errors import Expected
+from pol.ops.product import DEFAULT_BITS
 from pol.tracing.emitter import Emitter
 
 DTYPES = {torch.float32: "f32", torch.int64: "i64", torch.bool: "bool"}
@@ -32,6 +33,8 @@ class TraceSite:
 
     emitter: Emitter
     node: Node
+    # of its integers, where it is a product
+    bits: int = DEFAULT_BITS
 
     @property
     def value(self) -> torch.Tensor:

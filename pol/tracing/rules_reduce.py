@@ -119,7 +119,7 @@ def _min_dim(site: TraceSite, x: Ref, dim: int, keepdim: bool = False) -> tuple[
 
 @rule("aten.mm.default", "aten.bmm.default")
 def _matmul(site: TraceSite, left: Ref, right: Ref) -> int:
-    return site.emitter.emit("matmul", left, right)
+    return site.emitter.product(left, right, site.bits)
 
 
 @rule("aten.mv.default", "aten.dot.default", "aten.vdot.default")
@@ -127,8 +127,13 @@ def _vector_product(site: TraceSite, left: Ref, right: Ref) -> int:
     emitter = site.emitter
     size = emitter.shape(right)[0]
     rows = emitter.reshape(left, (emitter.type(left).elements // size, size))
-    product = emitter.emit("matmul", rows, emitter.reshape(right, (size, 1)))
+    product = emitter.product(rows, emitter.reshape(right, (size, 1)), site.bits)
     return emitter.reshape(product, site.shape)
+
+
+@rule("assay.gradient.default")
+def _gradient(_site: TraceSite, value: Ref) -> int:
+    return value
 
 
 @rule("assay.uniform.default")

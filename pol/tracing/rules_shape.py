@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from pol.limits import MAX_OPERANDS
+from pol.ops.product import DEFAULT_BITS
 from pol.tracing.emitter import kept
 from pol.tracing.rules import Ref, TraceSite, Unsupported, rule
 
@@ -245,7 +246,8 @@ def _embedding_backward(
 def _added_rows(site: TraceSite, values: int, index: int, rows: int, left_out: int = -1) -> int:
     """Add each row of ``values`` to the row that ``index`` names of a table of zeros.
 
-    It is the product of the one-hot matrix of the indices with the rows: an exact sum, whatever the order.
+    It is the product of the one-hot matrix of the indices with the rows: an exact sum, whatever the order. It has 15
+    bits whatever the job's products have, for no product of the model is meant.
     """
     emitter = site.emitter
     count = emitter.type(index).elements
@@ -256,7 +258,10 @@ def _added_rows(site: TraceSite, values: int, index: int, rows: int, left_out: i
         other = emitter.emit("ne", flat, emitter.scalar(left_out, "i64"))
         chosen = emitter.emit("logical_and", chosen, other)
     spread = emitter.emit(
-        "matmul", emitter.cast(chosen, "f32"), emitter.reshape(values, (count, width))
+        "matmul",
+        emitter.cast(chosen, "f32"),
+        emitter.reshape(values, (count, width)),
+        bits=DEFAULT_BITS,
     )
     return emitter.reshape(spread, (rows, *site.shape[1:]))
 

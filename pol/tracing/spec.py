@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from domain.limits import SAMPLES_MAX, SLOTS_MAX
 from pol.errors import JobError
 from pol.limits import MAX_INTEGER
+from pol.ops.product import BITS, DEFAULT_BITS
 
 if TYPE_CHECKING:
     import torch
@@ -22,6 +23,10 @@ def _number(value: object) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     return float("nan")
+
+
+def _are_bits(value: object) -> bool:
+    return type(value) is int and value in BITS
 
 
 def _check_range(field: str, value: object, low: float = 0.0, high: float = float("inf")) -> None:
@@ -80,6 +85,25 @@ class Nesterov:
         _check_range("outer.momentum", self.momentum)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Precision:
+    """Bits of the integers that products are made of (8, 15 or 22), apart for each kind of product.
+
+    ``forward`` is what the loss and metrics follow from, ``weight_gradient`` the products whose results are gradients
+    of parameters, ``input_gradient`` those that carry the gradient further back.
+    """
+
+    forward: int = DEFAULT_BITS
+    input_gradient: int = DEFAULT_BITS
+    weight_gradient: int = DEFAULT_BITS
+
+    def __post_init__(self) -> None:
+        for name in ("forward", "input_gradient", "weight_gradient"):
+            bits: object = getattr(self, name)
+            if not _are_bits(bits):
+                raise JobError(f"precision.{name}", f"{bits!r} is not known", "give 8, 15 or 22")
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobSpec:
     """One training job, as the consumer writes it.
@@ -98,7 +122,8 @@ class JobSpec:
 
     ``optimizer`` is :class:`SGD` or :class:`AdamW`; ``schedule`` a learning rate, or a function of the step, 0 to
     steps - 1, the same for all slots (written out as a table); ``clip_norm`` the largest norm of the whole gradient, or
-    None. Everything random comes from ``seed``.
+    None. Everything random comes from ``seed``. ``precision`` is the bits of all products, 8, 15 or 22, or a
+    :class:`Precision`.
     """
 
     name: str
@@ -119,6 +144,7 @@ class JobSpec:
     metrics: Mapping[str, Measure] = field(default_factory=dict)
     outer: Average | Nesterov = field(default_factory=Average)
     weights: Literal["seed", "keep"] = "seed"
+    precision: int | Precision = DEFAULT_BITS
 
     def __post_init__(self) -> None:
         self._check_length()
@@ -163,6 +189,17 @@ class JobSpec:
             raise JobError("outer", reason, "give assay.Average() or assay.Nesterov(…)")
         if self.weights not in ("seed", "keep"):
             raise JobError("weights", f"{self.weights!r} is not known", 'give "seed" or "keep"')
+        if not isinstance(self.precision, Precision) and not _are_bits(self.precision):
+            reason = f"{self.precision!r} is not known"
+            raise JobError("precision", reason, "give 8, 15, 22 or assay.Precision(…)")
+
+    @property
+    def product_bits(self) -> Precision:
+        """The precision of each kind of product."""
+        if isinstance(self.precision, Precision):
+            return self.precision
+        bits = self.precision
+        return Precision(forward=bits, input_gradient=bits, weight_gradient=bits)
 
     def steps_for(self, rows: int) -> int:
         """Return the steps that the job asks for with so many rows of data, before rounds are made of them."""

@@ -19,16 +19,20 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from pol.errors import JobError
 from pol.job.program import Program
 from pol.limits import LIMITS, Limits
+from pol.ops.product import DEFAULT_BITS
 from pol.tracing import rules_elementwise, rules_reduce, rules_shape
 from pol.tracing.emitter import Emitter
 from pol.tracing.origin import line_of_error, line_of_node
+from pol.tracing.precision import bits_of_products
 from pol.tracing.rules import RULES, Ref, TraceSite, Unsupported, dtype_of
+from pol.tracing.spec import Precision
 
 Tensors = Mapping[str, torch.Tensor]
 Function = Callable[[Tensors], Tensors]
 
 HANDLER_MODULES = (rules_elementwise, rules_reduce, rules_shape)
 """Imported for their handlers, which they register."""
+ORDINARY = Precision()
 _CONTROL_FLOW = (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -80,8 +84,13 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     return table
 
 
-def trace_program(function: Function, inputs: Tensors, limits: Limits = LIMITS) -> Program:
-    """Trace ``function`` once and return it as a program.
+def trace_program(
+    function: Function,
+    inputs: Tensors,
+    limits: Limits = LIMITS,
+    precision: Precision = ORDINARY,
+) -> Program:
+    """Trace ``function`` once and return it as a program, whose products have the bits of ``precision``.
 
     It gets name to tensor and returns name to tensor, and may call ``torch.autograd.grad``. Of the example ``inputs``
     only dtypes and shapes matter.
@@ -90,6 +99,7 @@ def trace_program(function: Function, inputs: Tensors, limits: Limits = LIMITS) 
     """
     # make_fx tells inputs apart by identity, so the same tensor under two names would become one input.
     graph, names = _graph(function, {name: tensor.clone() for name, tensor in inputs.items()})
+    bits = bits_of_products(graph, inputs, names, precision)
     emitter = Emitter(limits)
     values: dict[Node, Any] = {}
     placeholders = iter(inputs.items())
@@ -101,7 +111,9 @@ def trace_program(function: Function, inputs: Tensors, limits: Limits = LIMITS) 
         elif node.op == "get_attr":
             values[node] = _constant(emitter, node, getattr(graph, str(node.target)))
         elif node.op == "call_function":
-            values[node] = _translate(emitter, node, values)
+            values[node] = _translate(
+                TraceSite(emitter, node, bits.get(node, DEFAULT_BITS)), values
+            )
         else:
             results = node.args[0]
             assert isinstance(results, Sequence)
@@ -205,7 +217,8 @@ def _constant(emitter: Emitter, node: Node, tensor: torch.Tensor) -> Ref:
         return Ref(emitter.constant(tensor.detach().cpu().numpy(), dtype_of(tensor.dtype)))
 
 
-def _translate(emitter: Emitter, node: Node, values: Mapping[Node, Any]) -> Any:
+def _translate(site: TraceSite, values: Mapping[Node, Any]) -> Any:
+    node = site.node
     args: Any = torch.fx.map_arg(node.args, lambda used: values[used])
     kwargs: Any = torch.fx.map_arg(node.kwargs, lambda used: values[used])
     if node.target is operator.getitem:
@@ -215,7 +228,7 @@ def _translate(emitter: Emitter, node: Node, values: Mapping[Node, Any]) -> Any:
         if handler is None:
             raise Unsupported("it has no form in Assay's primitives")
         kept = {k: v for k, v in kwargs.items() if k not in {"layout", "device", "pin_memory"}}
-        result = handler(TraceSite(emitter, node), *args, **kept)
+        result = handler(site, *args, **kept)
     if isinstance(result, tuple):
         return tuple(Ref(part) for part in result)
     return Ref(result)

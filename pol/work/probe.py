@@ -28,8 +28,8 @@ def program() -> Program:
     builder = ProgramBuilder()
     x = builder.input("batch.x", "f32", (_ROWS, _WIDTH))
     w = builder.input("global.w", "f32", (_WIDTH, _WIDTH))
-    hidden = builder.node("tanh", builder.node("matmul", x, w))
-    builder.output("global.w", builder.node("matmul", hidden, w))
+    hidden = builder.node("tanh", builder.node("matmul", x, w, bits=15))
+    builder.output("global.w", builder.node("matmul", hidden, w, bits=15))
     return builder.build()
 
 

@@ -36,8 +36,8 @@ def _program() -> Program:
     builder = ProgramBuilder()
     x = builder.input("batch.x", "f32", (64, 256))
     w = builder.input("global.w", "f32", (256, 256))
-    hidden = builder.node("tanh", builder.node("matmul", x, w))
-    builder.output("global.w", builder.node("matmul", hidden, w))
+    hidden = builder.node("tanh", builder.node("matmul", x, w, bits=15))
+    builder.output("global.w", builder.node("matmul", hidden, w, bits=15))
     return builder.build()
 
 

@@ -39,6 +39,8 @@ def attribute(rng: np.random.Generator, name: str, row: Attribute, operand: Tens
         return str(rng.choice(["f32", "i64", "bool"]))
     if row.kind == "element":
         return str(rng.choice(["00", "01", "0000c03f", "000080ff", "feffffffffffffff"]))
+    if row.kind == "choice":
+        return int(rng.choice(row.choices))
     if row.kind == "int":
         return int(rng.integers(0, 5))
     if name == "dims":

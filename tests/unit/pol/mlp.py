@@ -87,7 +87,7 @@ def _gradients(
 ) -> tuple[int, dict[str, int]]:
     x = m.builder.input("batch.x", "f32", (batch, INPUTS))
     one_hot = _one_hot(m, m.builder.input("batch.y", "i64", (batch,)), batch)
-    hidden = m.n("add", m.n("matmul", x, p["a.weight"]), p["a.bias"])
+    hidden = m.n("add", m.n("matmul", x, p["a.weight"], bits=15), p["a.bias"])
     normal, factor = _normalise(m, hidden)
     scaled = m.n("add", m.n("mul", normal, p["norm.weight"]), p["norm.bias"])
     active, slope = _gelu(m, scaled)
@@ -95,11 +95,11 @@ def _gradients(
     mask = m.n("cast", m.n("ge", chance, m.c(dropout)), dtype="f32")
     mask = m.n("mul", mask, m.c(1 / (1 - dropout)))
     dropped = m.n("mul", active, mask)
-    logits = m.n("add", m.n("matmul", dropped, p["b.weight"]), p["b.bias"])
+    logits = m.n("add", m.n("matmul", dropped, p["b.weight"], bits=15), p["b.bias"])
     loss, d_logits = _softmax_loss(m, logits, one_hot, batch)
     g = {"b.bias": m.total(d_logits, 0, keepdim=False)}
-    g["b.weight"] = m.n("matmul", m.transposed(dropped), d_logits)
-    d_dropped = m.n("matmul", d_logits, m.transposed(p["b.weight"]))
+    g["b.weight"] = m.n("matmul", m.transposed(dropped), d_logits, bits=15)
+    d_dropped = m.n("matmul", d_logits, m.transposed(p["b.weight"]), bits=15)
     d_scaled = m.n("mul", m.n("mul", d_dropped, mask), slope)
     g["norm.bias"] = m.total(d_scaled, 0, keepdim=False)
     g["norm.weight"] = m.total(m.n("mul", d_scaled, normal), 0, keepdim=False)
@@ -108,7 +108,7 @@ def _gradients(
     centred = m.n("sub", m.n("sub", d_normal, m.mean(d_normal, 1)), along)
     d_hidden = m.n("mul", centred, factor)
     g["a.bias"] = m.total(d_hidden, 0, keepdim=False)
-    g["a.weight"] = m.n("matmul", m.transposed(x), d_hidden)
+    g["a.weight"] = m.n("matmul", m.transposed(x), d_hidden, bits=15)
     return loss, g
 
 

@@ -73,7 +73,7 @@ def products(count: int) -> Change:
 
     def change(b: ProgramBuilder, value: int) -> int:
         for _ in range(count):
-            value = b.node("mul", b.node("matmul", value, value), const(b, 0.01))
+            value = b.node("mul", b.node("matmul", value, value, bits=15), const(b, 0.01))
         return value
 
     return change

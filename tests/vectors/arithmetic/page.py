@@ -12,7 +12,7 @@ from pol.errors import JobError
 from pol.limits import MAX_DIMENSION, MAX_OPERANDS, MAX_RANK, MAX_SUMMED
 from pol.ops import functions, philox
 from pol.ops.primitive import Attribute, Primitive
-from pol.ops.product import LARGEST_DIGIT
+from pol.ops.product import BITS, BLOCK, largest_digit
 from pol.ops.table import PRIMITIVES, infer
 from pol.values import ITEM_SIZE, TensorType
 from tests.vectors.arithmetic.cases import FAMILIES, read
@@ -90,6 +90,8 @@ def _bounds(attribute: Attribute) -> str:
             return f"{attribute.low} to {high}"
         case "ints":
             return f"list, each {attribute.low} to {high}"
+        case "choice":
+            return "/".join(map(str, attribute.choices))
         case "bool":
             return "true or false"
         case "dtype":
@@ -105,7 +107,11 @@ def _limits() -> str:
         f"| size of a dimension | {_power(MAX_DIMENSION)} |",
         f"| operands of a node | {MAX_OPERANDS} |",
         f"| summed dimension of a product | {MAX_SUMMED:,} |",
-        f"| magnitude of a product's integers | {LARGEST_DIGIT:,} |",
+        *(
+            f"| magnitude of a product's integers of {bits} bits | {largest_digit(bits):,} |"
+            for bits in BITS
+        ),
+        f"| summed numbers of 22 bits in a block | {BLOCK:,} |",
     ]
     return _lines(rows)
 

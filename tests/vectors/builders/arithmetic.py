@@ -7,6 +7,7 @@ import numpy as np
 
 from pol.executor.backend import backend
 from pol.ops.philox import words
+from pol.ops.product import BITS, BLOCK, largest_digit
 from pol.state.arrays import Array
 from tests.vectors.arithmetic.cases import Case, answer, tensor
 
@@ -213,34 +214,48 @@ def _largest(cube: Array) -> Iterator[Case]:
 
 
 def _product() -> Iterator[Case]:
-    yield _case("matmul", ordinary(6, 50).reshape(2, 3), ordinary(12, 51).reshape(3, 4))
+    for bits in BITS:
+        yield from _product_of(bits)
+    yield _case("matmul", FLOATS[:-3, None], FLOATS[None, :-3], bits=15)
+    yield _case("matmul", np.zeros((0, 3), np.float32), np.ones((3, 2), np.float32), bits=15)
+    # the first two blocks are an odd number above 2^53, which FP64 has not; in another order all sums are exact
+    most = float(largest_digit(22))
+    signs = np.repeat(np.array([most, most, -most, -most], np.float32), BLOCK)
+    signs[BLOCK] -= 1
+    odd = tensor(np.array([most - 1], np.float32), (4 * BLOCK, 1))
+    yield _case("matmul", signs[None], odd, bits=22)
+
+
+def _product_of(bits: int) -> Iterator[Case]:
+    small = ordinary(6, 50).reshape(2, 3), ordinary(12, 51).reshape(3, 4)
+    yield _case("matmul", *small, bits=bits)
     batch = (spread(30, 52, 20).reshape(2, 1, 3, 5), spread(20, 53, 20).reshape(2, 1, 5, 2))
-    yield _case("matmul", *batch)
-    digits = "16256 16256.499 16256.5 16256.75 16257 16383.499 16383.5 8127.9 8128 8128.25 32511 32512 32513 1 -16384"
-    edges = np.array([float(text) for text in digits.split()], np.float32)
+    yield _case("matmul", *batch, bits=bits)
+    most, top = float(largest_digit(bits)), 2.0 ** (bits - 1)
+    near = [most + part for part in (0, 0.375, 0.5, 0.625, 1)] + [top - 0.625, top - 0.5]
+    half = [most / 2 - 0.125, most / 2, most / 2 + 0.25, 2 * most - 1, 2 * most, 2 * most + 1]
+    edges = np.array([*near, *half, 1, -top], np.float32)
     # each row is scaled by its largest element, and the others show how they were rounded
     beside = np.array([0.5, 1.5, 2.5, -0.5, 100.25, 7.75], np.float32)
     rows = np.concatenate([edges[:, None], np.tile(beside, (len(edges), 1))], axis=1)
-    yield _case("matmul", rows, np.eye(7, dtype=np.float32))
-    yield _case("matmul", np.eye(7, dtype=np.float32), np.ascontiguousarray(rows.T))
-    yield _case(
-        "matmul", rows[:, :2].copy(), np.ascontiguousarray(rows.T)[:2] * np.float32(2.0**-20)
-    )
-    yield _case("matmul", FLOATS[:-3, None], FLOATS[None, :-3])
+    columns = np.ascontiguousarray(rows.T)
+    yield _case("matmul", rows, np.eye(7, dtype=np.float32), bits=bits)
+    yield _case("matmul", np.eye(7, dtype=np.float32), columns, bits=bits)
+    yield _case("matmul", rows[:, :2].copy(), columns[:2] * np.float32(2.0**-20), bits=bits)
     mixed = np.array(
         [[1, 2, 3], [np.nan, 0, 0], [np.inf, 1, 0], [0, -0.0, 0], [-1, 1e-45, 2]], np.float32
     )
-    yield _case("matmul", mixed, np.ascontiguousarray(mixed.T))
+    yield _case("matmul", mixed, np.ascontiguousarray(mixed.T), bits=bits)
     outliers = np.array([[1e30, 1, 1e-30], [1e-45, 3e-45, 1e-44], [3e38, 3e38, 3e38]], np.float32)
-    yield _case("matmul", outliers, np.ascontiguousarray(outliers.T))
+    yield _case("matmul", outliers, np.ascontiguousarray(outliers.T), bits=bits)
     minus = np.array([[-1, 1], [-1e-30, 1e-45]], np.float32)
-    yield _case("matmul", minus, np.ones((2, 3), np.float32))
-    for pattern in ([16_256.0], [16_256.0, -16_256.0], [16_256.0, -16_255.0, 1.0]):
+    yield _case("matmul", minus, np.ones((2, 3), np.float32), bits=bits)
+    for pattern in ([most], [most, -most], [most, 1 - most, 1.0]):
         values = np.array(pattern, np.float32)
-        yield _case("matmul", tensor(values, (1, 131_072)), tensor(values, (131_072, 1)))
-    left, right = tensor(spread(13, 54, 6), (3, 4_099)), tensor(spread(11, 55, 6), (4_099, 2))
-    yield _case("matmul", left, right)
-    yield _case("matmul", np.zeros((0, 3), np.float32), np.ones((3, 2), np.float32))
+        sides = tensor(values, (1, 131_072)), tensor(values, (131_072, 1))
+        yield _case("matmul", *sides, bits=bits)
+    long = tensor(spread(13, 54, 6), (3, 4_099)), tensor(spread(11, 55, 6), (4_099, 2))
+    yield _case("matmul", *long, bits=bits)
 
 
 def _create() -> Iterator[Case]:

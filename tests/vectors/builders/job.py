@@ -70,10 +70,10 @@ def _source() -> JobSource:
         step.input("batch.x", "f32", (4, 5)),
         step.input("batch.y", "f32", (4, 1)),
     )
-    wrong = step.node("sub", step.node("matmul", x, weight), y)
+    wrong = step.node("sub", step.node("matmul", x, weight, bits=15), y)
     turned = step.node("permute", x, dims=[1, 0])
     rate = step.constant("f32", (), np.array(0.125, "<f4").tobytes())
-    move = step.node("mul", step.node("matmul", turned, wrong), rate)
+    move = step.node("mul", step.node("matmul", turned, wrong, bits=15), rate)
     step.output("global.w", step.node("sub", weight, move))
     squared = step.node("mul", wrong, wrong)
     step.output("metric.loss", step.node("sum", squared, dims=[0, 1], keepdim=False))

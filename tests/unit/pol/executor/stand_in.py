@@ -19,8 +19,8 @@ def large_program() -> Program:
     builder = ProgramBuilder()
     a = builder.input("global.a", "f32", (ROWS, SUMMED))
     b = builder.input("global.b", "f32", (SUMMED, COLUMNS))
-    product = builder.node("matmul", a, b)
-    back = builder.node("matmul", builder.node("permute", a, dims=[1, 0]), product)
+    product = builder.node("matmul", a, b, bits=15)
+    back = builder.node("matmul", builder.node("permute", a, dims=[1, 0]), product, bits=15)
     builder.output("global.back", back)
     for op in ("tanh", "erf"):
         value = builder.node(op, product)

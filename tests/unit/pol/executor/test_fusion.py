@@ -112,7 +112,7 @@ def test_memory_that_a_job_has_not_declared_is_not_used() -> None:
         x = b.input("global.x", "f32", (64, 64))
         total = x
         for _ in range(20):
-            total = b.node("add", total, b.node("matmul", x, x))
+            total = b.node("add", total, b.node("matmul", x, x, bits=15))
         b.output("global.x", total)
 
     program = build(make)

@@ -55,7 +55,10 @@ def _cases() -> dict[str, tuple[str, Operands, dict[str, object]]]:
     add("sum", [("f32", (2**20 + 1,))], dims=[0], keepdim=False)
     add("argmax", [("f32", (2**19, 2))], dim=1, keepdim=False)
     for left, right in ((MATRIX, MATRIX), ((SIDE, 1), (1, SIDE)), ((2**19, 2), (2, 2))):
-        add("matmul", [("f32", left), ("f32", right)])
+        add("matmul", [("f32", left), ("f32", right)], bits=15)
+    # several blocks of the summed dimension, and more rows than a block has
+    for left, right in (((SIDE, 2_049), (2_049, SIDE)), ((5_000, 2_049), (2_049, 600))):
+        add("matmul", [("f32", left), ("f32", right)], bits=22)
     add("permute", [("f32", MATRIX)], dims=[1, 0])
     add("slice", [("f32", MATRIX)], starts=[0, 0], stops=[SIDE, SIDE], steps=[1, 2])
     add("concat", [("f32", MATRIX)] * 2, dim=1)

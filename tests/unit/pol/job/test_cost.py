@@ -147,7 +147,7 @@ def test_nodes_whose_result_nobody_needs_are_refused() -> None:
     """19,000 dead products of empty matrices were 6 s for 9 FLOPs; 200 dead reshapes 4 s."""
     spec = TensorSpec("global.a", "f32", (0, 1))
     empty = Node("permute", (0,), {"dims": (1, 0)})
-    dead = [Node("matmul", (0, 1), {}) for _ in range(19_000)]
+    dead = [Node("matmul", (0, 1), {"bits": 15}) for _ in range(19_000)]
     with pytest.raises(JobError) as caught:
         make_program([spec], [], [empty, *dead], {"global.a": 0})
     assert caught.value.field == "nodes[19000]"
@@ -219,9 +219,9 @@ def test_products_of_small_matrices_are_work() -> None:
     """Products of 2 x 2 ran 51 times slower than declared; [N, 1] @ [1, 1] 36 times."""
     builder = ProgramBuilder()
     x = builder.input("global.x", "f32", (2**16, 2, 2))
-    builder.output("global.y", builder.node("matmul", x, x))
+    builder.output("global.y", builder.node("matmul", x, x, bits=15))
     a, b = builder.input("global.a", "f32", (2**20, 1)), builder.input("global.b", "f32", (1, 1))
-    builder.output("global.c", builder.node("matmul", a, b))
+    builder.output("global.c", builder.node("matmul", a, b, bits=15))
     small, thin = builder.build().works
     assert small.products == 2**16 * 16
     assert small.flops > 2**16 * 4 * 300
@@ -280,7 +280,7 @@ def test_the_end_of_a_round_is_work() -> None:
     builder = ProgramBuilder()
     matrix = value = builder.input("global.m", "f32", m.shape)
     for _ in range(60):
-        value = builder.node("matmul", value, matrix)
+        value = builder.node("matmul", value, matrix, bits=15)
     builder.output("global.m", value)
     builder.output("global.w", builder.input("aggregate.w", "f32", ()))
     made = loaded(document(adds(), (m, W), outer=builder.build()))

@@ -27,6 +27,7 @@ from pol.native.library import (
 from pol.native.self_test import KNOWN, answers
 from pol.ops import philox
 from pol.ops.primitive import Site
+from pol.ops.product import BITS, BLOCK, largest_digit
 from pol.ops.table import PRIMITIVES
 from pol.state.arrays import Array
 from pol.values import TensorType
@@ -55,8 +56,8 @@ class Reference:
     def check_thread(self) -> None:
         pass
 
-    def product(self, left: Array, right: Array) -> Array:
-        return self._ask("matmul", left, right)
+    def product(self, bits: int, left: Array, right: Array) -> Array:
+        return self._ask("matmul", left, right, bits=bits)
 
     def function(self, name: str, x: Array) -> Array:
         return self._ask(name, x)
@@ -118,25 +119,30 @@ def test_the_reference_knows_the_answers() -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.sampled_from(USABLE))
-def test_products_of_every_shape_and_layout(seed: int, name: str) -> None:
+@given(st.integers(0, 2**32 - 1), st.sampled_from(USABLE), st.sampled_from(BITS))
+def test_products_of_every_shape_and_layout(seed: int, name: str, precision: int) -> None:
     rng = np.random.default_rng(seed)
     rows, summed, columns = (int(rng.integers(1, limit)) for limit in (40, 70, 50))
+    if rng.random() < 0.2:
+        summed = BLOCK * int(rng.integers(1, 4)) + int(rng.integers(-1, 2))
     batch = [int(size) for size in rng.integers(1, 4, rng.integers(0, 3))]
     left = laid_out(rng, numbers(rng, *batch, rows, summed))
     right = laid_out(rng, numbers(rng, *batch, summed, columns))
-    assert same(LIBRARIES[name].product(left, right), REFERENCE.product(left, right))
+    found = LIBRARIES[name].product(precision, left, right)
+    assert same(found, REFERENCE.product(precision, left, right))
 
 
 @pytest.mark.parametrize("name", USABLE)
-@pytest.mark.parametrize("summed", [1, 7, 8, 9, 1_024, 131_072])
-def test_a_product_at_the_bound_of_its_sums(name: str, summed: int) -> None:
+@pytest.mark.parametrize("summed", [1, 7, 8, 9, 1_024, 2_048, 2_049, 131_072])
+@pytest.mark.parametrize("precision", BITS)
+def test_a_product_at_the_bound_of_its_sums(name: str, summed: int, precision: int) -> None:
     """The largest digits all the way: what would pass over a register passes over here."""
-    left = np.full((4, summed), 16_256, np.float32)
+    left = np.full((4, summed), largest_digit(precision), np.float32)
     left[1] *= -1
     left[2, ::2] *= -1
     right = left.T.copy()
-    assert same(LIBRARIES[name].product(left, right), REFERENCE.product(left, right))
+    found = LIBRARIES[name].product(precision, left, right)
+    assert same(found, REFERENCE.product(precision, left, right))
 
 
 @settings(max_examples=100, deadline=None)
@@ -275,7 +281,7 @@ def test_it_works_where_no_process_and_no_thread_may_be_started() -> None:
     code = (
         "from host.sandbox import forbid_processes; forbid_processes();"
         "import numpy as np; from pol.native.library import load_library;"
-        "print(load_library().product(np.ones((2, 3), 'f4'), np.ones((3, 2), 'f4'))[0, 0])"
+        "print(load_library().product(15, np.ones((2, 3), 'f4'), np.ones((3, 2), 'f4'))[0, 0])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["3.0"]

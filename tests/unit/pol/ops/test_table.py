@@ -47,8 +47,8 @@ ACCEPTED = [
     ("sum", [f32(2, 3)], {"dims": [0, 1], "keepdim": True}, f32(1, 1)),
     ("amax", [f32(2, 3)], {"dims": [1], "keepdim": False}, f32(2)),
     ("argmax", [f32(2, 3)], {"dim": 0, "keepdim": True}, i64(1, 3)),
-    ("matmul", [f32(6, 2, 3), f32(6, 3, 5)], {}, f32(6, 2, 5)),
-    ("matmul", [f32(1, MAX_SUMMED), f32(MAX_SUMMED, 1)], {}, f32(1, 1)),
+    ("matmul", [f32(6, 2, 3), f32(6, 3, 5)], {"bits": 15}, f32(6, 2, 5)),
+    ("matmul", [f32(1, MAX_SUMMED), f32(MAX_SUMMED, 1)], {"bits": 15}, f32(1, 1)),
     ("iota", [], {"size": 7}, i64(7)),
     ("full", [], {"shape": [2], "dtype": "bool", "value": "01"}, boolean(2)),
     ("uniform", [i64()], {"shape": [2, 2], "site": MAX_SITE}, f32(2, 2)),
@@ -110,13 +110,18 @@ REFUSED = [
     ("amax", [boolean(3)], {"dims": [0], "keepdim": False}, "args[0]"),
     ("argmax", [f32(0, 3)], {"dim": 0, "keepdim": False}, "attrs.dim"),
     ("argmax", [f32(3)], {"dim": 1, "keepdim": False}, "attrs.dim"),
-    ("matmul", [f32(2, 3), f32(4, 2)], {}, "args"),
-    ("matmul", [f32(3), f32(3, 2)], {}, "args[0]"),
-    ("matmul", [i64(2, 3), i64(3, 2)], {}, "args[0]"),
-    ("matmul", [f32(2, 2, 3), f32(3, 3, 2)], {}, "args"),
-    ("matmul", [f32(2, 2, 3), f32(3, 2)], {}, "args"),
-    ("matmul", [f32(2, 0), f32(0, 2)], {}, "args"),
-    ("matmul", [f32(1, MAX_SUMMED + 1), f32(MAX_SUMMED + 1, 1)], {}, "args"),
+    ("matmul", [f32(2, 3), f32(4, 2)], {"bits": 15}, "args"),
+    ("matmul", [f32(2, 3), f32(3, 2)], {}, "attrs.bits"),
+    *(
+        ("matmul", [f32(2, 3), f32(3, 2)], {"bits": bits}, "attrs.bits")
+        for bits in (7, 9, 16, 21, 29, -8, True, "8", 8.0)
+    ),
+    ("matmul", [f32(3), f32(3, 2)], {"bits": 15}, "args[0]"),
+    ("matmul", [i64(2, 3), i64(3, 2)], {"bits": 15}, "args[0]"),
+    ("matmul", [f32(2, 2, 3), f32(3, 3, 2)], {"bits": 15}, "args"),
+    ("matmul", [f32(2, 2, 3), f32(3, 2)], {"bits": 15}, "args"),
+    ("matmul", [f32(2, 0), f32(0, 2)], {"bits": 15}, "args"),
+    ("matmul", [f32(1, MAX_SUMMED + 1), f32(MAX_SUMMED + 1, 1)], {"bits": 15}, "args"),
     ("iota", [], {"size": -1}, "attrs.size"),
     ("iota", [], {"size": MAX_DIMENSION + 1}, "attrs.size"),
     ("full", [], {"shape": [2], "dtype": "bool", "value": "02"}, "attrs.value"),
@@ -165,8 +170,11 @@ def work(op: str, operands: list[TensorType], **attrs: object) -> Work:
 def test_work_is_products_elements_bytes_and_calls() -> None:
     assert Work(1, 20, 300, 2).flops == 321 + 2 * FLOPS_PER_CALL
     assert Work(1, 2, 3, 4) + Work(10, 20, 30, 40) == Work(11, 22, 33, 44)
-    product = work("matmul", [f32(6, 2, 3), f32(6, 3, 5)])
+    product = work("matmul", [f32(6, 2, 3), f32(6, 3, 5)], bits=15)
     assert product.products == 2 * 6 * 2 * 3 * 5
+    assert work("matmul", [f32(6, 2, 3), f32(6, 3, 5)], bits=8) == product
+    wide = work("matmul", [f32(6, 2, 3), f32(6, 3, 5)], bits=22)
+    assert wide.products == 3 * product.products
     assert product.moved == 4 * (36 + 90 + 60)
     assert work("add", [f32(3), f32(3)]).moved == 4 * 9
     assert work("sum", [f32(10, 2)], dims=[0], keepdim=False).moved == 4 * 22

@@ -1,0 +1,52 @@
+/* What products of all precisions share: operands, and the scales of their lanes. */
+
+#ifndef ASSAY_PRODUCT_H
+#define ASSAY_PRODUCT_H
+
+#include "exact.h"
+
+typedef struct {
+    const float *data;
+    int64_t lane, k; /* strides, in elements: from row to row (from column to column), and along k */
+    int64_t lanes;
+} Operand;
+
+/* Two factors of a lane, whose product is its scale: 2^169 alone is no FP32 number. */
+typedef struct {
+    float *first, *second;
+    double *inverse;
+} Scales;
+
+static inline int64_t rounded(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Take ``bytes`` from ``room``, which stays aligned to a cache line. */
+static inline void *carve(char **room, size_t bytes)
+{
+    void *part = *room;
+    *room += (bytes + 63) / 64 * 64;
+    return part;
+}
+
+/* An element as the integer of its lane, in FP32. Where a lane of infinities is scaled by zero, NaN may come; it becomes
+ * zero.
+ */
+static inline float integer_of(float x, float first, float second)
+{
+    float scaled = x * first * second;
+    return scaled == scaled ? rintf(scaled) : 0.0f;
+}
+
+/* Bytes that the scales of so many lanes take, with what finding them needs. */
+size_t scales_size(int64_t lanes);
+
+/* Find the scales of an operand for integers of ``bits``, in memory from ``room``. */
+Scales find_scales(const Operand *x, int64_t summed, int bits, char **room);
+
+/* Multiply one pair of matrices in integers of 8 or 15 bits, or of 22; 0 where there is no memory. */
+int multiply_narrow(const Operand *left, const Operand *right, int64_t summed, int bits, float *result);
+int multiply_wide(const Operand *left, const Operand *right, int64_t summed, int bits, float *result);
+
+#endif

@@ -1,0 +1,134 @@
+/* Products in integers of 22 bits (pol/ops/product.py): both operands are packed as FP64.
+ *
+ * Sums of 2,048 products are exact there in any order, fused or not: 2,048 x 2,080,768^2 < 2^53. Such blocks of the summed
+ * dimension are added in their order, a rounding each.
+ *
+ * The panels: of the left operand ROWS rows, of the right one COLUMNS columns, for each k one number of each of them. What
+ * lies outside of an operand is zero.
+ */
+
+#include "product.h"
+
+#if defined(__FMA__) && defined(__AVX__)
+#include <immintrin.h>
+#define WIDTH 4 /* of a vector */
+#else
+#define WIDTH 2
+#endif
+
+#define EXACT 2048
+#define ROWS 6
+#define VECTORS 2
+#define COLUMNS (WIDTH * VECTORS)
+#define LEFT_BYTES (384 * 1024) /* of a block of the left operand at once: it stays in the second cache */
+#define TOGETHER 64             /* panels of the left operand at once, at most */
+
+typedef double Vector __attribute__((vector_size(8 * WIDTH), may_alias));
+typedef union {
+    Vector vectors[VECTORS];
+    double numbers[COLUMNS];
+} Line;
+typedef Line Tile[ROWS];
+
+static inline int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* --- packing --------------------------------------------------------------------------------------------------- */
+
+/* Write the panels of ``width`` lanes. */
+static inline void pack(const Operand *x, const Scales *s, int64_t summed, int64_t width, double *RESTRICT panels)
+{
+    for (int64_t lane = 0; lane < x->lanes; lane += width, panels += width * summed) {
+        int64_t lanes = smaller(x->lanes - lane, width);
+        const float *data = x->data + lane * x->lane, *first = s->first + lane, *second = s->second + lane;
+        if (lanes == width && x->lane == 1) {
+            for (int64_t k = 0; k < summed; k++)
+                for (int64_t i = 0; i < width; i++)
+                    panels[k * width + i] = integer_of(data[k * x->k + i], first[i], second[i]);
+            continue;
+        }
+        for (int64_t i = 0; i < lanes; i++)
+            for (int64_t k = 0; k < summed; k++)
+                panels[k * width + i] = integer_of(data[i * x->lane + k * x->k], first[i], second[i]);
+        for (int64_t i = lanes; i < width; i++)
+            for (int64_t k = 0; k < summed; k++)
+                panels[k * width + i] = 0.0;
+    }
+}
+
+/* --- the inner loop -------------------------------------------------------------------------------------------- */
+
+static inline void add_product(Vector *sum, double a, const Vector *b)
+{
+#if WIDTH == 4
+    *sum = _mm256_fmadd_pd(_mm256_set1_pd(a), *b, *sum);
+#else
+    *sum += a * *b;
+#endif
+}
+
+/* Add the exact sums of one block, of ``count`` k, to a tile. */
+static void add_block(const double *a, const double *b, int64_t count, Tile tile)
+{
+    const Vector none = {0.0};
+    Vector sums[ROWS][VECTORS];
+#pragma GCC unroll 6
+    for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 2
+        for (int c = 0; c < VECTORS; c++)
+            sums[r][c] = none;
+    for (int64_t k = 0; k < count; k++, a += ROWS, b += COLUMNS) {
+        const Vector *right = (const Vector *)b;
+#pragma GCC unroll 6
+        for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 2
+            for (int c = 0; c < VECTORS; c++)
+                add_product(&sums[r][c], a[r], &right[c]);
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 2
+        for (int c = 0; c < VECTORS; c++)
+            tile[r].vectors[c] += sums[r][c];
+}
+
+/* --- the whole ------------------------------------------------------------------------------------------------- */
+
+static void write_tile(const Tile tile, const Scales *left, const Scales *right, int64_t row, int64_t column, int64_t rows,
+                       int64_t columns, float *RESTRICT result)
+{
+    for (int64_t r = 0; r < ROWS && row + r < rows; r++)
+        for (int64_t c = 0; c < COLUMNS && column + c < columns; c++)
+            result[(row + r) * columns + column + c] =
+                (float)(tile[r].numbers[c] * left->inverse[row + r] * right->inverse[column + c]);
+}
+
+int multiply_wide(const Operand *left, const Operand *right, int64_t summed, int bits, float *result)
+{
+    int64_t rows = left->lanes, columns = right->lanes;
+    size_t left_size = (size_t)(rounded(rows, ROWS) * summed), right_size = (size_t)(rounded(columns, COLUMNS) * summed);
+    char *room = scratch(scales_size(rows) + scales_size(columns) + 8 * (left_size + right_size) + 2 * 64);
+    if (room == NULL)
+        return 0;
+    Scales of_left = find_scales(left, summed, bits, &room), of_right = find_scales(right, summed, bits, &room);
+    double *a = carve(&room, 8 * left_size), *b = carve(&room, 8 * right_size);
+    pack(left, &of_left, summed, ROWS, a);
+    pack(right, &of_right, summed, COLUMNS, b);
+    int64_t panels = rounded(rows, ROWS) / ROWS, together = LEFT_BYTES / (8 * ROWS * smaller(summed, EXACT));
+    together = smaller(together, TOGETHER);
+    for (int64_t first = 0; first < panels; first += together)
+        for (int64_t column = 0; column < columns; column += COLUMNS) {
+            int64_t end = smaller(first + together, panels);
+            Tile tiles[TOGETHER];
+            memset(tiles, 0, sizeof tiles);
+            for (int64_t k = 0; k < summed; k += EXACT)
+                for (int64_t p = first; p < end; p++)
+                    add_block(a + ROWS * (p * summed + k), b + column * summed + COLUMNS * k, smaller(summed - k, EXACT),
+                              tiles[p - first]);
+            for (int64_t p = first; p < end; p++)
+                write_tile(tiles[p - first], &of_left, &of_right, p * ROWS, column, rows, columns, result);
+        }
+    return 1;
+}

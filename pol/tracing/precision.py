@@ -1,0 +1,117 @@
+"""Which product of a traced function is what: part of the forward pass, an input gradient, or a weight gradient.
+
+A step is one flat graph, so what a product is follows from what depends on what. The step marks each parameter's
+gradient with :func:`gradient`; outputs called ``metric.…`` are what the forward pass is for.
+
+* A product is **forward** if a metric depends on it, or no gradient does (what only a buffer needs).
+* Else it is a **weight gradient** if gradients of parameters are all that follows from it, by operations that move its
+  elements, add them up, add others to them, or combine them with what does not depend on the batch.
+* Else, because other products or the batch come between, it is an **input gradient**.
+* A product that depends on gradients belongs to an optimizer, which decides the weights: a **weight gradient**.
+
+A forward product that is computed again for the backward pass is the same node as before (see ``Emitter.product``).
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch.fx import GraphModule, Node
+
+from pol.job.document import BATCH_NUMBER
+from pol.tracing.spec import Precision
+
+_aten = torch.ops.aten
+PRODUCTS = frozenset(
+    {
+        _aten.mm.default,
+        _aten.bmm.default,
+        _aten.mv.default,
+        _aten.dot.default,
+        _aten.vdot.default,
+    }
+)
+_GATHERING = frozenset({_aten.add.Tensor, _aten.cat.default})
+"""Operations that put values together without changing them; a product may meet others of its batch there."""
+
+
+@torch.library.custom_op("assay::gradient", mutates_args=())
+def gradient(value: torch.Tensor) -> torch.Tensor:
+    """A parameter's gradient, as it is; exists while a job is traced and is never run."""
+    raise NotImplementedError("marks of gradients exist while a job is traced only")
+
+
+@gradient.register_fake
+def _(value: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(value)
+
+
+_MARK = torch.ops.assay.gradient.default
+
+
+def bits_of_products(
+    graph: GraphModule, inputs: Iterable[str], outputs: Iterable[str], precision: Precision
+) -> dict[Node, int]:
+    """Return the bits of each product of ``graph``, whose placeholders and results have these names, in their order."""
+    nodes = list(graph.graph.nodes)
+    placeholders = [node for node in nodes if node.op == "placeholder"]
+    results = nodes[-1].args[0]
+    batch = {
+        node
+        for node, name in zip(placeholders, inputs, strict=True)
+        if name.startswith("batch.") or name == BATCH_NUMBER
+    }
+    marks = {node for node in nodes if node.target is _MARK}
+    metrics = {
+        result for name, result in zip(outputs, results, strict=True) if name.startswith("metric.")
+    }
+    measured, derived = _ancestors(nodes, metrics), _ancestors(nodes, marks)
+    of_batch, of_gradients = _descendants(nodes, batch), _descendants(nodes, marks)
+    of_weights = _weights_only(nodes, marks, of_batch)
+    found = {}
+    for node in nodes:
+        if node.target not in PRODUCTS:
+            continue
+        if node in of_gradients or (node in derived - measured and node in of_weights):
+            found[node] = precision.weight_gradient
+        elif node in derived - measured:
+            found[node] = precision.input_gradient
+        else:
+            found[node] = precision.forward
+    return found
+
+
+def _ancestors(nodes: list[Node], of: set[Node]) -> set[Node]:
+    """Return ``of`` and all that they depend on."""
+    found = set(of)
+    for node in reversed(nodes):
+        if node in found:
+            found.update(node.all_input_nodes)
+    return found
+
+
+def _descendants(nodes: list[Node], of: set[Node]) -> set[Node]:
+    """Return ``of`` and all that depends on them."""
+    found = set(of)
+    for node in nodes:
+        if not found.isdisjoint(node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+def _weights_only(nodes: list[Node], marks: set[Node], of_batch: set[Node]) -> set[Node]:
+    """Return the nodes from which only gradients of parameters follow, by what weights alone decide."""
+    found = set(marks)
+    for node in reversed(nodes):
+        if node.users and all(
+            user in found and _keeps(user, node, of_batch) for user in node.users
+        ):
+            found.add(node)
+    return found
+
+
+def _keeps(user: Node, value: Node, of_batch: set[Node]) -> bool:
+    """Whether ``user`` makes of a value what weights alone decide."""
+    if user.target in PRODUCTS:
+        return False
+    others = (other for other in user.all_input_nodes if other is not value)
+    return user.target in _GATHERING or of_batch.isdisjoint(others)
