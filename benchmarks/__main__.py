@@ -5,9 +5,11 @@ import importlib
 import json
 import pkgutil
 import sys
+from inspect import signature
 
 import benchmarks
 from benchmarks.figures import as_json, as_table
+from pol.ops.product import BITS
 
 NOT_BENCHMARKS = {"__main__", "figures", "models"}
 
@@ -26,6 +28,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--model", action="append", help="of training and replay: this one only, again for more"
     )
+    parser.add_argument(
+        "--precision", type=int, choices=BITS, help="of training: bits of products  [15]"
+    )
     options = parser.parse_args(arguments)
     module = importlib.import_module(f"benchmarks.{options.name}")
     known = getattr(module, "MODELS", {})
@@ -34,7 +39,11 @@ def main(arguments: list[str]) -> int:
             parser.error(
                 f"{options.name} has no model {model!r}: {', '.join(known) or 'it has none'}"
             )
-    figures = module.run(options.model) if options.model else module.run()
+    chosen = {"models": options.model, "precision": options.precision}
+    chosen = {name: value for name, value in chosen.items() if value is not None}
+    if unknown := set(chosen) - set(signature(module.run).parameters):
+        parser.error(f"{options.name} has no choice of {', '.join(sorted(unknown))}")
+    figures = module.run(**chosen)
     print(json.dumps(as_json(figures)) if options.output == "json" else as_table(figures))
     return 1 if figures.failed else 0
 
