@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pol.errors import ExecutionError
 from pol.job.program import Program
-from pol.state.arrays import NUMPY_DTYPES, Array, canonical_array
+from pol.state.arrays import NUMPY_DTYPES, Array
 
 
 class Compiled(Protocol):
@@ -16,6 +16,9 @@ class Compiled(Protocol):
 
     def run(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         """Return the outputs by name; all inputs are there, with the dtypes and shapes of the program."""
+
+    def canonical(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the outputs in canonical form; NotFinite for the first by name that has none."""
 
 
 class Backend(Protocol):
@@ -40,9 +43,7 @@ def run(
     Raises NotFinite when an FP32 output holds NaN or infinity, OutOfRange when a ``take`` asked for a row that does
     not exist, and ExecutionError when an input is missing or has another type.
     """
-    outputs = dict(backend.compile(program, seed).run(_checked(program, inputs)))
-    # one after another, so that there is a second copy of one output only
-    return {name: canonical_array(outputs.pop(name), name) for name in tuple(outputs)}
+    return backend.compile(program, seed).canonical(_checked(program, inputs))
 
 
 def _checked(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:

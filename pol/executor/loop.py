@@ -3,38 +3,28 @@
 What a node becomes, and what an array is, says a library (NumPy, torch). A value is let go after its last use.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
+from pol.executor.remember import Remembering
 from pol.job.program import Node, Program
 from pol.ops.primitive import Function, Site
-from pol.state.arrays import Array, array_from_bytes
+from pol.state.arrays import Array, array_from_bytes, canonical_array
 
 Value = Any
 """An array of the back end's library."""
 
 
-class LoopBackend(ABC):
+class LoopBackend(Remembering["Loop"]):
     """A back end that takes programs node by node: a subclass says how nodes and arrays become its library's."""
 
     name: str
 
-    def __init__(self) -> None:
-        self._compiled: WeakKeyDictionary[Program, dict[int, Loop]] = WeakKeyDictionary()
-
-    def compile(self, program: Program, seed: int) -> "Loop":
+    def made(self, program: Program, seed: int) -> "Loop":
         """Return the functions of a program's nodes for a seed."""
-        known = self._compiled.setdefault(program, {})
-        if seed not in known:
-            known[seed] = self.loop(program, seed)
-        return known[seed]
-
-    def loop(self, program: Program, seed: int) -> "Loop":
-        """Return a program made ready for a seed."""
         return Loop(self, program, seed)
 
     @abstractmethod
@@ -106,7 +96,8 @@ class Loop:
     ) -> dict[str, Array]:
         """Return the outputs by name; ``watch`` gets the value number and array of every node, for bisection."""
         backend = self._backend
-        values = self.values(inputs)
+        values: list[Value] = [backend.upload(inputs[name]) for name in self._inputs]
+        values += [*self._constants, *[None] * len(self._steps)]
         with backend.session():
             for step in self._steps:
                 values[step.result] = step.function(*[values[arg] for arg in step.args])
@@ -114,17 +105,10 @@ class Loop:
                     watch(step.result, backend.download(values[step.result]))
                 for number in step.dead:
                     values[number] = None
-            return self.outputs(values)
+            return {name: backend.download(values[n]) for name, n in self._outputs.items()}
 
-    def values(self, inputs: Mapping[str, Array]) -> list[Value]:
-        """Return the values of a run by their numbers, as far as they are known before it."""
-        values: list[Value] = [self._backend.upload(inputs[name]) for name in self._inputs]
-        return values + self._constants + [None] * len(self._steps)
-
-    def outputs(self, values: Sequence[Value]) -> dict[str, Array]:
-        """Return the outputs by name."""
-        return {name: self._backend.download(values[n]) for name, n in self._outputs.items()}
-
-    def function(self, number: int) -> Function:
-        """Return the function of the node whose value has this number."""
-        return self._steps[number - len(self._inputs) - len(self._constants)].function
+    def canonical(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the outputs in canonical form; NotFinite where one has none."""
+        outputs = self.run(inputs)
+        # one after another, so that there is a second copy of one output only
+        return {name: canonical_array(outputs.pop(name), name) for name in tuple(outputs)}

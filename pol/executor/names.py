@@ -5,3 +5,5 @@ from typing import Final
 NATIVE, NUMPY, TORCH = "native", "numpy", "torch"
 BACKENDS: Final = (NATIVE, NUMPY, TORCH)
 """The ordinary choice first."""
+DEFAULT: Final = NATIVE
+"""NumPy in its place where there are no native kernels."""

@@ -1,25 +1,26 @@
-"""NumPy with native kernels for what takes the time: products, functions, sums, random numbers, elementwise chains."""
+"""NumPy's bits from native kernels: a whole program is one call of C (``pol/native/program.c``)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from threading import Lock
+import ctypes
+from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pol.executor.fusion import Unit, plan
-from pol.executor.loop import Loop
+from pol.errors import NotFinite
+from pol.executor.fusion import grouped, singly
+from pol.executor.interface import Compiled
 from pol.executor.numpy_backend import NumpyBackend
+from pol.executor.remember import Remembering
+from pol.executor.tape import ROWS_OF_TAKE, Tape, write_tape
 from pol.job.program import Program
-from pol.native.chain import Chain, Link
-from pol.native.library import Library
-from pol.ops.primitive import Function, Site
-from pol.state.arrays import Array
+from pol.native.arena import LINE
+from pol.native.library import Library, address
+from pol.ops.shape import outside
+from pol.state.arrays import NUMPY_DTYPES, Array
 
 
-class NativeBackend(NumpyBackend):
-    """The reference, but for the primitives that have a kernel."""
+class NativeBackend(Remembering[Compiled]):
+    """Runs programs by their tapes. One that needs more memory as a tape than it declares is left to NumPy."""
 
     name = "native"
 
@@ -27,95 +28,92 @@ class NativeBackend(NumpyBackend):
         """Compute with this library."""
         super().__init__()
         self.library = library
-        self._makers: dict[str, Callable[[Site], Function | None]] = {
-            "matmul": lambda site: partial(library.product, site.attrs["bits"]),
-            "sum": self._sum,
-            "uniform": self._uniform,
-            **{name: self._function(name) for name in ("exp", "log", "tanh", "erf")},
+        self._plain = NumpyBackend()
+        self._arenas: list[NDArray[np.uint8]] = []
+
+    def made(self, program: Program, seed: int) -> Compiled:
+        """Return the program's tape, with elementwise nodes in chains where there is room for that."""
+        for groups in (grouped, singly):
+            tape = write_tape(program, seed, groups(program))
+            if _size(program, tape) <= program.peak_size + ROUNDING:
+                return Taped(self, program, tape)
+        return self._plain.compile(program, seed)
+
+    def take_arena(self, size: int) -> NDArray[np.uint8]:
+        """Return memory for one run; what was given back serves the next one, so that its pages are there."""
+        try:
+            kept = self._arenas.pop()
+        except IndexError:
+            kept = np.empty(0, np.uint8)
+        return kept if kept.size >= size + LINE else np.empty(size + LINE, np.uint8)
+
+    def give_back(self, arena: NDArray[np.uint8]) -> None:
+        """Keep the memory of a run for the next one."""
+        self._arenas.append(arena)
+
+
+ROUNDING = 2**20
+"""Bytes of an arena that are lost between its values, beside what a program declares; part of ``BLOCKS_SIZE``."""
+
+
+def _size(program: Program, tape: Tape) -> int:
+    """Return the bytes that a run has at once: inputs (some may have to be copied), constants, arena, outputs."""
+    inputs = 2 * sum(spec.type.size for spec in program.inputs)
+    outputs = sum(value.size for value in tape.outputs.values())
+    return inputs + len(tape.constants) + tape.arena + outputs
+
+
+class Taped:
+    """A program as a tape; any thread may run it. It holds no reference to the program, which may be forgotten."""
+
+    def __init__(self, backend: NativeBackend, program: Program, tape: Tape) -> None:
+        self._backend = backend
+        self._tape = tape
+        self._inputs = [spec.name for spec in program.inputs]
+
+    @property
+    def arena(self) -> int:
+        """Bytes that a run has between its inputs and outputs."""
+        return self._tape.arena
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the outputs as they are."""
+        outputs, _ = self._run(inputs, canonical=False)
+        return outputs
+
+    def canonical(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the outputs in canonical form; NotFinite where one has none."""
+        outputs, not_finite = self._run(inputs, canonical=True)
+        for name, is_astray in zip(outputs, not_finite.tolist(), strict=True):
+            if is_astray:
+                raise NotFinite(name)
+        return outputs
+
+    def _run(
+        self, inputs: Mapping[str, Array], *, canonical: bool
+    ) -> tuple[dict[str, Array], NDArray[np.uint8]]:
+        tape, library = self._tape, self._backend.library
+        library.check_thread()
+        given = [_readable(inputs[name]) for name in self._inputs]
+        outputs = {
+            name: np.empty(value.shape, NUMPY_DTYPES[value.dtype])
+            for name, value in tape.outputs.items()
         }
-
-    def loop(self, program: Program, seed: int) -> Loop:
-        """Return a program with its elementwise nodes in chains."""
-        return Fused(self, program, seed)
-
-    def function(self, op: str, site: Site) -> Function:
-        """Return the kernel of one node, or its reference where there is none."""
-        maker = self._makers.get(op)
-        found = None if maker is None else maker(site)
-        return super().function(op, site) if found is None else found
-
-    @contextmanager
-    def session(self) -> Iterator[None]:
-        """See ``LoopBackend.session``; refuses a thread that does not compute exactly."""
-        self.library.check_thread()
-        with np.errstate(all="ignore"):
-            yield
-
-    def _function(self, name: str) -> Callable[[Site], Function]:
-        return lambda site: lambda x: self.library.function(name, x)
-
-    def _sum(self, site: Site) -> Function | None:
-        dims, shape = site.attrs["dims"], site.result.shape
-        if site.operands[0].dtype != "f32" or not dims:
-            return None
-
-        def run(x: Array) -> Array:
-            for done, dim in enumerate(dims):
-                x = self.library.sum(x, dim - done)
-            return x.reshape(shape)
-
-        return run
-
-    def _uniform(self, site: Site) -> Function:
-        seed, stream = site.seed, site.attrs["site"]
-        shape, count = site.result.shape, site.result.elements
-        return lambda step: self.library.uniform(seed, stream, int(step), count).reshape(shape)
+        not_finite = np.zeros(max(1, len(outputs)), np.uint8)
+        arena = self._backend.take_arena(tape.arena)
+        start = address(arena)
+        places = [start + -start % LINE, address(tape.constants)]
+        places += [address(array) for array in given]
+        places += [address(array) for array in outputs.values()]
+        bases = (ctypes.c_void_p * len(places))(*places)
+        end = library.run(tape.words, bases, canonical, not_finite)
+        self._backend.give_back(arena)
+        if end is not None:
+            at, row = end
+            raise outside(row, int(tape.words[at + ROWS_OF_TAKE]))
+        return outputs, not_finite[: len(outputs)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    """A unit that is ready to run: from its operands to its results."""
-
-    function: Callable[..., Sequence[Array]]
-    sources: tuple[int, ...]
-    results: tuple[int, ...]
-    dead: tuple[int, ...]
-
-
-class Fused(Loop):
-    """A program unit by unit; one thread runs it at a time."""
-
-    def __init__(self, backend: NativeBackend, program: Program, seed: int) -> None:
-        super().__init__(backend, program, seed)
-        self._session = backend.session
-        self._turn = Lock()
-        self._units = [self._made(backend.library, program, unit) for unit in plan(program)]
-
-    def run(
-        self, inputs: Mapping[str, Array], watch: Callable[[int, Array], None] | None = None
-    ) -> dict[str, Array]:
-        """Return the outputs by name; with ``watch`` node by node, see :meth:`Loop.run`."""
-        if watch is not None:
-            return super().run(inputs, watch)
-        values = self.values(inputs)
-        with self._turn, self._session():
-            for unit in self._units:
-                results = unit.function(*[values[number] for number in unit.sources])
-                for number, result in zip(unit.results, results, strict=True):
-                    values[number] = result
-                for number in unit.dead:
-                    values[number] = None
-            return self.outputs(values)
-
-    def _made(self, library: Library, program: Program, unit: Unit) -> _Ready:
-        nodes = {number: program.nodes[number - program.first_node] for number in unit.nodes}
-        if len(nodes) == 1:
-            ((number, node),) = nodes.items()
-            function = self.function(number)
-            return _Ready(
-                lambda *operands: (function(*operands),), node.args, unit.results, unit.dead
-            )
-        links = [Link(node.op, node.args, number) for number, node in nodes.items()]
-        types = {number: program.types[number] for number in (*unit.sources, *unit.nodes)}
-        chain = Chain(library, links, types, unit.sources, unit.results)
-        return _Ready(lambda *operands: chain.run(operands), unit.sources, unit.results, unit.dead)
+def _readable(array: Array) -> Array:
+    """Return an array whose elements lie in order, each where a processor can read it."""
+    return np.require(array, requirements=("C", "A"))

@@ -6,37 +6,40 @@
  */
 
 #include "functions.h"
+#include "program.h"
 
 #define BLOCK 512
-#define REGISTERS 256
-#define DIMENSIONS 8
+#define REGISTERS 384
 #define BLOCK_BYTES (BLOCK * 8)
 
 enum { FLOAT, INTEGER, TRUTH }; /* FP32, INT64, a byte that is 0 or 1 */
 
 enum {
     ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, NEG, ABS, SQRT, EXP, LOG, TANH, ERF,
-    EQ, NE, LT, LE, GT, GE, AND, OR, NOT, WHERE, CAST,
+    EQ, NE, LT, LE, GT, GE, AND, OR, NOT, WHERE, CAST, OUTPUT,
 };
 
 typedef struct {
-    int32_t op, type; /* of the first operand; for WHERE of the second one */
-    int32_t a, b, c, result;
-    int32_t to; /* the type that CAST gives */
-    int32_t unused;
+    int64_t op, type; /* of the first operand; for WHERE of the second one */
+    int64_t a, b, c, result;
+    int64_t to; /* the type that CAST gives, the number of an OUTPUT */
 } Step;
 
 typedef struct {
-    const char *data;
-    int64_t item;                                /* bytes of an element */
-    int64_t dims;                                /* from the last one on; one with stride 1 is in order */
+    int64_t base, offset; /* in bytes */
+    int64_t item;         /* bytes of an element */
+    int64_t dims;         /* from the last one on; one with stride 1 is in order */
     int64_t sizes[DIMENSIONS], strides[DIMENSIONS]; /* in elements */
 } Source;
 
 typedef struct {
-    char *data;
-    int64_t item;
+    int64_t base, offset, item;
 } Target;
+
+/* What comes first in a chain; its sources, targets and steps follow. */
+typedef struct {
+    int64_t elements, sources, targets, inside, steps;
+} Head;
 
 #define EACH for (int64_t i = 0; i < n; i++)
 #define BINARY(type, out, expression)                                                                     \
@@ -130,11 +133,12 @@ static void cast(const Step *step, const void *at_a, void *at_r, int64_t n)
     }
 }
 
+/* Bit by bit, for a processor cannot guess what a condition will say. */
 #define CHOOSE(type)                                                                                      \
     {                                                                                                     \
         const type *RESTRICT a = at_a, *RESTRICT b = at_b;                                                \
         type *RESTRICT r = at_r;                                                                          \
-        EACH r[i] = chosen[i] ? a[i] : b[i];                                                              \
+        EACH r[i] = (type)(b[i] ^ ((a[i] ^ b[i]) & (type)-(type)chosen[i]));                              \
     }                                                                                                     \
     return
 
@@ -142,16 +146,40 @@ static void choose(const Step *step, const uint8_t *RESTRICT chosen, const void 
                    int64_t n)
 {
     switch (step->type) {
-    case FLOAT: CHOOSE(float);
-    case INTEGER: CHOOSE(int64_t);
+    case FLOAT: CHOOSE(uint32_t);
+    case INTEGER: CHOOSE(uint64_t);
     case TRUTH: CHOOSE(uint8_t);
     }
 }
 
-static void take_step(const Step *step, char **registers, int64_t n)
+/* A value as it leaves the program: with one zero where it is canonical, and a flag where it is not finite then. */
+static void put_out(const Step *step, const void *at_a, void *at_r, int64_t n, const Run *run)
+{
+    if (step->type == FLOAT && run->canonical) {
+        const float *RESTRICT a = at_a;
+        float *RESTRICT r = at_r;
+        uint32_t largest = 0;
+        EACH
+        {
+            uint32_t bits;
+            r[i] = a[i] + 0.0f;
+            memcpy(&bits, a + i, sizeof bits);
+            bits &= 0x7fffffffu;
+            largest = bits > largest ? bits : largest;
+        }
+        if (largest >= 0x7f800000u)
+            run->not_finite[step->to] = 1;
+        return;
+    }
+    memcpy(at_r, at_a, (size_t)n * (step->type == FLOAT ? 4 : step->type == INTEGER ? 8 : 1));
+}
+
+static void take_step(const Step *step, char **registers, int64_t n, const Run *run)
 {
     char *a = registers[step->a], *b = registers[step->b], *r = registers[step->result];
-    if (step->op == CAST)
+    if (step->op == OUTPUT)
+        put_out(step, a, r, n, run);
+    else if (step->op == CAST)
         cast(step, a, r, n);
     else if (step->op == WHERE)
         choose(step, (const uint8_t *)a, b, registers[step->c], r, n);
@@ -179,7 +207,7 @@ static void take_step(const Step *step, char **registers, int64_t n)
     break
 
 /* Copy ``n`` elements of a source, from the one numbered ``first`` on. */
-static void copy_block(const Source *source, int64_t first, int64_t n, char *room)
+static void copy_block(const Source *source, const char *start, int64_t first, int64_t n, char *room)
 {
     int64_t index[DIMENSIONS], rest = first, offset = 0;
     for (int d = 0; d < source->dims; d++) {
@@ -189,7 +217,7 @@ static void copy_block(const Source *source, int64_t first, int64_t n, char *roo
     }
     while (n > 0) {
         int64_t left = source->sizes[0] - index[0], count = left < n ? left : n, stride = source->strides[0];
-        const char *data = source->data + offset * source->item;
+        const char *data = start + offset * source->item;
         switch (source->item) {
         case 4: COPY(float);
         case 8: COPY(int64_t);
@@ -217,15 +245,18 @@ static int is_one_element(const Source *source)
     return source->dims == 1 && source->strides[0] == 0;
 }
 
-/* Take all steps for each of ``n`` elements. Returns 0 where there is no memory, or a chain has too many registers. */
-EXPORT int assay_chain(int64_t n, int64_t sources, const Source *source, int64_t targets, const Target *target,
-                       int64_t inside, int64_t steps, const Step *step)
+int run_chain(const int64_t *body, const Run *run)
 {
-    int64_t count = sources + targets + inside;
+    const Head *head = (const Head *)body;
+    const Source *source = (const Source *)(head + 1);
+    const Target *target = (const Target *)(source + head->sources);
+    const Step *step = (const Step *)(target + head->targets);
+    int64_t n = head->elements, sources = head->sources, targets = head->targets;
+    int64_t count = sources + targets + head->inside;
     char *registers[REGISTERS];
-    char *room = count > REGISTERS ? NULL : scratch((size_t)(sources + inside) * BLOCK_BYTES);
+    char *room = count > REGISTERS ? NULL : scratch((size_t)(sources + head->inside) * BLOCK_BYTES);
     if (room == NULL)
-        return 0;
+        return NO_MEMORY;
     for (int64_t r = 0; r < count; r++)
         if (r < sources || r >= sources + targets) {
             registers[r] = room;
@@ -233,18 +264,20 @@ EXPORT int assay_chain(int64_t n, int64_t sources, const Source *source, int64_t
         }
     for (int64_t s = 0; s < sources; s++)
         if (is_one_element(source + s))
-            copy_block(source + s, 0, n < BLOCK ? n : BLOCK, registers[s]);
+            copy_block(source + s, run->bases[source[s].base] + source[s].offset, 0, n < BLOCK ? n : BLOCK, registers[s]);
     for (int64_t first = 0; first < n; first += BLOCK) {
         int64_t width = n - first < BLOCK ? n - first : BLOCK;
-        for (int64_t s = 0; s < sources; s++)
+        for (int64_t s = 0; s < sources; s++) {
+            char *start = run->bases[source[s].base] + source[s].offset;
             if (is_in_order(source + s))
-                registers[s] = (char *)source[s].data + first * source[s].item;
+                registers[s] = start + first * source[s].item;
             else if (!is_one_element(source + s))
-                copy_block(source + s, first, width, registers[s]);
+                copy_block(source + s, start, first, width, registers[s]);
+        }
         for (int64_t t = 0; t < targets; t++)
-            registers[sources + t] = target[t].data + first * target[t].item;
-        for (int64_t s = 0; s < steps; s++)
-            take_step(step + s, registers, width);
+            registers[sources + t] = run->bases[target[t].base] + target[t].offset + first * target[t].item;
+        for (int64_t s = 0; s < head->steps; s++)
+            take_step(step + s, registers, width, run);
     }
-    return 1;
+    return DONE;
 }

@@ -10,6 +10,7 @@
 
 #define LEVELS 40
 #define COLUMNS 256
+#define NARROW 16 /* below it a row is too short to be worth a loop of its own */
 
 static int levels_of(int64_t n)
 {
@@ -19,28 +20,20 @@ static int levels_of(int64_t n)
     return levels;
 }
 
-static int64_t reversed(int64_t i, int levels)
+/* [n, inner], with the room of half a power of two of rows: whole halves are added, element by element. */
+static void sum_halves(const float *x, int64_t n, int64_t inner, float *RESTRICT room, float *result)
 {
-    int64_t result = 0;
-    for (int bit = 0; bit < levels; bit++)
-        result |= (i >> bit & 1) << (levels - 1 - bit);
-    return result;
-}
-
-/* One row of n elements, with the room of half a power of two. */
-static float sum_row(const float *x, int64_t n, float *RESTRICT room)
-{
-    int64_t half = (int64_t)1 << (levels_of(n) - 1), paired = n - half;
+    int64_t half = inner << (levels_of(n) - 1), paired = n * inner - half;
     for (int64_t i = 0; i < paired; i++)
         room[i] = x[i] + x[half + i];
     for (int64_t i = paired; i < half; i++)
         room[i] = x[i] + 0.0f;
-    while (half > 1) {
+    while (half > inner) {
         half >>= 1;
         for (int64_t i = 0; i < half; i++)
             room[i] = room[i] + room[half + i];
     }
-    return room[0];
+    memcpy(result, room, (size_t)inner * sizeof *result);
 }
 
 /* ``width`` columns of n rows that lie ``stride`` apart; n is at least 2. */
@@ -48,9 +41,9 @@ static void sum_columns(const float *x, int64_t n, int64_t stride, int64_t width
 {
     float waiting[LEVELS][COLUMNS];
     int levels = levels_of(n);
-    int64_t pairs = (int64_t)1 << (levels - 1);
+    int64_t pairs = (int64_t)1 << (levels - 1), lower = 0;
     for (int64_t pair = 0; pair < pairs; pair++) {
-        int64_t lower = reversed(pair, levels - 1), upper = lower + pairs;
+        int64_t upper = lower + pairs;
         /* As many sums wait below as the counter has ones at its end. */
         int level = __builtin_ctzll(~(uint64_t)pair);
         float *RESTRICT sum = waiting[level];
@@ -66,6 +59,11 @@ static void sum_columns(const float *x, int64_t n, int64_t stride, int64_t width
             for (int64_t j = 0; j < width; j++)
                 sum[j] = other[j] + sum[j];
         }
+        /* The next number of reversed bits: the carry goes down. */
+        int64_t bit = pairs >> 1;
+        for (; lower & bit; bit >>= 1)
+            lower ^= bit;
+        lower |= bit;
     }
     memcpy(result, waiting[levels - 1], (size_t)width * sizeof *result);
 }
@@ -77,12 +75,12 @@ EXPORT int assay_sum(const float *x, int64_t outer, int64_t n, int64_t inner, fl
         memcpy(result, x, (size_t)(outer * inner) * sizeof *x);
         return 1;
     }
-    if (inner == 1) {
-        float *room = scratch(((size_t)1 << (levels_of(n) - 1)) * sizeof *room);
+    if (inner < NARROW) {
+        float *room = scratch(((size_t)inner << (levels_of(n) - 1)) * sizeof *room);
         if (room == NULL)
             return 0;
         for (int64_t i = 0; i < outer; i++)
-            result[i] = sum_row(x + i * n, n, room);
+            sum_halves(x + i * n * inner, n, inner, room, result + i * inner);
         return 1;
     }
     for (int64_t i = 0; i < outer; i++)

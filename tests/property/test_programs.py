@@ -14,19 +14,19 @@ from pol.ops.primitive import Function, Site
 from pol.state.arrays import Array
 from tests import fuzz
 from tests.support.programs import random_program
-from tests.unit.pol.executor.ops import get
+from tests.unit.pol.executor.ops import get, node_by_node
 
 
 @settings(max_examples=50, deadline=None)
 @example(1534977, "torch")  # a sum over nothing
 @example(218, "torch")  # a cast, and what takes its order on
 @example(1820, "numpy")  # a concatenation
-@given(st.integers(0, 2**32 - 1), st.sampled_from(BACKENDS))
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["numpy", "torch"]))
 def test_values_lie_in_order_unless_they_repeat(seed: int, name: str) -> None:
     """What the table of work relies on: a reshape is a view, and readers read in order."""
     program, inputs = random_program(np.random.default_rng(seed))
     astray: list[str] = []
-    executor = get(name)
+    executor = node_by_node(name)
 
     def look(number: int, value: Array) -> None:
         if number not in program.repeating and not value.flags.c_contiguous:

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from pol.errors import JobError, NotFinite, OutOfRange
-from pol.executor.interface import run
-from pol.executor.loop import LoopBackend
+from pol.executor.interface import Backend, run
 from pol.job.program import Program, ProgramBuilder, make_program
 from pol.ops.primitive import Attribute
 from pol.ops.table import PRIMITIVES
@@ -114,19 +113,23 @@ def shown(rng: np.random.Generator) -> tuple[Program, dict[str, Array]]:
 
 
 def every_value(
-    executor: LoopBackend, program: Program, inputs: dict[str, Array]
+    executor: Backend, program: Program, inputs: dict[str, Array]
 ) -> tuple[list[bytes], str]:
     """The bits of every node, and how the run ended."""
+    numbers = range(program.first_node, len(program.types))
+    outputs = {f"global.v{number:05}": number for number in numbers}
+    all_shown = make_program(program.inputs, program.constants, program.nodes, outputs)
     seen: list[bytes] = []
     try:
-        executor.compile(program, 7).run(inputs, lambda _number, value: seen.append(bits(value)))
+        found = executor.compile(all_shown, 7).run(inputs)
+        seen = [bits(found[name]) for name in sorted(outputs)]
         run(program, inputs, 7, executor)
     except (NotFinite, OutOfRange) as error:
         return seen, str(error)
     return seen, ""
 
 
-def outcome(executor: LoopBackend, program: Program, inputs: dict[str, Array]) -> object:
+def outcome(executor: Backend, program: Program, inputs: dict[str, Array]) -> object:
     """The outputs of a run as a back end takes programs (fused, where it does that), or how it ended."""
     try:
         found = executor.compile(program, 7).run(inputs)
@@ -135,9 +138,7 @@ def outcome(executor: LoopBackend, program: Program, inputs: dict[str, Array]) -
     return {key: (bits(value), value.shape, value.dtype) for key, value in found.items()}
 
 
-def observed(
-    executor: LoopBackend, program: Program, inputs: dict[str, Array]
-) -> dict[str, object]:
+def observed(executor: Backend, program: Program, inputs: dict[str, Array]) -> dict[str, object]:
     """All that can be seen of a program on a back end, each by what it is."""
     values, ending = every_value(executor, program, inputs)
     nodes = enumerate(zip(program.nodes, values, strict=False))

@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 
 from pol.executor.backend import backend
+from pol.executor.interface import Backend
 from pol.executor.loop import LoopBackend
 from pol.executor.names import BACKENDS
 from pol.job.program import ProgramBuilder
@@ -21,7 +22,13 @@ NOT_FINITE = np.array([np.inf, -np.inf, np.nan], np.float32)
 
 
 @cache
-def get(name: str) -> LoopBackend:
+def get(name: str) -> Backend:
+    return backend(name)
+
+
+@cache
+def node_by_node(name: str) -> LoopBackend:
+    """A back end that shows every node as it runs."""
     made = backend(name)
     assert isinstance(made, LoopBackend)
     return made
@@ -34,16 +41,13 @@ def apply(name: str, op: str, arrays: Sequence[Array], **attrs: object) -> Array
         builder.input(f"global.t{i}", dtype_name(array, op), array.shape)
         for i, array in enumerate(arrays)
     ]
-    result = builder.node(op, *handles, **attrs)
-    # an output of bool, so that infinities in the result do not end the run
-    builder.output("metric.shown", builder.node("cast", result, dtype="bool"))
+    builder.output("global.shown", builder.node(op, *handles, **attrs))
     program = builder.build()
-    seen: list[Array] = []
     inputs = {f"global.t{i}": array for i, array in enumerate(arrays)}
-    get(name).compile(program, SEED).run(inputs, lambda number, array: seen.append(array))
-    assert seen[0].shape == program.types[program.first_node].shape
-    assert dtype_name(seen[0], op) == program.types[program.first_node].dtype
-    return seen[0]
+    shown = get(name).compile(program, SEED).run(inputs)["global.shown"]
+    assert shown.shape == program.types[program.first_node].shape
+    assert dtype_name(shown, op) == program.types[program.first_node].dtype
+    return shown
 
 
 def bits(array: Array) -> bytes:

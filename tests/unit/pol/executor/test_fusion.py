@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pol.executor.fusion import CHAIN_NODES_MAX, CHAINED, plan
-from pol.executor.native_backend import NativeBackend
+from pol.executor.fusion import CHAIN_NODES_MAX, CHAINED, VIEWS, grouped, singly
+from pol.executor.native_backend import NativeBackend, Taped
+from pol.executor.tape import OPS, write_tape
 from pol.job.program import Program, ProgramBuilder
-from pol.native.chain import OPS
 from pol.native.library import load_library
 from pol.ops.elementwise import ELEMENTWISE
 from tests.support.programs import outcome, shown
@@ -35,32 +35,29 @@ def test_chains_have_the_bits_of_their_nodes(seed: int) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32 - 1))
-def test_a_plan_takes_each_node_once_and_none_before_what_it_needs(seed: int) -> None:
+def test_each_node_is_taken_once_and_none_before_what_it_needs(seed: int) -> None:
     program, _ = shown(np.random.default_rng(seed))
-    units = plan(program)
-    known = set(range(program.first_node))
-    taken: list[int] = []
-    gone: set[int] = set()
-    for unit in units:
-        assert known >= set(unit.sources)
-        assert not gone & set(unit.sources)
-        inside: set[int] = set()
-        for number in unit.nodes:
-            node = program.nodes[number - program.first_node]
-            assert set(node.args) <= set(unit.sources) | inside
-            assert len(unit.nodes) == 1 or node.op in CHAINED
-            inside.add(number)
-        assert len({program.types[number].shape for number in unit.nodes}) == 1
-        taken += unit.nodes
-        known |= set(unit.results)
-        gone |= set(unit.dead)
-    assert sorted(taken) == list(range(program.first_node, len(program.types)))
-    assert not gone & set(program.outputs.values())
-    others = [
-        n for unit in units for n in unit.nodes
-        if len(unit.nodes) == 1 and program.nodes[n - program.first_node].op not in CHAINED
-    ]  # fmt: skip
-    assert others == sorted(others), "nodes that may fail have kept their order"
+    for groups in (grouped(program), singly(program)):
+        known = set(range(program.first_node))
+        for group in groups:
+            # views are there as soon as what they show is
+            for number, node in enumerate(program.nodes, program.first_node):
+                if node.op in VIEWS and known.issuperset(node.args):
+                    known.add(number)
+            for number in group:
+                node = program.nodes[number - program.first_node]
+                inside = set(group[: group.index(number)])
+                assert set(node.args) <= known | inside
+                assert node.op in CHAINED or len(group) == 1
+            assert len({program.types[number].shape for number in group}) == 1
+            known |= set(group)
+        taken = [number for group in groups for number in group]
+        wanted = [
+            number for number, node in enumerate(program.nodes, program.first_node) if node.op not in VIEWS
+        ]  # fmt: skip
+        assert sorted(taken) == wanted
+        others = [n for n in taken if program.nodes[n - program.first_node].op not in CHAINED]
+        assert others == sorted(others), "nodes that may fail have kept their order"
 
 
 def build(make: Callable[[ProgramBuilder], None]) -> Program:
@@ -77,9 +74,8 @@ def test_an_optimizer_is_one_chain() -> None:
         b.output("global.m", m)
         b.output("global.w", b.node("sub", w, b.node("div", g, b.node("sqrt", m))))
 
-    (unit,) = plan(build(make))
-    assert len(unit.nodes) == 6
-    assert len(unit.results) == 2
+    (group,) = grouped(build(make))
+    assert len(group) == 6
 
 
 def test_whatever_reads_from_outside_closes_a_chain() -> None:
@@ -89,7 +85,7 @@ def test_whatever_reads_from_outside_closes_a_chain() -> None:
         total = b.node("sum", y, dims=(0, 1), keepdim=True)
         b.output("global.x", b.node("mul", b.node("abs", y), total))
 
-    assert [len(unit.nodes) for unit in plan(build(make))] == [2, 1, 2]
+    assert [len(group) for group in grouped(build(make))] == [2, 1, 2]
 
 
 def test_a_chain_has_an_end() -> None:
@@ -100,25 +96,29 @@ def test_a_chain_has_an_end() -> None:
         b.output("global.x", x)
 
     program = build(make)
-    assert [len(unit.nodes) for unit in plan(program)] == [CHAIN_NODES_MAX] * 3
+    assert [len(group) for group in grouped(program)] == [CHAIN_NODES_MAX] * 3
     x = floats(4)
     assert bits(native().compile(program, 0).run({"global.x": x})["global.x"]) == bits(x)
 
 
 def test_memory_that_a_job_has_not_declared_is_not_used() -> None:
     """What a chain reads late lives until then: here twenty large values instead of one at a time."""
+    size = 256
 
     def make(b: ProgramBuilder) -> None:
-        x = b.input("global.x", "f32", (64, 64))
+        x = b.input("global.x", "f32", (size, size))
         total = x
         for _ in range(20):
             total = b.node("add", total, b.node("matmul", x, x, bits=15))
         b.output("global.x", total)
 
-    program = build(make)
-    assert all(len(unit.nodes) == 1 for unit in plan(program))
-    inputs = {"global.x": floats(64, 64)}
-    assert outcome(native(), program, inputs) == outcome(get("numpy"), program, inputs)
+    program, executor = build(make), native()
+    compiled = executor.compile(program, 7)
+    assert isinstance(compiled, Taped)
+    both = [write_tape(program, 7, groups(program)).arena for groups in (grouped, singly)]
+    assert both[0] > 19 * 4 * size**2 > both[1] == compiled.arena
+    inputs = {"global.x": floats(size, size)}
+    assert outcome(executor, program, inputs) == outcome(get("numpy"), program, inputs)
 
 
 def test_every_elementwise_operation_has_its_place_in_the_kernel() -> None:

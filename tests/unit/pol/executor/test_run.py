@@ -14,7 +14,7 @@ from pol.executor.interface import run
 from pol.executor.names import BACKENDS
 from pol.job.document import BATCH_NUMBER
 from pol.job.program import Program, ProgramBuilder
-from pol.state.arrays import Array, State
+from pol.state.arrays import Array, State, canonical_array
 from pol.state.canonical import state_tree
 from tests.unit.pol import mlp
 from tests.unit.pol.executor.ops import get
@@ -77,6 +77,9 @@ class Whole:
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         assert list(inputs) == ["global.x"]
         return {"global.x": inputs["global.x"], "global.y": inputs["global.x"] * np.float32(0.5)}
+
+    def canonical(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        return {name: canonical_array(found, name) for name, found in self.run(inputs).items()}
 
 
 def test_a_back_end_may_take_a_program_as_a_whole() -> None:

@@ -27,7 +27,7 @@ from pol.limits import LIMITS, Limits
 from pol.state.arrays import Array
 from pol.state.layout import chunk_count
 from pol.values import TensorSpec
-from tests.unit.pol.executor.ops import get
+from tests.unit.pol.executor.ops import get, node_by_node
 
 CALL = 2_000
 """FLOPs that the shortest call of a library is worth at least."""
@@ -311,7 +311,7 @@ def test_a_reshape_of_what_was_permuted_is_no_copy(name: str) -> None:
     assert program.works[2].moved == 0
     seen: list[Array] = []
     inputs = {"global.x": np.ones((64, 32), np.float32)}
-    get(name).compile(program, 1).run(inputs, lambda _number, value: seen.append(value))
+    node_by_node(name).compile(program, 1).run(inputs, lambda _number, value: seen.append(value))
     # kept here, so that no place is used twice
     assert seen[2].ctypes.data == seen[1].ctypes.data
 

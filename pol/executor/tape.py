@@ -1,0 +1,511 @@
+"""A program as a list of words for ``pol/native/program.c``: all that is known before it runs is worked out once.
+
+Views cost nothing: a value is a place and strides (:mod:`pol.native.ghost`), and only what a kernel cannot read as it
+lies is copied. First the instructions are written with a base of its own for each value; then, when it is known how
+long each is needed, these become places in one arena.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pol.executor.fusion import VIEWS, Group
+from pol.job.program import Node, Program
+from pol.native.arena import Arena
+from pol.native.ghost import Ghost, in_order, merged
+from pol.ops.primitive import Site
+from pol.ops.shape import inner, slices
+from pol.values import ITEM_SIZE, Shape, TensorType
+
+OPS = (
+    "add", "sub", "mul", "div", "maximum", "minimum", "neg", "abs", "sqrt", "exp", "log", "tanh", "erf",
+    "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "where", "cast",
+)  # fmt: skip
+"""In the order of the enumeration in ``pol/native/chain.c``."""
+
+ARENA, CONSTANTS, FIRST_INPUT = 0, 1, 2
+"""Bases; behind the inputs come the outputs."""
+
+_OUTPUT = len(OPS)
+_TYPES = {"f32": 0, "i64": 1, "bool": 2}
+_DIMENSIONS = 8
+_ALIGNED = 8
+
+
+class Kind(IntEnum):
+    """What an instruction does, as in ``pol/native/program.c``."""
+
+    CHAIN = 0
+    COPY = 1
+    PRODUCT = 2
+    SUM = 3
+    COUNT = 4
+    LARGEST = 5
+    FIND_LARGEST = 6
+    TAKE = 7
+    UNIFORM = 8
+    IOTA = 9
+
+
+ROWS_OF_TAKE = 8
+"""Where in a ``TAKE`` the number of rows of its table stands."""
+
+Place = Callable[[Ghost], tuple[int, int]]
+"""Base and offset of a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction before places are known: what it reads and writes, and its words but for the first two."""
+
+    kind: Kind
+    reads: Sequence[Ghost]
+    writes: Sequence[Ghost]
+    body: Callable[[Place], list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tape:
+    """What a run needs: the words, the constants, bytes of the arena, and types of the outputs in name order."""
+
+    words: NDArray[np.int64]
+    constants: NDArray[np.uint8]
+    arena: int
+    outputs: dict[str, TensorType]
+
+
+def write_tape(program: Program, seed: int, groups: Sequence[Group]) -> Tape:
+    """Return the tape of a program for a seed, with its nodes in these groups."""
+    writer = _Writer(program, seed)
+    for group in groups:
+        writer.take(group)
+    writer.put_out()
+    words, arena = _laid_out(writer.instructions, writer.sizes)
+    constants = np.frombuffer(bytes(writer.constants) or bytes(_ALIGNED), np.uint8)
+    return Tape(words, constants, arena, program.output_types())
+
+
+def _laid_out(
+    instructions: Sequence[Instruction], sizes: Sequence[int]
+) -> tuple[NDArray[np.int64], int]:
+    """Return the words, and bytes of the arena: a value has a place from the instruction that writes it to the last one
+    that reads it.
+    """
+    last: dict[int, int] = {}
+    for at, instruction in enumerate(instructions):
+        for ghost in (*instruction.writes, *instruction.reads):
+            if ghost.view.size:
+                last[ghost.base] = at
+    ends: dict[int, list[int]] = {}
+    for base, at in last.items():
+        if base < 0:
+            ends.setdefault(at, []).append(base)
+    arena = Arena()
+    places: dict[int, tuple[int, int]] = {}
+
+    def place(ghost: Ghost) -> tuple[int, int]:
+        if not ghost.view.size:
+            return ARENA, 0
+        if ghost.base < 0:
+            return ARENA, places[ghost.base][0] + ghost.offset
+        return ghost.base, ghost.offset
+
+    words: list[int] = []
+    for at, instruction in enumerate(instructions):
+        for ghost in instruction.writes:
+            if ghost.base < 0 and ghost.base not in places:
+                places[ghost.base] = arena.take(sizes[-1 - ghost.base])
+        body = instruction.body(place)
+        words += [instruction.kind, 2 + len(body), *body]
+        for base in ends.get(at, ()):
+            arena.give_back(*places[base])
+    return np.array(words, np.int64), arena.size
+
+
+class _Writer:
+    """Writes instructions; each value that is computed has a negative base of its own."""
+
+    def __init__(self, program: Program, seed: int) -> None:
+        self.program, self.seed = program, seed
+        self.instructions: list[Instruction] = []
+        self.sizes: list[int] = []
+        self.constants = bytearray()
+        self._ghosts: list[Ghost | None] = [None] * len(program.types)
+        for number, spec in enumerate(program.inputs):
+            self._ghosts[number] = in_order(FIRST_INPUT + number, ITEM_SIZE[spec.dtype], spec.shape)
+        for number, constant in enumerate(program.constants, len(program.inputs)):
+            kept = self._constant(constant.data, constant.type)
+            self._ghosts[number] = kept
+        self._numbers = {name: number for number, name in enumerate(program.outputs)}
+        self._names: dict[int, list[str]] = {}
+        for name, number in program.outputs.items():
+            self._names.setdefault(number, []).append(name)
+        self._readers: dict[int, list[int]] = {}
+        for number, node in enumerate(program.nodes, program.first_node):
+            for arg in node.args:
+                self._readers.setdefault(arg, []).append(number)
+        self._single: dict[str, Callable[[int, Node, TensorType], None]] = {
+            "matmul": self._product, "sum": self._sum, "amax": self._largest, "argmax": self._find_largest,
+            "take": self._take, "concat": self._concat, "pad": self._pad, "uniform": self._uniform, "iota": self._iota,
+        }  # fmt: skip
+
+    # --- values ---
+
+    def _new(self, value: TensorType) -> Ghost:
+        """Return a place for a value, in order."""
+        self.sizes.append(value.size)
+        return in_order(-len(self.sizes), ITEM_SIZE[value.dtype], value.shape)
+
+    def _constant(self, data: bytes, value: TensorType) -> Ghost:
+        """Return a value that is there before the program runs."""
+        self.constants += bytes(-len(self.constants) % _ALIGNED)
+        item = ITEM_SIZE[value.dtype]
+        kept = in_order(CONSTANTS, item, value.shape, len(self.constants) // item)
+        self.constants += data
+        return kept
+
+    def _ghost(self, number: int) -> Ghost:
+        """Return a value that is computed, or a view of one."""
+        waiting = [number]
+        while waiting:
+            current = waiting[-1]
+            if self._ghosts[current] is None:
+                node = self._node(current)
+                assert node.op in VIEWS, "everything else was computed before somebody reads it"
+                missing = [arg for arg in node.args if self._ghosts[arg] is None]
+                if missing:
+                    waiting += missing
+                    continue
+                self._ghosts[current] = self._view(node, self.program.types[current])
+            waiting.pop()
+        found = self._ghosts[number]
+        assert found is not None
+        return found
+
+    def _view(self, node: Node, value: TensorType) -> Ghost:
+        if node.op == "full":
+            one = TensorType(value.dtype, ())
+            kept = self._constant(bytes.fromhex(node.attrs["value"]), one)
+            return kept.seen_as(np.broadcast_to(kept.view, value.shape))
+        ghost = self._ghosts[node.args[0]]
+        assert ghost is not None
+        if node.op == "permute":
+            return ghost.seen_as(ghost.view.transpose(node.attrs["dims"]))
+        if node.op == "broadcast":
+            return ghost.seen_as(np.broadcast_to(ghost.view, value.shape))
+        if node.op == "slice":
+            return ghost.part(slices(node.attrs))
+        return self._reshaped(ghost, value)
+
+    def _reshaped(self, ghost: Ghost, value: TensorType) -> Ghost:
+        try:
+            return ghost.seen_as(np.reshape(ghost.view, value.shape, copy=False))
+        except ValueError:
+            return self._reshaped(self._in_order(ghost, value.dtype), value)
+
+    def _in_order(self, ghost: Ghost, dtype: str) -> Ghost:
+        """Return the value with its elements in order: itself, or a copy."""
+        if ghost.is_in_order:
+            return ghost
+        copied = self._new(TensorType(dtype, ghost.shape))
+        self._copy(ghost, copied)
+        return copied
+
+    def _node(self, number: int) -> Node:
+        return self.program.nodes[number - self.program.first_node]
+
+    def _operands(self, node: Node) -> list[Ghost]:
+        return [self._ghost(number) for number in node.args]
+
+    def _type(self, number: int) -> TensorType:
+        return self.program.types[number]
+
+    # --- instructions ---
+
+    def take(self, group: Group) -> None:
+        """Write a group of nodes."""
+        first = self._node(group[0])
+        if first.op in self._single:
+            self._single[first.op](group[0], first, self._type(group[0]))
+        else:
+            self._chain(group)
+
+    def put_out(self) -> None:
+        """Write the outputs that no chain has written."""
+        for number, names in self._names.items():
+            for name in names:
+                ghost = self._ghost(number)
+                self._emit_chain(
+                    [ghost], [(self._output(name), number)], 0, [self._leaving(name, number, 0, 1)]
+                )
+        self._names.clear()
+
+    def _emit(
+        self, kind: Kind, reads: Sequence[Ghost], writes: Sequence[Ghost], *rest: int
+    ) -> None:
+        """Write an instruction whose words are the places of what it reads and writes, and numbers."""
+        if not any(ghost.view.size for ghost in writes) and kind != Kind.TAKE:
+            return
+
+        def body(place: Place) -> list[int]:
+            words: list[int] = []
+            for ghost in (*reads, *writes):
+                words += place(ghost)
+            return words + list(rest)
+
+        self.instructions.append(Instruction(kind, reads, writes, body))
+
+    def _copy(self, source: Ghost, target: Ghost) -> None:
+        sizes, (source_strides, target_strides) = merged(
+            source.shape, source.strides, target.strides
+        )
+        layout = [*_padded(sizes), *_padded(source_strides), *_padded(target_strides)]
+        self._emit(Kind.COPY, [source], [target], source.item, len(sizes), *layout)
+
+    def _product(self, number: int, node: Node, value: TensorType) -> None:
+        left, right = (self._readable(ghost) for ghost in self._operands(node))
+        if self._is_wanted_turned(number):
+            # (A B)^T is B^T A^T, so it is written as it will be read
+            turned = TensorType(value.dtype, (*value.shape[:-2], value.shape[-1], value.shape[-2]))
+            result = self._new(turned)
+            self._ghosts[number] = result.seen_as(result.view.swapaxes(-1, -2))
+            left, right = _turned(right), _turned(left)
+        else:
+            result = self._new(value)
+            self._ghosts[number] = result
+        sizes, (of_left, of_right) = merged(left.shape[:-2], left.strides[:-2], right.strides[:-2])
+        strides = (*left.strides[-2:], *right.strides[-2:])
+        shape = (left.shape[-2], left.shape[-1], right.shape[-1])
+        batch = [*_padded(sizes), *_padded(of_left), *_padded(of_right)]
+        self._emit(
+            Kind.PRODUCT,
+            [left, right],
+            [result],
+            node.attrs["bits"],
+            *strides,
+            *shape,
+            len(sizes),
+            *batch,
+        )
+
+    def _readable(self, matrix: Ghost) -> Ghost:
+        """Return a matrix whose rows or columns lie in order, as a product reads them fast."""
+        steps = [
+            stride
+            for size, stride in zip(matrix.shape[-2:], matrix.strides[-2:], strict=True)
+            if size > 1
+        ]
+        return self._in_order(matrix, "f32") if steps and 1 not in steps else matrix
+
+    def _is_wanted_turned(self, number: int) -> bool:
+        """Whether nobody reads a product but as its transpose."""
+        readers = self._readers.get(number, [])
+        if len(readers) != 1 or number in self._names:
+            return False
+        node, rank = self._node(readers[0]), len(self._type(number).shape)
+        return node.op == "permute" and node.attrs["dims"] == (*range(rank - 2), rank - 1, rank - 2)
+
+    def _sum(self, number: int, node: Node, value: TensorType) -> None:
+        operand, dims = self._type(node.args[0]), node.attrs["dims"]
+        (ghost,) = self._operands(node)
+        if operand.dtype != "f32":
+            self._reduce(Kind.COUNT, number, ghost, operand, value, _joined(dims))
+        elif operand.elements:
+            # the sum of one element is that element
+            one_by_one = [(dim, dim + 1) for dim in dims if operand.shape[dim] > 1]
+            self._reduce(Kind.SUM, number, ghost, operand, value, one_by_one)
+        else:
+            result = self._new(value)
+            self._ghosts[number] = result
+            self._fill(bytes(result.item), value, result)
+
+    def _largest(self, number: int, node: Node, value: TensorType) -> None:
+        (ghost,) = self._operands(node)
+        parts = _joined(node.attrs["dims"])
+        self._reduce(Kind.LARGEST, number, ghost, self._type(node.args[0]), value, parts)
+
+    def _find_largest(self, number: int, node: Node, value: TensorType) -> None:
+        (ghost,) = self._operands(node)
+        dim = node.attrs["dim"]
+        operand = self._type(node.args[0])
+        self._reduce(Kind.FIND_LARGEST, number, ghost, operand, value, [(dim, dim + 1)])
+
+    def _reduce(
+        self, kind: Kind, number: int, ghost: Ghost, operand: TensorType, value: TensorType,
+        parts: Sequence[tuple[int, int]],
+    ) -> None:  # fmt: skip
+        """Reduce one part of the dimensions after another, each from its first one to before its end."""
+        if parts:
+            ghost = self._in_order(ghost, operand.dtype)
+        shape, item = operand.shape, ghost.item
+        for first, end in parts:
+            before, reduced, after = shape[:first], shape[first:end], shape[end:]
+            shape = (*before, *[1] * len(reduced), *after)
+            result = self._new(TensorType(value.dtype, shape))
+            self._emit(kind, [ghost], [result], item, prod(before), prod(reduced), prod(after))
+            ghost, item = result, result.item
+        self._ghosts[number] = self._reshaped(ghost, value)
+
+    def _take(self, number: int, node: Node, value: TensorType) -> None:
+        table, index = self._operands(node)
+        table = self._in_order(table, value.dtype)
+        index = self._in_order(index, "i64")
+        result = self._ghosts[number] = self._new(value)
+        width = prod(table.shape[1:]) * table.item
+        if index.view.size:
+            self._emit(Kind.TAKE, [table, index], [result], table.shape[0], width, index.view.size)
+
+    def _concat(self, number: int, node: Node, value: TensorType) -> None:
+        result = self._ghosts[number] = self._new(value)
+        start, dim = 0, node.attrs["dim"]
+        for ghost in self._operands(node):
+            stop = start + ghost.shape[dim]
+            self._copy(ghost, result.part((*[slice(None)] * dim, slice(start, stop))))
+            start = stop
+
+    def _pad(self, number: int, node: Node, value: TensorType) -> None:
+        (ghost,) = self._operands(node)
+        result = self._ghosts[number] = self._new(value)
+        self._fill(bytes.fromhex(node.attrs["value"]), value, result)
+        site = Site(node.attrs, (self._type(node.args[0]),), value, self.seed)
+        self._copy(ghost, result.part(inner(site)))
+
+    def _uniform(self, number: int, node: Node, value: TensorType) -> None:
+        result = self._ghosts[number] = self._new(value)
+        seed = int(np.uint64(self.seed).astype(np.int64))
+        self._emit(
+            Kind.UNIFORM, self._operands(node), [result], seed, node.attrs["site"], value.elements
+        )
+
+    def _iota(self, number: int, node: Node, value: TensorType) -> None:
+        result = self._ghosts[number] = self._new(value)
+        self._emit(Kind.IOTA, [], [result], value.elements)
+
+    def _fill(self, data: bytes, value: TensorType, result: Ghost) -> None:
+        """Write one element everywhere."""
+        one = self._constant(data, TensorType(value.dtype, ()))
+        self._copy(one.seen_as(np.broadcast_to(one.view, value.shape)), result)
+
+    # --- chains ---
+
+    def _chain(self, group: Group) -> None:
+        members = set(group)
+        sources = sorted({arg for n in group for arg in self._node(n).args} - members)
+        ghosts = [self._ghost(number) for number in sources]
+        leaving = [
+            (self._names[number].pop(0), number) for number in group if number in self._names
+        ]
+        for _, number in leaving:
+            if not self._names[number]:
+                del self._names[number]
+        wanted = [
+            number for number in group
+            if number in self._names or not members.issuperset(self._readers.get(number, ()))
+        ]  # fmt: skip
+        for number in wanted:
+            self._ghosts[number] = self._new(self._type(number))
+        links = [(self._node(number).args, number) for number in group]
+        registers, inside = _registers(links, sources, wanted, [number for _, number in leaving])
+        steps = [self._step(number, registers) for number in group]
+        first_output = len(sources) + len(wanted)
+        steps += [
+            self._leaving(name, number, registers[number], first_output + at)
+            for at, (name, number) in enumerate(leaving)
+        ]
+        targets = [(self._ghost(number), number) for number in wanted]
+        targets += [(self._output(name), number) for name, number in leaving]
+        self._emit_chain(ghosts, targets, inside, steps)
+
+    def _emit_chain(
+        self, sources: Sequence[Ghost], targets: Sequence[tuple[Ghost, int]], inside: int, steps: Sequence[list[int]]
+    ) -> None:  # fmt: skip
+        written = [ghost for ghost, _ in targets]
+        shape = written[0].shape
+        elements = prod(shape)
+        if not elements:
+            return
+        layouts = [_source(ghost, shape) for ghost in sources]
+
+        def body(place: Place) -> list[int]:
+            words = [elements, len(sources), len(targets), inside, len(steps)]
+            for ghost, layout in zip(sources, layouts, strict=True):
+                words += [*place(ghost), ghost.item, *layout]
+            for ghost in written:
+                words += [*place(ghost), ghost.item]
+            for step in steps:
+                words += step
+            return words
+
+        self.instructions.append(Instruction(Kind.CHAIN, sources, written, body))
+
+    def _step(self, number: int, registers: dict[int, int]) -> list[int]:
+        node = self._node(number)
+        at = [registers[arg] for arg in node.args]
+        of = self._type(node.args[1] if node.op == "where" else node.args[0]).dtype
+        a, b, c = (*at, *[at[0]] * 2)[:3]
+        to = _TYPES[self._type(number).dtype]
+        return [OPS.index(node.op), _TYPES[of], a, b, c, registers[number], to]
+
+    def _leaving(self, name: str, number: int, register: int, target: int) -> list[int]:
+        of = _TYPES[self._type(number).dtype]
+        return [_OUTPUT, of, register, register, register, target, self._numbers[name]]
+
+    def _output(self, name: str) -> Ghost:
+        value = self._type(self.program.outputs[name])
+        base = FIRST_INPUT + len(self.program.inputs) + self._numbers[name]
+        return in_order(base, ITEM_SIZE[value.dtype], value.shape)
+
+
+def _registers(
+    links: Sequence[tuple[Sequence[int], int]], sources: Sequence[int], wanted: Sequence[int], leaving: Sequence[int]
+) -> tuple[dict[int, int], int]:  # fmt: skip
+    """Return the register of each value, and how many hold what is needed inside only.
+
+    ``links`` are operands and result of each operation. A register is free again behind the last use of its value, but
+    never for a result of the step that reads it last; values that are ``leaving`` the program are read at the end, and
+    have a target each behind those that are ``wanted``.
+    """
+    registers = {number: at for at, number in enumerate((*sources, *wanted))}
+    fixed = len(registers)
+    last = {number: at for at, (args, _) in enumerate(links) for number in args}
+    free: list[int] = []
+    count = 0
+    for at, (args, result) in enumerate(links):
+        if result not in registers:
+            if not free:
+                free.append(fixed + len(leaving) + count)
+                count += 1
+            registers[result] = free.pop()
+        ended = {number for number in args if last[number] == at} - set(leaving)
+        free += sorted(registers[number] for number in ended if registers[number] >= fixed)
+    return registers, count
+
+
+def _source(ghost: Ghost, shape: Shape) -> list[int]:
+    """Return dimensions, sizes and strides of an operand as it broadcasts to the shape of a chain."""
+    view = np.broadcast_to(ghost.view, shape)
+    sizes, (strides,) = merged(shape, view.strides)
+    return [len(sizes), *_padded(sizes), *_padded(strides)]
+
+
+def _joined(dims: Sequence[int]) -> list[tuple[int, int]]:
+    """Return dimensions as parts that lie side by side; for none an empty part, since kernels have more to do."""
+    parts: list[tuple[int, int]] = []
+    for dim in dims:
+        if parts and parts[-1][1] == dim:
+            parts[-1] = (parts[-1][0], dim + 1)
+        else:
+            parts.append((dim, dim + 1))
+    return parts or [(0, 0)]
+
+
+def _padded(numbers: Sequence[int]) -> list[int]:
+    return [*numbers, *[0] * (_DIMENSIONS - len(numbers))]
+
+
+def _turned(matrix: Ghost) -> Ghost:
+    return matrix.seen_as(matrix.view.swapaxes(-1, -2))

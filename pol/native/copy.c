@@ -1,0 +1,97 @@
+/* Copies of elements that lie in one order into another: transposes, parts of a larger array, repetitions. */
+
+#include "program.h"
+
+#define TILE 16
+#define SHORT 16 /* below it a line is not worth a call of memcpy */
+
+typedef struct {
+    int64_t from_base, from_offset, to_base, to_offset; /* offsets in bytes */
+    int64_t item, dims;                                 /* bytes of an element; dimensions from the last one on */
+    int64_t sizes[DIMENSIONS], from[DIMENSIONS], to[DIMENSIONS]; /* strides in elements */
+} Copy;
+
+typedef struct {
+    int64_t size, from, to;
+} Line;
+
+/* Tile by tile, so that the lines which a transpose reads and writes stay in the cache. */
+#define PLANE(type)                                                                                       \
+    for (int64_t first = 0; first < a.size; first += TILE)                                                \
+        for (int64_t second = 0; second < b.size; second += TILE)                                         \
+            for (int64_t j = second; j < b.size && j < second + TILE; j++) {                              \
+                const type *x = (const type *)from + j * b.from;                                          \
+                type *y = (type *)to + j * b.to;                                                          \
+                for (int64_t i = first; i < a.size && i < first + TILE; i++)                              \
+                    y[i * a.to] = x[i * a.from];                                                          \
+            }                                                                                             \
+    break
+
+#define FILL(type)                                                                                        \
+    for (int64_t j = 0; j < b.size; j++) {                                                                \
+        type x = ((const type *)from)[j * b.from], *y = (type *)to + j * b.to;                            \
+        for (int64_t i = 0; i < a.size; i++)                                                              \
+            y[i] = x;                                                                                     \
+    }                                                                                                     \
+    break
+
+static void fill_lines(const char *from, char *to, Line a, Line b, int64_t item)
+{
+    switch (item) {
+    case 4: FILL(float);
+    case 8: FILL(int64_t);
+    default: FILL(uint8_t);
+    }
+}
+
+static void copy_plane(const char *from, char *to, Line a, Line b, int64_t item)
+{
+    if (a.from == 0 && a.to == 1) {
+        fill_lines(from, to, a, b, item);
+        return;
+    }
+    if (a.from == 1 && a.to == 1 && a.size >= SHORT) {
+        for (int64_t j = 0; j < b.size; j++)
+            memcpy(to + j * b.to * item, from + j * b.from * item, (size_t)(a.size * item));
+        return;
+    }
+    switch (item) {
+    case 4: PLANE(float);
+    case 8: PLANE(int64_t);
+    default: PLANE(uint8_t);
+    }
+}
+
+void run_copy(const int64_t *body, const Run *run)
+{
+    const Copy *copy = (const Copy *)body;
+    const char *from = run->bases[copy->from_base] + copy->from_offset;
+    char *to = run->bases[copy->to_base] + copy->to_offset;
+    int64_t index[DIMENSIONS] = {0}, dims = copy->dims;
+    /* the innermost dimension, and the one along which the elements are read in order */
+    int64_t second = dims > 1 ? 1 : 0;
+    if (copy->from[0] != 1)
+        for (int64_t d = 1; d < dims; d++)
+            if (copy->from[d] == 1)
+                second = d;
+    Line a = {copy->sizes[0], copy->from[0], copy->to[0]}, b = {1, 0, 0};
+    if (second)
+        b = (Line){copy->sizes[second], copy->from[second], copy->to[second]};
+    for (;;) {
+        copy_plane(from, to, a, b, copy->item);
+        int64_t d = 1;
+        for (; d < dims; d++) {
+            if (d == second)
+                continue;
+            from += copy->from[d] * copy->item;
+            to += copy->to[d] * copy->item;
+            if (++index[d] < copy->sizes[d])
+                break;
+            from -= copy->sizes[d] * copy->from[d] * copy->item;
+            to -= copy->sizes[d] * copy->to[d] * copy->item;
+            index[d] = 0;
+        }
+        if (d >= dims)
+            return;
+    }
+}

@@ -1,0 +1,251 @@
+/* A whole program in one call: instructions one after another, on places that are known before it runs.
+ *
+ * The tape is a list of words. Each instruction begins with its kind and its length in words. A place is a base (the
+ * arena, the constants, an input, an output) and an offset in bytes; what an array is besides, sizes and strides, the
+ * instruction says. pol/executor/tape.py writes it.
+ */
+
+#include "program.h"
+
+enum { CHAIN, COPY, PRODUCT, SUM, COUNT, LARGEST, FIND_LARGEST, TAKE, UNIFORM, IOTA };
+
+#define LANES 8
+#define COLUMNS 256
+
+typedef struct {
+    int64_t base, offset;
+} Place;
+
+typedef struct {
+    Place left, right, result;
+    int64_t bits;
+    int64_t left_row, left_k, right_k, right_column, rows, summed, columns;
+    int64_t dims; /* of the batch, from the last one on */
+    int64_t sizes[DIMENSIONS], left_strides[DIMENSIONS], right_strides[DIMENSIONS];
+} Product;
+
+/* Of [outer, n, inner] over n, in order; ``item`` is bytes of an element: 4 for FP32, 8 for INT64, 1 for truths. */
+typedef struct {
+    Place from, to;
+    int64_t item, outer, n, inner;
+} Reduction;
+
+typedef struct {
+    Place table, index, result;
+    int64_t rows, width, count; /* bytes of a row; rows to take */
+} Take;
+
+typedef struct {
+    Place step, result;
+    int64_t seed, site, count;
+} Uniform;
+
+typedef struct {
+    Place result;
+    int64_t count;
+} Iota;
+
+static void *at(const Run *run, Place place)
+{
+    return run->bases[place.base] + place.offset;
+}
+
+static int run_product(const Product *p, const Run *run)
+{
+    static const int64_t nothing = 0;
+    const float *left = at(run, p->left), *right = at(run, p->right);
+    float *result = at(run, p->result);
+    int64_t index[DIMENSIONS] = {0};
+    for (;;) {
+        if (!assay_product((int)p->bits, 1, &nothing, &nothing, left, p->left_row, p->left_k, right, p->right_k, p->right_column, result,
+                           p->rows, p->summed, p->columns))
+            return NO_MEMORY;
+        result += p->rows * p->columns;
+        int64_t d = 0;
+        for (; d < p->dims; d++) {
+            left += p->left_strides[d];
+            right += p->right_strides[d];
+            if (++index[d] < p->sizes[d])
+                break;
+            left -= p->sizes[d] * p->left_strides[d];
+            right -= p->sizes[d] * p->right_strides[d];
+            index[d] = 0;
+        }
+        if (d >= p->dims)
+            return DONE;
+    }
+}
+
+/* The sum of integers wraps; that of truths counts. */
+#define ADD_UP(type)                                                                                      \
+    for (int64_t o = 0; o < r->outer; o++) {                                                              \
+        const type *x = (const type *)from + o * r->n * r->inner;                                         \
+        uint64_t *RESTRICT y = to + o * r->inner;                                                         \
+        if (r->inner == 1) {                                                                              \
+            uint64_t sum = 0;                                                                             \
+            for (int64_t k = 0; k < r->n; k++)                                                            \
+                sum += (uint64_t)x[k];                                                                    \
+            y[0] = sum;                                                                                   \
+            continue;                                                                                     \
+        }                                                                                                 \
+        memset(y, 0, (size_t)r->inner * sizeof *y);                                                       \
+        for (int64_t k = 0; k < r->n; k++)                                                                \
+            for (int64_t i = 0; i < r->inner; i++)                                                        \
+                y[i] += (uint64_t)x[k * r->inner + i];                                                    \
+    }
+
+static void run_count(const Reduction *r, const Run *run)
+{
+    const char *from = at(run, r->from);
+    uint64_t *to = at(run, r->to);
+    if (r->item == 1) {
+        ADD_UP(uint8_t)
+    } else {
+        ADD_UP(int64_t)
+    }
+}
+
+/* Whether a number is the larger one; NaN is larger than all others, and the first one stays. */
+#define LARGER(found, best) (!((best != best) | (found <= best)))
+
+/* The largest of a line, in LANES parts where it lies in order; +0 rather than -0. */
+#define LARGEST_OF(type, end)                                                                             \
+    for (int64_t o = 0; o < r->outer; o++) {                                                              \
+        const type *x = (const type *)at(run, r->from) + o * r->n * r->inner;                             \
+        type *RESTRICT y = (type *)at(run, r->to) + o * r->inner;                                         \
+        if (r->inner == 1) {                                                                              \
+            type best[LANES];                                                                             \
+            int64_t k = 0;                                                                                \
+            for (int i = 0; i < LANES; i++)                                                               \
+                best[i] = x[0];                                                                           \
+            for (; k + LANES <= r->n; k += LANES)                                                         \
+                for (int i = 0; i < LANES; i++)                                                           \
+                    best[i] = LARGER(x[k + i], best[i]) ? x[k + i] : best[i];                             \
+            for (; k < r->n; k++)                                                                         \
+                best[0] = LARGER(x[k], best[0]) ? x[k] : best[0];                                         \
+            for (int half = LANES / 2; half; half /= 2)                                                   \
+                for (int i = 0; i < half; i++)                                                            \
+                    best[i] = LARGER(best[half + i], best[i]) ? best[half + i] : best[i];                 \
+            y[0] = best[0] + end;                                                                         \
+            continue;                                                                                     \
+        }                                                                                                 \
+        memcpy(y, x, (size_t)r->inner * sizeof *y);                                                       \
+        for (int64_t k = 1; k < r->n; k++)                                                                \
+            for (int64_t i = 0; i < r->inner; i++) {                                                      \
+                type found = x[k * r->inner + i];                                                         \
+                y[i] = LARGER(found, y[i]) ? found : y[i];                                                \
+            }                                                                                             \
+        for (int64_t i = 0; i < r->inner; i++)                                                            \
+            y[i] = y[i] + end;                                                                            \
+    }
+
+static void run_largest(const Reduction *r, const Run *run)
+{
+    if (r->item == 4) {
+        LARGEST_OF(float, 0.0f)
+    } else {
+        LARGEST_OF(int64_t, 0)
+    }
+}
+
+/* Where the first of the largest is, COLUMNS lines side by side; 0 where there is NaN. */
+#define FIND(type)                                                                                        \
+    for (int64_t o = 0; o < r->outer; o++)                                                                \
+        for (int64_t first = 0; first < r->inner; first += COLUMNS) {                                     \
+            int64_t width = r->inner - first < COLUMNS ? r->inner - first : COLUMNS;                      \
+            const type *x = (const type *)at(run, r->from) + o * r->n * r->inner + first;                 \
+            int64_t *RESTRICT y = to + o * r->inner + first;                                              \
+            type best[COLUMNS];                                                                           \
+            memcpy(best, x, (size_t)width * sizeof *best);                                                \
+            memset(y, 0, (size_t)width * sizeof *y);                                                      \
+            for (int64_t k = 1; k < r->n; k++)                                                            \
+                for (int64_t i = 0; i < width; i++) {                                                     \
+                    type found = x[k * r->inner + i];                                                     \
+                    if (LARGER(found, best[i])) {                                                         \
+                        best[i] = found;                                                                  \
+                        y[i] = found == found ? k : 0;                                                    \
+                    }                                                                                     \
+                }                                                                                         \
+        }
+
+static void run_find_largest(const Reduction *r, const Run *run)
+{
+    int64_t *to = at(run, r->to);
+    if (r->item == 4) {
+        FIND(float)
+    } else {
+        FIND(int64_t)
+    }
+}
+
+/* Rows of a size that is known when this is compiled are copied without a call. */
+#define TAKE_ROWS(width)                                                                                  \
+    for (int64_t i = 0; i < t->count; i++)                                                                \
+        memcpy(result + i * (width), table + index[i] * (width), (size_t)(width));                        \
+    break
+
+static int run_take(const Take *t, const Run *run)
+{
+    const char *table = at(run, t->table);
+    const int64_t *index = at(run, t->index);
+    char *result = at(run, t->result);
+    for (int64_t i = 0; i < t->count; i++)
+        if (index[i] < 0 || index[i] >= t->rows) {
+            *run->row = index[i];
+            return OUTSIDE;
+        }
+    switch (t->width) {
+    case 1: TAKE_ROWS(1);
+    case 4: TAKE_ROWS(4);
+    case 8: TAKE_ROWS(8);
+    default: TAKE_ROWS(t->width);
+    }
+    return DONE;
+}
+
+static int run_one(const int64_t *instruction, const Run *run)
+{
+    const int64_t *body = instruction + 2;
+    switch (instruction[0]) {
+    case CHAIN: return run_chain(body, run);
+    case COPY: run_copy(body, run); return DONE;
+    case PRODUCT: return run_product((const Product *)body, run);
+    case SUM: {
+        const Reduction *r = (const Reduction *)body;
+        return assay_sum(at(run, r->from), r->outer, r->n, r->inner, at(run, r->to)) ? DONE : NO_MEMORY;
+    }
+    case COUNT: run_count((const Reduction *)body, run); return DONE;
+    case LARGEST: run_largest((const Reduction *)body, run); return DONE;
+    case FIND_LARGEST: run_find_largest((const Reduction *)body, run); return DONE;
+    case TAKE: return run_take((const Take *)body, run);
+    case UNIFORM: {
+        const Uniform *u = (const Uniform *)body;
+        int64_t step = *(const int64_t *)at(run, u->step);
+        assay_uniform((uint64_t)u->seed, (uint32_t)u->site, (uint64_t)step, at(run, u->result), u->count);
+        return DONE;
+    }
+    case IOTA: {
+        const Iota *iota = (const Iota *)body;
+        int64_t *result = at(run, iota->result);
+        for (int64_t i = 0; i < iota->count; i++)
+            result[i] = i;
+        return DONE;
+    }
+    }
+    return NO_MEMORY;
+}
+
+/* Run a tape of so many words. Returns DONE, NO_MEMORY, or OUTSIDE where a row was asked for that a table has not:
+ * ``end`` has the number of the instruction's first word, and the row.
+ */
+EXPORT int assay_run(const int64_t *tape, int64_t words, char *const *bases, int64_t canonical, uint8_t *not_finite,
+                     int64_t end[2])
+{
+    Run run = {bases, canonical, not_finite, end + 1};
+    for (end[0] = 0; end[0] < words; end[0] += tape[end[0] + 1]) {
+        int status = run_one(tape + end[0], &run);
+        if (status != DONE)
+            return status;
+    }
+    return DONE;
+}
