@@ -28,6 +28,7 @@ from domain.queries import (
 from domain.records import Provider, Validator
 from link.client import ClusterClient, connect
 from link.errors import ClusterError
+from pol.executor.names import DEFAULT
 
 __all__ = [
     "Forecast",
@@ -132,7 +133,7 @@ def run_provider(
         Daemon(known, chain_id, chain, sender, behave(chain_id), stop).run(on_joined, on_waiting)
 
 
-def bench(backend: str = "numpy", seconds: float = 2.0) -> Speed:
+def bench(backend: str = DEFAULT, seconds: float = 2.0) -> Speed:
     """Measure this machine."""
     return measure_speed(backend, seconds)
 

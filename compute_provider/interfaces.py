@@ -11,6 +11,7 @@ from domain.queries import AccountResponse, OrderResponse, StatusResponse
 from domain.records import Provider, ShareClaim, ShareKey, Validator
 from host.sandbox import physical_memory
 from link.types import TrainTask
+from pol.executor.names import DEFAULT
 from wire.keys import Key
 
 
@@ -88,7 +89,7 @@ class ProviderConfig:
     # Operator address; for the api also the moniker.
     validator: str
     key: Key
-    backend: str = "numpy"
+    backend: str = DEFAULT
     device_class: str = "cpu"
     # What to keep in the bond account at least (uassay).
     bond: int = 0

@@ -23,6 +23,7 @@ from localnet.layout import (
     ValidatorSpec,
     save_layout,
 )
+from pol.executor.names import DEFAULT
 
 STAKE = 100_000_000
 OPERATOR_COINS = 1_000_000_000_000
@@ -149,7 +150,7 @@ def _provider(
         address,
         validator.moniker,
         misbehave.get(name, ""),
-        backends.get(name, "numpy"),
+        backends.get(name, DEFAULT),
     )
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from domain.errors import Expected
+from pol.executor.names import DEFAULT
 
 FILE = "network.json"
 
@@ -43,7 +44,7 @@ class ProviderSpec:
     address: str
     validator: str
     misbehave: str
-    backend: str = "numpy"
+    backend: str = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)

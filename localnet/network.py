@@ -23,11 +23,11 @@ from compute_provider.work.bench import measure_speed
 from host.files import write_whole
 from host.process import start_child, stop_child
 from localnet.layout import Layout, NetworkError, NetworkKind, ValidatorSpec
+from pol.executor.names import DEFAULT
 
 STATUS_FILE = "status.json"
 START_SECONDS = 60.0
 PROVIDER_BOND = 10_000_000_000
-BACKEND = "numpy"
 """What providers compute with unless they are told otherwise."""
 
 
@@ -84,11 +84,11 @@ class Network:
         new = [home for home in homes if not _is_measured(home)]
         if not new:
             return
-        speed = measure_speed(BACKEND, seconds=1.0)
+        speed = measure_speed(DEFAULT, seconds=1.0)
         part = max(1, speed.flops // len(self.layout.providers))
         for home in new:
             with closing(Store(home)) as store:
-                store.put_measured(BACKEND, Measured(part, speed.memory, int(time.time())))
+                store.put_measured(DEFAULT, Measured(part, speed.memory, int(time.time())))
 
     def start_one(self, name: str) -> None:
         """Start one process; one that runs is left alone."""
@@ -230,7 +230,7 @@ def comet_pid(validator: ValidatorSpec) -> int:
 def _is_measured(home: Path) -> bool:
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with closing(Store(home)) as store:
-        return store.measured(BACKEND) is not None
+        return store.measured(DEFAULT) is not None
 
 
 def _reached(client: ChainClient, height: int) -> bool:

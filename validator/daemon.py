@@ -25,6 +25,7 @@ from link.errors import ClusterError, ClusterErrorKind
 from link.handover import derive_scalar
 from link.server import ClusterServer
 from link.tls import make_certificate
+from pol.executor.names import DEFAULT
 from pol.work.pool import PoolError, ReplayPool
 from validator.decide.actions import Action, Lane, SendAnswer, SendNotice, SendTx
 from validator.decide.admission import Admission, Policy
@@ -64,7 +65,7 @@ class ValidatorConfig:
     node: str  # gRPC address of its node, host:port
     listen: str  # host:port of the cluster service
     endpoint: str  # host:port under which others reach it; published on chain
-    backend: str = "numpy"
+    backend: str = DEFAULT
     processes: int = 1
     blob_quota: int = 1 << 36
     owner_quota: int = 1 << 34

@@ -14,7 +14,7 @@ from assay.cli.outlook import look_at, network_options
 from assay.cli.output import flops, step_progress, table
 from domain.errors import Expected
 from domain.limits import ROUNDS_MAX
-from pol.executor.names import BACKENDS, NUMPY
+from pol.executor.names import BACKENDS, DEFAULT
 
 if TYPE_CHECKING:
     from pol.job.document import Job
@@ -25,7 +25,7 @@ RUN_FOLDER = "run"
 backend_option = click.option(
     "--backend",
     type=click.Choice(BACKENDS),
-    default=NUMPY,
+    default=DEFAULT,
     show_default=True,
     help="What computes; all give the same bits.",
 )

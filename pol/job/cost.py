@@ -34,7 +34,7 @@ TENSOR_CALLS = 70
 """Calls for each tensor of a state that a program writes: checked, copied, and hashed as a chunk of its own."""
 MEAN_WORK = 60
 """FLOPs for each element of each update that is averaged: made FP64, weighted, added."""
-MEAN_CALLS = 30
+MEAN_CALLS = 64
 """Calls for each tensor of each update that is averaged: checked, copied, and what ``MEAN_WORK`` says."""
 ORDER_SIZE = 36
 """Bytes for each row while an epoch is sorted: two orders that are remembered, draws, a new order, and room to sort."""

@@ -11,6 +11,7 @@ import numpy as np
 from domain import codec
 from pol.errors import Stopped
 from pol.executor.backend import backend
+from pol.executor.names import DEFAULT
 from pol.job.load import LoadedJob, load_job
 from pol.local.evaluate import evaluate, load_holdout
 from pol.replay.trace_file import VERSION, share_record
@@ -50,7 +51,7 @@ class LocalRun:
 def run_locally(
     directory: Path,
     rounds: int | None = None,
-    backend_name: str = "numpy",
+    backend_name: str = DEFAULT,
     on_progress: Callable[[int, int, int, float], None] | None = None,
     out: Path | None = None,
     on_boundary: Callable[[Boundary, State, State], None] | None = None,

@@ -56,7 +56,7 @@ _FULL = {**_SHAPE, "dtype": Attribute("dtype"), "value": Attribute("element")}
 _UNIFORM = {**_SHAPE, "site": Attribute("int", 0, MAX_SITE)}
 
 CREATE = (
-    Primitive("iota", (0, 0), _counted, _iota, {"size": Attribute("int")}),
+    Primitive("iota", (0, 0), _counted, _iota, {"size": Attribute("int")}, cost=8),
     Primitive("full", (0, 0), _filled, _full, _FULL, cost=0, traffic=Traffic.VIEW, repeats=True),
     Primitive("uniform", (1, 1), _drawn, _uniform, _UNIFORM, cost=400, calls=200),
 )

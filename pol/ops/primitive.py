@@ -9,7 +9,7 @@ Work of a node is split in four, and a program's work is the sum over its nodes:
   that with 22 bits;
 * ``elements``: operations per element (the row's ``cost``) times the elements that are computed, and
   ``FLOPS_PER_RUN`` for each run of elements that a kernel takes in one go, for short rows cost more than long ones;
-* ``moved``: bytes read and written, each of which counts as one FLOP;
+* ``moved``: bytes read and written, each of which counts as ``FLOPS_PER_BYTE``;
 * ``calls``: calls of a library's kernels, each of which counts as ``FLOPS_PER_CALL``, however little it does.
 
 The numbers are such that the time of a node on the reference executor, at the speed of large products there, is
@@ -29,6 +29,9 @@ from pol.values import ITEM_SIZE, TensorType
 
 FLOPS_PER_CALL = 10_000
 """Work of a call of a library's kernel on no elements at all: no node costs less."""
+
+FLOPS_PER_BYTE = 3
+"""Work of reading or writing a byte: large values lie in memory, not in a cache."""
 
 FLOPS_PER_RUN = 800
 """Work of an inner loop of a kernel, however few elements it takes."""
@@ -72,7 +75,12 @@ class Work:
     @property
     def flops(self) -> int:
         """The one number that is quoted and paid."""
-        return self.products + self.elements + self.moved + FLOPS_PER_CALL * self.calls
+        return (
+            self.products
+            + self.elements
+            + FLOPS_PER_BYTE * self.moved
+            + FLOPS_PER_CALL * self.calls
+        )
 
     def __add__(self, other: "Work") -> "Work":
         """Return the work of both."""

@@ -140,7 +140,7 @@ _CALLS_PER_LEVEL = 3
 def _sum_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
     """A halving sum has a level for each bit of every dimension, and takes each row of what comes before it."""
     if result.dtype != "f32":
-        widened = Work(elements=4 * operands[0].elements, calls=6)
+        widened = Work(elements=8 * operands[0].elements, calls=6)
         return widened + _reduced_work(operands, attributes, result)
     shape = list(operands[0].shape)
     work = Work()
@@ -181,7 +181,7 @@ REDUCE = (
     ),
     Primitive(
         "argmax", (1, 1), _largest_index, _argmax, _DIM,
-        cost=16, counts_operand=True, calls=6, more=_found_work, scratch=9, scratch_result=17,
+        cost=24, counts_operand=True, calls=6, more=_found_work, scratch=9, scratch_result=17,
     ),
 )  # fmt: skip
 """Rows of the table."""

@@ -209,7 +209,7 @@ _PAD = {"low": Attribute("ints"), "high": Attribute("ints"), "value": Attribute(
 
 SHAPE = (
     Primitive("reshape", (1, 1), _reshaped, _reshape, _SHAPE, cost=0, traffic=Traffic.VIEW),
-    Primitive("permute", (1, 1), _permuted, _permute, _DIMS, cost=0, calls=2, more=_turned_work),
+    Primitive("permute", (1, 1), _permuted, _permute, _DIMS, cost=4, calls=2, more=_turned_work),
     Primitive(
         "broadcast", (1, 1), _repeated, _broadcast, _SHAPE,
         cost=0, calls=5, traffic=Traffic.VIEW, repeats=True,

@@ -13,6 +13,7 @@ from host.files import write_whole
 from pol.errors import JobError, RangeError, ReplayError, StateError, TraceError
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
+from pol.executor.names import DEFAULT
 from pol.job.load import LoadedJob, load_job, read_file
 from pol.replay.trace_file import ShareRecord, Trace, broken_link
 from pol.state.arrays import State
@@ -168,7 +169,7 @@ def verify_trace(
     *,
     segments: int | None = None,
     states: Path | None = None,
-    backend_name: str = "numpy",
+    backend_name: str = DEFAULT,
     on_progress: Progress | None = None,
 ) -> tuple[Check, ...]:
     """Check a trace against the job in ``directory``; what follows a fault in a replay of all is not checked.
