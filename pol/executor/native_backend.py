@@ -11,7 +11,7 @@ from pol.executor.fusion import grouped, singly
 from pol.executor.interface import Compiled
 from pol.executor.numpy_backend import NumpyBackend
 from pol.executor.remember import Remembering
-from pol.executor.tape import ROWS_OF_TAKE, Tape, write_tape
+from pol.executor.tape import ROWS_OF_TAKE, Tape, can_be_written, write_tape
 from pol.job.program import Program
 from pol.native.arena import LINE
 from pol.native.library import Library, address
@@ -20,7 +20,7 @@ from pol.state.arrays import NUMPY_DTYPES, Array
 
 
 class NativeBackend(Remembering[Compiled]):
-    """Runs programs by their tapes. One that needs more memory as a tape than it declares is left to NumPy."""
+    """Runs programs by their tapes. What needs more memory so than it declares, or has no kernel, is left to NumPy."""
 
     name = "native"
 
@@ -33,7 +33,7 @@ class NativeBackend(Remembering[Compiled]):
 
     def made(self, program: Program, seed: int) -> Compiled:
         """Return the program's tape, with elementwise nodes in chains where there is room for that."""
-        for groups in (grouped, singly):
+        for groups in (grouped, singly) if can_be_written(program) else ():
             tape = write_tape(program, seed, groups(program))
             if _size(program, tape) <= program.peak_size + ROUNDING:
                 return Taped(self, program, tape)

@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from pol.executor.fusion import VIEWS, Group
+from pol.executor.fusion import CHAINED, VIEWS, Group
 from pol.job.program import Node, Program
 from pol.native.arena import Arena
 from pol.native.ghost import Ghost, in_order, merged
@@ -29,6 +29,11 @@ OPS = (
 
 ARENA, CONSTANTS, FIRST_INPUT = 0, 1, 2
 """Bases; behind the inputs come the outputs."""
+
+SINGLE = frozenset({
+    "matmul", "sum", "amax", "argmax", "take", "concat", "pad", "uniform", "iota",
+})  # fmt: skip
+"""Operations that have an instruction, or a few, of their own."""
 
 _OUTPUT = len(OPS)
 _TYPES = {"f32": 0, "i64": 1, "bool": 2}
@@ -124,6 +129,11 @@ def _laid_out(
         for base in ends.get(at, ()):
             arena.give_back(*places[base])
     return np.array(words, np.int64), arena.size
+
+
+def can_be_written(program: Program) -> bool:
+    """Whether there is a kernel for every operation of a program."""
+    return {node.op for node in program.nodes} <= SINGLE | CHAINED | VIEWS
 
 
 class _Writer:

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from pol.executor.fusion import CHAIN_NODES_MAX, CHAINED, VIEWS, grouped, singly
 from pol.executor.native_backend import NativeBackend, Taped
-from pol.executor.tape import OPS, write_tape
+from pol.executor.tape import OPS, SINGLE, write_tape
 from pol.job.program import Program, ProgramBuilder
 from pol.native.library import load_library
 from pol.ops.elementwise import ELEMENTWISE
+from pol.ops.table import PRIMITIVES
 from tests.support.programs import outcome, shown
 from tests.unit.pol.executor.ops import bits, floats, get
 
@@ -123,6 +124,11 @@ def test_memory_that_a_job_has_not_declared_is_not_used() -> None:
 
 def test_every_elementwise_operation_has_its_place_in_the_kernel() -> None:
     assert set(OPS) == {row.name for row in ELEMENTWISE} == CHAINED
+
+
+def test_no_operation_is_left_to_numpy() -> None:
+    """One without a kernel would cost nothing but time, of every program that has it."""
+    assert PRIMITIVES.keys() == SINGLE | CHAINED | VIEWS
 
 
 @pytest.mark.parametrize("layout", ["row", "column", "middle", "scalar", "reversed dims"])
