@@ -68,6 +68,8 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
     local = functions.initial_local(state)
     try_loss(spec, state, data)
     tell(f"tracing a step of {spec.batch} rows")
+    tensors = {**dict(spec.model.named_parameters()), **dict(spec.model.named_buffers())}
+    own = {name: tensor for name, tensor in tensors.items() if name in state}
     example = {name: torch.from_numpy(column[:1]) for name, column in data.items()}
     step = trace_program(
         functions.step,
@@ -79,6 +81,7 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
             BATCH_NUMBER: torch.tensor(0),
         },
         precision=spec.product_bits,
+        own=own,
     )
     updated = _updated(step, state)
     tell(f"{len(step.nodes)} operations, {step.work.flops:,} FLOPs a step")
@@ -90,6 +93,7 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
         functions.evaluate,
         {**named("global", state), **named("batch", _batch_of(example, eval_batch))},
         precision=spec.product_bits,
+        own=own,
     )
     if spec.weights == "seed":  # last, so that a layer that cannot be traced is named as that
         state.update(seeded_parameters(spec.model, spec.seed))

@@ -33,6 +33,7 @@ Function = Callable[[Tensors], Tensors]
 HANDLER_MODULES = (rules_elementwise, rules_reduce, rules_shape)
 """Imported for their handlers, which they register."""
 ORDINARY = Precision()
+NOTHING: Tensors = {}
 _CONTROL_FLOW = (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -89,11 +90,13 @@ def trace_program(
     inputs: Tensors,
     limits: Limits = LIMITS,
     precision: Precision = ORDINARY,
+    own: Tensors = NOTHING,
 ) -> Program:
     """Trace ``function`` once and return it as a program, whose products have the bits of ``precision``.
 
     It gets name to tensor and returns name to tensor, and may call ``torch.autograd.grad``. Of the example ``inputs``
-    only dtypes and shapes matter.
+    only dtypes and shapes matter. ``own`` are those of the model's tensors that are inputs: where one is read past the
+    inputs, a constant would take its place for good.
 
     Raises JobError when an operation has no form in primitives; the error names it and where the model calls it.
     """
@@ -109,7 +112,7 @@ def trace_program(
             with _Located(node):
                 values[node] = Ref(emitter.input(name, dtype_of(tensor.dtype), tensor.shape))
         elif node.op == "get_attr":
-            values[node] = _constant(emitter, node, getattr(graph, str(node.target)))
+            values[node] = _constant(emitter, node, getattr(graph, str(node.target)), own)
         elif node.op == "call_function":
             values[node] = _translate(
                 TraceSite(emitter, node, bits.get(node, DEFAULT_BITS)), values
@@ -212,8 +215,15 @@ def _is_mutable(node: Node) -> bool:
     return bool(schema is not None and schema.is_mutable)
 
 
-def _constant(emitter: Emitter, node: Node, tensor: torch.Tensor) -> Ref:
+def _constant(emitter: Emitter, node: Node, tensor: torch.Tensor, own: Tensors) -> Ref:
     with _Located(node):
+        place = tensor.untyped_storage().data_ptr()
+        for name, kept in own.items():
+            if place and kept.untyped_storage().data_ptr() == place:
+                raise Unsupported(
+                    f"it reads the initial {name} in every step; use no torch.utils.checkpoint, "
+                    "and the model only as the measure is given it"
+                )
         return Ref(emitter.constant(tensor.detach().cpu().numpy(), dtype_of(tensor.dtype)))
 
 
