@@ -1,6 +1,6 @@
 """A program as a list of words for ``pol/native/program.c``: all that is known before it runs is worked out once.
 
-Views cost nothing: a value is a place and strides (:mod:`pol.native.ghost`), and only what a kernel cannot read as it
+Views cost nothing: a value is a place and strides (:mod:`pol.native.strided`), and only what a kernel cannot read as it
 lies is copied. First the instructions are written with a base of its own for each value; then, when it is known how
 long each is needed, these become places in one arena.
 """
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pol.executor.fusion import CHAINED, VIEWS, Group
 from pol.job.program import Node, Program
 from pol.native.arena import Arena
-from pol.native.ghost import Ghost, in_order, merged
+from pol.native.strided import Strided, in_order, merged
 from pol.ops.primitive import Site
 from pol.ops.shape import inner, slices
 from pol.values import ITEM_SIZE, Shape, TensorType
@@ -59,7 +59,7 @@ class Kind(IntEnum):
 ROWS_OF_TAKE = 8
 """Where in a ``TAKE`` the number of rows of its table stands."""
 
-Place = Callable[[Ghost], tuple[int, int]]
+Place = Callable[[Strided], tuple[int, int]]
 """Base and offset of a value."""
 
 
@@ -68,8 +68,8 @@ class Instruction:
     """One instruction before places are known: what it reads and writes, and its words but for the first two."""
 
     kind: Kind
-    reads: Sequence[Ghost]
-    writes: Sequence[Ghost]
+    reads: Sequence[Strided]
+    writes: Sequence[Strided]
     body: Callable[[Place], list[int]]
 
 
@@ -102,9 +102,9 @@ def _laid_out(
     """
     last: dict[int, int] = {}
     for at, instruction in enumerate(instructions):
-        for ghost in (*instruction.writes, *instruction.reads):
-            if ghost.view.size:
-                last[ghost.base] = at
+        for strided in (*instruction.writes, *instruction.reads):
+            if strided.view.size:
+                last[strided.base] = at
     ends: dict[int, list[int]] = {}
     for base, at in last.items():
         if base < 0:
@@ -112,18 +112,18 @@ def _laid_out(
     arena = Arena()
     places: dict[int, tuple[int, int]] = {}
 
-    def place(ghost: Ghost) -> tuple[int, int]:
-        if not ghost.view.size:
+    def place(strided: Strided) -> tuple[int, int]:
+        if not strided.view.size:
             return ARENA, 0
-        if ghost.base < 0:
-            return ARENA, places[ghost.base][0] + ghost.offset
-        return ghost.base, ghost.offset
+        if strided.base < 0:
+            return ARENA, places[strided.base][0] + strided.offset
+        return strided.base, strided.offset
 
     words: list[int] = []
     for at, instruction in enumerate(instructions):
-        for ghost in instruction.writes:
-            if ghost.base < 0 and ghost.base not in places:
-                places[ghost.base] = arena.take(sizes[-1 - ghost.base])
+        for strided in instruction.writes:
+            if strided.base < 0 and strided.base not in places:
+                places[strided.base] = arena.take(sizes[-1 - strided.base])
         body = instruction.body(place)
         words += [instruction.kind, 2 + len(body), *body]
         for base in ends.get(at, ()):
@@ -144,12 +144,12 @@ class _Writer:
         self.instructions: list[Instruction] = []
         self.sizes: list[int] = []
         self.constants = bytearray()
-        self._ghosts: list[Ghost | None] = [None] * len(program.types)
+        self._values: list[Strided | None] = [None] * len(program.types)
         for number, spec in enumerate(program.inputs):
-            self._ghosts[number] = in_order(FIRST_INPUT + number, ITEM_SIZE[spec.dtype], spec.shape)
+            self._values[number] = in_order(FIRST_INPUT + number, ITEM_SIZE[spec.dtype], spec.shape)
         for number, constant in enumerate(program.constants, len(program.inputs)):
             kept = self._constant(constant.data, constant.type)
-            self._ghosts[number] = kept
+            self._values[number] = kept
         self._numbers = {name: number for number, name in enumerate(program.outputs)}
         self._names: dict[int, list[str]] = {}
         for name, number in program.outputs.items():
@@ -165,12 +165,12 @@ class _Writer:
 
     # --- values ---
 
-    def _new(self, value: TensorType) -> Ghost:
+    def _new(self, value: TensorType) -> Strided:
         """Return a place for a value, in order."""
         self.sizes.append(value.size)
         return in_order(-len(self.sizes), ITEM_SIZE[value.dtype], value.shape)
 
-    def _constant(self, data: bytes, value: TensorType) -> Ghost:
+    def _constant(self, data: bytes, value: TensorType) -> Strided:
         """Return a value that is there before the program runs."""
         self.constants += bytes(-len(self.constants) % _ALIGNED)
         item = ITEM_SIZE[value.dtype]
@@ -178,58 +178,58 @@ class _Writer:
         self.constants += data
         return kept
 
-    def _ghost(self, number: int) -> Ghost:
+    def _value(self, number: int) -> Strided:
         """Return a value that is computed, or a view of one."""
         waiting = [number]
         while waiting:
             current = waiting[-1]
-            if self._ghosts[current] is None:
+            if self._values[current] is None:
                 node = self._node(current)
                 assert node.op in VIEWS, "everything else was computed before somebody reads it"
-                missing = [arg for arg in node.args if self._ghosts[arg] is None]
+                missing = [arg for arg in node.args if self._values[arg] is None]
                 if missing:
                     waiting += missing
                     continue
-                self._ghosts[current] = self._view(node, self.program.types[current])
+                self._values[current] = self._view(node, self.program.types[current])
             waiting.pop()
-        found = self._ghosts[number]
+        found = self._values[number]
         assert found is not None
         return found
 
-    def _view(self, node: Node, value: TensorType) -> Ghost:
+    def _view(self, node: Node, value: TensorType) -> Strided:
         if node.op == "full":
             one = TensorType(value.dtype, ())
             kept = self._constant(bytes.fromhex(node.attrs["value"]), one)
             return kept.seen_as(np.broadcast_to(kept.view, value.shape))
-        ghost = self._ghosts[node.args[0]]
-        assert ghost is not None
+        strided = self._values[node.args[0]]
+        assert strided is not None
         if node.op == "permute":
-            return ghost.seen_as(ghost.view.transpose(node.attrs["dims"]))
+            return strided.seen_as(strided.view.transpose(node.attrs["dims"]))
         if node.op == "broadcast":
-            return ghost.seen_as(np.broadcast_to(ghost.view, value.shape))
+            return strided.seen_as(np.broadcast_to(strided.view, value.shape))
         if node.op == "slice":
-            return ghost.part(slices(node.attrs))
-        return self._reshaped(ghost, value)
+            return strided.part(slices(node.attrs))
+        return self._reshaped(strided, value)
 
-    def _reshaped(self, ghost: Ghost, value: TensorType) -> Ghost:
+    def _reshaped(self, strided: Strided, value: TensorType) -> Strided:
         try:
-            return ghost.seen_as(np.reshape(ghost.view, value.shape, copy=False))
+            return strided.seen_as(np.reshape(strided.view, value.shape, copy=False))
         except ValueError:
-            return self._reshaped(self._in_order(ghost, value.dtype), value)
+            return self._reshaped(self._in_order(strided, value.dtype), value)
 
-    def _in_order(self, ghost: Ghost, dtype: str) -> Ghost:
+    def _in_order(self, strided: Strided, dtype: str) -> Strided:
         """Return the value with its elements in order: itself, or a copy."""
-        if ghost.is_in_order:
-            return ghost
-        copied = self._new(TensorType(dtype, ghost.shape))
-        self._copy(ghost, copied)
+        if strided.is_in_order:
+            return strided
+        copied = self._new(TensorType(dtype, strided.shape))
+        self._copy(strided, copied)
         return copied
 
     def _node(self, number: int) -> Node:
         return self.program.nodes[number - self.program.first_node]
 
-    def _operands(self, node: Node) -> list[Ghost]:
-        return [self._ghost(number) for number in node.args]
+    def _operands(self, node: Node) -> list[Strided]:
+        return [self._value(number) for number in node.args]
 
     def _type(self, number: int) -> TensorType:
         return self.program.types[number]
@@ -248,28 +248,31 @@ class _Writer:
         """Write the outputs that no chain has written."""
         for number, names in self._names.items():
             for name in names:
-                ghost = self._ghost(number)
+                strided = self._value(number)
                 self._emit_chain(
-                    [ghost], [(self._output(name), number)], 0, [self._leaving(name, number, 0, 1)]
+                    [strided],
+                    [(self._output(name), number)],
+                    0,
+                    [self._leaving(name, number, 0, 1)],
                 )
         self._names.clear()
 
     def _emit(
-        self, kind: Kind, reads: Sequence[Ghost], writes: Sequence[Ghost], *rest: int
+        self, kind: Kind, reads: Sequence[Strided], writes: Sequence[Strided], *rest: int
     ) -> None:
         """Write an instruction whose words are the places of what it reads and writes, and numbers."""
-        if not any(ghost.view.size for ghost in writes) and kind != Kind.TAKE:
+        if not any(strided.view.size for strided in writes) and kind != Kind.TAKE:
             return
 
         def body(place: Place) -> list[int]:
             words: list[int] = []
-            for ghost in (*reads, *writes):
-                words += place(ghost)
+            for strided in (*reads, *writes):
+                words += place(strided)
             return words + list(rest)
 
         self.instructions.append(Instruction(kind, reads, writes, body))
 
-    def _copy(self, source: Ghost, target: Ghost) -> None:
+    def _copy(self, source: Strided, target: Strided) -> None:
         sizes, (source_strides, target_strides) = merged(
             source.shape, source.strides, target.strides
         )
@@ -277,16 +280,16 @@ class _Writer:
         self._emit(Kind.COPY, [source], [target], source.item, len(sizes), *layout)
 
     def _product(self, number: int, node: Node, value: TensorType) -> None:
-        left, right = (self._readable(ghost) for ghost in self._operands(node))
+        left, right = (self._readable(strided) for strided in self._operands(node))
         if self._is_wanted_turned(number):
             # (A B)^T is B^T A^T, so it is written as it will be read
             turned = TensorType(value.dtype, (*value.shape[:-2], value.shape[-1], value.shape[-2]))
             result = self._new(turned)
-            self._ghosts[number] = result.seen_as(result.view.swapaxes(-1, -2))
+            self._values[number] = result.seen_as(result.view.swapaxes(-1, -2))
             left, right = _turned(right), _turned(left)
         else:
             result = self._new(value)
-            self._ghosts[number] = result
+            self._values[number] = result
         sizes, (of_left, of_right) = merged(left.shape[:-2], left.strides[:-2], right.strides[:-2])
         strides = (*left.strides[-2:], *right.strides[-2:])
         shape = (left.shape[-2], left.shape[-1], right.shape[-1])
@@ -302,7 +305,7 @@ class _Writer:
             *batch,
         )
 
-    def _readable(self, matrix: Ghost) -> Ghost:
+    def _readable(self, matrix: Strided) -> Strided:
         """Return a matrix whose rows or columns lie in order, as a product reads them fast."""
         steps = [
             stride
@@ -321,81 +324,81 @@ class _Writer:
 
     def _sum(self, number: int, node: Node, value: TensorType) -> None:
         operand, dims = self._type(node.args[0]), node.attrs["dims"]
-        (ghost,) = self._operands(node)
+        (strided,) = self._operands(node)
         if operand.dtype != "f32":
-            self._reduce(Kind.COUNT, number, ghost, operand, value, _joined(dims))
+            self._reduce(Kind.COUNT, number, strided, operand, value, _joined(dims))
         elif operand.elements:
             # the sum of one element is that element
             one_by_one = [(dim, dim + 1) for dim in dims if operand.shape[dim] > 1]
-            self._reduce(Kind.SUM, number, ghost, operand, value, one_by_one)
+            self._reduce(Kind.SUM, number, strided, operand, value, one_by_one)
         else:
             result = self._new(value)
-            self._ghosts[number] = result
+            self._values[number] = result
             self._fill(bytes(result.item), value, result)
 
     def _largest(self, number: int, node: Node, value: TensorType) -> None:
-        (ghost,) = self._operands(node)
+        (strided,) = self._operands(node)
         parts = _joined(node.attrs["dims"])
-        self._reduce(Kind.LARGEST, number, ghost, self._type(node.args[0]), value, parts)
+        self._reduce(Kind.LARGEST, number, strided, self._type(node.args[0]), value, parts)
 
     def _find_largest(self, number: int, node: Node, value: TensorType) -> None:
-        (ghost,) = self._operands(node)
+        (strided,) = self._operands(node)
         dim = node.attrs["dim"]
         operand = self._type(node.args[0])
-        self._reduce(Kind.FIND_LARGEST, number, ghost, operand, value, [(dim, dim + 1)])
+        self._reduce(Kind.FIND_LARGEST, number, strided, operand, value, [(dim, dim + 1)])
 
     def _reduce(
-        self, kind: Kind, number: int, ghost: Ghost, operand: TensorType, value: TensorType,
+        self, kind: Kind, number: int, strided: Strided, operand: TensorType, value: TensorType,
         parts: Sequence[tuple[int, int]],
     ) -> None:  # fmt: skip
         """Reduce one part of the dimensions after another, each from its first one to before its end."""
         if parts:
-            ghost = self._in_order(ghost, operand.dtype)
-        shape, item = operand.shape, ghost.item
+            strided = self._in_order(strided, operand.dtype)
+        shape, item = operand.shape, strided.item
         for first, end in parts:
             before, reduced, after = shape[:first], shape[first:end], shape[end:]
             shape = (*before, *[1] * len(reduced), *after)
             result = self._new(TensorType(value.dtype, shape))
-            self._emit(kind, [ghost], [result], item, prod(before), prod(reduced), prod(after))
-            ghost, item = result, result.item
-        self._ghosts[number] = self._reshaped(ghost, value)
+            self._emit(kind, [strided], [result], item, prod(before), prod(reduced), prod(after))
+            strided, item = result, result.item
+        self._values[number] = self._reshaped(strided, value)
 
     def _take(self, number: int, node: Node, value: TensorType) -> None:
         table, index = self._operands(node)
         table = self._in_order(table, value.dtype)
         index = self._in_order(index, "i64")
-        result = self._ghosts[number] = self._new(value)
+        result = self._values[number] = self._new(value)
         width = prod(table.shape[1:]) * table.item
         if index.view.size:
             self._emit(Kind.TAKE, [table, index], [result], table.shape[0], width, index.view.size)
 
     def _concat(self, number: int, node: Node, value: TensorType) -> None:
-        result = self._ghosts[number] = self._new(value)
+        result = self._values[number] = self._new(value)
         start, dim = 0, node.attrs["dim"]
-        for ghost in self._operands(node):
-            stop = start + ghost.shape[dim]
-            self._copy(ghost, result.part((*[slice(None)] * dim, slice(start, stop))))
+        for strided in self._operands(node):
+            stop = start + strided.shape[dim]
+            self._copy(strided, result.part((*[slice(None)] * dim, slice(start, stop))))
             start = stop
 
     def _pad(self, number: int, node: Node, value: TensorType) -> None:
-        (ghost,) = self._operands(node)
-        result = self._ghosts[number] = self._new(value)
+        (strided,) = self._operands(node)
+        result = self._values[number] = self._new(value)
         self._fill(bytes.fromhex(node.attrs["value"]), value, result)
         site = Site(node.attrs, (self._type(node.args[0]),), value, self.seed)
-        self._copy(ghost, result.part(inner(site)))
+        self._copy(strided, result.part(inner(site)))
 
     def _uniform(self, number: int, node: Node, value: TensorType) -> None:
-        result = self._ghosts[number] = self._new(value)
+        result = self._values[number] = self._new(value)
         seed = int(np.uint64(self.seed).astype(np.int64))
         self._emit(
             Kind.UNIFORM, self._operands(node), [result], seed, node.attrs["site"], value.elements
         )
 
     def _iota(self, number: int, node: Node, value: TensorType) -> None:
-        result = self._ghosts[number] = self._new(value)
+        result = self._values[number] = self._new(value)
         self._emit(Kind.IOTA, [], [result], value.elements)
 
-    def _fill(self, data: bytes, value: TensorType, result: Ghost) -> None:
+    def _fill(self, data: bytes, value: TensorType, result: Strided) -> None:
         """Write one element everywhere."""
         one = self._constant(data, TensorType(value.dtype, ()))
         self._copy(one.seen_as(np.broadcast_to(one.view, value.shape)), result)
@@ -405,7 +408,7 @@ class _Writer:
     def _chain(self, group: Group) -> None:
         members = set(group)
         sources = sorted({arg for n in group for arg in self._node(n).args} - members)
-        ghosts = [self._ghost(number) for number in sources]
+        operands = [self._value(number) for number in sources]
         leaving = [
             (self._names[number].pop(0), number) for number in group if number in self._names
         ]
@@ -417,7 +420,7 @@ class _Writer:
             if number in self._names or not members.issuperset(self._readers.get(number, ()))
         ]  # fmt: skip
         for number in wanted:
-            self._ghosts[number] = self._new(self._type(number))
+            self._values[number] = self._new(self._type(number))
         links = [(self._node(number).args, number) for number in group]
         registers, inside = _registers(links, sources, wanted, [number for _, number in leaving])
         steps = [self._step(number, registers) for number in group]
@@ -426,26 +429,27 @@ class _Writer:
             self._leaving(name, number, registers[number], first_output + at)
             for at, (name, number) in enumerate(leaving)
         ]
-        targets = [(self._ghost(number), number) for number in wanted]
+        targets = [(self._value(number), number) for number in wanted]
         targets += [(self._output(name), number) for name, number in leaving]
-        self._emit_chain(ghosts, targets, inside, steps)
+        self._emit_chain(operands, targets, inside, steps)
 
     def _emit_chain(
-        self, sources: Sequence[Ghost], targets: Sequence[tuple[Ghost, int]], inside: int, steps: Sequence[list[int]]
+        self, sources: Sequence[Strided], targets: Sequence[tuple[Strided, int]], inside: int,
+        steps: Sequence[list[int]],
     ) -> None:  # fmt: skip
-        written = [ghost for ghost, _ in targets]
+        written = [strided for strided, _ in targets]
         shape = written[0].shape
         elements = prod(shape)
         if not elements:
             return
-        layouts = [_source(ghost, shape) for ghost in sources]
+        layouts = [_source(strided, shape) for strided in sources]
 
         def body(place: Place) -> list[int]:
             words = [elements, len(sources), len(targets), inside, len(steps)]
-            for ghost, layout in zip(sources, layouts, strict=True):
-                words += [*place(ghost), ghost.item, *layout]
-            for ghost in written:
-                words += [*place(ghost), ghost.item]
+            for strided, layout in zip(sources, layouts, strict=True):
+                words += [*place(strided), strided.item, *layout]
+            for strided in written:
+                words += [*place(strided), strided.item]
             for step in steps:
                 words += step
             return words
@@ -464,7 +468,7 @@ class _Writer:
         of = _TYPES[self._type(number).dtype]
         return [_OUTPUT, of, register, register, register, target, self._numbers[name]]
 
-    def _output(self, name: str) -> Ghost:
+    def _output(self, name: str) -> Strided:
         value = self._type(self.program.outputs[name])
         base = FIRST_INPUT + len(self.program.inputs) + self._numbers[name]
         return in_order(base, ITEM_SIZE[value.dtype], value.shape)
@@ -495,9 +499,9 @@ def _registers(
     return registers, count
 
 
-def _source(ghost: Ghost, shape: Shape) -> list[int]:
+def _source(strided: Strided, shape: Shape) -> list[int]:
     """Return dimensions, sizes and strides of an operand as it broadcasts to the shape of a chain."""
-    view = np.broadcast_to(ghost.view, shape)
+    view = np.broadcast_to(strided.view, shape)
     sizes, (strides,) = merged(shape, view.strides)
     return [len(sizes), *_padded(sizes), *_padded(strides)]
 
@@ -517,5 +521,5 @@ def _padded(numbers: Sequence[int]) -> list[int]:
     return [*numbers, *[0] * (_DIMENSIONS - len(numbers))]
 
 
-def _turned(matrix: Ghost) -> Ghost:
+def _turned(matrix: Strided) -> Strided:
     return matrix.seen_as(matrix.view.swapaxes(-1, -2))

@@ -1098,8 +1098,8 @@ MUTANTS = (
         "place-given-away-too-early",
         "the place of a value serves another one while somebody still reads it",
         "pol/executor/tape.py",
-        "        for ghost in (*instruction.writes, *instruction.reads):\n",
-        "        for ghost in instruction.writes:\n",
+        "        for strided in (*instruction.writes, *instruction.reads):\n",
+        "        for strided in instruction.writes:\n",
         ("tests/unit/pol/executor/test_fusion.py",),
     ),
     Mutant(

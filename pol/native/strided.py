@@ -19,7 +19,7 @@ _START = address(_BYTE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ghost:
+class Strided:
     """A value: the number of its base, bytes of an element, and the view."""
 
     base: int
@@ -46,25 +46,25 @@ class Ghost:
         """Whether the elements lie side by side, the last dimension first."""
         return self.view.flags.c_contiguous
 
-    def seen_as(self, view: Array) -> "Ghost":
+    def seen_as(self, view: Array) -> "Strided":
         """Return another view of the same memory."""
-        return Ghost(self.base, self.item, view)
+        return Strided(self.base, self.item, view)
 
-    def part(self, index: tuple[slice, ...]) -> "Ghost":
+    def part(self, index: tuple[slice, ...]) -> "Strided":
         """Return a part of it."""
         # with an ellipsis what has no dimensions stays an array
         whole: tuple[slice | EllipsisType, ...] = (*index, ...)
         return self.seen_as(self.view[whole])
 
 
-def in_order(base: int, item: int, shape: Shape, offset: int = 0) -> Ghost:
+def in_order(base: int, item: int, shape: Shape, offset: int = 0) -> Strided:
     """Return a value with its elements side by side, so many of them behind the base's beginning."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
         step *= max(size, 1)
     whole = as_strided(_BYTE, (offset + step,), (1,), writeable=False)
-    return Ghost(base, item, as_strided(whole[offset:], shape, strides[::-1], writeable=False))
+    return Strided(base, item, as_strided(whole[offset:], shape, strides[::-1], writeable=False))
 
 
 def merged(shape: Shape, *strides: tuple[int, ...]) -> tuple[list[int], list[list[int]]]:
