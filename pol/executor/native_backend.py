@@ -1,6 +1,7 @@
 """NumPy's bits from native kernels: a whole program is one call of C (``pol/native/program.c``)."""
 
 import ctypes
+import os
 from collections.abc import Mapping
 
 import numpy as np
@@ -18,16 +19,22 @@ from pol.native.library import Library, address
 from pol.ops.shape import outside
 from pol.state.arrays import NUMPY_DTYPES, Array
 
+GRAIN = 100_000
+"""Operations that are worth a second thread for one instruction."""
+GRAINS = 200
+"""How many grains a program has for whose run it is worth to start threads."""
+
 
 class NativeBackend(Remembering[Compiled]):
     """Runs programs by their tapes. What needs more memory so than it declares, or has no kernel, is left to NumPy."""
 
     name = "native"
 
-    def __init__(self, library: Library) -> None:
-        """Compute with this library."""
+    def __init__(self, library: Library, threads: int = 0, grain: int = GRAIN) -> None:
+        """Compute with this library, in so many threads: as :func:`cores` says where it is 0."""
         super().__init__()
         self.library = library
+        self.threads, self.grain = threads or cores(), grain
         self._plain = NumpyBackend()
         self._arenas: list[NDArray[np.uint8]] = []
 
@@ -52,6 +59,16 @@ class NativeBackend(Remembering[Compiled]):
         self._arenas.append(arena)
 
 
+THREADS = "OMP_NUM_THREADS"
+"""The variable by which libraries for numbers are told how many threads to use."""
+
+
+def cores() -> int:
+    """Return how many threads to compute in: what ``OMP_NUM_THREADS`` says, else the processors of this process."""
+    wanted = os.environ.get(THREADS, "")
+    return int(wanted) if wanted.isdecimal() and int(wanted) else len(os.sched_getaffinity(0))
+
+
 ROUNDING = 2**20
 """Bytes of an arena that are lost between its values, beside what a program declares; part of ``BLOCKS_SIZE``."""
 
@@ -70,6 +87,7 @@ class Taped:
         self._backend = backend
         self._tape = tape
         self._inputs = [spec.name for spec in program.inputs]
+        self._threads = backend.threads if program.work.flops >= GRAINS * backend.grain else 1
 
     @property
     def arena(self) -> int:
@@ -106,7 +124,9 @@ class Taped:
         places += [address(array) for array in given]
         places += [address(array) for array in outputs.values()]
         bases = (ctypes.c_void_p * len(places))(*places)
-        end = library.run(tape.words, bases, canonical, not_finite)
+        end = library.run(
+            tape.words, bases, canonical, not_finite, self._threads, self._backend.grain
+        )
         self._backend.give_back(arena)
         if end is not None:
             at, row = end

@@ -168,7 +168,7 @@ static void put_out(const Step *step, const void *at_a, void *at_r, int64_t n, c
             largest = bits > largest ? bits : largest;
         }
         if (largest >= 0x7f800000u)
-            run->not_finite[step->to] = 1;
+            __atomic_store_n(run->not_finite + step->to, 1, __ATOMIC_RELAXED);
         return;
     }
     memcpy(at_r, at_a, (size_t)n * (step->type == FLOAT ? 4 : step->type == INTEGER ? 8 : 1));
@@ -245,13 +245,20 @@ static int is_one_element(const Source *source)
     return source->dims == 1 && source->strides[0] == 0;
 }
 
-int run_chain(const int64_t *body, const Run *run)
+typedef struct {
+    const int64_t *body;
+    const Run *run;
+    int64_t parts;
+    int failed;
+} Shared;
+
+static int run_blocks(const int64_t *body, const Run *run, int64_t begin, int64_t end)
 {
     const Head *head = (const Head *)body;
     const Source *source = (const Source *)(head + 1);
     const Target *target = (const Target *)(source + head->sources);
     const Step *step = (const Step *)(target + head->targets);
-    int64_t n = head->elements, sources = head->sources, targets = head->targets;
+    int64_t sources = head->sources, targets = head->targets;
     int64_t count = sources + targets + head->inside;
     char *registers[REGISTERS];
     char *room = count > REGISTERS ? NULL : scratch((size_t)(sources + head->inside) * BLOCK_BYTES);
@@ -264,9 +271,9 @@ int run_chain(const int64_t *body, const Run *run)
         }
     for (int64_t s = 0; s < sources; s++)
         if (is_one_element(source + s))
-            copy_block(source + s, run->bases[source[s].base] + source[s].offset, 0, n < BLOCK ? n : BLOCK, registers[s]);
-    for (int64_t first = 0; first < n; first += BLOCK) {
-        int64_t width = n - first < BLOCK ? n - first : BLOCK;
+            copy_block(source + s, run->bases[source[s].base] + source[s].offset, 0, end - begin < BLOCK ? end - begin : BLOCK, registers[s]);
+    for (int64_t first = begin; first < end; first += BLOCK) {
+        int64_t width = end - first < BLOCK ? end - first : BLOCK;
         for (int64_t s = 0; s < sources; s++) {
             char *start = run->bases[source[s].base] + source[s].offset;
             if (is_in_order(source + s))
@@ -280,4 +287,22 @@ int run_chain(const int64_t *body, const Run *run)
             take_step(step + s, registers, width, run);
     }
     return DONE;
+}
+
+static void run_part(const void *context, int64_t part)
+{
+    Shared *shared = (Shared *)context;
+    int64_t n = ((const Head *)shared->body)->elements, blocks = (n + BLOCK - 1) / BLOCK;
+    int64_t begin = blocks * part / shared->parts * BLOCK, end = blocks * (part + 1) / shared->parts * BLOCK;
+    if (run_blocks(shared->body, shared->run, begin, end < n ? end : n) != DONE)
+        __atomic_store_n(&shared->failed, 1, __ATOMIC_RELAXED);
+}
+
+int run_chain(const int64_t *body, const Run *run)
+{
+    const Head *head = (const Head *)body;
+    int64_t blocks = (head->elements + BLOCK - 1) / BLOCK;
+    Shared shared = {body, run, parts_of(run, blocks, (double)head->elements * (double)head->steps), 0};
+    crew_do(run->crew, shared.parts, run_part, &shared);
+    return shared.failed ? NO_MEMORY : DONE;
 }

@@ -39,4 +39,7 @@ static inline double power_of_two(int64_t k)
 /* Memory that the calling thread keeps from call to call, aligned to a cache line; NULL where there is none. */
 void *scratch(size_t bytes);
 
+/* Give the memory of the calling thread back. */
+void forget_scratch(void);
+
 #endif

@@ -30,7 +30,7 @@ SWITCH = "ASSAY_NATIVE"
 """``OFF`` for none, the name of an instruction set to force it, nothing for the best."""
 OFF = "0"
 
-_INTERFACE = 4
+_INTERFACE = 5
 _ADDRESS, _SIZE, _STATUS = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 _OUTSIDE = 2
 _FUNCTIONS = ("exp", "log", "tanh", "erf")
@@ -41,7 +41,7 @@ _ARGUMENTS: dict[str, tuple[Sequence[object], object]] = {
     "product": (
         (_STATUS, _SIZE, *[_ADDRESS] * 3, *[_SIZE] * 2, _ADDRESS, *[_SIZE] * 2, _ADDRESS, *[_SIZE] * 3), _STATUS
     ),
-    "run": ((_ADDRESS, _SIZE, _ADDRESS, _SIZE, _ADDRESS, _ADDRESS), _STATUS),
+    "run": ((_ADDRESS, _SIZE, _ADDRESS, _SIZE, _ADDRESS, _SIZE, _SIZE, _ADDRESS), _STATUS),
     "sum": ((_ADDRESS, *[_SIZE] * 3, _ADDRESS), _STATUS),
     "uniform": ((ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint64, _ADDRESS, _SIZE), None),
     **dict.fromkeys(_FUNCTIONS, ((_ADDRESS, _ADDRESS, _SIZE), None)),
@@ -121,16 +121,18 @@ class Library:
         return result
 
     def run(
-        self, words: NDArray[np.int64], bases: ctypes.Array[Any], canonical: bool, not_finite: NDArray[np.uint8]
+        self, words: NDArray[np.int64], bases: ctypes.Array[Any], canonical: bool, not_finite: NDArray[np.uint8],
+        threads: int, grain: int,
     ) -> tuple[int, int] | None:  # fmt: skip
         """Run a tape (:mod:`pol.executor.tape`) on what lies at its bases, and mark outputs that are not finite.
 
         Returns None, or which word begins the instruction that asked for a row that its table does not have, and the
-        row. With ``canonical`` zeros of outputs have no sign, and only then anything is marked.
+        row. With ``canonical`` zeros of outputs have no sign, and only then anything is marked. An instruction of twice
+        ``grain`` operations is done by all ``threads``.
         """
         end = (ctypes.c_int64 * 2)()
         status = self._functions.assay_run(
-            address(words), len(words), bases, canonical, address(not_finite), end
+            address(words), len(words), bases, canonical, address(not_finite), threads, grain, end
         )
         self._check(status)
         return (end[0], end[1]) if status == _OUTSIDE else None

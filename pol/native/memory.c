@@ -20,8 +20,7 @@ void *scratch(size_t bytes)
     return kept;
 }
 
-/* Give the memory of the calling thread back. */
-EXPORT void assay_forget(void)
+void forget_scratch(void)
 {
     free(kept);
     kept = NULL;

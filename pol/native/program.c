@@ -11,6 +11,7 @@ enum { CHAIN, COPY, PRODUCT, SUM, COUNT, LARGEST, FIND_LARGEST, TAKE, UNIFORM, I
 
 #define LANES 8
 #define COLUMNS 256
+#define ROWS_MIN 16 /* of a slice of a product */
 
 typedef struct {
     int64_t base, offset;
@@ -50,30 +51,88 @@ static void *at(const Run *run, Place place)
     return run->bases[place.base] + place.offset;
 }
 
-static int run_product(const Product *p, const Run *run)
+int64_t parts_of(const Run *run, int64_t items, double operations)
+{
+    int64_t parts = crew_size(run->crew);
+    if (parts > items)
+        parts = items;
+    return operations < 2.0 * (double)run->grain ? 1 : parts;
+}
+
+/* Items are slices of rows of the products of a batch. */
+typedef struct {
+    const Product *product;
+    const Run *run;
+    int64_t items, slices, parts;
+    int failed;
+} Products;
+
+static int run_slice(const Product *p, const Run *run, int64_t number, int64_t slice, int64_t slices)
 {
     static const int64_t nothing = 0;
-    const float *left = at(run, p->left), *right = at(run, p->right);
-    float *result = at(run, p->result);
-    int64_t index[DIMENSIONS] = {0};
-    for (;;) {
-        if (!assay_product((int)p->bits, 1, &nothing, &nothing, left, p->left_row, p->left_k, right, p->right_k, p->right_column, result,
-                           p->rows, p->summed, p->columns))
-            return NO_MEMORY;
-        result += p->rows * p->columns;
-        int64_t d = 0;
-        for (; d < p->dims; d++) {
-            left += p->left_strides[d];
-            right += p->right_strides[d];
-            if (++index[d] < p->sizes[d])
-                break;
-            left -= p->sizes[d] * p->left_strides[d];
-            right -= p->sizes[d] * p->right_strides[d];
-            index[d] = 0;
-        }
-        if (d >= p->dims)
-            return DONE;
+    int64_t begin = p->rows * slice / slices, end = p->rows * (slice + 1) / slices;
+    const float *left = (const float *)at(run, p->left) + begin * p->left_row, *right = at(run, p->right);
+    float *result = (float *)at(run, p->result) + (number * p->rows + begin) * p->columns;
+    for (int64_t d = 0; d < p->dims; d++) {
+        left += number % p->sizes[d] * p->left_strides[d];
+        right += number % p->sizes[d] * p->right_strides[d];
+        number /= p->sizes[d];
     }
+    return assay_product((int)p->bits, 1, &nothing, &nothing, left, p->left_row, p->left_k, right, p->right_k,
+                         p->right_column, result, end - begin, p->summed, p->columns);
+}
+
+static void run_products(const void *context, int64_t part)
+{
+    Products *shared = (Products *)context;
+    int64_t begin = shared->items * part / shared->parts, end = shared->items * (part + 1) / shared->parts;
+    for (int64_t item = begin; item < end; item++)
+        if (!run_slice(shared->product, shared->run, item / shared->slices, item % shared->slices, shared->slices))
+            __atomic_store_n(&shared->failed, 1, __ATOMIC_RELAXED);
+}
+
+static int run_product(const Product *p, const Run *run)
+{
+    int64_t count = 1;
+    for (int64_t d = 0; d < p->dims; d++)
+        count *= p->sizes[d];
+    double operations = 2.0 * (double)count * (double)p->rows * (double)p->summed * (double)p->columns;
+    Products shared = {p, run, count, 1, parts_of(run, INT64_MAX, operations), 0};
+    /* every slice packs the right operand again, so there are no more than threads */
+    if (count < shared.parts)
+        shared.slices = p->rows / ROWS_MIN < shared.parts ? p->rows / ROWS_MIN : shared.parts;
+    if (shared.slices < 1)
+        shared.slices = 1;
+    shared.items = count * shared.slices;
+    if (shared.parts > shared.items)
+        shared.parts = shared.items;
+    crew_do(run->crew, shared.parts, run_products, &shared);
+    return shared.failed ? NO_MEMORY : DONE;
+}
+
+typedef struct {
+    const Reduction *reduction;
+    const Run *run;
+    int64_t parts;
+    int failed;
+} Sums;
+
+static void run_sums(const void *context, int64_t part)
+{
+    Sums *shared = (Sums *)context;
+    const Reduction *r = shared->reduction;
+    int64_t begin = r->outer * part / shared->parts, end = r->outer * (part + 1) / shared->parts;
+    const float *from = (const float *)at(shared->run, r->from) + begin * r->n * r->inner;
+    if (!assay_sum(from, end - begin, r->n, r->inner, (float *)at(shared->run, r->to) + begin * r->inner))
+        __atomic_store_n(&shared->failed, 1, __ATOMIC_RELAXED);
+}
+
+static int run_sum(const Reduction *r, const Run *run)
+{
+    double elements = (double)r->outer * (double)r->n * (double)r->inner;
+    Sums shared = {r, run, parts_of(run, r->outer, elements), 0};
+    crew_do(run->crew, shared.parts, run_sums, &shared);
+    return shared.failed ? NO_MEMORY : DONE;
 }
 
 /* The sum of integers wraps; that of truths counts. */
@@ -210,10 +269,7 @@ static int run_one(const int64_t *instruction, const Run *run)
     case CHAIN: return run_chain(body, run);
     case COPY: run_copy(body, run); return DONE;
     case PRODUCT: return run_product((const Product *)body, run);
-    case SUM: {
-        const Reduction *r = (const Reduction *)body;
-        return assay_sum(at(run, r->from), r->outer, r->n, r->inner, at(run, r->to)) ? DONE : NO_MEMORY;
-    }
+    case SUM: return run_sum((const Reduction *)body, run);
     case COUNT: run_count((const Reduction *)body, run); return DONE;
     case LARGEST: run_largest((const Reduction *)body, run); return DONE;
     case FIND_LARGEST: run_find_largest((const Reduction *)body, run); return DONE;
@@ -235,17 +291,20 @@ static int run_one(const int64_t *instruction, const Run *run)
     return NO_MEMORY;
 }
 
-/* Run a tape of so many words. Returns DONE, NO_MEMORY, or OUTSIDE where a row was asked for that a table has not:
- * ``end`` has the number of the instruction's first word, and the row.
+/* Run a tape of so many words, with so many threads where an instruction has two times ``grain`` operations. Returns
+ * DONE, NO_MEMORY, or OUTSIDE where a row was asked for that a table has not: ``end`` has the number of the
+ * instruction's first word, and the row.
  */
 EXPORT int assay_run(const int64_t *tape, int64_t words, char *const *bases, int64_t canonical, uint8_t *not_finite,
-                     int64_t end[2])
+                     int64_t threads, int64_t grain, int64_t end[2])
 {
-    Run run = {bases, canonical, not_finite, end + 1};
+    Run run = {bases, canonical, not_finite, end + 1, crew_begin(threads), grain};
+    int status = DONE;
     for (end[0] = 0; end[0] < words; end[0] += tape[end[0] + 1]) {
-        int status = run_one(tape + end[0], &run);
+        status = run_one(tape + end[0], &run);
         if (status != DONE)
-            return status;
+            break;
     }
-    return DONE;
+    crew_end(run.crew);
+    return status;
 }

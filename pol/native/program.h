@@ -3,6 +3,7 @@
 #ifndef ASSAY_PROGRAM_H
 #define ASSAY_PROGRAM_H
 
+#include "crew.h"
 #include "exact.h"
 
 #define DIMENSIONS 8
@@ -15,7 +16,12 @@ typedef struct {
     int64_t canonical;   /* whether outputs are brought into canonical form */
     uint8_t *not_finite; /* for each output, 1 where it was not */
     int64_t *row;        /* the row that was asked for, where the status is OUTSIDE */
+    Crew *crew;
+    int64_t grain;       /* operations of a part that is worth a thread */
 } Run;
+
+/* In how many parts ``items`` are done that take so many operations altogether. */
+int64_t parts_of(const Run *run, int64_t items, double operations);
 
 /* Take the steps of a chain (chain.c) for each of its elements. Returns NO_MEMORY, too, where it has too many registers. */
 int run_chain(const int64_t *body, const Run *run);

@@ -19,7 +19,7 @@ LOCK = Path(__file__).parent / "requirements-native.lock"
 
 # Contraction would fuse a product and a sum into one rounding; what else is off keeps no bit, only time.
 FLAGS = (
-    "-O3", "-std=c11", "-fPIC", "-shared", "-fvisibility=hidden",
+    "-O3", "-std=c11", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden",
     "-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno",
 )  # fmt: skip
 # As single features, for compilers name x86-64-v3 in different ways.

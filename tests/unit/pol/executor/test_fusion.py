@@ -1,5 +1,6 @@
 """Chains of elementwise nodes: the same values as node by node, in an order that works, in the memory declared."""
 
+import os
 from collections.abc import Callable
 
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pol.executor.fusion import CHAIN_NODES_MAX, CHAINED, VIEWS, grouped, singly
-from pol.executor.native_backend import NativeBackend, Taped
+from pol.executor.native_backend import THREADS, NativeBackend, Taped, cores
 from pol.executor.tape import OPS, SINGLE, write_tape
 from pol.job.program import Program, ProgramBuilder
 from pol.native.library import load_library
@@ -32,6 +33,37 @@ def native() -> NativeBackend:
 def test_chains_have_the_bits_of_their_nodes(seed: int) -> None:
     program, inputs = shown(np.random.default_rng(seed))
     assert outcome(native(), program, inputs) == outcome(get("numpy"), program, inputs)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_threads_change_no_bit(seed: int) -> None:
+    program, inputs = shown(np.random.default_rng(seed))
+    crew = NativeBackend(native().library, threads=3, grain=1)
+    assert outcome(crew, program, inputs) == outcome(get("numpy"), program, inputs)
+
+
+@pytest.mark.parametrize("bits", [8, 15, 22])
+@pytest.mark.parametrize("batch", [1, 2, 5])
+def test_threads_share_a_product(batch: int, bits: int) -> None:
+    def make(b: ProgramBuilder) -> None:
+        x = b.input("global.x", "f32", (batch, 130, 70))
+        y = b.input("global.y", "f32", (batch, 70, 33))
+        turned = b.node("permute", b.node("matmul", x, y, bits=bits), dims=[0, 2, 1])
+        b.output("global.z", b.node("matmul", turned, x, bits=bits))
+
+    program = build(make)
+    inputs = {"global.x": floats(batch, 130, 70), "global.y": floats(batch, 70, 33, seed=1)}
+    crew = NativeBackend(native().library, threads=3, grain=1)
+    assert outcome(crew, program, inputs) == outcome(get("numpy"), program, inputs)
+
+
+@pytest.mark.parametrize(("said", "threads"), [("1", 1), ("3", 3), ("0", 0), ("many", 0), ("", 0)])
+def test_as_many_threads_as_other_libraries_are_told(
+    monkeypatch: pytest.MonkeyPatch, said: str, threads: int
+) -> None:
+    monkeypatch.setenv(THREADS, said)
+    assert cores() == (threads or len(os.sched_getaffinity(0)))
 
 
 @settings(max_examples=200, deadline=None)
