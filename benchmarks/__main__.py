@@ -11,7 +11,7 @@ import benchmarks
 from benchmarks.figures import as_json, as_table
 from pol.ops.product import BITS
 
-NOT_BENCHMARKS = {"__main__", "figures", "models"}
+NOT_BENCHMARKS = {"__main__", "figures", "models", "threads"}
 
 
 def names() -> list[str]:
@@ -29,6 +29,9 @@ def main(arguments: list[str]) -> int:
         "--model", action="append", help="of training and replay: this one only, again for more"
     )
     parser.add_argument(
+        "--threads", type=int, choices=range(1, 65), metavar="1..64", help="of training  [1]"
+    )
+    parser.add_argument(
         "--precision", type=int, choices=BITS, help="of training: bits of products  [15]"
     )
     options = parser.parse_args(arguments)
@@ -39,7 +42,9 @@ def main(arguments: list[str]) -> int:
             parser.error(
                 f"{options.name} has no model {model!r}: {', '.join(known) or 'it has none'}"
             )
-    chosen = {"models": options.model, "precision": options.precision}
+    chosen = {
+        "models": options.model, "precision": options.precision, "threads": options.threads
+    }  # fmt: skip
     chosen = {name: value for name, value in chosen.items() if value is not None}
     if unknown := set(chosen) - set(signature(module.run).parameters):
         parser.error(f"{options.name} has no choice of {', '.join(sorted(unknown))}")

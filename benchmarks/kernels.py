@@ -14,9 +14,9 @@ from time import process_time
 
 import numpy as np
 import torch
-from threadpoolctl import threadpool_limits
 
 from benchmarks.figures import Figures, Row
+from benchmarks.threads import limited
 from pol.executor.backend import backend, computing
 from pol.executor.interface import Backend
 from pol.executor.names import NATIVE
@@ -48,9 +48,8 @@ class Case:
 
 def run() -> Figures:
     """Measure every case; a machine without native kernels measures NumPy, and says so in the rows."""
-    torch.set_num_threads(1)
-    executor = backend(NATIVE)
-    with threadpool_limits(1), torch.no_grad():
+    with limited(1), torch.no_grad():
+        executor = backend(NATIVE)
         return Figures(NAME, [row(case, computing(NATIVE)) for case in cases(executor)])
 
 

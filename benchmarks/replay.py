@@ -13,11 +13,9 @@ from pathlib import Path
 from statistics import median
 from time import process_time
 
-import torch
-from threadpoolctl import threadpool_limits
-
 from benchmarks.figures import Figures, Row
 from benchmarks.models import MODELS
+from benchmarks.threads import limited
 from benchmarks.training import STEPS, eager
 from domain.reasons import ShareReason
 from pol.executor.backend import backend
@@ -53,10 +51,9 @@ class Place:
 
 def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
     """Measure some models, or all."""
-    torch.set_num_threads(1)
     rows: list[Row] = []
     for name in models:
-        with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
+        with tempfile.TemporaryDirectory() as folder, limited(1):
             spec = MODELS[name](STEPS[name])
             build(spec, Path(folder) / "job")
             place = opened(Path(folder))

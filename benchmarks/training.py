@@ -1,7 +1,8 @@
-"""Whole training steps, with roots at the ends of segments, beside eager FP32 in torch: one thread, interleaved.
+"""Whole training steps, with roots at the ends of segments, beside eager FP32 in torch, interleaved.
 
-A job has twenty segments, each with so many steps that it takes some tenths of a second or more. Time is that of the
-processor, so that whatever else runs here counts little; rows have the median of segments and the range of ratios.
+A job has twenty segments, each with so many steps that it takes some tenths of a second or more. With one thread time
+is that of the processor, so that whatever else runs here counts little; with more it is that of the clock. Rows have
+the median of segments and the range of ratios.
 """
 
 import tempfile
@@ -9,14 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from time import process_time
+from time import perf_counter, process_time
 
 import torch
-from threadpoolctl import threadpool_limits
 from torch import nn
 
 from benchmarks.figures import Figures, Row
 from benchmarks.models import MODELS, loss
+from benchmarks.threads import limited
 from pol.executor.backend import backend
 from pol.executor.names import NATIVE, NUMPY
 from pol.job.load import LoadedJob, load_job
@@ -36,28 +37,30 @@ GOALS_8 = {**dict.fromkeys(GOALS, 0.5), "gpt-512": 0.45}
 STEPS = {"digits": 100, "mlp-512": 40, "gpt-128": 4, "gpt-512": 1, "lstm-128": 8}
 
 
-def run(models: Sequence[str] = tuple(MODELS), precision: int = DEFAULT_BITS) -> Figures:
-    """Measure some models, or all, with products of so many bits."""
-    torch.set_num_threads(1)
+def run(
+    models: Sequence[str] = tuple(MODELS), precision: int = DEFAULT_BITS, threads: int = 1
+) -> Figures:
+    """Measure some models, or all, with products of so many bits, in so many threads."""
     rows: list[Row] = []
     for name in models:
-        with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
+        with tempfile.TemporaryDirectory() as folder, limited(threads):
             spec = replace(MODELS[name](STEPS[name]), precision=precision)
             build(spec, Path(folder))
-            rows += _rows(name, spec, load_job(Path(folder)))
+            rows += _rows(name, spec, load_job(Path(folder)), threads)
     return Figures(NAME, rows)
 
 
-def _rows(name: str, spec: JobSpec, loaded: LoadedJob) -> list[Row]:
+def _rows(name: str, spec: JobSpec, loaded: LoadedJob, threads: int) -> list[Row]:
     steps = STEPS[name]
+    clock = process_time if threads == 1 else perf_counter
     tasks = {"eager": eager(spec, loaded, steps)}
     tasks |= {executor: _exact(loaded, executor) for executor in EXECUTORS}
     times: dict[str, list[float]] = {task: [] for task in tasks}
     for number in range(SEGMENTS):
         for task, work in tasks.items():
-            start = process_time()
+            start = clock()
             work(number)
-            times[task].append(1e3 * (process_time() - start) / steps)
+            times[task].append(1e3 * (clock() - start) / steps)
     # the first one compiles
     kept = {task: found[1:] for task, found in times.items()}
     plain = median(kept["eager"])
@@ -66,7 +69,7 @@ def _rows(name: str, spec: JobSpec, loaded: LoadedJob) -> list[Row]:
     for executor in EXECUTORS:
         ratios = [ours / eager for ours, eager in zip(kept[executor], kept["eager"], strict=True)]
         goal = goals.get(name) if executor == NATIVE else None
-        case = f"{name}, {spec.precision} bits, {executor} ({min(ratios):.2f} to {max(ratios):.2f})"
+        case = f"{name}, {spec.precision} bits, {threads} threads, {executor} ({min(ratios):.2f} to {max(ratios):.2f})"
         rows.append(Row(case, median(kept[executor]), "ms/step", plain, goal))
     return rows
 
