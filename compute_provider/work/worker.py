@@ -28,6 +28,7 @@ from pol.work.records import Boundary
 
 # The rest of ``pol`` brings NumPy, which comes after the sandbox.
 if TYPE_CHECKING:
+    from pol.executor.interface import Backend
     from pol.job.load import LoadedJob
     from pol.state.arrays import State
     from pol.work.records import RoundSlot
@@ -82,16 +83,19 @@ def _work(
     order: WorkOrder, folder: Path, open_ends: Sequence[str], out: TextIO, produce: "Producer"
 ) -> None:
     from pol.errors import ExecutionError, JobError, ReplayError, StateError, Stopped
+    from pol.executor.backend import backend
     from pol.executor.names import TORCH
     from pol.job.load import load_job
 
     try:
         loaded = load_job(Path(order.job))
         opening, local = _opening_states(order, loaded)
+        # starts threads
+        executor = backend(order.backend)
         if order.backend != TORCH:
             sandbox.forbid_processes()
         _say(out, ready={"steps": loaded.job.document.round_steps, "open": list(open_ends)})
-        task = Task(order, folder, loaded, opening, local, out)
+        task = Task(order, folder, loaded, opening, local, out, executor)
         update, update_root, local_out, local_out_root = produce(task)
     except JobError as error:
         raise Refused(f"the job does not load: {error}") from None
@@ -115,6 +119,7 @@ class Task:
     opening: "State"
     local: "State"
     out: TextIO
+    backend: "Backend"
     bend: "Callable[[Boundary, State, State], tuple[Boundary, State, State]] | None" = None
 
     @property
@@ -141,7 +146,6 @@ class Task:
         self, segments: range, state: "State", local: "State", emit: Emit
     ) -> "tuple[State, State]":
         """Train some segments, one after another, from the states where they begin; return the states at their end."""
-        from pol.executor.backend import backend
         from pol.work.train import train_segments
 
         first = self.order.round * self.loaded.job.document.round_steps
@@ -155,7 +159,7 @@ class Task:
             segments,
             state,
             local,
-            backend=backend(self.order.backend),
+            backend=self.backend,
             on_boundary=emit,
             on_step=on_step,
         )

@@ -21,8 +21,6 @@ from pol.state.arrays import NUMPY_DTYPES, Array
 
 GRAIN = 100_000
 """Operations that are worth a second thread for one instruction."""
-GRAINS = 200
-"""How many grains a program has for whose run it is worth to start threads."""
 
 
 class NativeBackend(Remembering[Compiled]):
@@ -34,7 +32,8 @@ class NativeBackend(Remembering[Compiled]):
         """Compute with this library, in so many threads: as :func:`cores` says where it is 0."""
         super().__init__()
         self.library = library
-        self.threads, self.grain = threads or cores(), grain
+        self.grain = grain
+        self.crew = library.start_crew(self, threads or cores())
         self._plain = NumpyBackend()
         self._arenas: list[NDArray[np.uint8]] = []
 
@@ -87,7 +86,6 @@ class Taped:
         self._backend = backend
         self._tape = tape
         self._inputs = [spec.name for spec in program.inputs]
-        self._threads = backend.threads if program.work.flops >= GRAINS * backend.grain else 1
 
     @property
     def arena(self) -> int:
@@ -125,7 +123,7 @@ class Taped:
         places += [address(array) for array in outputs.values()]
         bases = (ctypes.c_void_p * len(places))(*places)
         end = library.run(
-            tape.words, bases, canonical, not_finite, self._threads, self._backend.grain
+            tape.words, bases, canonical, not_finite, self._backend.crew, self._backend.grain
         )
         self._backend.give_back(arena)
         if end is not None:

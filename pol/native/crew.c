@@ -1,7 +1,7 @@
-/* Threads that share the instructions of one run.
+/* Threads that share the instructions of a run.
  *
- * They live as long as the run, so nothing of them is there when a process forks, and idle ones cost nobody anything.
- * Between two instructions they look for the next one for a moment before they sleep.
+ * They are started once, because a sandbox forbids it later. Between two instructions they look for the next one for a
+ * moment before they sleep.
  */
 
 #define _POSIX_C_SOURCE 200809L
@@ -13,9 +13,11 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define MOST 64
 #define LOOKS 2000 /* before a thread sleeps */
+#define STACK (512 * 1024) /* bytes: no part needs a tenth, and it counts against the bounds of a sandbox */
 
 struct Crew {
     pthread_mutex_t lock;
@@ -29,6 +31,8 @@ struct Crew {
     Part part;
     const void *context;
     int is_over;
+    _Atomic int is_taken;
+    pid_t process;
 };
 
 static void pause_a_moment(void)
@@ -87,13 +91,14 @@ static void call(Crew *crew)
     pthread_mutex_unlock(&crew->lock);
 }
 
-Crew *crew_begin(int64_t threads)
+Crew *assay_crew_begin(int64_t threads)
 {
     if (threads > MOST)
         threads = MOST;
     Crew *crew = threads < 2 ? NULL : calloc(1, sizeof *crew);
     if (crew == NULL)
         return NULL;
+    crew->process = getpid();
     pthread_mutex_init(&crew->lock, NULL);
     pthread_cond_init(&crew->called, NULL);
     pthread_cond_init(&crew->done, NULL);
@@ -101,14 +106,31 @@ Crew *crew_begin(int64_t threads)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (crew->workers < threads - 1 && pthread_create(&crew->threads[crew->workers], NULL, work, crew) == 0)
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, STACK);
+    while (crew->workers < threads - 1 && pthread_create(&crew->threads[crew->workers], &small, work, crew) == 0)
         crew->workers++;
+    pthread_attr_destroy(&small);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (crew->workers == 0) {
-        crew_end(crew);
+        assay_crew_end(crew);
         return NULL;
     }
     return crew;
+}
+
+Crew *crew_take(Crew *crew)
+{
+    if (crew == NULL || crew->process != getpid() || atomic_exchange(&crew->is_taken, 1))
+        return NULL;
+    return crew;
+}
+
+void crew_give_back(Crew *crew)
+{
+    if (crew != NULL)
+        atomic_store(&crew->is_taken, 0);
 }
 
 int64_t crew_size(const Crew *crew)
@@ -138,9 +160,10 @@ void crew_do(Crew *crew, int64_t parts, Part part, const void *context)
     pthread_mutex_unlock(&crew->lock);
 }
 
-void crew_end(Crew *crew)
+void assay_crew_end(Crew *crew)
 {
-    if (crew == NULL)
+    /* Where it was not started there is nobody to wait for. */
+    if (crew == NULL || crew->process != getpid())
         return;
     crew->is_over = 1;
     call(crew);

@@ -1,4 +1,4 @@
-/* Threads that share the instructions of one run. */
+/* Threads that share the instructions of a run. */
 
 #ifndef ASSAY_CREW_H
 #define ASSAY_CREW_H
@@ -10,16 +10,21 @@ typedef struct Crew Crew;
 /* One of so many parts of an instruction; parts write to different places, so their order is free. */
 typedef void (*Part)(const void *context, int64_t part);
 
-/* Begin with ``threads`` in all, the caller among them; NULL for one, and where no other can be started. */
-Crew *crew_begin(int64_t threads);
+/* Start threads, so that there are ``threads`` with the one that runs; NULL for one, and where no other can start. */
+EXPORT Crew *assay_crew_begin(int64_t threads);
 
-/* Do all parts, and come back when they are done. */
-void crew_do(Crew *crew, int64_t parts, Part part, const void *context);
+/* End the threads; nobody has the crew. */
+EXPORT void assay_crew_end(Crew *crew);
+
+/* Return the crew for a run, or NULL where another run has it, or its threads are in the process that forked this one. */
+Crew *crew_take(Crew *crew);
+
+void crew_give_back(Crew *crew);
 
 /* How many threads there are. */
 int64_t crew_size(const Crew *crew);
 
-/* End the threads. */
-void crew_end(Crew *crew);
+/* Do all parts, and come back when they are done. */
+void crew_do(Crew *crew, int64_t parts, Part part, const void *context);
 
 #endif

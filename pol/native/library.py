@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,9 @@ _ARGUMENTS: dict[str, tuple[Sequence[object], object]] = {
     "product": (
         (_STATUS, _SIZE, *[_ADDRESS] * 3, *[_SIZE] * 2, _ADDRESS, *[_SIZE] * 2, _ADDRESS, *[_SIZE] * 3), _STATUS
     ),
-    "run": ((_ADDRESS, _SIZE, _ADDRESS, _SIZE, _ADDRESS, _SIZE, _SIZE, _ADDRESS), _STATUS),
+    "run": ((_ADDRESS, _SIZE, _ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS), _STATUS),
+    "crew_begin": ((_SIZE,), _ADDRESS),
+    "crew_end": ((_ADDRESS,), None),
     "sum": ((_ADDRESS, *[_SIZE] * 3, _ADDRESS), _STATUS),
     "uniform": ((ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint64, _ADDRESS, _SIZE), None),
     **dict.fromkeys(_FUNCTIONS, ((_ADDRESS, _ADDRESS, _SIZE), None)),
@@ -122,20 +125,30 @@ class Library:
 
     def run(
         self, words: NDArray[np.int64], bases: ctypes.Array[Any], canonical: bool, not_finite: NDArray[np.uint8],
-        threads: int, grain: int,
+        crew: int | None, grain: int,
     ) -> tuple[int, int] | None:  # fmt: skip
         """Run a tape (:mod:`pol.executor.tape`) on what lies at its bases, and mark outputs that are not finite.
 
         Returns None, or which word begins the instruction that asked for a row that its table does not have, and the
         row. With ``canonical`` zeros of outputs have no sign, and only then anything is marked. An instruction of twice
-        ``grain`` operations is done by all ``threads``.
+        ``grain`` operations is shared with a ``crew``.
         """
         end = (ctypes.c_int64 * 2)()
         status = self._functions.assay_run(
-            address(words), len(words), bases, canonical, address(not_finite), threads, grain, end
+            address(words), len(words), bases, canonical, address(not_finite), crew, grain, end
         )
         self._check(status)
         return (end[0], end[1]) if status == _OUTSIDE else None
+
+    def start_crew(self, owner: object, threads: int) -> int | None:
+        """Start threads for runs, and end them with their owner; None for one thread, and where no other can start.
+
+        A run that finds the crew busy, or in another process than it was started in, does without.
+        """
+        crew: int | None = self._functions.assay_crew_begin(threads)
+        if crew is not None:
+            finalize(owner, self._functions.assay_crew_end, crew).atexit = False
+        return crew
 
     def uniform(self, seed: int, site: int, step: int, count: int) -> NDArray[np.float32]:
         """Return numbers in [0, 1); see ``pol/ops/philox.py``."""

@@ -291,20 +291,20 @@ static int run_one(const int64_t *instruction, const Run *run)
     return NO_MEMORY;
 }
 
-/* Run a tape of so many words, with so many threads where an instruction has two times ``grain`` operations. Returns
+/* Run a tape of so many words, with a crew (or NULL) where an instruction has two times ``grain`` operations. Returns
  * DONE, NO_MEMORY, or OUTSIDE where a row was asked for that a table has not: ``end`` has the number of the
  * instruction's first word, and the row.
  */
 EXPORT int assay_run(const int64_t *tape, int64_t words, char *const *bases, int64_t canonical, uint8_t *not_finite,
-                     int64_t threads, int64_t grain, int64_t end[2])
+                     Crew *crew, int64_t grain, int64_t end[2])
 {
-    Run run = {bases, canonical, not_finite, end + 1, crew_begin(threads), grain};
+    Run run = {bases, canonical, not_finite, end + 1, crew_take(crew), grain};
     int status = DONE;
     for (end[0] = 0; end[0] < words; end[0] += tape[end[0] + 1]) {
         status = run_one(tape + end[0], &run);
         if (status != DONE)
             break;
     }
-    crew_end(run.crew);
+    crew_give_back(run.crew);
     return status;
 }

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pol.errors import JobError
 from pol.limits import MAX_DIMENSION, MAX_SITE, MAX_SUMMED
 from pol.ops.elementwise import broadcast_shapes
-from pol.ops.primitive import FLOPS_PER_CALL, Work, runs
+from pol.ops.primitive import FLOPS_PER_BYTE, FLOPS_PER_CALL, Work, runs
 from pol.ops.table import PRIMITIVES, infer
 from pol.values import TensorType
 
@@ -168,7 +168,7 @@ def work(op: str, operands: list[TensorType], **attrs: object) -> Work:
 
 
 def test_work_is_products_elements_bytes_and_calls() -> None:
-    assert Work(1, 20, 300, 2).flops == 321 + 2 * FLOPS_PER_CALL
+    assert Work(1, 20, 300, 2).flops == 21 + 300 * FLOPS_PER_BYTE + 2 * FLOPS_PER_CALL
     assert Work(1, 2, 3, 4) + Work(10, 20, 30, 40) == Work(11, 22, 33, 44)
     product = work("matmul", [f32(6, 2, 3), f32(6, 3, 5)], bits=15)
     assert product.products == 2 * 6 * 2 * 3 * 5
