@@ -24,6 +24,7 @@ from pol.state.canonical import encode_state
 from pol.work.pool import OutOfMemory, PoolClosed, PoolFull, ReplayPool, TaskTimeout, WorkerDied
 from pol.work.records import TrainedShare
 from pol.work.train import aggregate
+from tests.support.waiting import wait_until
 from tests.unit.pol.replay import sandboxed, tasks
 from tests.unit.pol.replay.conftest import FIXTURE, SHARE, States
 
@@ -91,7 +92,10 @@ def test_a_deadline_holds_for_who_takes_no_task(pool: ReplayPool) -> None:
 
 
 def test_a_deadline_counts_the_time_in_the_queue(pool: ReplayPool) -> None:
-    slow, late = pool.submit(signal.pause, timeout=0.5), pool.submit(os.getpid, timeout=0.1)
+    slow = pool.submit(signal.pause, timeout=0.5)
+    # else the one that ends first would begin first
+    wait_until(slow.running, "the slow task", 20)
+    late = pool.submit(os.getpid, timeout=0.1)
     for future in (slow, late):
         with pytest.raises(TaskTimeout):
             future.result(20)
