@@ -321,7 +321,7 @@ class MsgCommitTraces(MessageBase):
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCommitTraces"
     SIGNER: ClassVar[str] = "validator"
-    GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"shares": 4, "rejections": 6})
+    GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"shares": 5, "rejections": 6})
     validator: Address
     order_id: Hash
     attempt: Count
