@@ -73,8 +73,11 @@ ROUNDING = 2**20
 
 
 def _size(program: Program, tape: Tape) -> int:
-    """Return the bytes that a run has at once: inputs (some may have to be copied), constants, arena, outputs."""
-    inputs = 2 * sum(spec.type.size for spec in program.inputs)
+    """Return the bytes that a run has at once: inputs, constants, arena, outputs.
+
+    Outputs are there from the beginning, in the place of the copies of inputs that others have: states are in order.
+    """
+    inputs = sum(spec.type.size for spec in program.inputs)
     outputs = sum(value.size for value in tape.outputs.values())
     return inputs + len(tape.constants) + tape.arena + outputs
 
