@@ -65,7 +65,11 @@ THREADS = "OMP_NUM_THREADS"
 def cores() -> int:
     """Return how many threads to compute in: what ``OMP_NUM_THREADS`` says, else the processors of this process."""
     wanted = os.environ.get(THREADS, "")
-    return int(wanted) if wanted.isdecimal() and int(wanted) else len(os.sched_getaffinity(0))
+    if wanted.isdecimal() and int(wanted):
+        return int(wanted)
+    # not every system says which processors a process may use
+    has_affinity = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
 
 ROUNDING = 2**20

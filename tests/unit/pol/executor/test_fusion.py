@@ -1,6 +1,8 @@
 """Chains of elementwise nodes: the same values as node by node, in an order that works, in the memory declared."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -64,6 +66,8 @@ def test_as_many_threads_as_other_libraries_are_told(
 ) -> None:
     monkeypatch.setenv(THREADS, said)
     assert cores() == (threads or len(os.sched_getaffinity(0)))
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert cores() == (threads or os.cpu_count())
 
 
 @settings(max_examples=200, deadline=None)
@@ -177,3 +181,33 @@ def test_operands_of_every_layout(layout: str) -> None:
     program = build(make)
     inputs = {"global.x": floats(5, 600, 7), "global.y": floats(*shapes[layout], seed=1)}
     assert outcome(native(), program, inputs) == outcome(get("numpy"), program, inputs)
+
+
+def test_a_process_that_was_forked_computes_without_the_threads_of_the_other() -> None:
+    """They are not in it: whoever waited for them would wait for ever."""
+    native()
+    script = """
+import os, signal
+import numpy as np
+from pol.executor.native_backend import NativeBackend
+from pol.job.program import ProgramBuilder
+from pol.native.library import load_library
+builder = ProgramBuilder()
+x = builder.input("global.x", "f32", (64, 64))
+builder.output("global.x", builder.node("matmul", x, x, bits=15))
+program = builder.build()
+crew = NativeBackend(load_library(), threads=3, grain=1)
+inputs = {"global.x": np.ones((64, 64), np.float32)}
+first = crew.compile(program, 1).run(inputs)["global.x"]
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    again = crew.compile(program, 1).run(inputs)["global.x"]
+    os._exit(0 if (again == first).all() else 3)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "0"
