@@ -25,7 +25,7 @@ setup-node: ## the same without torch and the tests: enough to run a node (2 GB)
 # What Python compiles of the tests is kept, whatever the environment says: each process would take 12 s for it. And one
 # thread for a product: with two processes and their networks on two cores, more of them wait for each other.
 test: setup ## all tests; PYTEST_ARGS adds options
-	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
+	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
 nightly: setup ## what is too long for that: random programs, every row of one result for one job, every mutant
 	@.venv/bin/python -m tests.fuzz

@@ -14,14 +14,16 @@ settings.load_profile("assay")
 
 _HERE = Path(__file__).parent
 NETWORKS = ("e2e", "integration")
-"""Folders of tests that start networks."""
+"""Folders of tests that start networks. They come first in the order of collection, and so each process begins one."""
+NICENESS = 5
 
 
 def group_of(path: Path) -> str:
     """Return the group of a test file: whoever runs one test of a group runs all of them (``--dist loadgroup``).
 
-    A file keeps together, so that its fixtures are made once; and so does each folder that starts networks. They wait
-    for windows most of their time, so that two cores do for one of each folder; no more than these run at a time.
+    A file keeps together, so that its fixtures are made once; and so does each folder that starts networks: no more
+    than one network of each runs at a time. They wait for windows most of their time, so that a third process finds
+    time for the rest.
     """
     part = path.relative_to(_HERE)
     return part.parts[0] if part.parts[0] in NETWORKS else part.as_posix()
@@ -47,11 +49,21 @@ def _own(lock: Path) -> None:
         )
 
 
+@cache
+def _stand_back() -> None:
+    """Leave the processors to the networks of other processes of this run, whose deadlines go on."""
+    os.nice(NICENESS)
+
+
 @pytest.fixture(autouse=True)
-def _networks_of_a_group_one_at_a_time(
+def _networks_one_of_a_group_and_first(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Fail a test that starts a network where another process might do the same."""
+    """Fail a test that starts a network where another process might do the same; let those that do go first."""
+    if not hasattr(request.config, "workerinput"):
+        return
     group = group_of(request.path)
-    if group in NETWORKS and hasattr(request.config, "workerinput"):
+    if group in NETWORKS:
         _own(tmp_path_factory.getbasetemp().parent / group)
+    else:
+        _stand_back()
