@@ -11,7 +11,7 @@ import benchmarks
 from benchmarks.figures import as_json, as_table
 from pol.ops.product import BITS
 
-NOT_BENCHMARKS = {"__main__", "figures", "models", "threads"}
+NOT_BENCHMARKS = {"__main__", "figures", "memory", "models", "threads"}
 
 
 def names() -> list[str]:

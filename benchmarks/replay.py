@@ -57,7 +57,7 @@ def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
             spec = MODELS[name](STEPS[name])
             build(spec, Path(folder) / "job")
             place = opened(Path(folder))
-            plain = eager(spec, place.loaded, STEPS[name])
+            plain = eager(spec, STEPS[name])
             rows += measured(name, STEPS[name], {"eager": partial(plain, 0), **tasks(place)})
     return Figures(NAME, rows)
 

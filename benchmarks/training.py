@@ -2,27 +2,34 @@
 
 A job has twenty segments, each with so many steps that it takes some tenths of a second or more. With one thread time
 is that of the processor, so that whatever else runs here counts little; with more it is that of the clock. Rows have
-the median of segments and the range of ratios.
+the median of segments and the range of ratios. The native kernels are compared with plain training at its best, too:
+with a fused optimizer, and with ``torch.compile`` where that finds a compiler. Memory is measured apart, in a process
+for each: :mod:`benchmarks.memory`.
 """
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
+from typing import cast
 
 import torch
 from torch import nn
+from torch._dynamo.exc import BackendCompilerFailed
 
+from benchmarks import memory
 from benchmarks.figures import Figures, Row
+from benchmarks.memory import EAGER
 from benchmarks.models import MODELS, loss
 from benchmarks.threads import limited
 from pol.executor.backend import backend
 from pol.executor.names import NATIVE, NUMPY
 from pol.job.load import LoadedJob, load_job
 from pol.ops.product import DEFAULT_BITS
-from pol.tracing.build import build, load_into
+from pol.tracing.build import build
 from pol.tracing.spec import JobSpec
 from pol.work.records import RoundSlot
 from pol.work.segments import run_segment, slot_state
@@ -34,6 +41,11 @@ GOALS = {"digits": 0.3, "mlp-512": 0.9, "gpt-128": 0.95, "gpt-512": 0.9, "lstm-1
 """Of native to eager with 15 bits; they are meant for processors with AVX-512 VNNI."""
 GOALS_8 = {**dict.fromkeys(GOALS, 0.5), "gpt-512": 0.45}
 """The same with products of 8 bits."""
+GOALS_BEST = {"gpt-512": 1.0}
+"""Of native to torch.compile, and to eager with a fused optimizer."""
+GOAL_MEMORY = 1.3
+"""Of native to eager."""
+FUSED, COMPILED = "eager FP32 with fused AdamW", "torch.compile"
 STEPS = {"digits": 100, "mlp-512": 40, "gpt-128": 4, "gpt-512": 1, "lstm-128": 8}
 
 
@@ -42,19 +54,38 @@ def run(
 ) -> Figures:
     """Measure some models, or all, with products of so many bits, in so many threads."""
     rows: list[Row] = []
+    notes: list[str] = []
     for name in models:
         with tempfile.TemporaryDirectory() as folder, limited(threads):
             spec = replace(MODELS[name](STEPS[name]), precision=precision)
             build(spec, Path(folder))
-            rows += _rows(name, spec, load_job(Path(folder)), threads)
-    return Figures(NAME, rows)
+            rows += _rows(name, spec, load_job(Path(folder)), threads, notes)
+            if memory.AVAILABLE:
+                rows += _memory(name, Path(folder), threads)
+    if not memory.AVAILABLE:
+        notes.append("memory: this system does not say what a process had at most")
+    return Figures(NAME, rows, notes)
 
 
-def _rows(name: str, spec: JobSpec, loaded: LoadedJob, threads: int) -> list[Row]:
+def _memory(name: str, folder: Path, threads: int) -> Iterator[Row]:
+    plain, native = (memory.growth(name, which, folder, threads) for which in (EAGER, NATIVE))
+    yield Row(f"{name}, memory, eager FP32", plain, "MiB")
+    yield Row(f"{name}, memory, native", native, "MiB", plain, GOAL_MEMORY)
+
+
+def _rows(
+    name: str, spec: JobSpec, loaded: LoadedJob, threads: int, notes: list[str]
+) -> Iterator[Row]:
     steps = STEPS[name]
     clock = process_time if threads == 1 else perf_counter
-    tasks = {"eager": eager(spec, loaded, steps)}
-    tasks |= {executor: _exact(loaded, executor) for executor in EXECUTORS}
+    tasks = {EAGER: eager(spec, steps), FUSED: eager(spec, steps, fused=True)}
+    try:
+        compiled = eager(spec, steps, compiled=True)
+        compiled(0)
+        tasks[COMPILED] = compiled
+    except BackendCompilerFailed as error:
+        notes.append(f"{name}, {COMPILED}: {str(error).splitlines()[0]}")
+    tasks |= {executor: exact(loaded, executor) for executor in EXECUTORS}
     times: dict[str, list[float]] = {task: [] for task in tasks}
     for number in range(SEGMENTS):
         for task, work in tasks.items():
@@ -63,18 +94,25 @@ def _rows(name: str, spec: JobSpec, loaded: LoadedJob, threads: int) -> list[Row
             times[task].append(1e3 * (clock() - start) / steps)
     # the first one compiles
     kept = {task: found[1:] for task, found in times.items()}
-    plain = median(kept["eager"])
     goals = {8: GOALS_8, DEFAULT_BITS: GOALS}.get(spec.product_bits.forward, {})
-    rows = [Row(f"{name}, eager FP32", plain, "ms/step")]
+    yield Row(f"{name}, eager FP32", median(kept[EAGER]), "ms/step")
+    setting = f"{name}, {spec.precision} bits, {threads} threads"
+
+    def compared(executor: str, plain: str, goal: float | None) -> Row:
+        ratios = [ours / other for ours, other in zip(kept[executor], kept[plain], strict=True)]
+        beside = "" if plain == EAGER else f" beside {plain}"
+        case = f"{setting}, {executor}{beside} ({min(ratios):.2f} to {max(ratios):.2f})"
+        return Row(case, median(kept[executor]), "ms/step", median(kept[plain]), goal)
+
     for executor in EXECUTORS:
-        ratios = [ours / eager for ours, eager in zip(kept[executor], kept["eager"], strict=True)]
-        goal = goals.get(name) if executor == NATIVE else None
-        case = f"{name}, {spec.precision} bits, {threads} threads, {executor} ({min(ratios):.2f} to {max(ratios):.2f})"
-        rows.append(Row(case, median(kept[executor]), "ms/step", plain, goal))
-    return rows
+        yield compared(executor, EAGER, goals.get(name) if executor == NATIVE else None)
+    for plain in (FUSED, COMPILED):
+        if plain in kept:
+            yield compared(NATIVE, plain, GOALS_BEST.get(name))
 
 
-def _exact(loaded: LoadedJob, executor: str) -> Callable[[int], object]:
+def exact(loaded: LoadedJob, executor: str) -> Callable[[int], object]:
+    """Return what trains the segment with the number that it is given."""
     engine = backend(executor)
     state = [slot_state(loaded, loaded.global_state, loaded.local_state)]
 
@@ -84,17 +122,19 @@ def _exact(loaded: LoadedJob, executor: str) -> Callable[[int], object]:
     return work
 
 
-def eager(spec: JobSpec, loaded: LoadedJob, steps: int) -> Callable[[int], object]:
-    """Return what takes so many steps of plain training, whichever number it is given."""
-    model = spec.model.train()
-    load_into(model, loaded.global_state)
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
-    columns = {key: torch.tensor(value[: spec.batch]) for key, value in loaded.data.columns.items()}
+def eager(
+    spec: JobSpec, steps: int, fused: bool = False, compiled: bool = False
+) -> Callable[[int], object]:
+    """Return what takes so many steps of plain training, whichever number it is given; on a model of its own."""
+    model = deepcopy(spec.model).train()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3, fused=fused)
+    columns = {key: torch.as_tensor(value)[: spec.batch] for key, value in spec.train.items()}
+    called = cast(nn.Module, torch.compile(model)) if compiled else model
 
     def work(_number: int) -> None:
         for _ in range(steps):
             optimizer.zero_grad()
-            loss(model, columns).backward()  # type: ignore[no-untyped-call]
+            loss(called, columns).backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
 

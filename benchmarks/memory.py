@@ -1,0 +1,64 @@
+"""What training takes of memory, beyond what its process has before it sees the job: a process for each executor.
+
+Counted is all of it: data, states, arenas, activations, and copies on the way.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+AVAILABLE = sys.platform == "linux"
+EAGER = "eager"
+STEPS = 3
+_ROOT = Path(__file__).parents[1]
+
+
+def growth(model: str, executor: str, folder: Path, threads: int) -> float:
+    """Return by how many MiB a process grows while it trains the job in ``folder``, which is that of ``model``."""
+    command = [sys.executable, "-m", "benchmarks.memory", model, executor, str(folder)]
+    done = subprocess.run(
+        [*command, str(threads)], cwd=_ROOT, check=True, stdout=subprocess.PIPE, text=True
+    )
+    found: float = json.loads(done.stdout)
+    return found
+
+
+def _memory(field: str) -> int:
+    """Return ``VmRSS`` or ``VmHWM``, the peak of it, in bytes (proc_pid_status(5))."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+
+def main(model: str, executor: str, folder: Path, threads: int) -> None:
+    """Train a little, and print by how much that raised the peak of this process."""
+    from benchmarks import training
+    from benchmarks.models import MODELS
+    from benchmarks.threads import limited
+    from pol.executor.backend import backend
+    from pol.job.load import load_job
+
+    steps = training.STEPS[model]
+    with limited(threads):
+        if executor == EAGER:
+            import torch
+
+            # what a first backward pass loads of torch is none of the job's
+            one = torch.ones(1, requires_grad=True)
+            torch.autograd.grad(one.sum(), [one])
+        else:
+            backend(executor)
+        before = _memory("VmRSS")
+        # the peak begins anew here: that of the imports may be higher (proc_pid_clear_refs(5))
+        Path("/proc/self/clear_refs").write_text("5")
+        if executor == EAGER:
+            work = training.eager(MODELS[model](steps), steps)
+        else:
+            work = training.exact(load_job(folder), executor)
+        for number in range(STEPS):
+            work(number)
+    json.dump((_memory("VmHWM") - before) / 2**20, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
