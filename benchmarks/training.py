@@ -115,9 +115,10 @@ def exact(loaded: LoadedJob, executor: str) -> Callable[[int], object]:
     """Return what trains the segment with the number that it is given."""
     engine = backend(executor)
     state = [slot_state(loaded, loaded.global_state, loaded.local_state)]
+    loaded = loaded.without_initial()
 
     def work(number: int) -> None:
-        state[0], _ = run_segment(loaded, RoundSlot(0, 0), number, state[0], engine)
+        state[0], _ = run_segment(loaded, RoundSlot(0, 0), number, state[0], engine, donate=True)
 
     return work
 

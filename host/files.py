@@ -2,14 +2,18 @@
 
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from secrets import token_hex
 
+Bytes = bytes | memoryview
 
-def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
+
+def write_durably(path: Path, data: Bytes | Iterable[Bytes], mode: int = 0o600) -> None:
     """Write a whole file or none, to last through a power cut; what was there stays until then.
 
-    Only its owner may read it, unless ``mode`` (less the umask) says otherwise.
+    Of a large one the pieces may be made one by one. Only its owner may read it, unless ``mode`` (less the umask) says
+    otherwise.
     """
     _write(path, data, mode, durably=True)
     folder = os.open(path.parent, os.O_RDONLY)
@@ -42,12 +46,12 @@ def link_whole(source: Path, target: Path) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _write(path: Path, data: bytes, mode: int, *, durably: bool) -> None:
+def _write(path: Path, data: Bytes | Iterable[Bytes], mode: int, *, durably: bool) -> None:
     partial = _partial(path)
     handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            file.writelines([data] if isinstance(data, Bytes) else data)
             file.flush()
             if durably:
                 os.fsync(file.fileno())

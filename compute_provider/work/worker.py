@@ -88,7 +88,7 @@ def _work(
     from pol.job.load import load_job
 
     try:
-        loaded = load_job(Path(order.job))
+        loaded = load_job(Path(order.job)).without_initial()
         opening, local = _opening_states(order, loaded)
         # starts threads
         executor = backend(order.backend)
@@ -134,12 +134,12 @@ class Task:
 
     def emit(self, boundary: Boundary, state: "State", local: "State") -> None:
         """Put the states on disk, then tell of the boundary."""
-        from pol.state.canonical import encode_state
+        from pol.state.canonical import state_pieces
 
         if self.bend is not None:
             boundary, state, local = self.bend(boundary, state, local)
-        write_durably(self.folder / f"{boundary.index}.global", encode_state(state))
-        write_durably(self.folder / f"{boundary.index}.local", encode_state(local))
+        write_durably(self.folder / f"{boundary.index}.global", state_pieces(state))
+        write_durably(self.folder / f"{boundary.index}.local", state_pieces(local))
         _say(self.out, boundary=codec.to_plain(boundary))
 
     def train(

@@ -3,7 +3,7 @@
 :func:`run` has checked inputs in and outputs in canonical form out, whatever back end is between.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from pol.errors import ExecutionError
@@ -17,8 +17,13 @@ class Compiled(Protocol):
     def run(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         """Return the outputs by name; all inputs are there, with the dtypes and shapes of the program."""
 
-    def canonical(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the outputs in canonical form; NotFinite for the first by name that has none."""
+    def canonical(
+        self, inputs: Mapping[str, Array], donated: Collection[str] = ()
+    ) -> dict[str, Array]:
+        """Return the outputs in canonical form; NotFinite for the first by name that has none.
+
+        See :func:`run` for ``donated``.
+        """
 
 
 class Backend(Protocol):
@@ -33,17 +38,24 @@ class Backend(Protocol):
 
 
 def run(
-    program: Program, inputs: Mapping[str, Array], seed: int, backend: Backend
+    program: Program,
+    inputs: Mapping[str, Array],
+    seed: int,
+    backend: Backend,
+    donated: Collection[str] = (),
 ) -> dict[str, Array]:
     """Return a program's outputs in name order: FP32 is finite, and its zeros have no sign.
 
     ``inputs`` are at least the program's by name (others are ignored), with their exact dtypes and shapes; ``seed`` is
     the job's, the key of every ``uniform`` node. The result is the same on every back end.
 
+    Inputs that are ``donated`` belong to nobody any more, whatever comes of the run: the output of the same name may be
+    written where they lie, so that a large state is there once. No two of them may share memory.
+
     Raises NotFinite when an FP32 output holds NaN or infinity, OutOfRange when a ``take`` asked for a row that does
     not exist, and ExecutionError when an input is missing or has another type.
     """
-    return backend.compile(program, seed).canonical(_checked(program, inputs))
+    return backend.compile(program, seed).canonical(_checked(program, inputs), donated)
 
 
 def _checked(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -4,7 +4,7 @@ What a node becomes, and what an array is, says a library (NumPy, torch). A valu
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -107,8 +107,10 @@ class Loop:
                     values[number] = None
             return {name: backend.download(values[n]) for name, n in self._outputs.items()}
 
-    def canonical(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the outputs in canonical form; NotFinite where one has none."""
+    def canonical(
+        self, inputs: Mapping[str, Array], donated: Collection[str] = ()
+    ) -> dict[str, Array]:
+        """Return the outputs in canonical form, with memory of their own; NotFinite where one has none."""
         outputs = self.run(inputs)
         # one after another, so that there is a second copy of one output only
         return {name: canonical_array(outputs.pop(name), name) for name in tuple(outputs)}

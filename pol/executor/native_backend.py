@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,25 +101,32 @@ class Taped:
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Return the outputs as they are."""
-        outputs, _ = self._run(inputs, canonical=False)
+        outputs, _ = self._run(inputs, frozenset(), canonical=False)
         return outputs
 
-    def canonical(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the outputs in canonical form; NotFinite where one has none."""
-        outputs, not_finite = self._run(inputs, canonical=True)
+    def canonical(
+        self, inputs: Mapping[str, Array], donated: Collection[str] = ()
+    ) -> dict[str, Array]:
+        """Return the outputs in canonical form; NotFinite where one has none.
+
+        They lie where donated inputs were, if the program has read these by then.
+        """
+        outputs, not_finite = self._run(inputs, self._tape.replacing & set(donated), canonical=True)
         for name, is_astray in zip(outputs, not_finite.tolist(), strict=True):
             if is_astray:
                 raise NotFinite(name)
         return outputs
 
     def _run(
-        self, inputs: Mapping[str, Array], *, canonical: bool
+        self, inputs: Mapping[str, Array], replaced: Collection[str], *, canonical: bool
     ) -> tuple[dict[str, Array], NDArray[np.uint8]]:
         tape, library = self._tape, self._backend.library
         library.check_thread()
         given = [_readable(inputs[name]) for name in self._inputs]
         outputs = {
-            name: np.empty(value.shape, NUMPY_DTYPES[value.dtype])
+            name: inputs[name]
+            if name in replaced and _is_free(inputs[name])
+            else np.empty(value.shape, NUMPY_DTYPES[value.dtype])
             for name, value in tape.outputs.items()
         }
         not_finite = np.zeros(max(1, len(outputs)), np.uint8)
@@ -137,6 +144,14 @@ class Taped:
             at, row = end
             raise outside(row, int(tape.words[at + ROWS_OF_TAKE]))
         return outputs, not_finite[: len(outputs)]
+
+
+def _is_free(array: Array) -> bool:
+    """Make an array writable that a kernel can read as it is, and that is no view of other memory."""
+    if not array.flags.owndata or _readable(array) is not array:
+        return False
+    array.flags.writeable = True
+    return True
 
 
 def _readable(array: Array) -> Array:

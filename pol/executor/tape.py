@@ -65,22 +65,30 @@ Place = Callable[[Strided], tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction before places are known: what it reads and writes, and its words but for the first two."""
+    """One instruction before places are known: what it reads and writes, and its words but for the first two.
+
+    ``in_step`` are the bases of which it reads each element before it writes the one in the same place.
+    """
 
     kind: Kind
     reads: Sequence[Strided]
     writes: Sequence[Strided]
     body: Callable[[Place], list[int]]
+    in_step: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Tape:
-    """What a run needs: the words, the constants, bytes of the arena, and types of the outputs in name order."""
+    """What a run needs: the words, the constants, bytes of the arena, and types of the outputs in name order.
+
+    ``replacing`` are the outputs that may be written where the input of the same name lies.
+    """
 
     words: NDArray[np.int64]
     constants: NDArray[np.uint8]
     arena: int
     outputs: dict[str, TensorType]
+    replacing: frozenset[str]
 
 
 def write_tape(program: Program, seed: int, groups: Sequence[Group]) -> Tape:
@@ -91,7 +99,28 @@ def write_tape(program: Program, seed: int, groups: Sequence[Group]) -> Tape:
     writer.put_out()
     words, arena = _laid_out(writer.instructions, writer.sizes)
     constants = np.frombuffer(bytes(writer.constants) or bytes(_ALIGNED), np.uint8)
-    return Tape(words, constants, arena, program.output_types())
+    replacing = _replacing(program, writer.instructions)
+    return Tape(words, constants, arena, program.output_types(), replacing)
+
+
+def _replacing(program: Program, instructions: Sequence[Instruction]) -> frozenset[str]:
+    """Return the outputs that are written when nobody reads the input of the same name and type any more."""
+    read: dict[int, int] = {}
+    written: dict[int, int] = {}
+    for at, instruction in enumerate(instructions):
+        read |= {strided.base: at for strided in instruction.reads}
+        written |= {strided.base: at for strided in instruction.writes}
+    inputs = {spec.name: number for number, spec in enumerate(program.inputs, FIRST_INPUT)}
+    found = set()
+    for number, (name, value) in enumerate(program.output_types().items()):
+        source, target = inputs.get(name), FIRST_INPUT + len(inputs) + number
+        if source is None or target not in written:
+            continue
+        last, at = read.get(source, -1), written[target]
+        is_over = last < at or (last == at and source in instructions[at].in_step)
+        if is_over and program.inputs[source - FIRST_INPUT].type == value:
+            found.add(name)
+    return frozenset(found)
 
 
 def _laid_out(
@@ -454,7 +483,15 @@ class _Writer:
                 words += step
             return words
 
-        self.instructions.append(Instruction(Kind.CHAIN, sources, written, body))
+        # a source that leaves as it is would be read again for an output behind the first one
+        leaving = {step[2] for step in steps if step[0] == _OUTPUT}
+        astray = {
+            strided.base
+            for register, strided in enumerate(sources)
+            if register in leaving or strided.shape != shape or not strided.is_in_order
+        }
+        in_step = frozenset(strided.base for strided in sources) - astray
+        self.instructions.append(Instruction(Kind.CHAIN, sources, written, body, in_step))
 
     def _step(self, number: int, registers: dict[int, int]) -> list[int]:
         node = self._node(number)

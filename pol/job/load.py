@@ -3,7 +3,7 @@
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -78,14 +78,33 @@ def batch_at(dataset: Dataset, job: Job, number: int) -> dict[str, Array]:
 _REMEDY = "fetch the job again, or build it again with assay job build"
 
 
-@dataclass
+@dataclass(frozen=True)
 class LoadedJob:
     """A job whose files were all verified: initial states and data are in memory, read-only."""
 
     job: Job
-    global_state: State
-    local_state: State
+    initial: tuple[State, State] | None
     data: Dataset
+
+    @property
+    def global_state(self) -> State:
+        """The state that round 0 begins with."""
+        return self._initial[0]
+
+    @property
+    def local_state(self) -> State:
+        """The local state that every slot begins with."""
+        return self._initial[1]
+
+    @property
+    def _initial(self) -> tuple[State, State]:
+        if self.initial is None:
+            raise ValueError("the initial states of this job were let go")
+        return self.initial
+
+    def without_initial(self) -> "LoadedJob":
+        """Return the same job for whoever begins from other states, so that those of a large model take no memory."""
+        return replace(self, initial=None)
 
 
 def read_file(path: Path, field: str, size_limit: int, size: int | None = None) -> bytes:
@@ -174,13 +193,12 @@ def load_job(directory: Path, limits: Limits = LIMITS) -> LoadedJob:
     """
     job = parse_job(read_file(directory / DOCUMENT, DOCUMENT, limits.document_size), limits)
     document = job.document
-    return LoadedJob(
-        job,
+    initial = (
         _load_state(
             directory, GLOBAL_STATE, document.global_tensors, document.global_root, "global_root"
         ),
         _load_state(
             directory, LOCAL_STATE, document.local_tensors, document.local_root, "local_root"
         ),
-        load_data(directory, document, limits),
     )
+    return LoadedJob(job, initial, load_data(directory, document, limits))

@@ -50,8 +50,10 @@ def replay_segment(
         if on_step is not None:
             on_step(state)
 
+    # a copy, which is nobody's but ours
     start = slot_state(loaded, opening, local)
-    end, boundary = run_segment(loaded, part, index, start, backend, observe)
+    keeps = on_step is not None
+    end, boundary = run_segment(loaded, part, index, start, backend, observe, donate=not keeps)
     return ReplayedSegment(boundary, end.global_state, end.local_state)
 
 

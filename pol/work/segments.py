@@ -113,9 +113,16 @@ def slot_state(loaded: LoadedJob, opening: State, local: State) -> SlotState:
 
 
 def advance(
-    loaded: LoadedJob, before: SlotState, step: int, slot: int, backend: Backend
+    loaded: LoadedJob,
+    before: SlotState,
+    step: int,
+    slot: int,
+    backend: Backend,
+    donate: bool = False,
 ) -> tuple[SlotState, dict[str, Array]]:
     """Take an inner step of the job in a slot and return the state after it and the metrics.
+
+    With ``donate`` nobody may use ``before`` any more: the state after it may lie where it was.
 
     Raises NotFiniteStep when a result is not finite, and StepFailed when the step reads a row that does not exist.
     """
@@ -123,10 +130,11 @@ def advance(
     number = batch_number(document.slots, step, slot)
     inputs = {f"global.{name}": array for name, array in before.global_state.items()}
     inputs.update({f"local.{name}": array for name, array in before.local_state.items()})
+    donated = tuple(inputs) if donate else ()
     inputs.update(batch_at(loaded.data, loaded.job, number))
     inputs[STEP], inputs[BATCH_NUMBER] = np.array(step, np.int64), np.array(number, np.int64)
     try:
-        outputs = run(document.step, inputs, document.seed, backend)
+        outputs = run(document.step, inputs, document.seed, backend, donated)
     except NotFinite as error:
         raise NotFiniteStep(step, error.field, error.reason) from None
     except OutOfRange as error:
@@ -152,11 +160,13 @@ def run_segment(
     backend: Backend,
     on_step: Callable[[int, float, SlotState], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
+    donate: bool = False,
 ) -> tuple[SlotState, Boundary]:
     """Take the steps of segment ``index`` of a slot in a round and return where they end.
 
     The caller has checked that the job has them. ``on_step`` gets the step's number, its first metric and the state
-    after it.
+    after it. With ``donate`` nobody may use ``state`` any more, nor what ``on_step`` got when that has returned: so
+    there is one state in memory, and not two.
     """
     document = loaded.job.document
     start = boundary_step(document, part.round, index)
@@ -165,7 +175,7 @@ def run_segment(
     for step in range(start, end):
         if cancelled is not None and cancelled():
             raise Cancelled
-        state, metrics = advance(loaded, state, step, part.slot, backend)
+        state, metrics = advance(loaded, state, step, part.slot, backend, donate)
         values = [np.float64(metrics[name]) for name in document.metrics]
         sums = [total + value for total, value in zip(sums, values, strict=True)]
         if on_step is not None:

@@ -20,7 +20,7 @@ from pol.executor.interface import Backend, run
 from pol.job.document import CLOSING
 from pol.job.load import LoadedJob
 from pol.state.arrays import Array, State, canonical_array
-from pol.state.canonical import StateTree, state_tree
+from pol.state.canonical import StateTree, freeze, state_tree
 from pol.values import TensorSpec
 from pol.work.records import AggregateResult, Boundary, RoundSlot, TrainedShare, UpdateResult
 from pol.work.segments import (
@@ -48,9 +48,9 @@ def train_share(
 ) -> TrainedShare:
     """Train a slot's steps of a round from the global state of the last round and the slot's local state.
 
-    ``on_boundary`` gets every boundary as it is reached, with the global and local state there (read-only);
-    ``on_step`` the number of each step and its loss; ``cancelled`` is asked before each step, and True ends in
-    Cancelled.
+    ``on_boundary`` gets every boundary as it is reached, with the global and local state there, which are overwritten
+    when it has returned; ``on_step`` the number of each step and its loss; ``cancelled`` is asked before each step, and
+    True ends in Cancelled.
 
     Raises RangeError when the job has no such round or slot, StateError when an opening state does not have the job's
     tensors, and Stopped when a step or the update has no result: boundaries up to there were reached.
@@ -68,7 +68,7 @@ def train_share(
     reached(zero, start.global_state, start.local_state)
     segments = range(loaded.job.document.share_segments)
     end = _go_on(loaded, part, segments, start, backend, reached, on_step, cancelled)
-    result = share_update(loaded, start.global_state, end.global_state, end.local_state)
+    result = share_update(loaded, opening, end.global_state, end.local_state)
     return TrainedShare(
         tuple(boundaries),
         result.update,
@@ -98,8 +98,9 @@ def train_segments(
 ) -> tuple[State, State]:
     """Train some segments of a share, one after another, from the states at which the first of them begins.
 
-    So training goes on from the last boundary of an earlier try. ``on_boundary`` gets the end of each segment. Returns
-    the global and the local state at the end of the last one; raises as :func:`train_share`.
+    So training goes on from the last boundary of an earlier try. ``on_boundary`` gets the end of each segment, with
+    states that are overwritten when it has returned. Returns the global and the local state at the end of the last
+    one; raises as :func:`train_share`.
     """
     check_part(loaded.job.document, part)
     if not set(segments) <= set(range(loaded.job.document.share_segments)):
@@ -128,7 +129,9 @@ def _go_on(
             on_step(step, loss)
 
     for index in segments:
-        state, boundary = run_segment(loaded, part, index, state, backend, observe, cancelled)
+        state, boundary = run_segment(
+            loaded, part, index, state, backend, observe, cancelled, donate=True
+        )
         on_boundary(boundary, state.global_state, state.local_state)
     return state
 
@@ -142,15 +145,14 @@ def share_update(
     says. Raises StateError when a state does not have the job's tensors, and UpdateFailed when a difference overflows.
     """
     document = loaded.job.document
-    first = check_state(opening, document.global_tensors, "opening state")
-    last = check_state(closing, document.global_tensors, "closing state")
-    local = check_state(local_out, document.local_tensors, "local state")
-    update = {}
-    for spec in loaded.job.updated:
-        update[spec.name] = last[spec.name]
-        if document.aggregation != CLOSING:
-            update[spec.name] = _difference(first[spec.name], last[spec.name], spec.name)
-    return UpdateResult(update, state_tree(update).root, state_tree(local).root)
+    check_specs(opening, document.global_tensors, "opening state")
+    check_specs(closing, document.global_tensors, "closing state")
+    check_specs(local_out, document.local_tensors, "local state")
+    update = freeze({spec.name: closing[spec.name] for spec in loaded.job.updated})
+    if document.aggregation != CLOSING:
+        for name, last in update.items():
+            update[name] = _difference(opening[name], last, name)
+    return UpdateResult(update, state_tree(update).root, state_tree(local_out).root)
 
 
 def _difference(opening: Array, closing: Array, name: str) -> Array:
@@ -209,6 +211,7 @@ def aggregate(
     job's tensors, and AggregationFailed when there is no next state: not finite, or a row that is not there.
     """
     document = loaded.job.document
+    # a copy, which is nobody's but ours
     start = check_state(opening, document.global_tensors, "opening state")
     inputs: dict[str, Array] = {f"global.{name}": array for name, array in start.items()}
     # an infinite mean has no next state
@@ -216,7 +219,7 @@ def aggregate(
         averaged = mean(updates, loaded.job.updated, document.slots)
     inputs.update({f"aggregate.{name}": array for name, array in averaged.items()})
     try:
-        outputs = run(document.outer, inputs, document.seed, backend)
+        outputs = run(document.outer, inputs, document.seed, backend, donated=tuple(inputs))
     except (NotFinite, OutOfRange) as error:
         raise AggregationFailed(error.field, error.reason) from None
     state = merged(start, outputs, "global.")

@@ -1111,6 +1111,14 @@ MUTANTS = (
         ("tests/unit/pol/executor/test_fusion.py",),
     ),
     Mutant(
+        "written-too-early",
+        "an output is written where an input lies that is read for another one",
+        "pol/executor/tape.py",
+        "            if register in leaving or strided.shape != shape or not strided.is_in_order\n",
+        "            if strided.shape != shape\n",
+        ("tests/unit/pol/executor/test_donated.py",),
+    ),
+    Mutant(
         "initial-weights-for-good",
         "a step may read the weights that the model had when it was traced",
         "pol/tracing/trace.py",
@@ -1122,8 +1130,8 @@ MUTANTS = (
         "outputs-with-signed-zeros",
         "native kernels put out -0 in canonical form",
         "pol/executor/native_backend.py",
-        "        outputs, not_finite = self._run(inputs, canonical=True)\n",
-        "        outputs, not_finite = self._run(inputs, canonical=False)\n",
+        "        outputs, not_finite = self._run(inputs, self._tape.replacing & set(donated), canonical=True)\n",
+        "        outputs, not_finite = self._run(inputs, self._tape.replacing & set(donated), canonical=False)\n",
         ("tests/unit/pol/executor/test_run.py",),
     ),
     Mutant(

@@ -38,8 +38,11 @@ from pol.work.segments import SlotState
 from pol.work.train import aggregate, share_update
 from validator.decide.records import Recomputed, ReplayOutcome, Sizes
 
-_job = lru_cache(maxsize=4)(load_job)
-"""Loaded jobs of this process; a job directory is named by its content and never changes."""
+
+@lru_cache(maxsize=4)
+def _job(directory: Path) -> LoadedJob:
+    """Return a job that this process keeps: its directory is named by its content and never changes."""
+    return load_job(directory).without_initial()
 
 
 @lru_cache(maxsize=2)

@@ -3,7 +3,7 @@
 import gc
 import tracemalloc
 import weakref
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pytest
@@ -78,7 +78,9 @@ class Whole:
         assert list(inputs) == ["global.x"]
         return {"global.x": inputs["global.x"], "global.y": inputs["global.x"] * np.float32(0.5)}
 
-    def canonical(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def canonical(
+        self, inputs: Mapping[str, Array], donated: Collection[str] = ()
+    ) -> dict[str, Array]:
         return {name: canonical_array(found, name) for name, found in self.run(inputs).items()}
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from pol.errors import Cancelled, NotFiniteStep, RangeError, StateError, StepFailed
 from pol.executor.backend import backend
+from pol.executor.names import BACKENDS
+from pol.executor.native_backend import NativeBackend
 from pol.job.document import DIFFERENCE
 from pol.job.load import LoadedJob, batch_at
 from pol.replay.replay import replay_segment
@@ -16,7 +18,7 @@ from pol.rules.commitment import boundary_root
 from pol.state.canonical import encode_state, state_tree
 from pol.values import metric_values
 from pol.work.records import Boundary, ReplayedSegment, RoundSlot, TrainedShare
-from pol.work.segments import advance, slot_state
+from pol.work.segments import advance, run_segment, slot_state
 from pol.work.train import opening_boundary, share_update, train_segments, train_share
 from tests.unit.pol.replay.conftest import SHARE, States
 
@@ -61,7 +63,7 @@ def test_a_share_has_a_boundary_before_and_after_each_segment(
     assert len({boundary.root for boundary in share.boundaries}) == 6
 
 
-@pytest.mark.parametrize("name", ["numpy", "torch"])
+@pytest.mark.parametrize("name", BACKENDS)
 def test_every_segment_replays_to_the_next_boundary(
     loaded: LoadedJob, trained: tuple[TrainedShare, States], name: str
 ) -> None:
@@ -106,14 +108,36 @@ def test_a_share_has_no_other_segments(
         )
 
 
-def test_training_on_torch_gives_the_same_share(
-    loaded: LoadedJob, trained: tuple[TrainedShare, States]
+@pytest.mark.parametrize("name", ["native", "torch"])
+def test_training_elsewhere_gives_the_same_share(
+    loaded: LoadedJob, trained: tuple[TrainedShare, States], name: str
 ) -> None:
-    other = train_share(
-        loaded, SHARE, loaded.global_state, loaded.local_state, backend=backend("torch")
-    )
+    states = loaded.global_state, loaded.local_state
+    before = [encode_state(state) for state in states]
+    other = train_share(loaded, SHARE, *states, backend=backend(name))
     assert other.boundaries == trained[0].boundaries
     assert other.update_root == trained[0].update_root
+    assert [encode_state(state) for state in states] == before
+
+
+def test_a_state_that_is_given_up_is_there_once(loaded: LoadedJob) -> None:
+    executor = backend("native")
+    if not isinstance(executor, NativeBackend):
+        pytest.skip("no native kernels here")
+    states = loaded.global_state, loaded.local_state
+    for donate in (False, True):
+        start = slot_state(loaded, *states)
+        end, _ = run_segment(loaded, SHARE, 0, start, executor, donate=donate)
+        same = [end.global_state[name] is array for name, array in start.global_state.items()]
+        assert any(same) is donate
+
+
+def test_whoever_has_let_go_of_the_initial_states_has_none(loaded: LoadedJob) -> None:
+    other = loaded.without_initial()
+    states = loaded.global_state, loaded.local_state
+    assert train_share(other, SHARE, *states, backend=NUMPY).update
+    with pytest.raises(ValueError, match="let go"):
+        _ = other.global_state
 
 
 def test_metrics_are_the_means_of_their_segment(
@@ -290,7 +314,7 @@ def test_batches_come_from_the_job_alone(loaded: LoadedJob) -> None:
     batch = batch_at(loaded.data, loaded.job, 24)
     assert batch["batch.x"].shape == (16, 2)
     other = replace(loaded.data, columns={**loaded.data.columns, "x": loaded.data.columns["x"] + 1})
-    fake = LoadedJob(loaded.job, loaded.global_state, loaded.local_state, other)
+    fake = replace(loaded, data=other)
     states = (loaded.global_state, loaded.local_state)
     honest = replay_segment(loaded, SHARE, 0, *states, NUMPY)
     assert replay_segment(fake, SHARE, 0, *states, NUMPY).boundary.root != honest.boundary.root
