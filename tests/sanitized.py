@@ -40,9 +40,10 @@ def run_checked(programs: int) -> int:
         raise NoSanitizers("there is no C compiler")
     files = [path for path in native.sources() if path.suffix == ".c"]
     with TemporaryDirectory(prefix="assay-sanitized-") as folder:
-        for name, more in native.instruction_sets().items():
+        for name, flags in native.instruction_sets().items():
             target = Path(folder) / f"{name}.so"
-            command = [*compiler, *native.FLAGS, *more, *CHECKS, "-o", target, *files, "-lm"]
+            told = [*native.FLAGS, *native.LINKED, *flags.all, *flags.products, *CHECKS]
+            command = [*compiler, *told, "-o", target, *files, "-lm"]
             if subprocess.run(command, check=False).returncode:
                 raise NoSanitizers(f"{compiler[0]} cannot compile with {CHECKS[0]}")
         runtimes = [_runtime(compiler, name) for name in ("libasan.so", "libubsan.so")]

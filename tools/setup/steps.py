@@ -1,6 +1,7 @@
 """What every set-up step uses: a reason to stop, a stamp, a clock, a quiet child process."""
 
 import hashlib
+import os
 import subprocess
 import sys
 import time
@@ -61,20 +62,35 @@ def step(name: str, key: str, done: Callable[[], bool], action: Callable[[], Non
 
 def run(command: Command, what: str, env: Mapping[str, str] | None = None) -> None:
     """Run a child quietly; its failure becomes one sentence, its output goes to a log file."""
+    run_all([command], what, env)
+
+
+def run_all(commands: Sequence[Command], what: str, env: Mapping[str, str] | None = None) -> None:
+    """Run children as :func:`run` does, as many at once as there are processors."""
     log = ROOT / ".assay-setup.log"
     start = time.monotonic()
+    waiting = list(reversed(commands))
+    children: list[subprocess.Popen[bytes]] = []
+    failed = False
     with log.open("wb") as output:
-        child = subprocess.Popen(command, cwd=ROOT, env=env, stdout=output, stderr=output)
         try:
-            while child.poll() is None:
-                time.sleep(0.05)
+            while not failed and (waiting or children):
+                while waiting and len(children) < (os.cpu_count() or 1):
+                    command = waiting.pop()
+                    child = subprocess.Popen(
+                        command, cwd=ROOT, env=env, stdout=output, stderr=output
+                    )
+                    children.append(child)
+                time.sleep(0.02)
                 say(f"{what}: {time.monotonic() - start:.0f} s ...")
+                failed = any(child.poll() for child in children)
+                children = [child for child in children if child.returncode is None]
         finally:
-            if child.poll() is None:
+            for child in children:
                 child.terminate()
                 child.wait()
     text = log.read_text(errors="replace")
-    if child.returncode != 0:
+    if failed:
         raise Stop(explain(what, text, log))
     log.unlink()
 

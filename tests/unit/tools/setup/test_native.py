@@ -57,6 +57,49 @@ def test_without_a_compiler_the_set_up_goes_on(
     assert not native.are_built()
 
 
+def test_what_the_compiler_does_not_know_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    if native.find_compiler() is None:
+        pytest.skip("it takes a C compiler")
+    source = tmp_path / "narrow_product.c"
+    source.write_text("int one(void) { return 1; }\n")
+    newer = native.Flags((), ("-mno-such-instructions",))
+    sets = {native.PORTABLE: native.Flags(), "newer": newer}
+    monkeypatch.setattr(native, "sources", lambda: [source])
+    monkeypatch.setattr(native, "instruction_sets", lambda: sets)
+    native.BUILT.mkdir()
+    (native.BUILT / "newer.so").write_text("of an earlier compiler")
+    for said in (True, False):
+        native.install(UV)
+        assert ("no native kernels for newer" in capsys.readouterr().out) == said
+        assert native.are_built()
+        files = {file.name for file in native.BUILT.iterdir()}
+        assert files == {"portable.so", "newer.left-out"}
+
+
+def test_files_with_the_same_flags_are_compiled_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    known = [Path("chain.c"), Path("narrow_product.c"), Path("product.h")]
+    monkeypatch.setattr(native, "sources", lambda: known)
+    sets = {name: native.Flags(("-a",), more) for name, more in (("x", ()), ("y", ("-b",)))}
+    products, others = (
+        native.compiling(["cc"], sets, tmp_path, products=which) for which in (True, False)
+    )
+    assert [[part for part in command if part in ("-a", "-b")] for command in products] == [
+        ["-a"],
+        ["-a", "-b"],
+    ]
+    assert len(others) == 1
+    of_x, of_y, chain = (command[command.index("-o") + 1] for command in (*products, *others))
+    libraries = native.linking(["cc"], sets, tmp_path)
+    assert [set(command) & {chain, of_x, of_y} for command in libraries] == [
+        {chain, of_x},
+        {chain, of_y},
+    ]
+
+
 def test_what_is_no_compiler_is_not_taken(tmp_path: Path) -> None:
     assert not native.compiles([tmp_path / "missing"])
     assert not native.compiles(["false"])

@@ -1,4 +1,5 @@
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -74,3 +75,19 @@ def test_failed_child_is_one_sentence_with_a_remedy(
 def test_child_that_succeeds_leaves_no_log(scratch: Path) -> None:
     steps.run([sys.executable, "-c", "print('noise')"], "this")
     assert list(scratch.iterdir()) == []
+
+
+def test_of_several_children_the_failure_of_one_ends_all(scratch: Path) -> None:
+    waits = [sys.executable, "-c", "import time; time.sleep(60)"]
+    fails = [sys.executable, "-c", "import sys; sys.exit('the last words')"]
+    start = time.monotonic()
+    with pytest.raises(Stop, match="the last words"):
+        steps.run_all([fails, waits], "this")
+    assert time.monotonic() - start < 30
+
+
+def test_each_of_several_children_runs(scratch: Path) -> None:
+    files = [scratch / str(number) for number in range(9)]
+    code = "import pathlib, sys; pathlib.Path(sys.argv[1]).touch()"
+    steps.run_all([[sys.executable, "-c", code, str(file)] for file in files], "this")
+    assert sorted(scratch.iterdir()) == files
