@@ -1,21 +1,25 @@
 """``python -m tests.sanitized [--programs N]``: the native kernels with checks of every access and every operation.
 
-They are compiled once more, for each instruction set that this processor has, with the sanitizers for addresses and for
-undefined behaviour; the tests of the library and random programs run on them. Ends with what the first finding ends
-with, and with 2 where the compiler has no sanitizers.
+They are compiled once more, for each instruction set that this processor has or that is emulated (``tests/emulated``),
+with the sanitizers for addresses and for undefined behaviour; the tests of the library and random programs run on them.
+Ends with what the first finding ends with, and with 2 where the compiler has no sanitizers.
 """
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 from pol.native import library
 from tests import fuzz
+from tests.emulated.build import WIDTHS, build, emulated
 from tools.setup import native
+from tools.setup.steps import Command
 
 PROGRAMS = 500
 CHECKS = (
@@ -35,30 +39,46 @@ class NoSanitizers(Exception):
 
 def run_checked(programs: int) -> int:
     """Build the kernels with checks, and run everything on them; return the exit code."""
-    compiler = native.find_compiler()
-    if compiler is None:
+    found = native.find_compiler()
+    if found is None:
         raise NoSanitizers("there is no C compiler")
-    files = [path for path in native.sources() if path.suffix == ".c"]
-    with TemporaryDirectory(prefix="assay-sanitized-") as folder:
-        for name, flags in native.instruction_sets().items():
-            target = Path(folder) / f"{name}.so"
-            told = [*native.FLAGS, *native.LINKED, *flags.all, *flags.products, *CHECKS]
-            command = [*compiler, *told, "-o", target, *files, "-lm"]
-            if subprocess.run(command, check=False).returncode:
-                raise NoSanitizers(f"{compiler[0]} cannot compile with {CHECKS[0]}")
-        runtimes = [_runtime(compiler, name) for name in ("libasan.so", "libubsan.so")]
+    with TemporaryDirectory(prefix="assay-sanitized-") as scratch:
+        try:
+            folders = _build([*found, *CHECKS], Path(scratch))
+        except subprocess.CalledProcessError:
+            raise NoSanitizers(f"{found[0]} cannot compile with {CHECKS[0]}") from None
+        runtimes = [_runtime(found, name) for name in ("libasan.so", "libubsan.so")]
         # what Python itself keeps until its end is no leak of a kernel's
         checks = {"LD_PRELOAD": ":".join(runtimes), "ASAN_OPTIONS": "detect_leaks=0"}
-        for name, bit in library.INSTRUCTION_SETS.items():
-            if bit & ~library.Library(library.PORTABLE).processor():
-                print(f"{name}: this processor has none, so it is left out")
-                continue
-            print(f"{name}:", flush=True)
-            command = [sys.executable, "-m", "tests.sanitized", _WITHIN, folder, str(programs)]
-            env = {**os.environ, **checks, library.SWITCH: name}
-            if code := subprocess.run(command, cwd=_ROOT, env=env, check=False).returncode:
-                return code
+        for folder in folders:
+            print(f"{folder.name}:", flush=True)
+            command: Command = [sys.executable, "-m", "tests.sanitized", _WITHIN, folder]
+            env = {**os.environ, **checks}
+            done = subprocess.run([*command, str(programs)], cwd=_ROOT, env=env, check=False)
+            if done.returncode:
+                return done.returncode
     return 0
+
+
+def _build(compiler: Command, scratch: Path) -> list[Path]:
+    """Build what this processor has, and what it can emulate: a folder for each, with the portable library besides."""
+    has = library.Library(library.PORTABLE).processor()
+    sets = native.instruction_sets()
+    usable = {name: of for name, of in sets.items() if not library.INSTRUCTION_SETS[name] & ~has}
+    build(compiler, usable, scratch)
+    folders = [_folder(scratch, name, name) for name in usable]
+    if "avx2" in usable:
+        build(compiler, emulated(), scratch)
+        folders += [_folder(scratch, name, f"{name}, emulated") for name in WIDTHS]
+    return folders
+
+
+def _folder(scratch: Path, name: str, title: str) -> Path:
+    folder = scratch / title
+    folder.mkdir()
+    for file in {f"{name}.so", f"{library.PORTABLE}.so"}:
+        shutil.copy(scratch / file, folder)
+    return folder
 
 
 def _runtime(compiler: Sequence[str | Path], name: str) -> str:
@@ -71,16 +91,18 @@ def _runtime(compiler: Sequence[str | Path], name: str) -> str:
 
 
 def _within(folder: Path, programs: int) -> int:
-    """Run everything in this process, whose kernels are those in ``folder``."""
+    """Run everything in this process, whose kernels are the best in ``folder``, whatever the processor has."""
     import pytest
 
     library.FOLDER = folder
-    if library.load_library() is None:
-        return 2
-    # not captured: a finding ends the process, and what it says would be lost
-    return pytest.main(["-q", "-s", "-p", "no:cacheprovider", *TESTS]) or fuzz.main(
-        ["--programs", str(programs), "--executors", "native"]
-    )
+    has = sum(library.INSTRUCTION_SETS[file.stem] for file in folder.glob("*.so"))
+    with patch.object(library.Library, "processor", lambda _: has):
+        if library.load_library() is None:
+            return 2
+        # not captured: a finding ends the process, and what it says would be lost
+        return pytest.main(["-q", "-s", "-p", "no:cacheprovider", *TESTS]) or fuzz.main(
+            ["--programs", str(programs), "--executors", "native"]
+        )
 
 
 def main(arguments: Sequence[str]) -> int:

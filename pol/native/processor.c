@@ -8,6 +8,8 @@
 
 #define INTERFACE 5 /* of this library: raised with every change of what a function takes */
 #define HAS_AVX2 1
+#define HAS_AVXVNNI 2
+#define HAS_AVX512VNNI 4
 
 EXPORT int assay_interface(void)
 {
@@ -19,19 +21,37 @@ EXPORT int assay_interface(void)
 #define LEAF1 (1u << 12 | 1u << 22 | 1u << 27 | 1u << 28 | 1u << 29) /* FMA, MOVBE, XGETBV, AVX, F16C */
 #define LEAF7 (1u << 3 | 1u << 5 | 1u << 8)                           /* BMI1, AVX2, BMI2 */
 #define EXTENDED (1u << 5)                                            /* LZCNT */
+#define AVX512 (1u << 16 | 1u << 17 | 1u << 30 | 1u << 31)            /* leaf 7, b: F, DQ, BW, VL */
+#define AVX512_VNNI (1u << 11)                                        /* leaf 7, c */
+#define AVX_VNNI (1u << 4)                                            /* leaf 7.1, a */
+#define YMM 0x6u                                                      /* registers that the system keeps */
+#define ZMM 0xe6u
 
-/* All of x86-64-v3, and a system that keeps the wide registers. */
-static int has_avx2(void)
+/* All of x86-64-v3, and a system that keeps the wide registers; what comes on top of it. */
+static int instruction_sets(void)
 {
-    unsigned a, b, c, d, low, high;
+    unsigned a, b, c, d, kept, high, more = 0, found = HAS_AVX2;
     if (!__get_cpuid(1, &a, &b, &c, &d) || (c & LEAF1) != LEAF1)
         return 0;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & LEAF7) != LEAF7)
+    __asm__("xgetbv" : "=a"(kept), "=d"(high) : "c"(0));
+    if ((kept & YMM) != YMM)
         return 0;
     if (!__get_cpuid(0x80000001u, &a, &b, &c, &d) || (c & EXTENDED) != EXTENDED)
         return 0;
-    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    return (low & 6u) == 6u;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & LEAF7) != LEAF7)
+        return 0;
+    if ((b & AVX512) == AVX512 && (c & AVX512_VNNI) && (kept & ZMM) == ZMM)
+        found |= HAS_AVX512VNNI;
+    if (a >= 1 && __get_cpuid_count(7, 1, &more, &b, &c, &d) && (more & AVX_VNNI))
+        found |= HAS_AVXVNNI;
+    return (int)found;
+}
+
+#else
+
+static int instruction_sets(void)
+{
+    return 0;
 }
 
 #endif
@@ -39,11 +59,7 @@ static int has_avx2(void)
 /* Return a bit for each instruction set that a library may be built for. */
 EXPORT int assay_processor(void)
 {
-#if defined(__x86_64__)
-    return has_avx2() ? HAS_AVX2 : 0;
-#else
-    return 0;
-#endif
+    return instruction_sets();
 }
 
 /* Whether this thread rounds to the nearest number, ties to even, and keeps subnormal ones. */

@@ -9,9 +9,12 @@
 
 #include "product.h"
 
-#if defined(__FMA__) && defined(__AVX__)
+#if defined(__AVX512F__)
 #include <immintrin.h>
-#define WIDTH 4 /* of a vector */
+#define WIDTH 8 /* of a vector */
+#elif defined(__FMA__) && defined(__AVX__)
+#include <immintrin.h>
+#define WIDTH 4
 #else
 #define WIDTH 2
 #endif
@@ -62,7 +65,9 @@ static inline void pack(const Operand *x, const Scales *s, int64_t summed, int64
 
 static inline void add_product(Vector *sum, double a, const Vector *b)
 {
-#if WIDTH == 4
+#if WIDTH == 8
+    *sum = _mm512_fmadd_pd(_mm512_set1_pd(a), *b, *sum);
+#elif WIDTH == 4
     *sum = _mm256_fmadd_pd(_mm256_set1_pd(a), *b, *sum);
 #else
     *sum += a * *b;

@@ -25,7 +25,8 @@ def test_a_mutant_fits_its_file_and_names_tests_that_exist(mutant: Mutant) -> No
     source = (ROOT / mutant.file).read_text(encoding="utf-8")
     changed = mutated(mutant, source)
     assert changed != source
-    ast.parse(changed)
+    if mutant.file.endswith(".py"):
+        ast.parse(changed)
     assert mutant.tests
     for test in mutant.tests:
         path, _, rest = test.partition("::")

@@ -46,7 +46,15 @@ class Flags:
 
 # As single features, for compilers name x86-64-v3 in different ways.
 _AVX2 = ("-mavx2", "-mfma", "-mf16c", "-mbmi", "-mbmi2", "-mlzcnt", "-mmovbe")
-MACHINES = {"x86_64": {PORTABLE: Flags(), "avx2": Flags(_AVX2)}}
+_AVX512 = (*_AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl")
+MACHINES = {
+    "x86_64": {
+        PORTABLE: Flags(),
+        "avx2": Flags(_AVX2),
+        "avxvnni": Flags(_AVX2, ("-mavxvnni",)),
+        "avx512vnni": Flags(_AVX512, ("-mavx512vnni",)),
+    },
+}
 """The instruction sets of a machine. Files with the same flags are compiled once, for all that want them."""
 
 

@@ -135,7 +135,10 @@ def test_an_instruction_set_that_nobody_knows_is_refused(
         making_blocks(node.engine),
         daemon(tmp_path / "validator", address, backend=NATIVE) as made,
     ):
-        assert str(made.ended()) == "ASSAY_NATIVE: 'avx3' is none of 0, avx2, portable"
+        assert (
+            str(made.ended())
+            == "ASSAY_NATIVE: 'avx3' is none of 0, avx512vnni, avxvnni, avx2, portable"
+        )
 
 
 def test_a_node_that_has_no_state_yet_is_waited_for(

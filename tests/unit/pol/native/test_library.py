@@ -216,7 +216,8 @@ def test_a_switch_that_names_nothing_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv(SWITCH, "avx3")
     for ask in (backend, computing):
         with pytest.raises(
-            ExecutionError, match="ASSAY_NATIVE: 'avx3' is none of 0, avx2, portable"
+            ExecutionError,
+            match="ASSAY_NATIVE: 'avx3' is none of 0, avx512vnni, avxvnni, avx2, portable",
         ):
             ask("native")
     assert backend("numpy").name == computing("numpy") == "numpy"

@@ -1,0 +1,67 @@
+/* Narrow products in plain C, of INT16. The sum of eight products of 15 bits stays inside INT32; it is split into 16 bits
+ * and the rest, which are summed apart. With 8 bits all of a sum fits INT32.
+ */
+
+#ifndef ASSAY_NARROW_PORTABLE_H
+#define ASSAY_NARROW_PORTABLE_H
+
+#include "narrow_plain.h"
+
+#define ROWS 3
+#define COLUMNS 16
+#define UNIT 4 /* bytes: a pair */
+#define HEAD 0
+
+typedef struct {
+    int32_t low[ROWS][COLUMNS], high[ROWS][COLUMNS]; /* the sum is high x 2^16 + low */
+} Tile;
+
+static inline int64_t form_size(int bits)
+{
+    (void)bits;
+    return 2 * BLOCK;
+}
+
+static inline int32_t form(Form *lane, int bits)
+{
+    (void)lane, (void)bits;
+    return 0;
+}
+
+static inline ALWAYS void put_right(const Operand *x, const Scales *s, int64_t lane, int64_t k, int64_t summed, int bits,
+                                    char *panel)
+{
+    Form lanes[LANES];
+    (void)bits;
+    block_of(x, s, lane, k, summed, lanes);
+    for (int p = 0; p < BLOCK / 2; p++)
+        for (int i = 0; i < LANES; i++)
+            memcpy(panel + 4 * (p * COLUMNS + i), &lanes[i].integers[2 * p], 4);
+}
+
+static inline ALWAYS void multiply_tile(const char *left, const char *right, int64_t blocks, int bits, Tile *tile)
+{
+    const int16_t *a = (const int16_t *)left, *b = (const int16_t *)right;
+    memset(tile, 0, sizeof *tile);
+    for (int64_t n = 0; n < blocks; n++, a += ROWS * BLOCK, b += BLOCK * COLUMNS)
+        for (int r = 0; r < ROWS; r++) {
+            int32_t sum[COLUMNS] = {0};
+            for (int p = 0; p < BLOCK / 2; p++)
+                for (int c = 0; c < COLUMNS; c++) {
+                    const int16_t *pair = b + 2 * (p * COLUMNS + c);
+                    sum[c] += (int32_t)a[r * BLOCK + 2 * p] * pair[0] + (int32_t)a[r * BLOCK + 2 * p + 1] * pair[1];
+                }
+            for (int c = 0; c < COLUMNS; c++) {
+                int32_t rest = bits == 8 ? sum[c] : sum[c] & 0xffff;
+                tile->low[r][c] += rest;
+                tile->high[r][c] += (sum[c] - rest) / 65536;
+            }
+        }
+}
+
+static inline double sum_of(const Tile *tile, int64_t r, int64_t c, int bits)
+{
+    return bits == 8 ? (double)tile->low[r][c] : (double)tile->high[r][c] * 65536.0 + (double)tile->low[r][c];
+}
+
+#endif
