@@ -94,7 +94,7 @@ def _rows(
             times[task].append(1e3 * (clock() - start) / steps)
     # the first one compiles
     kept = {task: found[1:] for task, found in times.items()}
-    goals = {8: GOALS_8, DEFAULT_BITS: GOALS}.get(spec.product_bits.forward, {})
+    goals = {8: GOALS_8, DEFAULT_BITS: GOALS}.get(spec.precisions[""].forward, {})
     yield Row(f"{name}, eager FP32", median(kept[EAGER]), "ms/step")
     setting = f"{name}, {spec.precision} bits, {threads} threads"
 

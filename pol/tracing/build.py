@@ -65,6 +65,7 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
     _say_rounds(spec, spec.steps_for(rows), rounds, tell)
     functions = JobFunctions(spec, rounds.steps)
     state = _initial_state(spec, functions)
+    _check_precisions(spec)
     local = functions.initial_local(state)
     try_loss(spec, state, data)
     tell(f"tracing a step of {spec.batch} rows")
@@ -80,7 +81,7 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
             STEP: torch.tensor(0),
             BATCH_NUMBER: torch.tensor(0),
         },
-        precision=spec.product_bits,
+        precisions=spec.precisions,
         own=own,
     )
     updated = _updated(step, state)
@@ -92,7 +93,7 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
     evaluate = trace_program(
         functions.evaluate,
         {**named("global", state), **named("batch", _batch_of(example, eval_batch))},
-        precision=spec.product_bits,
+        precisions=spec.precisions,
         own=own,
     )
     if spec.weights == "seed":  # last, so that a layer that cannot be traced is named as that
@@ -207,6 +208,16 @@ def _initial_state(spec: JobSpec, functions: JobFunctions) -> dict[str, torch.Te
         if name.startswith(VELOCITY):
             raise JobError(f"model.{name}", f"{VELOCITY}… is reserved", "rename the attribute")
     return {**state, **outer_initial(spec.outer, trained)}
+
+
+def _check_precisions(spec: JobSpec) -> None:
+    """A name that nothing has would choose nothing, and nobody would notice."""
+    known = [name for name, _ in spec.model.named_parameters()]
+    for chosen in filter(None, spec.precisions):
+        if not any(f"{name}.".startswith(f"{chosen}.") for name in known):
+            reason = f"the model has no module with parameters that is called {chosen!r}"
+            remedy = "give a name of model.named_modules(); what is tied has the first of its names"
+            raise JobError("precision", reason, remedy)
 
 
 def _updated(step: Program, state: Mapping[str, torch.Tensor]) -> list[str]:

@@ -121,7 +121,7 @@ class JobFunctions:
             loss, list(leaves.values()), allow_unused=True
         )
         gradients = {
-            name: torch.zeros_like(state[name]) if part is None else gradient(part)
+            name: torch.zeros_like(state[name]) if part is None else gradient(part, name)
             for name, part in zip(leaves, found, strict=True)
         }
         if spec.clip_norm is not None:

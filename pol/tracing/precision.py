@@ -9,10 +9,13 @@ gradient with :func:`gradient`; outputs called ``metric.…`` are what the forwa
 * Else, because other products or the batch come between, it is an **input gradient**.
 * A product that depends on gradients belongs to an optimizer, which decides the weights: a **weight gradient**.
 
+A product belongs to the parameters of which a factor is made without the batch, and a weight gradient to those whose
+gradient it makes. Precision may be chosen apart for parameters, by the names of their modules.
+
 A forward product that is computed again for the backward pass is the same node as before (see ``Emitter.product``).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch.fx import GraphModule, Node
@@ -35,13 +38,14 @@ _GATHERING = frozenset({_aten.add.Tensor, _aten.cat.default})
 
 
 @torch.library.custom_op("assay::gradient", mutates_args=())
-def gradient(value: torch.Tensor) -> torch.Tensor:
-    """A parameter's gradient, as it is; exists while a job is traced and is never run."""
+def gradient(value: torch.Tensor, name: str) -> torch.Tensor:
+    """The gradient of the parameter of this name, as it is; exists while a job is traced and is never run."""
     raise NotImplementedError("marks of gradients exist while a job is traced only")
 
 
 @gradient.register_fake
-def _(value: torch.Tensor) -> torch.Tensor:
+def _(value: torch.Tensor, name: str) -> torch.Tensor:
+    del name
     return torch.empty_like(value)
 
 
@@ -49,16 +53,21 @@ _MARK = torch.ops.assay.gradient.default
 
 
 def bits_of_products(
-    graph: GraphModule, inputs: Iterable[str], outputs: Iterable[str], precision: Precision
+    graph: GraphModule,
+    inputs: Iterable[str],
+    outputs: Iterable[str],
+    precisions: Mapping[str, Precision],
 ) -> dict[Node, int]:
-    """Return the bits of each product of ``graph``, whose placeholders and results have these names, in their order."""
+    """Return the bits of each product of ``graph``, whose placeholders and results have these names, in their order.
+
+    ``precisions`` are by the names of modules; what belongs to parameters of several takes the most bits of theirs.
+    """
     nodes = list(graph.graph.nodes)
     placeholders = [node for node in nodes if node.op == "placeholder"]
     results = nodes[-1].args[0]
+    names = dict(zip(placeholders, inputs, strict=True))
     batch = {
-        node
-        for node, name in zip(placeholders, inputs, strict=True)
-        if name.startswith("batch.") or name == BATCH_NUMBER
+        node for node, name in names.items() if name.startswith("batch.") or name == BATCH_NUMBER
     }
     marks = {node for node in nodes if node.target is _MARK}
     metrics = {
@@ -67,17 +76,32 @@ def bits_of_products(
     measured, derived = _ancestors(nodes, metrics), _ancestors(nodes, marks)
     of_batch, of_gradients = _descendants(nodes, batch), _descendants(nodes, marks)
     of_weights = _weights_only(nodes, marks, of_batch)
+    made_of = _made_of(nodes, names, of_batch | of_gradients)
+    makes = _makes(nodes, of_weights)
+    backward = derived - measured
     found = {}
     for node in nodes:
         if node.target not in PRODUCTS:
             continue
-        if node in of_gradients or (node in derived - measured and node in of_weights):
-            found[node] = precision.weight_gradient
-        elif node in derived - measured:
-            found[node] = precision.input_gradient
+        owners = set().union(*(made_of.get(factor, ()) for factor in node.all_input_nodes))
+        if node in of_gradients:
+            kind = "weight_gradient"
+        elif node in backward and node in of_weights:
+            kind = "weight_gradient"
+            owners |= makes[node]
         else:
-            found[node] = precision.forward
+            kind = "input_gradient" if node in backward else "forward"
+        chosen = {_nearest(owner, precisions) for owner in owners} or {""}
+        found[node] = max(getattr(precisions[name], kind) for name in chosen)
     return found
+
+
+def _nearest(parameter: str, precisions: Mapping[str, Precision]) -> str:
+    """Return the longest of the names that is the parameter's, or that of a module around it."""
+    name = parameter
+    while name and name not in precisions:
+        name = name.rpartition(".")[0]
+    return name
 
 
 def _ancestors(nodes: list[Node], of: set[Node]) -> set[Node]:
@@ -106,6 +130,30 @@ def _weights_only(nodes: list[Node], marks: set[Node], of_batch: set[Node]) -> s
             user in found and _keeps(user, node, of_batch) for user in node.users
         ):
             found.add(node)
+    return found
+
+
+def _made_of(
+    nodes: list[Node], names: Mapping[Node, str], apart: set[Node]
+) -> dict[Node, frozenset[str]]:
+    """Return the tensors of the model that a node is made of, for all nodes that are not ``apart``."""
+    found: dict[Node, frozenset[str]] = {}
+    for node in nodes:
+        if node.op == "output" or node in apart:
+            continue
+        prefix, _, name = names.get(node, "").partition(".")
+        own = {name} if prefix == "global" else set()
+        found[node] = frozenset(own).union(*(found[used] for used in node.all_input_nodes))
+    return found
+
+
+def _makes(nodes: list[Node], of_weights: set[Node]) -> dict[Node, frozenset[str]]:
+    """Return the parameters that a node makes the gradients of, for all nodes from which nothing else follows."""
+    found: dict[Node, frozenset[str]] = {}
+    for node in reversed(nodes):
+        if node in of_weights:
+            own = {str(node.args[1])} if node.target is _MARK else set()
+            found[node] = frozenset(own).union(*(found.get(user, ()) for user in node.users))
     return found
 
 

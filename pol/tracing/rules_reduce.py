@@ -132,7 +132,7 @@ def _vector_product(site: TraceSite, left: Ref, right: Ref) -> int:
 
 
 @rule("assay.gradient.default")
-def _gradient(_site: TraceSite, value: Ref) -> int:
+def _gradient(_site: TraceSite, value: Ref, _name: str) -> int:
     return value
 
 

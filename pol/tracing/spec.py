@@ -104,6 +104,10 @@ class Precision:
                 raise JobError(f"precision.{name}", f"{bits!r} is not known", "give 8, 15 or 22")
 
 
+def _everywhere(bits: int) -> Precision:
+    return Precision(forward=bits, input_gradient=bits, weight_gradient=bits)
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobSpec:
     """One training job, as the consumer writes it.
@@ -123,7 +127,7 @@ class JobSpec:
     ``optimizer`` is :class:`SGD` or :class:`AdamW`; ``schedule`` a learning rate, or a function of the step, 0 to
     steps - 1, the same for all slots (written out as a table); ``clip_norm`` the largest norm of the whole gradient, or
     None. Everything random comes from ``seed``. ``precision`` is the bits of all products, 8, 15 or 22, or a
-    :class:`Precision`.
+    :class:`Precision`, or either by the name of a module, whose parameters' products have it; "" is the whole model.
     """
 
     name: str
@@ -144,7 +148,7 @@ class JobSpec:
     metrics: Mapping[str, Measure] = field(default_factory=dict)
     outer: Average | Nesterov = field(default_factory=Average)
     weights: Literal["seed", "keep"] = "seed"
-    precision: int | Precision = DEFAULT_BITS
+    precision: int | Precision | Mapping[str, int | Precision] = DEFAULT_BITS
 
     def __post_init__(self) -> None:
         self._check_length()
@@ -189,17 +193,26 @@ class JobSpec:
             raise JobError("outer", reason, "give assay.Average() or assay.Nesterov(…)")
         if self.weights not in ("seed", "keep"):
             raise JobError("weights", f"{self.weights!r} is not known", 'give "seed" or "keep"')
-        if not isinstance(self.precision, Precision) and not _are_bits(self.precision):
-            reason = f"{self.precision!r} is not known"
-            raise JobError("precision", reason, "give 8, 15, 22 or assay.Precision(…)")
+        for name, value in self._precision_by_module.items():
+            module: object = name
+            if not isinstance(module, str):
+                raise JobError("precision", f"{module!r} is no name of a module", "give texts")
+            if not isinstance(value, Precision) and not _are_bits(value):
+                reason = f"{value!r} is not known"
+                field = f"precision of {name}" if name else "precision"
+                raise JobError(field, reason, "give 8, 15, 22 or assay.Precision(…)")
 
     @property
-    def product_bits(self) -> Precision:
-        """The precision of each kind of product."""
-        if isinstance(self.precision, Precision):
-            return self.precision
-        bits = self.precision
-        return Precision(forward=bits, input_gradient=bits, weight_gradient=bits)
+    def _precision_by_module(self) -> Mapping[str, int | Precision]:
+        return self.precision if isinstance(self.precision, Mapping) else {"": self.precision}
+
+    @property
+    def precisions(self) -> dict[str, Precision]:
+        """The precision of each kind of product by the name of a module; "" is the whole model, and always there."""
+        found = {"": Precision()}
+        for name, value in self._precision_by_module.items():
+            found[name] = value if isinstance(value, Precision) else _everywhere(value)
+        return found
 
     def steps_for(self, rows: int) -> int:
         """Return the steps that the job asks for with so many rows of data, before rounds are made of them."""

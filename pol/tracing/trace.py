@@ -5,6 +5,7 @@ import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ Function = Callable[[Tensors], Tensors]
 
 HANDLER_MODULES = (rules_elementwise, rules_reduce, rules_shape)
 """Imported for their handlers, which they register."""
-ORDINARY = Precision()
+ORDINARY = MappingProxyType({"": Precision()})
 NOTHING: Tensors = {}
 _CONTROL_FLOW = (
     DataDependentOutputException,
@@ -89,10 +90,10 @@ def trace_program(
     function: Function,
     inputs: Tensors,
     limits: Limits = LIMITS,
-    precision: Precision = ORDINARY,
+    precisions: Mapping[str, Precision] = ORDINARY,
     own: Tensors = NOTHING,
 ) -> Program:
-    """Trace ``function`` once and return it as a program, whose products have the bits of ``precision``.
+    """Trace ``function`` once and return it as a program, whose products have the bits of ``precisions``.
 
     It gets name to tensor and returns name to tensor, and may call ``torch.autograd.grad``. Of the example ``inputs``
     only dtypes and shapes matter. ``own`` are those of the model's tensors that are inputs: where one is read past the
@@ -102,7 +103,7 @@ def trace_program(
     """
     # make_fx tells inputs apart by identity, so the same tensor under two names would become one input.
     graph, names = _graph(function, {name: tensor.clone() for name, tensor in inputs.items()})
-    bits = bits_of_products(graph, inputs, names, precision)
+    bits = bits_of_products(graph, inputs, names, precisions)
     emitter = Emitter(limits)
     values: dict[Node, Any] = {}
     placeholders = iter(inputs.items())

@@ -1004,6 +1004,14 @@ MUTANTS = (
         ("tests/unit/pol/tracing/test_precision.py",),
     ),
     Mutant(
+        "gradient-of-no-module",
+        "a weight gradient has the bits of the whole model, not those of its module",
+        "pol/tracing/precision.py",
+        "            owners |= makes[node]\n",
+        "",
+        ("tests/unit/pol/tracing/test_precision.py::test_a_module_has_its_own_precision",),
+    ),
+    Mutant(
         "forward-twice",
         "what is computed again for the backward pass has other bits than before",
         "pol/tracing/emitter.py",

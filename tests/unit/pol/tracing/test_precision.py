@@ -144,8 +144,8 @@ def test_what_is_computed_again_for_the_backward_pass_is_forward() -> None:
         first, last = torch.autograd.grad(loss, weights)
         return {
             "metric.loss": loss.detach(),
-            "global.v": gradient(first),
-            "global.w": gradient(last),
+            "global.v": gradient(first, "v"),
+            "global.w": gradient(last, "w"),
         }
 
     inputs = {
@@ -153,7 +153,7 @@ def test_what_is_computed_again_for_the_backward_pass_is_forward() -> None:
         "global.v": torch.ones(3, 5),
         "global.w": torch.ones(5, 2),
     }
-    program = trace_program(function, inputs, precision=APART)
+    program = trace_program(function, inputs, precisions={"": APART})
     assert _bits(program) == {FORWARD: 2, INPUT: 1, WEIGHT: 2}
 
 
@@ -162,11 +162,11 @@ def test_products_of_an_optimizer_count_as_weight_gradients() -> None:
         weight = t["global.w"].detach().requires_grad_()
         loss = (t["batch.x"] @ weight).square().sum()
         (found,) = torch.autograd.grad(loss, [weight])
-        found = gradient(found)
+        found = gradient(found, "w")
         return {"metric.loss": loss.detach(), "global.w": weight.detach() - found @ found.T @ found}
 
     inputs = {"batch.x": torch.ones(4, 3), "global.w": torch.ones(3, 2)}
-    program = trace_program(function, inputs, precision=APART)
+    program = trace_program(function, inputs, precisions={"": APART})
     assert _bits(program) == {FORWARD: 1, WEIGHT: 3}
 
 
@@ -185,6 +185,78 @@ def test_eval_is_forward_and_15_bits_are_the_default(tmp_path: Path) -> None:
     assert plain.id != apart.id
 
 
+def _layers() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 7), nn.Tanh(), nn.Linear(7, 3))
+
+
+def test_a_module_has_its_own_precision(tmp_path: Path) -> None:
+    """Of the last layer: its result, the gradient of what goes into it, and its weight's gradient."""
+    step = _step(_layers(), _numbers(5), tmp_path, precision={"": 8, "4": 22})
+    shapes = {
+        step.types[number].shape: node.attrs["bits"]
+        for number, node in enumerate(step.nodes, step.first_node)
+        if node.op == "matmul"
+    }
+    assert _bits(step) == {8: 5, 22: 3}
+    last = {shape: bits for shape, bits in shapes.items() if bits == 22}
+    assert set(last) in ({(4, 3), (4, 7), (7, 3)}, {(4, 3), (4, 7), (3, 7)})
+
+
+def test_the_nearest_name_counts(tmp_path: Path) -> None:
+    model = nn.ModuleDict({"body": _layers(), "bodyguard": nn.Linear(3, 2)})
+    spec = {"body": 8, "body.2": APART, "body.4.weight": 22}
+    step = _step(
+        model, _numbers(5), tmp_path, precision=spec,
+        loss=lambda model, batch: model["bodyguard"](model["body"](batch["x"])).square().mean(),
+    )  # fmt: skip
+    # the first layer, that which is apart, the last of the body, and what only begins with the same letters
+    of_layers = [{8: 2}, {FORWARD: 1, INPUT: 1, WEIGHT: 1}, {22: 3}, {15: 3}]
+    assert _bits(step) == sum(map(Counter, of_layers), Counter())
+
+
+def test_products_of_attention_belong_to_no_module(tmp_path: Path) -> None:
+    modules = {"parts": 22, "join": 22, "characters": 22, "norm": 22}
+    step = _step(Attention(), _characters(5), tmp_path, precision={"": 8, **modules})
+    # two products and two gradients of each; rows of the embedding keep 15 bits
+    assert _bits(step) == {8: 6, 15: 1, 22: 6}
+
+
+def test_a_weight_of_several_modules_takes_the_most_bits_of_theirs(tmp_path: Path) -> None:
+    class Sum(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = nn.Linear(5, 5), nn.Linear(5, 5)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return functional.linear(x, self.one.weight + self.two.weight)
+
+    for precision in ({"": 8, "two": 22}, {"one": 8, "two": 22}, {"one": 22, "two": 8}):
+        step = _step(Sum(), _numbers(5), tmp_path / str(precision), precision=precision)
+        assert _bits(step) == {22: 2}
+
+
+def test_a_module_that_is_used_again_and_again_has_one_precision(tmp_path: Path) -> None:
+    model = nn.Sequential(Cell(), nn.Linear(4, 2))
+    step = _step(model, _numbers(4, 3), tmp_path, precision={"": 22, "0": 8})
+    assert _bits(step) == {8: 4 + 3 + 4, 22: 3}
+
+
+@pytest.mark.parametrize("name", ["hea", "1", "0.weigh", "0.weight.x"])
+def test_a_module_that_is_not_there_is_refused(name: str, tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(5, 6), nn.Tanh())
+    with pytest.raises(JobError, match=f"no module with parameters that is called '{name}'"):
+        _step(model, _numbers(5), tmp_path, precision={"": 8, name: 15})
+
+
+def test_eval_has_the_precision_of_modules(tmp_path: Path) -> None:
+    data = {"x": _numbers(5)}
+    spec = JobSpec(
+        name="apart", model=_layers(), loss=lambda model, batch: model(batch["x"]).square().mean(),
+        train=data, holdout=data, steps=4, batch=4, precision={"": 8, "4": 15},
+    )  # fmt: skip
+    assert _bits(build(spec, tmp_path).document.eval) == {8: 2, 15: 1}
+
+
 @pytest.mark.parametrize(
     ("precision", "field"),
     [
@@ -192,6 +264,10 @@ def test_eval_is_forward_and_15_bits_are_the_default(tmp_path: Path) -> None:
         (lambda: True, "precision"),
         (lambda: "8", "precision"),
         (lambda: 8.0, "precision"),
+        (lambda: {"": 8, "0": 16}, "precision of 0"),
+        (lambda: {"": "8"}, "precision"),
+        (lambda: {0: 8}, "precision"),
+        (lambda: {"0": {"": 8}}, "precision of 0"),
         (lambda: Precision(forward=9), "precision.forward"),
         (lambda: Precision(input_gradient=True), "precision.input_gradient"),
         (lambda: Precision(weight_gradient=22.0), "precision.weight_gradient"),  # type: ignore[arg-type]
