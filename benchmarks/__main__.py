@@ -6,12 +6,15 @@ import json
 import pkgutil
 import sys
 from inspect import signature
+from pathlib import Path
 
 import benchmarks
 from benchmarks.figures import as_json, as_table
 from pol.ops.product import BITS
 
-NOT_BENCHMARKS = {"__main__", "figures", "memory", "models", "threads"}
+NOT_BENCHMARKS = {
+    "__main__", "corpora", "curves", "eager", "figures", "memory", "models", "threads"
+}  # fmt: skip
 
 
 def names() -> list[str]:
@@ -26,13 +29,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("name", choices=names(), metavar="NAME", help=", ".join(names()))
     parser.add_argument("--output", choices=("text", "json"), default="text")
     parser.add_argument(
-        "--model", action="append", help="of training and replay: this one only, again for more"
+        "--model",
+        action="append",
+        help="of parity, replay and training: this one only, again for more",
     )
     parser.add_argument(
         "--threads", type=int, choices=range(1, 65), metavar="1..64", help="of training  [1]"
     )
     parser.add_argument(
         "--precision", type=int, choices=BITS, help="of training: bits of products  [15]"
+    )
+    parser.add_argument(
+        "--curves", type=Path, metavar="FOLDER", help="of parity: draws curves there, as SVG"
     )
     options = parser.parse_args(arguments)
     module = importlib.import_module(f"benchmarks.{options.name}")
@@ -43,8 +51,11 @@ def main(arguments: list[str]) -> int:
                 f"{options.name} has no model {model!r}: {', '.join(known) or 'it has none'}"
             )
     chosen = {
-        "models": options.model, "precision": options.precision, "threads": options.threads
-    }  # fmt: skip
+        "models": options.model,
+        "precision": options.precision,
+        "threads": options.threads,
+        "curves": options.curves,
+    }
     chosen = {name: value for name, value in chosen.items() if value is not None}
     if unknown := set(chosen) - set(signature(module.run).parameters):
         parser.error(f"{options.name} has no choice of {', '.join(sorted(unknown))}")

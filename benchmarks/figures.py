@@ -2,8 +2,8 @@
 
 import os
 import platform
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -11,7 +11,7 @@ class Row:
     """One figure: what was measured, the figure, and its unit.
 
     ``baseline`` is the figure, in the same unit and from the same call, that it is compared with; None for the baseline
-    itself. ``goal`` is the largest ratio that we want.
+    itself. ``goal`` is the largest ratio that we want. ``columns`` are further figures, ``details`` what JSON only has.
     """
 
     case: str
@@ -19,6 +19,8 @@ class Row:
     unit: str
     baseline: float | None = None
     goal: float | None = None
+    columns: Mapping[str, float | None] = field(default_factory=dict)
+    details: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float | None:
@@ -65,6 +67,8 @@ def as_json(figures: Figures) -> dict[str, object]:
             "baseline": row.baseline,
             "ratio": row.ratio,
             "goal": row.goal,
+            **row.columns,
+            **row.details,
         }
         for row in figures.rows
     ]
@@ -73,7 +77,8 @@ def as_json(figures: Figures) -> dict[str, object]:
 
 def as_table(figures: Figures) -> str:
     """Return the figures as text for people."""
-    cells = [("case", "value", "unit", "baseline", "ratio", "goal")]
+    further = list(dict.fromkeys(name for row in figures.rows for name in row.columns))
+    cells = [("case", "value", "unit", "baseline", "ratio", "goal", *further)]
     cells += [
         (
             row.case,
@@ -82,10 +87,11 @@ def as_table(figures: Figures) -> str:
             _number(row.baseline),
             _number(row.ratio),
             _number(row.goal),
+            *(_number(row.columns.get(name)) for name in further),
         )
         for row in figures.rows
     ]
-    widths = [max(len(line[column]) for line in cells) for column in range(6)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
     lines = []
     for line in cells:
         parts = [

@@ -42,12 +42,12 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """From the numbers of characters to a score for each possible next one."""
 
-    def __init__(self, width: int, layers: int, length: int) -> None:
+    def __init__(self, width: int, layers: int, length: int, characters: int = _CHARACTERS) -> None:
         super().__init__()
-        self.characters = nn.Embedding(_CHARACTERS, width)
+        self.characters = nn.Embedding(characters, width)
         self.places = nn.Embedding(length, width)
         self.blocks = nn.Sequential(*[Block(width, max(2, width // 64)) for _ in range(layers)])
-        self.norm, self.score = nn.LayerNorm(width), nn.Linear(width, _CHARACTERS)
+        self.norm, self.score = nn.LayerNorm(width), nn.Linear(width, characters)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         scores: torch.Tensor = self.score(

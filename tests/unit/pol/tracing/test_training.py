@@ -11,9 +11,9 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
+from benchmarks.eager import as_tensors, take_step
 from pol.job.load import LoadedJob, batch_at, load_job
 from pol.local.run import run_locally
-from pol.state.arrays import Array
 from pol.tracing.build import build, load_into
 from pol.tracing.spec import SGD, AdamW, Average, JobSpec, Nesterov, cross_entropy
 
@@ -67,24 +67,13 @@ def _eager_loss(loaded: LoadedJob, spec: JobSpec) -> float:
             losses = []
         for slot, (model, optimizer) in enumerate(zip(models, optimizers, strict=True)):
             batch = batch_at(loaded.data, loaded.job, step * spec.slots + slot)
-            losses.append(_eager_step(model, optimizer, batch, _rate(step)))
+            rate = _rate(step)
+            losses.append(take_step(model, optimizer, spec.loss, as_tensors(batch), rate))
         if step % ROUND_STEPS == ROUND_STEPS - 1:
             after = _outer(spec, weights, list(models), velocity)
             for model in models:
                 model.load_state_dict(after)
     return float(np.mean(losses))
-
-
-def _eager_step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, batch: Mapping[str, Array], rate: float
-) -> float:
-    optimizer.param_groups[0]["lr"] = rate
-    optimizer.zero_grad()
-    logits = model(torch.from_numpy(batch["batch.x"]))
-    loss = nn.functional.cross_entropy(logits, torch.from_numpy(batch["batch.y"]))
-    loss.backward()  # type: ignore[no-untyped-call]
-    optimizer.step()
-    return float(loss.detach())
 
 
 @pytest.mark.parametrize(

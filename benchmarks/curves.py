@@ -1,0 +1,58 @@
+"""Curves of losses as SVG, the same bytes from the same figures."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+Curve = Sequence[tuple[int, float]]
+Curves = Mapping[tuple[str, float], Sequence[Curve]]
+"""By name and learning rate, in the order of the seeds."""
+COLOURS = ("#000000", "#9a9a9a", "#0072b2", "#d55e00", "#009e73", "#cc79a7")
+
+
+def draw(curves: Curves, path: Path) -> None:
+    """Draw a column for each learning rate: means over the seeds, and differences from the first name, seed by seed.
+
+    Bands reach from the least to the most of the seeds. The ground is white, whatever the page's.
+    """
+    names = list(dict.fromkeys(name for name, _ in curves))
+    rates = list(dict.fromkeys(rate for _, rate in curves))
+    # texts stay texts, and nothing is random
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "assay", "font.size": 9}):
+        figure = Figure(figsize=(3.6 * len(rates), 5.6), layout="constrained")
+        rows = figure.subplots(2, len(rates), sharex=True, sharey="row", squeeze=False)
+        for column, rate in enumerate(rates):
+            plain = curves[names[0], rate]
+            for name, colour in zip(names, COLOURS, strict=False):
+                found = curves[name, rate]
+                _lines(rows[0][column], found, name, colour)
+                _lines(rows[1][column], _differences(found, plain), name, colour)
+            rows[0][column].set_title(f"learning rate {rate:g}")
+            rows[1][column].set_xlabel("steps")
+        rows[0][0].set_ylabel("training loss (nats)")
+        rows[1][0].set_ylabel(f"difference from {names[0]}")
+        figure.legend(*rows[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, facecolor="white", metadata={"Date": None})
+
+
+def _differences(curves: Sequence[Curve], plain: Sequence[Curve]) -> list[Curve]:
+    return [
+        [(step, value - other) for (step, value), (_, other) in zip(one, same, strict=True)]
+        for one, same in zip(curves, plain, strict=True)
+    ]
+
+
+def _lines(axes: Axes, curves: Sequence[Curve], name: str, colour: str) -> None:
+    steps = [step for step, _ in curves[0]]
+    values = [[value for _, value in points] for points in zip(*curves, strict=True)]
+    means = [sum(found) / len(found) for found in values]
+    axes.plot(steps, means, color=colour, linewidth=1.2, label=name)
+    axes.fill_between(
+        steps, [min(found) for found in values], [max(found) for found in values],
+        color=colour, alpha=0.15, linewidth=0,
+    )  # fmt: skip
+    axes.grid(alpha=0.3)

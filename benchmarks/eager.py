@@ -1,0 +1,59 @@
+"""Plain training by hand, in torch's own FP32, of what a job trains: the same weights, batches and rates."""
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import nn
+
+from pol.job.load import LoadedJob, batch_at
+from pol.state.arrays import Array
+from pol.tracing.build import load_into
+from pol.tracing.spec import AdamW, JobSpec, Measure
+
+
+def take_step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loss: Measure,
+    batch: Mapping[str, torch.Tensor],
+    rate: float,
+    clip_norm: float | None = None,
+) -> float:
+    """Take a step and return the loss before it."""
+    optimizer.param_groups[0]["lr"] = rate
+    optimizer.zero_grad()
+    found = loss(model, batch)
+    found.backward()  # type: ignore[no-untyped-call]
+    if clip_norm is not None:
+        nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+    optimizer.step()
+    return float(found.detach())
+
+
+def as_tensors(columns: Mapping[str, Array]) -> dict[str, torch.Tensor]:
+    """Return the columns of a batch, whose names may be those of a step's inputs."""
+    return {
+        name.removeprefix("batch."): torch.from_numpy(column.copy())
+        for name, column in columns.items()
+    }
+
+
+def losses(
+    spec: JobSpec, loaded: LoadedJob, model: nn.Module, backwards: bool = False
+) -> Iterator[float]:
+    """Train a model as a job of one slot does, with AdamW, and yield the loss of each step.
+
+    With the rows of batches ``backwards`` the mathematics is the same, and only the rounding another.
+    """
+    assert isinstance(spec.optimizer, AdamW)
+    assert spec.slots == 1
+    chosen = spec.optimizer
+    load_into(model.train(), loaded.global_state)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), 1.0, chosen.betas, chosen.eps, chosen.weight_decay
+    )
+    for step in range(loaded.job.document.steps):
+        rows = batch_at(loaded.data, loaded.job, step)
+        batch = as_tensors({key: rows[key][::-1] for key in rows} if backwards else rows)
+        rate = spec.learning_rate(step)
+        yield take_step(model, optimizer, spec.loss, batch, rate, spec.clip_norm)

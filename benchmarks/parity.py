@@ -1,0 +1,286 @@
+"""What training comes to with products of 15 and of 8 bits, beside eager FP32: three seeds, three learning rates.
+
+Everything trains from the same weights on the same batches at the same rates. FP32 trains twice, the second time with
+the rows of each batch backwards, which changes the rounding and nothing else. The training loss is the mean of the last
+twentieth of the steps; what is held out is measured in FP32, whatever trained. Rows have the mean over the seeds, the
+least and the most of them, and how far the mean is from that of FP32 in units of FP32's own spread over the seeds.
+"""
+
+import math
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from statistics import mean
+from time import process_time
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from torch import nn
+
+from assay import AdamW, JobSpec, Precision, accuracy
+from benchmarks import corpora, eager
+from benchmarks.corpora import Corpus
+from benchmarks.figures import Figures, Row
+from benchmarks.models import GPT, loss
+from benchmarks.threads import limited
+from pol.executor.backend import backend
+from pol.executor.names import NATIVE
+from pol.job.load import LoadedJob, load_job
+from pol.state.arrays import Array
+from pol.tracing.build import build, load_into
+from pol.tracing.functions import training_mode
+from pol.work.segments import advance, slot_state
+
+NAME = "parity"
+SEEDS = (1, 2, 3)
+FP32, BACKWARDS = "FP32", "FP32, rows backwards"
+HEAD = "score"
+PRECISIONS: Mapping[str, int | Mapping[str, int | Precision]] = MappingProxyType(
+    {
+        "15 bits": 15,
+        "8 bits": 8,
+        "8 bits, 15 for weight gradients and head": {
+            "": Precision(forward=8, input_gradient=8, weight_gradient=15),
+            HEAD: 15,
+        },
+    }
+)
+POINTS = 40
+"""Of a curve, at most: each is the mean of as many steps."""
+LAST = 20
+"""The training loss is that of the last of so many parts."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A model, its data, and how it is trained."""
+
+    corpus: Callable[[], Corpus]
+    model: Callable[[Corpus], nn.Module]
+    steps: int
+    batch: int
+    rates: tuple[float, ...]
+
+    def spec(self, corpus: Corpus, rate: float, seed: int) -> JobSpec:
+        """Return the job that trains it at a rate, which warms up and then falls to a tenth along a cosine."""
+        return JobSpec(
+            name=NAME,
+            model=self.model(corpus),
+            loss=loss,
+            metrics={"accuracy": accuracy()},
+            train=corpus.train,
+            holdout=corpus.holdout,
+            optimizer=AdamW(weight_decay=0.01),
+            schedule=partial(_rate, rate, self.steps),
+            clip_norm=1.0,
+            steps=self.steps,
+            round_steps=self.steps,
+            batch=self.batch,
+            seed=seed,
+        )
+
+
+def _rate(highest: float, steps: int, step: int) -> float:
+    warm = min(1.0, (step + 1) / (0.05 * steps))
+    return highest * warm * (0.55 + 0.45 * math.cos(math.pi * step / steps))
+
+
+class Classifier(nn.Module):
+    """Two hidden layers, and a score for each class."""
+
+    def __init__(self, features: int, width: int, classes: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Linear(features, width), nn.GELU(), nn.Linear(width, width), nn.GELU()
+        )
+        self.score = nn.Linear(width, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.score(self.body(x))
+        return scores
+
+
+MODELS: Mapping[str, Study] = MappingProxyType(
+    {
+        "gpt": Study(
+            lambda: corpora.text(64),
+            lambda corpus: GPT(64, 2, 64, corpus.classes),
+            800,
+            16,
+            (3e-3, 1e-2, 3e-2),
+        ),
+        "digits": Study(
+            corpora.digits,
+            lambda corpus: Classifier(64, 256, corpus.classes),
+            1200,
+            64,
+            (1e-3, 3e-3, 1e-2),
+        ),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The loss of each step, and what the result is worth on what was held out."""
+
+    losses: Sequence[float]
+    held_out: Mapping[str, float]
+
+    @property
+    def final(self) -> dict[str, float]:
+        """What is compared, by name."""
+        last = self.losses[-max(1, len(self.losses) // LAST) :]
+        found = {f"held-out {name}": value for name, value in self.held_out.items()}
+        return {"training loss": mean(last), **found}
+
+    @property
+    def curve(self) -> list[tuple[int, float]]:
+        """The number of steps taken and the mean loss of those since the point before."""
+        ends = np.unique(np.linspace(0, len(self.losses), POINTS + 1).astype(int)).tolist()
+        return [(end, mean(self.losses[start:end])) for start, end in pairwise(ends)]
+
+
+Runs = Mapping[tuple[str, float], Sequence[Trained]]
+"""By precision and learning rate, in the order of the seeds."""
+
+
+def run(models: Sequence[str] = tuple(MODELS), curves: Path | None = None) -> Figures:
+    """Train some models, or all, and draw the curves into a folder."""
+    rows: list[Row] = []
+    notes = []
+    for name in models:
+        study = MODELS[name]
+        corpus = study.corpus()
+        with limited(1):
+            runs = train_all(name, study, corpus, SEEDS)
+        rows += compared(name, runs)
+        notes.append(f"{name}: {corpus.source}; {study.steps} steps of {study.batch} rows")
+        notes.append(f"{name}, held out: {_reference(corpus)}")
+        if curves is not None:
+            from benchmarks.curves import draw
+
+            lines = {key: [one.curve for one in trained] for key, trained in runs.items()}
+            draw(lines, curves / f"{NAME}-{name}.svg")
+    return Figures(NAME, rows, notes)
+
+
+def train_all(
+    name: str, study: Study, corpus: Corpus, seeds: Sequence[int]
+) -> dict[tuple[str, float], list[Trained]]:
+    """Train with every precision at every rate from every seed, and say on stderr what each came to."""
+    found: dict[tuple[str, float], list[Trained]] = {}
+    for rate in study.rates:
+        for seed in seeds:
+            for precision, trained in train(study.spec(corpus, rate, seed)):
+                found.setdefault((precision, rate), []).append(trained)
+                said = ", ".join(f"{key} {value:.4f}" for key, value in trained.final.items())
+                case = f"{name}, rate {rate:g}, {precision}, seed {seed}"
+                print(f"{case}: {said} ({process_time():.0f} s so far)", file=sys.stderr)
+    return found
+
+
+def train(spec: JobSpec) -> Iterator[tuple[str, Trained]]:
+    """Yield what a job comes to in FP32 and with each precision."""
+    for name, precision in PRECISIONS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            build(replace(spec, precision=precision), Path(folder))
+            loaded = load_job(Path(folder))
+        if name == next(iter(PRECISIONS)):
+            # weights and batches do not depend on the precision
+            yield FP32, plain(spec, loaded)
+            yield BACKWARDS, plain(spec, loaded, backwards=True)
+        yield name, exact(spec, loaded)
+
+
+def plain(spec: JobSpec, loaded: LoadedJob, backwards: bool = False) -> Trained:
+    """Train a job's model in FP32."""
+    # building reads the law of initial weights from the model, which so has to stay as it is
+    model = deepcopy(spec.model)
+    return Trained(list(eager.losses(spec, loaded, model, backwards)), held_out(spec, model))
+
+
+def exact(spec: JobSpec, loaded: LoadedJob) -> Trained:
+    """Train a job on the native executor."""
+    engine = backend(NATIVE)
+    state = slot_state(loaded, loaded.global_state, loaded.local_state)
+    losses = []
+    for step in range(loaded.job.document.steps):
+        state, metrics = advance(loaded, state, step, 0, engine)
+        losses.append(float(metrics["loss"]))
+    model = deepcopy(spec.model)
+    load_into(model, state.global_state)
+    return Trained(losses, held_out(spec, model))
+
+
+def held_out(spec: JobSpec, model: nn.Module) -> dict[str, float]:
+    """Return loss and other metrics of a trained model, in plain FP32 without dropout."""
+    columns = eager.as_tensors(spec.holdout)
+    parts = [torch.chunk(column, 8) for column in columns.values()]
+    found: dict[str, float] = {}
+    with training_mode(model, False), torch.no_grad():
+        for values in zip(*parts, strict=True):
+            batch = dict(zip(columns, values, strict=True))
+            share = len(values[0]) / len(next(iter(columns.values())))
+            for name, measure in {"loss": spec.loss, **spec.metrics}.items():
+                found[name] = found.get(name, 0.0) + share * float(measure(model, batch))
+    return found
+
+
+def compared(model: str, runs: Runs) -> Iterator[Row]:
+    """Yield a row for each measure, rate and precision."""
+    measures = next(iter(runs.values()))[0].final
+    for measure in measures:
+        for rate in dict.fromkeys(rate for _, rate in runs):
+            fp32 = [trained.final[measure] for trained in runs[FP32, rate]]
+            spread = max(fp32) - min(fp32)
+            for precision in dict.fromkeys(precision for precision, _ in runs):
+                trained = runs[precision, rate]
+                values = [one.final[measure] for one in trained]
+                different = mean(values) - mean(fp32)
+                yield Row(
+                    f"{model}, {measure}, rate {rate:g}, {precision}",
+                    mean(values),
+                    "nats" if measure.endswith("loss") else "share",
+                    None if precision == FP32 else mean(fp32),
+                    columns={
+                        "least": min(values),
+                        "most": max(values),
+                        "spreads": None if precision == FP32 or not spread else different / spread,
+                    },
+                    details={
+                        "model": model,
+                        "measure": measure,
+                        "rate": rate,
+                        "precision": precision,
+                        "seeds": values,
+                        **_curves(measure, trained),
+                    },
+                )
+
+
+def _curves(measure: str, trained: Sequence[Trained]) -> dict[str, object]:
+    """Return the curve of each seed, beside the measure that it ends in."""
+    return {"curves": [one.curve for one in trained]} if measure == "training loss" else {}
+
+
+def _reference(corpus: Corpus) -> str:
+    """Say what a model that learned next to nothing would come to: of texts, one that sees a single character."""
+    x, y = corpus.train["x"], corpus.train["y"]
+    if x.dtype != y.dtype:
+        return f"the largest class is {np.bincount(corpus.holdout['y']).max() / len(corpus.holdout['y']):.4f}"
+    return f"a bigram model has a loss of {bigram_loss(corpus):.4f}"
+
+
+def bigram_loss(corpus: Corpus) -> float:
+    """Return the mean loss of guessing from how often a character follows another one."""
+    counts: Array = np.ones((corpus.classes, corpus.classes))
+    np.add.at(counts, (corpus.train["x"], corpus.train["y"]), 1)
+    shares = counts / counts.sum(1, keepdims=True)
+    return float(-np.log(shares[corpus.holdout["x"], corpus.holdout["y"]]).mean())
