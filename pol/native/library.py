@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 FOLDER = Path(__file__).parent / "built"
 PORTABLE = "portable"
-INSTRUCTION_SETS = {"avx512vnni": 4, "avxvnni": 2, "avx2": 1, PORTABLE: 0}
+INSTRUCTION_SETS = {"avx512vnni": 4, "avxvnni": 2, "avx2": 1, "dotprod": 8, PORTABLE: 0}
 """Best first, each with its bit in what ``assay_processor`` returns."""
 SWITCH = "ASSAY_NATIVE"
 """``OFF`` for none, the name of an instruction set to force it, nothing for the best."""

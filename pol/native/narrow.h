@@ -1,4 +1,4 @@
-/* What the inner loops of narrow products share. Each of narrow_x86.h and narrow_portable.h has:
+/* What the inner loops of narrow products share. Each of narrow_x86.h, narrow_neon.h and narrow_portable.h has:
  *
  *   ROWS, COLUMNS   of a tile, the part of a result that one call of the inner loop computes
  *   HEAD            bytes in front of a panel of the left operand: what ``form`` returned, summed for each row

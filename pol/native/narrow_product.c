@@ -6,6 +6,8 @@
 
 #if defined(__AVX2__)
 #include "narrow_x86.h"
+#elif defined(__aarch64__)
+#include "narrow_neon.h"
 #else
 #include "narrow_portable.h"
 #endif

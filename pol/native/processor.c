@@ -4,12 +4,15 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
 #endif
 
 #define INTERFACE 5 /* of this library: raised with every change of what a function takes */
 #define HAS_AVX2 1
 #define HAS_AVXVNNI 2
 #define HAS_AVX512VNNI 4
+#define HAS_DOTPROD 8
 
 EXPORT int assay_interface(void)
 {
@@ -45,6 +48,13 @@ static int instruction_sets(void)
     if (a >= 1 && __get_cpuid_count(7, 1, &more, &b, &c, &d) && (more & AVX_VNNI))
         found |= HAS_AVXVNNI;
     return (int)found;
+}
+
+#elif defined(__aarch64__) && defined(__linux__)
+
+static int instruction_sets(void)
+{
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP ? HAS_DOTPROD : 0;
 }
 
 #else

@@ -9,19 +9,26 @@
 
 #include "product.h"
 
+/* Of a vector; and vectors of a line of a tile, for which there are registers. */
 #if defined(__AVX512F__)
 #include <immintrin.h>
-#define WIDTH 8 /* of a vector */
+#define WIDTH 8
+#define VECTORS 2
 #elif defined(__FMA__) && defined(__AVX__)
 #include <immintrin.h>
 #define WIDTH 4
+#define VECTORS 2
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#define WIDTH 2
+#define VECTORS 4
 #else
 #define WIDTH 2
+#define VECTORS 2
 #endif
 
 #define EXACT 2048
 #define ROWS 6
-#define VECTORS 2
 #define COLUMNS (WIDTH * VECTORS)
 #define LEFT_BYTES (384 * 1024) /* of a block of the left operand at once: it stays in the second cache */
 #define TOGETHER 64             /* panels of the left operand at once, at most */
@@ -69,6 +76,8 @@ static inline void add_product(Vector *sum, double a, const Vector *b)
     *sum = _mm512_fmadd_pd(_mm512_set1_pd(a), *b, *sum);
 #elif WIDTH == 4
     *sum = _mm256_fmadd_pd(_mm256_set1_pd(a), *b, *sum);
+#elif defined(__aarch64__)
+    *sum = vfmaq_n_f64(*sum, *b, a);
 #else
     *sum += a * *b;
 #endif
@@ -81,20 +90,20 @@ static void add_block(const double *a, const double *b, int64_t count, Tile tile
     Vector sums[ROWS][VECTORS];
 #pragma GCC unroll 6
     for (int r = 0; r < ROWS; r++)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int c = 0; c < VECTORS; c++)
             sums[r][c] = none;
     for (int64_t k = 0; k < count; k++, a += ROWS, b += COLUMNS) {
         const Vector *right = (const Vector *)b;
 #pragma GCC unroll 6
         for (int r = 0; r < ROWS; r++)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
             for (int c = 0; c < VECTORS; c++)
                 add_product(&sums[r][c], a[r], &right[c]);
     }
 #pragma GCC unroll 6
     for (int r = 0; r < ROWS; r++)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int c = 0; c < VECTORS; c++)
             tile[r].vectors[c] += sums[r][c];
 }

@@ -24,6 +24,14 @@ _CORES = {
     "ARMV8": "asimd",
     "NEOVERSEN1": "asimd",
 }
+KERNELS = {
+    "avx512vnni": "avx512_vnni",
+    "avxvnni": "avx_vnni",
+    "avx2": "avx2",
+    "dotprod": "asimddp",
+    "portable": "",
+}
+"""The name of the system for what native kernels need."""
 _CAPABILITIES = {"default": "", "avx2": "avx2", "avx512": "avx512f"}
 
 
@@ -58,7 +66,7 @@ class Control:
 
 
 CONTROLS = (
-    *(Control(NATIVE, SWITCH, name) for name in INSTRUCTION_SETS),
+    *(Control(NATIVE, SWITCH, name, 1, KERNELS[name]) for name in INSTRUCTION_SETS),
     *(Control(NUMPY, threads=threads) for threads in (1, 2)),
     *(
         Control(NUMPY, "OPENBLAS_CORETYPE", core, threads, needs)

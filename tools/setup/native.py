@@ -54,6 +54,7 @@ MACHINES = {
         "avxvnni": Flags(_AVX2, ("-mavxvnni",)),
         "avx512vnni": Flags(_AVX512, ("-mavx512vnni",)),
     },
+    "aarch64": {PORTABLE: Flags(), "dotprod": Flags((), ("-march=armv8.2-a+dotprod",))},
 }
 """The instruction sets of a machine. Files with the same flags are compiled once, for all that want them."""
 
@@ -120,10 +121,12 @@ def build(uv: Path, target: Path) -> None:
     """
     with tempfile.TemporaryDirectory(prefix="assay-native-") as scratch:
         out = Path(scratch)
-        compiler = find_compiler() or fetch_compiler(uv, out / "zig")
+        compiler, sets = find_compiler(), instruction_sets()
+        if compiler is None:
+            compiler, sets = fetch_compiler(uv, out / "zig"), for_zig(sets)
         env = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(out), "ZIG_LOCAL_CACHE_DIR": str(out)}
         known: dict[str, Flags] = {}
-        for name, flags in instruction_sets().items():
+        for name, flags in sets.items():
             what = f"compiling native kernels for {name}"
             try:
                 run_all(compiling(compiler, {name: flags}, out, products=True), what, env)
@@ -194,7 +197,7 @@ def compiles(compiler: Command, env: Mapping[str, str] | None = None) -> bool:
         return done.returncode == 0 and (Path(folder) / "probe.so").is_file()
 
 
-def fetch_compiler(uv: Path, target: Path) -> list[str | Path]:
+def fetch_compiler(uv: Path, target: Path, machine: str = platform.machine()) -> list[str | Path]:
     """Return the command of the C compiler inside ``ziglang``, from the lock, in a folder that does not stay."""
     install_: Command = [
         uv,
@@ -208,5 +211,14 @@ def fetch_compiler(uv: Path, target: Path) -> list[str | Path]:
     ]
     run([*install_, "--require-hashes", "-r", LOCK], "fetching a C compiler")
     # it would else compile for this very processor; refuse wide vectors, or take their instructions apart
-    features = "+evex512+fast_dpwssd" if platform.machine() == "x86_64" else ""
+    features = "+evex512+fast_dpwssd" if machine == "x86_64" else ""
     return [target / "ziglang" / "zig", "cc", f"-mcpu=baseline{features}"]
+
+
+def for_zig(sets: Mapping[str, Flags]) -> dict[str, Flags]:
+    """Return what that compiler has to be told, which has names of its own for processors."""
+    said = {"-march=armv8.2-a+dotprod": "-mcpu=generic+dotprod"}
+    return {
+        name: Flags(flags.all, tuple(said.get(flag, flag) for flag in flags.products))
+        for name, flags in sets.items()
+    }

@@ -137,7 +137,7 @@ def test_an_instruction_set_that_nobody_knows_is_refused(
     ):
         assert (
             str(made.ended())
-            == "ASSAY_NATIVE: 'avx3' is none of 0, avx512vnni, avxvnni, avx2, portable"
+            == "ASSAY_NATIVE: 'avx3' is none of 0, avx512vnni, avxvnni, avx2, dotprod, portable"
         )
 
 

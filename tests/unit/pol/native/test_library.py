@@ -217,7 +217,7 @@ def test_a_switch_that_names_nothing_is_refused(monkeypatch: pytest.MonkeyPatch)
     for ask in (backend, computing):
         with pytest.raises(
             ExecutionError,
-            match="ASSAY_NATIVE: 'avx3' is none of 0, avx512vnni, avxvnni, avx2, portable",
+            match="ASSAY_NATIVE: 'avx3' is none of 0, avx512vnni, avxvnni, avx2, dotprod, portable",
         ):
             ask("native")
     assert backend("numpy").name == computing("numpy") == "numpy"
