@@ -66,7 +66,10 @@ class Control:
 
 
 CONTROLS = (
-    *(Control(NATIVE, SWITCH, name, 1, KERNELS[name]) for name in INSTRUCTION_SETS),
+    *(
+        Control(NATIVE, SWITCH, name, threads, KERNELS[name])
+        for name, threads in product(INSTRUCTION_SETS, (1, 2, 3))
+    ),
     *(Control(NUMPY, threads=threads) for threads in (1, 2)),
     *(
         Control(NUMPY, "OPENBLAS_CORETYPE", core, threads, needs)
@@ -82,6 +85,13 @@ CONTROLS = (
     *(Control(TORCH, "MKL_ENABLE_INSTRUCTIONS", "SSE4_2", threads, "sse4_2") for threads in (1, 2)),
     Control(TORCH, "ONEDNN_MAX_CPU_ISA", "SSE41", 1, "sse4_1"),
 )
+"""All of them; ``make nightly`` takes them."""
+FEW = tuple(
+    control
+    for control in CONTROLS
+    if control.threads == 1 or (control.executor == NATIVE and control.threads == 3)
+)
+"""Those that ``make test`` has time for: libraries of others have their threads at night."""
 
 
 @cache
