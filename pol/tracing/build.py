@@ -15,7 +15,7 @@ from pol.job.program import Program
 from pol.job.write import JobSource, write_job
 from pol.state.arrays import Array
 from pol.tracing.division import Rounds, divide_rounds, divide_segments
-from pol.tracing.functions import JobFunctions, measured, named, training_mode
+from pol.tracing.functions import JobFunctions, batch_norms, measured, named, training_mode
 from pol.tracing.optimizers import VELOCITY, aggregation, outer_initial
 from pol.tracing.origin import line_of_error
 from pol.tracing.spec import JobSpec
@@ -185,18 +185,18 @@ def _batch_of(example: Mapping[str, torch.Tensor], rows: int) -> dict[str, torch
     return {name: row.expand(rows, *row.shape[1:]).clone() for name, row in example.items()}
 
 
-def _refuse_batch_norm(model: nn.Module) -> None:
-    """Batch norm counts batches in an integer that every step changes, and integers cannot be averaged over slots."""
-    for name, module in model.named_modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            reason = f"{type(module).__name__} keeps a counter that cannot be averaged over slots"
-            raise JobError(f"model.{name}", reason, "use LayerNorm or GroupNorm in its place")
+def _check_batch_norm(model: nn.Module) -> None:
+    """Refuse what divides by the number of batches: what every step counts cannot be averaged over slots."""
+    for name, module in batch_norms(model):
+        if module.momentum is None and module.track_running_stats:
+            reason = f"{type(module).__name__} averages over all batches that there were"
+            raise JobError(f"model.{name}", reason, "give it a momentum, as 0.1")
 
 
 def _initial_state(spec: JobSpec, functions: JobFunctions) -> dict[str, torch.Tensor]:
     """Return the global state with the weights as they are in the model."""
     model = spec.model
-    _refuse_batch_norm(model)
+    _check_batch_norm(model)
     for name, parameter in model.named_parameters():
         if parameter.dtype != torch.float32:
             raise JobError(f"model.{name}", f"is {parameter.dtype}", "call model.float()")

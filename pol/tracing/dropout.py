@@ -24,13 +24,14 @@ def _(number: torch.Tensor, shape: Sequence[int], site: int) -> torch.Tensor:
 
 _ATTENTION = functional.scaled_dot_product_attention
 _DROPOUTS = (functional.dropout, torch.dropout)
-_FEATURE_DROPOUTS = (
-    functional.dropout1d,
-    functional.dropout2d,
-    functional.dropout3d,
-    functional.feature_alpha_dropout,
-    functional.alpha_dropout,
-)
+_FEATURE_DROPOUTS = {
+    functional.dropout1d: 1,
+    functional.dropout2d: 2,
+    functional.dropout3d: 3,
+}
+"""Those that keep a channel or not, with the number of dimensions of one."""
+_RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
+_REFUSED = (functional.feature_alpha_dropout, functional.alpha_dropout)
 
 
 class SeededDropout(TorchFunctionMode):
@@ -65,7 +66,12 @@ class SeededDropout(TorchFunctionMode):
                 return function(*args, **options)
         if function in _DROPOUTS:
             return self._dropout(*args, **options)
-        if function in _FEATURE_DROPOUTS and (options.get("training") or True in args[2:3]):
+        if function in _FEATURE_DROPOUTS:
+            with_channel = {**options, "channel": _FEATURE_DROPOUTS[function]}
+            return self._dropout(*args, **with_channel)
+        if function in _RECURRENT:
+            return self._recurrent(function, *args, **options)
+        if function in _REFUSED and (options.get("training") or True in args[2:3]):
             raise NotImplementedError(f"{function.__name__} is not supported; use nn.Dropout")
         return function(*args, **options)
 
@@ -99,14 +105,53 @@ class SeededDropout(TorchFunctionMode):
         weights = torch.ops.aten._safe_softmax(scores, -1)
         return self._dropout(weights, dropout_p) @ value
 
+    def _recurrent(
+        self,
+        function: Callable[..., Any],
+        x: torch.Tensor,
+        hidden: Any,
+        weights: Sequence[torch.Tensor],
+        has_biases: bool,
+        layers: int,
+        p: float,
+        training: bool,
+        bidirectional: bool,
+        batch_first: bool,
+    ) -> Any:
+        """Torch's own layers, one after another where dropout comes between them."""
+        if not p or not training or layers == 1:
+            kept = (has_biases, layers, 0.0, training, bidirectional, batch_first)
+            return function(x, hidden, weights, *kept)
+        ways = 2 if bidirectional else 1
+        is_pair = isinstance(hidden, Sequence)
+        each, ends = len(weights) // layers, []
+        for layer in range(layers):
+            own = slice(layer * ways, (layer + 1) * ways)
+            begin = [part[own] for part in hidden] if is_pair else hidden[own]
+            if layer:
+                x = self._dropout(x, p)
+            x, *end = function(
+                x, begin, weights[layer * each : (layer + 1) * each],
+                has_biases, 1, 0.0, training, bidirectional, batch_first,
+            )  # fmt: skip
+            ends.append(end)
+        return x, *[torch.cat(parts) for parts in zip(*ends, strict=True)]
+
     def _dropout(
-        self, x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+        self,
+        x: torch.Tensor,
+        p: float = 0.5,
+        training: bool = True,
+        inplace: bool = False,
+        channel: int = 0,
     ) -> torch.Tensor:
+        """Drop elements, or whole channels of so many dimensions."""
         del inplace
         if not training or p == 0:
             return x
         if p >= 1:
             return torch.zeros_like(x)
         site, self._sites = self._sites, self._sites + 1
-        kept = uniform(self._number, list(x.shape), site) >= p
+        drawn = [*x.shape[: x.dim() - channel], *[1] * channel]
+        kept = uniform(self._number, drawn, site) >= p
         return torch.where(kept, x * (1.0 / (1.0 - p)), 0.0)

@@ -74,6 +74,12 @@ def training_mode(model: nn.Module, training: bool) -> Iterator[None]:
             module.training = mode
 
 
+def batch_norms(model: nn.Module) -> list[tuple[str, nn.modules.batchnorm._BatchNorm]]:
+    """Return the layers of a model that keep statistics of batches, by name."""
+    kind = nn.modules.batchnorm._BatchNorm
+    return [(name, part) for name, part in model.named_modules() if isinstance(part, kind)]
+
+
 class JobFunctions:
     """The three functions of one job."""
 
@@ -136,8 +142,10 @@ class JobFunctions:
         }
 
     def _buffers(self) -> list[str]:
-        """Names of buffers, which a forward pass may have changed."""
-        return [name for name, _ in self._spec.model.named_buffers()]
+        """Names of buffers, which a forward pass may have changed; who counts batches needs no other count."""
+        model = self._spec.model
+        counters = {f"{name}.num_batches_tracked".lstrip(".") for name, _ in batch_norms(model)}
+        return [name for name, _ in model.named_buffers() if name not in counters]
 
     def outer(self, inputs: Tensors) -> dict[str, torch.Tensor]:
         """The end of a round: global state and the slots' mean update to the next global state."""

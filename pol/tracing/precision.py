@@ -21,6 +21,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from pol.job.document import BATCH_NUMBER
+from pol.tracing.rules_window import CONVOLUTION_WEIGHT_GRADIENT
 from pol.tracing.spec import Precision
 
 _aten = torch.ops.aten
@@ -31,6 +32,8 @@ PRODUCTS = frozenset(
         _aten.mv.default,
         _aten.dot.default,
         _aten.vdot.default,
+        _aten.convolution.default,
+        CONVOLUTION_WEIGHT_GRADIENT,
     }
 )
 _GATHERING = frozenset({_aten.add.Tensor, _aten.cat.default})

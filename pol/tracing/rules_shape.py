@@ -1,6 +1,7 @@
 """Views, joins, indexing and constants of torch in primitives."""
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -240,11 +241,11 @@ def _embedding_backward(
 ) -> int:
     if scale_grad_by_freq:
         raise Unsupported("scale_grad_by_freq is not supported")
-    return _added_rows(site, gradient, index, rows, padding_idx)
+    return site.emitter.reshape(_added_rows(site, gradient, index, rows, padding_idx), site.shape)
 
 
 def _added_rows(site: TraceSite, values: int, index: int, rows: int, left_out: int = -1) -> int:
-    """Add each row of ``values`` to the row that ``index`` names of a table of zeros.
+    """Add each row of ``values`` to the row that ``index`` names of a table of zeros, [rows, width].
 
     It is the product of the one-hot matrix of the indices with the rows: an exact sum, whatever the order. It has 15
     bits whatever the job's products have, for no product of the model is meant.
@@ -257,26 +258,32 @@ def _added_rows(site: TraceSite, values: int, index: int, rows: int, left_out: i
     if left_out >= 0:
         other = emitter.emit("ne", flat, emitter.scalar(left_out, "i64"))
         chosen = emitter.emit("logical_and", chosen, other)
-    spread = emitter.emit(
+    return emitter.emit(
         "matmul",
         emitter.cast(chosen, "f32"),
         emitter.reshape(values, (count, width)),
         bits=DEFAULT_BITS,
     )
-    return emitter.reshape(spread, (rows, *site.shape[1:]))
 
 
 @rule("aten.index_put.default", "aten._unsafe_index_put.default")
 def _index_put(
     site: TraceSite, x: Ref, indices: Sequence[Ref | None], values: Ref, accumulate: bool = False
 ) -> int:
-    emitter, index = site.emitter, indices[0]
-    plain = index is not None and len(indices) == 1 and emitter.type(index).dtype == "i64"
-    if not plain or not accumulate or site.dtype != "f32":
-        raise Unsupported("only the gradient of x[i] with one tensor of integers is supported")
-    assert index is not None
-    whole = emitter.broadcast(values, (*emitter.shape(index), *site.shape[1:]))
-    added = _added_rows(site, whole, index, site.shape[0])
+    emitter, shape = site.emitter, site.shape
+    indexed = [dim for dim, index in enumerate(indices) if index is not None]
+    if not accumulate or site.dtype != "f32":
+        raise Unsupported("only the gradient of x[i, j, …] with tensors of integers is supported")
+    flat = _row_numbers(site, shape, indices)
+    rest = [dim for dim in range(len(shape)) if dim not in indexed]
+    sizes = [*emitter.shape(flat), *(shape[dim] for dim in rest)]
+    order = _order_of_result(indexed, len(emitter.shape(flat)), len(rest))
+    whole = emitter.broadcast(values, [sizes[dim] for dim in order])
+    rows_first = emitter.permute(whole, [order.index(dim) for dim in range(len(order))])
+    spread = _added_rows(site, rows_first, flat, prod(shape[dim] for dim in indexed))
+    moved = [*indexed, *rest]
+    apart = emitter.reshape(spread, [shape[dim] for dim in moved])
+    added = emitter.permute(apart, [moved.index(dim) for dim in range(len(moved))])
     return added if emitter.is_scalar(x, 0) else emitter.emit("add", x, added)
 
 
@@ -289,12 +296,44 @@ def _index_select(site: TraceSite, x: Ref, dim: int, index: Ref) -> int:
     return emitter.permute(taken, [order.index(axis) for axis in range(rank)])
 
 
-@rule("aten.index.Tensor")
+@rule("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def _index(site: TraceSite, x: Ref, indices: Sequence[Ref | None]) -> int:
-    index = indices[0]
-    if index is None or len(indices) != 1 or site.emitter.type(index).dtype != "i64":
-        raise Unsupported("only x[i] with one tensor of integers is supported")
-    return site.emitter.emit("take", x, index)
+    """Take from a table with a row for each combination of what the indexed dimensions can be."""
+    emitter, shape = site.emitter, site.emitter.shape(x)
+    indexed = [dim for dim, index in enumerate(indices) if index is not None]
+    flat = _row_numbers(site, shape, indices)
+    rest = [dim for dim in range(len(shape)) if dim not in indexed]
+    rows = prod(shape[dim] for dim in indexed)
+    table = emitter.reshape(
+        emitter.permute(x, [*indexed, *rest]), (rows, *(shape[dim] for dim in rest))
+    )
+    order = _order_of_result(indexed, len(emitter.shape(flat)), len(rest))
+    return emitter.permute(emitter.emit("take", table, flat), order)
+
+
+def _order_of_result(indexed: Sequence[int], rank: int, rest: int) -> list[int]:
+    """Return how what was taken, ``rank`` dimensions of rows before the rest, is put in torch's order.
+
+    Where indexed dimensions are side by side, the rows come where the first of them was, else in front.
+    """
+    before = indexed[0] if indexed[-1] - indexed[0] == len(indexed) - 1 else 0
+    return [*range(rank, rank + before), *range(rank), *range(rank + before, rank + rest)]
+
+
+def _row_numbers(site: TraceSite, shape: Sequence[int], indices: Sequence[Ref | None]) -> int:
+    emitter, total = site.emitter, None
+    for dim, index in enumerate(indices):
+        if index is None:
+            continue
+        if emitter.type(index).dtype != "i64":
+            raise Unsupported("a mask has as many results as it has ones; use torch.where")
+        later = [shape[at] for at in range(dim + 1, len(indices)) if indices[at] is not None]
+        part: int = index
+        if prod(later) != 1:
+            part = emitter.emit("mul", part, emitter.scalar(prod(later), "i64"))
+        total = part if total is None else emitter.emit("add", total, part)
+    assert total is not None
+    return total
 
 
 @rule("aten.gather.default")
@@ -334,7 +373,7 @@ def _scatter_add(site: TraceSite, x: Ref, dim: int, index: Ref, source: Ref) -> 
     emitter = site.emitter
     zeros = Ref(emitter.full(0, site.dtype, site.shape))
     if len(site.shape) == 1 and emitter.shape(index) != (1,):
-        added = _added_rows(site, source, index, site.shape[0])
+        added = emitter.reshape(_added_rows(site, source, index, site.shape[0]), site.shape)
     else:
         added = _scatter(site, zeros, dim, index, source)
     return added if emitter.is_scalar(x, 0) else emitter.emit("add", x, added)

@@ -21,7 +21,7 @@ from pol.errors import JobError
 from pol.job.program import Program
 from pol.limits import LIMITS, Limits
 from pol.ops.product import DEFAULT_BITS
-from pol.tracing import rules_elementwise, rules_reduce, rules_shape
+from pol.tracing import rules_elementwise, rules_reduce, rules_shape, rules_window
 from pol.tracing.emitter import Emitter
 from pol.tracing.origin import line_of_error, line_of_node
 from pol.tracing.precision import bits_of_products
@@ -31,7 +31,7 @@ from pol.tracing.spec import Precision
 Tensors = Mapping[str, torch.Tensor]
 Function = Callable[[Tensors], Tensors]
 
-HANDLER_MODULES = (rules_elementwise, rules_reduce, rules_shape)
+HANDLER_MODULES = (rules_elementwise, rules_reduce, rules_shape, rules_window)
 """Imported for their handlers, which they register."""
 ORDINARY = MappingProxyType({"": Precision()})
 NOTHING: Tensors = {}
@@ -65,6 +65,9 @@ _DECOMPOSED = (
     _aten.log_sigmoid_backward,
     _aten.log_sigmoid_forward,
     _aten.mish,
+    _aten._native_batch_norm_legit,
+    _aten.native_batch_norm,
+    _aten.native_batch_norm_backward,
     _aten.native_group_norm,
     _aten.native_group_norm_backward,
     _aten.native_layer_norm,
@@ -83,6 +86,10 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     table = {**core_aten_decompositions(), **get_decompositions(_DECOMPOSED)}
     # ours is an exact product
     table.pop(_aten.embedding_dense_backward.default, None)
+    for name in ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"):
+        table.pop(getattr(_aten, name).default, None)
+        table.pop(getattr(_aten, name).vec, None)
+    table[_aten.convolution_backward.default] = rules_window.convolution_backward
     return table
 
 
@@ -137,7 +144,7 @@ def _graph(function: Function, inputs: Tensors) -> tuple[GraphModule, list[str]]
         return list(outputs.values())
 
     try:
-        with _quiet(), sdpa_kernel(SDPBackend.MATH):
+        with _quiet(), sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False):
             graph = _make_fx(flat, list(inputs.values()))
             if any(_is_mutable(node) for node in graph.graph.nodes):
                 again = torch.func.functionalize(_AtenViews(graph).run, remove="mutations")

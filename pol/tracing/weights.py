@@ -29,13 +29,32 @@ def _xavier(module: nn.Module, parameter: torch.Tensor) -> float:
     return sqrt(6 / sum(parameter.shape))
 
 
+def _features_in(module: nn.Module, _parameter: torch.Tensor) -> float:
+    """The law of Bilinear, whose weights are [out, in of the first, in of the second]."""
+    weight = module.weight
+    assert isinstance(weight, torch.Tensor)
+    return 1 / sqrt(weight.shape[1])
+
+
+def _hidden(module: nn.Module, _parameter: torch.Tensor) -> float:
+    assert isinstance(module.hidden_size, int)
+    return 1 / sqrt(module.hidden_size)
+
+
 LAWS: dict[tuple[type[nn.Module], str], _Bound] = {
     (nn.Linear, "weight"): _fan_in,
     (nn.Linear, "bias"): _fan_in,
+    (nn.modules.conv._ConvNd, "weight"): _fan_in,
+    (nn.modules.conv._ConvNd, "bias"): _fan_in,
+    (nn.Bilinear, "weight"): _features_in,
+    (nn.Bilinear, "bias"): _features_in,
     (nn.Embedding, "weight"): _unit_variance,
+    (nn.EmbeddingBag, "weight"): _unit_variance,
     (nn.MultiheadAttention, "in_proj_weight"): _xavier,
+    (nn.RNNBase, ""): _hidden,
+    (nn.RNNCellBase, ""): _hidden,
 }
-"""Layer and parameter to the bound b of a uniform distribution in [-b, b)."""
+"""Layer and parameter ("" for all) to the bound b of a uniform distribution in [-b, b)."""
 
 
 def seeded_parameters(model: nn.Module, seed: int) -> dict[str, torch.Tensor]:
@@ -68,7 +87,7 @@ def seeded_parameters(model: nn.Module, seed: int) -> dict[str, torch.Tensor]:
 
 def _bound(module: nn.Module, own_name: str, parameter: torch.Tensor, name: str) -> float:
     for (kind, attribute), law in LAWS.items():
-        if isinstance(module, kind) and attribute == own_name:
+        if isinstance(module, kind) and attribute in ("", own_name):
             return law(module, parameter)
     reason = f"{type(module).__name__} has no known law for the initial weights of {own_name!r}"
     raise JobError(f"model.{name}", reason, 'give weights="keep" to take the weights as they are')

@@ -1152,6 +1152,22 @@ MUTANTS = (
         ("tests/unit/pol/executor/test_donated.py",),
     ),
     Mutant(
+        "pool-names-the-last",
+        "of equal elements of a window the last one gets the gradient, where torch gives it to the first",
+        "pol/tracing/rules_window.py",
+        '        is_better = emitter.emit("logical_or", emitter.emit("gt", part, best), is_nan)\n',
+        '        is_better = emitter.emit("logical_or", emitter.emit("ge", part, best), is_nan)\n',
+        ("tests/unit/pol/tracing/test_windows.py::test_other_forms",),
+    ),
+    Mutant(
+        "statistics-stay",
+        "a step does not put out the statistics of batch norm",
+        "pol/tracing/functions.py",
+        "        return [name for name, _ in model.named_buffers() if name not in counters]\n",
+        "        return [name for name in counters if name in dict(model.named_parameters())]\n",
+        ("tests/unit/pol/tracing/test_layers.py",),
+    ),
+    Mutant(
         "initial-weights-for-good",
         "a step may read the weights that the model had when it was traced",
         "pol/tracing/trace.py",
