@@ -280,6 +280,7 @@ def test_it_loads_into_the_original_model(demo: Run) -> None:
     assert "All keys matched" in done.stdout
 
 
+@pytest.mark.nightly
 def test_one_of_four_validators_down_all_the_time(tmp_path: Path) -> None:
     run = run_demo(tmp_path / "network", "--down", "val3")
     check_ended(run)

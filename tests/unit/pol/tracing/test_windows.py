@@ -65,7 +65,7 @@ def forms(draw: st.DrawFn, rank: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.data(), st.integers(1, 3), st.integers(1, 2), st.booleans())
 def test_convolutions(data: st.DataObject, rank: int, groups: int, has_bias: bool) -> None:
     form = data.draw(forms(rank))
@@ -79,7 +79,7 @@ def test_convolutions(data: st.DataObject, rank: int, groups: int, has_bias: boo
     check(lambda t: function(t["x"], t["w"], t.get("b"), groups=groups, **options), **sizes)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.data(), st.integers(1, 3), st.integers(1, 2))
 def test_transposed_convolutions(data: st.DataObject, rank: int, groups: int) -> None:
     form = data.draw(forms(rank))
@@ -103,7 +103,7 @@ def test_transposed_convolutions(data: st.DataObject, rank: int, groups: int) ->
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.data(), st.integers(1, 3), st.booleans(), st.booleans(), st.booleans())
 def test_pools(
     data: st.DataObject, rank: int, ceil: bool, count_padding: bool, is_largest: bool
