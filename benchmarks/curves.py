@@ -1,6 +1,8 @@
 """Curves of losses as SVG, the same bytes from the same figures."""
 
+import re
 from collections.abc import Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 
 import matplotlib as mpl
@@ -10,6 +12,9 @@ from matplotlib.figure import Figure
 Curve = Sequence[tuple[int, float]]
 Curves = Mapping[tuple[str, float], Sequence[Curve]]
 """By name and learning rate, in the order of the seeds."""
+_PATH = re.compile(r' d="[^"]*"')
+_DIGITS = re.compile(r"(?<=\.\d)\d+|(?<= )\n")
+"""Of a path, what is less than anybody sees, and ends of lines."""
 COLOURS = ("#000000", "#9a9a9a", "#0072b2", "#d55e00", "#009e73", "#cc79a7")
 
 
@@ -35,8 +40,10 @@ def draw(curves: Curves, path: Path) -> None:
         rows[0][0].set_ylabel("training loss (nats)")
         rows[1][0].set_ylabel(f"difference from {names[0]}")
         figure.legend(*rows[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, facecolor="white", metadata={"Date": None})
+        drawn = StringIO()
+        figure.savefig(drawn, format="svg", facecolor="white", metadata={"Date": None})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_PATH.sub(lambda found: _DIGITS.sub("", found[0]), drawn.getvalue()))
 
 
 def _differences(curves: Sequence[Curve], plain: Sequence[Curve]) -> list[Curve]:
