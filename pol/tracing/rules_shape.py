@@ -321,19 +321,31 @@ def _order_of_result(indexed: Sequence[int], rank: int, rest: int) -> list[int]:
 
 
 def _row_numbers(site: TraceSite, shape: Sequence[int], indices: Sequence[Ref | None]) -> int:
-    emitter, total = site.emitter, None
-    for dim, index in enumerate(indices):
-        if index is None:
-            continue
-        if emitter.type(index).dtype != "i64":
-            raise Unsupported("a mask has as many results as it has ones; use torch.where")
-        later = [shape[at] for at in range(dim + 1, len(indices)) if indices[at] is not None]
-        part: int = index
-        if prod(later) != 1:
-            part = emitter.emit("mul", part, emitter.scalar(prod(later), "i64"))
+    """Return the row of each combination of indices in a table of all; -1, which no table has, where one is outside.
+
+    With several a number that is outside of its own dimension would else name a row of another combination.
+    """
+    emitter = site.emitter
+    given = [(shape[dim], index) for dim, index in enumerate(indices) if index is not None]
+    if any(emitter.type(index).dtype != "i64" for _, index in given):
+        raise Unsupported("a mask has as many results as it has ones; use torch.where")
+    if len(given) == 1:
+        return given[0][1]
+    zero, total, inside = emitter.scalar(0, "i64"), None, None
+    for at, (size, index) in enumerate(given):
+        count = emitter.scalar(size, "i64")
+        is_behind = emitter.emit("lt", index, zero)
+        part = emitter.emit("where", is_behind, emitter.emit("add", index, count), index)
+        is_in = emitter.emit(
+            "logical_and", emitter.emit("ge", part, zero), emitter.emit("lt", part, count)
+        )
+        inside = is_in if inside is None else emitter.emit("logical_and", inside, is_in)
+        width = emitter.scalar(prod(size for size, _ in given[at + 1 :]), "i64")
+        part = emitter.emit("mul", part, width)
         total = part if total is None else emitter.emit("add", total, part)
     assert total is not None
-    return total
+    assert inside is not None
+    return emitter.emit("where", inside, total, emitter.scalar(-1, "i64"))
 
 
 @rule("aten.gather.default")

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F  # noqa: N812
 
-from pol.errors import JobError
+from pol.errors import JobError, OutOfRange
 from pol.executor.backend import backend
 from pol.executor.interface import run
 from pol.executor.names import NATIVE, NUMPY
@@ -146,6 +146,10 @@ OTHERS: dict[str, tuple[Value, tuple[int, ...]]] = {
         lambda t: t["x"][torch.tensor([1, 0, 1]), torch.tensor([2, 0, 2])],
         (2, 3, 4),
     ),
+    "pairs from behind": (
+        lambda t: t["x"][torch.tensor([-1, 0, -2]), torch.tensor([2, -3, 2])],
+        (2, 3, 4),
+    ),
     "numbers apart": (
         lambda t: t["x"][torch.tensor([[1], [0]]), :, torch.tensor([2, 0, 2])],
         (2, 3, 4),
@@ -157,6 +161,18 @@ OTHERS: dict[str, tuple[Value, tuple[int, ...]]] = {
 def test_other_forms(name: str) -> None:
     value, size = OTHERS[name]
     check(value, x=size)
+
+
+def test_a_pair_of_which_one_number_is_outside_names_no_row() -> None:
+    tensors = {"x": torch.ones(2, 3), "i": torch.tensor([0, 1]), "j": torch.tensor([0, 1])}
+    program = trace_program(lambda t: {"out": t["x"][t["i"], t["j"]]}, tensors)
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    for executor in (NUMPY, NATIVE):
+        # of the first row, whose width is 3, it would be the first of the second one
+        for outside in (3, -4):
+            wrong = {**arrays, "j": np.array([outside, 0])}
+            with pytest.raises(OutOfRange):
+                run(program, wrong, 1, backend(executor))
 
 
 def test_a_long_sum_is_made_of_parts(monkeypatch: pytest.MonkeyPatch) -> None:
