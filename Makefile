@@ -27,11 +27,12 @@ setup-node: ## the same without torch and the tests: enough to run a node (2 GB)
 test: setup ## all tests; PYTEST_ARGS adds options
 	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
-nightly: setup ## what is too long for that: a demo without a validator, random programs, every row of one result for one job, every mutant
+nightly: setup ## what is too long for that: a demo without a validator, random programs, every model, every row of one result for one job, every mutant
 	@.venv/bin/python -m pytest -m nightly
 	@.venv/bin/python -m tests.fuzz
 	@.venv/bin/python -m tests.sanitized
 	@.venv/bin/python -m benchmarks exactness
+	@.venv/bin/python -m benchmarks models
 	@.venv/bin/python -m tests.same_bits --all
 	@.venv/bin/python -m tests.mutants
 

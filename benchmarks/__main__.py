@@ -13,7 +13,7 @@ from benchmarks.figures import as_json, as_table
 from pol.ops.product import BITS
 
 NOT_BENCHMARKS = {
-    "__main__", "corpora", "curves", "eager", "figures", "memory", "models", "threads"
+    "__main__", "catalogue", "corpora", "curves", "eager", "figures", "memory", "networks", "threads"
 }  # fmt: skip
 
 

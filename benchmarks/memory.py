@@ -33,7 +33,7 @@ def _memory(field: str) -> int:
 def main(model: str, executor: str, folder: Path, threads: int) -> None:
     """Train a little, and print by how much that raised the peak of this process."""
     from benchmarks import training
-    from benchmarks.models import MODELS
+    from benchmarks.networks import MODELS
     from benchmarks.threads import limited
     from pol.executor.backend import backend
     from pol.job.load import load_job

@@ -1,138 +1,178 @@
-"""Models to measure with: ordinary ones, as jobs and as eager torch."""
+"""Which models train: each row of the catalogue becomes a job, trains two steps, and is compared with eager FP32.
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from types import MappingProxyType
+The eager step is the job's own, run by torch in FP32 with the random numbers that the job has. What the first step
+begins with, its loss, and the norm of what it changes, which is that of the gradients times the rate, are compared
+within ``TOLERANCE``; what the second step begins with within ``LATER_TOLERANCE``, for some networks have not settled.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import torch
-from torch import nn
-from torch.nn import functional
 
-from assay import AdamW, JobSpec
-from examples import digits
+from benchmarks.catalogue import CATALOGUE
+from benchmarks.figures import Figures, Row
+from pol.errors import JobError
+from pol.executor.backend import backend
+from pol.executor.interface import run as run_program
+from pol.executor.names import NATIVE
+from pol.job.document import BATCH_NUMBER, STEP
+from pol.job.load import LoadedJob, batch_at, load_job
+from pol.ops import philox
+from pol.state.arrays import Array
+from pol.tracing import dropout
+from pol.tracing.build import build
+from pol.tracing.functions import JobFunctions
+from pol.tracing.spec import JobSpec
 
-_SEGMENTS = 20
-_CHARACTERS = 65
-
-
-class Block(nn.Module):
-    """Attention to what came before, then a small network for each place."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.project, self.join = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.think = nn.Sequential(
-            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
-        )
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        rows, length, width = x.shape
-        parts = self.project(self.norm1(x)).view(rows, length, 3 * self.heads, width // self.heads)
-        query, key, value = parts.transpose(1, 2).chunk(3, dim=1)
-        seen = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.join(seen.transpose(1, 2).reshape(rows, length, width))
-        thought: torch.Tensor = self.think(self.norm2(x))
-        return x + thought
+NAME = "models"
+MODELS = CATALOGUE
+STEPS = 2
+TOLERANCE, LATER_TOLERANCE = 2e-2, 2e-1
+"""Products have 15 bits, plain ones 24: batch norm of few rows makes much of it."""
 
 
-class GPT(nn.Module):
-    """From the numbers of characters to a score for each possible next one."""
+@dataclass(frozen=True)
+class Outcome:
+    """How a row ended: nodes of a step, seconds for all of it, the largest relative difference, what went wrong."""
 
-    def __init__(self, width: int, layers: int, length: int, characters: int = _CHARACTERS) -> None:
-        super().__init__()
-        self.characters = nn.Embedding(characters, width)
-        self.places = nn.Embedding(length, width)
-        self.blocks = nn.Sequential(*[Block(width, max(2, width // 64)) for _ in range(layers)])
-        self.norm, self.score = nn.LayerNorm(width), nn.Linear(width, characters)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        scores: torch.Tensor = self.score(
-            self.norm(self.blocks(self.characters(x) + self.places.weight))
-        )
-        return scores
+    nodes: int
+    seconds: float
+    difference: float
+    error: str = ""
 
 
-class LSTM(nn.Module):
-    """One cell, taken once for each place of a sequence, and a score for each class from where it ends."""
+@dataclass(frozen=True)
+class _Run:
+    """Losses of two steps and the norm of what the first of them changed."""
 
-    def __init__(self, width: int, features: int, classes: int) -> None:
-        super().__init__()
-        self.width = width
-        self.gates, self.score = nn.Linear(features + width, 4 * width), nn.Linear(width, classes)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        hidden = memory = x.new_zeros(x.shape[0], self.width)
-        for part in x.unbind(1):
-            keep, write, show, new = self.gates(torch.cat([part, hidden], dim=1)).chunk(4, dim=1)
-            memory = keep.sigmoid() * memory + write.sigmoid() * new.tanh()
-            hidden = show.sigmoid() * memory.tanh()
-        scores: torch.Tensor = self.score(hidden)
-        return scores
+    losses: tuple[float, ...]
+    change: float
 
 
-def loss(model: nn.Module, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """Return the cross-entropy over all places that have a target."""
-    scores = model(batch["x"])
-    return functional.cross_entropy(scores.reshape(-1, scores.shape[-1]), batch["y"].flatten())
+def run(models: Sequence[str] = tuple(CATALOGUE)) -> Figures:
+    """Try some rows of the catalogue, or all."""
+    rows, notes = [], []
+    for number, name in enumerate(models, 1):
+        print(f"{number}/{len(models)} {name}", file=sys.stderr, flush=True)
+        found = outcome(name)
+        ok, nodes = float(not found.error), float(found.nodes)
+        columns = {"ok": ok, "nodes": nodes, "difference": found.difference}
+        rows.append(Row(name, found.seconds, "s", columns=columns, details={"error": found.error}))
+        if found.error:
+            notes.append(f"{name}: {found.error}")
+    fine = sum(not row.details["error"] for row in rows)
+    notes.append(f"{fine} of {len(rows)} OK ({fine / len(rows):.0%})")
+    return Figures(NAME, rows, notes)
 
 
-def _spec(
-    name: str, model: nn.Module, x: np.ndarray, y: np.ndarray, batch: int, steps: int
-) -> JobSpec:
-    return JobSpec(
-        name=name,
-        model=model,
-        loss=loss,
-        train={"x": x, "y": y},
-        holdout={"x": x[:batch], "y": y[:batch]},
-        optimizer=AdamW(weight_decay=0.01),
-        schedule=lambda step: 1e-3 * (0.55 + 0.45 * math.cos(step / 100)),
-        clip_norm=1.0,
-        steps=_SEGMENTS * steps,
-        segment_steps=steps,
-        batch=batch,
-        seed=1,
+def outcome(name: str) -> Outcome:
+    """Build, train and compare one row."""
+    start = time.perf_counter()
+
+    def ended(nodes: int, difference: float, error: str = "") -> Outcome:
+        return Outcome(nodes, time.perf_counter() - start, difference, error)
+
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            spec = CATALOGUE[name]()
+            build(spec, Path(folder))
+            loaded = load_job(Path(folder))
+            nodes = len(loaded.job.document.step.nodes)
+            first, later = _differences(_exact(loaded), _eager(spec, loaded))
+    except JobError as error:
+        return ended(0, float("nan"), str(error))
+    # what nobody has thought of is what this table is for
+    except Exception as error:  # noqa: BLE001
+        return ended(0, float("nan"), f"crashes with {type(error).__name__}: {error}")
+    if not (first <= TOLERANCE and later <= LATER_TOLERANCE):
+        return ended(nodes, first, f"differs from eager FP32 by {first:.2g}, then {later:.2g}")
+    return ended(nodes, first)
+
+
+State = Mapping[str, Array]
+
+
+def _steps(loaded: LoadedJob) -> int:
+    document = loaded.job.document
+    return document.rounds * document.round_steps
+
+
+def _opening(loaded: LoadedJob) -> dict[str, Array]:
+    return {
+        **{f"global.{name}": array for name, array in loaded.global_state.items()},
+        **{f"local.{name}": array for name, array in loaded.local_state.items()},
+    }
+
+
+def _inputs(loaded: LoadedJob, step: int) -> dict[str, Array]:
+    number = np.array(step)
+    return {**batch_at(loaded.data, loaded.job, step), STEP: number, BATCH_NUMBER: number}
+
+
+def _trained(loaded: LoadedJob, step: Callable[[State], State]) -> _Run:
+    opening = state = _opening(loaded)
+    losses, changes = [], []
+    for number in range(STEPS):
+        found = step({**state, **_inputs(loaded, number)})
+        losses.append(float(found["metric.loss"]))
+        state = {**state, **{name: found[name] for name in found if name in state}}
+        changes.append(_change(opening, state))
+    return _Run(tuple(losses), changes[0])
+
+
+def _exact(loaded: LoadedJob) -> _Run:
+    document, engine = loaded.job.document, backend(NATIVE)
+    return _trained(
+        loaded, lambda inputs: run_program(document.step, inputs, document.seed, engine)
     )
 
 
-def _digits(steps: int) -> JobSpec:
-    spec = digits.job()
-    return replace(spec, steps=_SEGMENTS * steps, slots=1, round_steps=None, segment_steps=steps)
+def _eager(spec: JobSpec, loaded: LoadedJob) -> _Run:
+    functions = JobFunctions(spec, _steps(loaded))
+
+    def step(inputs: State) -> State:
+        with _plain_random_numbers(loaded.job.document.seed):
+            found = functions.step({k: torch.from_numpy(v.copy()) for k, v in inputs.items()})
+        return {name: tensor.detach().numpy() for name, tensor in found.items()}
+
+    return _trained(loaded, step)
 
 
-def _mlp(steps: int) -> JobSpec:
-    generator = np.random.default_rng(1)
-    x, y = generator.standard_normal((1024, 784), np.float32), generator.integers(0, 10, 1024)
-    layers = [nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)]
-    return _spec("mlp-512", nn.Sequential(*layers), x, y, 128, steps)
+def _change(before: State, after: State) -> float:
+    moved = [
+        np.square(after[name].astype(np.float64) - before[name]).sum()
+        for name in before
+        if name.startswith("global.")
+    ]
+    return float(np.sqrt(sum(moved)))
 
 
-def _gpt(width: int, length: int, batch: int) -> Callable[[int], JobSpec]:
-    def made(steps: int) -> JobSpec:
-        generator = np.random.default_rng(1)
-        x, y = (generator.integers(0, _CHARACTERS, (4 * batch, length)) for _ in range(2))
-        return _spec(f"gpt-{width}", GPT(width, 4, length), x, y, batch, steps)
+def _differences(exact: _Run, eager: _Run) -> tuple[float, float]:
+    """Return how far the first step and the loss of the second are from plain ones, relative to those."""
 
-    return made
+    def apart(ours: float, plain: float) -> float:
+        return abs(ours - plain) / max(abs(plain), 1e-6)
 
-
-def _lstm(steps: int) -> JobSpec:
-    generator = np.random.default_rng(1)
-    x = generator.standard_normal((128, 128, 16), np.float32)
-    return _spec("lstm-128", LSTM(64, 16, 10), x, generator.integers(0, 10, 128), 32, steps)
+    first = apart(exact.losses[0], eager.losses[0]), apart(exact.change, eager.change)
+    return max(first), apart(exact.losses[1], eager.losses[1])
 
 
-MODELS: Mapping[str, Callable[[int], JobSpec]] = MappingProxyType(
-    {
-        "digits": _digits,
-        "mlp-512": _mlp,
-        "gpt-128": _gpt(128, 128, 8),
-        "gpt-512": _gpt(512, 256, 4),
-        "lstm-128": _lstm,
-    }
-)
-"""From the number of steps of a segment to a job of twenty segments."""
+@contextmanager
+def _plain_random_numbers(seed: int) -> Iterator[None]:
+    """Let torch have the numbers that a job draws."""
+
+    def drawn(number: torch.Tensor, shape: Sequence[int], site: int) -> torch.Tensor:
+        count = int(np.prod(shape))
+        found = philox.uniform(seed, site, int(number), count).reshape(tuple(shape))
+        return torch.from_numpy(found)
+
+    with patch.object(dropout, "uniform", drawn):
+        yield

@@ -27,7 +27,7 @@ from assay import AdamW, JobSpec, Precision, accuracy
 from benchmarks import corpora, eager
 from benchmarks.corpora import Corpus
 from benchmarks.figures import Figures, Row
-from benchmarks.models import GPT, loss
+from benchmarks.networks import GPT, loss
 from benchmarks.threads import limited
 from pol.executor.backend import backend
 from pol.executor.names import NATIVE

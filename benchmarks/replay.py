@@ -14,7 +14,7 @@ from statistics import median
 from time import process_time
 
 from benchmarks.figures import Figures, Row
-from benchmarks.models import MODELS
+from benchmarks.networks import MODELS
 from benchmarks.threads import limited
 from benchmarks.training import STEPS, eager
 from domain.reasons import ShareReason

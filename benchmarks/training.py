@@ -23,7 +23,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 from benchmarks import memory
 from benchmarks.figures import Figures, Row
 from benchmarks.memory import EAGER
-from benchmarks.models import MODELS, loss
+from benchmarks.networks import MODELS, loss
 from benchmarks.threads import limited
 from pol.executor.backend import backend
 from pol.executor.names import NATIVE, NUMPY

@@ -12,7 +12,7 @@ import numpy as np
 from pol.job.program import Program, ProgramBuilder
 from pol.limits import LIMITS, Limits
 from pol.ops.elementwise import ELEMENTWISE, broadcast_shapes
-from pol.state.arrays import NUMPY_DTYPES
+from pol.state.arrays import NUMPY_DTYPES, Array
 from pol.values import TensorType
 
 Scalar = bool | int | float
@@ -29,6 +29,7 @@ class Emitter:
         self._made: dict[int, tuple[str, tuple[int, ...], dict[str, object]]] = {}
         self._scalars: dict[int, Scalar] = {}
         self._products: dict[tuple[int, int], int] = {}
+        self._arrays: dict[int, Array] = {}
 
     def input(self, name: str, dtype: str, shape: Sequence[int]) -> int:
         """Add an input."""
@@ -50,13 +51,14 @@ class Emitter:
         """Return the shape of a value."""
         return self.type(value).shape
 
-    def constant(self, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]], dtype: str) -> int:
+    def constant(self, array: Array, dtype: str) -> int:
         """Add a constant, written in ``dtype``."""
         plain = np.ascontiguousarray(array).astype(NUMPY_DTYPES[dtype])
         data = plain.tobytes()
         key = ("constant", dtype, array.shape, data)
         if key not in self._known:
             self._known[key] = self._builder.constant(dtype, array.shape, data)
+            self._arrays[self._known[key]] = plain
         return self._known[key]
 
     def scalar(self, number: Scalar, dtype: str) -> int:
@@ -108,8 +110,13 @@ class Emitter:
         return self._products[key]
 
     def cast(self, value: int, dtype: str) -> int:
-        """Return the value in another dtype."""
-        return value if self.type(value).dtype == dtype else self.emit("cast", value, dtype=dtype)
+        """Return the value in another dtype; a constant is written in it."""
+        source = self.type(value).dtype
+        if source == dtype:
+            return value
+        if value in self._arrays and source != "f32":
+            return self.constant(self._arrays[value], dtype)
+        return self.emit("cast", value, dtype=dtype)
 
     def reshape(self, value: int, shape: Sequence[int]) -> int:
         """Return the value in another shape of the same size."""

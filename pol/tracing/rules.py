@@ -15,8 +15,19 @@ from domain.errors import Expected
 from pol.ops.product import DEFAULT_BITS
 from pol.tracing.emitter import Emitter
 
-DTYPES = {torch.float32: "f32", torch.int64: "i64", torch.bool: "bool"}
-"""The dtypes of torch that a job may use."""
+DTYPES = {
+    torch.float32: "f32",
+    torch.float64: "f32",
+    torch.float16: "f32",
+    torch.bfloat16: "f32",
+    torch.int64: "i64",
+    torch.int32: "i64",
+    torch.int16: "i64",
+    torch.int8: "i64",
+    torch.uint8: "i64",
+    torch.bool: "bool",
+}
+"""What a job computes in for each dtype of torch."""
 
 
 class Unsupported(Expected):
@@ -80,10 +91,8 @@ def rule(*names: str) -> Callable[[_H], _H]:
 
 
 def dtype_of(dtype: torch.dtype) -> str:
-    """Return the name of a torch dtype; Unsupported for one that jobs do not have."""
+    """Return what a job computes in for a torch dtype; Unsupported for one that it has nothing for."""
     if dtype not in DTYPES:
-        allowed = ", ".join(str(known).removeprefix("torch.") for known in DTYPES)
-        raise Unsupported(
-            f"a value is {str(dtype).removeprefix('torch.')}; jobs have {allowed} only"
-        )
+        name = str(dtype).removeprefix("torch.")
+        raise Unsupported(f"a value is {name}; jobs have float32, int64 and bool only")
     return DTYPES[dtype]

@@ -138,7 +138,9 @@ def _unbind(site: TraceSite, x: Ref, dim: int = 0) -> tuple[int, ...]:
 
 @rule("aten.cat.default", "prims.cat.default")
 def _cat(site: TraceSite, parts: Sequence[Ref], dim: int = 0) -> int:
-    values = [site.operand(part, site.dtype) for part in parts]
+    # torch lets [0] stand for nothing, whatever the rank of the others
+    present = [part for part in parts if site.emitter.shape(part) != (0,)] or parts[:1]
+    values = [site.operand(part, site.dtype) for part in present]
     axis = dim % len(site.shape)
     # a node takes only so many operands
     while len(values) > 1:

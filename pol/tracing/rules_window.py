@@ -556,20 +556,3 @@ def _apart(shape: Sequence[int], times: Sequence[int]) -> list[int]:
     rank = len(times)
     pairs = zip(shape[-rank:], times, strict=True)
     return [*shape[:-rank], *[size for pair in pairs for size in pair]]
-
-
-@rule("aten.as_strided.default")
-def _as_strided(
-    site: TraceSite, x: Ref, size: Sequence[int], stride: Sequence[int], offset: int | None = None
-) -> int:
-    """Torch's own formulas write some reshapes so."""
-    source = site.node.args[0].meta["val"]  # type: ignore[union-attr]
-    in_order = torch.empty(tuple(size), device="meta").stride()
-    if (
-        not source.is_contiguous()
-        or offset
-        or tuple(stride) != in_order
-        or source.numel() != prod(size)
-    ):
-        raise Unsupported("it reads memory in a way of its own")
-    return site.emitter.reshape(x, size)

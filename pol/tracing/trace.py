@@ -21,8 +21,15 @@ from pol.errors import JobError
 from pol.job.program import Program
 from pol.limits import LIMITS, Limits
 from pol.ops.product import DEFAULT_BITS
-from pol.tracing import rules_elementwise, rules_reduce, rules_shape, rules_window
+from pol.tracing import (
+    rules_elementwise,
+    rules_reduce,
+    rules_shape,
+    rules_strided,
+    rules_window,
+)
 from pol.tracing.emitter import Emitter
+from pol.tracing.folding import Folding
 from pol.tracing.origin import line_of_error, line_of_node
 from pol.tracing.precision import bits_of_products
 from pol.tracing.rules import RULES, Ref, TraceSite, Unsupported, dtype_of
@@ -31,7 +38,7 @@ from pol.tracing.spec import Precision
 Tensors = Mapping[str, torch.Tensor]
 Function = Callable[[Tensors], Tensors]
 
-HANDLER_MODULES = (rules_elementwise, rules_reduce, rules_shape, rules_window)
+HANDLER_MODULES = (rules_elementwise, rules_reduce, rules_shape, rules_strided, rules_window)
 """Imported for their handlers, which they register."""
 ORDINARY = MappingProxyType({"": Precision()})
 NOTHING: Tensors = {}
@@ -111,27 +118,26 @@ def trace_program(
     # make_fx tells inputs apart by identity, so the same tensor under two names would become one input.
     graph, names = _graph(function, {name: tensor.clone() for name, tensor in inputs.items()})
     bits = bits_of_products(graph, inputs, names, precisions)
-    emitter = Emitter(limits)
-    values: dict[Node, Any] = {}
+    writer = _Writer(Emitter(limits), bits)
     placeholders = iter(inputs.items())
     for node in graph.graph.nodes:
         if node.op == "placeholder":
             name, tensor = next(placeholders)
-            with _Located(node):
-                values[node] = Ref(emitter.input(name, dtype_of(tensor.dtype), tensor.shape))
+            writer.input(node, name, tensor)
         elif node.op == "get_attr":
-            values[node] = _constant(emitter, node, getattr(graph, str(node.target)), own)
+            tensor = getattr(graph, str(node.target))
+            with _Located(node):
+                _check_not_own(tensor, own)
+            writer.folding.keep(node, tensor)
         elif node.op == "call_function":
-            values[node] = _translate(
-                TraceSite(emitter, node, bits.get(node, DEFAULT_BITS)), values
-            )
+            writer.call(node)
         else:
             results = node.args[0]
             assert isinstance(results, Sequence)
             for name, result in zip(names, results, strict=True):
                 assert isinstance(result, Node)
-                emitter.output(name, values[result])
-    return emitter.build()
+                writer.emitter.output(name, writer.value(result))
+    return writer.emitter.build()
 
 
 def _graph(function: Function, inputs: Tensors) -> tuple[GraphModule, list[str]]:
@@ -223,33 +229,60 @@ def _is_mutable(node: Node) -> bool:
     return bool(schema is not None and schema.is_mutable)
 
 
-def _constant(emitter: Emitter, node: Node, tensor: torch.Tensor, own: Tensors) -> Ref:
-    with _Located(node):
-        place = tensor.untyped_storage().data_ptr()
-        for name, kept in own.items():
-            if place and kept.untyped_storage().data_ptr() == place:
-                raise Unsupported(
-                    f"it reads the initial {name} in every step; use no torch.utils.checkpoint, "
-                    "and the model only as the measure is given it"
-                )
-        return Ref(emitter.constant(tensor.detach().cpu().numpy(), dtype_of(tensor.dtype)))
+def _check_not_own(tensor: torch.Tensor, own: Tensors) -> None:
+    place = tensor.untyped_storage().data_ptr()
+    for name, kept in own.items():
+        if place and kept.untyped_storage().data_ptr() == place:
+            raise Unsupported(
+                f"it reads the initial {name} in every step; use no torch.utils.checkpoint, "
+                "and the model only as the measure is given it"
+            )
 
 
-def _translate(site: TraceSite, values: Mapping[Node, Any]) -> Any:
-    node = site.node
-    args: Any = torch.fx.map_arg(node.args, lambda used: values[used])
-    kwargs: Any = torch.fx.map_arg(node.kwargs, lambda used: values[used])
-    if node.target is operator.getitem:
-        return args[0][args[1]]
-    with _Located(node):
-        handler = RULES.get(str(node.target))
-        if handler is None:
-            raise Unsupported("it has no form in Assay's primitives")
-        kept = {k: v for k, v in kwargs.items() if k not in {"layout", "device", "pin_memory"}}
-        result = handler(site, *args, **kept)
-    if isinstance(result, tuple):
-        return tuple(Ref(part) for part in result)
-    return Ref(result)
+class _Writer:
+    """Writes the nodes of a graph into a program, one after another."""
+
+    def __init__(self, emitter: Emitter, bits: Mapping[Node, int]) -> None:
+        self.emitter = emitter
+        self.folding = Folding()
+        self._bits = bits
+        self._written: dict[Node, Any] = {}
+
+    def input(self, node: Node, name: str, tensor: torch.Tensor) -> None:
+        with _Located(node):
+            dtype = dtype_of(tensor.dtype)
+            self._written[node] = Ref(self.emitter.input(name, dtype, tensor.shape))
+
+    def call(self, node: Node) -> None:
+        with _Located(node):
+            is_folded = self.folding.fold(node)
+        if not is_folded:
+            self._written[node] = self._translated(node)
+
+    def value(self, node: Node) -> Any:
+        """Return the handle of a node's value, or a tuple of them; what was folded is written when it is used."""
+        if node not in self._written:
+            with _Located(node):
+                is_needed = node.op == "get_attr" or str(node.target) not in RULES
+                found = self.folding.emit(self.emitter, node, is_needed)
+            self._written[node] = self._translated(node) if found is None else Ref(found)
+        return self._written[node]
+
+    def _translated(self, node: Node) -> Any:
+        args: Any = torch.fx.map_arg(node.args, self.value)
+        kwargs: Any = torch.fx.map_arg(node.kwargs, self.value)
+        if node.target is operator.getitem:
+            return args[0][args[1]]
+        with _Located(node):
+            handler = RULES.get(str(node.target))
+            if handler is None:
+                raise Unsupported("it has no form in Assay's primitives")
+            kept = {k: v for k, v in kwargs.items() if k not in {"layout", "device", "pin_memory"}}
+            site = TraceSite(self.emitter, node, self._bits.get(node, DEFAULT_BITS))
+            result = handler(site, *args, **kept)
+        if isinstance(result, tuple):
+            return tuple(Ref(part) for part in result)
+        return Ref(result)
 
 
 class _Located:

@@ -1171,8 +1171,8 @@ MUTANTS = (
         "initial-weights-for-good",
         "a step may read the weights that the model had when it was traced",
         "pol/tracing/trace.py",
-        "            if place and kept.untyped_storage().data_ptr() == place:\n",
-        "            if place and kept is place:\n",
+        "        if place and kept.untyped_storage().data_ptr() == place:\n",
+        "        if place and kept is place:\n",
         ("tests/unit/pol/tracing/test_step.py",),
     ),
     Mutant(

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import __main__ as runner
 from benchmarks import corpora, curves, eager, parity
-from benchmarks.models import GPT
+from benchmarks.networks import GPT
 from benchmarks.parity import BACKWARDS, FP32, PRECISIONS, Trained
 from pol.job.load import batch_at
 

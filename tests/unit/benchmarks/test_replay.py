@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import replay
-from benchmarks.models import MODELS
+from benchmarks.networks import MODELS
 from pol.tracing.build import build
 
 

@@ -5,7 +5,7 @@ import torch
 from torch._dynamo.exc import BackendCompilerFailed
 
 from benchmarks import memory, training
-from benchmarks.models import MODELS
+from benchmarks.networks import MODELS
 
 
 def test_a_machine_without_a_compiler_loses_one_row(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,13 @@
+"""Models, layers, losses and optimizers that people train, as small jobs: the rows of ``benchmarks models``."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from benchmarks.catalogue.layers import LAYERS
+from benchmarks.catalogue.networks import MODELS
+from benchmarks.catalogue.operations import OPERATIONS
+from benchmarks.catalogue.rows import Make
+from benchmarks.catalogue.training import TRAINING
+
+CATALOGUE: Mapping[str, Make] = MappingProxyType(dict((*LAYERS, *OPERATIONS, *TRAINING, *MODELS)))
+"""Name of a row to what makes its job."""

@@ -1,0 +1,138 @@
+"""Models to measure with: ordinary ones, as jobs and as eager torch."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from assay import AdamW, JobSpec
+from examples import digits
+
+_SEGMENTS = 20
+_CHARACTERS = 65
+
+
+class Block(nn.Module):
+    """Attention to what came before, then a small network for each place."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.project, self.join = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.think = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows, length, width = x.shape
+        parts = self.project(self.norm1(x)).view(rows, length, 3 * self.heads, width // self.heads)
+        query, key, value = parts.transpose(1, 2).chunk(3, dim=1)
+        seen = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.join(seen.transpose(1, 2).reshape(rows, length, width))
+        thought: torch.Tensor = self.think(self.norm2(x))
+        return x + thought
+
+
+class GPT(nn.Module):
+    """From the numbers of characters to a score for each possible next one."""
+
+    def __init__(self, width: int, layers: int, length: int, characters: int = _CHARACTERS) -> None:
+        super().__init__()
+        self.characters = nn.Embedding(characters, width)
+        self.places = nn.Embedding(length, width)
+        self.blocks = nn.Sequential(*[Block(width, max(2, width // 64)) for _ in range(layers)])
+        self.norm, self.score = nn.LayerNorm(width), nn.Linear(width, characters)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.score(
+            self.norm(self.blocks(self.characters(x) + self.places.weight))
+        )
+        return scores
+
+
+class LSTM(nn.Module):
+    """One cell, taken once for each place of a sequence, and a score for each class from where it ends."""
+
+    def __init__(self, width: int, features: int, classes: int) -> None:
+        super().__init__()
+        self.width = width
+        self.gates, self.score = nn.Linear(features + width, 4 * width), nn.Linear(width, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = memory = x.new_zeros(x.shape[0], self.width)
+        for part in x.unbind(1):
+            keep, write, show, new = self.gates(torch.cat([part, hidden], dim=1)).chunk(4, dim=1)
+            memory = keep.sigmoid() * memory + write.sigmoid() * new.tanh()
+            hidden = show.sigmoid() * memory.tanh()
+        scores: torch.Tensor = self.score(hidden)
+        return scores
+
+
+def loss(model: nn.Module, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Return the cross-entropy over all places that have a target."""
+    scores = model(batch["x"])
+    return functional.cross_entropy(scores.reshape(-1, scores.shape[-1]), batch["y"].flatten())
+
+
+def _spec(
+    name: str, model: nn.Module, x: np.ndarray, y: np.ndarray, batch: int, steps: int
+) -> JobSpec:
+    return JobSpec(
+        name=name,
+        model=model,
+        loss=loss,
+        train={"x": x, "y": y},
+        holdout={"x": x[:batch], "y": y[:batch]},
+        optimizer=AdamW(weight_decay=0.01),
+        schedule=lambda step: 1e-3 * (0.55 + 0.45 * math.cos(step / 100)),
+        clip_norm=1.0,
+        steps=_SEGMENTS * steps,
+        segment_steps=steps,
+        batch=batch,
+        seed=1,
+    )
+
+
+def _digits(steps: int) -> JobSpec:
+    spec = digits.job()
+    return replace(spec, steps=_SEGMENTS * steps, slots=1, round_steps=None, segment_steps=steps)
+
+
+def _mlp(steps: int) -> JobSpec:
+    generator = np.random.default_rng(1)
+    x, y = generator.standard_normal((1024, 784), np.float32), generator.integers(0, 10, 1024)
+    layers = [nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)]
+    return _spec("mlp-512", nn.Sequential(*layers), x, y, 128, steps)
+
+
+def _gpt(width: int, length: int, batch: int) -> Callable[[int], JobSpec]:
+    def made(steps: int) -> JobSpec:
+        generator = np.random.default_rng(1)
+        x, y = (generator.integers(0, _CHARACTERS, (4 * batch, length)) for _ in range(2))
+        return _spec(f"gpt-{width}", GPT(width, 4, length), x, y, batch, steps)
+
+    return made
+
+
+def _lstm(steps: int) -> JobSpec:
+    generator = np.random.default_rng(1)
+    x = generator.standard_normal((128, 128, 16), np.float32)
+    return _spec("lstm-128", LSTM(64, 16, 10), x, generator.integers(0, 10, 128), 32, steps)
+
+
+MODELS: Mapping[str, Callable[[int], JobSpec]] = MappingProxyType(
+    {
+        "digits": _digits,
+        "mlp-512": _mlp,
+        "gpt-128": _gpt(128, 128, 8),
+        "gpt-512": _gpt(512, 256, 4),
+        "lstm-128": _lstm,
+    }
+)
+"""From the number of steps of a segment to a job of twenty segments."""
