@@ -72,7 +72,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
 
-ROUNDING = 2**20
+ROUNDING = 2**22
 """Bytes of an arena that are lost between its values, beside what a program declares; part of ``BLOCKS_SIZE``."""
 
 

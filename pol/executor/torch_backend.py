@@ -10,6 +10,7 @@ empty list of dimensions reduce everything.
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +24,7 @@ from pol.ops import functions, philox
 from pol.ops.primitive import Function, Site
 from pol.ops.shape import outside
 from pol.state.arrays import NUMPY_DTYPES, Array
+from pol.values import TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ Maker = Callable[[_Site], Function]
 LARGEST_DIGITS = {8: 127, 15: 16_256, 22: 2_080_768}
 _SUMMED_EXACTLY = 2_048
 """Numbers of 22 bits whose products FP64 sums without a rounding; of the others it is more than a product may sum."""
+_ROWS_SIZE = 2**24
+"""Elements of rows of a product that have FP64 copies at once."""
 _BLOCK = 2**18
 """Elements that a sequence of FP64 or 64-bit operations takes at once: its dozen temporaries are what it needs."""
 _DTYPES = {"f32": torch.float32, "i64": torch.int64, "bool": torch.bool}
@@ -75,8 +79,10 @@ def _power_of_two(exponent: Tensor) -> Tensor:
 
 def scale_rows(x: Tensor, axis: int, bits: int) -> tuple[Tensor, Tensor]:
     """Scale an FP32 operand along ``axis`` to integers of ``bits``; return them and the inverse scale, in FP64."""
+    # without the absolute values of all, which would be another copy
+    ends = (torch.abs(end(x, dim=axis, keepdim=True)) for end in (torch.amax, torch.amin))
+    largest = torch.maximum(*ends).to(torch.float64)
     wide = x.to(torch.float64)
-    largest = torch.amax(torch.abs(x), dim=axis, keepdim=True).to(torch.float64)
     exponent = (largest.view(torch.int64) >> 52) - 1023
     shift = torch.where(largest == 0.0, 0, bits - 2 - exponent)
     too_large = torch.round(largest * _power_of_two(shift)) > LARGEST_DIGITS[bits]
@@ -87,6 +93,12 @@ def scale_rows(x: Tensor, axis: int, bits: int) -> tuple[Tensor, Tensor]:
     inverse = torch.where(finite, inverse, float("nan"))
     # in place, for a second copy would double what a product needs beside its operands
     return wide.mul_(_power_of_two(shift)).round_(), inverse
+
+
+def rows_at_once(left: TensorType, right: TensorType) -> int:
+    """Return of how many rows a product of many has its FP64 copies and sums at once, for they need memory."""
+    widest = prod(left.shape[:-2]) * max(left.shape[-1], right.shape[-1])
+    return max(1, _ROWS_SIZE // max(1, widest))
 
 
 def _sum_in_blocks(left: Tensor, right: Tensor) -> Tensor:
@@ -103,11 +115,18 @@ def _matmul(site: _Site) -> Function:
     bits = site.attrs["bits"]
     in_blocks = bits == 22 and site.operands[0].shape[-1] > _SUMMED_EXACTLY
 
+    rows = rows_at_once(*site.operands)
+
     def run(a: Tensor, b: Tensor) -> Tensor:
-        left, left_inverse = scale_rows(a, -1, bits)
         right, right_inverse = scale_rows(b, -2, bits)
-        total = _sum_in_blocks(left, right) if in_blocks else torch.matmul(left, right)
-        return total.add_(0.0).mul_(left_inverse).mul_(right_inverse).to(torch.float32)
+        result = a.new_empty((*a.shape[:-1], b.shape[-1]))
+        for some, target in zip(
+            torch.split(a, rows, -2), torch.split(result, rows, -2), strict=True
+        ):
+            left, left_inverse = scale_rows(some, -1, bits)
+            total = _sum_in_blocks(left, right) if in_blocks else torch.matmul(left, right)
+            target.copy_(total.add_(0.0).mul_(left_inverse).mul_(right_inverse))
+        return result
 
     return run
 

@@ -79,6 +79,15 @@ class Program:
         return frozenset(found)
 
     @cached_property
+    def memory_of(self) -> Mapping[int, int]:
+        """For each value the one in whose memory it lies: itself, or what it is another shape of."""
+        found = {number: number for number in range(len(self.types))}
+        for number, node in enumerate(self.nodes, self.first_node):
+            if node.op == "reshape" and node.args[0] not in self.repeating:
+                found[number] = found[node.args[0]]
+        return found
+
+    @cached_property
     def works(self) -> tuple[Work, ...]:
         """Work of each node, from the table of primitives; a reshape of what repeats elements writes them out."""
         result = []
@@ -121,12 +130,20 @@ class Program:
         inputs = sum(spec.type.size for spec in self.inputs)
         live = 2 * inputs + sum(constant.type.size for constant in self.constants)
         peak = live
+        # values that lie in the memory of a node's result
+        sharing = dict.fromkeys(range(self.first_node, len(self.types)), 0)
         for offset, (node, dead) in enumerate(zip(self.nodes, self.last_uses, strict=True)):
             operands = [self.types[number] for number in node.args]
             result = self.types[self.first_node + offset]
-            live += result.size
+            memory = self.memory_of[self.first_node + offset]
+            if memory == self.first_node + offset:
+                live += result.size
+            if memory in sharing:
+                sharing[memory] += 1
             peak = max(peak, live + PRIMITIVES[node.op].scratch_size(operands, result))
-            live -= sum(self.types[number].size for number in dead)
+            for memory in filter(sharing.__contains__, map(self.memory_of.__getitem__, dead)):
+                sharing[memory] -= 1
+                live -= 0 if sharing[memory] else self.types[memory].size
         outputs = [self.types[number] for number in self.outputs.values()]
         made = {number for number in self.outputs.values() if number >= self.first_node}
         # what has two names, or is an input, is not let go for its copy

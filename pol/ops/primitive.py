@@ -123,6 +123,10 @@ def _nothing_more(operands: Operands, attributes: Attributes, result: TensorType
     return Work()
 
 
+def _no_bytes(operands: Operands) -> int:
+    return 0
+
+
 @dataclass(frozen=True, slots=True)
 class Primitive:
     """One row of the table: ``name`` is the ``op`` of a node.
@@ -134,7 +138,8 @@ class Primitive:
     ``cost`` is operations per computed element, which are those of the first operand where ``counts_operand`` (a
     reduction), else those of the result; ``calls`` is calls of kernels, and ``more`` the work that depends on shapes
     in another way. ``scratch`` is bytes beside operands and result while it runs, for each element of an operand, and
-    ``scratch_result`` for each of the result: the most that an executor takes, without the blocks of ``BLOCKS_SIZE``.
+    ``scratch_result`` for each of the result: the most that an executor takes, without the blocks of ``BLOCKS_SIZE``;
+    ``more_scratch`` adds what depends on shapes in another way.
     What ``repeats`` has a result in which many elements share one place, so that another shape of it is a copy. What
     ``may_fail`` can end in OutOfRange, whatever its operands are.
     """
@@ -151,6 +156,7 @@ class Primitive:
     more: WorkRule = _nothing_more
     scratch: int = 0
     scratch_result: int = 0
+    more_scratch: Callable[[Operands], int] = _no_bytes
     repeats: bool = False
     may_fail: bool = False
 
@@ -164,7 +170,8 @@ class Primitive:
     def scratch_size(self, operands: Operands, result: TensorType) -> int:
         """Return the bytes that an executor takes at most beside operands and result."""
         read = sum(operand.elements for operand in operands)
-        return self.scratch * read + self.scratch_result * result.elements
+        plain = self.scratch * read + self.scratch_result * result.elements
+        return plain + self.more_scratch(operands)
 
     def _moved(self, operands: Operands, result: TensorType) -> int:
         match self.traffic:

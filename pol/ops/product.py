@@ -36,6 +36,10 @@ BLOCK = 2_048
 """What 22 bits sum exactly: 2,080,768^2 x 2,048 is below 2^53."""
 
 
+ELEMENTS_AT_ONCE = 2**24
+"""Of the left operand, and of the result, that have FP64 copies at once, where more than one row has."""
+
+
 def largest_digit(bits: int) -> int:
     """Return the largest integer of a scaled operand, all of whose balanced 7-bit digits are at most 127."""
     return 127 << (bits - 8)
@@ -71,9 +75,11 @@ def scale_rows(x: Array, axis: int, bits: int) -> tuple[Array, Array]:
     is lowered by one and q rounded again from x. Rows of zeros have s = 0; rows with NaN or infinity give zeros and an
     inverse of NaN. Returns q as FP64 integers, and 2^-s with ``axis`` kept as 1; both are exact.
     """
+    # without the absolute values of all, which would be another copy
+    ends = (np.abs(end(axis=axis, keepdims=True)) for end in (x.max, x.min))
     # in FP64 the subnormal numbers of FP32 are normal, so the exponent is in the bits
+    largest = np.maximum(*ends).astype(np.float64)
     wide = x.astype(np.float64)
-    largest = np.abs(x).max(axis=axis, keepdims=True).astype(np.float64)
     shift = np.where(largest == 0.0, 0, bits - 2 - exponent_of(largest))
     shift -= np.rint(largest * power_of_two(shift)) > largest_digit(bits)
     inverse = power_of_two(-shift)
@@ -99,21 +105,32 @@ def _sum_blocks(left: Array, right: Array) -> Array:
     return total
 
 
+def rows_at_once(left: TensorType, right: TensorType) -> int:
+    """Return of how many rows of the left operand a product has FP64 copies and sums at once."""
+    widest = prod(left.shape[:-2]) * max(left.shape[-1], right.shape[-1])
+    return max(1, ELEMENTS_AT_ONCE // max(1, widest))
+
+
 def _matmul(site: Site) -> Function:
     bits = site.attrs["bits"]
     blocks = bits == 22 and site.operands[0].shape[-1] > BLOCK
+    rows, step = site.result.shape[-2], rows_at_once(*site.operands)
 
     def run(a: Array, b: Array) -> Array:
-        left, left_inverse = scale_rows(a, -1, bits)
         right, right_inverse = scale_rows(b, -2, bits)
-        total = _sum_blocks(left, right) if blocks else np.matmul(left, right)
-        # the sign of a zero sum depends on the BLAS
-        total += 0.0
-        # exact: FP64 has room for every exponent here
-        total *= left_inverse
-        total *= right_inverse
-        rounded: Array = total.astype(np.float32)
-        return rounded
+        result = np.empty((*a.shape[:-1], b.shape[-1]), np.float32)
+        for first in range(0, rows, step):
+            part = slice(first, first + step)
+            left, left_inverse = scale_rows(a[..., part, :], -1, bits)
+            total = _sum_blocks(left, right) if blocks else np.matmul(left, right)
+            # the sign of a zero sum depends on the BLAS
+            total += 0.0
+            # exact: FP64 has room for every exponent here
+            total *= left_inverse
+            total *= right_inverse
+            # rounded once
+            result[..., part, :] = total
+        return result
 
     return run
 
@@ -135,10 +152,29 @@ def _product_work(operands: Operands, attributes: Attributes, result: TensorType
     return Work(products=_TIMES[attributes["bits"]] * _flops(operands, result), elements=elements)
 
 
+_PER_ROW_BYTES = 64
+"""Of what is known of a row or column: its largest element, its scale, and on the way to them."""
+
+
+def _scratch(operands: Operands) -> int:
+    """Return the bytes of FP64 copies and sums, of a block's own sums where there are several, and of scales."""
+    left, right = operands
+    rows, summed = left.shape[-2:]
+    at_once = prod(left.shape[:-2]) * min(rows, rows_at_once(left, right))
+    sums = at_once * right.shape[-1]
+    wide = 8 * (right.elements + at_once * summed + sums)
+    return (
+        wide
+        + (8 * sums if summed > BLOCK else 0)
+        + _PER_ROW_BYTES * (left.elements + right.elements) // summed
+    )
+
+
 PRODUCT = (
     Primitive(
         "matmul", (2, 2), _multiplied, _matmul, {"bits": Attribute("choice", choices=BITS)},
-        cost=0, calls=50, more=_product_work, scratch=16, scratch_result=8,
+        cost=0, calls=50, more=_product_work,
+        more_scratch=_scratch,
     ),
 )  # fmt: skip
 """Rows of the table."""

@@ -140,7 +140,7 @@ def test_a_chain_has_an_end() -> None:
 
 def test_memory_that_a_job_has_not_declared_is_not_used() -> None:
     """What a chain reads late lives until then: here twenty large values instead of one at a time."""
-    size = 256
+    size = 512
 
     def make(b: ProgramBuilder) -> None:
         x = b.input("global.x", "f32", (size, size))
