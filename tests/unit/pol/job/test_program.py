@@ -69,7 +69,7 @@ def test_peak_counts_what_a_product_needs_beside_its_values() -> None:
     builder = ProgramBuilder()
     x = builder.input("global.x", "f32", (64, 64))
     builder.output("global.y", builder.node("matmul", x, x, bits=15))
-    # the input and a copy, the result, FP64 of both operands and of the result, and what is known of 128 rows and columns
+    # the input and a copy, the result, FP64 of operands and result, and what is known of 128 rows and columns
     assert builder.build().peak_size == 64 * 64 * (3 * 4 + 3 * 8) + 128 * 64
 
 
