@@ -24,7 +24,7 @@ def growth(model: str, executor: str, folder: Path, threads: int) -> float:
     return found
 
 
-def _memory(field: str) -> int:
+def memory(field: str) -> int:
     """Return ``VmRSS`` or ``VmHWM``, the peak of it, in bytes (proc_pid_status(5))."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
@@ -48,7 +48,7 @@ def main(model: str, executor: str, folder: Path, threads: int) -> None:
             torch.autograd.grad(one.sum(), [one])
         else:
             backend(executor)
-        before = _memory("VmRSS")
+        before = memory("VmRSS")
         # the peak begins anew here: that of the imports may be higher (proc_pid_clear_refs(5))
         Path("/proc/self/clear_refs").write_text("5")
         if executor == EAGER:
@@ -57,7 +57,7 @@ def main(model: str, executor: str, folder: Path, threads: int) -> None:
             work = training.exact(load_job(folder), executor)
         for number in range(STEPS):
             work(number)
-    json.dump((_memory("VmHWM") - before) / 2**20, sys.stdout)
+    json.dump((memory("VmHWM") - before) / 2**20, sys.stdout)
 
 
 if __name__ == "__main__":

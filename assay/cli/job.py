@@ -10,6 +10,12 @@ import click
 
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
+from assay.cli.fine_tuning import (
+    TUNING_NAMES,
+    fine_tuning_options,
+    refuse_without_model,
+    spec_of,
+)
 from assay.cli.outlook import look_at, network_options
 from assay.cli.output import flops, step_progress, table
 from domain.errors import Expected
@@ -42,24 +48,39 @@ def command() -> None:
     The file is run on this machine with your rights; nobody else ever runs it. Its function job() returns a
     JobSpec: model, loss, data, hyper-parameters. examples/digits.py in a checkout shows one.
 
-    Example: assay job build examples/digits.py -o ./digits
+    Fine-tuning on a text needs no such file: --hf takes the configuration of a model of Hugging Face instead.
+
+    Examples: assay job build examples/digits.py -o ./digits
+
+      assay job build --hf ./gpt2 --data book.txt --lora 8 -o ./tuned
     """
 )
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@fine_tuning_options
 @click.option("-o", "--to", required=True, type=click.Path(path_type=Path), help="Folder to make.")
 @network_options
 @common_options
-def build(context: Settings, file: Path, to: Path, **network: Any) -> None:
+def build(context: Settings, file: Path | None, to: Path, **options: Any) -> None:
     """Trace a job file and write the job directory."""
     from pol.job.document import DOCUMENT
 
+    tuning = {option: options.pop(option) for option in TUNING_NAMES}
+    if (file is None) == (tuning["hf"] is None):
+        both = "neither is given" if file is None else "both are given"
+        raise CliError(f"a job comes from a FILE or from --hf, and {both}", "give one of them")
     if to.exists() and (not to.is_dir() or (any(to.iterdir()) and not (to / DOCUMENT).exists())):
         raise CliError(f"{to} exists and is not a job's folder", "name a new one with -o")
-    with _errors_of(file):
-        from pol.tracing.build import build_job
+    if file is None:
+        from pol.tracing.build import build as build_spec
 
-        job = build_job(file, to, context.output.note)
-    _show(context, job, to, network)
+        job = build_spec(spec_of(tuning, context.output.note), to, context.output.note)
+    else:
+        refuse_without_model(tuning)
+        with _errors_of(file):
+            from pol.tracing.build import build_job
+
+            job = build_job(file, to, context.output.note)
+    _show(context, job, to, options)
 
 
 @command.command(

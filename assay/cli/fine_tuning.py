@@ -1,0 +1,87 @@
+"""``assay job build --hf``: a job from a configuration of Hugging Face and a text, without a job file."""
+
+from collections.abc import Callable
+from math import isfinite
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from assay.cli.errors import CliError
+from domain.limits import SLOTS_MAX
+from pol.limits import MAX_INTEGER
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_FILE = click.Path(path_type=Path)
+_POSITIVE = click.IntRange(1, 2**20)
+
+
+class Finite(click.FloatRange):
+    """A number in a range; click lets NaN pass."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number."""
+        number: float = super().convert(value, param, ctx)
+        if not isfinite(number):
+            self.fail(f"{value} is not a number", param, ctx)
+        return number
+
+
+_ABOVE_0 = Finite(min=0, max=1_000_000, min_open=True)
+_FOLDER_MARK = "hf"
+
+OPTIONS = (
+    click.option(
+        "--hf", type=_FILE, metavar="CONFIG",
+        help="Fine-tune this model of Hugging Face, a config.json or its folder, instead of running a FILE.",
+    ),
+    click.option("--data", type=_FILE, metavar="TEXT", help="With --hf: the text, in UTF-8."),
+    click.option("--weights", type=_FILE, help="With --hf: the weights.  [model.safetensors beside it, if there]"),
+    click.option("--tokenizer", type=_FILE, help="With --hf: the tokenizer.  [tokenizer.json beside it, if there]"),
+    click.option("--lora", type=_POSITIVE, metavar="RANK", help="With --hf: train LoRA matrices of this rank only."),
+    click.option("--length", type=_POSITIVE, help="With --hf: tokens of a row.  [128]"),
+    click.option("--batch", type=_POSITIVE, help="With --hf: rows of a step.  [8]"),
+    click.option("--steps", type=_POSITIVE, help="With --hf: steps of the whole job."),
+    click.option("--epochs", type=_ABOVE_0, help="With --hf: or how often it goes through the text.  [1]"),
+    click.option("--rate", type=_ABOVE_0, help="With --hf: largest learning rate.  [0.0001]"),
+    click.option("--slots", type=click.IntRange(1, SLOTS_MAX), help="With --hf: copies that train at once.  [1]"),
+    click.option("--seed", type=click.IntRange(0, MAX_INTEGER), help="With --hf: seed of all that is random.  [0]"),
+)  # fmt: skip
+
+TUNING_NAMES = (
+    "hf", "data", "weights", "tokenizer", "lora", "length", "batch", "steps", "epochs", "rate", "slots", "seed",
+)  # fmt: skip
+"""Names of the options, as a command gets them."""
+
+
+def fine_tuning_options(command: _F) -> _F:
+    """Add the options of a fine-tuning."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+def spec_of(options: dict[str, Any], tell: Callable[[str], None]) -> Any:
+    """Return the job of the options that were given."""
+    from pol.tracing.hugging_face import FineTuning, fine_tuning
+
+    given = {name: value for name, value in options.items() if value is not None}
+    model, text = given.pop(_FOLDER_MARK), given.pop("data", None)
+    if text is None:
+        raise CliError("a fine-tuning has no text", "give one with --data")
+    if {"steps", "epochs"} <= set(given):
+        raise CliError("both --steps and --epochs are given", "give one of them")
+    if not {"steps", "epochs"} & set(given):
+        given["epochs"] = 1.0
+    if "lora" in given:
+        given["rank"] = given.pop("lora")
+    return fine_tuning(FineTuning(model=model, text=text, **given), tell)
+
+
+def refuse_without_model(options: dict[str, Any]) -> None:
+    """Refuse options that a job file has its own words for."""
+    given = [name for name, value in options.items() if value is not None and name != _FOLDER_MARK]
+    if given:
+        raise CliError(f"--{given[0]} belongs to --hf", "say it in the job file, or give --hf")

@@ -1,0 +1,190 @@
+"""A model of 124 million parameters, GPT-2 as Hugging Face has it, through all that a market does with it.
+
+512 tokens in each of 4 rows; ten steps, each a segment of its own, on all cores. Each stage has a process, as it has in
+the market: the consumer builds the job, a provider trains it and hashes the state behind every step, a validator
+replays a segment that it has drawn, a seat of a panel recomputes one. A row has the seconds and the most memory that
+the process had, whatever it was; plain training in FP32 stands beside.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from benchmarks import corpora
+from benchmarks.figures import Figures, Row
+from benchmarks.memory import memory
+from domain.reasons import ShareReason
+from pol.executor.backend import backend
+from pol.executor.names import NATIVE
+from pol.job.load import load_job
+from pol.state.canonical import encode_state
+from pol.work.records import Boundary, RoundSlot
+from pol.work.segments import SlotState, run_segment, slot_state
+
+NAME = "size"
+LENGTH, BATCH, STEPS = 512, 4, 10
+GOAL = 8e9
+"""Bytes of a process."""
+PLAIN_STEPS = 3
+OPENED = 4
+"""The segment that is replayed."""
+_ROOT = Path(__file__).parents[1]
+_PART = RoundSlot(0, 0)
+
+
+def run() -> Figures:
+    """Take the model through every stage."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        plain = _measured("plain", folder)
+        rows.append(
+            Row(f"plain FP32, {PLAIN_STEPS} steps", plain.seconds, "s", columns=plain.columns)
+        )
+        for stage in list(STAGES)[1:]:
+            print(f"{NAME}: {stage}", file=sys.stderr, flush=True)
+            found = _measured(stage, folder)
+            # so many steps as the plain ones
+            part, baseline = (PLAIN_STEPS / STEPS, plain.seconds) if stage == "train" else (1, None)
+            rows.append(Row(stage, part * found.seconds, "s", baseline, columns=found.columns))
+    over = [row.case for row in rows[1:] if (row.columns["peak GB"] or 0) > GOAL / 1e9]
+    return Figures(NAME, rows, [f"{case} took more than {GOAL / 1e9:g} GB" for case in over])
+
+
+@dataclass(frozen=True)
+class _Stage:
+    seconds: float
+    columns: Mapping[str, float | None]
+
+
+def _measured(stage: str, folder: str) -> _Stage:
+    command = [sys.executable, "-m", f"benchmarks.{NAME}", stage, folder]
+    done = subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    seconds, most = json.loads(done.stdout.splitlines()[-1])
+    return _Stage(seconds, {"peak GB": most / 1e9})
+
+
+# --- stages --------------------------------------------------------------------------------------
+
+
+def _spec() -> Any:
+    import torch
+    import transformers
+
+    from assay import AdamW, JobSpec
+
+    torch.manual_seed(1)
+    library: Any = transformers
+    model = library.AutoModelForCausalLM.from_config(library.AutoConfig.for_model("gpt2"))
+    x = corpora.text(LENGTH).train["x"].astype(np.int64)
+    return JobSpec(
+        name="gpt2",
+        model=model,
+        loss=lambda called, batch: called(batch["x"], labels=batch["x"], use_cache=False).loss,
+        train={"x": x},
+        holdout={"x": x[:BATCH]},
+        batch=BATCH,
+        steps=STEPS,
+        round_steps=STEPS,
+        segment_steps=1,
+        optimizer=AdamW(weight_decay=0.1),
+        schedule=3e-4,
+        clip_norm=1.0,
+        seed=1,
+        weights="keep",
+    )
+
+
+def _plain(_folder: Path) -> None:
+    import torch
+
+    spec = _spec()
+    model, rows = spec.model.train(), torch.from_numpy(spec.train["x"][:BATCH])
+    optimizer = torch.optim.AdamW(model.parameters(), 3e-4, weight_decay=0.1)
+    for _ in range(PLAIN_STEPS):
+        optimizer.zero_grad()
+        spec.loss(model, {"x": rows}).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
+def _build(folder: Path) -> None:
+    from pol.tracing.build import build
+
+    build(_spec(), folder / "job")
+
+
+def _train(folder: Path) -> None:
+    loaded, engine = load_job(folder / "job"), backend(NATIVE)
+    state = slot_state(loaded, loaded.global_state, loaded.local_state)
+    loaded = loaded.without_initial()
+    boundaries: list[Boundary] = []
+    for index in range(STEPS):
+        if index == OPENED:
+            _write_opened(folder, state, boundaries[-1])
+        state, boundary = run_segment(loaded, _PART, index, state, engine, donate=True)
+        boundaries.append(boundary)
+    roots = [boundary.root.hex() for boundary in boundaries]
+    (folder / "roots").write_text(json.dumps(roots))
+
+
+def _write_opened(folder: Path, state: SlotState, boundary: Boundary) -> None:
+    for name, part in (("global", state.global_state), ("local", state.local_state)):
+        (folder / name).write_bytes(encode_state(part))
+    (folder / "metrics").write_text(json.dumps(boundary.metrics))
+
+
+def _opened(folder: Path) -> tuple[tuple[Path, Path], tuple[int, ...], list[bytes]]:
+    roots = [bytes.fromhex(root) for root in json.loads((folder / "roots").read_text())]
+    metrics = tuple(json.loads((folder / "metrics").read_text()))
+    return (folder / "global", folder / "local"), metrics, roots
+
+
+def _replay(folder: Path) -> None:
+    from validator.work import numerics
+
+    states, metrics, roots = _opened(folder)
+    both = roots[OPENED - 1], roots[OPENED]
+    found = numerics.check_segment(folder / "job", _PART, OPENED, states, metrics, both, NATIVE)
+    if found.reason != ShareReason.NONE:
+        raise RuntimeError(f"the validator finds {ShareReason(found.reason).name}")
+
+
+def _audit(folder: Path) -> None:
+    from validator.work import numerics
+
+    states, metrics, roots = _opened(folder)
+    found = numerics.recompute_segment(
+        folder / "job", _PART, OPENED, states, metrics, roots[OPENED - 1], bytes(32), NATIVE
+    )
+    if found.root != roots[OPENED]:
+        raise RuntimeError("the seat answers otherwise")
+
+
+STAGES: Mapping[str, Callable[[Path], None]] = {
+    "plain": _plain,
+    "build": _build,
+    "train": _train,
+    "replay": _replay,
+    "audit": _audit,
+}
+"""What a process of its own does, in this order, with what the stages before it have left in a folder."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run one stage, and print its seconds and the most bytes that this process had."""
+    stage, folder = arguments
+    start = perf_counter()
+    STAGES[stage](Path(folder))
+    print(json.dumps([perf_counter() - start, memory("VmHWM")]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,208 @@
+"""Fine-tuning of a model of Hugging Face on a text, from its configuration and its weights, without a job file.
+
+Configuration, weights and tokenizer are files on this machine; nothing is downloaded and no code of a model runs but
+that of the installed ``transformers``.
+"""
+
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import cos, pi
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from pol.errors import JobError
+from pol.tracing.spec import AdamW, Batch, JobSpec
+from pol.tracing.text import text_rows
+
+CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+_CONFIG_MOST = 2**20
+_REMOTE = "auto_map"
+_WARM_UP = 0.1
+"""Of the steps: the rate rises to its full size, then falls along a cosine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuning:
+    """What to train: a folder with ``config.json``, or that file, and a text.
+
+    ``weights`` and ``tokenizer`` are those beside the configuration where there are some; without weights the model is
+    drawn by its own laws, without a tokenizer each character is a token. ``rank`` is that of LoRA's matrices
+    (arXiv 2106.09685); without one all weights are trained. ``rate`` is the largest learning rate.
+    """
+
+    model: Path
+    text: Path
+    weights: Path | None = None
+    tokenizer: Path | None = None
+    length: int = 128
+    batch: int = 8
+    steps: int | None = None
+    epochs: float | None = None
+    rate: float = 1e-4
+    rank: int | None = None
+    slots: int = 1
+    seed: int = 0
+
+
+def fine_tuning(wanted: FineTuning, tell: Callable[[str], None]) -> JobSpec:
+    """Return the job; JobError names what is missing or does not fit."""
+    library = _package("transformers")
+    # its remarks on configurations are not about this job
+    library.logging.set_verbosity_error()
+    folder = wanted.model if wanted.model.is_dir() else wanted.model.parent
+    file = wanted.model / CONFIG if wanted.model.is_dir() else wanted.model
+    config = _config(library, file)
+    rows = text_rows(wanted.text, wanted.length, wanted.tokenizer or _beside(folder, TOKENIZER))
+    tell(f"{len(rows.train['x']):,} rows of {wanted.length}: {rows.source}")
+    _check_fits(config, rows.words, wanted.length)
+    torch.manual_seed(wanted.seed)
+    weights = wanted.weights or _beside(folder, WEIGHTS)
+    model = _model(library, config)
+    if weights is not None:
+        tell(f"weights of {weights}")
+        _load(model, weights)
+    if wanted.rank is not None:
+        model = _adapted(model, wanted.rank)
+    spec = JobSpec(
+        name=f"{config.model_type}-{wanted.text.stem}"[:64],
+        model=model,
+        loss=next_token_loss,
+        train={"x": rows.train["x"]},
+        holdout={"x": rows.holdout["x"]},
+        batch=wanted.batch,
+        steps=wanted.steps,
+        epochs=wanted.epochs,
+        slots=wanted.slots,
+        optimizer=AdamW(),
+        clip_norm=1.0,
+        seed=wanted.seed,
+        weights="keep",
+    )
+    steps = spec.steps_for(len(rows.train["x"]))
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    tell(f"{trained:,} of {sum(p.numel() for p in model.parameters()):,} weights are trained")
+    return replace(spec, schedule=_schedule(wanted.rate, steps))
+
+
+def next_token_loss(model: nn.Module, batch: Batch) -> torch.Tensor:
+    """Return the mean cross-entropy of each token of ``x`` after those before it."""
+    found: torch.Tensor = model(input_ids=batch["x"], labels=batch["x"], use_cache=False).loss
+    return found
+
+
+def _schedule(rate: float, steps: int) -> Callable[[int], float]:
+    rising = max(1, round(_WARM_UP * steps))
+
+    def at(step: int) -> float:
+        if step < rising:
+            return rate * (step + 1) / rising
+        return rate * (1 + cos(pi * (step - rising) / max(1, steps - rising))) / 2
+
+    return at
+
+
+def _package(name: str) -> Any:
+    try:
+        return __import__(name)
+    except ImportError:
+        raise JobError("hf", f"it needs the package {name}", "install assay[models]") from None
+
+
+def _beside(folder: Path, name: str) -> Path | None:
+    return folder / name if (folder / name).is_file() else None
+
+
+def _config(library: Any, file: Path) -> Any:
+    try:
+        if file.stat().st_size > _CONFIG_MOST:
+            raise JobError("hf", f"{file} is larger than 1 MiB", f"give a {CONFIG}")
+        fields: Any = json.loads(file.read_text())
+    except OSError as error:
+        remedy = f"give a folder with a {CONFIG}, or that file"
+        raise JobError("hf", f"{file} cannot be read: {error.strerror}", remedy) from error
+    except ValueError as error:
+        raise JobError("hf", f"{file} is no JSON: {error}", f"give a {CONFIG}") from error
+    kind = fields.get("model_type") if isinstance(fields, Mapping) else None
+    if not isinstance(kind, str):
+        raise JobError("hf", f"{file} names no model_type", f"give a {CONFIG} of transformers")
+    if _REMOTE in fields:
+        reason = "the model brings code of its own, which is not run"
+        raise JobError("hf", reason, "use a model that transformers itself has")
+    kept = {name: value for name, value in fields.items() if name != "model_type"}
+    try:
+        return library.AutoConfig.for_model(kind, **kept)
+    # of whatever the library checks
+    except Exception as error:
+        reason = f"transformers refuses it: {str(error).splitlines()[0]}"
+        raise JobError("hf", reason, "check the configuration") from error
+
+
+def _check_fits(config: Any, words: int, length: int) -> None:
+    text = config.get_text_config()
+    known = getattr(text, "vocab_size", words)
+    if words > known:
+        reason = f"the text has {words} different tokens, the model {known}"
+        raise JobError("data", reason, "give the model's own tokenizer")
+    places = getattr(text, "max_position_embeddings", length)
+    if length > places:
+        raise JobError(
+            "length", f"{length} is more than the model's {places}", "give a smaller one"
+        )
+
+
+def _model(library: Any, config: Any) -> nn.Module:
+    try:
+        model: nn.Module = library.AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    except ValueError as error:
+        reason = f"transformers has no language model for it: {str(error).splitlines()[0]}"
+        raise JobError("hf", reason, "use a model that writes text") from error
+    return model
+
+
+def _load(model: nn.Module, path: Path) -> None:
+    """Read weights; tied ones are in the file once, and a prefix of the whole model may be left out there."""
+    from safetensors.torch import load_file
+
+    try:
+        given = load_file(str(path))
+    # the library's own, which is no OSError
+    except Exception as error:
+        reason = f"{path} holds no weights: {str(error).splitlines()[0]}"
+        raise JobError("weights", reason, f"give a {WEIGHTS}") from error
+    prefix = getattr(model, "base_model_prefix", "")
+    own = model.state_dict()
+    if prefix and not any(name in own for name in given):
+        given = {f"{prefix}.{name}": tensor for name, tensor in given.items()}
+    for name, tensor in given.items():
+        if name in own and tensor.shape != own[name].shape:
+            reason = f"{name} is {list(tensor.shape)} in {path.name}, {list(own[name].shape)} in the model"
+            raise JobError("weights", reason, "give the weights of this configuration")
+    known = {name: tensor for name, tensor in given.items() if name in own}
+    found = model.load_state_dict(known, strict=False)
+    tied = set(getattr(model, "_tied_weights_keys", None) or ())
+    missing = [name for name in found.missing_keys if name not in tied]
+    if missing:
+        raise JobError(
+            "weights", f"{path.name} lacks {missing[0]}", "give the whole model's weights"
+        )
+
+
+def _adapted(model: nn.Module, rank: int) -> nn.Module:
+    peft = _package("peft")
+    if rank < 1:
+        raise JobError("lora", f"{rank} is no rank", "give a positive integer")
+    try:
+        # about how the layers of this model lie in memory, which peft finds out for itself
+        with warnings.catch_warnings(action="ignore"):
+            adapted: nn.Module = peft.get_peft_model(
+                model, peft.LoraConfig(r=rank, lora_alpha=2 * rank, task_type="CAUSAL_LM")
+            )
+    except ValueError as error:
+        reason = f"peft does not know where: {str(error).splitlines()[0]}"
+        raise JobError("lora", reason, "train all weights, or write a job file") from error
+    return adapted

@@ -1,0 +1,78 @@
+"""Text as rows of numbers: of characters, or of the tokens of a file that a tokenizer was saved in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pol.errors import JobError
+from pol.state.arrays import Array
+
+HELD_OUT = 10
+"""Every so manieth row is held out."""
+
+
+@dataclass(frozen=True)
+class TextRows:
+    """Rows of a text, i64 [rows, length]: ``x``, and ``y``, which is what follows each number of ``x``.
+
+    ``words`` is how many different numbers there may be, ``source`` says in a line what they stand for.
+    """
+
+    train: dict[str, Array]
+    holdout: dict[str, Array]
+    words: int
+    source: str
+
+
+def text_rows(path: Path, length: int, tokenizer: Path | None = None) -> TextRows:
+    """Read a UTF-8 text; without a ``tokenizer.json`` each of its characters is a number, in their order.
+
+    Raises JobError when a file cannot be read, or holds less than two rows.
+    """
+    if length < 1:
+        raise JobError("length", f"{length} is no length of a row", "give a positive integer")
+    text = _read(path, "data").decode("utf-8", "replace")
+    if tokenizer is None:
+        alphabet = sorted(set(text))
+        place = {character: number for number, character in enumerate(alphabet)}
+        numbers: Sequence[int] = [place[character] for character in text]
+        words, source = len(alphabet), f"{len(alphabet)} different characters of {path.name}"
+    else:
+        written = _read(tokenizer, "tokenizer")
+        encoder = _tokenizer(written, tokenizer)
+        numbers, words = encoder.encode(text).ids, encoder.get_vocab_size()
+        source = f"{words} tokens of {tokenizer.name}, SHA-256 {sha256(written).hexdigest()}"
+    array = np.asarray(numbers, np.int64)
+    rows = (len(array) - 1) // length
+    if rows < 2:
+        reason = f"{len(array)} numbers make {max(rows, 0)} rows of {length}"
+        raise JobError("data", reason, "give a longer text, or a smaller length")
+    x, y = (array[shift : shift + rows * length].reshape(rows, length) for shift in (0, 1))
+    kept = np.arange(rows) % HELD_OUT == min(HELD_OUT, rows) - 1
+    return TextRows({"x": x[~kept], "y": y[~kept]}, {"x": x[kept], "y": y[kept]}, words, source)
+
+
+def _read(path: Path, field: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        reason = f"{path} cannot be read: {error.strerror}"
+        raise JobError(field, reason, "give the path of a file") from error
+
+
+def _tokenizer(written: bytes, path: Path) -> Any:
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        reason = "reading it needs the package tokenizers"
+        raise JobError("tokenizer", reason, "install assay[models]") from None
+    try:
+        return Tokenizer.from_str(written.decode())
+    # the library raises plain exceptions
+    except Exception as error:
+        reason = f"{path} is no tokenizer: {str(error).splitlines()[0]}"
+        raise JobError("tokenizer", reason, "give a tokenizer.json") from error

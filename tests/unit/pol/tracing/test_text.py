@@ -1,0 +1,55 @@
+"""Text as rows of numbers, with a tokenizer and without."""
+
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from pol.errors import JobError
+from pol.tracing.text import text_rows
+
+
+def test_characters_are_numbered_in_their_order(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("cabbage" * 30)
+    found = text_rows(path, 7)
+    assert found.words == 5
+    assert found.train["x"].dtype == np.int64
+    np.testing.assert_array_equal(found.train["x"][0], [2, 0, 1, 1, 0, 4, 3])
+    np.testing.assert_array_equal(found.train["y"][0], [0, 1, 1, 0, 4, 3, 2])
+    # 209 numbers have a successor
+    assert [len(rows["x"]) for rows in (found.train, found.holdout)] == [27, 2]
+
+
+def test_a_tokenizer_is_named_by_its_hash(tmp_path: Path) -> None:
+    words = {"[UNK]": 0, "one": 1, "two": 2}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    file, path = tmp_path / "tokenizer.json", tmp_path / "a.txt"
+    tokenizer.save(str(file))
+    path.write_text("one two three " * 5)
+    found = text_rows(path, 3, file)
+    np.testing.assert_array_equal(found.train["x"][0], [1, 2, 0])
+    assert found.words == 3
+    assert sha256(file.read_bytes()).hexdigest() in found.source
+
+
+@pytest.mark.parametrize(
+    ("length", "name", "field"),
+    [(0, "a.txt", "length"), (50, "a.txt", "data"), (4, "b.txt", "data")],
+)
+def test_what_makes_no_rows_is_refused(length: int, name: str, field: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("short" * 10)
+    with pytest.raises(JobError) as caught:
+        text_rows(tmp_path / name, length)
+    assert caught.value.field == field
+    assert caught.value.remedy
+
+
+def test_what_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("{}" * 99)
+    with pytest.raises(JobError, match="no tokenizer"):
+        text_rows(path, 4, path)
