@@ -16,6 +16,7 @@ from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +59,7 @@ class Case:
 
     op: str
     operands: tuple[tuple[str, Shape], ...]
-    attrs: dict[str, object]
+    attrs: dict[str, Any]
     values: str = "plain"
     spread: Shape | None = None
 
@@ -105,6 +106,7 @@ _ELEMENTWISE: dict[str, tuple[Sequence[str], int]] = {
     **dict.fromkeys(("sqrt", "exp", "log", "tanh", "erf"), (_F32, 1)),
     **dict.fromkeys(("logical_and", "logical_or"), (_BOOL, 2)),
     "div": (_F32, 2),
+    "floor_divide": (("i64",), 2),
     "logical_not": (_BOOL, 1),
 }
 
@@ -188,11 +190,22 @@ def _shapes() -> Iterator[Case]:
         (1, 0, LARGE),
     ):
         yield Case("take", (("f32", (rows, width)), ("i64", (count,))), {})
+        if width:
+            yield Case("add_rows", (("i64", (count,)), ("f32", (count, width))), {"rows": rows})
+    yield Case("add_rows", (("i64", (LARGE // 2,)), ("f32", (LARGE // 2, 2))), {"rows": 4})
+    yield Case("add_rows", (("i64", (1,)), ("f32", (1, 0))), {"rows": LARGE})
+    for dtype, shape in product(("f32", "i64"), ((LARGE,), (LARGE // 2, 2), (1_024, 1_024), (1,))):
+        for dim in range(len(shape)):
+            yield Case("argsort", ((dtype, shape),), {"dim": dim})
 
 
 def _array(random: np.random.Generator, dtype: str, shape: Shape, case: Case) -> Array:
     if case.op == "take" and dtype == "i64":
         return random.integers(0, case.operands[0][1][0], shape)
+    if case.op == "add_rows" and dtype == "i64":
+        return random.integers(0, case.attrs["rows"], shape)
+    if case.op == "argsort" and dtype == "i64":
+        return random.integers(-(2**63), 2**63, shape)
     if dtype != "f32":
         return np.asarray(random.integers(0, 2, shape).astype(NUMPY_DTYPES[dtype]))
     scale = {"plain": 1.0, "subnormal": 2.0**-135, "huge": 2.0**60}[case.values]

@@ -67,7 +67,7 @@ class ExecutionError(Expected):
 
 
 class OutOfRange(ExecutionError):
-    """A ``take`` asked for a row that its table does not have."""
+    """A ``take`` asked for a row that its table does not have, or an ``add_rows`` for one of its result."""
 
 
 class ReplayError(Expected):

@@ -52,8 +52,8 @@ def run(
     Inputs that are ``donated`` belong to nobody any more, whatever comes of the run: the output of the same name may be
     written where they lie, so that a large state is there once. No two of them may share memory.
 
-    Raises NotFinite when an FP32 output holds NaN or infinity, OutOfRange when a ``take`` asked for a row that does
-    not exist, and ExecutionError when an input is missing or has another type.
+    Raises NotFinite when an FP32 output holds NaN or infinity, OutOfRange when a ``take`` or ``add_rows`` asked for a
+    row that does not exist, and ExecutionError when an input is missing or has another type.
     """
     return backend.compile(program, seed).canonical(_checked(program, inputs), donated)
 

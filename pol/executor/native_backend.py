@@ -12,10 +12,11 @@ from pol.executor.fusion import grouped, singly
 from pol.executor.interface import Compiled
 from pol.executor.numpy_backend import NumpyBackend
 from pol.executor.remember import Remembering
-from pol.executor.tape import ROWS_OF_TAKE, Tape, can_be_written, write_tape
+from pol.executor.tape import ROWS_OF_TABLE, Kind, Tape, can_be_written, write_tape
 from pol.job.program import Program
 from pol.native.arena import LINE
 from pol.native.library import Library, address
+from pol.ops.order import nowhere
 from pol.ops.shape import outside
 from pol.state.arrays import NUMPY_DTYPES, Array
 
@@ -142,7 +143,8 @@ class Taped:
         self._backend.give_back(arena)
         if end is not None:
             at, row = end
-            raise outside(row, int(tape.words[at + ROWS_OF_TAKE]))
+            error = nowhere if tape.words[at] == Kind.ADD_ROWS else outside
+            raise error(row, int(tape.words[at + ROWS_OF_TABLE]))
         return outputs, not_finite[: len(outputs)]
 
 

@@ -22,7 +22,7 @@ from pol.ops.shape import inner, slices
 from pol.values import ITEM_SIZE, Shape, TensorType
 
 OPS = (
-    "add", "sub", "mul", "div", "maximum", "minimum", "neg", "abs", "sqrt", "exp", "log", "tanh", "erf",
+    "add", "sub", "mul", "div", "floor_divide", "maximum", "minimum", "neg", "abs", "sqrt", "exp", "log", "tanh", "erf",
     "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "where", "cast",
 )  # fmt: skip
 """In the order of the enumeration in ``pol/native/chain.c``."""
@@ -31,7 +31,7 @@ ARENA, CONSTANTS, FIRST_INPUT = 0, 1, 2
 """Bases; behind the inputs come the outputs."""
 
 SINGLE = frozenset({
-    "matmul", "sum", "amax", "argmax", "take", "concat", "pad", "uniform", "iota",
+    "matmul", "sum", "amax", "argmax", "take", "concat", "pad", "uniform", "iota", "add_rows", "argsort",
 })  # fmt: skip
 """Operations that have an instruction, or a few, of their own."""
 
@@ -54,10 +54,15 @@ class Kind(IntEnum):
     TAKE = 7
     UNIFORM = 8
     IOTA = 9
+    ADD_ROWS = 10
+    ARGSORT = 11
 
 
-ROWS_OF_TAKE = 8
-"""Where in a ``TAKE`` the number of rows of its table stands."""
+ROWS_OF_TABLE = 8
+"""Where in a ``TAKE`` the number of rows of its table stands, and in an ``ADD_ROWS`` that of its result."""
+
+_MAY_FAIL = (Kind.TAKE, Kind.ADD_ROWS)
+"""What has something to check even where it writes nothing."""
 
 Place = Callable[[Strided], tuple[int, int]]
 """Base and offset of a value."""
@@ -190,6 +195,7 @@ class _Writer:
         self._single: dict[str, Callable[[int, Node, TensorType], None]] = {
             "matmul": self._product, "sum": self._sum, "amax": self._largest, "argmax": self._find_largest,
             "take": self._take, "concat": self._concat, "pad": self._pad, "uniform": self._uniform, "iota": self._iota,
+            "add_rows": self._add_rows, "argsort": self._argsort,
         }  # fmt: skip
 
     # --- values ---
@@ -290,7 +296,7 @@ class _Writer:
         self, kind: Kind, reads: Sequence[Strided], writes: Sequence[Strided], *rest: int
     ) -> None:
         """Write an instruction whose words are the places of what it reads and writes, and numbers."""
-        if not any(strided.view.size for strided in writes) and kind != Kind.TAKE:
+        if not any(strided.view.size for strided in writes) and kind not in _MAY_FAIL:
             return
 
         def body(place: Place) -> list[int]:
@@ -400,6 +406,21 @@ class _Writer:
         width = prod(table.shape[1:]) * table.item
         if index.view.size:
             self._emit(Kind.TAKE, [table, index], [result], table.shape[0], width, index.view.size)
+
+    def _add_rows(self, number: int, node: Node, value: TensorType) -> None:
+        index, values = self._operands(node)
+        index, values = self._in_order(index, "i64"), self._in_order(values, "f32")
+        result = self._values[number] = self._new(value)
+        width = prod(value.shape[1:])
+        self._emit(Kind.ADD_ROWS, [index, values], [result], value.shape[0], width, index.view.size)
+
+    def _argsort(self, number: int, node: Node, value: TensorType) -> None:
+        (strided,) = self._operands(node)
+        strided = self._in_order(strided, self._type(node.args[0]).dtype)
+        result = self._values[number] = self._new(value)
+        dim, shape = node.attrs["dim"], value.shape
+        lines = prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :])
+        self._emit(Kind.ARGSORT, [strided], [result], strided.item, *lines)
 
     def _concat(self, number: int, node: Node, value: TensorType) -> None:
         result = self._values[number] = self._new(value)

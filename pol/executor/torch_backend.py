@@ -21,6 +21,7 @@ from torch import Tensor
 from pol.errors import ExecutionError
 from pol.executor.loop import LoopBackend
 from pol.ops import functions, philox
+from pol.ops.order import nowhere
 from pol.ops.primitive import Function, Site
 from pol.ops.shape import outside
 from pol.state.arrays import NUMPY_DTYPES, Array
@@ -284,6 +285,48 @@ def _take(site: _Site) -> Function:
     return run
 
 
+def _add_rows(site: _Site) -> Function:
+    rows, shape, device = site.attrs["rows"], site.result.shape, site.device
+    width = site.result.elements // rows
+
+    def run(index: Tensor, values: Tensor) -> Tensor:
+        flat, added = index.reshape(-1), values.reshape(index.numel(), width)
+        wrong = (flat < 0) | (flat >= rows)
+        if bool(wrong.any()):
+            raise nowhere(int(flat[wrong][0]), rows)
+        total = torch.zeros(rows, width, device=device)
+        if device.type == "cpu":
+            return total.index_add_(0, flat, added).reshape(shape)
+        # other devices add in any order: a processor adds what they have
+        named, place = torch.unique(flat, return_inverse=True)
+        summed = torch.zeros(len(named), width).index_add_(0, place.cpu(), added.cpu())
+        total[named] = summed.to(device)
+        return total.reshape(shape)
+
+    return run
+
+
+def _argsort(site: _Site) -> Function:
+    """Integers are sorted in the place of FP32: which order those have depends on the device."""
+    dim, is_float = site.attrs["dim"], site.operands[0].dtype == "f32"
+
+    def run(x: Tensor) -> Tensor:
+        if is_float:
+            bits = (x + 0.0).view(torch.int32)
+            keys = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+            x = torch.where(torch.isnan(x), 0x7FFFFFFF, keys)
+        return torch.sort(x, dim=dim, stable=True).indices
+
+    return run
+
+
+def _floor_divide(a: Tensor, b: Tensor) -> Tensor:
+    is_zero, is_minus = b == 0, b == -1
+    by = torch.where(is_zero | is_minus, 1, b)
+    quotient = torch.where(is_minus, -a, torch.div(a, by, rounding_mode="floor"))
+    return torch.where(is_zero, 0, quotient)
+
+
 def _iota(site: _Site) -> Function:
     size = site.attrs["size"]
     return lambda: torch.arange(size, dtype=torch.int64, device=site.device)
@@ -336,6 +379,7 @@ MAKERS: Mapping[str, Maker] = MappingProxyType(
         "sub": _plain(torch.sub),
         "mul": _plain(torch.mul),
         "div": _plain(torch.div),
+        "floor_divide": _plain(_floor_divide),
         "maximum": _extreme(torch.maximum),
         "minimum": _extreme(torch.minimum),
         "neg": _plain(torch.neg),
@@ -366,6 +410,8 @@ MAKERS: Mapping[str, Maker] = MappingProxyType(
         "sum": _sum,
         "amax": _amax,
         "argmax": _argmax,
+        "add_rows": _add_rows,
+        "argsort": _argsort,
         "matmul": _matmul,
         "iota": _iota,
         "full": _full,

@@ -15,7 +15,7 @@
 enum { FLOAT, INTEGER, TRUTH }; /* FP32, INT64, a byte that is 0 or 1 */
 
 enum {
-    ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, NEG, ABS, SQRT, EXP, LOG, TANH, ERF,
+    ADD, SUB, MUL, DIV, FLOOR_DIVIDE, MAXIMUM, MINIMUM, NEG, ABS, SQRT, EXP, LOG, TANH, ERF,
     EQ, NE, LT, LE, GT, GE, AND, OR, NOT, WHERE, CAST, OUTPUT,
 };
 
@@ -82,6 +82,17 @@ static void on_floats(const Step *step, const void *at_a, const void *at_b, void
     }
 }
 
+/* Rounded down; 0 for a division by 0, and -2^63 / -1 wraps. */
+static inline int64_t floor_quotient(int64_t a, int64_t b)
+{
+    if (b == 0)
+        return 0;
+    if (b == -1)
+        return (int64_t)(0 - (uint64_t)a);
+    int64_t quotient = a / b;
+    return quotient - (a % b != 0 && (a < 0) != (b < 0));
+}
+
 /* Sums and products wrap, as those of NumPy do; signed overflow is not C, so they are unsigned here. */
 static void on_integers(const Step *step, const void *at_a, const void *at_b, void *at_r, int64_t n)
 {
@@ -89,6 +100,7 @@ static void on_integers(const Step *step, const void *at_a, const void *at_b, vo
     case ADD: BINARY(uint64_t, uint64_t, a[i] + b[i]);
     case SUB: BINARY(uint64_t, uint64_t, a[i] - b[i]);
     case MUL: BINARY(uint64_t, uint64_t, a[i] * b[i]);
+    case FLOOR_DIVIDE: BINARY(int64_t, int64_t, floor_quotient(a[i], b[i]));
     case MAXIMUM: BINARY(int64_t, int64_t, a[i] > b[i] ? a[i] : b[i]);
     case MINIMUM: BINARY(int64_t, int64_t, a[i] < b[i] ? a[i] : b[i]);
     case NEG: UNARY(uint64_t, uint64_t, 0 - a[i]);

@@ -7,7 +7,7 @@
 
 #include "program.h"
 
-enum { CHAIN, COPY, PRODUCT, SUM, COUNT, LARGEST, FIND_LARGEST, TAKE, UNIFORM, IOTA };
+enum { CHAIN, COPY, PRODUCT, SUM, COUNT, LARGEST, FIND_LARGEST, TAKE, UNIFORM, IOTA, ADD_ROWS, ARGSORT };
 
 #define LANES 8
 #define COLUMNS 256
@@ -287,6 +287,8 @@ static int run_one(const int64_t *instruction, const Run *run)
             result[i] = i;
         return DONE;
     }
+    case ADD_ROWS: return run_add_rows(body, run);
+    case ARGSORT: return run_argsort(body, run);
     }
     return NO_MEMORY;
 }

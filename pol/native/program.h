@@ -29,6 +29,10 @@ int run_chain(const int64_t *body, const Run *run);
 /* Copy elements from some places to others (copy.c). */
 void run_copy(const int64_t *body, const Run *run);
 
+/* Add rows up one after another, and find positions in ascending order (order.c). */
+int run_add_rows(const int64_t *body, const Run *run);
+int run_argsort(const int64_t *body, const Run *run);
+
 /* Kernels that are called alone, too. */
 EXPORT int assay_product(int bits, int64_t count, const int64_t *left_offsets, const int64_t *right_offsets, const float *left,
                          int64_t left_row, int64_t left_k, const float *right, int64_t right_k, int64_t right_column,

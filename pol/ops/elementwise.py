@@ -34,6 +34,7 @@ from pol.ops.primitive import (
 from pol.state.arrays import NUMPY_DTYPES, Array
 from pol.values import Shape, TensorType
 
+_INTEGERS = ("i64",)
 _BIAS, _MANTISSA_BITS = 1023, 52
 _BLOCK = 2**14
 """Elements that a function of FP64 sequences takes at once: its dozen temporaries stay in the cache."""
@@ -185,13 +186,26 @@ def _float_to_integer(x: Array) -> Array:
     return np.where(fits, x, _ZERO).astype(np.int64, order="C")
 
 
-_NUMBERS, _FLOATS, _BOOLS = (_same_dtype(allowed) for allowed in (NUMBERS, FLOATS, BOOLS))
+def _floor_divide(a: Array, b: Array) -> Array:
+    """Round down; 0 for a division by 0, and -2^63 / -1 wraps, for processors may stop there."""
+    is_zero, is_minus = b == 0, b == -1
+    quotient = np.floor_divide(a, np.where(is_zero | is_minus, 1, b))
+    return np.where(is_zero, 0, np.where(is_minus, np.negative(a), quotient))
+
+
+_NUMBERS, _FLOATS, _INTEGRAL, _BOOLS = (
+    _same_dtype(allowed) for allowed in (NUMBERS, FLOATS, _INTEGERS, BOOLS)
+)
 
 ELEMENTWISE = (
     Primitive("add", (2, 2), _NUMBERS, plain(np.add), more=_run_work),
     Primitive("sub", (2, 2), _NUMBERS, plain(np.subtract), more=_run_work),
     Primitive("mul", (2, 2), _NUMBERS, plain(np.multiply), more=_run_work),
     Primitive("div", (2, 2), _FLOATS, plain(np.divide), cost=4, more=_run_work),
+    Primitive(
+        "floor_divide", (2, 2), _INTEGRAL, plain(_floor_divide),
+        cost=500, calls=10, more=_run_work, scratch_result=40,
+    ),
     Primitive("maximum", (2, 2), _NUMBERS, _extreme(np.maximum), cost=8, calls=2, scratch_result=4, more=_run_work),
     Primitive("minimum", (2, 2), _NUMBERS, _extreme(np.minimum), cost=8, calls=2, scratch_result=4, more=_run_work),
     Primitive("neg", (1, 1), _NUMBERS, plain(np.negative)),

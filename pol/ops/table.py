@@ -6,6 +6,7 @@ from types import MappingProxyType
 from pol.limits import MAX_DIMENSION, MAX_RANK
 from pol.ops.create import CREATE
 from pol.ops.elementwise import ELEMENTWISE
+from pol.ops.order import ORDER
 from pol.ops.primitive import AttributeValue, Operands, Primitive, check_attributes, refuse
 from pol.ops.product import PRODUCT
 from pol.ops.reduce import REDUCE
@@ -13,7 +14,11 @@ from pol.ops.shape import SHAPE
 from pol.values import TensorType
 
 PRIMITIVES: Mapping[str, Primitive] = MappingProxyType(
-    {row.name: row for family in (ELEMENTWISE, SHAPE, REDUCE, PRODUCT, CREATE) for row in family}
+    {
+        row.name: row
+        for family in (ELEMENTWISE, SHAPE, REDUCE, ORDER, PRODUCT, CREATE)
+        for row in family
+    }
 )
 """Name of the operation to its row."""
 

@@ -23,6 +23,7 @@ from pol.limits import LIMITS, Limits
 from pol.ops.product import DEFAULT_BITS
 from pol.tracing import (
     rules_elementwise,
+    rules_index,
     rules_reduce,
     rules_shape,
     rules_strided,
@@ -38,7 +39,14 @@ from pol.tracing.spec import Precision
 Tensors = Mapping[str, torch.Tensor]
 Function = Callable[[Tensors], Tensors]
 
-HANDLER_MODULES = (rules_elementwise, rules_reduce, rules_shape, rules_strided, rules_window)
+HANDLER_MODULES = (
+    rules_elementwise,
+    rules_index,
+    rules_reduce,
+    rules_shape,
+    rules_strided,
+    rules_window,
+)
 """Imported for their handlers, which they register."""
 ORDINARY = MappingProxyType({"": Precision()})
 NOTHING: Tensors = {}

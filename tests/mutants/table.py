@@ -1039,6 +1039,22 @@ MUTANTS = (
         (f"{_VECTORS}[arithmetic/shape]",),
     ),
     Mutant(
+        "row-behind-the-last-sum",
+        "a row is added to behind the last one",
+        "pol/ops/order.py",
+        "index.max() >= rows)",
+        "index.max() > rows)",
+        (f"{_VECTORS}[arithmetic/order]",),
+    ),
+    Mutant(
+        "order-of-equals",
+        "equal elements come in any order",
+        "pol/ops/order.py",
+        ', kind="stable")',
+        ")",
+        (f"{_VECTORS}[arithmetic/order]",),
+    ),
+    Mutant(
         "fewer-random-bits",
         "uniform numbers have 23 bits",
         "pol/ops/philox.py",

@@ -90,6 +90,8 @@ def _elementwise() -> Iterator[Case]:
     for op in ("neg", "abs"):
         yield _case(op, FLOATS)
         yield _case(op, INTEGERS)
+    yield _case("floor_divide", *_grid(INTEGERS))
+    yield _case("floor_divide", *_grid(np.array([0, 1, -1, 2, -2, 3, -3, 7, -7], np.int64)))
     yield _case("sqrt", FLOATS)
     yield _case("sqrt", np.concatenate([any_bits(64, 7), np.abs(ordinary(64, 8))]))
     for op in ("eq", "ne", "lt", "le", "gt", "ge"):
@@ -213,6 +215,43 @@ def _largest(cube: Array) -> Iterator[Case]:
     yield _case("argmax", np.zeros((0, 2), np.float32), dim=1, keepdim=False)
 
 
+def _order() -> Iterator[Case]:
+    index = np.array([[2, 0], [2, 2], [4, 0]], np.int64)
+    rows = spread(18, 60, 12).reshape(3, 2, 3)
+    yield _case("add_rows", index, rows, rows=5)
+    yield _case("add_rows", index, rows[..., 0].copy(), rows=6)
+    yield _case("add_rows", np.array(1, np.int64), FLOATS, rows=2)
+    for count in (7, 64):
+        chosen = (words(9, 61, 0, count) % 3).astype(np.int64)
+        yield _case("add_rows", chosen, spread(5 * count, 62, 12).reshape(count, 5), rows=3)
+        yield _case("add_rows", chosen, spread(count, 63, 12), rows=4)
+    yield _case("add_rows", np.zeros(27, np.int64), FLOATS, rows=1)
+    # what is added to begins with +0
+    yield _case("add_rows", np.zeros(3, np.int64), np.full((3, 2), -0.0, np.float32), rows=2)
+    yield _case("add_rows", np.zeros((0, 2), np.int64), np.zeros((0, 2, 3), np.float32), rows=2)
+    yield _case("add_rows", index, np.zeros((3, 2, 0), np.float32), rows=5)
+    for wrong in (-1, 3, 2**32, 2**63 - 1, -(2**63)):
+        yield _case("add_rows", np.array([0, wrong]), np.zeros((2, 2), np.float32), rows=3)
+    yield _case("add_rows", np.array([2]), np.zeros((1, 0), np.float32), rows=2)
+    yield from _positions()
+
+
+def _positions() -> Iterator[Case]:
+    mixed = np.concatenate([FLOATS, -FLOATS, FLOATS])
+    for values in (mixed, np.concatenate([INTEGERS, INTEGERS[::-1]]), any_bits(100, 64)):
+        yield _case("argsort", values, dim=0)
+    signed = np.array([0xFFC00000, 0x7F800001, 0x80000000, 0, 0xFF800000, 0x7FC00000], np.uint32)
+    yield _case("argsort", signed.view(np.float32), dim=0)
+    cube = np.round(2 * ordinary(60, 65)).reshape(3, 4, 5)
+    for dim in range(3):
+        yield _case("argsort", cube, dim=dim)
+        yield _case("argsort", cube.astype(np.int64), dim=dim)
+    yield _case("argsort", ordinary(301, 66), dim=0)
+    yield _case("argsort", (words(9, 67, 0, 301) % 7).astype(np.int64), dim=0)
+    yield _case("argsort", np.zeros((2, 0), np.float32), dim=1)
+    yield _case("argsort", np.zeros((0, 2), np.int64), dim=1)
+
+
 def _product() -> Iterator[Case]:
     for bits in BITS:
         yield from _product_of(bits)
@@ -283,6 +322,7 @@ BUILDERS: Mapping[str, Callable[[], Iterator[Case]]] = {
     "functions": _functions,
     "shape": _shape,
     "reduce": _reduce,
+    "order": _order,
     "product": _product,
     "create": _create,
 }

@@ -64,6 +64,12 @@ def _cases() -> dict[str, tuple[str, Operands, dict[str, object]]]:
     add("concat", [("f32", MATRIX)] * 2, dim=1)
     add("pad", [("f32", MATRIX)], low=[1, 1], high=[0, 0], value="00000000")
     add("take", [("f32", (4, 1)), ("i64", (2**20,))])
+    add("floor_divide", [("i64", MATRIX)] * 2)
+    add("add_rows", [("i64", (2**20,)), ("f32", (2**20,))], rows=4)
+    add("add_rows", [("i64", (SIDE,)), ("f32", MATRIX)], rows=SIDE)
+    for dtype, dim in (("f32", 0), ("f32", 1), ("i64", 0)):
+        add("argsort", [(dtype, MATRIX)], dim=dim)
+    add("argsort", [("f32", (2**20,))], dim=0)
     add("reshape", [("f32", MATRIX)], shape=[2**20])
     add("broadcast", [("f32", (SIDE, 1))], shape=list(MATRIX))
     add("iota", [], size=2**20)

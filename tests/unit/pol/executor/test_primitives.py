@@ -258,3 +258,60 @@ def test_broadcasting(seed: int, shape: tuple[int, ...]) -> None:
     a, b = floats(3, 4, seed=seed, spread=20), floats(*shape, seed=seed + 1, spread=20)
     for op, function in (("add", np.add), ("mul", np.multiply)):
         assert bits(both(op, a, np.asarray(b))) == bits(in_fp64(function, a, np.asarray(b)))
+
+
+def test_division_of_integers_rounds_down() -> None:
+    edges = [0, 1, -1, 2, -2, 7, -7, 10, -10, 2**62, 2**63 - 1, -(2**63), -(2**63) + 1]
+    a, b = np.meshgrid(np.array(edges, np.int64), np.array(edges, np.int64))
+
+    def floor(x: int, y: int) -> int:
+        wide = 0 if y == 0 else x // y
+        return (wide + 2**63) % 2**64 - 2**63
+
+    pairs = zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)
+    found = both("floor_divide", a.copy(), b.copy())
+    assert found.ravel().tolist() == [floor(x, y) for x, y in pairs]
+    assert both("floor_divide", np.array([[7], [-7]]), np.array(2)).tolist() == [[3], [-4]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "index", "row"),
+    [(5, (9,), (3,)), (1, (33,), ()), (4, (), (2, 2)), (3, (2, 0), (4,)), (7, (5, 6), (40,)), (2, (3,), (0,))],
+)  # fmt: skip
+def test_rows_are_added_one_after_another(
+    rows: int, index: tuple[int, ...], row: tuple[int, ...]
+) -> None:
+    chosen = np.asarray(np.random.default_rng(3).integers(0, rows, index))
+    values = floats(*index, *row, seed=4, spread=12)
+    hostile = np.resize(np.concatenate([EVERY, -EVERY]), values.shape)
+    for added in (values, hostile):
+        total = np.zeros((rows, *row), np.float32)
+        with np.errstate(all="ignore"):
+            for place in np.ndindex(*index):
+                total[chosen[place]] = total[chosen[place]] + added[place]
+        assert bits(both("add_rows", chosen, added, rows=rows)) == bits(total)
+
+
+@pytest.mark.parametrize("wrong", [-1, 5, 2**62, -(2**63)])
+@pytest.mark.parametrize("name", BACKENDS)
+def test_no_row_outside_of_the_result_is_added_to(name: str, wrong: int) -> None:
+    with pytest.raises(OutOfRange, match=rf"add_rows: row {wrong} .*0\.\.4"):
+        apply(name, "add_rows", [np.array([0, wrong]), floats(2, 0)], rows=5)
+
+
+@pytest.mark.parametrize("shape", [(1,), (31,), (47,), (48,), (300,), (3, 70, 4), (0, 3), (3, 0)])
+def test_positions_in_order(shape: tuple[int, ...]) -> None:
+    random = np.random.default_rng(5)
+    hostile, equal = random.choice(EVERY, shape), random.integers(-2, 3, shape)
+    edges = random.choice(np.array([0, 255, 256, -1, -(2**63), 2**63 - 1, 2**40]), shape)
+    for x in (floats(*shape, seed=1, spread=30), hostile, equal, edges):
+        for dim in range(len(shape)):
+            lines = np.moveaxis(x, dim, -1)
+            expected = np.zeros(lines.shape, np.int64)
+            for place in np.ndindex(lines.shape[:-1]):
+                line = lines[place].tolist()
+                # NaN behind all others; what is equal keeps its order
+                expected[place] = sorted(
+                    range(len(line)), key=lambda i: (line[i] != line[i], line[i] if line[i] == line[i] else 0)
+                )  # fmt: skip
+            assert np.array_equal(both("argsort", x, dim=dim), np.moveaxis(expected, -1, dim))

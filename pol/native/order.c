@@ -1,0 +1,172 @@
+/* What depends on an order (pol/ops/order.py): rows added up one after another, and positions in ascending order. */
+
+#include "exact.h"
+#include "program.h"
+
+#define FEW 48 /* elements of a line that are inserted one by one */
+#define DIGIT 8
+#define DIGITS (1 << DIGIT)
+#define COLUMNS_MIN 16 /* of a part of the columns */
+
+typedef struct {
+    int64_t index_base, index_offset, values_base, values_offset, result_base, result_offset;
+    int64_t rows, width, count; /* of the result; elements of a row; rows to add */
+} AddRows;
+
+typedef struct {
+    const AddRows *add;
+    const int64_t *index;
+    const float *values;
+    float *result;
+    int64_t parts;
+} Adding;
+
+static void clear_rows(const void *context, int64_t part)
+{
+    const Adding *a = context;
+    int64_t all = a->add->rows * a->add->width;
+    int64_t begin = all * part / a->parts, end = all * (part + 1) / a->parts;
+    memset(a->result + begin, 0, (size_t)(end - begin) * sizeof *a->result);
+}
+
+/* A part has columns of its own, so that each element of the result is added to in one order. */
+static void add_columns(const void *context, int64_t part)
+{
+    const Adding *a = context;
+    int64_t width = a->add->width, begin = width * part / a->parts, end = width * (part + 1) / a->parts;
+    if (width == 1) {
+        for (int64_t i = 0; i < a->add->count; i++)
+            a->result[a->index[i]] += a->values[i];
+        return;
+    }
+    for (int64_t i = 0; i < a->add->count; i++) {
+        const float *from = a->values + i * width;
+        float *RESTRICT to = a->result + a->index[i] * width;
+        for (int64_t j = begin; j < end; j++)
+            to[j] += from[j];
+    }
+}
+
+int run_add_rows(const int64_t *body, const Run *run)
+{
+    const AddRows *add = (const AddRows *)body;
+    Adding adding = {add, (const int64_t *)(run->bases[add->index_base] + add->index_offset),
+                     (const float *)(run->bases[add->values_base] + add->values_offset),
+                     (float *)(run->bases[add->result_base] + add->result_offset), 1};
+    for (int64_t i = 0; i < add->count; i++)
+        if (adding.index[i] < 0 || adding.index[i] >= add->rows) {
+            *run->row = adding.index[i];
+            return OUTSIDE;
+        }
+    if (!add->width)
+        return DONE;
+    double elements = (double)add->rows * (double)add->width, added = (double)add->count * (double)add->width;
+    adding.parts = parts_of(run, add->rows, elements);
+    crew_do(run->crew, adding.parts, clear_rows, &adding);
+    int64_t most = add->width / COLUMNS_MIN;
+    adding.parts = parts_of(run, most < 1 ? 1 : most, added);
+    crew_do(run->crew, adding.parts, add_columns, &adding);
+    return DONE;
+}
+
+typedef struct {
+    int64_t from_base, from_offset, to_base, to_offset;
+    int64_t item, outer, n, inner; /* of [outer, n, inner] along n; bytes of an element: 4 for FP32, 8 for INT64 */
+} Argsort;
+
+typedef struct {
+    const Argsort *sort;
+    const Run *run;
+    int64_t parts;
+    int failed;
+} Sorting;
+
+typedef struct {
+    uint64_t key;
+    int64_t position;
+} Entry;
+
+/* A number whose order among unsigned ones is that of an FP32: one zero, and all NaN behind the others. */
+static uint64_t key_of_float(float x)
+{
+    uint32_t bits;
+    if (x != x)
+        return UINT32_MAX;
+    x = x + 0.0f;
+    memcpy(&bits, &x, sizeof bits);
+    return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+static void insert_one_by_one(Entry *line, int64_t n)
+{
+    for (int64_t i = 1; i < n; i++) {
+        Entry moved = line[i];
+        int64_t at = i;
+        for (; at > 0 && line[at - 1].key > moved.key; at--)
+            line[at] = line[at - 1];
+        line[at] = moved;
+    }
+}
+
+/* By one digit after another, from the lowest on, which keeps equal ones in their order. Returns where the result is. */
+static Entry *sort_by_digits(Entry *line, Entry *other, int64_t n, int64_t item)
+{
+    for (int shift = 0; shift < 8 * (int)item; shift += DIGIT) {
+        int64_t places[DIGITS] = {0}, sum = 0;
+        for (int64_t i = 0; i < n; i++)
+            places[line[i].key >> shift & (DIGITS - 1)]++;
+        if (places[line[0].key >> shift & (DIGITS - 1)] == n)
+            continue;
+        for (int digit = 0; digit < DIGITS; digit++) {
+            int64_t count = places[digit];
+            places[digit] = sum;
+            sum += count;
+        }
+        for (int64_t i = 0; i < n; i++)
+            other[places[line[i].key >> shift & (DIGITS - 1)]++] = line[i];
+        Entry *sorted = other;
+        other = line;
+        line = sorted;
+    }
+    return line;
+}
+
+static void sort_lines(const void *context, int64_t part)
+{
+    Sorting *shared = (Sorting *)context;
+    const Argsort *s = shared->sort;
+    const char *from = shared->run->bases[s->from_base] + s->from_offset;
+    int64_t *to = (int64_t *)(shared->run->bases[s->to_base] + s->to_offset);
+    int64_t lines = s->outer * s->inner;
+    int64_t begin = lines * part / shared->parts, end = lines * (part + 1) / shared->parts;
+    Entry *room = scratch(2 * (size_t)s->n * sizeof *room);
+    if (room == NULL) {
+        __atomic_store_n(&shared->failed, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    for (int64_t line = begin; line < end; line++) {
+        int64_t first = line / s->inner * s->n * s->inner + line % s->inner;
+        Entry *sorted = room;
+        for (int64_t i = 0; i < s->n; i++) {
+            int64_t at = first + i * s->inner;
+            room[i].key = s->item == 4 ? key_of_float(((const float *)from)[at])
+                                       : (uint64_t)((const int64_t *)from)[at] ^ (uint64_t)1 << 63;
+            room[i].position = i;
+        }
+        if (s->n < FEW)
+            insert_one_by_one(room, s->n);
+        else
+            sorted = sort_by_digits(room, room + s->n, s->n, s->item);
+        for (int64_t i = 0; i < s->n; i++)
+            to[first + i * s->inner] = sorted[i].position;
+    }
+}
+
+int run_argsort(const int64_t *body, const Run *run)
+{
+    const Argsort *sort = (const Argsort *)body;
+    int64_t lines = sort->outer * sort->inner;
+    Sorting shared = {sort, run, parts_of(run, lines, 10.0 * (double)lines * (double)sort->n), 0};
+    crew_do(run->crew, shared.parts, sort_lines, &shared);
+    return shared.failed ? NO_MEMORY : DONE;
+}

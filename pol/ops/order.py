@@ -1,0 +1,118 @@
+"""What depends on an order: rows that are added up one after another, and the positions of elements in order."""
+
+import numpy as np
+
+from pol.errors import OutOfRange
+from pol.limits import MAX_RANK
+from pol.ops.primitive import (
+    FLOATS,
+    FLOPS_PER_RUN,
+    NUMBERS,
+    Attribute,
+    Attributes,
+    Function,
+    Operands,
+    Primitive,
+    Site,
+    Work,
+    check_dtype,
+    checked_dim,
+    refuse,
+)
+from pol.state.arrays import Array
+from pol.values import TensorType
+
+_BLOCK = 2**16
+"""Elements that are added at once: the place of each takes eight bytes."""
+
+
+def _added(operands: Operands, attributes: Attributes) -> TensorType:
+    index, values = operands
+    if index.dtype != "i64":
+        raise refuse("args[0]", f"{index} is not of dtype i64", "add a cast")
+    check_dtype([values], FLOATS)
+    rank = len(index.shape)
+    if values.shape[:rank] != index.shape:
+        raise refuse("args[1]", f"{values} has no row for each element of {index}")
+    return TensorType("f32", (attributes["rows"], *values.shape[rank:]))
+
+
+def nowhere(row: int, rows: int) -> OutOfRange:
+    """Return the error of an ``add_rows`` that adds to a row which a result of so many has not."""
+    return OutOfRange("add_rows", f"row {row} was to be added to, and the result has 0..{rows - 1}")
+
+
+def _add_rows(site: Site) -> Function:
+    rows, shape = site.attrs["rows"], site.result.shape
+    width = site.result.elements // rows
+    step = max(1, _BLOCK // max(1, width))
+
+    def run(index: Array, values: Array) -> Array:
+        if index.size and (index.min() < 0 or index.max() >= rows):
+            raise nowhere(int(index[(index < 0) | (index >= rows)].flat[0]), rows)
+        total = np.zeros(rows * width, np.float32)
+        numbers, added = index.reshape(-1, 1), values.reshape(index.size, width)
+        for start in range(0, index.size if width else 0, step):
+            part = slice(start, start + step)
+            places = numbers[part] * width + np.arange(width)
+            # unlike an addition of whole arrays this one counts an index that comes twice, in order
+            np.add.at(total, places.reshape(-1), added[part].reshape(-1))
+        return total.reshape(shape)
+
+    return run
+
+
+_PER_ROW, _PER_SUMMAND = 100, 120
+"""FLOPs of finding a row that may lie anywhere, and of adding one element to it."""
+
+
+def _added_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+    index, values = operands
+    return Work(elements=_PER_ROW * index.elements + _PER_SUMMAND * values.elements)
+
+
+def _positions(operands: Operands, attributes: Attributes) -> TensorType:
+    check_dtype(operands, NUMBERS)
+    checked_dim(attributes, len(operands[0].shape))
+    return TensorType("i64", operands[0].shape)
+
+
+def _argsort(site: Site) -> Function:
+    dim = site.attrs["dim"]
+
+    def run(x: Array) -> Array:
+        positions = np.argsort(x, axis=dim, kind="stable")
+        return np.asarray(positions.astype(np.int64, copy=False), order="C")
+
+    return run
+
+
+_PER_COMPARISON = 120
+"""FLOPs of comparing two elements and moving one of them."""
+
+
+def _sorted_work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+    """A line of n elements is gone through about log2 n times."""
+    (operand,) = operands
+    size = operand.shape[attributes["dim"]]
+    if not operand.elements:
+        return Work()
+    levels = max(1, (size - 1).bit_length())
+    lines = operand.elements // size
+    return Work(elements=_PER_COMPARISON * levels * operand.elements + FLOPS_PER_RUN * lines)
+
+
+_ROWS = {"rows": Attribute("int", 1)}
+_DIM = {"dim": Attribute("int", 0, MAX_RANK - 1)}
+
+ORDER = (
+    Primitive(
+        "add_rows", (2, 2), _added, _add_rows, _ROWS,
+        cost=0, calls=12, more=_added_work, scratch=12, may_fail=True,
+    ),
+    Primitive(
+        "argsort", (1, 1), _positions, _argsort, _DIM,
+        cost=0, calls=8, more=_sorted_work, scratch=48,
+    ),
+)  # fmt: skip
+"""Rows of the table."""
