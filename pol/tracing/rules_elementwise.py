@@ -3,19 +3,14 @@
 import math
 from typing import Any
 
-from pol.tracing.emitter import Emitter
 from pol.tracing.rules import Ref, TraceSite, Unsupported, rule
 
 _LOGIC = {"and": "logical_and", "or": "logical_or", "xor": "ne"}
 
 
 def _arithmetic(op: str) -> Any:
-    def handler(
-        site: TraceSite, left: Any, right: Any, alpha: float = 1, rounding_mode: Any = None
-    ) -> int:
+    def handler(site: TraceSite, left: Any, right: Any, alpha: float = 1) -> int:
         emitter, dtype = site.emitter, site.dtype
-        if rounding_mode is not None:
-            raise Unsupported("division that rounds is not supported")
         if dtype == "bool":
             return _bool_arithmetic(site, op, left, right)
         if not isinstance(left, Ref) and not isinstance(right, Ref):
@@ -173,27 +168,6 @@ def _sigmoid(site: TraceSite, x: Ref) -> int:
     )
 
 
-@rule("aten.log1p.default")
-def _log1p(site: TraceSite, x: Ref) -> int:
-    """Kahan's form: with u = 1 + x, log(u) x / (u - 1), or x where u is 1."""
-    emitter, one = site.emitter, site.emitter.scalar(1, "f32")
-    u = emitter.emit("add", x, one)
-    same = emitter.emit("eq", u, one)
-    below = emitter.emit("where", same, one, emitter.emit("sub", u, one))
-    quotient = emitter.emit("div", emitter.emit("mul", emitter.emit("log", u), x), below)
-    return emitter.emit("where", same, x, quotient)
-
-
-@rule("aten.expm1.default")
-def _expm1(site: TraceSite, x: Ref) -> int:
-    """tanh(x / 2) (exp(x) + 1), which keeps its digits near 0."""
-    emitter = site.emitter
-    half = emitter.emit("tanh", emitter.emit("mul", x, emitter.scalar(0.5, "f32")))
-    return emitter.emit(
-        "mul", half, emitter.emit("add", emitter.emit("exp", x), emitter.scalar(1, "f32"))
-    )
-
-
 @rule("aten.sign.default", "aten.sgn.default")
 def _sign(site: TraceSite, x: Ref) -> int:
     emitter, dtype = site.emitter, site.dtype
@@ -202,29 +176,6 @@ def _sign(site: TraceSite, x: Ref) -> int:
     return emitter.broadcast(
         emitter.emit("where", emitter.emit("gt", x, zero), one, below), emitter.shape(x)
     )
-
-
-def _product(emitter: Emitter, x: int, power: int) -> int:
-    value = x
-    for _ in range(power - 1):
-        value = emitter.emit("mul", value, x)
-    return value
-
-
-@rule("aten.pow.Tensor_Scalar")
-def _pow(site: TraceSite, x: Ref, exponent: float) -> int:
-    """Small powers only: products, square roots and reciprocals of them."""
-    emitter = site.emitter
-    value = site.operand(x, site.dtype)
-    if exponent == 0:
-        return emitter.full(1, site.dtype, site.shape)
-    whole, half = math.floor(abs(exponent)), abs(exponent) % 1
-    if half not in (0, 0.5) or whole > 8 or (site.dtype != "f32" and exponent < 0):
-        raise Unsupported(f"the power {exponent} is not a multiple of 0.5 up to 8")
-    parts = [_product(emitter, value, whole)] if whole else []
-    parts += [emitter.emit("sqrt", value)] if half else []
-    result = parts[0] if len(parts) == 1 else emitter.emit("mul", *parts)
-    return result if exponent > 0 else emitter.emit("div", emitter.scalar(1, "f32"), result)
 
 
 @rule("aten._to_copy.default", "prims.convert_element_type.default")

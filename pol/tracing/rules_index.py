@@ -96,9 +96,7 @@ def _index_fill(site: TraceSite, x: Ref, dim: int, index: Ref, value: Any) -> in
     emitter, axis = site.emitter, dim % len(site.shape)
     count = emitter.type(index).elements
     ones = emitter.full(1, "f32", (count,))
-    flat = emitter.reshape(index, (count,))
-    named = emitter.emit("add_rows", flat, ones, rows=site.shape[axis])
-    is_named = emitter.emit("gt", named, emitter.scalar(0, "f32"))
+    is_named = _named(emitter, emitter.reshape(index, (count,)), ones, site.shape[axis])
     size = [site.shape[axis] if d == axis else 1 for d in range(len(site.shape))]
     filled = site.operand(value, site.dtype)
     return emitter.emit("where", emitter.reshape(is_named, size), filled, x)
@@ -175,13 +173,17 @@ def _scatter(site: TraceSite, x: Ref, dim: int, index: Ref, value: Any) -> int:
     count = emitter.type(numbers).elements
     flat = emitter.reshape(numbers, (count,))
     rows = emitter.reshape(emitter.permute(whole, last), (prod(shape),))
-    if isinstance(value, Ref) and emitter.type(value).elements > 1:
-        values = emitter.permute(_fitting(site, value, given), last)
+    if isinstance(value, Ref):
+        values = emitter.reshape(emitter.permute(_fitting(site, value, given), last), (count,))
+        # one index of each line comes once
+        written = _written(site, rows, flat, values, may_repeat=given[axis] > 1)
+    elif given[axis] == 1 and site.dtype == "f32" and emitter.is_scalar(x, 0):
+        values = emitter.full(value, "f32", (count,))
+        written = emitter.emit("add_rows", flat, values, rows=prod(shape))
     else:
-        values = emitter.broadcast(site.operand(value, site.dtype), given)
-    # one index of each line comes once
-    may_repeat = given[axis] > 1 and isinstance(value, Ref)
-    written = _written(site, rows, flat, emitter.reshape(values, (count,)), may_repeat=may_repeat)
+        number = emitter.scalar(value, site.dtype)
+        is_named = _named(emitter, flat, emitter.full(1, "f32", (count,)), prod(shape))
+        written = emitter.emit("where", is_named, number, rows)
     moved = emitter.reshape(written, [shape[dim] for dim in last])
     return emitter.reshape(emitter.permute(moved, _back(last)), site.shape)
 
@@ -298,10 +300,15 @@ def _written(site: TraceSite, rows: int, numbers: int, values: int, *, may_repea
     added = emitter.emit("add_rows", numbers, values, rows=shape[0])
     if emitter.is_scalar(rows, 0):
         return added
-    named = emitter.emit("add_rows", numbers, weights, rows=shape[0])
-    is_named = emitter.emit("gt", named, emitter.scalar(0, "f32"))
+    is_named = _named(emitter, numbers, weights, shape[0])
     column = (shape[0], *[1] * whole)
     return emitter.emit("where", emitter.reshape(is_named, column), added, rows)
+
+
+def _named(emitter: Emitter, numbers: int, weights: int, rows: int) -> int:
+    """Return for each row whether a number with a weight names it."""
+    named = emitter.emit("add_rows", numbers, weights, rows=rows)
+    return emitter.emit("gt", named, emitter.scalar(0, "f32"))
 
 
 def _chosen_rows(site: TraceSite, rows: int, numbers: int, values: int, weights: int) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from pol.tracing.emitter import Emitter
 from pol.tracing.rules import Ref, TraceSite, Unsupported, rule
 
 
@@ -67,18 +68,20 @@ def _var_mean(
 
 @rule("aten.amax.default", "prims.amax.default")
 def _amax(site: TraceSite, x: Ref, dims: Sequence[int] = (), keepdim: bool = False) -> int:
-    return site.emitter.amax(x, dims, keepdim)
+    value = site.emitter.amax(_ordered(site.emitter, x), dims, keepdim)
+    return site.emitter.cast(value, site.dtype)
 
 
 @rule("aten.max.default")
 def _max(site: TraceSite, x: Ref) -> int:
-    return site.emitter.amax(x, ())
+    return _amax(site, x)
 
 
 @rule("aten.amin.default", "prims.amin.default")
 def _amin(site: TraceSite, x: Ref, dims: Sequence[int] = (), keepdim: bool = False) -> int:
     emitter = site.emitter
-    return emitter.emit("neg", emitter.amax(emitter.emit("neg", x), dims, keepdim))
+    turned = opposite(emitter, _ordered(emitter, x))
+    return emitter.cast(opposite(emitter, emitter.amax(turned, dims, keepdim)), site.dtype)
 
 
 @rule("aten.min.default")
@@ -97,6 +100,9 @@ def _any(site: TraceSite, x: Ref, dims: Any = (), keepdim: bool = False) -> int:
 @rule("aten.argmax.default")
 def _argmax(site: TraceSite, x: Ref, dim: int | None = None, keepdim: bool = False) -> int:
     emitter = site.emitter
+    x = Ref(_ordered(emitter, x))
+    if not emitter.shape(x):
+        return emitter.full(0, "i64", ())
     if dim is None:
         flat = emitter.reshape(x, (emitter.type(x).elements,))
         return emitter.reshape(emitter.emit("argmax", flat, dim=0, keepdim=False), site.shape)
@@ -105,16 +111,39 @@ def _argmax(site: TraceSite, x: Ref, dim: int | None = None, keepdim: bool = Fal
 
 @rule("aten.max.dim")
 def _max_dim(site: TraceSite, x: Ref, dim: int, keepdim: bool = False) -> tuple[int, ...]:
-    axis = dim % len(site.emitter.shape(x))
-    index = site.emitter.emit("argmax", x, dim=axis, keepdim=keepdim)
-    return site.emitter.amax(x, [axis], keepdim), index
+    emitter = site.emitter
+    if not emitter.shape(x):
+        return int(x), emitter.full(0, "i64", ())
+    axis, dtype = dim % len(emitter.shape(x)), emitter.type(x).dtype
+    value = _ordered(emitter, x)
+    index = emitter.emit("argmax", value, dim=axis, keepdim=keepdim)
+    return emitter.cast(emitter.amax(value, [axis], keepdim), dtype), index
 
 
 @rule("aten.min.dim")
 def _min_dim(site: TraceSite, x: Ref, dim: int, keepdim: bool = False) -> tuple[int, ...]:
-    turned = Ref(site.emitter.emit("neg", x))
+    emitter, dtype = site.emitter, site.emitter.type(x).dtype
+    turned = Ref(opposite(emitter, _ordered(emitter, x)))
     largest, index = _max_dim(site, turned, dim, keepdim)
-    return site.emitter.emit("neg", largest), index
+    return emitter.cast(opposite(emitter, largest), dtype), index
+
+
+@rule("aten.argmin.default")
+def _argmin(site: TraceSite, x: Ref, dim: int | None = None, keepdim: bool = False) -> int:
+    turned = opposite(site.emitter, _ordered(site.emitter, x))
+    return _argmax(site, Ref(turned), dim, keepdim)
+
+
+def _ordered(emitter: Emitter, x: int) -> int:
+    """Return a mask as integers: extremes are of numbers."""
+    return emitter.cast(x, "i64") if emitter.type(x).dtype == "bool" else x
+
+
+def opposite(emitter: Emitter, x: int) -> int:
+    """Return numbers in the opposite order: -1 less an integer, for the smallest one has no opposite."""
+    if emitter.type(x).dtype == "i64":
+        return emitter.emit("sub", emitter.scalar(-1, "i64"), x)
+    return emitter.emit("neg", x)
 
 
 @rule("aten.mm.default", "aten.bmm.default")

@@ -22,8 +22,11 @@ from pol.job.program import Program
 from pol.limits import LIMITS, Limits
 from pol.ops.product import DEFAULT_BITS
 from pol.tracing import (
+    decompositions,
     rules_elementwise,
+    rules_functions,
     rules_index,
+    rules_order,
     rules_reduce,
     rules_shape,
     rules_strided,
@@ -41,7 +44,9 @@ Function = Callable[[Tensors], Tensors]
 
 HANDLER_MODULES = (
     rules_elementwise,
+    rules_functions,
     rules_index,
+    rules_order,
     rules_reduce,
     rules_shape,
     rules_strided,
@@ -99,8 +104,7 @@ _DECOMPOSED = (
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     table = {**core_aten_decompositions(), **get_decompositions(_DECOMPOSED)}
-    # ours is an exact product
-    table.pop(_aten.embedding_dense_backward.default, None)
+    decompositions.adjust(table)
     for name in ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"):
         table.pop(getattr(_aten, name).default, None)
         table.pop(getattr(_aten, name).vec, None)

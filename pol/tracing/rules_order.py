@@ -1,0 +1,283 @@
+"""Sorting and its relatives, running sums and products, and what turns the order of elements round.
+
+In descending order equal elements keep their order, too; NaN is the last in both.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pol.tracing.emitter import Emitter
+from pol.tracing.formula import Value
+from pol.tracing.functions_fp32 import log1p
+from pol.tracing.rules import Ref, TraceSite, Unsupported, rule
+from pol.tracing.rules_index import at_least_1d, gathered
+from pol.tracing.rules_reduce import opposite
+from pol.tracing.rules_shape import cut
+
+# --- positions in order ---
+
+
+def _positions(emitter: Emitter, x: int, axis: int, *, descending: bool) -> int:
+    if descending:
+        x = opposite(emitter, x)
+    return emitter.emit("argsort", x, dim=axis)
+
+
+def _sortable(site: TraceSite, x: Ref) -> int:
+    emitter = site.emitter
+    value = emitter.reshape(x, at_least_1d(emitter.shape(x)))
+    return emitter.cast(value, "i64") if emitter.type(x).dtype == "bool" else value
+
+
+def _first(site: TraceSite, x: Ref, dim: int, count: int, *, descending: bool) -> tuple[int, ...]:
+    """Return the first elements in order, and their positions."""
+    emitter, value = site.emitter, _sortable(site, x)
+    axis = dim % len(emitter.shape(value))
+    positions = _positions(emitter, value, axis, descending=descending)
+    positions = cut(site, positions, axis, 0, count)
+    values = emitter.cast(gathered(emitter, value, axis, positions), emitter.type(x).dtype)
+    shape = emitter.shape(x) and emitter.shape(values)
+    return emitter.reshape(values, shape), emitter.reshape(positions, shape)
+
+
+def _size(site: TraceSite, x: Ref, dim: int) -> int:
+    shape = site.emitter.shape(x)
+    return shape[dim] if shape else 1
+
+
+@rule("aten.sort.default")
+def _sort(site: TraceSite, x: Ref, dim: int = -1, descending: bool = False) -> tuple[int, ...]:
+    return _first(site, x, dim, _size(site, x, dim), descending=descending)
+
+
+@rule("aten.sort.stable")
+def _sort_stable(
+    site: TraceSite, x: Ref, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> tuple[int, ...]:
+    del stable
+    return _first(site, x, dim, _size(site, x, dim), descending=descending)
+
+
+@rule("aten.topk.default")
+def _topk(
+    site: TraceSite, x: Ref, k: int, dim: int = -1, largest: bool = True, sorted: bool = True  # noqa: A002
+) -> tuple[int, ...]:  # fmt: skip
+    del sorted
+    return _first(site, x, dim, k, descending=largest)
+
+
+def _ranked(
+    site: TraceSite, x: Ref, dim: int, rank: Callable[[int], int], *, keepdim: bool, spreads: bool
+) -> tuple[int, ...]:
+    """Return the element of a rank in ascending order and its position; where NaN spreads, NaN if there is one."""
+    emitter, value = site.emitter, _sortable(site, x)
+    axis = dim % len(emitter.shape(value))
+    size = emitter.shape(value)[axis]
+    order = _positions(emitter, value, axis, descending=False)
+    at = cut(site, order, axis, rank(size), rank(size) + 1)
+    found = gathered(emitter, value, axis, at)
+    if spreads and emitter.type(x).dtype == "f32":
+        last = cut(site, order, axis, size - 1, size)
+        most = gathered(emitter, value, axis, last)
+        is_missing = emitter.emit("ne", most, most)
+        found = emitter.emit("where", is_missing, most, found)
+        at = emitter.emit("where", is_missing, last, at)
+    shape = emitter.shape(found)
+    kept = shape if keepdim else (*shape[:axis], *shape[axis + 1 :])
+    kept = emitter.shape(x) and kept
+    return emitter.reshape(found, kept), emitter.reshape(at, kept)
+
+
+@rule("aten.kthvalue.default")
+def _kthvalue(
+    site: TraceSite, x: Ref, k: int, dim: int = -1, keepdim: bool = False
+) -> tuple[int, ...]:
+    return _ranked(site, x, dim, lambda _: k - 1, keepdim=keepdim, spreads=False)
+
+
+@rule("aten.median.dim")
+def _median_dim(site: TraceSite, x: Ref, dim: int, keepdim: bool = False) -> tuple[int, ...]:
+    return _ranked(site, x, dim, lambda size: (size - 1) // 2, keepdim=keepdim, spreads=True)
+
+
+@rule("aten.median.default")
+def _median(site: TraceSite, x: Ref) -> int:
+    flat = Ref(site.emitter.reshape(x, (site.emitter.type(x).elements,)))
+    return _median_dim(site, flat, 0)[0]
+
+
+@rule("aten.searchsorted.Tensor", "aten.searchsorted.Scalar")
+def _searchsorted(
+    site: TraceSite,
+    edges: Ref,
+    x: Any,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Ref | None = None,
+) -> int:
+    """How many edges are below each element, or not above it."""
+    del out_int32
+    emitter = site.emitter
+    if sorter is not None:
+        raise Unsupported("give the boundaries in order, without sorter")
+    dtypes = {emitter.type(v).dtype for v in (edges, x) if isinstance(v, Ref)}
+    dtype = "f32" if "f32" in dtypes or isinstance(x, float) else "i64"
+    value, lines = site.operand(x, dtype), site.operand(edges, dtype)
+    shape = emitter.shape(value)
+    # beside each element all edges of its line
+    apart = emitter.reshape(value, (*shape, 1))
+    if len(emitter.shape(edges)) > 1:
+        own = emitter.shape(edges)
+        lines = emitter.reshape(lines, (*own[:-1], 1, own[-1]))
+    op = "le" if right or side == "right" else "lt"
+    return emitter.sum(emitter.emit(op, lines, apart), [len(shape)])
+
+
+@rule("aten.bucketize.Tensor", "aten.bucketize.Scalar")
+def _bucketize(
+    site: TraceSite, x: Any, edges: Ref, out_int32: bool = False, right: bool = False
+) -> int:
+    return _searchsorted(site, edges, x, out_int32, right)
+
+
+# --- running ---
+
+
+def _running(
+    emitter: Emitter, x: int, axis: int, start: float, step: Callable[[int, int], int]
+) -> int:
+    """Combine each element with the one 1, 2, 4, ... places before it; what is before the first is ``start``."""
+    shape, dtype = emitter.shape(x), emitter.type(x).dtype
+    distance = 1
+    while distance < shape[axis]:
+        stops = [size - distance if d == axis else size for d, size in enumerate(shape)]
+        none = [0] * len(shape)
+        kept = emitter.emit(
+            "slice", x, starts=tuple(none), stops=tuple(stops), steps=(1,) * len(shape)
+        )
+        low = tuple(distance if d == axis else 0 for d in range(len(shape)))
+        before = emitter.emit(
+            "pad", kept, low=low, high=tuple(none), value=emitter.element(start, dtype)
+        )
+        x = step(before, x)
+        distance *= 2
+    return x
+
+
+def _with(op: str, start: float) -> Any:
+    def handler(site: TraceSite, x: Ref, dim: int, dtype: Any = None) -> int:
+        del dtype
+        emitter, value = site.emitter, site.operand(x, site.dtype)
+        if not site.shape:
+            return value
+        axis = dim % len(site.shape)
+        return _running(emitter, value, axis, start, lambda a, b: emitter.emit(op, a, b))
+
+    return handler
+
+
+rule("aten.cumsum.default")(_with("add", 0))
+rule("aten.cumprod.default")(_with("mul", 1))
+
+
+@rule("aten.logcumsumexp.default")
+def _logcumsumexp(site: TraceSite, x: Ref, dim: int) -> int:
+    emitter = site.emitter
+
+    def step(left: int, right: int) -> int:
+        a, b = Value(emitter, left), Value(emitter, right)
+        most = a.maximum(b)
+        # of two that are minus infinity the difference has no value
+        apart = a.is_equal(b).where(0.0, -abs(a - b))
+        return (most + log1p(apart.function("exp"))).handle
+
+    if not site.shape:
+        return int(x)
+    return _running(emitter, x, dim % len(site.shape), -math.inf, step)
+
+
+def _running_extreme(op: str) -> Any:
+    def handler(site: TraceSite, x: Ref, dim: int) -> tuple[int, ...]:
+        """The last of equal ones is named, as torch does; NaN is behind it wherever there was one."""
+        emitter, value = site.emitter, _sortable(site, x)
+        if emitter.type(x).dtype == "bool":
+            raise Unsupported("make the mask int64 before")
+        shape = emitter.shape(value)
+        axis = dim % len(shape)
+        is_float = emitter.type(value).dtype == "f32"
+        least = -math.inf if is_float else -(2**63)
+        most = math.inf if is_float else 2**63 - 1
+        start = least if op == "maximum" else most
+        best = _running(emitter, value, axis, start, lambda a, b: emitter.emit(op, a, b))
+        here = emitter.iota(shape[axis], len(shape), axis)
+        is_best = emitter.emit("eq", value, best)
+        if is_float:
+            both = emitter.emit(
+                "logical_and",
+                emitter.emit("ne", value, value),
+                emitter.emit("ne", best, best),
+            )
+            is_best = emitter.emit("logical_or", is_best, both)
+        marked = emitter.emit("where", is_best, here, emitter.scalar(0, "i64"))
+        place = _running(emitter, marked, axis, 0, lambda a, b: emitter.emit("maximum", a, b))
+        out = emitter.shape(x)
+        return emitter.reshape(best, out), emitter.reshape(place, out)
+
+    return handler
+
+
+rule("aten.cummax.default")(_running_extreme("maximum"))
+rule("aten.cummin.default")(_running_extreme("minimum"))
+
+
+@rule("aten.prod.default", "aten.prod.dim_int")
+def _prod(
+    site: TraceSite, x: Ref, dim: int | None = None, keepdim: bool = False, dtype: Any = None
+) -> int:
+    """Halves are multiplied, as a sum adds them; where there is an odd one, it waits for the next time."""
+    del dtype
+    emitter, value = site.emitter, site.operand(x, site.dtype)
+    shape = emitter.shape(value)
+    if dim is None or not shape:
+        value, axis = emitter.reshape(value, (emitter.type(value).elements,)), 0
+    else:
+        axis = dim % len(shape)
+    del keepdim
+    size = emitter.shape(value)[axis]
+    if not size:
+        return emitter.full(1, site.dtype, site.shape)
+    while size > 1:
+        half = size // 2
+        product = emitter.emit(
+            "mul", cut(site, value, axis, 0, half), cut(site, value, axis, half, 2 * half)
+        )
+        if size % 2:
+            last = cut(site, value, axis, size - 1, size)
+            product = emitter.emit("concat", product, last, dim=axis)
+        value, size = product, half + size % 2
+    return emitter.reshape(value, site.shape)
+
+
+# --- the other way round ---
+
+
+@rule("aten.flip.default", "prims.rev.default")
+def _flip(site: TraceSite, x: Ref, dims: Sequence[int]) -> int:
+    emitter, value = site.emitter, int(x)
+    for dim in dims:
+        value = _turned(emitter, value, dim % len(site.shape))
+    return value
+
+
+def _turned(emitter: Emitter, x: int, axis: int) -> int:
+    """Take the rows of what is behind a dimension from the last one on."""
+    shape = emitter.shape(x)
+    size = shape[axis]
+    if size < 2:
+        return x
+    order = [axis, *(d for d in range(len(shape)) if d != axis)]
+    backwards = emitter.emit("sub", emitter.scalar(size - 1, "i64"), emitter.iota(size))
+    taken = emitter.emit("take", emitter.permute(x, order), backwards)
+    return emitter.permute(taken, [order.index(d) for d in range(len(shape))])
