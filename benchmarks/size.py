@@ -22,10 +22,11 @@ from benchmarks import corpora
 from benchmarks.figures import Figures, Row
 from benchmarks.memory import memory
 from domain.reasons import ShareReason
+from host.files import write_durably
 from pol.executor.backend import backend
 from pol.executor.names import NATIVE
 from pol.job.load import load_job
-from pol.state.canonical import encode_state
+from pol.state.canonical import state_pieces
 from pol.work.records import Boundary, RoundSlot
 from pol.work.segments import SlotState, run_segment, slot_state
 
@@ -137,7 +138,7 @@ def _train(folder: Path) -> None:
 
 def _write_opened(folder: Path, state: SlotState, boundary: Boundary) -> None:
     for name, part in (("global", state.global_state), ("local", state.local_state)):
-        (folder / name).write_bytes(encode_state(part))
+        write_durably(folder / name, state_pieces(part))
     (folder / "metrics").write_text(json.dumps(boundary.metrics))
 
 

@@ -36,10 +36,28 @@ def replay_segment(
 ) -> ReplayedSegment:
     """Take the steps of segment ``index`` of a slot in a round from the states at its beginning.
 
-    ``on_step`` gets the states behind each step as they are reached.
+    ``on_step`` gets the states behind each step as they are reached, and may keep them.
 
     Raises RangeError when there is no such segment, StateError when a state does not have the job's tensors, and
     StepFailed when a step has no result: the job stops there, and no honest trace goes through it.
+    """
+    # a copy, which is nobody's but ours
+    start = slot_state(loaded, opening, local)
+    return replay_from(loaded, part, index, start, backend, on_step, donate=on_step is None)
+
+
+def replay_from(
+    loaded: LoadedJob,
+    part: RoundSlot,
+    index: int,
+    start: SlotState,
+    backend: Backend,
+    on_step: Callable[[SlotState], None] | None = None,
+    donate: bool = True,
+) -> ReplayedSegment:
+    """Do what :func:`replay_segment` does with states that are in order.
+
+    With ``donate`` nobody may use ``start`` any more, nor what ``on_step`` got once that has returned.
     """
     document = loaded.job.document
     check_part(document, part)
@@ -50,10 +68,7 @@ def replay_segment(
         if on_step is not None:
             on_step(state)
 
-    # a copy, which is nobody's but ours
-    start = slot_state(loaded, opening, local)
-    keeps = on_step is not None
-    end, boundary = run_segment(loaded, part, index, start, backend, observe, donate=not keeps)
+    end, boundary = run_segment(loaded, part, index, start, backend, observe, donate=donate)
     return ReplayedSegment(boundary, end.global_state, end.local_state)
 
 

@@ -5,6 +5,7 @@ its root was recomputed here, and everything that a replay starts from comes fro
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,7 +26,7 @@ from pol.executor.backend import backend, computing
 from pol.executor.interface import Backend
 from pol.job.document import order_terms
 from pol.job.load import LoadedJob, load_job
-from pol.replay.replay import replay_segment
+from pol.replay.replay import replay_from, replay_segment
 from pol.rules.commitment import boundary_root, update_claim
 from pol.rules.panels import answer_digest
 from pol.state.arrays import State
@@ -34,7 +35,7 @@ from pol.state.layout import encoded_size
 from pol.values import TensorSpec
 from pol.work.probe import work_pieces
 from pol.work.records import RoundSlot
-from pol.work.segments import SlotState
+from pol.work.segments import SlotState, slot_state
 from pol.work.train import aggregate, share_update
 from validator.decide.records import Recomputed, ReplayOutcome, Sizes
 
@@ -89,11 +90,11 @@ def check_segment(
     ``states`` are the opened (global, local) ones at its beginning, ``metrics`` those that are said to belong to them.
     """
     job = _job(directory)
-    opened = _open_states(job, states)
-    if opened is None or _root_of(*opened, metrics) != roots[0]:
+    start = _opened(job, states, metrics, roots[0])
+    if start is None:
         return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
     try:
-        replayed = replay_segment(job, part, index, *opened, _backend(backend_name))
+        replayed = replay_from(job, part, index, start, _backend(backend_name))
     except StepFailed:
         return ReplayOutcome(ShareReason.NOT_FINITE, b"")
     root = replayed.boundary.root
@@ -205,23 +206,39 @@ def recompute_segment(
 ) -> Recomputed:
     """Replay segment ``index`` of a share from the states behind the boundary ``root``, for a stage with this seed."""
     job = _job(directory)
-    opened = _open_states(job, states)
-    if opened is None or _root_of(*opened, metrics) != root:
+    start = _opened(job, states, metrics, root)
+    if start is None:
         return Recomputed(_NOT_THERE)
     inner: list[bytes] = []
+
+    def follow(state: SlotState) -> None:
+        inner.append(state.root)
+
+    try:
+        replayed = replay_from(job, part, index, start, _backend(backend_name), follow)
+    except StepFailed as error:
+        # what the last step began with is no longer there: it is made again
+        digest = answer_digest(seed, inner, _before(job, part, index, states, backend_name))
+        return Recomputed("", AnswerKind.STOPPED, b"", digest, error.step)
+    states_reached = replayed.global_state, replayed.local_state
+    return _finished(replayed.boundary.root, seed, inner, *states_reached)
+
+
+def _before(
+    job: LoadedJob, part: RoundSlot, index: int, states: tuple[Path, Path], backend_name: str
+) -> Iterator[bytes | memoryview]:
+    """Yield the states behind the last step of a segment that has a result, or the opened ones."""
+    opened = _open_states(job, states)
+    assert opened is not None
     reached = opened
 
     def follow(state: SlotState) -> None:
         nonlocal reached
-        inner.append(state.root)
         reached = state.global_state, state.local_state
 
-    try:
-        replayed = replay_segment(job, part, index, *opened, _backend(backend_name), follow)
-    except StepFailed as error:
-        digest = answer_digest(seed, inner, _pieces(*reached))
-        return Recomputed("", AnswerKind.STOPPED, b"", digest, error.step)
-    return _finished(replayed.boundary.root, seed, inner, *reached)
+    with suppress(StepFailed):
+        replay_segment(job, part, index, *opened, _backend(backend_name), follow)
+    return _pieces(*reached)
 
 
 def recompute_update(
@@ -339,6 +356,16 @@ def _open_states(job: LoadedJob, paths: tuple[Path, Path]) -> tuple[State, State
         )
     except StateError:
         return None
+
+
+def _opened(
+    job: LoadedJob, paths: tuple[Path, Path], metrics: tuple[int, ...], root: bytes
+) -> SlotState | None:
+    """Return a copy of the states in two files, if they and their metrics hash to a boundary root."""
+    opened = _open_states(job, paths)
+    if opened is None or _root_of(*opened, metrics) != root:
+        return None
+    return slot_state(job, *opened)
 
 
 def _read(blob: tuple[Path, bytes], specs: Sequence[TensorSpec]) -> State:
