@@ -29,6 +29,7 @@ ORIGINS = {
     "JobSpec": "pol.tracing.spec:JobSpec",
     "Key": "wire.keys:Key",
     "Keyring": "chain.client.keyring:Keyring",
+    "Lion": "pol.tracing.spec:Lion",
     "LoadedJob": "pol.job.load:LoadedJob",
     "Nesterov": "pol.tracing.spec:Nesterov",
     "Precision": "pol.tracing.spec:Precision",

@@ -11,6 +11,7 @@ from pol.errors import JobError as JobError
 from pol.tracing.spec import JobSpec as JobSpec
 from wire.keys import Key as Key
 from chain.client.keyring import Keyring as Keyring
+from pol.tracing.spec import Lion as Lion
 from pol.job.load import LoadedJob as LoadedJob
 from pol.tracing.spec import Nesterov as Nesterov
 from pol.tracing.spec import Precision as Precision
@@ -28,4 +29,4 @@ from pol.local.run import run_locally as run_locally
 from consumer.submit import submit as submit
 from pol.replay.replay import verify_trace as verify_trace
 from consumer.watch import wait_for as wait_for
-__all__ = ["SGD", "AdamW", "Average", "ChainError", "Client", "Conditions", "ConsumerError", "Delivery", "JobError", "JobSpec", "Key", "Keyring", "LoadedJob", "Nesterov", "Precision", "Request", "TxSender", "accuracy", "build_job", "cross_entropy", "fetch_result", "load_job", "load_trace", "quote", "read_job", "run_locally", "submit", "verify_trace", "wait_for"]
+__all__ = ["SGD", "AdamW", "Average", "ChainError", "Client", "Conditions", "ConsumerError", "Delivery", "JobError", "JobSpec", "Key", "Keyring", "Lion", "LoadedJob", "Nesterov", "Precision", "Request", "TxSender", "accuracy", "build_job", "cross_entropy", "fetch_result", "load_job", "load_trace", "quote", "read_job", "run_locally", "submit", "verify_trace", "wait_for"]

@@ -22,9 +22,8 @@ from pol.executor.interface import Backend
 from pol.executor.names import NATIVE
 from pol.job.program import ProgramBuilder
 from pol.state.canonical import encode_state, state_tree
-from pol.tracing.optimizers import inner_optimizer
-from pol.tracing.spec import AdamW
 from pol.tracing.trace import trace_program
+from pol.tracing.updates import Adam, Now, Parameter
 
 NAME = "kernels"
 TURNS = 7
@@ -198,17 +197,18 @@ def _layer_norm(of: Tensors) -> Tensors:
 
 def _adamw(executor: Backend) -> Case:
     """One tensor, with decay: as a job has it, and as torch has it fused."""
-    update = inner_optimizer(AdamW(weight_decay=0.01)).update
-    kinds = ("exp_avg", "exp_avg_sq")
+    rule = Adam(weight_decay=0.01, decoupled_weight_decay=True)
+    kinds, numbered = tuple(rule.kept()), tuple(rule.numbers())
 
     def function(of: Tensors) -> Tensors:
-        local = {f"{kind}.p": of[kind] for kind in kinds}
-        powers = {"beta1_power": of["beta1"], "beta2_power": of["beta2"]}
-        moved, kept = update({"p": of["p"]}, {"p": of["g"]}, {**local, **powers}, of["lr"])
-        return {**moved, **{key.partition(".")[0]: value for key, value in kept.items()}}
+        now = Now(torch.tensor(0), of["lr"])
+        numbers, common = rule.begin({name: of[name] for name in numbered}, now)
+        state = {kind: of[kind] for kind in kinds}
+        moved, kept = rule.update(Parameter(of["p"], of["g"], state), now, common)
+        return {"p": moved, **kept, **numbers}
 
     large = dict.fromkeys(("p", "g", *kinds), (MANY,))
-    small: dict[str, Shape] = dict.fromkeys(("beta1", "beta2", "lr"), ())
+    small: dict[str, Shape] = dict.fromkeys((*numbered, "lr"), ())
     case = _traced(executor, f"AdamW of {MANY:,}", function, **large, **small)
     parameter = torch.nn.Parameter(torch.rand(MANY))
     parameter.grad = torch.rand(MANY)

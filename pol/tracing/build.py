@@ -16,7 +16,13 @@ from pol.job.write import JobSource, write_job
 from pol.state.arrays import Array
 from pol.tracing.division import Rounds, divide_rounds, divide_segments
 from pol.tracing.functions import JobFunctions, batch_norms, measured, named, training_mode
-from pol.tracing.optimizers import VELOCITY, aggregation, outer_initial
+from pol.tracing.optimizers import (
+    AVERAGE,
+    VELOCITY,
+    aggregation,
+    averages_initial,
+    outer_initial,
+)
 from pol.tracing.origin import line_of_error
 from pol.tracing.spec import JobSpec
 from pol.tracing.trace import trace_program
@@ -63,7 +69,7 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
     rows = len(next(iter(data.values())))
     rounds = divide_rounds(spec, rows)
     _say_rounds(spec, spec.steps_for(rows), rounds, tell)
-    functions = JobFunctions(spec, rounds.steps)
+    functions = JobFunctions(spec, rounds.steps, rows)
     state = _initial_state(spec, functions)
     _check_precisions(spec)
     local = functions.initial_local(state)
@@ -97,7 +103,8 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
         own=own,
     )
     if spec.weights == "seed":  # last, so that a layer that cannot be traced is named as that
-        state.update(seeded_parameters(spec.model, spec.seed))
+        state.update(seeded_parameters(spec.model, spec.seed, functions.trained))
+        state.update(averages_initial(spec.ema, state, functions.trained))
     boundary = sum(tensor.nbytes for tensor in (*state.values(), *local.values()))
     segment_steps = divide_segments(spec, rounds, step.work.flops, boundary)
     tell(f"writing {out}")
@@ -204,10 +211,13 @@ def _initial_state(spec: JobSpec, functions: JobFunctions) -> dict[str, torch.Te
     buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
     trained = {name: parameters[name] for name in functions.trained}
     state = {**parameters, **buffers}
+    reserved = (VELOCITY,) if spec.ema is None else (VELOCITY, AVERAGE)
     for name in state:
-        if name.startswith(VELOCITY):
-            raise JobError(f"model.{name}", f"{VELOCITY}… is reserved", "rename the attribute")
-    return {**state, **outer_initial(spec.outer, trained)}
+        if name.startswith(reserved):
+            prefix = name.partition(".")[0]
+            raise JobError(f"model.{name}", f"{prefix}.… is reserved", "rename the attribute")
+    averages = averages_initial(spec.ema, state, functions.trained)
+    return {**state, **outer_initial(spec.outer, trained), **averages}
 
 
 def _check_precisions(spec: JobSpec) -> None:

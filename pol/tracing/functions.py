@@ -8,9 +8,9 @@ from torch import nn
 
 from pol.errors import JobError
 from pol.job.document import BATCH_NUMBER, STEP
-from pol.limits import LIMITS
 from pol.tracing.dropout import SeededDropout
-from pol.tracing.optimizers import clip, inner_optimizer, outer_update
+from pol.tracing.groups import trained_groups
+from pol.tracing.optimizers import InnerOptimizer, averages, clip, clip_values, outer_update
 from pol.tracing.origin import called_forward
 from pol.tracing.precision import gradient
 from pol.tracing.spec import Batch, JobSpec, Measure
@@ -83,23 +83,13 @@ def batch_norms(model: nn.Module) -> list[tuple[str, nn.modules.batchnorm._Batch
 class JobFunctions:
     """The three functions of one job."""
 
-    def __init__(self, spec: JobSpec, steps: int) -> None:
-        """Make the functions of a job of so many steps."""
+    def __init__(self, spec: JobSpec, steps: int, rows: int = 1) -> None:
+        """Make the functions of a job of so many steps, with so many rows of data."""
         self._spec = spec
-        self._trained = [n for n, p in spec.model.named_parameters() if p.requires_grad]
-        self._optimizer = inner_optimizer(spec.optimizer)
-        known = steps if callable(spec.schedule) else 1
-        self._rates = torch.tensor([spec.learning_rate(step) for step in range(known)])
-        self._constant_rate = bool((self._rates == self._rates[0]).all())
-        if not self._constant_rate and self._rates.nbytes > LIMITS.constants_size:
-            reason = f"its table would have {steps} entries"
-            most = LIMITS.constants_size // self._rates.itemsize
-            remedy = f"give one number, or a job of fewer than {most} steps"
-            raise JobError("schedule", reason, remedy)
-        if not self._trained:
-            raise JobError("model", "has no parameter to train", "set requires_grad")
-        if not bool(torch.isfinite(self._rates).all()):
-            raise JobError("schedule", "a learning rate is NaN or infinite", "check the schedule")
+        groups = trained_groups(spec, steps, rows)
+        chosen = {name for group in groups for name in group.names}
+        self._trained = [name for name, _ in spec.model.named_parameters() if name in chosen]
+        self._optimizer = InnerOptimizer(groups)
 
     @property
     def trained(self) -> list[str]:
@@ -110,11 +100,6 @@ class JobFunctions:
         """Return the local state of a slot before its first step."""
         return self._optimizer.initial({name: state[name] for name in self._trained})
 
-    def _rate(self, step: torch.Tensor) -> torch.Tensor:
-        if self._constant_rate:
-            return self._rates[0].clone()
-        return torch.index_select(self._rates, 0, step.reshape(1)).reshape(())
-
     def step(self, inputs: Tensors) -> dict[str, torch.Tensor]:
         """One training step: forward, backward, clipping, schedule and optimizer."""
         spec = self._spec
@@ -122,24 +107,45 @@ class JobFunctions:
         leaves = {name: state[name].detach().requires_grad_() for name in self._trained}
         current = {**state, **leaves}
         with training_mode(spec.model, True), SeededDropout(inputs[BATCH_NUMBER]):
-            loss = measured(spec.model, spec.loss, current, batch, "loss")
-        found: Sequence[torch.Tensor | None] = torch.autograd.grad(
-            loss, list(leaves.values()), allow_unused=True
-        )
-        gradients = {
-            name: torch.zeros_like(state[name]) if part is None else gradient(part, name)
-            for name, part in zip(leaves, found, strict=True)
-        }
+            loss, found = self._backward(current, leaves, batch)
+        gradients = {name: gradient(part, name) for name, part in found.items()}
+        if spec.clip_value is not None:
+            gradients = clip_values(gradients, spec.clip_value)
         if spec.clip_norm is not None:
             gradients = clip(gradients, spec.clip_norm)
         weights = {name: leaf.detach() for name, leaf in leaves.items()}
-        moved, kept = self._optimizer.update(weights, gradients, local, self._rate(inputs[STEP]))
+        moved, kept = self._optimizer.update(weights, gradients, local, inputs[STEP])
         buffers = {name: current[name] for name in self._buffers() if name in current}
         return {
-            **named("global", {**buffers, **moved}),
+            **named("global", {**buffers, **moved, **averages(spec.ema, state, moved)}),
             **named("local", kept),
-            "metric.loss": loss.detach(),
+            "metric.loss": loss,
         }
+
+    def _backward(
+        self, current: Tensors, leaves: Tensors, batch: Tensors
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Return the mean loss of the parts of a batch, and its gradient for each parameter that has one."""
+        spec = self._spec
+        rows = spec.batch // spec.accumulate
+        total: torch.Tensor | None = None
+        sums: dict[str, torch.Tensor] = {}
+        for first in range(0, spec.batch, rows):
+            part = {name: column[first : first + rows] for name, column in batch.items()}
+            given = batch if spec.accumulate == 1 else part
+            loss = measured(spec.model, spec.loss, current, given, "loss")
+            found: Sequence[torch.Tensor | None] = torch.autograd.grad(
+                loss, list(leaves.values()), allow_unused=True
+            )
+            for name, value in zip(leaves, found, strict=True):
+                if value is not None:
+                    sums[name] = sums[name] + value if name in sums else value
+            total = loss.detach() if total is None else total + loss.detach()
+        assert total is not None
+        if spec.accumulate == 1:
+            return total, sums
+        share = 1.0 / spec.accumulate
+        return total * share, {name: value * share for name, value in sums.items()}
 
     def _buffers(self) -> list[str]:
         """Names of buffers, which a forward pass may have changed; who counts batches needs no other count."""

@@ -1,99 +1,69 @@
 """Inner and outer optimizers as plain tensor functions: what they compute is traced into the job."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import torch
 
-from pol.errors import JobError
 from pol.job.document import CLOSING, DIFFERENCE
-from pol.tracing.spec import SGD, AdamW, Average, Nesterov
+from pol.tracing.groups import Group
+from pol.tracing.spec import Average, Nesterov
+from pol.tracing.updates import Now, Parameter
 
 Tensors = Mapping[str, torch.Tensor]
 VELOCITY = "outer_velocity."
 """Prefix of the outer optimizer's tensors in the global state."""
+AVERAGE = "ema."
+"""Prefix of the moving averages of weights in the global state."""
 
 
-class Inner(Protocol):
-    """An inner optimizer: it belongs to a slot, and its state is the slot's local state."""
+class InnerOptimizer:
+    """The inner optimizer: it belongs to a slot, and its state is the slot's local state."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        """Move the parameters of each group by its rule."""
+        self._groups = groups
 
     def initial(self, parameters: Tensors) -> dict[str, torch.Tensor]:
         """Return the local state before the first step."""
+        state = {}
+        for index, group in enumerate(self._groups):
+            for name, number in group.rule.numbers().items():
+                state[_of_group(name, index)] = torch.tensor(number)
+            for kind, number in group.rule.kept().items():
+                for name in group.names:
+                    state[f"{kind}.{name}"] = torch.full_like(parameters[name], number)
+        return state
 
     def update(
-        self, parameters: Tensors, gradients: Tensors, local: Tensors, lr: torch.Tensor
+        self, parameters: Tensors, gradients: Tensors, local: Tensors, step: torch.Tensor
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """Return the new parameters and the new local state."""
-
-
-class _SGD:
-    def __init__(self, settings: SGD) -> None:
-        self._settings = settings
-        if settings.nesterov and not settings.momentum:
-            raise JobError("optimizer", "Nesterov needs a momentum", "give one, such as 0.9")
-
-    def initial(self, parameters: Tensors) -> dict[str, torch.Tensor]:
-        if not self._settings.momentum:
-            return {}
-        return {f"momentum.{name}": torch.zeros_like(p) for name, p in parameters.items()}
-
-    def update(
-        self, parameters: Tensors, gradients: Tensors, local: Tensors, lr: torch.Tensor
-    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        settings, moved, kept = self._settings, {}, {}
-        for name, parameter in parameters.items():
-            direction = gradients[name]
-            if settings.weight_decay:
-                direction = direction + settings.weight_decay * parameter
-            if settings.momentum:
-                key = f"momentum.{name}"
-                kept[key] = settings.momentum * local[key] + direction
-                plain = direction + settings.momentum * kept[key]
-                direction = plain if settings.nesterov else kept[key]
-            moved[name] = parameter - lr * direction
+        """Return the new parameters and the new local state; what has no gradient stays as it is, and its state."""
+        moved: dict[str, torch.Tensor] = {}
+        kept: dict[str, torch.Tensor] = {}
+        for index, group in enumerate(self._groups):
+            varying = {name: table.at(step) for name, table in group.varying.items()}
+            now = Now(step, group.lr.at(step), varying)
+            numbers = {name: local[_of_group(name, index)] for name in group.rule.numbers()}
+            numbers, common = group.rule.begin(numbers, now)
+            kept.update({_of_group(name, index): number for name, number in numbers.items()})
+            for name in group.names:
+                if name not in gradients:
+                    continue
+                state = {kind: local[f"{kind}.{name}"] for kind in group.rule.kept()}
+                parameter = Parameter(parameters[name], gradients[name], state)
+                moved[name], state = group.rule.update(parameter, now, common)
+                kept.update({f"{kind}.{name}": tensor for kind, tensor in state.items()})
         return moved, kept
 
 
-class _AdamW:
-    """Bias correction takes the powers of the betas from the local state, where they are products: no pow."""
-
-    def __init__(self, settings: AdamW) -> None:
-        self._settings = settings
-
-    def initial(self, parameters: Tensors) -> dict[str, torch.Tensor]:
-        zeros = {
-            f"{kind}.{name}": torch.zeros_like(p)
-            for kind in ("exp_avg", "exp_avg_sq")
-            for name, p in parameters.items()
-        }
-        return {"beta1_power": torch.tensor(1.0), "beta2_power": torch.tensor(1.0), **zeros}
-
-    def update(
-        self, parameters: Tensors, gradients: Tensors, local: Tensors, lr: torch.Tensor
-    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        settings, (beta1, beta2) = self._settings, self._settings.betas
-        powers = {
-            "beta1_power": local["beta1_power"] * beta1,
-            "beta2_power": local["beta2_power"] * beta2,
-        }
-        size = lr / (1.0 - powers["beta1_power"])
-        scale = torch.sqrt(1.0 - powers["beta2_power"])
-        moved, kept = {}, dict(powers)
-        for name, parameter in parameters.items():
-            gradient = gradients[name]
-            mean = beta1 * local[f"exp_avg.{name}"] + (1.0 - beta1) * gradient
-            square = beta2 * local[f"exp_avg_sq.{name}"] + (1.0 - beta2) * (gradient * gradient)
-            decayed = parameter
-            if settings.weight_decay:
-                decayed = parameter * (1.0 - lr * settings.weight_decay)
-            moved[name] = decayed - size * (mean / (torch.sqrt(square) / scale + settings.eps))
-            kept[f"exp_avg.{name}"], kept[f"exp_avg_sq.{name}"] = mean, square
-        return moved, kept
+def _of_group(name: str, index: int) -> str:
+    """Return the name of a group's number in the local state."""
+    return f"{name}.{index}" if index else name
 
 
-def inner_optimizer(settings: SGD | AdamW) -> Inner:
-    """Return the optimizer that ``settings`` describe."""
-    return _SGD(settings) if isinstance(settings, SGD) else _AdamW(settings)
+def clip_values(gradients: Tensors, largest: float) -> dict[str, torch.Tensor]:
+    """Return gradients whose elements are at most ``largest`` in size, as torch's clip_grad_value_ does."""
+    return {name: torch.clamp(part, -largest, largest) for name, part in gradients.items()}
 
 
 def clip(gradients: Tensors, largest_norm: float) -> dict[str, torch.Tensor]:
@@ -104,6 +74,23 @@ def clip(gradients: Tensors, largest_norm: float) -> dict[str, torch.Tensor]:
         total = total + square
     factor = torch.clamp(largest_norm / (torch.sqrt(total) + 1e-6), max=1.0)
     return {name: gradient * factor for name, gradient in gradients.items()}
+
+
+def averages_initial(
+    share: float | None, state: Tensors, names: Sequence[str]
+) -> dict[str, torch.Tensor]:
+    """Return the moving averages of weights before the first step: the weights."""
+    return {} if share is None else {AVERAGE + name: state[name].clone() for name in names}
+
+
+def averages(share: float | None, state: Tensors, moved: Tensors) -> dict[str, torch.Tensor]:
+    """Return the moving averages after a step, of which ``share`` is left, beside the weights that it moved."""
+    if share is None:
+        return {}
+    return {
+        AVERAGE + name: share * state[AVERAGE + name] + (1.0 - share) * weight
+        for name, weight in moved.items()
+    }
 
 
 def outer_initial(settings: Average | Nesterov, parameters: Tensors) -> dict[str, torch.Tensor]:

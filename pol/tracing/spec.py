@@ -13,6 +13,8 @@ from pol.ops.product import BITS, DEFAULT_BITS
 if TYPE_CHECKING:
     import torch
 
+DEFAULT_RATE = 1e-3
+"""Learning rate where neither a schedule nor the optimizer says it."""
 Batch = Mapping[str, "torch.Tensor"]
 Measure = Callable[["torch.nn.Module", Batch], "torch.Tensor"]
 """A function of the model and a batch (column name to tensor) that returns one number: a loss or a metric."""
@@ -37,6 +39,13 @@ def _check_range(field: str, value: object, low: float = 0.0, high: float = floa
         raise JobError(field, f"{value!r} does not fit", remedy)
 
 
+def _check_betas(betas: object) -> None:
+    if not isinstance(betas, tuple | list) or len(betas) != 2:
+        raise JobError("optimizer.betas", f"{betas!r} is not a pair", "give two numbers")
+    for beta in betas:
+        _check_range("optimizer.betas", beta, high=1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class SGD:
     """Stochastic gradient descent as ``torch.optim.SGD`` computes it (dampening 0)."""
@@ -47,6 +56,8 @@ class SGD:
 
     def __post_init__(self) -> None:
         _check_range("optimizer.momentum", self.momentum)
+        if self.nesterov and not self.momentum:
+            raise JobError("optimizer", "Nesterov needs a momentum", "give one, such as 0.9")
         _check_range("optimizer.weight_decay", self.weight_decay)
 
 
@@ -59,12 +70,20 @@ class AdamW:
     weight_decay: float = 0.01
 
     def __post_init__(self) -> None:
-        betas: object = self.betas
-        if not isinstance(betas, tuple | list) or len(betas) != 2:
-            raise JobError("optimizer.betas", f"{betas!r} is not a pair", "give two numbers")
-        for beta in self.betas:
-            _check_range("optimizer.betas", beta, high=1.0)
+        _check_betas(self.betas)
         _check_range("optimizer.eps", self.eps)
+        _check_range("optimizer.weight_decay", self.weight_decay)
+
+
+@dataclass(frozen=True, slots=True)
+class Lion:
+    """Lion (arXiv 2302.06675): steps of one size, against the sign of a mean of gradients."""
+
+    betas: tuple[float, float] = (0.9, 0.99)
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_betas(self.betas)
         _check_range("optimizer.weight_decay", self.weight_decay)
 
 
@@ -124,9 +143,15 @@ class JobSpec:
     trace has a boundary state after every ``segment_steps`` steps. Both have good values by themselves
     (``division.py``), and steps that do not fill the last round are rounded up.
 
-    ``optimizer`` is :class:`SGD` or :class:`AdamW`; ``schedule`` a learning rate, or a function of the step, 0 to
-    steps - 1, the same for all slots (written out as a table); ``clip_norm`` the largest norm of the whole gradient, or
-    None. Everything random comes from ``seed``. ``precision`` is the bits of all products, 8, 15 or 22, or a
+    ``optimizer`` is one of ``torch.optim``, made of the model's parameters, or :class:`SGD`, :class:`AdamW` or
+    :class:`Lion`. ``schedule`` is a learning rate, a function of the step, 0 to steps - 1, or a scheduler of torch made
+    of the optimizer, which takes a step of its own after every ``schedule_every`` steps, or after each "epoch"; it is
+    written out as a table, the same for all slots. Left out, it is the optimizer's own learning rate.
+    ``clip_value`` is the largest element of the gradient, and ``clip_norm`` the largest norm of the whole after that.
+    A step goes through its batch in ``accumulate`` equal parts, one after another, whose mean gradient it takes.
+    ``ema`` keeps a moving average of the weights beside them, with so much of it left after a step.
+
+    Everything random comes from ``seed``. ``precision`` is the bits of all products, 8, 15 or 22, or a
     :class:`Precision`, or either by the name of a module, whose parameters' products have it; "" is the whole model.
     """
 
@@ -141,10 +166,14 @@ class JobSpec:
     slots: int = 1
     round_steps: int | None = None
     segment_steps: int | None = None
-    optimizer: SGD | AdamW = field(default_factory=AdamW)
-    schedule: float | Callable[[int], float] = 1e-3
+    optimizer: "SGD | AdamW | Lion | torch.optim.Optimizer" = field(default_factory=AdamW)
+    schedule: "float | Callable[[int], float] | torch.optim.lr_scheduler.LRScheduler | None" = None
+    schedule_every: int | Literal["epoch"] = 1
     seed: int = 0
     clip_norm: float | None = None
+    clip_value: float | None = None
+    accumulate: int = 1
+    ema: float | None = None
     metrics: Mapping[str, Measure] = field(default_factory=dict)
     outer: Average | Nesterov = field(default_factory=Average)
     weights: Literal["seed", "keep"] = "seed"
@@ -157,15 +186,18 @@ class JobSpec:
         self._check_choices()
         if type(self.seed) is not int or not 0 <= self.seed <= MAX_INTEGER:
             raise JobError("seed", f"{self.seed!r} is not an integer in 0..2^63-1", "give another")
-        if self.clip_norm is not None and not 0.0 < _number(self.clip_norm) < float("inf"):
-            raise JobError(
-                "clip_norm", f"{self.clip_norm!r} is not a positive number", "give one, or None"
-            )
+        for name in ("clip_norm", "clip_value"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 < _number(value) < float("inf"):
+                raise JobError(name, f"{value!r} is not a positive number", "give one, or None")
+        if self.ema is not None and not 0.0 < _number(self.ema) < 1.0:
+            remedy = "give the share that the average keeps in a step, such as 0.999"
+            raise JobError("ema", f"{self.ema!r} is not a number between 0 and 1", remedy)
 
     def _check_length(self) -> None:
-        for name in ("batch", "steps", "slots", "round_steps", "segment_steps"):
+        for name in ("batch", "steps", "slots", "round_steps", "segment_steps", "accumulate"):
             value = getattr(self, name)
-            if value is None and name not in ("batch", "slots"):
+            if value is None and name not in ("batch", "slots", "accumulate"):
                 continue
             if type(value) is not int or not 1 <= value <= SAMPLES_MAX:
                 reason = f"{value!r} is not an integer in 1..2^48"
@@ -177,17 +209,20 @@ class JobSpec:
             raise JobError("steps", f"a job has steps or epochs, and {given}", "give one of them")
         if self.epochs is not None and not 0.0 < _number(self.epochs) < float("inf"):
             raise JobError("epochs", f"{self.epochs!r} is not a positive number", "give one")
+        every: object = self.schedule_every
+        if every != "epoch" and (type(every) is not int or every < 1):
+            reason = f"{every!r} is no number of steps"
+            raise JobError("schedule_every", reason, 'give a positive integer, or "epoch"')
+        if self.batch % self.accumulate:
+            reason = f"{self.accumulate} parts of a batch of {self.batch} rows are not equal"
+            raise JobError("accumulate", reason, "give a divisor of batch")
         if self.round_steps and self.segment_steps and self.round_steps % self.segment_steps:
             reason = f"{self.segment_steps} does not divide the {self.round_steps} steps of a round"
             raise JobError("segment_steps", reason, "use a divisor of round_steps, or leave it out")
 
     def _check_choices(self) -> None:
         # what the file gave, whatever the annotations say
-        optimizer: object = self.optimizer
         outer: object = self.outer
-        if not isinstance(optimizer, SGD | AdamW):
-            reason = f"{type(optimizer).__module__}.{type(optimizer).__name__} is not known"
-            raise JobError("optimizer", reason, "give assay.SGD(…) or assay.AdamW(…)")
         if not isinstance(outer, Average | Nesterov):
             reason = f"{type(outer).__name__} is not known"
             raise JobError("outer", reason, "give assay.Average() or assay.Nesterov(…)")
@@ -222,8 +257,9 @@ class JobSpec:
         return max(1, ceil(self.epochs * rows / (self.batch * self.slots)))
 
     def learning_rate(self, step: int) -> float:
-        """Return the learning rate of a step."""
-        rate: object = self.schedule(step) if callable(self.schedule) else self.schedule
+        """Return the learning rate of a step, where the schedule is a number, a function, or none."""
+        rate: object = DEFAULT_RATE if self.schedule is None else self.schedule
+        rate = rate(step) if callable(rate) else rate
         try:
             return float(rate)  # type: ignore[arg-type]
         except (TypeError, ValueError):

@@ -1,6 +1,6 @@
 """Initial weights from the job's seed, by each layer's own law; torch's generators differ between machines."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from math import sqrt
 
 import numpy as np
@@ -57,8 +57,12 @@ LAWS: dict[tuple[type[nn.Module], str], _Bound] = {
 """Layer and parameter ("" for all) to the bound b of a uniform distribution in [-b, b)."""
 
 
-def seeded_parameters(model: nn.Module, seed: int) -> dict[str, torch.Tensor]:
+def seeded_parameters(
+    model: nn.Module, seed: int, trained: Collection[str] | None = None
+) -> dict[str, torch.Tensor]:
     """Return a value for every parameter, drawn from ``seed``; a parameter whose elements are equal is kept.
+
+    So is what is not ``trained`` (all are, if None): whoever freezes a layer means its weights.
 
     The n-th parameter in name order draws from the stream (seed, ``SITE_WEIGHTS``, n).
 
@@ -74,6 +78,9 @@ def seeded_parameters(model: nn.Module, seed: int) -> dict[str, torch.Tensor]:
     for index, name in enumerate(sorted(named)):
         parameter = named[name].detach()
         module, own_name = owners[name]
+        if trained is not None and name not in trained:
+            result[name] = parameter.clone()
+            continue
         if parameter.numel() and bool((parameter == parameter.flatten()[0]).all()):
             # ones, zeros, or what the model set on purpose
             result[name] = parameter.clone()

@@ -1,6 +1,7 @@
 """A traced step in exact arithmetic against the training step that anybody would write in torch."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pol.errors import JobError
 from pol.executor.backend import backend
+from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import LoadedJob, batch_at, load_job
 from pol.tracing.build import build, load_into
+from pol.tracing.functions import JobFunctions
 from pol.tracing.spec import SGD, AdamW, JobSpec, cross_entropy
 from pol.work.segments import advance, slot_state
 
@@ -63,6 +66,7 @@ def _eager(
 ) -> tuple[list[float], dict[str, Any]]:
     load_into(model, loaded.global_state)
     model.train()
+    assert isinstance(spec.optimizer, SGD | AdamW)
     optimizer = _torch_optimizer(spec.optimizer, model)
     losses = []
     for step in range(STEPS):
@@ -121,16 +125,50 @@ def test_several_steps_agree_with_eager_torch(
         assert difference <= 5e-3 * moved + 1e-6, name
 
 
-def test_powers_of_beta_live_in_the_local_state(tmp_path: Path) -> None:
+def test_all_of_training_at_once_is_what_its_functions_say(tmp_path: Path) -> None:
+    """Groups, a cycle of learning rate and momentum, parts of a batch, clipping and an average, traced."""
+    model = _mlp(nn.ReLU)
+    parameters = list(model.parameters())
+    groups: list[dict[str, Any]] = [
+        {"params": parameters[:2], "weight_decay": 0.1},
+        {"params": parameters[2:], "lr": 0.01, "amsgrad": True},
+    ]
+    optimizer = torch.optim.Adam(groups, 0.02)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, [0.02, 0.01], STEPS)
+    spec = replace(
+        _spec(model, SGD(), None), optimizer=optimizer, schedule=scheduler,
+        accumulate=2, clip_value=0.05, ema=0.5,
+    )  # fmt: skip
+    build(spec, tmp_path)
+    loaded = load_job(tmp_path)
+    functions = JobFunctions(spec, STEPS, 96)
+    reached = slot_state(loaded, loaded.global_state, loaded.local_state)
+    eager = {f"global.{n}": torch.from_numpy(np.array(a)) for n, a in loaded.global_state.items()}
+    eager |= {f"local.{n}": torch.from_numpy(np.array(a)) for n, a in loaded.local_state.items()}
+    for step in range(STEPS):
+        batch = batch_at(loaded.data, loaded.job, step)
+        inputs = {name: torch.from_numpy(array) for name, array in batch.items()}
+        number = torch.tensor(step)
+        eager |= functions.step({**eager, **inputs, STEP: number, BATCH_NUMBER: number})
+        reached, _ = advance(loaded, reached, step, 0, NUMPY)
+    for name, array in reached.global_state.items():
+        expected = eager[f"global.{name}"].detach().numpy()
+        moved = float(np.abs(expected - loaded.global_state[name]).max())
+        assert moved > 1e-3
+        assert float(np.abs(array - expected).max()) <= 5e-3 * moved, name
+    assert {name.partition(".")[0] for name in reached.global_state} == {"0", "1", "4", "ema"}
+
+
+def test_what_the_means_lack_is_in_the_local_state(tmp_path: Path) -> None:
     spec = _spec(_mlp(nn.ReLU), AdamW(betas=(0.5, 0.75)), None)
     build(spec, tmp_path)
     loaded = load_job(tmp_path)
-    assert loaded.local_state["beta1_power"] == 1.0
+    assert loaded.local_state["correction1"] == 0.0
     reached = slot_state(loaded, loaded.global_state, loaded.local_state)
     for step in range(3):
         reached, _ = advance(loaded, reached, step, 0, NUMPY)
-    assert reached.local_state["beta1_power"] == np.float32(0.125)
-    assert reached.local_state["beta2_power"] == np.float32(0.421875)
+    assert reached.local_state["correction1"] == np.float32(1 - 0.125)
+    assert reached.local_state["correction2"] == np.float32(1 - 0.421875)
 
 
 def test_products_count_as_torch_counts_them(tmp_path: Path) -> None:
