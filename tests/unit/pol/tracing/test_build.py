@@ -287,13 +287,14 @@ def _crossed(model: nn.Module, batch: Batch) -> torch.Tensor:
     return F.cross_entropy(model(batch["x"]), batch["y"].float())  # the labels are no classes
 
 
-def _sorted_out(model: nn.Module, batch: Batch) -> torch.Tensor:
-    ordered: torch.Tensor = model(batch["x"]).sort().values  # an operation that jobs lack
-    return ordered.sum()
+def _inverted(model: nn.Module, batch: Batch) -> torch.Tensor:
+    outputs = model(batch["x"])
+    inverse: torch.Tensor = torch.linalg.pinv(outputs)  # an operation that jobs lack
+    return inverse.sum()
 
 
 @pytest.mark.parametrize(
-    ("loss", "comment"), [(_crossed, "no classes"), (_sorted_out, "that jobs lack")]
+    ("loss", "comment"), [(_crossed, "no classes"), (_inverted, "that jobs lack")]
 )
 def test_an_error_in_the_loss_names_its_line(
     tmp_path: Path, loss: Callable[..., torch.Tensor], comment: str
@@ -327,17 +328,17 @@ def test_trying_the_loss_changes_no_buffer(tmp_path: Path) -> None:
 
 
 def test_an_unsupported_layer_is_named_before_its_weights(tmp_path: Path) -> None:
-    class Sorted(nn.Linear):
+    class Inverted(nn.Linear):
         def __init__(self) -> None:
             super().__init__(2, 3)
             # nobody knows how it is drawn
             self.more = nn.Parameter(torch.arange(3.0))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return super().forward(x).sort().values * self.more
+            return torch.linalg.pinv(super().forward(x)).T * self.more
 
-    model = Sorted()
-    with pytest.raises(JobError, match="sort"):
+    model = Inverted()
+    with pytest.raises(JobError, match="linalg"):
         build(_spec(model), tmp_path)
 
 
