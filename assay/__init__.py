@@ -40,6 +40,7 @@ ORIGINS = {
     "cross_entropy": "pol.tracing.spec:cross_entropy",
     "fetch_result": "consumer.result:fetch_result",
     "load_job": "pol.job.load:load_job",
+    "load_result": "pol.tracing.loading:load_result",
     "load_trace": "pol.replay.trace_file:read_trace",
     "quote": "consumer.submit:quote",
     "read_job": "consumer.jobs:read_job",

@@ -22,6 +22,7 @@ from pol.tracing.build import build_job as build_job
 from pol.tracing.spec import cross_entropy as cross_entropy
 from consumer.result import fetch_result as fetch_result
 from pol.job.load import load_job as load_job
+from pol.tracing.loading import load_result as load_result
 from pol.replay.trace_file import read_trace as load_trace
 from consumer.submit import quote as quote
 from consumer.jobs import read_job as read_job
@@ -29,4 +30,4 @@ from pol.local.run import run_locally as run_locally
 from consumer.submit import submit as submit
 from pol.replay.replay import verify_trace as verify_trace
 from consumer.watch import wait_for as wait_for
-__all__ = ["SGD", "AdamW", "Average", "ChainError", "Client", "Conditions", "ConsumerError", "Delivery", "JobError", "JobSpec", "Key", "Keyring", "Lion", "LoadedJob", "Nesterov", "Precision", "Request", "TxSender", "accuracy", "build_job", "cross_entropy", "fetch_result", "load_job", "load_trace", "quote", "read_job", "run_locally", "submit", "verify_trace", "wait_for"]
+__all__ = ["SGD", "AdamW", "Average", "ChainError", "Client", "Conditions", "ConsumerError", "Delivery", "JobError", "JobSpec", "Key", "Keyring", "Lion", "LoadedJob", "Nesterov", "Precision", "Request", "TxSender", "accuracy", "build_job", "cross_entropy", "fetch_result", "load_job", "load_result", "load_trace", "quote", "read_job", "run_locally", "submit", "verify_trace", "wait_for"]

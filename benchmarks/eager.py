@@ -7,7 +7,7 @@ from torch import nn
 
 from pol.job.load import LoadedJob, batch_at
 from pol.state.arrays import Array
-from pol.tracing.build import load_into
+from pol.tracing.loading import load_into
 from pol.tracing.spec import AdamW, JobSpec, Measure
 
 

@@ -14,7 +14,8 @@ from pol.executor.backend import backend
 from pol.executor.names import BACKENDS
 from pol.job.load import LoadedJob, load_job
 from pol.state.canonical import state_tree
-from pol.tracing.build import build, load_into
+from pol.tracing.build import build
+from pol.tracing.loading import load_into
 from pol.tracing.spec import JobSpec
 from pol.work.segments import SlotState, advance, slot_state
 

@@ -33,8 +33,9 @@ from pol.executor.backend import backend
 from pol.executor.names import NATIVE
 from pol.job.load import LoadedJob, load_job
 from pol.state.arrays import Array
-from pol.tracing.build import build, load_into
+from pol.tracing.build import build
 from pol.tracing.functions import training_mode
+from pol.tracing.loading import load_into
 from pol.work.segments import advance, slot_state
 
 NAME = "parity"

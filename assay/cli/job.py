@@ -17,7 +17,7 @@ from assay.cli.fine_tuning import (
     spec_of,
 )
 from assay.cli.outlook import look_at, network_options
-from assay.cli.output import flops, step_progress, table
+from assay.cli.output import flops, load_line, step_progress, table
 from domain.errors import Expected
 from domain.limits import ROUNDS_MAX
 from pol.executor.names import BACKENDS, DEFAULT
@@ -174,6 +174,7 @@ def _tell(context: Settings, job: "Job", done: "LocalRun", to: Path) -> None:
             table(job.document.name, columns, rows),
             *([] if baseline is None else [f"majority class of the holdout: {baseline:.4f}"]),
             f"model: {done.model}",
+            *([] if done.model is None else [load_line(done.model)]),
             f"trace: {done.trace}; check it: assay trace verify {done.trace} --job {to.parent}"
             if to.name == RUN_FOLDER
             else f"trace: {done.trace}; check it: assay trace verify {done.trace} --job DIR",

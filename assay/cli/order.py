@@ -11,7 +11,7 @@ from assay.cli.arguments import DURATION, ROUND, find_order
 from assay.cli.conditions import condition_options, read_request
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError, Interrupted
-from assay.cli.output import byte_progress, flops, short, table
+from assay.cli.output import byte_progress, flops, load_line, short, table
 from domain.errors import Expected
 from domain.queries import OrderResponse
 from domain.records import Histogram, OrderState
@@ -324,5 +324,6 @@ def result(
         [
             f"wrote {to} (SHA-256 {digest.hex()})",
             f"its state root is that of round {found.round} on chain: {found.root.hex()}",
+            load_line(to),
         ],
     )

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -93,6 +94,11 @@ def short(value: bytes | str) -> str:
     if isinstance(value, bytes):
         return value.hex()[:12]
     return value if len(value) <= 16 else f"{value[:10]}…{value[-4:]}"
+
+
+def load_line(path: Path) -> str:
+    """Say in Python how a result gets into the model of its job file."""
+    return f"into the model of your job file: assay.load_result(model, {str(path)!r})"
 
 
 def flops(value: int) -> str:

@@ -2,12 +2,14 @@
 
 import runpy
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pol.errors import JobError
 from pol.job.document import BATCH_NUMBER, STEP, Job, updated_tensors
@@ -16,6 +18,7 @@ from pol.job.write import JobSource, write_job
 from pol.state.arrays import Array
 from pol.tracing.division import Rounds, divide_rounds, divide_segments
 from pol.tracing.functions import JobFunctions, batch_norms, measured, named, training_mode
+from pol.tracing.model import prepare_model
 from pol.tracing.optimizers import (
     AVERAGE,
     VELOCITY,
@@ -59,10 +62,7 @@ def build_job(file: Path, out: Path, on_progress: Progress | None = None) -> Job
 def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
     """Trace a job and write its directory; see :func:`build_job`."""
     tell = on_progress or (lambda _text: None)
-    model: object = spec.model
-    if not isinstance(model, nn.Module):
-        reason = f"is a {type(model).__name__}"
-        raise JobError("model", reason, "give a torch.nn.Module")
+    spec = replace(spec, model=prepare_model(spec.model, tell))
     data, holdout = _columns(spec.train, "train"), _columns(spec.holdout, "holdout")
     _check_columns(data, holdout)
     holdout, eval_batch = _eval_rows(holdout, tell)
@@ -73,7 +73,7 @@ def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
     state = _initial_state(spec, functions)
     _check_precisions(spec)
     local = functions.initial_local(state)
-    try_loss(spec, state, data)
+    try_loss(spec, state, data, tell)
     tell(f"tracing a step of {spec.batch} rows")
     tensors = {**dict(spec.model.named_parameters()), **dict(spec.model.named_buffers())}
     own = {name: tensor for name, tensor in tensors.items() if name in state}
@@ -204,9 +204,6 @@ def _initial_state(spec: JobSpec, functions: JobFunctions) -> dict[str, torch.Te
     """Return the global state with the weights as they are in the model."""
     model = spec.model
     _check_batch_norm(model)
-    for name, parameter in model.named_parameters():
-        if parameter.dtype != torch.float32:
-            raise JobError(f"model.{name}", f"is {parameter.dtype}", "call model.float()")
     parameters = {name: p.detach().clone() for name, p in sorted(model.named_parameters())}
     buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
     trained = {name: parameters[name] for name in functions.trained}
@@ -247,23 +244,15 @@ def _arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, Array]:
     return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
 
 
-def load_into(model: nn.Module, state: Mapping[str, Array]) -> None:
-    """Put a trained global state into the original model (the outer optimizer's tensors are left out).
-
-    A tensor that the model holds under two names is in the state once, and buffers that a ``state_dict`` leaves out
-    are in it too, so each tensor goes to its place by name.
-
-    Raises KeyError when the model has a tensor that the state lacks.
-    """
-    with torch.no_grad():
-        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-            tensor.copy_(torch.from_numpy(np.array(state[name])))
-
-
 # --- the trial -----------------------------------------------------------------------------------
 
 
-def try_loss(spec: JobSpec, state: Mapping[str, torch.Tensor], data: Mapping[str, Array]) -> None:
+def try_loss(
+    spec: JobSpec,
+    state: Mapping[str, torch.Tensor],
+    data: Mapping[str, Array],
+    tell: Progress = lambda _text: None,
+) -> None:
     """Compute the loss of a few rows of ``data`` in plain torch, without dropout, before it is traced.
 
     A traced program meets the data only when it trains. A label outside the classes would simply have no loss there,
@@ -273,7 +262,8 @@ def try_loss(spec: JobSpec, state: Mapping[str, torch.Tensor], data: Mapping[str
     """
     # a forward pass may write
     weights = {name: tensor.clone() for name, tensor in state.items()}
-    with training_mode(spec.model, False), torch.no_grad():
+    narrow = _NarrowTypes()
+    with training_mode(spec.model, False), torch.no_grad(), narrow:
         for rows in _batches(data, spec.batch):
             batch = {name: torch.from_numpy(column[rows]) for name, column in data.items()}
             try:
@@ -287,6 +277,26 @@ def try_loss(spec: JobSpec, state: Mapping[str, torch.Tensor], data: Mapping[str
                     f"the loss of a batch that holds row {rows[0]} fails: {reason}",
                     "check the model, the loss and the values of the data",
                 ) from error
+    if narrow.seen:
+        names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in narrow.seen))
+        tell(f"what the loss computes in {names} (autocast, or a cast) is computed in float32")
+
+
+class _NarrowTypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees which other floating types than FP32 a function computes in."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen: set[torch.dtype] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Look at the result of one operation."""
+        found = func(*args, **(kwargs or {}))
+        if isinstance(found, torch.Tensor) and found.is_floating_point():
+            self.seen |= {found.dtype} - {torch.float32}
+        return found
 
 
 def _batches(data: Mapping[str, Array], batch: int) -> Iterator[Array]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
+import torch._dynamo
 from torch import nn
 
 from pol.errors import JobError
@@ -46,9 +47,9 @@ class _Measured(nn.Module):
             raise JobError(
                 self._field, "does not return one number", "return a tensor of one element"
             )
-        if value.dtype != torch.float32:
+        if not value.is_floating_point():
             raise JobError(self._field, f"returns {value.dtype}", "return float32")
-        return value.reshape(())
+        return value.float().reshape(())
 
 
 def measured(
@@ -57,9 +58,18 @@ def measured(
     """Return ``measure`` of the model with other weights and buffers."""
     own = {*dict(model.named_parameters()), *dict(model.named_buffers())}
     known = named("model", {name: tensor for name, tensor in weights.items() if name in own})
-    value = torch.func.functional_call(_Measured(model, measure, field), known, (batch,))
+    with _as_written():
+        value = torch.func.functional_call(_Measured(model, measure, field), known, (batch,))
     assert isinstance(value, torch.Tensor)
     return value
+
+
+@contextmanager
+def _as_written() -> Iterator[None]:
+    """Run parts that ``torch.compile`` made as they were written, also while they are traced."""
+    traced = torch._dynamo.config.patch(error_on_nested_fx_trace=False)
+    with traced, torch.compiler.set_stance("force_eager"):
+        yield
 
 
 @contextmanager

@@ -4,11 +4,12 @@ import filecmp
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import nn, optim
 from torch.nn import functional as F  # noqa: N812
 
 from domain.limits import SLOTS_MAX
@@ -20,7 +21,9 @@ from pol.job.load import batch_at, load_job
 from pol.local.evaluate import evaluate, load_holdout
 from pol.local.inspect import inspect_job
 from pol.local.run import run_locally
-from pol.tracing.build import build, build_job, load_into
+from pol.state.tensors import dump_safetensors
+from pol.tracing.build import build, build_job
+from pol.tracing.loading import load_into, load_result
 from pol.tracing.optimizers import VELOCITY
 from pol.tracing.spec import SGD, AdamW, Batch, JobSpec, Nesterov, accuracy, cross_entropy
 from pol.tracing.weights import seeded_parameters
@@ -230,8 +233,10 @@ def test_a_file_that_is_no_job_is_refused(tmp_path: Path, text: str, reason: str
         ({"loss": lambda model, batch: model(batch["x"])}, "loss"),
         ({"loss": lambda model, batch: 3.0}, "loss"),
         ({"model": nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3, momentum=None))}, "model.1"),
-        ({"model": nn.Linear(2, 3).double(), "weights": "keep"}, "model.weight"),
-        ({"model": nn.Linear(2, 3).double()}, "model.weight"),
+        ({"model": nn.Linear(2, 3, device="meta")}, "model.weight"),
+        ({"model": nn.LazyLinear(3)}, "model.weight"),
+        ({"model": nn.Linear(2, 3, dtype=torch.complex64)}, "model.weight"),
+        ({"model": optim.swa_utils.AveragedModel(nn.Linear(2, 3))}, "model"),
         ({"model": lambda x: x}, "model"),
         ({"optimizer": torch.optim.SGD([torch.zeros(1)], 0.1)}, "optimizer"),
         ({"outer": SGD()}, "outer"),
@@ -335,7 +340,8 @@ def test_an_unsupported_layer_is_named_before_its_weights(tmp_path: Path) -> Non
             self.more = nn.Parameter(torch.arange(3.0))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.linalg.pinv(super().forward(x)).T * self.more
+            inverse: torch.Tensor = torch.linalg.pinv(super().forward(x))
+            return inverse.T * self.more
 
     model = Inverted()
     with pytest.raises(JobError, match="linalg"):
@@ -364,6 +370,68 @@ def test_a_result_loads_into_a_model_with_tied_weights(tmp_path: Path) -> None:
     assert model.second.weight is model.first.weight
     np.testing.assert_array_equal(model.first.weight.detach().numpy(), state["first.weight"])
     np.testing.assert_array_equal(model.get_buffer("offset").numpy(), np.ones(2))
+
+
+def _compiled(module: nn.Module) -> nn.Module:
+    compiled: Any = torch.compile(module, backend="eager")
+    assert isinstance(compiled, nn.Module)
+    return compiled
+
+
+class Wrapped(nn.Module):
+    """One module as people wrap modules, in parts and with half of it in another type."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(2, 4, dtype=torch.bfloat16)
+        self.second = _compiled(nn.Linear(4, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            hidden = self.first(x)
+        outputs: torch.Tensor = self.second(hidden.float())
+        return outputs
+
+
+def test_a_model_is_taken_out_of_what_is_wrapped_around_it(tmp_path: Path) -> None:
+    model = Wrapped()
+    optimizer = optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    wrapped = nn.DataParallel(_compiled(model))
+    said: list[str] = []
+    spec = replace(_spec(wrapped), optimizer=optimizer, schedule=None, ema=0.5, weights="keep")
+    job = build(spec, tmp_path / "job", said.append)
+    assert any("model's bfloat16 become float32" in text for text in said)
+    assert any("computes in bfloat16 (autocast" in text for text in said)
+    names = {spec.name for spec in job.document.global_tensors}
+    assert {"first.weight", "second._orig_mod.bias", "ema.first.weight"} < names
+    done = run_locally(tmp_path / "job", out=tmp_path)
+    other = nn.DataParallel(Wrapped())
+    for ema, prefix in ((False, ""), (True, "ema.")):
+        loaded = load_result(other, tmp_path, ema=ema)
+        assert loaded is other
+        weight = done.state[f"{prefix}second._orig_mod.weight"]
+        found = other.module.get_parameter("second._orig_mod.weight").detach()
+        np.testing.assert_array_equal(found, weight)
+
+
+def test_a_result_of_another_model_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    with pytest.raises(JobError, match="cannot be read"):
+        load_result(nn.Linear(2, 3), file)
+    file.write_bytes(b"nothing")
+    with pytest.raises(JobError, match="no safetensors"):
+        load_result(nn.Linear(2, 3), file)
+    state = {"weight": np.zeros((3, 2), np.float32), "bias": np.ones(3, np.float32)}
+    file.write_bytes(dump_safetensors(state))
+    assert load_result(nn.Linear(2, 3), tmp_path).bias.sum() == 3
+    for model, reason in (
+        (nn.Linear(3, 3), "weight is"),
+        (nn.Sequential(nn.Linear(2, 3)), "has no 0.weight"),
+    ):
+        with pytest.raises(JobError, match=f"{reason}.*as the job file does"):
+            load_result(model, file)
+    with pytest.raises(JobError, match="no averages"):
+        load_result(nn.Linear(2, 3), file, ema=True)
 
 
 @pytest.fixture(scope="module")

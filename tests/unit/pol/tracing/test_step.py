@@ -16,8 +16,9 @@ from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import LoadedJob, batch_at, load_job
-from pol.tracing.build import build, load_into
+from pol.tracing.build import build
 from pol.tracing.functions import JobFunctions
+from pol.tracing.loading import load_into
 from pol.tracing.spec import SGD, AdamW, JobSpec, cross_entropy
 from pol.work.segments import advance, slot_state
 

@@ -14,7 +14,8 @@ from torch import nn
 from benchmarks.eager import as_tensors, take_step
 from pol.job.load import LoadedJob, batch_at, load_job
 from pol.local.run import run_locally
-from pol.tracing.build import build, load_into
+from pol.tracing.build import build
+from pol.tracing.loading import load_into
 from pol.tracing.spec import SGD, AdamW, Average, JobSpec, Nesterov, cross_entropy
 
 ROUNDS, ROUND_STEPS = 4, 8

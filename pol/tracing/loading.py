@@ -1,0 +1,74 @@
+"""A trained state back into the model that it came from."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from pol.errors import JobError, StateError
+from pol.state.arrays import Array
+from pol.state.tensors import load_safetensors
+from pol.tracing.model import plain_model
+from pol.tracing.optimizers import AVERAGE
+
+MODEL_FILE = "model.safetensors"
+_Model = TypeVar("_Model", bound=nn.Module)
+
+
+def load_result(model: _Model, path: Path | str, ema: bool = False) -> _Model:
+    """Put a result into the model that its job file makes, and return the model.
+
+    ``path`` is what ``assay order result`` or ``assay job run`` wrote, or a folder with a ``model.safetensors``. It has
+    each tensor once, under the first of its names, and buffers that a ``state_dict`` leaves out. With ``ema``, weights
+    are the moving averages that the job kept; whatever has none (buffers, what is frozen) is as it is without.
+
+    Raises JobError when the file cannot be read, or is not of this model.
+    """
+    file = Path(path) / MODEL_FILE if Path(path).is_dir() else Path(path)
+    try:
+        state = load_safetensors(file)
+    except OSError as error:
+        reason = f"{file} cannot be read: {error.strerror}"
+        raise JobError("result", reason, "give the file that a result was written to") from None
+    except StateError as error:
+        remedy = "give the file that a result was written to"
+        raise JobError("result", f"{file} is no safetensors: {error.reason}", remedy) from None
+    if ema:
+        averages = {
+            name.removeprefix(AVERAGE): array
+            for name, array in state.items()
+            if name.startswith(AVERAGE)
+        }
+        if not averages:
+            reason = f"{file} has no averages"
+            raise JobError("result", reason, "give ema= to the JobSpec, or leave it out here")
+        state = {**state, **averages}
+    for name, tensor in _tensors(plain_model(model)).items():
+        if name not in state:
+            remedy = "make the model as the job file does"
+            raise JobError("result", f"{file} has no {name}", remedy)
+        if state[name].shape != tuple(tensor.shape):
+            reason = f"{name} is {list(state[name].shape)} in it, {list(tensor.shape)} in the model"
+            raise JobError("result", reason, "make the model as the job file does")
+    load_into(model, state)
+    return model
+
+
+def load_into(model: nn.Module, state: Mapping[str, Array]) -> None:
+    """Put a trained global state into the original model (what optimizers keep in it is left out).
+
+    A tensor that the model holds under two names is in the state once, and buffers that a ``state_dict`` leaves out
+    are in it too, so each tensor goes to its place by name.
+
+    Raises KeyError when the model has a tensor that the state lacks.
+    """
+    with torch.no_grad():
+        for name, tensor in _tensors(plain_model(model)).items():
+            tensor.copy_(torch.from_numpy(np.array(state[name])))
+
+
+def _tensors(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
