@@ -25,7 +25,7 @@ from localnet.layout import (
 )
 from pol.executor.names import DEFAULT
 
-STAKE = 100_000_000
+STAKE = 10_000_000_000
 OPERATOR_COINS = 1_000_000_000_000
 PROVIDER_COINS = 100_000_000_000
 CONSUMER_COINS = 10_000_000_000_000

@@ -1,18 +1,19 @@
 """The demo: a network on this machine, one real order on real data, a cheat, and the money counted from the chain."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from subprocess import PIPE, Popen
 from sys import executable
 from threading import Event
+from types import MappingProxyType
 
 from chain.client.client import ChainClient
 from chain.client.sender import TxSender
 from consumer.jobs import read_job, write_result
 from consumer.result import fetch_result
-from consumer.submit import Request, SubmittedOrder, quote, submit
+from consumer.submit import Request, SubmittedOrder, explain, quote, submit
 from consumer.watch import Delivery, Summary, summarise, wait_for
 from domain.events import OrderOpened, changes_of
 from domain.queries import EventsRequest, OrderResponse, SeatsRequest
@@ -32,8 +33,15 @@ from wire.keys import Key
 
 CHEAT_METHOD = "skip_training"
 CHEAT = "prov0"
-ORDER_SECONDS = 180.0
-EXAMPLE = Path(__file__).parents[1] / "examples" / "digits.py"
+BUILD_SECONDS = 300.0
+PATIENCE, DEADLINE = 600.0, 1800
+"""Seconds that a phase of the order may take, and that the order gives the network: busy machines are slow."""
+MATCH_SECONDS = 120
+_EXAMPLES = Path(__file__).parents[1] / "examples"
+JOBS: Mapping[str, Path] = MappingProxyType(
+    {name: _EXAMPLES / f"{name}.py" for name in ("digits", "vision", "gpt", "finetune")}
+)
+"""What the demo may train; whichever it is has two slots, so that the cheat has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +79,18 @@ class Demo:
     """Runs the phases one after the other; ``show`` is called whenever something a person would see changed."""
 
     def __init__(
-        self, directory: Path, show: Callable[[Moment], None], down: tuple[str, ...] = ()
+        self,
+        directory: Path,
+        show: Callable[[Moment], None],
+        down: tuple[str, ...] = (),
+        job: str = "digits",
     ) -> None:
-        """Use ``directory`` for everything; validators in ``down`` are never started, nor are their clusters."""
+        """Use ``directory`` for everything, and train one of ``JOBS``.
+
+        Validators in ``down`` are never started, nor are their clusters.
+        """
         self._directory, self._show, self._down = directory, show, down
+        self._file = JOBS[job]
         self._seconds: dict[str, float] = {}
         self._curve: dict[float, float] = {}  # kept here: validators forget rounds that are over
         self._started = time.monotonic()
@@ -83,7 +99,7 @@ class Demo:
         """Run everything and stop the network; NetworkError, ConsumerError or ChainError say what failed."""
         self._say("building the job")
         job_directory = self._directory / "job"
-        build = _start_build(job_directory)
+        build = _start_build(self._file, job_directory)
         # However fast a busy machine lets it seem, a newcomer gets one slot: so the cheat gets one, too.
         params = replace(network_params(), newcomer_slots=1)
         network = Network(create(self._directory, misbehave={CHEAT: CHEAT_METHOD}, params=params))
@@ -141,11 +157,11 @@ class Demo:
     def _train(
         self, network: Network, client: ChainClient, key: Key, job: Job, directory: Path
     ) -> tuple[SubmittedOrder, int, int, OrderResponse]:
-        request = Request(Conditions(tier="exact"), 0, 120, 600)
-        price = quote(client, job, request).price
-        if not price:
-            raise NetworkError("no bid fits the demo's job")
-        request = Request(request.conditions, price, 120, 600)
+        request = Request(Conditions(tier="exact"), 0, MATCH_SECONDS, DEADLINE)
+        found = quote(client, job, request)
+        if not (price := found.price):
+            raise NetworkError(*explain(found.match.unmatched))
+        request = replace(request, price_limit=price)
         self._say("submitting the order")
         made = submit(client, TxSender(client, key), key, job, request)
         delivery = Delivery(client, key, made.order_id, directory, job)
@@ -163,7 +179,7 @@ class Demo:
 
         def reach(state: OrderState, phase: str) -> OrderResponse:
             begun = time.monotonic()
-            on_chain = wait_for(client, made.order_id, state, delivery, stop, ORDER_SECONDS, seen)
+            on_chain = wait_for(client, made.order_id, state, delivery, stop, PATIENCE, seen)
             self._seconds[phase] = time.monotonic() - begun
             return on_chain
 
@@ -189,13 +205,13 @@ def names_without(network: Network, down: tuple[str, ...]) -> list[str]:
     return [name for name in network.names() if name not in silent]
 
 
-def _start_build(directory: Path) -> "Popen[bytes]":
+def _start_build(file: Path, directory: Path) -> "Popen[bytes]":
     """Build the job in a process of its own: tracing needs torch, which nothing else here does."""
-    command = [executable, "-m", "assay.cli", "job", "build", str(EXAMPLE), "-o", str(directory)]
+    command = [executable, "-m", "assay.cli", "job", "build", str(file), "-o", str(directory)]
     return Popen(command, stdout=PIPE, stderr=PIPE)
 
 
-def _finish_build(build: "Popen[bytes]", seconds: float = 120.0) -> None:
+def _finish_build(build: "Popen[bytes]", seconds: float = BUILD_SECONDS) -> None:
     _, errors = build.communicate(timeout=seconds)
     if build.returncode:
         raise NetworkError(f"the job could not be built: {errors.decode(errors='replace')[-500:]}")

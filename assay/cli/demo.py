@@ -34,6 +34,14 @@ DEFAULT_DIRECTORY = "~/.assay/demo"
     help="Where the demo's files go; an earlier demo there is thrown away.",
 )
 @click.option(
+    "--job",
+    type=click.Choice(["digits", "vision", "gpt", "finetune"]),
+    default="digits",
+    show_default=True,
+    help="What is trained: a classifier, a residual network, a character GPT, or LoRA on that. All but the first need "
+    "assay[models].",
+)
+@click.option(
     "--down",
     multiple=True,
     type=click.Choice(["val1", "val2", "val3"]),
@@ -41,7 +49,7 @@ DEFAULT_DIRECTORY = "~/.assay/demo"
     help="Leave this validator and its cluster out from the start; one of four may be missing.",
 )
 @common_options
-def command(context: Settings, directory: Path, down: tuple[str, ...]) -> None:
+def command(context: Settings, directory: Path, job: str, down: tuple[str, ...]) -> None:
     """Run the demo and print its summary."""
     from localnet.demo import Demo, summary
     from localnet.layout import FILE
@@ -57,7 +65,7 @@ def command(context: Settings, directory: Path, down: tuple[str, ...]) -> None:
         shutil.rmtree(directory)
     directory.mkdir(parents=True)
     with _Ticker(hidden=context.output.json) as ticker:
-        finished = Demo(directory, ticker.show, down).run()
+        finished = Demo(directory, ticker.show, down, job).run()
     value = summary(finished, _quality(finished))
     _plot_file(finished, directory / "loss.png")
     context.output.result(value, [])
@@ -167,7 +175,7 @@ def _tell(context: Settings, finished: "Finished", value: dict[str, Any], direct
         f"work quoted {flops(int(order['flops_quoted']))}, verified {flops(int(order['flops_verified']))}",
         _plot_terminal(finished),
         f"{model['metric']} on data that no provider saw: {model['before']:.3f} before, "
-        f"{model['after']:.3f} after (majority class: {model['majority_baseline']:.3f})",
+        f"{model['after']:.3f} after ({_trivial(model)})",
         f"loss curve: {directory / 'loss.png'}",
         f"model: {finished.path}",
         "load it:  from safetensors.torch import load_file; "
@@ -176,6 +184,13 @@ def _tell(context: Settings, finished: "Finished", value: dict[str, Any], direct
         "(examples/digits.py shows how a job is written)",
     ]
     output.result(value, shown)
+
+
+def _trivial(model: dict[str, Any]) -> str:
+    """Say what a model reaches that has learned nothing of its inputs."""
+    if model["frequency_baseline"] is None:
+        return f"majority class: {model['majority_baseline']:.3f}"
+    return f"guessing by frequency: {model['frequency_baseline']:.3f}"
 
 
 def _did(finished: "Finished", address: str) -> str:

@@ -64,18 +64,19 @@ def evaluate(
 
 def quality_of(directory: Path, state: State) -> dict[str, Any]:
     """Return what a result is worth on the consumer's own test set: its first metric (the loss where there is no
-    other) before and after training, beside what a model that learned nothing reaches.
+    other) before and after training, beside what a model that learned nothing of its inputs reaches: in a metric the
+    majority baseline, in the loss of a text the frequency baseline.
     """
     loaded = load_job(directory)
     holdout = load_holdout(directory, loaded.job)
     before = evaluate(loaded.job, loaded.global_state, holdout)
     after = evaluate(loaded.job, state, holdout)
-    baseline = after.get("majority_baseline")
     metric = next((name for name in after if name not in ("loss", "majority_baseline")), "loss")
     return {
         "parameters": inspect_job(loaded.job).parameters,
         "metric": metric,
-        "majority_baseline": baseline,
+        "majority_baseline": after.get("majority_baseline"),
+        "frequency_baseline": frequency_baseline(holdout) if metric == "loss" else None,
         "before": before[metric],
         "after": after[metric],
     }
@@ -88,3 +89,17 @@ def majority_baseline(columns: Mapping[str, Array]) -> float | None:
         return None
     _, counts = np.unique(labels[0], return_counts=True)
     return float(counts.max() / counts.sum())
+
+
+def frequency_baseline(columns: Mapping[str, Array]) -> float | None:
+    """Return the cross-entropy, in nats, of guessing each token by how frequent it is; None where there is no text.
+
+    A text is a column of rows of integers; of several the last one, which follows from the others.
+    """
+    texts = [columns[name] for name in sorted(columns) if columns[name].dtype == np.int64]
+    texts = [text for text in texts if text.ndim == 2 and text.shape[1] > 1]
+    if not texts:
+        return None
+    _, counts = np.unique(texts[-1], return_counts=True)
+    shares = counts / counts.sum()
+    return float(-(shares * np.log(shares)).sum())

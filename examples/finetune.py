@@ -1,0 +1,62 @@
+"""LoRA on the character GPT of ``gpt.py``: what has learned to write Python learns to describe data sets.
+
+    assay job build examples/finetune.py -o finetune-job
+
+The weights that it begins with are the result of ``gpt.py``, which is trained on this machine first, in less than a
+minute; only the matrices of LoRA (arXiv 2106.09685) are trained on the network.
+"""
+
+import math
+import runpy
+import tempfile
+from pathlib import Path
+
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
+from torch import nn
+
+from assay import AdamW, JobSpec, build_job, run_locally
+
+HERE = Path(__file__).parent
+GPT = runpy.run_path(str(HERE / "gpt.py"))
+STEPS = 120
+TEXTS = (load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine)
+
+
+def trained() -> nn.Module:
+    """Return the GPT with the weights that its own job ends with."""
+    model: nn.Module = GPT["model"]()
+    with tempfile.TemporaryDirectory() as folder:
+        job, run = Path(folder) / "job", Path(folder) / "run"
+        build_job(HERE / "gpt.py", job)
+        run_locally(job, out=run)
+        weights = load_file(run / "model.safetensors")
+    model.load_state_dict(weights, strict=False)
+    model.tie_weights()
+    return model
+
+
+def job() -> JobSpec:
+    """Return the job that ``assay job build`` traces."""
+    train, holdout = GPT["split"](GPT["rows"]("".join(load().DESCR for load in TEXTS)))
+    adapted = get_peft_model(
+        trained(), LoraConfig(r=8, lora_alpha=16, target_modules=["c_attn", "c_fc"], fan_in_fan_out=True)
+    )  # fmt: skip
+    return JobSpec(
+        name="finetune",
+        model=adapted,
+        loss=GPT["loss"],
+        train=train,
+        holdout=holdout,
+        optimizer=AdamW(weight_decay=0.0),
+        schedule=lambda step: 3e-3 * (0.55 + 0.45 * math.cos(math.pi * step / STEPS)),
+        clip_norm=1.0,
+        steps=STEPS,
+        batch=16,
+        slots=2,
+        round_steps=30,
+        segment_steps=1,
+        seed=7,
+        weights="keep",
+    )
