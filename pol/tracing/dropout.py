@@ -1,4 +1,7 @@
-"""Dropout as a pure operation: the mask comes from the job's seed, the batch's number and the place in the model."""
+"""Random numbers as a pure operation: they come from the job's seed, the batch's number and the place in the model.
+
+Here is dropout in all its forms; ``draws.py`` has what else draws.
+"""
 
 from collections.abc import Callable, Sequence
 from math import sqrt
@@ -9,8 +12,14 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from pol.tracing.draws import Draws
+from pol.tracing.rewritten import REWRITTEN
 
-@torch.library.custom_op("assay::uniform", mutates_args=())
+
+# the tag keeps torch from computing it while it traces
+@torch.library.custom_op(
+    "assay::uniform", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,)
+)
 def uniform(number: torch.Tensor, shape: list[int], site: int) -> torch.Tensor:
     """Numbers in [0, 1) of (seed, site, batch number); exists while a job is traced and is never run."""
     raise NotImplementedError("a job's random numbers exist in the executor only")
@@ -22,6 +31,9 @@ def _(number: torch.Tensor, shape: Sequence[int], site: int) -> torch.Tensor:
     return number.new_empty(list(shape), dtype=torch.float32)
 
 
+EVALUATION = -1
+"""Stands for the number of a batch where there is none: no batch in training has it."""
+
 _ATTENTION = functional.scaled_dot_product_attention
 _DROPOUTS = (functional.dropout, torch.dropout)
 _FEATURE_DROPOUTS = {
@@ -31,11 +43,10 @@ _FEATURE_DROPOUTS = {
 }
 """Those that keep a channel or not, with the number of dimensions of one."""
 _RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
-_REFUSED = (functional.feature_alpha_dropout, functional.alpha_dropout)
 
 
 class SeededDropout(TorchFunctionMode):
-    """While active, every call of dropout becomes one ``assay::uniform`` with a site of its own.
+    """While active, every call of dropout, or of what else draws, becomes ``assay::uniform`` with a site of its own.
 
     Sites count up in the order of the calls, which is the order of the model's forward pass.
     """
@@ -44,6 +55,7 @@ class SeededDropout(TorchFunctionMode):
         super().__init__()
         self._number = number
         self._sites = 0
+        self._draws = Draws(self._uniform)
 
     def __torch_function__(
         self,
@@ -52,7 +64,7 @@ class SeededDropout(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Replace dropout, refuse its relatives and pass everything else on."""
+        """Replace dropout and what draws, and pass everything else on."""
         options = kwargs or {}
         if function is _ATTENTION:
             return self._attention(*args, **options)
@@ -71,9 +83,14 @@ class SeededDropout(TorchFunctionMode):
             return self._dropout(*args, **with_channel)
         if function in _RECURRENT:
             return self._recurrent(function, *args, **options)
-        if function in _REFUSED and (options.get("training") or True in args[2:3]):
-            raise NotImplementedError(f"{function.__name__} is not supported; use nn.Dropout")
-        return function(*args, **options)
+        other = self._draws.functions.get(function) or REWRITTEN.get(function, function)
+        return other(*args, **options)
+
+    def _uniform(self, shape: list[int]) -> torch.Tensor:
+        """Draw from a site of its own."""
+        site, self._sites = self._sites, self._sites + 1
+        drawn: torch.Tensor = uniform(self._number, shape, site)
+        return drawn
 
     def _attention(
         self,
@@ -151,7 +168,6 @@ class SeededDropout(TorchFunctionMode):
             return x
         if p >= 1:
             return torch.zeros_like(x)
-        site, self._sites = self._sites, self._sites + 1
         drawn = [*x.shape[: x.dim() - channel], *[1] * channel]
-        kept = uniform(self._number, drawn, site) >= p
+        kept = self._uniform(drawn) >= p
         return torch.where(kept, x * (1.0 / (1.0 - p)), 0.0)

@@ -281,3 +281,87 @@ def _turned(emitter: Emitter, x: int, axis: int) -> int:
     backwards = emitter.emit("sub", emitter.scalar(size - 1, "i64"), emitter.iota(size))
     taken = emitter.emit("take", emitter.permute(x, order), backwards)
     return emitter.permute(taken, [order.index(d) for d in range(len(shape))])
+
+
+# --- diagonals and windows ---
+
+
+@rule("aten.diagonal.default", "aten.diagonal_copy.default")
+def _diagonal(site: TraceSite, x: Ref, offset: int = 0, dim1: int = 0, dim2: int = 1) -> int:
+    """The elements of a matrix in a row are a slice: each is one row and one column further."""
+    emitter, shape = site.emitter, site.emitter.shape(x)
+    one, two = dim1 % len(shape), dim2 % len(shape)
+    rest = [dim for dim in range(len(shape)) if dim not in (one, two)]
+    rows, columns = shape[one], shape[two]
+    moved = emitter.permute(x, [*rest, one, two])
+    flat = emitter.reshape(moved, (*(shape[dim] for dim in rest), rows * columns))
+    count, start = site.shape[-1], offset if offset >= 0 else -offset * columns
+    if not count:
+        return emitter.full(0, site.dtype, site.shape)
+    end = start + (count - 1) * (columns + 1) + 1
+    return cut(site, flat, len(rest), start, end, columns + 1)
+
+
+@rule("aten.diagonal_scatter.default")
+def _diagonal_scatter(
+    site: TraceSite, x: Ref, source: Ref, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> int:
+    emitter, shape = site.emitter, site.shape
+    one, two = dim1 % len(shape), dim2 % len(shape)
+    rest = [dim for dim in range(len(shape)) if dim not in (one, two)]
+    # element k lies in row k, or in column k
+    axis, size = (0, shape[one]) if offset >= 0 else (1, shape[two])
+    own = emitter.shape(source)
+    high = (*[0] * len(rest), size - own[-1])
+    whole = source
+    if high[-1]:
+        filled = emitter.element(0, site.dtype)
+        whole = Ref(emitter.emit("pad", source, low=(0,) * len(high), high=high, value=filled))
+    beside = (*own[:-1], size, 1) if axis == 0 else (*own[:-1], 1, size)
+    line = emitter.reshape(whole, beside)
+    ahead = emitter.emit("add", emitter.iota(shape[one], 2, 0), emitter.scalar(offset, "i64"))
+    is_on = emitter.emit("eq", emitter.iota(shape[two], 2, 1), ahead)
+    order = [*rest, one, two]
+    written = emitter.emit("where", is_on, line, emitter.permute(x, order))
+    return emitter.permute(written, [order.index(dim) for dim in range(len(shape))])
+
+
+@rule("aten.unfold.default")
+def _unfold(site: TraceSite, x: Ref, dim: int, size: int, step: int) -> int:
+    emitter, shape = site.emitter, site.emitter.shape(x)
+    if not shape:
+        return emitter.reshape(x, site.shape)
+    axis = dim % len(shape)
+    order = [axis, *(d for d in range(len(shape)) if d != axis)]
+    first = emitter.emit("mul", emitter.iota(site.shape[axis], 2, 0), emitter.scalar(step, "i64"))
+    places = emitter.emit("add", first, emitter.iota(size, 2, 1))
+    taken = emitter.emit("take", emitter.permute(x, order), places)
+    rest = list(range(2, len(shape) + 1))
+    return emitter.permute(taken, [*rest[:axis], 0, *rest[axis:], 1])
+
+
+_REFUSED = {
+    "aten.nonzero.default": "how many elements are not zero depends on values; use a mask and torch.where",
+    "aten.masked_select.default": "how many elements a mask selects depends on values; use torch.where",
+    "aten._unique2.default": "how many elements differ depends on values; count with a mask for each class",
+    "aten.bincount.default": "how many bins there are depends on values; add up F.one_hot",
+    "aten.fractional_max_pool2d.default": "its windows are drawn by torch; use nn.MaxPool2d",
+    "aten.fractional_max_pool3d.default": "its windows are drawn by torch; use nn.MaxPool3d",
+    "aten._fft_r2c.default": "jobs have no complex numbers; multiply by a matrix of cosines and sines",
+    "aten._fft_c2c.default": "jobs have no complex numbers; multiply by a matrix of cosines and sines",
+}
+for _name, _reason in _REFUSED.items():
+
+    @rule(_name)
+    def _refused(site: TraceSite, *_: Any, reason: str = _reason, **__: Any) -> int:
+        raise Unsupported(reason)
+
+
+for _name in ("and", "or", "xor", "left_shift", "right_shift"):
+
+    @rule(f"aten.bitwise_{_name}.Scalar", f"aten.bitwise_{_name}.Tensor_Scalar")
+    def _bits(site: TraceSite, *_: Any, **__: Any) -> int:
+        raise Unsupported("bits of integers are not looked at; use // and % by powers of two")
+
+
+rule("aten.__lshift__.Scalar", "aten.__rshift__.Scalar")(_bits)

@@ -173,14 +173,26 @@ def _uniform(site: TraceSite, step: Ref, shape: Sequence[int], place: int) -> in
 @rule(
     "aten.bernoulli.p",
     "aten.bernoulli.default",
+    "aten.bernoulli.Tensor",
     "aten.bernoulli_.float",
+    "aten.exponential.default",
+    "aten.multinomial.default",
+    "aten.normal.Tensor_Tensor",
+    "aten.normal.Tensor_float",
+    "aten.normal_functional.default",
     "aten.rand.default",
     "aten.rand_like.default",
     "aten.randn.default",
     "aten.randn_like.default",
     "aten.randint.default",
+    "aten.randint.low",
+    "aten.randint_like.default",
     "aten.randperm.default",
+    "aten.uniform.default",
     "aten.native_dropout.default",
 )
 def _random(site: TraceSite, *_arguments: Any, **_options: Any) -> int:
-    raise Unsupported("random numbers come from the job's seed; use nn.Dropout or F.dropout")
+    raise Unsupported(
+        "random numbers are drawn by torch's functions where the model or the loss calls them; "
+        "write the drawing in Python there"
+    )

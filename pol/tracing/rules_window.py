@@ -13,7 +13,7 @@ import torch
 
 from pol.limits import MAX_OPERANDS, MAX_SUMMED
 from pol.tracing.emitter import Emitter
-from pol.tracing.rules import Ref, TraceSite, Unsupported, rule
+from pol.tracing.rules import Ref, TraceSite, rule
 from pol.tracing.windows import Place, Windows
 
 _aten = torch.ops.aten
@@ -421,8 +421,7 @@ def _adaptive_max_pool_backward(site: TraceSite, gradient: Ref, x: Ref, indices:
 
 
 def _even(inputs: Sequence[int], outputs: Sequence[int]) -> list[int]:
-    if any(size % count for size, count in zip(inputs, outputs, strict=True)):
-        raise Unsupported("its windows would overlap; give sizes that divide those of its input")
+    # decompositions.py has what would overlap
     return [size // count for size, count in zip(inputs, outputs, strict=True)]
 
 
@@ -546,8 +545,7 @@ def _upsample_nearest_backward(site: TraceSite, gradient: Ref, *_how: Any) -> in
 
 
 def _whole_times(large: Sequence[int], small: Sequence[int]) -> list[int]:
-    if any(after % before for after, before in zip(large, small, strict=True)):
-        raise Unsupported("only a whole number of times as large is supported")
+    # decompositions.py has all other sizes
     return [after // before for after, before in zip(large, small, strict=True)]
 
 

@@ -104,10 +104,10 @@ _DECOMPOSED = (
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     table = {**core_aten_decompositions(), **get_decompositions(_DECOMPOSED)}
-    decompositions.adjust(table)
     for name in ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"):
         table.pop(getattr(_aten, name).default, None)
         table.pop(getattr(_aten, name).vec, None)
+    decompositions.adjust(table)
     table[_aten.convolution_backward.default] = rules_window.convolution_backward
     return table
 

@@ -10,7 +10,8 @@ from torch.nn import functional as F  # noqa: N812
 from pol.executor.backend import backend
 from pol.executor.interface import run
 from pol.executor.names import NATIVE, NUMPY
-from pol.tracing.trace import trace_program
+from pol.tracing.rewritten import Rewriting
+from pol.tracing.trace import Tensors, trace_program
 from tests.unit.pol.tracing.compared import Cases, compare
 
 E = torch.tensor([-1.0, 0.0, 0.5])
@@ -79,6 +80,140 @@ FUNCTIONS: Cases = {
     "sinc": lambda t: t["x"].sinc() + torch.copysign(t["p"], t["x"]) + torch.fmax(t["x"], t["z"]),
     "norms": lambda t: t["x"].norm(3, dim=1) + t["x"].norm(math.inf, 1) + F.softsign(t["x"]).sum(1),
 }  # fmt: skip
+
+
+def _pictures() -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(6)
+    x, z = torch.randn(2, 4, 6, generator=generator)
+    return {
+        "x": x,
+        "z": z,
+        "p": torch.rand(4, 6, generator=generator) + 0.1,
+        "w": torch.randn(2, 6, 6, generator=generator),
+        "image": torch.randn(2, 2, 5, 6, generator=generator),
+        "line": torch.randn(2, 3, 7, generator=generator),
+        "volume": torch.randn(1, 2, 3, 4, 5, generator=generator),
+        "labels": torch.tensor([3, 0, 5, 1]),
+        "offsets": torch.tensor([0, 3, 3]),
+        "targets": torch.tensor([[1, 1], [2, 0]]),
+        "lengths": torch.tensor([2, 1]),
+    }
+
+
+def _resized(x: torch.Tensor, mode: str, align: bool) -> torch.Tensor:
+    return F.interpolate(x, scale_factor=1.7, mode=mode, align_corners=align)
+
+
+def _bag(t: Tensors, mode: str) -> torch.Tensor:
+    several = F.embedding_bag(t["labels"], t["x"].T, t["offsets"], mode=mode, padding_idx=5)
+    return several + F.embedding_bag(t["labels"].reshape(2, 2), t["z"].T, mode=mode)[:1]
+
+
+LAYERS: Cases = {
+    "diagonals": lambda t: (
+        t["x"].diagonal(1) + t["x"].diagonal(-1)[0] + t["x"][:4, :4].diag().sum()
+    ),
+    "made diagonal": lambda t: t["x"].diag_embed(1) + torch.diag(t["z"][0, :3]).sum(),
+    "unfold": lambda t: t["x"].unfold(1, 3, 2).sum(1) + t["x"].unfold(0, 3, 1)[:, :3, 0].mean(),
+    "columns": lambda t: F.unfold(t["image"], (2, 3), padding=1, stride=2),
+    "back from columns": lambda t: F.fold(t["line"][:, :, :6].repeat(1, 4, 1), (3, 4), (2, 2)),
+    "bilinear": lambda t: (
+        _resized(t["image"], "bilinear", False)[..., :8]
+        + _resized(t["image"], "bilinear", True)[..., :8]
+    ),
+    "bicubic": lambda t: (
+        _resized(t["image"], "bicubic", False) + _resized(t["image"], "bicubic", True)
+    ),
+    "smaller": lambda t: (
+        F.interpolate(t["image"], size=(3, 4), mode="bilinear", antialias=True)
+        + F.interpolate(t["image"], size=(3, 4), mode="bicubic", antialias=True)
+    ),
+    "of a line": lambda t: (
+        F.interpolate(t["line"], size=5, mode="linear") + F.interpolate(t["line"], size=5)
+    ),
+    "of a volume": lambda t: F.interpolate(t["volume"], scale_factor=1.5, mode="trilinear"),
+    "nearest": lambda t: (
+        F.interpolate(t["image"], size=(7, 9))
+        + F.interpolate(t["image"], size=(7, 9), mode="nearest-exact")
+    ),
+    "padded": lambda t: (
+        F.pad(t["image"], (1, 2, 2, 1), mode="replicate")
+        + F.pad(t["image"], (1, 2, 2, 1), mode="reflect")
+    ),
+    "padded volume": lambda t: F.pad(t["volume"], (1, 2, 1, 1, 0, 1), mode="replicate"),
+    "adaptive": lambda t: (
+        F.adaptive_max_pool2d(t["image"], (3, 4))
+        + F.adaptive_max_pool1d(t["line"], 3)[..., :2, None, :1]
+    ),
+    "adaptive volume": lambda t: F.adaptive_max_pool3d(t["volume"], (2, 3, 2)),
+    "lp pool": lambda t: (
+        F.lp_pool2d(t["image"].abs() + 0.1, 2, 2)
+        + F.local_response_norm(t["image"], 3)[..., :2, :3]
+    ),
+    "cdist": lambda t: (
+        torch.cdist(t["x"], t["z"])
+        + torch.cdist(t["x"], t["z"], p=1)
+        + torch.cdist(t["x"], t["z"], p=3)
+    ),
+    "pdist": lambda t: F.pdist(t["x"]) + torch.cdist(t["x"], t["x"]).sum(),
+    "margins": lambda t: (
+        F.multi_margin_loss(t["x"], t["labels"]) + F.triplet_margin_loss(t["x"], t["z"], t["p"])
+    ),
+    "soft margin": lambda t: (
+        F.soft_margin_loss(t["x"], t["z"].detach().sign())
+        + F.hinge_embedding_loss(t["x"], torch.ones(4, 6))
+    ),
+    "nll": lambda t: (
+        F.gaussian_nll_loss(t["x"], t["z"], t["p"]) + F.poisson_nll_loss(t["x"], t["p"])
+    ),
+    "shrink": lambda t: (
+        F.hardshrink(t["x"])
+        + F.softshrink(t["z"])
+        + F.rrelu(t["x"])
+        + F.selu(t["x"])
+        + F.prelu(t["x"], t["z"][0])
+    ),
+    "gates": lambda t: (
+        F.glu(t["x"]) + torch.lerp(t["x"], t["z"], 0.3)[:, :3] + F.celu(t["x"], 1.3)[:, :3]
+    ),
+    "of both": lambda t: (
+        F.bilinear(t["x"], t["z"], t["w"]) + torch.einsum("bi,oij,bj->bo", t["x"], t["w"], t["z"])
+    ),
+    "weight norm": lambda t: torch._weight_norm(t["x"], t["p"][:, :1], 0),
+    "products": lambda t: (
+        torch.addmv(t["x"][:, 0], t["x"], t["z"][0])
+        + torch.addbmm(t["x"][:, :6], t["w"][:, :4], t["w"])[:, 0]
+    ),
+    "masked scatter": lambda t: t["x"].masked_scatter(t["z"] > 0, t["p"]),
+    "bags": lambda t: torch.cat([_bag(t, "sum"), _bag(t, "mean"), _bag(t, "max")]),
+    "grid": lambda t: F.grid_sample(
+        t["image"], torch.tanh(t["image"]).permute(0, 2, 3, 1), align_corners=False
+    ),
+    "grid to the edge": lambda t: F.grid_sample(
+        t["image"], t["image"].permute(0, 2, 3, 1), padding_mode="border", align_corners=True
+    ),
+    "ctc": lambda t: F.ctc_loss(
+        t["line"][..., :3].permute(2, 0, 1).log_softmax(-1),
+        t["targets"],
+        torch.tensor([3, 2]),
+        t["lengths"],
+    ),
+}
+
+
+def test_layers_and_losses() -> None:
+    with Rewriting():
+        # one of the two ways to sample is enough to trace
+        traced = {name: case for name, case in LAYERS.items() if name != "grid to the edge"}
+        compare(traced, _pictures(), products={"of_both", "products"})
+
+
+@pytest.mark.parametrize("name", ["ctc", "grid", "grid to the edge", "nll"])
+def test_what_is_in_other_words_is_the_same(name: str) -> None:
+    inputs = {n: t.double() if t.is_floating_point() else t for n, t in _pictures().items()}
+    with Rewriting():
+        mine = LAYERS[name](inputs)
+    torch.testing.assert_close(mine, LAYERS[name](inputs))
 
 
 @pytest.mark.parametrize("cases", [ORDER, FUNCTIONS], ids=["order", "functions"])

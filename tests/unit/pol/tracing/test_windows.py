@@ -183,8 +183,12 @@ def test_a_long_sum_is_made_of_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (lambda t: F.adaptive_max_pool2d(t["x"], 3), "would overlap"),
-        (lambda t: F.interpolate(t["x"], size=(7, 9)), "whole number of times"),
+        (
+            lambda t: F.fractional_max_pool2d(
+                t["x"], 2, output_size=2, _random_samples=torch.zeros(2, 3, 2)
+            ),
+            "nn.MaxPool2d",
+        ),
         (lambda t: t["x"][t["x"] > 0].sum(), "fixed shapes|a mask"),
     ],
 )

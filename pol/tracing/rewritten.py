@@ -1,0 +1,131 @@
+"""Functions of torch that no step can have as they are, in other words: losses and sampling that look at values."""
+
+from collections.abc import Callable, Sequence
+from math import log, pi
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+_NEVER = -1e30
+"""A logarithm of 0 that has differences."""
+
+
+def ctc_loss(
+    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
+    reduction: str = "mean", zero_infinity: bool = False,
+) -> Tensor:  # fmt: skip
+    """Return connectionist temporal classification: the recursion of its paper over time, in logarithms."""
+    if log_probs.dim() == 2:
+        log_probs, targets = log_probs.unsqueeze(1), targets.reshape(1, -1)
+    if targets.dim() == 1:
+        raise NotImplementedError("ctc_loss takes targets of shape [rows, length], padded")
+    times, rows, _ = log_probs.shape
+    lengths, sizes = (
+        torch.as_tensor(length).reshape(-1).expand(rows)
+        for length in (input_lengths, target_lengths)
+    )
+    named = targets.clamp(min=0)
+    between = torch.stack([torch.full_like(named, blank), named], 2).flatten(1)
+    labels = functional.pad(between, (0, 1), value=blank)
+    # a label may be skipped to from the one before it where they differ
+    before = functional.pad(labels, (2, 0), value=blank)[:, :-2]
+    may_skip = (labels != blank) & (labels != before)
+    seen = log_probs.gather(2, labels.expand(times, -1, -1))
+    begins = torch.arange(labels.shape[1]) < 2
+    alpha = torch.where(
+        begins & (torch.arange(labels.shape[1]) < 2 * sizes[:, None] + 1), seen[0], _NEVER
+    )
+    for time in range(1, times):
+        one = functional.pad(alpha, (1, 0), value=_NEVER)[:, :-1]
+        two = functional.pad(alpha, (2, 0), value=_NEVER)[:, :-2]
+        two = torch.where(may_skip, two, _NEVER)
+        together = torch.logsumexp(torch.stack([alpha, one, two]), 0) + seen[time]
+        alpha = torch.where((time < lengths)[:, None], together, alpha)
+    last = alpha.gather(1, 2 * sizes[:, None])
+    ahead = alpha.gather(1, (2 * sizes[:, None] - 1).clamp(min=0))
+    ahead = torch.where(sizes[:, None] > 0, ahead, _NEVER)
+    loss = -torch.logsumexp(torch.cat([last, ahead], 1), 1)
+    is_impossible = loss > -_NEVER / 2
+    loss = torch.where(is_impossible, 0.0 if zero_infinity else torch.inf, loss)
+    if reduction == "mean":
+        return (loss / sizes.clamp(min=1)).mean()
+    return loss.sum() if reduction == "sum" else loss
+
+
+def gaussian_nll_loss(
+    x: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Tensor:  # fmt: skip
+    """Return the Gaussian likelihood without asking whether a variance is negative."""
+    variance = torch.as_tensor(var, dtype=x.dtype)
+    if variance.dim() and variance.shape == x.shape[:-1]:
+        variance = variance.unsqueeze(-1)
+    bounded = variance + (variance.clamp(min=eps) - variance).detach()
+    loss = 0.5 * (torch.log(bounded) + (x - target) ** 2 / bounded)
+    if full:
+        loss = loss + 0.5 * log(2 * pi)
+    if reduction == "mean":
+        return loss.mean()
+    return loss.sum() if reduction == "sum" else loss
+
+
+def grid_sample(
+    x: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
+) -> Tensor:  # fmt: skip
+    """Return what images have at the places of a grid, between their four neighbours."""
+    if (
+        x.dim() != 4
+        or mode not in ("bilinear", "nearest")
+        or padding_mode not in ("zeros", "border")
+    ):
+        raise NotImplementedError(
+            "grid_sample is for images: bilinear or nearest, padded by zeros or border"
+        )
+    rows, channels, height, width = x.shape
+    flat = x.reshape(rows, channels, height * width)
+
+    def places(unit: Tensor, size: int) -> Tensor:
+        where = (unit + 1) / 2 * (size - 1) if align_corners else ((unit + 1) * size - 1) / 2
+        return where.clamp(0, size - 1) if padding_mode == "border" else where
+
+    across, down = places(grid[..., 0], width), places(grid[..., 1], height)
+
+    def at(column: Tensor, row: Tensor) -> Tensor:
+        is_in = (column >= 0) & (column < width) & (row >= 0) & (row < height)
+        number = row.clamp(0, height - 1).long() * width + column.clamp(0, width - 1).long()
+        index = number.reshape(rows, 1, -1).expand(-1, channels, -1)
+        found = flat.gather(2, index).reshape(rows, channels, *grid.shape[1:3])
+        return torch.where(is_in.unsqueeze(1), found, 0.0)
+
+    if mode == "nearest":
+        return at(across.round(), down.round())
+    left, top = across.detach().floor(), down.detach().floor()
+    right, low = (across - left).unsqueeze(1), (down - top).unsqueeze(1)
+    upper = at(left, top) * (1 - right) + at(left + 1, top) * right
+    lower = at(left, top + 1) * (1 - right) + at(left + 1, top + 1) * right
+    return upper * (1 - low) + lower * low
+
+
+REWRITTEN: dict[Any, Callable[..., Tensor]] = {
+    functional.ctc_loss: ctc_loss,
+    functional.gaussian_nll_loss: gaussian_nll_loss,
+    functional.grid_sample: grid_sample,
+}
+"""Function of torch to ours."""
+
+
+class Rewriting(TorchFunctionMode):
+    """While active, ours take the places of torch's."""
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Replace what is in the list, and pass everything else on."""
+        ours: Callable[..., Any] = REWRITTEN.get(function, function)
+        return ours(*args, **(kwargs or {}))
