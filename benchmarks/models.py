@@ -139,7 +139,7 @@ def _eager(spec: JobSpec, loaded: LoadedJob) -> _Run:
     functions = JobFunctions(spec, _steps(loaded))
 
     def step(inputs: State) -> State:
-        with _plain_random_numbers(loaded.job.document.seed):
+        with plain_random_numbers(loaded.job.document.seed):
             found = functions.step({k: torch.from_numpy(v.copy()) for k, v in inputs.items()})
         return {name: tensor.detach().numpy() for name, tensor in found.items()}
 
@@ -166,7 +166,7 @@ def _differences(exact: _Run, eager: _Run) -> tuple[float, float]:
 
 
 @contextmanager
-def _plain_random_numbers(seed: int) -> Iterator[None]:
+def plain_random_numbers(seed: int) -> Iterator[None]:
     """Let torch have the numbers that a job draws."""
 
     def drawn(number: torch.Tensor, shape: Sequence[int], site: int) -> torch.Tensor:

@@ -263,7 +263,7 @@ def try_loss(
     # a forward pass may write
     weights = {name: tensor.clone() for name, tensor in state.items()}
     narrow = _NarrowTypes()
-    with training_mode(spec.model, False), torch.no_grad(), narrow:
+    with training_mode(spec.model, False), narrow:
         for rows in _batches(data, spec.batch):
             batch = {name: torch.from_numpy(column[rows]) for name, column in data.items()}
             try:

@@ -3,7 +3,8 @@
 Here is dropout in all its forms; ``draws.py`` has what else draws.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from math import sqrt
 from typing import Any
 from unittest.mock import patch
@@ -85,6 +86,20 @@ class SeededDropout(TorchFunctionMode):
             return self._recurrent(function, *args, **options)
         other = self._draws.functions.get(function) or REWRITTEN.get(function, function)
         return other(*args, **options)
+
+    @property
+    def next_site(self) -> int:
+        """The site that will be drawn from next."""
+        return self._sites
+
+    @contextmanager
+    def again_from(self, site: int) -> Iterator[None]:
+        """Draw once more from sites that were drawn from, from this one on."""
+        later, self._sites = self._sites, site
+        try:
+            yield
+        finally:
+            self._sites = later
 
     def _uniform(self, shape: list[int]) -> torch.Tensor:
         """Draw from a site of its own."""

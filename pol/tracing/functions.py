@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch._dynamo
@@ -9,6 +10,7 @@ from torch import nn
 
 from pol.errors import JobError
 from pol.job.document import BATCH_NUMBER, STEP
+from pol.tracing.checkpoints import repeatable_checkpoints
 from pol.tracing.dropout import SeededDropout
 from pol.tracing.groups import trained_groups
 from pol.tracing.optimizers import InnerOptimizer, averages, clip, clip_values, outer_update
@@ -52,16 +54,34 @@ class _Measured(nn.Module):
         return value.float().reshape(())
 
 
+class _Differentiated(_Measured):
+    """A measure and its gradients, while the other weights are in the model: checkpointed parts run again for them."""
+
+    def __init__(
+        self, model: nn.Module, measure: Measure, field: str, leaves: Sequence[torch.Tensor]
+    ) -> None:
+        super().__init__(model, measure, field)
+        self._leaves = tuple(leaves)
+
+    def forward(self, batch: Batch) -> Any:
+        loss = super().forward(batch)
+        return loss, torch.autograd.grad(loss, self._leaves, allow_unused=True)
+
+
 def measured(
     model: nn.Module, measure: Measure, weights: Tensors, batch: Batch, field: str
 ) -> torch.Tensor:
     """Return ``measure`` of the model with other weights and buffers."""
-    own = {*dict(model.named_parameters()), *dict(model.named_buffers())}
-    known = named("model", {name: tensor for name, tensor in weights.items() if name in own})
-    with _as_written():
-        value = torch.func.functional_call(_Measured(model, measure, field), known, (batch,))
+    value = _called(_Measured(model, measure, field), weights, batch)
     assert isinstance(value, torch.Tensor)
     return value
+
+
+def _called(part: _Measured, weights: Tensors, batch: Batch) -> Any:
+    own = {*dict(part.model.named_parameters()), *dict(part.model.named_buffers())}
+    known = named("model", {name: tensor for name, tensor in weights.items() if name in own})
+    with _as_written():
+        return torch.func.functional_call(part, known, (batch,))
 
 
 @contextmanager
@@ -116,7 +136,8 @@ class JobFunctions:
         state, local, batch = (under(part, inputs) for part in ("global", "local", "batch"))
         leaves = {name: state[name].detach().requires_grad_() for name in self._trained}
         current = {**state, **leaves}
-        with training_mode(spec.model, True), SeededDropout(inputs[BATCH_NUMBER]):
+        draws = SeededDropout(inputs[BATCH_NUMBER])
+        with training_mode(spec.model, True), draws, repeatable_checkpoints(draws):
             loss, found = self._backward(current, leaves, batch)
         gradients = {name: gradient(part, name) for name, part in found.items()}
         if spec.clip_value is not None:
@@ -143,10 +164,8 @@ class JobFunctions:
         for first in range(0, spec.batch, rows):
             part = {name: column[first : first + rows] for name, column in batch.items()}
             given = batch if spec.accumulate == 1 else part
-            loss = measured(spec.model, spec.loss, current, given, "loss")
-            found: Sequence[torch.Tensor | None] = torch.autograd.grad(
-                loss, list(leaves.values()), allow_unused=True
-            )
+            part_of = _Differentiated(spec.model, spec.loss, "loss", list(leaves.values()))
+            loss, found = _called(part_of, current, given)
             for name, value in zip(leaves, found, strict=True):
                 if value is not None:
                     sums[name] = sums[name] + value if name in sums else value
@@ -173,7 +192,7 @@ class JobFunctions:
         """The loss and the job's other metrics of a batch, without dropout."""
         spec = self._spec
         state, batch = under("global", inputs), under("batch", inputs)
-        with training_mode(spec.model, False), torch.no_grad():
+        with training_mode(spec.model, False):
             return {
                 f"metric.{name}": measured(spec.model, measure, state, batch, f"metrics.{name}")
                 for name, measure in {"loss": spec.loss, **spec.metrics}.items()

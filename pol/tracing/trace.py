@@ -246,8 +246,8 @@ def _check_not_own(tensor: torch.Tensor, own: Tensors) -> None:
     for name, kept in own.items():
         if place and kept.untyped_storage().data_ptr() == place:
             raise Unsupported(
-                f"it reads the initial {name} in every step; use no torch.utils.checkpoint, "
-                "and the model only as the measure is given it"
+                f"it reads the initial {name} in every step; use the model only as the measure is "
+                "given it, and its weights only as its attributes"
             )
 
 

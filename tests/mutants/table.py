@@ -1890,8 +1890,8 @@ MUTANTS = (
         "free-product",
         "what a product needs for its result is not counted as memory",
         "pol/ops/product.py",
-        "scratch_result=8",
-        "scratch_result=0",
+        "    sums = at_once * right.shape[-1]\n",
+        "    sums = 0\n",
         (
             "tests/unit/pol/job/test_program.py::test_peak_counts_what_a_product_needs_beside_its_values",
         ),
