@@ -1,4 +1,4 @@
-"""Activation checkpointing (``torch.utils.checkpoint``): what runs again for its gradients draws the same numbers again."""
+"""Activation checkpointing (``torch.utils.checkpoint``): what runs again for its gradients draws the same again."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -11,7 +11,7 @@ from torch import nn
 from pol.errors import JobError
 from pol.job.document import BATCH_NUMBER, STEP
 from pol.tracing.checkpoints import repeatable_checkpoints
-from pol.tracing.dropout import SeededDropout
+from pol.tracing.dropout import EVALUATION, SeededDropout
 from pol.tracing.groups import trained_groups
 from pol.tracing.optimizers import InnerOptimizer, averages, clip, clip_values, outer_update
 from pol.tracing.origin import called_forward
@@ -189,10 +189,11 @@ class JobFunctions:
         return named("global", changed)
 
     def evaluate(self, inputs: Tensors) -> dict[str, torch.Tensor]:
-        """The loss and the job's other metrics of a batch, without dropout."""
+        """The loss and the job's other metrics of a batch, without dropout; what is drawn is the same each time."""
         spec = self._spec
         state, batch = under("global", inputs), under("batch", inputs)
-        with training_mode(spec.model, False):
+        number = torch.tensor(EVALUATION)
+        with training_mode(spec.model, False), SeededDropout(number):
             return {
                 f"metric.{name}": measured(spec.model, measure, state, batch, f"metrics.{name}")
                 for name, measure in {"loss": spec.loss, **spec.metrics}.items()

@@ -6,15 +6,18 @@ from math import erf, sqrt
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
+from assay import JobSpec
 from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.executor.interface import run
 from pol.executor.names import BACKENDS, NATIVE
 from pol.job.program import Program
 from pol.state.arrays import Array
-from pol.tracing.dropout import SeededDropout
+from pol.tracing.dropout import EVALUATION, SeededDropout
+from pol.tracing.functions import JobFunctions
 from pol.tracing.trace import Tensors, trace_program
 
 COUNT = 20_000
@@ -126,3 +129,18 @@ def test_every_executor_draws_the_same() -> None:
 def test_what_draws_outside_of_a_model_is_refused() -> None:
     with pytest.raises(JobError, match="where the model or the loss calls them"):
         trace_program(lambda t: {"out": t["x"] + torch.rand(3)}, {"x": torch.zeros(3)})
+
+
+def test_evaluation_draws_the_same_for_each_batch() -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5))
+    data = {"x": np.ones((4, 3), np.float32)}
+    spec = JobSpec(
+        name="noisy", model=model, loss=lambda m, b: (m(b["x"]) + torch.randn(4, 2)).sum(),
+        train=data, holdout=data, steps=1, batch=4, seed=3,
+    )  # fmt: skip
+    inputs = {f"global.{name}": value.detach() for name, value in model.named_parameters()}
+    inputs["batch.x"] = torch.from_numpy(data["x"])
+    program = trace_program(JobFunctions(spec, 1).evaluate, inputs)
+    (drawn,) = [node for node in program.nodes if node.op == "uniform"]
+    number = program.constants[drawn.args[0] - len(program.inputs)]
+    assert number.data == EVALUATION.to_bytes(8, "little", signed=True)
