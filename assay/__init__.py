@@ -46,6 +46,7 @@ ORIGINS = {
     "read_job": "consumer.jobs:read_job",
     "run_locally": "pol.local.run:run_locally",
     "submit": "consumer.submit:submit",
+    "text_rows": "pol.tracing.text:text_rows",
     "verify_trace": "pol.replay.replay:verify_trace",
     "wait_for": "consumer.watch:wait_for",
 }

@@ -28,6 +28,7 @@ from consumer.submit import quote as quote
 from consumer.jobs import read_job as read_job
 from pol.local.run import run_locally as run_locally
 from consumer.submit import submit as submit
+from pol.tracing.text import text_rows as text_rows
 from pol.replay.replay import verify_trace as verify_trace
 from consumer.watch import wait_for as wait_for
-__all__ = ["SGD", "AdamW", "Average", "ChainError", "Client", "Conditions", "ConsumerError", "Delivery", "JobError", "JobSpec", "Key", "Keyring", "Lion", "LoadedJob", "Nesterov", "Precision", "Request", "TxSender", "accuracy", "build_job", "cross_entropy", "fetch_result", "load_job", "load_result", "load_trace", "quote", "read_job", "run_locally", "submit", "verify_trace", "wait_for"]
+__all__ = ["SGD", "AdamW", "Average", "ChainError", "Client", "Conditions", "ConsumerError", "Delivery", "JobError", "JobSpec", "Key", "Keyring", "Lion", "LoadedJob", "Nesterov", "Precision", "Request", "TxSender", "accuracy", "build_job", "cross_entropy", "fetch_result", "load_job", "load_result", "load_trace", "quote", "read_job", "run_locally", "submit", "text_rows", "verify_trace", "wait_for"]

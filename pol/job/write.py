@@ -61,9 +61,8 @@ class JobSource:
 
 
 def _checked_columns(source: JobSource) -> tuple[dict[str, Array], int]:
-    columns = {
-        name: canonical_array(source.data[name], f"data.{name}") for name in sorted(source.data)
-    }
+    """Return the columns as they are, and their rows; values are checked where a part of them is written."""
+    columns = {name: source.data[name] for name in sorted(source.data)}
     rows = {array.shape[0] if array.ndim else 0 for array in columns.values()}
     if len(rows) != 1 or not min(rows):
         raise JobError(
@@ -88,7 +87,10 @@ def _write_shards(
     folder.mkdir(parents=True, exist_ok=True)
     shards = []
     for index, first in enumerate(range(0, rows, shard_rows)):
-        part = {name: array[first : first + shard_rows] for name, array in columns.items()}
+        part = {
+            name: canonical_array(array[first : first + shard_rows], f"data.{name}")
+            for name, array in columns.items()
+        }
         data = dump_safetensors(part)
         name = f"{index:05d}.safetensors"
         (folder / name).write_bytes(data)

@@ -35,6 +35,8 @@ from pol.values import TensorSpec
 
 NOTHING_KNOWN: Mapping[str, Sequence[bytes]] = MappingProxyType({})
 _TAG = "assay/state/chunk"
+_PART_SIZE = 2**10 * CHUNK_SIZE
+"""Bytes of a tensor that are hashed at once."""
 
 
 def state_specs(state: State) -> tuple[TensorSpec, ...]:
@@ -127,9 +129,20 @@ def chunk_leaf(chunk: bytes | memoryview) -> bytes:
 
 
 def _tensor_leaves(array: Array, name: str) -> tuple[bytes, ...]:
-    data = raw_bytes(canonical_array(array, name))
-    starts = range(0, len(data), CHUNK_SIZE)
-    return tuple(chunk_leaf(data[start : start + CHUNK_SIZE]) for start in starts)
+    return tuple(chain.from_iterable(_leaves_of_part(part, name) for part in _parts(array, name)))
+
+
+def _parts(array: Array, name: str) -> Iterator[Array]:
+    """Yield a tensor in parts of whole chunks, because the canonical form of each is a copy."""
+    dtype_name(array, name)
+    flat = array.reshape(-1)
+    step = _PART_SIZE // array.itemsize
+    return (flat[first : first + step] for first in range(0, len(flat), step))
+
+
+def _leaves_of_part(part: Array, name: str) -> Iterator[bytes]:
+    data = raw_bytes(canonical_array(part, name))
+    return (chunk_leaf(data[i : i + CHUNK_SIZE]) for i in range(0, len(data), CHUNK_SIZE))
 
 
 def state_tree(state: State, known: Mapping[str, Sequence[bytes]] = NOTHING_KNOWN) -> StateTree:

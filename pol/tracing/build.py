@@ -1,7 +1,9 @@
 """A consumer's own Python file on the consumer's own machine: from ``job()`` to a job directory."""
 
 import runpy
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from pol.job.document import BATCH_NUMBER, STEP, Job, updated_tensors
 from pol.job.program import Program
 from pol.job.write import JobSource, write_job
 from pol.state.arrays import Array
+from pol.tracing.data import Columns, Scratch, read_columns
 from pol.tracing.division import Rounds, divide_rounds, divide_segments
 from pol.tracing.functions import JobFunctions, batch_norms, measured, named, training_mode
 from pol.tracing.model import prepare_model
@@ -40,8 +43,8 @@ EVAL_ROWS = 4096
 def build_job(file: Path, out: Path, on_progress: Progress | None = None) -> Job:
     """Run a job file, trace what its ``job()`` returns and write the job directory ``out``.
 
-    The file is ordinary Python with all rights of the person who calls this: it is the consumer's own. Its folder is
-    not put on the module path.
+    The file is ordinary Python with all rights of the person who calls this: it is the consumer's own. While the job is
+    built, its folder is the first on the module path, as for a script; modules from there are forgotten afterwards.
 
     Raises JobError, which names the field, when the file has no ``job()`` or what it returns is not a job.
     """
@@ -49,21 +52,44 @@ def build_job(file: Path, out: Path, on_progress: Progress | None = None) -> Job
     if not file.is_file():
         raise JobError(str(file), "there is no such file", "give the path of a Python file")
     tell(f"running {file.name}")
-    maker = runpy.run_path(str(file), run_name="assay_job").get("job")
-    if not callable(maker):
-        raise JobError(file.name, "defines no function job()", "see examples/ in the checkout")
-    spec = maker()
-    if not isinstance(spec, JobSpec):
-        reason = f"job() returned {type(spec).__name__}"
-        raise JobError(file.name, reason, "return a JobSpec")
-    return build(spec, out, tell)
+    with _modules_beside(file):
+        maker = runpy.run_path(str(file), run_name="assay_job").get("job")
+        if not callable(maker):
+            raise JobError(file.name, "defines no function job()", "see examples/ in the checkout")
+        spec = maker()
+        if not isinstance(spec, JobSpec):
+            reason = f"job() returned {type(spec).__name__}"
+            raise JobError(file.name, reason, "return a JobSpec")
+        return build(spec, out, tell)
+
+
+@contextmanager
+def _modules_beside(file: Path) -> Iterator[None]:
+    """Let a file import the modules in its folder."""
+    folder = str(file.resolve().parent)
+    known = set(sys.modules)
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+        for name in set(sys.modules) - known:
+            place = getattr(sys.modules[name], "__file__", None)
+            if place and Path(place).resolve().is_relative_to(folder):
+                del sys.modules[name]
 
 
 def build(spec: JobSpec, out: Path, on_progress: Progress | None = None) -> Job:
     """Trace a job and write its directory; see :func:`build_job`."""
     tell = on_progress or (lambda _text: None)
     spec = replace(spec, model=prepare_model(spec.model, tell))
-    data, holdout = _columns(spec.train, "train"), _columns(spec.holdout, "holdout")
+    with Scratch(out) as scratch:
+        data = read_columns(spec.train, "train", scratch, tell)
+        holdout = read_columns(spec.holdout, "holdout", scratch, tell)
+        return _build_of(spec, data, holdout, out, tell)
+
+
+def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: Progress) -> Job:
     _check_columns(data, holdout)
     holdout, eval_batch = _eval_rows(holdout, tell)
     rows = len(next(iter(data.values())))
@@ -135,29 +161,6 @@ def _say_rounds(spec: JobSpec, asked: int, rounds: Rounds, tell: Progress) -> No
     slots = "" if spec.slots == 1 else f" for each of {spec.slots} slots"
     text = f"{rounds.steps:,} steps{slots}: {rounds.count:,} rounds of {rounds.steps_each:,}"
     tell(text if rounds.steps == asked else f"{text} (rounded up from {asked:,})")
-
-
-def _columns(data: Mapping[str, Any], field: str) -> dict[str, Array]:
-    """Return columns as arrays of the dtypes that jobs have: floats become FP32, integers 64 bits."""
-    columns: dict[str, Array] = {}
-    for name in sorted(data):
-        value = data[name]
-        try:
-            array = (
-                value.detach().cpu().numpy()
-                if isinstance(value, torch.Tensor)
-                else np.asarray(value)
-            )
-        # bfloat16, rows of different lengths
-        except (TypeError, ValueError):
-            reason = "NumPy cannot hold it as one array"
-            raise JobError(f"{field}.{name}", reason, "give rows of one shape") from None
-        if array.ndim < 1 or array.dtype.kind not in "fiub":
-            reason = f"is {array.dtype} with {array.ndim} dimensions"
-            raise JobError(f"{field}.{name}", reason, "give numbers with one row per sample")
-        target = {"f": np.float32, "i": np.int64, "u": np.int64, "b": np.bool_}[array.dtype.kind]
-        columns[name] = np.ascontiguousarray(array.astype(target))
-    return columns
 
 
 def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array]) -> None:

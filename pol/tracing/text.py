@@ -28,11 +28,17 @@ class TextRows:
     source: str
 
 
-def text_rows(path: Path, length: int, tokenizer: Path | None = None) -> TextRows:
+def text_rows(
+    path: Path | str,
+    length: int,
+    tokenizer: Path | str | None = None,
+    tokenizer_sha256: str | None = None,
+) -> TextRows:
     """Read a UTF-8 text; without a ``tokenizer.json`` each of its characters is a number, in their order.
 
-    Raises JobError when a file cannot be read, or holds less than two rows.
+    Raises JobError when a file cannot be read, or holds less than two rows, or the tokenizer has another hash.
     """
+    path = Path(path)
     if length < 1:
         raise JobError("length", f"{length} is no length of a row", "give a positive integer")
     text = _read(path, "data").decode("utf-8", "replace")
@@ -42,10 +48,15 @@ def text_rows(path: Path, length: int, tokenizer: Path | None = None) -> TextRow
         numbers: Sequence[int] = [place[character] for character in text]
         words, source = len(alphabet), f"{len(alphabet)} different characters of {path.name}"
     else:
+        tokenizer = Path(tokenizer)
         written = _read(tokenizer, "tokenizer")
+        found = sha256(written).hexdigest()
+        if tokenizer_sha256 not in (None, found):
+            reason = f"{tokenizer} has the SHA-256 {found}"
+            raise JobError("tokenizer", reason, "give the file that was meant, or its hash")
         encoder = _tokenizer(written, tokenizer)
         numbers, words = encoder.encode(text).ids, encoder.get_vocab_size()
-        source = f"{words} tokens of {tokenizer.name}, SHA-256 {sha256(written).hexdigest()}"
+        source = f"{words} tokens of {tokenizer.name}, SHA-256 {found}"
     array = np.asarray(numbers, np.int64)
     rows = (len(array) - 1) // length
     if rows < 2:
