@@ -30,6 +30,7 @@ from pol.tracing.optimizers import (
     outer_initial,
 )
 from pol.tracing.origin import line_of_error
+from pol.tracing.reasons import in_words
 from pol.tracing.spec import JobSpec
 from pol.tracing.trace import trace_program
 from pol.tracing.weights import seeded_parameters
@@ -274,11 +275,12 @@ def try_loss(
             except JobError:
                 raise
             except Exception as error:
-                reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+                other = "check the model, the loss and the values of the data"
+                reason, remedy = in_words(error, other)
                 raise JobError(
                     line_of_error(error),
                     f"the loss of a batch that holds row {rows[0]} fails: {reason}",
-                    "check the model, the loss and the values of the data",
+                    remedy,
                 ) from error
     if narrow.seen:
         names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in narrow.seen))

@@ -12,6 +12,8 @@ from torch.fx import Node
 _OWN_FOLDER = str(Path(__file__).parent)
 _TORCH_FOLDER = str(Path(torch.__file__).parent)
 _LAYERS = "/torch/nn/modules/"
+_CALLING = ("container.py", "module.py")
+"""Files among them that only call others."""
 
 _Frame = tuple[str, int, str]
 """File, number of the line, its text."""
@@ -36,7 +38,7 @@ def line_of_error(error: BaseException) -> str:
 
 def _described(frames: Sequence[_Frame]) -> str:
     outside = [frame for frame in frames if _is_consumers(frame[0])]
-    layers = [frame for frame in frames if _LAYERS in frame[0] and "container" not in frame[0]]
+    layers = [f for f in frames if _LAYERS in f[0] and Path(f[0]).name not in _CALLING]
     parts = [f"{Path(path).name}:{number} `{code}`" for path, number, code in outside[-1:]]
     parts += [f"{Path(path).name} `{code}`" for path, _, code in layers[-1:]]
     return "model (" + ", ".join(parts) + ")" if parts else "model"

@@ -341,6 +341,7 @@ def _unfold(site: TraceSite, x: Ref, dim: int, size: int, step: int) -> int:
 
 
 _REFUSED = {
+    "aten._local_scalar_dense.default": "no value is known before a step; leave .item() and .tolist() out",
     "aten.nonzero.default": "how many elements are not zero depends on values; use a mask and torch.where",
     "aten.masked_select.default": "how many elements a mask selects depends on values; use torch.where",
     "aten._unique2.default": "how many elements differ depends on values; count with a mask for each class",

@@ -10,11 +10,9 @@ from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pol.errors import JobError
@@ -36,6 +34,7 @@ from pol.tracing.emitter import Emitter
 from pol.tracing.folding import Folding
 from pol.tracing.origin import line_of_error, line_of_node
 from pol.tracing.precision import bits_of_products
+from pol.tracing.reasons import in_words
 from pol.tracing.rules import RULES, Ref, TraceSite, Unsupported, dtype_of
 from pol.tracing.spec import Precision
 
@@ -55,11 +54,6 @@ HANDLER_MODULES = (
 """Imported for their handlers, which they register."""
 ORDINARY = MappingProxyType({"": Precision()})
 NOTHING: Tensors = {}
-_CONTROL_FLOW = (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    GuardOnDataDependentSymNode,
-)
 _NOISY = logging.getLogger("torch._subclasses.fake_tensor")
 """Prints the stack of every error of a function under tracing, which ends as one sentence here."""
 _aten = torch.ops.aten
@@ -173,12 +167,8 @@ def _graph(function: Function, inputs: Tensors) -> tuple[GraphModule, list[str]]
     except JobError:
         raise
     except Exception as error:
-        reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
-        remedy = "write it in another way there (docs/jobs.md lists what works)"
-        if isinstance(error, _CONTROL_FLOW):
-            remedy = (
-                "a step has fixed shapes and no control flow that depends on the values of tensors"
-            )
+        other = "write it in another way there (docs/jobs.md lists what works)"
+        reason, remedy = in_words(error, other)
         raise JobError(line_of_error(error), f"cannot be traced: {reason}", remedy) from error
     graph.graph.eliminate_dead_code()
     return graph, names

@@ -92,6 +92,13 @@ class Unknown(nn.Module):
         return F.linear(x * self.scale, self.layer.weight)
 
 
+def test_what_is_not_trained_is_not_drawn() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    found = seeded_parameters(model, 4, ["1.weight"])
+    for name, parameter in model.named_parameters():
+        assert torch.equal(found[name], parameter.detach()) == (name != "1.weight")
+
+
 def test_a_parameter_without_a_law_is_named_and_can_be_kept(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"model\.scale.*Unknown.*keep"):
         build(_spec(Unknown()), tmp_path)

@@ -13,6 +13,7 @@ from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.executor.interface import run
 from pol.tracing.dropout import SeededDropout
+from pol.tracing.reasons import in_words
 from pol.tracing.rules import RULES
 from pol.tracing.trace import Tensors, trace_program
 
@@ -71,6 +72,7 @@ def test_an_unsupported_operation_names_itself_its_line_and_a_remedy() -> None:
     assert "test_trace.py" in caught.value.field
     assert "self.layer(x)" in caught.value.field
     assert "pooling.py" in caught.value.field
+    assert "module.py" not in caught.value.field
     assert "docs/jobs.md" in caught.value.remedy
 
 
@@ -83,7 +85,9 @@ def test_an_unsupported_operation_names_itself_its_line_and_a_remedy() -> None:
         (lambda x: x.long() & 3, "//"),
         (torch.lgamma, "aten.lgamma"),
         (torch.unique, "aten._unique2"),
-        (lambda x: x if x.sum() > 0 else -x, "values of tensors"),
+        (lambda x: x if x.sum() > 0 else -x, "depends on values of a tensor.*torch.where"),
+        (lambda x: x * x.tolist()[0][0], r"leave \.item\(\)"),
+        (lambda x: x + torch.from_numpy(x.numpy()), "NumPy computes there.*function of torch"),
     ],
 )
 def test_what_a_job_cannot_hold_is_refused_with_the_reason(function: object, reason: str) -> None:
@@ -112,6 +116,14 @@ def test_what_cannot_be_traced_names_the_line(caplog: pytest.LogCaptureFixture) 
     assert "by value" in error.field
     assert "control flow" in error.remedy
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_errors_of_torch_are_told_in_other_words_where_these_help() -> None:
+    reason, remedy = in_words(AssertionError("Torch not compiled with CUDA enabled"), "other")
+    assert "GPU" in reason
+    assert "device=x.device" in remedy
+    assert in_words(ValueError("a line.\nanother"), "other") == ("a line", "other")
+    assert in_words(ValueError(), "other") == ("ValueError", "other")
 
 
 def test_an_error_of_a_rule_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

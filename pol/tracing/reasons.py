@@ -1,0 +1,40 @@
+"""What torch says when a model cannot be traced or computed, in the words of the person who wrote it."""
+
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+_CONTROL_FLOW = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    GuardOnDataDependentSymNode,
+)
+_SAID: dict[str, tuple[str, str]] = {
+    ".numpy() is not supported": (
+        "NumPy computes there, which the job would not know of",
+        "use the function of torch",
+    ),
+    "NVIDIA driver": (
+        "tensors go to a GPU there, and a job says nothing of devices",
+        "leave .cuda() and device= out, or say device=x.device",
+    ),
+    "not compiled with CUDA": (
+        "tensors go to a GPU there, and a job says nothing of devices",
+        "leave .cuda() and device= out, or say device=x.device",
+    ),
+}
+"""Part of what torch says, to what it means here and what to write instead."""
+
+
+def in_words(error: Exception, remedy: str) -> tuple[str, str]:
+    """Return reason and remedy for an error of torch; its own words and ``remedy``, where no others are known."""
+    if isinstance(error, _CONTROL_FLOW):
+        return (
+            "what is computed there depends on values of a tensor (an if, a while, .item())",
+            "use torch.where or a mask: a step has fixed shapes and no control flow that depends on "
+            "the values of tensors",
+        )
+    text = str(error)
+    for part, words in _SAID.items():
+        if part in text:
+            return words
+    return text.strip().split("\n")[0].rstrip(".") or type(error).__name__, remedy
