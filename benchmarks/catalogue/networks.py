@@ -155,7 +155,7 @@ MODELS: tuple[Row, ...] = (
     ("torchvision vgg11_bn", _vision("vgg11_bn")),
     ("torchvision mobilenet_v2", _vision("mobilenet_v2", LARGE_PHOTOS, width_mult=0.25)),
     ("torchvision mobilenet_v3_small", _vision("mobilenet_v3_small", width_mult=0.5)),
-    ("torchvision efficientnet_b0", _vision("efficientnet_b0")),
+    ("torchvision efficientnet_b0", _vision("efficientnet_b0", LARGE_PHOTOS)),
     ("torchvision densenet121", _vision("DenseNet", growth_rate=8, block_config=(2, 2, 2))),
     ("torchvision squeezenet1_1", _vision("squeezenet1_1")),
     ("torchvision shufflenet_v2_x0_5", _vision("shufflenet_v2_x0_5", LARGE_PHOTOS)),
