@@ -39,7 +39,7 @@ def _vision(name: str, data: Callable[[], dict[str, Array]] = PHOTOS, **options:
             lambda: getattr(models, name)(num_classes=CLASSES, **options),
             data,
             _scores,
-            schedule=0.01,
+            schedule=0.002,
         )()
 
     return make
