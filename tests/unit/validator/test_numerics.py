@@ -7,6 +7,7 @@ import pytest
 
 from domain.reasons import ShareReason
 from domain.records import AnswerKind
+from pol.errors import StepFailed
 from pol.executor.backend import backend
 from pol.job.document import order_terms
 from pol.job.load import load_job
@@ -158,6 +159,27 @@ def test_a_step_that_is_not_finite(trained: Trained, tmp_path: Path) -> None:
     found = numerics.recompute_segment(JOB, PART, 1, pair, (), root, SEED, "numpy")
     first = boundary_step(load_job(JOB).job.document, PART.round, 1)
     assert found == stopped(first, [], huge, trained.states[1][1])
+
+
+@pytest.mark.parametrize("name", ["numpy", "native"])
+def test_a_seat_shows_how_far_it_came_before_the_job_stopped(name: str, tmp_path: Path) -> None:
+    """The states of the last step that has a result are in the digest, although the next one was taken in place."""
+    job = load_job(JOB)
+    opening, momentum = job.global_state, filled(job.local_state, 1e30)
+    pair = tmp_path / "global", tmp_path / "local"
+    for path, state in zip(pair, (opening, momentum), strict=True):
+        path.write_bytes(encode_state(state))
+    reached: list[tuple[bytes, State, State]] = []
+    with pytest.raises(StepFailed):
+        replay_segment(
+            job, PART, 0, opening, momentum, backend("numpy"),
+            lambda state: reached.append((state.root, state.global_state, state.local_state)),
+        )  # fmt: skip
+    ((inner, *last),) = reached
+    root = boundary_root(state_tree(opening).root, state_tree(momentum).root)
+    found = numerics.recompute_segment(JOB, PART, 0, pair, (), root, SEED, name)
+    first = boundary_step(job.job.document, PART.round, 0)
+    assert found == stopped(first + 1, [inner], *last)
 
 
 def test_a_share_that_ends_where_the_job_stops_is_checked_there(
