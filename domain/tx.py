@@ -11,6 +11,9 @@ VerifySignature = Callable[[bytes, bytes, bytes], bool]
 """(compressed public key, message, 64-byte compact signature) -> holds; SHA-256 inside, high-s refused."""
 
 
+_ACCOUNTS_REMEMBERED = 65_536
+
+
 @lru_cache(maxsize=4096)
 def varint(value: int) -> bytes:
     """Return a number above -1 as protobuf writes it, in its shortest form."""
@@ -24,13 +27,17 @@ def varint(value: int) -> bytes:
 
 def sign_doc(body: bytes, auth_info: bytes, chain_id: str, account_number: int) -> bytes:
     """Return the protobuf bytes of ``cosmos.tx.v1beta1.SignDoc``, the message of SIGN_MODE_DIRECT (fields 1 to 4)."""
+    who = _who(chain_id, account_number)
+    if body and auth_info:  # as in all that anybody signs
+        head, middle = varint(len(body)), varint(len(auth_info))
+        return b"".join((b"\x0a", head, body, b"\x12", middle, auth_info, who))
+    return _field(b"\x0a", body) + _field(b"\x12", auth_info) + who
+
+
+@lru_cache(maxsize=_ACCOUNTS_REMEMBERED)
+def _who(chain_id: str, account_number: int) -> bytes:
     number = b"\x20" + varint(account_number) if account_number else b""
-    return (
-        _field(b"\x0a", body)
-        + _field(b"\x12", auth_info)
-        + _field(b"\x1a", chain_id.encode())
-        + number
-    )
+    return _field(b"\x1a", chain_id.encode()) + number
 
 
 def _field(tag: bytes, data: bytes) -> bytes:

@@ -110,12 +110,13 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
     messages, memo = _read_body(body)
     auth = parse(AuthInfo, auth_bytes, "auth_info") if whole is None else whole.auth_info
     infos = auth.signer_infos
-    is_direct = len(infos) == 1 and infos[0].mode_info.single.mode == _DIRECT
+    info = infos[0] if len(infos) == 1 else None  # each look makes an object
+    is_direct = info is not None and info.mode_info.single.mode == _DIRECT
     if not is_direct:
         _check_nesting(infos)
     if auth.HasField("tip"):
         raise _not_supported("auth_info.tip", "tips")
-    signer = _read_signer(infos, signatures, is_direct, simulated)
+    signer = _read_signer(infos, info, signatures, is_direct, simulated)
     fee, gas_limit, payer = _read_fee(auth.fee.SerializeToString())
     return _make_tx(
         sha256(raw).digest(),
@@ -193,15 +194,17 @@ def _check_nesting(infos: Any) -> None:
     )
 
 
-def _read_signer(infos: Any, signatures: Any, is_direct: bool, simulated: bool) -> Signer:
-    if len(infos) != 1 or len(signatures) != 1:
+def _read_signer(
+    infos: Any, info: Any, signatures: Any, is_direct: bool, simulated: bool
+) -> Signer:
+    if info is None or len(signatures) != 1:
         raise Refusal(
             UNAUTHORIZED,
             "auth_info.signer_infos",
             f"{len(infos)} signers and {len(signatures)} signatures",
             "send exactly one of each",
         )
-    info, signature = infos[0], signatures[0]
+    signature = signatures[0]
     if not is_direct and not (simulated and _is_unspecified(info.mode_info)):
         raise Refusal(
             UNAUTHORIZED,

@@ -13,8 +13,11 @@ from domain.errors import Refusal
 from domain.messages import signer_of
 from domain.tx import Tx, sign_doc
 from wire.keys import SignatureVerifier, case_of
+from wire.memory import Memory
 
 log = logging.getLogger(__name__)
+
+_ACCOUNTS_REMEMBERED = 65_536
 
 Decode = Callable[[bytes], Tx | Refusal]
 
@@ -27,6 +30,8 @@ class Ahead:
         self._decode = decode
         self._verifier = verifier
         self._held: set[bytes] = set()  # raw bytes
+        # Number and key by address; what is known of an account that has signed never changes.
+        self._accounts: Memory[str, tuple[int, bytes]] = Memory(_ACCOUNTS_REMEMBERED)
 
     def fetch(self, state: Reader, chain_id: str, raws: Sequence[bytes]) -> None:
         """Look at a batch. What was not asked for of the batch before is forgotten."""
@@ -71,8 +76,15 @@ class Ahead:
         if isinstance(tx, Refusal):
             return None
         signer = tx.signers[0]  # decoding lets exactly one through
-        account = get_account(state, signer.address or signer_of(tx.messages[0]))
-        if account is None:
-            return None
-        doc = sign_doc(tx.body, tx.auth_info, chain_id, account.number)
-        return case_of(signer.pub_key or account.pub_key, doc, signer.signature)
+        address = signer.address or signer_of(tx.messages[0])
+        known = self._accounts.get(address)
+        if known is None:
+            account = get_account(state, address)
+            if account is None:
+                return None
+            known = account.number, account.pub_key
+            if account.pub_key:
+                self._accounts.put(address, known)
+        number, pub_key = known
+        doc = sign_doc(tx.body, tx.auth_info, chain_id, number)
+        return case_of(signer.pub_key or pub_key, doc, signer.signature)
