@@ -16,15 +16,15 @@ from typing import Any
 from chain.state_machine.context import Context
 from chain.state_machine.gas import DUE_GAS, LANE_PERCENT, LOTS_PERCENT
 from chain.state_machine.ledger.balances import on_withdrawal
-from chain.state_machine.market.attempts import (
+from chain.state_machine.market.book import on_bid
+from chain.state_machine.market.orders import on_close, on_time_to_live, weigh_end
+from chain.state_machine.proof.attempts import (
     on_accept,
     on_order,
     on_progress,
     weigh_order,
     weigh_progress,
 )
-from chain.state_machine.market.book import on_bid
-from chain.state_machine.market.orders import on_close, on_time_to_live, weigh_end
 from chain.state_machine.proof.lots import close_lot, get_late_beacon, put_off_lot, take_complete
 from chain.state_machine.proof.panels import (
     draw_stage,

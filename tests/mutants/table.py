@@ -394,7 +394,7 @@ MUTANTS = (
     Mutant(
         "emptied-book",
         "whoever declines loses its bid",
-        "chain/state_machine/market/attempts.py",
+        "chain/state_machine/proof/attempts.py",
         "    if reason is AttemptEnd.DECLINED_NO_CAPACITY:\n",
         "    if reason:\n",
         (f"{_MATCHED}::test_one_order_that_is_never_delivered_does_not_empty_the_book",),
@@ -402,7 +402,7 @@ MUTANTS = (
     Mutant(
         "blame-for-ever",
         "an order that is never delivered goes round all validators",
-        "chain/state_machine/market/attempts.py",
+        "chain/state_machine/proof/attempts.py",
         "        order = ORDERS.update(ctx.store, order.id, failures=order.failures + 1)\n"
         "        fee = order.params.payload_fee\n",
         "        fee = order.params.payload_fee\n",
@@ -411,7 +411,7 @@ MUTANTS = (
     Mutant(
         "bond-robbery",
         "a consumer earns the job bond of who cannot finish its job",
-        "chain/state_machine/market/attempts.py",
+        "chain/state_machine/proof/attempts.py",
         "source, paid = order.id.hex(), min(cut, lost)",
         "source, paid = order.id.hex(), cut",
         (f"{_MATCHED}::test_a_missed_accept_burns_the_job_bond_but_for_what_the_order_cost",),
@@ -419,7 +419,7 @@ MUTANTS = (
     Mutant(
         "deadline-in-a-match",
         "the order's deadline ends a match without fault",
-        "chain/state_machine/market/attempts.py",
+        "chain/state_machine/proof/attempts.py",
         "        miss_accept(ctx, order, assignment)\n    elif",
         "        end_order(ctx, order, CloseReason.DEADLINE)\n    elif",
         (
@@ -429,7 +429,7 @@ MUTANTS = (
     Mutant(
         "proven-unpaid",
         "a proven order is closed at its deadline",
-        "chain/state_machine/market/attempts.py",
+        "chain/state_machine/proof/attempts.py",
         "if order.state in (OrderState.CLOSED, OrderState.PROVEN) or is_ending(ctx, order):\n"
         "        return\n    last =",
         "if order.state is OrderState.PROVEN:\n"
@@ -690,7 +690,7 @@ MUTANTS = (
     Mutant(
         "part-returned-twice",
         "what returns to the deposit is made good by the job bond once more",
-        "chain/state_machine/market/attempts.py",
+        "chain/state_machine/proof/attempts.py",
         "compute_round_cost(order, assignment) - part",
         "compute_round_cost(order, assignment)",
         (f"{_SETTLEMENT}::test_what_returns_is_no_loss_that_the_job_bond_makes_good",),
@@ -708,7 +708,7 @@ MUTANTS = (
     Mutant(
         "made-good-twice",
         "each round of an attempt that is found wrong pays for what the consumer lost once",
-        "chain/state_machine/market/attempts.py",
+        "chain/state_machine/proof/attempts.py",
         "max(0, paid - tally.made_good)",
         "max(0, paid)",
         (f"{_PANELS}::test_what_the_consumer_lost_is_made_good_once",),

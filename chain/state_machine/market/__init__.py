@@ -1,1 +1,1 @@
-"""Bids, orders, the auction and the attempts of orders."""
+"""Bids, orders in the book, and the auction."""

@@ -13,7 +13,7 @@ from chain.state_machine.gas import AUCTION_PERCENT, FILL_GAS, TRY_BID_GAS, TRY_
 from chain.state_machine.ledger.order_money import lock_bond
 from chain.state_machine.ledger.tables import ESCROWS, TALLIES
 from chain.state_machine.market.book import LivingBook, Version
-from chain.state_machine.market.orders import exclude, leave_book, take_capacity
+from chain.state_machine.market.orders import exclude, get_parties, leave_book, take_capacity
 from chain.state_machine.market.tables import (
     ASSIGNMENTS,
     BIDS,
@@ -24,7 +24,6 @@ from chain.state_machine.market.tables import (
     SWEEP,
     Sweep,
 )
-from chain.state_machine.proof.lots import get_parties_of
 from chain.state_machine.queue import Due, schedule
 from chain.state_machine.registry.members import get_promised
 from chain.state_machine.store import Overlay
@@ -169,7 +168,7 @@ def _has_auditor(ctx: Context, order: Order, validator: str) -> bool:
     """Tell whether somebody could audit an order who is no party to it when ``validator`` wins it."""
     if not order.params.auditors:
         return True
-    parties = get_parties_of(ctx, order, validator)
+    parties = get_parties(ctx, order, validator)
     return any(
         found.operator not in parties
         and is_eligible(order.terms, order.params, order.audit_ms, found.speed, found.rate)

@@ -28,10 +28,9 @@ from chain.state_machine.market.tables import (
     get_load,
     open_key,
 )
-from chain.state_machine.proof.shares import drop_open_round
 from chain.state_machine.queue import Due, Entry, cancel, schedule
 from chain.state_machine.registry.members import cut_stake
-from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.registry.tables import CLUSTERS, VALIDATORS
 from domain.amount import price_ceil
 from domain.errors import DEADLINE_PASSED, NOT_YOURS, WRONG_STATE, Refusal
 from domain.events import (
@@ -146,7 +145,7 @@ def end_assignment(
 
 
 def end_order(ctx: Context, order: Order, reason: CloseReason) -> None:
-    """Decide how an order ends, and close it: all that runs stops here."""
+    """Decide how an order ends, and close it; shares of its open round are dropped before."""
     if order.state is OrderState.OPEN:
         leave_book(ctx, order)
     cancel(ctx, order.deadline, Due.ORDER, order.id)
@@ -235,8 +234,6 @@ def on_close(ctx: Context, entry: Entry) -> None:
 
 def _stop_attempt(ctx: Context, order: Order, reason: CloseReason) -> None:
     assignment = ASSIGNMENTS.must(ctx.store, order.id, order.attempt)
-    if assignment.state in (AssignmentState.RUNNING, AssignmentState.PROVEN):
-        drop_open_round(ctx, assignment.open_round)
     if reason in (CloseReason.SETTLED, CloseReason.STOPPED_BY_JOB):
         stopped = reason is CloseReason.STOPPED_BY_JOB
         end = int(AttemptEnd.STOPPED_BY_JOB) if stopped else 0
@@ -280,6 +277,21 @@ def _change_load(ctx: Context, assignment: Assignment, sign: int) -> None:
 
 
 # --- who may do what to an order now -------------------------------------------------------------
+
+
+def get_parties(ctx: Context, order: Order, winner: str) -> tuple[str, ...]:
+    """Return the operators who are a party to an order that ``winner`` has, or would have.
+
+    The operator itself, providers of its cluster, the consumer, and whoever deposited.
+    """
+    parties = {winner, order.consumer}
+    escrow = ESCROWS.must(ctx.store, order.id)
+    parties.update(row.address for row in escrow.depositors)
+    return tuple(
+        validator.operator
+        for validator in VALIDATORS.scan(ctx.store)
+        if validator.operator in parties or CLUSTERS.has(ctx.store, winner, validator.operator)
+    )
 
 
 def get_assigned(

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from chain.state_machine.context import Context
-from chain.state_machine.ledger.tables import ESCROWS
 from chain.state_machine.proof.tables import (
     LAST_GROUP,
     LOT_GROUPS,
@@ -31,34 +30,13 @@ from chain.state_machine.proof.tables import (
 )
 from chain.state_machine.queue import Due, cancel, schedule
 from chain.state_machine.registry.members import is_active
-from chain.state_machine.registry.tables import CLUSTERS, LAST_REVEALS, VALIDATORS
+from chain.state_machine.registry.tables import LAST_REVEALS, VALIDATORS
 from chain.state_machine.tables import number_of
 from domain.hashing import hash_fields
-from domain.records import Assignment, Order
 
 PROPOSERS = 2
 GROUPS_PER_BLOCK = 256
 LOTS_PER_BLOCK = 256
-
-
-def get_parties(ctx: Context, order: Order, assignment: Assignment) -> tuple[str, ...]:
-    """Return the operators who are a party to an assignment.
-
-    The operator itself, providers of its cluster, the consumer, and whoever deposited.
-    """
-    return get_parties_of(ctx, order, assignment.validator)
-
-
-def get_parties_of(ctx: Context, order: Order, winner: str) -> tuple[str, ...]:
-    """Return the operators who are a party to an order that ``winner`` has, or would have."""
-    parties = {winner, order.consumer}
-    escrow = ESCROWS.must(ctx.store, order.id)
-    parties.update(row.address for row in escrow.depositors)
-    return tuple(
-        validator.operator
-        for validator in VALIDATORS.scan(ctx.store)
-        if validator.operator in parties or CLUSTERS.has(ctx.store, winner, validator.operator)
-    )
 
 
 # --- opening and closing -------------------------------------------------------------------------

@@ -11,10 +11,11 @@ from dataclasses import replace
 from chain.state_machine.context import Context
 from chain.state_machine.gas import BOND_GAS, READ_GAS, SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.ledger.order_money import get_job_bond, get_share_bond
-from chain.state_machine.market.attempts import cut_for_consumer, void_attempt
+from chain.state_machine.market.orders import get_parties
 from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
+from chain.state_machine.proof.attempts import cut_for_consumer, void_attempt
 from chain.state_machine.proof.fees import compute_audit_fee
-from chain.state_machine.proof.lots import get_parties, open_lot
+from chain.state_machine.proof.lots import open_lot
 from chain.state_machine.proof.room import ask_room, take_room
 from chain.state_machine.proof.rounds import void_round
 from chain.state_machine.proof.seats import (
@@ -116,7 +117,7 @@ def open_panel(ctx: Context, order: Order, closed: Round) -> None:
 
 def _wait_for_seed(ctx: Context, order: Order, assignment: Assignment, panel: Panel) -> None:
     subject = PanelSubject(panel.key, panel.stage + 1)
-    open_lot(ctx, subject, get_parties(ctx, order, assignment), order.params.lot_wait)
+    open_lot(ctx, subject, get_parties(ctx, order, assignment.validator), order.params.lot_wait)
 
 
 # --- a stage begins ------------------------------------------------------------------------------
@@ -199,7 +200,7 @@ def _get_left(
     ctx: Context, order: Order, assignment: Assignment, seats: list[PanelSeat]
 ) -> list[Validator]:
     """Return the validators who may sit and never did in this panel, by operator."""
-    parties = get_parties(ctx, order, assignment)
+    parties = get_parties(ctx, order, assignment.validator)
     seated = {seat.validator for seat in seats}
     return [
         validator

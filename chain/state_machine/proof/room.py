@@ -9,9 +9,10 @@ changes who is drawn.
 from chain.state_machine.context import Context
 from chain.state_machine.gas import SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.ledger.tables import TALLIES
+from chain.state_machine.market.orders import get_parties
 from chain.state_machine.market.tables import ASSIGNMENTS, ORDERS
 from chain.state_machine.proof.fees import compute_audit_fee
-from chain.state_machine.proof.lots import get_parties, open_lot
+from chain.state_machine.proof.lots import open_lot
 from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
     PANELS,
@@ -94,7 +95,7 @@ def _begin(ctx: Context, order: Order, panel: Panel) -> None:
     """Take the room of the first stage, and wait for its seed."""
     take_room(ctx, order, panel, order.params.auditors)
     assignment = ASSIGNMENTS.must(ctx.store, order.id, panel.attempt)
-    parties = get_parties(ctx, order, assignment)
+    parties = get_parties(ctx, order, assignment.validator)
     open_lot(ctx, PanelSubject(panel.key, 1), parties, order.params.lot_wait)
 
 

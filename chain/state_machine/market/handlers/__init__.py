@@ -1,5 +1,5 @@
 """Handlers of the market, by what they are about."""
 
-from chain.state_machine.market.handlers import assignments, bids, orders
+from chain.state_machine.market.handlers import bids, orders
 
-HANDLERS = (*bids.HANDLERS, *orders.HANDLERS, *assignments.HANDLERS)
+HANDLERS = (*bids.HANDLERS, *orders.HANDLERS)

@@ -10,8 +10,8 @@ from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
 from chain.state_machine.ledger.order_money import lock_bond
 from chain.state_machine.ledger.tables import get_bond_account
-from chain.state_machine.market.orders import get_assigned
-from chain.state_machine.proof.lots import get_parties, open_lot
+from chain.state_machine.market.orders import get_assigned, get_parties
+from chain.state_machine.proof.lots import open_lot
 from chain.state_machine.proof.rounds import check_open_round
 from chain.state_machine.proof.shares import (
     get_last_issue,
@@ -100,7 +100,7 @@ def apply(ctx: Context, message: MsgCommitTraces, found: Found) -> None:
             ctx.emit(ShareSkipped(signed.claim.key, signed.claim.provider, int(problem)))
     if committed:
         subject = SharesSubject(assignment.open_round, ctx.height)
-        open_lot(ctx, subject, get_parties(ctx, order, assignment), order.params.lot_wait)
+        open_lot(ctx, subject, get_parties(ctx, order, assignment.validator), order.params.lot_wait)
 
 
 def find_problem(

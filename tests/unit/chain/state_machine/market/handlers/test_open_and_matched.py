@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from chain.state_machine.market.attempts import BLAMES_JOB
+from chain.state_machine.proof.attempts import BLAMES_JOB
 from domain import queries as q
 from domain.errors import BAD_FIELD, DEADLINE_PASSED, NOT_FOUND, NOT_YOURS, WRONG_STATE
 from domain.messages import (

@@ -2,13 +2,13 @@
 
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
-from chain.state_machine.market.attempts import (
+from chain.state_machine.market.orders import get_assigned, restart_progress
+from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.proof.attempts import (
     BLAMES_JOB,
     decline_attempt,
     fail_attempt,
 )
-from chain.state_machine.market.orders import get_assigned, restart_progress
-from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.shares import weigh_open_round
 from chain.state_machine.queue import Due, cancel
 from domain.errors import BAD_FIELD, Refusal
