@@ -1,23 +1,34 @@
-"""What a validator and a seat of a panel pay for one place, a segment of a share, beside plain training of the segment.
+"""What a validator, a seat of a panel and a provider pay for one segment, beside plain training of the segment.
 
 Both load the job, once in each process; open the two states at the beginning, which are read, decoded and hashed; and
 replay the steps. A validator hashes the states at the end, a seat behind every step, and gives a digest of all bytes
 that it came to. One thread; all take turns, rows have the median of their CPU seconds, and the range of the ratios.
+
+A provider's share is one segment here. Its worker is a process, so its seconds are those of the clock, from the order
+to the last word: the first share starts the process and loads the job, the next one finds both, and each has three
+states written to disk.
 """
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from statistics import median
-from time import process_time
+from time import perf_counter, process_time
+from typing import Any
 
 from benchmarks.figures import Figures, Row
 from benchmarks.networks import MODELS
 from benchmarks.threads import limited
 from benchmarks.training import STEPS, eager
+from compute_provider.interfaces import Honest
+from compute_provider.work.trainer import Trainer
+from compute_provider.work.worker import ENDS, WorkOrder
 from domain.reasons import ShareReason
+from domain.records import ShareKey
+from host.sandbox import physical_memory
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
 from pol.executor.names import NATIVE, NUMPY
@@ -32,10 +43,12 @@ from validator.work import numerics
 NAME = "replay"
 EXECUTORS = (NATIVE, NUMPY)
 TURNS = 5
+PROVIDERS = 3
 PART, INDEX = RoundSlot(0, 0), 0
 SEED = bytes(32)
 
 Task = Callable[[], object]
+Said = SimpleQueue[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -54,11 +67,13 @@ def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
     rows: list[Row] = []
     for name in models:
         with tempfile.TemporaryDirectory() as folder, limited(1):
-            spec = MODELS[name](STEPS[name])
+            steps = STEPS[name]
+            spec = replace(MODELS[name](steps), round_steps=steps)
             build(spec, Path(folder) / "job")
             place = opened(Path(folder))
-            plain = eager(spec, STEPS[name])
-            rows += measured(name, STEPS[name], {"eager": partial(plain, 0), **tasks(place)})
+            plain = partial(eager(spec, steps), 0)
+            rows += measured(name, steps, {"eager": plain, **tasks(place)})
+            rows += provided(name, place)
     return Figures(NAME, rows)
 
 
@@ -112,6 +127,48 @@ def _answer(place: Place, executor: str) -> None:
     )
     if found.root != place.end.root:
         raise RuntimeError(f"{executor} answers otherwise")
+
+
+def provided(model: str, place: Place) -> Iterator[Row]:
+    """Yield a row for the first share of an order and one for those that follow."""
+    times: dict[str, list[float]] = {"first share": [], "next share": []}
+    for _ in range(PROVIDERS):
+        with tempfile.TemporaryDirectory() as folder:
+            said: Said = SimpleQueue()
+            trainer = Trainer(partial(_hear, said), Path(folder))
+            try:
+                for kind, round in (("first share", 0), ("next share", 1), ("next share", 2)):
+                    times[kind].append(_share(trainer, said, place, Path(folder), round))
+            finally:
+                trainer.close()
+    for kind, found in times.items():
+        case = f"{model}, provider, {NATIVE}, {kind} ({min(found):.2f} to {max(found):.2f} s)"
+        yield Row(case, median(found), "s")
+
+
+def _hear(said: Said, _key: ShareKey, message: dict[str, Any]) -> None:
+    said.put(message)
+
+
+def _share(trainer: Trainer, said: Said, place: Place, folder: Path, round: int) -> float:
+    """Return the seconds of the clock that a share takes."""
+    key = ShareKey(bytes(32), 1, round, 0, 0)
+    own = folder / str(round)
+    own.mkdir()
+    global_in, local_in = map(str, place.states)
+    roots = place.start.global_root, place.start.local_root
+    order = WorkOrder(
+        str(place.directory), str(own), global_in, local_in, *roots,
+        round=round, slot=0, backend=NATIVE, memory_bytes=physical_memory(), boundaries=(),
+    )  # fmt: skip
+    start = perf_counter()
+    trainer.start(key, order, Honest().worker(key))
+    message: dict[str, Any] = {}
+    while not ENDS & message.keys():
+        message = said.get(timeout=600)
+    if "done" not in message:
+        raise RuntimeError(f"the share has no result: {message}")
+    return perf_counter() - start
 
 
 def measured(model: str, steps: int, work: Mapping[str, Task]) -> Iterator[Row]:

@@ -104,7 +104,7 @@ class Daemon:
             state=lambda: self._state,
             stop=self._stop,
         )
-        self._trainer = Trainer(self._on_worker, config.home / "worker.log")
+        self._trainer = Trainer(self._on_worker, config.home)
         self._lanes = Lanes(_THREADS, self._stop, self._wake, _EXPECTED)
         self._events: queue.SimpleQueue[shares.Event] = queue.SimpleQueue()
         self._note, self._computing = "starting", ""
@@ -147,6 +147,7 @@ class Daemon:
                 # What ends from here on has its event behind it when the next round begins.
                 began = time.monotonic()
                 self._take_all()
+                self._trainer.tend({work.key.order_id for work in self._state.works})
                 if self._state.joined and on_joined is not None:
                     on_joined()
                     on_joined = None

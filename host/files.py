@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import stat
 from collections.abc import Iterable
+from errno import EINVAL
 from pathlib import Path
 from secrets import token_hex
 
@@ -15,13 +17,34 @@ def write_durably(path: Path, data: Bytes | Iterable[Bytes], mode: int = 0o600) 
     Of a large one the pieces may be made one by one. Only its owner may read it, unless ``mode`` (less the umask) says
     otherwise.
     """
+    write_bytes_durably(path, data, mode)
+    # The name has to last, too.
+    _sync_names(path.parent)
+
+
+def write_bytes_durably(path: Path, data: Bytes | Iterable[Bytes], mode: int = 0o600) -> None:
+    """Do the same for a file that :func:`move_durably` is to give a name that lasts."""
     _write(path, data, mode, durably=True)
-    folder = os.open(path.parent, os.O_RDONLY)
+
+
+def move_durably(source: Path, target: Path) -> None:
+    """Give a plain file, whose bytes are on disk, another name that lasts; OSError where it is anything else.
+
+    Whoever wrote it may still write where it was, and so make a link of it at any moment, but not where it comes.
+    """
+    partial = _partial(target)
+    source.rename(partial)
+    mode = partial.lstat().st_mode
+    if not stat.S_ISREG(mode):
+        if not stat.S_ISDIR(mode):
+            partial.unlink()
+        raise OSError(EINVAL, "is not a plain file", str(source))
     try:
-        # The name has to last, too.
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        partial.replace(target)
+    except OSError:
+        partial.unlink()
+        raise
+    _sync_names(target.parent)
 
 
 def write_whole(path: Path, data: bytes | str) -> None:
@@ -60,6 +83,14 @@ def _write(path: Path, data: Bytes | Iterable[Bytes], mode: int, *, durably: boo
         # Half a file on a full disk helps nobody.
         partial.unlink(missing_ok=True)
         raise
+
+
+def _sync_names(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _partial(path: Path) -> Path:

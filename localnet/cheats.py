@@ -5,7 +5,7 @@ what stands in ``_PRODUCERS``; what is signed, and when it is sent, in the daemo
 are started from here::
 
     python -m localnet.cheats provider METHOD[@ROUND] HOME NODE VALIDATOR BOND
-    python -m localnet.cheats worker METHOD PARENT
+    python -m localnet.cheats worker METHOD PARENT FOLDER MEMORY
 """
 
 import logging
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from compute_provider.work.worker import Produced, Producer, Task
     from pol.state.arrays import State
     from pol.work.records import Boundary
+    from pol.work.segments import SlotState
 
 SLOW_SECONDS = 0.5
 _HONEST_WORKER = "compute_provider.work.worker"
@@ -92,23 +93,23 @@ def parse(text: str, chain_id: str) -> Cheat:
 # What a worker produces instead
 
 
-def _garbage(task: "Task") -> "Produced":
+def _garbage(task: "Task", index: int, start: "SlotState") -> "Produced":
     from compute_provider.work.worker import honest
 
-    update, update_root, local_out, local_out_root = honest(task)
-    return os.urandom(len(update)), update_root, local_out, local_out_root
+    made = honest(task, index, start)
+    return replace(made, update=[os.urandom(sum(map(len, made.update)))])
 
 
-def _wrong_update(task: "Task") -> "Produced":
+def _wrong_update(task: "Task", index: int, start: "SlotState") -> "Produced":
     from compute_provider.work.worker import honest
-    from pol.state.canonical import decode_state, encode_state, state_tree
+    from pol.state.canonical import decode_state, state_pieces, state_tree
 
-    update, _, local_out, local_out_root = honest(task)
-    bent = _scaled(decode_state(update, task.loaded.job.updated), 1.5)
-    return encode_state(bent), state_tree(bent).root, local_out, local_out_root
+    made = honest(task, index, start)
+    bent = _scaled(decode_state(b"".join(made.update), task.loaded.job.updated), 1.5)
+    return replace(made, update=state_pieces(bent), update_root=state_tree(bent).root)
 
 
-def _wrong_trace(task: "Task") -> "Produced":
+def _wrong_trace(task: "Task", _index: int, _start: "SlotState") -> "Produced":
     from compute_provider.work.worker import honest
 
     def bend(
@@ -120,11 +121,10 @@ def _wrong_trace(task: "Task") -> "Produced":
         return _rooted(boundary, other, local), other, local
 
     # Bent boundaries of an earlier try are nothing to go on from.
-    whole = replace(task.order, boundaries=())
-    return honest(replace(task, order=whole, bend=bend))
+    return honest(replace(task, bend=bend), 0, task.opening())
 
 
-def _slow(task: "Task") -> "Produced":
+def _slow(task: "Task", index: int, start: "SlotState") -> "Produced":
     """Train honestly, with a pause after each segment, as a weak machine makes one."""
     from compute_provider.work.worker import honest
 
@@ -134,34 +134,34 @@ def _slow(task: "Task") -> "Produced":
         time.sleep(SLOW_SECONDS)
         return boundary, state, local
 
-    return honest(replace(task, bend=pause))
+    return honest(replace(task, bend=pause), index, start)
 
 
-def _skip_training(task: "Task") -> "Produced":
+def _skip_training(task: "Task", _index: int, _start: "SlotState") -> "Produced":
     """Train the first and the last segment, make up all between: a plausible trace, little work."""
-    from compute_provider.work.worker import honest
-    from pol.state.canonical import encode_state
-    from pol.work.train import opening_boundary, share_update
+    from compute_provider.work.worker import honest, result_of
+    from pol.work.segments import slot_state
+    from pol.work.train import opening_boundary
 
-    count = task.segments
+    count, opening = task.segments, task.opening()
     # Nothing lies between.
     if count < 3:
-        return honest(replace(task, order=replace(task.order, boundaries=())))
-    ends: list[tuple[Boundary, State, State]] = []
+        return honest(task, 0, opening)
+    ends: list[Boundary] = []
 
-    def keep(boundary: "Boundary", state: "State", local: "State") -> None:
-        ends.append((boundary, state, local))
+    def keep(boundary: "Boundary", _state: "State", _local: "State") -> None:
+        ends.append(boundary)
 
-    zero = opening_boundary(task.loaded, task.part, task.opening, task.local)
-    task.emit(zero, task.opening, task.local)
-    task.train(range(1), task.opening, task.local, keep)
-    one, first_state, first_local = ends.pop()
-    task.emit(one, first_state, first_local)
-    state, local = first_state, first_local
+    zero = opening_boundary(task.loaded, task.part, opening)
+    task.emit(zero, opening.global_state, opening.local_state)
+    first = task.train(range(1), task.opening(), keep)
+    one = ends.pop()
+    task.emit(one, first.global_state, first.local_state)
+    state, local = first.global_state, first.local_state
     for index in range(2, count):
         # Goes on in the direction of the first segment, a little less each time.
-        state = _towards(task.opening, first_state, 1.0 + 0.5 * (index - 1))
-        local = _towards(task.local, first_local, float(index))
+        state = _towards(opening.global_state, first.global_state, 1.0 + 0.5 * (index - 1))
+        local = _towards(opening.local_state, first.local_state, float(index))
         made_up = replace(
             one,
             index=index,
@@ -169,26 +169,20 @@ def _skip_training(task: "Task") -> "Produced":
             metrics=tuple(one.metrics),
         )
         task.emit(_rooted(made_up, state, local), state, local)
-    task.train(range(count - 1, count), state, local, keep)
-    closing, state, local = ends.pop()
-    task.emit(closing, state, local)
-    result = share_update(task.loaded, task.opening, state, local)
-    return (
-        encode_state(result.update),
-        result.update_root,
-        encode_state(local),
-        result.local_out_root,
-    )
+    last = task.train(range(count - 1, count), slot_state(task.loaded, state, local), keep)
+    task.emit(ends.pop(), last.global_state, last.local_state)
+    return result_of(task, last)
 
 
-def _false_stop(task: "Task") -> "Produced":
+def _false_stop(task: "Task", _index: int, _start: "SlotState") -> "Produced":
     """Train the first segment, and say that the job stops behind it."""
     from pol.errors import NotFiniteStep
     from pol.work.train import opening_boundary
 
-    zero = opening_boundary(task.loaded, task.part, task.opening, task.local)
-    task.emit(zero, task.opening, task.local)
-    task.train(range(1), task.opening, task.local, task.emit)
+    opening = task.opening()
+    zero = opening_boundary(task.loaded, task.part, opening)
+    task.emit(zero, opening.global_state, opening.local_state)
+    task.train(range(1), opening, task.emit)
     raise NotFiniteStep(zero.step, "metric.loss", "is said to be no number")
 
 
@@ -266,8 +260,8 @@ def _main(what: str, way: str, *rest: str) -> None:
     if what == "worker":
         from compute_provider.work import worker
 
-        (parent,) = rest
-        worker.main(int(parent), _PRODUCERS[way])
+        parent, folder, memory = rest
+        worker.main(int(parent), Path(folder), int(memory), _PRODUCERS[way])
         return
     home, node, validator, bond = rest
     try:

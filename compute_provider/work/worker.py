@@ -1,27 +1,29 @@
-"""The process that trains: sandboxed, one order at a time, then it ends.
+"""The process that trains: sandboxed, one share of an order after another, until it is ended.
 
-It gets a :class:`WorkOrder` as JSON on standard input and answers with JSON lines on standard output; numbers go
-through the pipe, states through files in the share's folder. It has no key and no network. The daemon kills it to
-cancel it: every boundary that was reported is on disk.
+It gets a :class:`WorkOrder` as a line of JSON on standard input for each share and answers with JSON lines on standard
+output; numbers go through the pipe, states through files in the only folder that it may write to, from where the
+daemon takes them to the share's. What it has loaded of the job, and compiled, serves the next share; it takes shares of
+one job only. It has no key and no network. The daemon kills it to cancel a share: every boundary that was reported is
+on disk.
 
     {"ready": {"steps": N, "open": [...]}}      what the sandbox could not close
     {"step": n, "loss": bits}
     {"boundary": {...}}                          its states are in I.global and I.local
     {"done": {"update_root": hex, "local_out_root": hex}}   update.state, local_out.state
     {"stopped": "where and why"}                 the job has no result there: the boundaries so far are the share
-    {"failed": "why", "again": false}
+    {"failed": "why", "again": false}            it ends itself after that
 """
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from domain import codec
 from host import sandbox
-from host.files import write_durably
+from host.files import write_bytes_durably
 from link.types import NAN_BITS
 from pol.values import f32_bits
 from pol.work.records import Boundary
@@ -32,9 +34,17 @@ if TYPE_CHECKING:
     from pol.job.load import LoadedJob
     from pol.state.arrays import State
     from pol.work.records import RoundSlot
+    from pol.work.segments import SlotState
 
 Emit = Callable[[Boundary, "State", "State"], None]
 UPDATE, LOCAL_OUT = "update.state", "local_out.state"
+ENDS = {"done", "stopped", "failed"}
+"""What a worker says last of a share."""
+
+
+def boundary_files(index: int) -> tuple[str, str]:
+    """Return the names of the files with the global and the local state at a boundary."""
+    return f"{index}.global", f"{index}.local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +52,7 @@ class WorkOrder:
     """What the worker is to do: train a share.
 
     ``job`` is the job's directory, ``folder`` the share's, ``global_in`` and ``local_in`` are files of canonical
-    bytes. ``boundaries`` are those of an earlier try: training goes on from the last one.
+    bytes: all of them are read only. ``boundaries`` are those of an earlier try: training goes on from the last one.
     """
 
     job: str
@@ -62,62 +72,91 @@ class Refused(Exception):
     """The task cannot be done as it stands; another try would end alike."""
 
 
-def main(parent: int, produce: "Producer | None" = None) -> None:
-    """Read the order, close the sandbox, work; ``produce`` takes the place of honest training."""
-    order = codec.decode(WorkOrder, sys.stdin.buffer.readline())
-    folder = Path(order.folder)
-    open_ends = sandbox.enter(parent, folder, order.memory_bytes)
-    out = sys.stdout
-    try:
-        _work(order, folder, open_ends, out, produce or honest)
-    except Refused as refused:
-        _say(out, failed=str(refused), again=False)
-    except MemoryError:
-        _say(out, failed="not enough memory", again=False)
-    except OSError as error:
-        # A full disk, for one, may have space again later.
-        _say(out, failed=f"{error.filename or folder}: {error.strerror or error}", again=True)
+def main(parent: int, folder: Path, memory_bytes: int, produce: "Producer | None" = None) -> None:
+    """Close the sandbox around ``folder``, and do one order after another; ``produce`` replaces honest training."""
+    open_ends = sandbox.enter(parent, folder, memory_bytes)
+    worker = Worker(folder, open_ends, sys.stdout, produce or honest)
+    for line in sys.stdin.buffer:
+        if not worker.serve(codec.decode(WorkOrder, line)):
+            break
 
 
-def _work(
-    order: WorkOrder, folder: Path, open_ends: Sequence[str], out: TextIO, produce: "Producer"
-) -> None:
-    from pol.errors import ExecutionError, JobError, ReplayError, StateError, Stopped
-    from pol.executor.backend import backend
-    from pol.executor.names import TORCH
-    from pol.job.load import load_job
+class Worker:
+    """Serves shares of one job, and keeps what it has loaded and compiled."""
 
-    try:
-        loaded = load_job(Path(order.job)).without_initial()
-        opening, local = _opening_states(order, loaded)
-        # starts threads
-        executor = backend(order.backend)
-        if order.backend != TORCH:
-            sandbox.forbid_processes()
-        _say(out, ready={"steps": loaded.job.document.round_steps, "open": list(open_ends)})
-        task = Task(order, folder, loaded, opening, local, out, executor)
-        update, update_root, local_out, local_out_root = produce(task)
-    except JobError as error:
-        raise Refused(f"the job does not load: {error}") from None
-    except Stopped as stop:
-        _say(out, stopped=str(stop))
-        return
-    except (StateError, ExecutionError, ReplayError) as error:
-        raise Refused(str(error)) from None
-    write_durably(folder / UPDATE, update)
-    write_durably(folder / LOCAL_OUT, local_out)
-    _say(out, done={"update_root": update_root.hex(), "local_out_root": local_out_root.hex()})
+    def __init__(
+        self, folder: Path, open_ends: Sequence[str], out: TextIO, produce: "Producer"
+    ) -> None:
+        self._folder, self._open_ends = folder, open_ends
+        self._out, self._produce = out, produce
+        self._kept: tuple[str, LoadedJob, Backend] | None = None
+
+    def serve(self, order: WorkOrder) -> bool:
+        """Train a share and tell of it; return whether this process may serve another one."""
+        try:
+            self._work(order)
+        except Refused as refused:
+            self._say(failed=str(refused), again=False)
+        except MemoryError:
+            self._say(failed="not enough memory", again=False)
+        except OSError as error:
+            # A full disk, for one, may have space again later.
+            where = error.filename or self._folder
+            self._say(failed=f"{where}: {error.strerror or error}", again=True)
+        else:
+            return True
+        return False
+
+    def _work(self, order: WorkOrder) -> None:
+        from pol.errors import ExecutionError, JobError, ReplayError, StateError, Stopped
+
+        try:
+            loaded, executor = self._ready(order)
+            task = Task(order, self._folder, loaded, self._out, executor)
+            self._say(ready={"steps": loaded.job.document.round_steps, "open": self._open_ends})
+            self._open_ends = ()
+            made = self._produce(task, *_resume(task))
+        except JobError as error:
+            raise Refused(f"the job does not load: {error}") from None
+        except Stopped as stop:
+            self._say(stopped=str(stop))
+            return
+        except (StateError, ExecutionError, ReplayError) as error:
+            raise Refused(str(error)) from None
+        write_bytes_durably(self._folder / UPDATE, made.update)
+        write_bytes_durably(self._folder / LOCAL_OUT, made.local_out)
+        roots = made.update_root.hex(), made.local_out_root.hex()
+        self._say(done=dict(zip(("update_root", "local_out_root"), roots, strict=True)))
+
+    def _ready(self, order: WorkOrder) -> "tuple[LoadedJob, Backend]":
+        """Return the job and what runs it: loaded for the first share, and the same for each other."""
+        if self._kept is None:
+            from pol.executor.backend import backend
+            from pol.executor.names import TORCH
+            from pol.job.load import load_job
+
+            loaded = load_job(Path(order.job)).without_initial()
+            # starts threads
+            executor = backend(order.backend)
+            if order.backend != TORCH:
+                sandbox.forbid_processes()
+            self._kept = order.job, loaded, executor
+        job, loaded, executor = self._kept
+        if job != order.job:
+            raise Refused("this worker has met another job")
+        return loaded, executor
+
+    def _say(self, **message: object) -> None:
+        _say(self._out, **message)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A share to train, with everything in memory."""
+    """A share to train, its job in memory. What it makes is written to ``folder``."""
 
     order: WorkOrder
     folder: Path
     loaded: "LoadedJob"
-    opening: "State"
-    local: "State"
     out: TextIO
     backend: "Backend"
     bend: "Callable[[Boundary, State, State], tuple[Boundary, State, State]] | None" = None
@@ -132,20 +171,27 @@ class Task:
         """The number n of segments."""
         return self.loaded.job.document.share_segments
 
+    def opening(self) -> "SlotState":
+        """Read the states that the share begins with, which are the caller's; Refused, StateError, OSError."""
+        order = self.order
+        paths = Path(order.global_in), Path(order.local_in)
+        return open_states(self.loaded, paths, (order.global_root, order.local_root))
+
     def emit(self, boundary: Boundary, state: "State", local: "State") -> None:
         """Put the states on disk, then tell of the boundary."""
         from pol.state.canonical import state_pieces
 
         if self.bend is not None:
             boundary, state, local = self.bend(boundary, state, local)
-        write_durably(self.folder / f"{boundary.index}.global", state_pieces(state))
-        write_durably(self.folder / f"{boundary.index}.local", state_pieces(local))
+        for name, part in zip(boundary_files(boundary.index), (state, local), strict=True):
+            write_bytes_durably(self.folder / name, state_pieces(part))
         _say(self.out, boundary=codec.to_plain(boundary))
 
-    def train(
-        self, segments: range, state: "State", local: "State", emit: Emit
-    ) -> "tuple[State, State]":
-        """Train some segments, one after another, from the states where they begin; return the states at their end."""
+    def train(self, segments: range, start: "SlotState", emit: Emit) -> "SlotState":
+        """Train some segments, one after another, from where they begin; return the states at their end.
+
+        Nobody may use ``start`` any more, nor the states that ``emit`` got once it has returned.
+        """
         from pol.work.train import train_segments
 
         first = self.order.round * self.loaded.job.document.round_steps
@@ -157,76 +203,94 @@ class Task:
             self.loaded,
             self.part,
             segments,
-            state,
-            local,
+            start,
             backend=self.backend,
             on_boundary=emit,
             on_step=on_step,
         )
 
 
-Produced = tuple[bytes, bytes, bytes, bytes]
-"""Update, its root, local_out, its root; states as canonical bytes."""
-Producer = Callable[[Task], Produced]
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """What comes of a share: canonical bytes of two states, in pieces, and the roots that are said of them."""
+
+    update: Iterable[bytes | memoryview]
+    update_root: bytes
+    local_out: Iterable[bytes | memoryview]
+    local_out_root: bytes
 
 
-def honest(task: Task) -> Produced:
+Producer = Callable[[Task, int, "SlotState"], Produced]
+"""Gets the task, and from which boundary on there is something to train, with the states there."""
+
+
+def honest(task: Task, index: int, start: "SlotState") -> Produced:
     """Train what is left of the share, from the last boundary on disk."""
-    from pol.state.canonical import encode_state
-    from pol.work.train import opening_boundary, share_update
+    from pol.work.train import opening_boundary
 
-    start, state, local = _resume(task)
-    if start == 0:
-        task.emit(opening_boundary(task.loaded, task.part, state, local), state, local)
-    state, local = task.train(range(start, task.segments), state, local, task.emit)
-    result = share_update(task.loaded, task.opening, state, local)
-    update = encode_state(result.update)
-    return update, result.update_root, encode_state(local), result.local_out_root
+    if index == 0:
+        zero = opening_boundary(task.loaded, task.part, start)
+        task.emit(zero, start.global_state, start.local_state)
+    return result_of(task, task.train(range(index, task.segments), start, task.emit))
 
 
-def _resume(task: Task) -> tuple[int, "State", "State"]:
-    """Return the last boundary of an earlier try whose files are what they were."""
+def result_of(task: Task, end: "SlotState") -> Produced:
+    """Return what comes of a share that ends in these states."""
+    from pol.state.canonical import state_pieces
+    from pol.work.train import is_difference, share_update
+
+    # It is read again, so that nothing but the state that is trained is in memory meanwhile.
+    opening = (task.opening() if is_difference(task.loaded) else end).global_state
+    result = share_update(task.loaded, opening, end)
+    return Produced(
+        state_pieces(result.update),
+        result.update_root,
+        state_pieces(end.local_state),
+        result.local_out_root,
+    )
+
+
+def _resume(task: Task) -> "tuple[int, SlotState]":
+    """Return the last boundary of an earlier try whose files are what they were, or the opening; as ``opening``."""
+    folder = Path(task.order.folder)
     for boundary in reversed(task.order.boundaries):
         if boundary.index == 0:
             break
+        first, second = boundary_files(boundary.index)
+        roots = boundary.global_root, boundary.local_root
         try:
-            state, local = read_boundary(task.loaded, task.folder, boundary)
+            return boundary.index, open_states(
+                task.loaded, (folder / first, folder / second), roots
+            )
         except (OSError, Refused):
             continue
-        return boundary.index, state, local
-    return 0, task.opening, task.local
+    return 0, task.opening()
 
 
-def read_boundary(loaded: "LoadedJob", folder: Path, boundary: Boundary) -> tuple["State", "State"]:
-    """Read the states at a boundary and check their roots; Refused, OSError."""
+def open_states(
+    loaded: "LoadedJob", paths: tuple[Path, Path], roots: tuple[bytes, bytes]
+) -> "SlotState":
+    """Read a global and a local state and check their roots; Refused, OSError."""
+    from pol.work.segments import SlotState
+
     document = loaded.job.document
-    index = boundary.index
-    return (
-        read_state(folder / f"{index}.global", document.global_tensors, boundary.global_root),
-        read_state(folder / f"{index}.local", document.local_tensors, boundary.local_root),
-    )
-
-
-def read_state(path: Path, specs: Any, root: bytes) -> "State":
-    """Read a canonical state and check its root; Refused, OSError."""
-    from pol.errors import StateError
-    from pol.state.canonical import decode_state, state_tree
-
-    try:
-        state = decode_state(path.read_bytes(), specs)
-    except StateError as error:
-        raise Refused(f"{path.name} is no state of this job: {error}") from None
-    if state_tree(state).root != root:
-        raise Refused(f"{path.name} is not the state that the chain names")
+    specs = document.global_tensors, document.local_tensors
+    first, second = (_read_state(*each) for each in zip(paths, specs, strict=True))
+    state = SlotState(first, second)
+    for path, root, found in zip(paths, roots, state.roots, strict=True):
+        if found != root:
+            raise Refused(f"{path.name} is not the state that the chain names")
     return state
 
 
-def _opening_states(order: WorkOrder, loaded: "LoadedJob") -> tuple["State", "State"]:
-    document = loaded.job.document
-    return (
-        read_state(Path(order.global_in), document.global_tensors, order.global_root),
-        read_state(Path(order.local_in), document.local_tensors, order.local_root),
-    )
+def _read_state(path: Path, specs: Any) -> "State":
+    from pol.errors import StateError
+    from pol.state.canonical import read_state
+
+    try:
+        return read_state(path, specs)
+    except StateError as error:
+        raise Refused(f"{path.name} is no state of this job: {error}") from None
 
 
 def _part(order: WorkOrder) -> "RoundSlot":
@@ -248,4 +312,4 @@ def _say(out: TextIO, **message: object) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))

@@ -308,7 +308,7 @@ class _Checker:
             checked += 1
         closing, local_out = states.at(share.boundaries[-1])
         try:
-            result = share_update(self._loaded, opening[0], closing, local_out)
+            result = share_update(self._loaded, opening[0], SlotState(closing, local_out))
         except StateError as error:
             return failed(f"the update: {error}")
         if result.update_root != share.update_root:

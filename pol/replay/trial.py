@@ -81,7 +81,7 @@ def try_job(loaded: LoadedJob, slot: int, backend: Backend) -> TrialTimes:
         return run_segment(loaded, RoundSlot(0, slot), 0, start, backend, hash_it)[0]
 
     end, segment_time = _timed(segment)
-    update = share_update(loaded, start.global_state, end.global_state, end.local_state).update
+    update = share_update(loaded, start.global_state, end).update
     del end
 
     def outer() -> None:

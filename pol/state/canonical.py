@@ -7,9 +7,11 @@ padded, so the canonical bytes are the chunks one after another. The tree is RFC
 tensor that did not change is not hashed again.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -17,6 +19,7 @@ import numpy as np
 from domain.hashing import merkle_leaf, merkle_path, merkle_root
 from pol.errors import NotFinite, StateError
 from pol.state.arrays import (
+    NUMPY_DTYPES,
     Array,
     State,
     array_from_bytes,
@@ -80,13 +83,42 @@ def decode_state(data: bytes, specs: Sequence[TensorSpec]) -> dict[str, Array]:
         part = view[position : position + spec.type.size]
         position += spec.type.size
         array = array_from_bytes(part, spec.dtype, spec.shape, spec.name)
-        if spec.dtype == "f32":
-            if not np.isfinite(array).all():
-                raise NotFinite(spec.name)
-            if (array.view(np.uint32) == 0x80000000).any():
-                raise StateError(spec.name, "holds -0.0, which has no place in canonical bytes")
+        _check_values(array, spec)
         result[spec.name] = array
     return result
+
+
+def read_state(path: Path, specs: Sequence[TensorSpec]) -> dict[str, Array]:
+    """Return the state in a file of canonical bytes, as :func:`decode_state`, in arrays of its own: it is there once.
+
+    Raises OSError where the file cannot be read, too.
+    """
+    expected = header_chunk(specs)
+    result: dict[str, Array] = {}
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if file.read(len(expected)) != expected or size != encoded_size(specs):
+            file.seek(0)
+            # what is wrong is said in one place
+            return decode_state(file.read(), specs)
+        for spec in sorted(specs, key=lambda spec: spec.name.encode()):
+            array = np.empty(spec.shape, NUMPY_DTYPES[spec.dtype])
+            data = raw_bytes(array)
+            if array.size and file.readinto(data) != array.nbytes:
+                raise StateError("state", "changed while it was read")
+            array_from_bytes(data, spec.dtype, spec.shape, spec.name)
+            _check_values(array, spec)
+            array.flags.writeable = False
+            result[spec.name] = array
+    return result
+
+
+def _check_values(array: Array, spec: TensorSpec) -> None:
+    if spec.dtype == "f32":
+        if not np.isfinite(array).all():
+            raise NotFinite(spec.name)
+        if (array.view(np.uint32) == 0x80000000).any():
+            raise StateError(spec.name, "holds -0.0, which has no place in canonical bytes")
 
 
 def chunks_of(data: bytes) -> list[bytes]:

@@ -52,13 +52,19 @@ class SlotState:
         return self._trees
 
     @property
+    def roots(self) -> tuple[bytes, bytes]:
+        """Roots of the global and of the local state."""
+        first, second = self.trees
+        return first.root, second.root
+
+    @property
     def root(self) -> bytes:
         """Root of the two states, without metrics."""
-        return boundary_root(*[tree.root for tree in self.trees])
+        return boundary_root(*self.roots)
 
     def boundary(self, index: int, step: int, metrics: tuple[int, ...]) -> Boundary:
         """Return these states as a boundary of a trace."""
-        first, second = (tree.root for tree in self.trees)
+        first, second = self.roots
         return Boundary(index, step, first, second, boundary_root(first, second, metrics), metrics)
 
     def after(self, outputs: Mapping[str, Array]) -> "SlotState":

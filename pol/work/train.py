@@ -17,10 +17,10 @@ from pol.errors import (
     UpdateFailed,
 )
 from pol.executor.interface import Backend, run
-from pol.job.document import CLOSING
+from pol.job.document import DIFFERENCE
 from pol.job.load import LoadedJob
 from pol.state.arrays import Array, State, canonical_array
-from pol.state.canonical import StateTree, freeze, state_tree
+from pol.state.canonical import StateTree, state_tree
 from pol.values import TensorSpec
 from pol.work.records import AggregateResult, Boundary, RoundSlot, TrainedShare, UpdateResult
 from pol.work.segments import (
@@ -68,7 +68,7 @@ def train_share(
     reached(zero, start.global_state, start.local_state)
     segments = range(loaded.job.document.share_segments)
     end = _go_on(loaded, part, segments, start, backend, reached, on_step, cancelled)
-    result = share_update(loaded, opening, end.global_state, end.local_state)
+    result = share_update(loaded, opening, end)
     return TrainedShare(
         tuple(boundaries),
         result.update,
@@ -79,35 +79,32 @@ def train_share(
     )
 
 
-def opening_boundary(loaded: LoadedJob, part: RoundSlot, opening: State, local: State) -> Boundary:
+def opening_boundary(loaded: LoadedJob, part: RoundSlot, start: SlotState) -> Boundary:
     """Return boundary 0 of a share; raises as :func:`train_share`."""
     check_part(loaded.job.document, part)
-    return _at_opening(loaded, part, slot_state(loaded, opening, local))
+    return _at_opening(loaded, part, start)
 
 
 def train_segments(
     loaded: LoadedJob,
     part: RoundSlot,
     segments: range,
-    opening: State,
-    local: State,
+    start: SlotState,
     *,
     backend: Backend,
     on_boundary: Callable[[Boundary, State, State], None],
     on_step: Callable[[int, float], None] | None = None,
-) -> tuple[State, State]:
+) -> SlotState:
     """Train some segments of a share, one after another, from the states at which the first of them begins.
 
-    So training goes on from the last boundary of an earlier try. ``on_boundary`` gets the end of each segment, with
-    states that are overwritten when it has returned. Returns the global and the local state at the end of the last
-    one; raises as :func:`train_share`.
+    So training goes on from the last boundary of an earlier try. Nobody may use ``start`` any more. ``on_boundary``
+    gets the end of each segment, with states that are overwritten when it has returned. Returns the states at the end
+    of the last one; raises as :func:`train_share`.
     """
     check_part(loaded.job.document, part)
     if not set(segments) <= set(range(loaded.job.document.share_segments)):
         raise RangeError(f"{segments} is outside a share's segments")
-    start = slot_state(loaded, opening, local)
-    end = _go_on(loaded, part, segments, start, backend, on_boundary, on_step, None)
-    return end.global_state, end.local_state
+    return _go_on(loaded, part, segments, start, backend, on_boundary, on_step, None)
 
 
 def _at_opening(loaded: LoadedJob, part: RoundSlot, start: SlotState) -> Boundary:
@@ -136,23 +133,30 @@ def _go_on(
     return state
 
 
-def share_update(
-    loaded: LoadedJob, opening: State, closing: State, local_out: State
-) -> UpdateResult:
+def share_update(loaded: LoadedJob, opening: State, end: SlotState) -> UpdateResult:
     """Return what follows from the first and the last boundary of a share: its update and its next local state.
 
-    The update holds the tensors that a step changes: those of the closing state, or opening less closing, as the job
-    says. Raises StateError when a state does not have the job's tensors, and UpdateFailed when a difference overflows.
+    The update holds the tensors that a step changes: those of the closing state, which it shares, or opening less
+    closing, as the job says (:func:`is_difference`: nothing else is read of ``opening``). What is hashed of ``end`` is
+    not hashed again. Raises StateError when a state does not have the job's tensors, and UpdateFailed when a difference
+    overflows.
     """
     document = loaded.job.document
     check_specs(opening, document.global_tensors, "opening state")
-    check_specs(closing, document.global_tensors, "closing state")
-    check_specs(local_out, document.local_tensors, "local state")
-    update = freeze({spec.name: closing[spec.name] for spec in loaded.job.updated})
-    if document.aggregation != CLOSING:
-        for name, last in update.items():
-            update[name] = _difference(opening[name], last, name)
-    return UpdateResult(update, state_tree(update).root, state_tree(local_out).root)
+    check_specs(end.global_state, document.global_tensors, "closing state")
+    check_specs(end.local_state, document.local_tensors, "local state")
+    names = sorted(spec.name for spec in loaded.job.updated)
+    closing, (tree, local) = end.global_state, end.trees
+    if is_difference(loaded):
+        update = {name: _difference(opening[name], closing[name], name) for name in names}
+        return UpdateResult(update, state_tree(update).root, local.root)
+    update = {name: closing[name] for name in names}
+    return UpdateResult(update, state_tree(update, tree.tensors).root, local.root)
+
+
+def is_difference(loaded: LoadedJob) -> bool:
+    """Tell whether an update is what training took from the opening state, and not the state that it came to."""
+    return loaded.job.document.aggregation == DIFFERENCE
 
 
 def _difference(opening: Array, closing: Array, name: str) -> Array:

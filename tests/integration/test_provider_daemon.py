@@ -182,7 +182,9 @@ def on_chain(signed: t.ShareSubmission, known: OrderResponse) -> OrderResponse:
 
 def check_share(world: World, share: t.ShareDelivery) -> None:
     """What a validator checks of a delivery before anything is replayed."""
-    signed = world.answers.signed.get(timeout=WAIT)
+    # each share is signed before it is delivered, and of several the order is not said
+    while (signed := world.answers.signed.get(timeout=WAIT)).claim.key != share.key:
+        world.answers.signed.put(signed)
     claim, known = signed.claim, s.terms()
     assert verify(s.PROVIDER.pub_key, share_sign_bytes(s.CHAIN, claim), signed.signature)
     leaves = leaves_of(share)
@@ -236,18 +238,34 @@ def test_a_share_is_trained_submitted_opened_and_let_go(world: World) -> None:
     assert status["shares"] == []
 
 
+def worker_pids() -> set[int]:
+    """Return the workers of daemons on threads of this process."""
+    return {
+        child.pid
+        for child in psutil.Process().children()
+        if "compute_provider.work.worker" in child.cmdline()
+    }
+
+
 def test_a_provider_serves_several_slots_of_a_round_one_after_another(world: World) -> None:
     world.answers.tasks = tuple(s.task(slot) for slot in range(2))
     shares: dict[int, t.ShareDelivery] = {}
     most = 0
+    seen: set[int] = set()
     with daemon(world):
         while len(shares) < 2:
             doing = world.answers.polls.get(timeout=WAIT).doing
             most = max(most, sum(d.phase is t.Phase.TRAINING for d in doing))
+            seen |= worker_pids()
             # What is still listed is submitted again.
             while not world.answers.shares.empty():
                 share = world.answers.shares.get(timeout=WAIT)
                 shares[share.key.slot] = share
+        # The process of the first share has lived on, and ends with its order.
+        assert len(seen) == 1
+        world.answers.tasks = ()
+        world.chain.write(s.with_order(s.order(), state=OrderState.CLOSED))
+        wait_until(lambda: not worker_pids(), "the end of the worker", WAIT)
     assert most == 1
     for share in shares.values():
         check_share(world, share)

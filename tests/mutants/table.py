@@ -39,6 +39,7 @@ _COST = "tests/unit/pol/job/test_cost.py"
 _REGISTRY = "tests/unit/chain/state_machine/registry/test_handlers.py"
 _PROBE = "tests/unit/validator/test_probe.py"
 _TRIAL = "tests/unit/validator/test_trial.py"
+_WORKER = "tests/unit/compute_provider/work/test_worker.py"
 _EMULATED = "tests/unit/pol/native/test_emulated.py"
 ADDRESS_FIELDS = "tests/unit/wire/test_address_fields.py::test_what_is_no_address_is_refused"
 
@@ -936,7 +937,31 @@ MUTANTS = (
         "compute_provider/work/worker.py",
         "return RoundSlot(order.round, order.slot)",
         "return RoundSlot(order.round, 0)",
-        ("tests/unit/compute_provider/work/test_worker.py",),
+        (_WORKER,),
+    ),
+    Mutant(
+        "worker-of-another-order",
+        "a job meets the process of another one",
+        "compute_provider/work/trainer.py",
+        "if worker.is_free and worker.serves == serves:",
+        "if worker.is_free:",
+        (f"{_WORKER}::test_no_worker_meets_another_order_or_another_way",),
+    ),
+    Mutant(
+        "worker-for-ever",
+        "a worker waits for shares of an order that is over",
+        "compute_provider/work/trainer.py",
+        "is_wanted = worker.serves.order_id in orders and waited",
+        "is_wanted = waited",
+        (f"{_WORKER}::test_a_worker_that_waits_in_vain_is_ended",),
+    ),
+    Mutant(
+        "link-of-a-worker",
+        "a worker has the daemon show any file of its owner",
+        "host/files.py",
+        "if not stat.S_ISREG(mode):",
+        "if not mode:",
+        ("tests/unit/host/test_files.py", _WORKER),
     ),
     Mutant(
         "no-such-slot",

@@ -30,12 +30,12 @@ from pol.replay.replay import replay_from, replay_segment
 from pol.rules.commitment import boundary_root, update_claim
 from pol.rules.panels import answer_digest
 from pol.state.arrays import State
-from pol.state.canonical import chunks_of, decode_state, encode_state, state_pieces, state_tree
+from pol.state.canonical import chunks_of, encode_state, read_state, state_pieces, state_tree
 from pol.state.layout import encoded_size
 from pol.values import TensorSpec
 from pol.work.probe import work_pieces
 from pol.work.records import RoundSlot
-from pol.work.segments import SlotState, slot_state
+from pol.work.segments import SlotState
 from pol.work.train import aggregate, share_update
 from validator.decide.records import Recomputed, ReplayOutcome, Sizes
 
@@ -116,20 +116,20 @@ def check_update(
     ``closing_root`` is the boundary root of leaf n, ``roots`` are those that the share claims of update and local_out.
     """
     job = _job(directory)
-    opened = _open_states(job, closing)
-    if opened is None or _root_of(*opened, metrics) != closing_root:
+    end = _opened(job, closing, metrics, closing_root)
+    if end is None:
         return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
-    start = decode_state(round_opening.read_bytes(), job.job.document.global_tensors)
+    start = read_state(round_opening, job.job.document.global_tensors)
     try:
-        result = share_update(job, start, *opened)
+        result = share_update(job, start, end)
     except UpdateFailed:
         return ReplayOutcome(ShareReason.NOT_FINITE, b"")
     root = update_claim(result.update_root, result.local_out_root)
     if root != update_claim(*roots):
         return ReplayOutcome(ShareReason.UPDATE_MISMATCH, root)
     try:
-        update = state_tree(decode_state(sent[0].read_bytes(), job.job.updated)).root
-        local = state_tree(decode_state(sent[1].read_bytes(), job.job.document.local_tensors)).root
+        update = state_tree(read_state(sent[0], job.job.updated)).root
+        local = state_tree(read_state(sent[1], job.job.document.local_tensors)).root
     except StateError:
         return ReplayOutcome(ShareReason.MALFORMED, root)
     if (update, local) != roots:
@@ -152,15 +152,16 @@ def check_stop(
     ``states`` are those at its last boundary, with the boundary ``root``.
     """
     job = _job(directory)
-    opened = _open_states(job, states)
-    if opened is None or _root_of(*opened, metrics) != root:
+    last = _opened(job, states, metrics, root)
+    if last is None:
         return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
-    start = decode_state(round_opening.read_bytes(), job.job.document.global_tensors)
+    start = read_state(round_opening, job.job.document.global_tensors)
     try:
         if index < job.job.document.share_segments:
+            opened = last.global_state, last.local_state
             replay_segment(job, part, index, *opened, _backend(backend_name))
         else:
-            share_update(job, start, *opened)
+            share_update(job, start, last)
     except Stopped:
         return ReplayOutcome(ShareReason.NONE, b"")
     return ReplayOutcome(ShareReason.NOT_STOPPED, b"")
@@ -179,8 +180,8 @@ def aggregate_round(
 ) -> Encoded | None:
     """Aggregate the updates of all slots, in their order, into the next global state; None where there is none."""
     job = _job(directory)
-    start = decode_state(opening.read_bytes(), job.job.document.global_tensors)
-    read = (decode_state(path.read_bytes(), job.job.updated) for path in updates)
+    start = read_state(opening, job.job.document.global_tensors)
+    read = (read_state(path, job.job.updated) for path in updates)
     try:
         result = aggregate(job, start, read, _backend(backend_name))
     except AggregationFailed:
@@ -251,20 +252,20 @@ def recompute_update(
 ) -> Recomputed:
     """Recompute a share's update from the round's opening and the states behind its last boundary, with ``root``."""
     job = _job(directory)
-    opened = _open_states(job, closing)
-    if opened is None or _root_of(*opened, metrics) != root:
+    end = _opened(job, closing, metrics, root)
+    if end is None:
         return Recomputed(_NOT_THERE)
     try:
         start = _read(round_opening, job.job.document.global_tensors)
     except StateError:
         return Recomputed(_NOT_THERE)
     try:
-        result = share_update(job, start, *opened)
+        result = share_update(job, start, end)
     except UpdateFailed:
-        digest = answer_digest(seed, (), _pieces(*opened))
+        digest = answer_digest(seed, (), _pieces(end.global_state, end.local_state))
         return Recomputed("", AnswerKind.STOPPED, b"", digest)
     root = update_claim(result.update_root, result.local_out_root)
-    return _finished(root, seed, (), result.update, opened[1])
+    return _finished(root, seed, (), result.update, end.local_state)
 
 
 def recompute_aggregation(
@@ -303,8 +304,7 @@ def opening_holds(
     directory: Path, states: tuple[Path, Path], metrics: tuple[int, ...], root: bytes
 ) -> bool:
     """Tell whether two opened states and their metrics hash to a boundary root."""
-    opened = _open_states(_job(directory), states)
-    return opened is not None and _root_of(*opened, metrics) == root
+    return _opened(_job(directory), states, metrics, root) is not None
 
 
 def recompute_states(
@@ -351,8 +351,8 @@ def result_chunks(path: Path) -> list[bytes]:
 def _open_states(job: LoadedJob, paths: tuple[Path, Path]) -> tuple[State, State] | None:
     try:
         return (
-            decode_state(paths[0].read_bytes(), job.job.document.global_tensors),
-            decode_state(paths[1].read_bytes(), job.job.document.local_tensors),
+            read_state(paths[0], job.job.document.global_tensors),
+            read_state(paths[1], job.job.document.local_tensors),
         )
     except StateError:
         return None
@@ -361,27 +361,27 @@ def _open_states(job: LoadedJob, paths: tuple[Path, Path]) -> tuple[State, State
 def _opened(
     job: LoadedJob, paths: tuple[Path, Path], metrics: tuple[int, ...], root: bytes
 ) -> SlotState | None:
-    """Return a copy of the states in two files, if they and their metrics hash to a boundary root."""
-    opened = _open_states(job, paths)
-    if opened is None or _root_of(*opened, metrics) != root:
+    """Return the states in two files, if they and their metrics hash to a boundary root; they are the caller's.
+
+    What was hashed of them is not hashed again.
+    """
+    read = _open_states(job, paths)
+    if read is None:
         return None
-    return slot_state(job, *opened)
+    opened = SlotState(*read)
+    return opened if boundary_root(*opened.roots, metrics) == root else None
 
 
 def _read(blob: tuple[Path, bytes], specs: Sequence[TensorSpec]) -> State:
     """Return the state in a file; StateError, but never NotFinite, unless it has the root that the chain has."""
     path, root = blob
     try:
-        state = decode_state(path.read_bytes(), specs)
+        state = read_state(path, specs)
     except NotFinite as error:
         raise StateError(error.field, error.reason) from None
     if state_tree(state).root != root:
         raise StateError("state", "is not the one that the chain names")
     return state
-
-
-def _root_of(global_state: State, local_state: State, metrics: tuple[int, ...]) -> bytes:
-    return boundary_root(state_tree(global_state).root, state_tree(local_state).root, metrics)
 
 
 def probe_pieces(seed: bytes, pieces: tuple[int, ...], backend_name: str) -> tuple[bytes, ...]:

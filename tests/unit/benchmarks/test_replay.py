@@ -13,7 +13,7 @@ from pol.tracing.build import build
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> replay.Place:
     folder: Path = tmp_path_factory.mktemp("place")
-    build(MODELS["digits"](2), folder / "job")
+    build(replace(MODELS["digits"](2), round_steps=2), folder / "job")
     return replay.opened(folder)
 
 
@@ -26,6 +26,17 @@ def test_every_part_is_a_row(place: replay.Place, monkeypatch: pytest.MonkeyPatc
     wanted = {text.format(executor) for text in per_executor for executor in executors}
     assert parts == {"loading", "opening", *wanted}
     assert all(row.baseline == rows[0].value for row in rows[1:])
+
+
+def test_the_shares_of_a_provider_are_rows(
+    place: replay.Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "PROVIDERS", 1)
+    first, later = replay.provided("digits", place)
+    assert "first share" in first.case
+    assert "next share" in later.case
+    # it finds the process and the job
+    assert later.value < first.value
 
 
 def test_what_ends_elsewhere_is_not_measured(place: replay.Place) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from host.files import link_whole, write_durably, write_whole
+from host.files import link_whole, move_durably, write_durably, write_whole
 
 
 def full(*_: object) -> None:
@@ -48,6 +48,22 @@ def test_only_the_owner_reads_what_is_durable_unless_others_may(tmp_path: Path) 
         os.umask(before)
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert modes == {"mine": 0o600, "shown": 0o644, "status": 0o644}
+
+
+def test_a_plain_file_is_moved_and_nothing_else(tmp_path: Path) -> None:
+    (theirs := tmp_path / "theirs").mkdir()
+    (mine := tmp_path / "mine").mkdir()
+    (theirs / "file").write_bytes(b"new")
+    (mine / "file").write_bytes(b"old")
+    move_durably(theirs / "file", mine / "file")
+    assert (mine / "file").read_bytes() == b"new"
+    (theirs / "link").symlink_to(mine / "file")
+    (theirs / "folder").mkdir()
+    for name in ("link", "folder", "absent"):
+        with pytest.raises(OSError, match=f"not a plain file.*{name}|No such file"):
+            move_durably(theirs / name, mine / "file")
+    assert (mine / "file").read_bytes() == b"new"
+    assert not list(theirs.iterdir())
 
 
 def test_a_link_costs_no_space_and_may_be_made_again(tmp_path: Path) -> None:

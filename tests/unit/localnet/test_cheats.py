@@ -15,6 +15,7 @@ from pol.job.load import LoadedJob, load_job
 from pol.replay.replay import replay_segment
 from pol.state.canonical import decode_state, state_tree
 from pol.work.records import Boundary
+from pol.work.segments import SlotState
 from pol.work.train import share_update
 from tests.unit.compute_provider.support import CHAIN, TINY, task
 from tests.unit.compute_provider.work.training import KEY, PART, SEGMENTS, Listener, order
@@ -71,7 +72,7 @@ def faults(loaded: LoadedJob, folder: Path, trace: tuple[Boundary, ...]) -> tupl
         if replayed.boundary.root != trace[index + 1].root:
             wrong.add(index)
     closing, local_out = states(len(trace) - 1)
-    result = share_update(loaded, loaded.global_state, closing, local_out)
+    result = share_update(loaded, loaded.global_state, SlotState(closing, local_out))
     try:
         update = decode_state((folder / UPDATE).read_bytes(), loaded.job.updated)
     except StateError:

@@ -33,11 +33,11 @@ def order(folder: Path, **changes: Any) -> WorkOrder:
 class Listener:
     """Collects what a worker says; ``react`` sees each message as it comes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **options: Any) -> None:
         self.said: list[dict[str, Any]] = []
         self.last: Queue[dict[str, Any]] = Queue()
         self.react: Callable[[dict[str, Any]], None] = lambda message: None
-        self.trainer = Trainer(self.hear, folder / "worker.log")
+        self.trainer = Trainer(self.hear, folder, **options)
 
     def hear(self, key: ShareKey, message: dict[str, Any]) -> None:
         self.said.append(message)
@@ -45,8 +45,10 @@ class Listener:
         if {"done", "stopped", "failed"} & message.keys():
             self.last.put(message)
 
-    def run(self, order: WorkOrder, behaviour: Behaviour | None = None) -> dict[str, Any]:
-        self.trainer.start(KEY, order, (behaviour or Honest()).worker(KEY))
+    def run(
+        self, order: WorkOrder, behaviour: Behaviour | None = None, key: ShareKey = KEY
+    ) -> dict[str, Any]:
+        self.trainer.start(key, order, (behaviour or Honest()).worker(key))
         return self.last.get(timeout=60)
 
     def boundaries(self) -> tuple[Boundary, ...]:

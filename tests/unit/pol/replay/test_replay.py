@@ -18,7 +18,7 @@ from pol.rules.commitment import boundary_root
 from pol.state.canonical import encode_state, state_tree
 from pol.values import metric_values
 from pol.work.records import Boundary, ReplayedSegment, RoundSlot, TrainedShare
-from pol.work.segments import advance, run_segment, slot_state
+from pol.work.segments import SlotState, advance, run_segment, slot_state
 from pol.work.train import opening_boundary, share_update, train_segments, train_share
 from tests.unit.pol.replay.conftest import SHARE, States
 
@@ -82,30 +82,28 @@ def test_training_goes_on_from_any_boundary(
     share, states = trained
     _, opening, local = states[start]
     reached: list[Boundary] = []
-    state, local = train_segments(
+    end = train_segments(
         loaded,
         SHARE,
         range(start, 5),
-        opening,
-        local,
+        slot_state(loaded, opening, local),
         backend=NUMPY,
         on_boundary=lambda boundary, *_: reached.append(boundary),
     )
     assert tuple(reached) == share.boundaries[start + 1 :]
-    assert encode_state(state) == encode_state(share.global_out)
-    assert encode_state(local) == encode_state(share.local_out)
-    assert opening_boundary(loaded, SHARE, *states[0][1:]) == share.boundaries[0]
+    assert encode_state(end.global_state) == encode_state(share.global_out)
+    assert encode_state(end.local_state) == encode_state(share.local_out)
+    zero = slot_state(loaded, *states[0][1:])
+    assert opening_boundary(loaded, SHARE, zero) == share.boundaries[0]
 
 
 @pytest.mark.parametrize("segments", [range(-1, 2), range(4, 6)])
 def test_a_share_has_no_other_segments(
     loaded: LoadedJob, trained: tuple[TrainedShare, States], segments: range
 ) -> None:
-    _, opening, local = trained[1][0]
+    start = slot_state(loaded, *trained[1][0][1:])
     with pytest.raises(RangeError, match="outside"):
-        train_segments(
-            loaded, SHARE, segments, opening, local, backend=NUMPY, on_boundary=lambda *_: None
-        )
+        train_segments(loaded, SHARE, segments, start, backend=NUMPY, on_boundary=lambda *_: None)
 
 
 @pytest.mark.parametrize("name", ["native", "torch"])
@@ -179,7 +177,7 @@ def test_the_update_is_the_closing_state(
     loaded: LoadedJob, trained: tuple[TrainedShare, States]
 ) -> None:
     share, states = trained
-    result = share_update(loaded, states[0][1], states[-1][1], states[-1][2])
+    result = share_update(loaded, states[0][1], SlotState(*states[-1][1:]))
     assert result.update_root == share.update_root == state_tree(result.update).root
     assert result.local_out_root == share.local_out_root == share.boundaries[-1].local_root
     assert encode_state(result.update) == encode_state(states[-1][1])  # a step changes all of it
@@ -189,7 +187,7 @@ def test_an_outer_optimizer_gets_opening_less_closing(
     loaded: LoadedJob, trained: tuple[TrainedShare, States]
 ) -> None:
     share, states = trained
-    result = share_update(with_outer(loaded), states[0][1], states[-1][1], states[-1][2])
+    result = share_update(with_outer(loaded), states[0][1], SlotState(*states[-1][1:]))
     assert result.update_root == state_tree(result.update).root != share.update_root
     assert result.local_out_root == share.local_out_root
     for name, array in result.update.items():
@@ -205,10 +203,10 @@ def test_any_changed_bit_changes_the_update(
     _, states = trained
     loaded = with_outer(loaded)
     given = [states[0][1], states[-1][1], states[-1][2]]
-    honest = share_update(loaded, *given)
+    honest = share_update(loaded, given[0], SlotState(given[1], given[2]))
     name = "0.bias" if part < 2 else "momentum.0.bias"
     given[part] = _changed(given[part], name, lambda array: array + np.float32(0.25))
-    result = share_update(loaded, *given)
+    result = share_update(loaded, given[0], SlotState(given[1], given[2]))
     changed = (
         result.update_root != honest.update_root,
         result.local_out_root != honest.local_out_root,
@@ -280,7 +278,7 @@ def test_a_state_that_is_not_the_jobs_is_refused(loaded: LoadedJob) -> None:
         with pytest.raises(StateError):
             train_share(loaded, SHARE, wrong, local, backend=NUMPY)
         with pytest.raises(StateError):
-            share_update(loaded, state, wrong, local)
+            share_update(loaded, state, SlotState(wrong, local))
 
 
 def test_a_step_that_is_not_finite_says_which(loaded: LoadedJob) -> None:

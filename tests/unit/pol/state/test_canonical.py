@@ -1,5 +1,8 @@
 """Canonical bytes, chunks and trees of states."""
 
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,7 @@ from pol.state.canonical import (
     decode_state,
     encode_state,
     freeze,
+    read_state,
     state_specs,
     state_tree,
 )
@@ -49,6 +53,13 @@ def example() -> dict[str, Array]:
     }
 
 
+def from_file(data: bytes, specs: Sequence[TensorSpec]) -> dict[str, Array]:
+    with NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        return read_state(Path(file.name), specs)
+
+
 def test_layout() -> None:
     data = encode_state({"b": np.array([1, -1], np.int64), "a": np.array([1.0, -0.0], np.float32)})
     header = b'[["a","f32",[2]],["b","i64",[2]]]'
@@ -68,6 +79,12 @@ def test_decodes_to_the_same_state(state: dict[str, Array]) -> None:
         assert array.dtype == state[name].dtype
     assert encode_state(decoded) == data
     assert len(data) == encoded_size(specs)
+    read = from_file(data, specs)
+    assert list(read) == sorted(state)
+    assert encode_state(read) == data
+    for array in read.values():
+        assert array.flags.owndata
+        assert not array.flags.writeable
 
 
 @settings(max_examples=100, deadline=None)
@@ -181,7 +198,12 @@ def test_damaged_bytes_are_refused_or_the_same(data: st.DataObject) -> None:
         else:
             encoded.insert(offset, data.draw(st.integers(0, 255)))
     damaged = bytes(encoded)
-    for decode in (lambda raw: decode_state(raw, state_specs(state)), chunks_of):
+    specs = state_specs(state)
+    for decode in (
+        lambda raw: decode_state(raw, specs),
+        lambda raw: from_file(raw, specs),
+        chunks_of,
+    ):
         try:
             decoded = decode(damaged)
         except StateError:
@@ -195,6 +217,8 @@ def test_damaged_bytes_are_refused_or_the_same(data: st.DataObject) -> None:
 def test_random_bytes_are_refused(raw: bytes) -> None:
     with pytest.raises(StateError):
         decode_state(raw, (TensorSpec("a", "f32", (2,)),))
+    with pytest.raises(StateError):
+        from_file(raw, (TensorSpec("a", "f32", (2,)),))
     with pytest.raises(StateError):
         chunks_of(len(raw).to_bytes(4, "big") + raw)
 

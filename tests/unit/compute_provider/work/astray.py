@@ -1,0 +1,42 @@
+"""Workers of a stranger who has got hold of one: ``python -m … METHOD PARENT FOLDER MEMORY``."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compute_provider.work import worker
+
+if TYPE_CHECKING:
+    from compute_provider.work.worker import Produced, Task
+    from pol.work.segments import SlotState
+
+
+def _reach(task: "Task", index: int, start: "SlotState") -> "Produced":
+    """Write past the daemon to where the states of shares are."""
+    (Path(task.order.folder) / "0.global").write_bytes(b"")
+    return worker.honest(task, index, start)
+
+
+def _link(task: "Task", index: int, start: "SlotState") -> "Produced":
+    """Have the daemon keep, and show to whoever asks for a state, a file that it can read."""
+    made = worker.honest(task, index, start)
+    end = task.folder / "5.global"
+    end.symlink_to("/etc/passwd")
+    (task.folder / "5.local").write_bytes(b"")
+    message = '{"boundary": {"index": 5}}\n'
+    os.write(sys.stdout.fileno(), message.encode())
+    return made
+
+
+def _double(task: "Task", index: int, start: "SlotState") -> "Produced":
+    """Say twice that it is done."""
+    task.out.write('{"stopped": "here"}\n')
+    return worker.honest(task, index, start)
+
+
+_METHODS = {"none": worker.honest, "reach": _reach, "link": _link, "double": _double}
+
+if __name__ == "__main__":
+    method, parent, folder, memory = sys.argv[1:]
+    worker.main(int(parent), Path(folder), int(memory), _METHODS[method])
