@@ -1,34 +1,69 @@
-"""Activation checkpointing (``torch.utils.checkpoint``): what runs again for its gradients draws the same again."""
+"""Activation checkpointing (``torch.utils.checkpoint``): what runs again for its gradients draws the same again.
+
+It runs where the backward pass asks for it, and its nodes are marked, so that they are not merged with those of the
+forward pass: what these made is let go in between.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 from unittest.mock import patch
 
+from torch.fx import Node
+from torch.fx import traceback as fx_traceback
 from torch.utils import checkpoint
 
 from pol.tracing.dropout import SeededDropout
 
 _NAME = "_checkpoint_without_reentrant_generator"
 _RUN = getattr(checkpoint, _NAME)
+_MARK = "rerun"
 
 
 @contextmanager
 def repeatable_checkpoints(draws: SeededDropout) -> Iterator[None]:
-    """Let functions that are checkpointed in here draw from the same sites each time."""
+    """Let functions that are checkpointed in here draw from the same sites each time.
+
+    The reentrant kind, which knows no ``autograd.grad``, becomes the other one.
+    """
+    reruns = count(1)
 
     def run(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         # what it is given here runs again; torch itself calls the function the first time
-        return _RUN(_again(function, draws, draws.next_site), *arguments, **options)
+        again = _again(function, draws, draws.next_site, reruns)
+        return _RUN(again, *arguments, **options)
 
-    with patch.object(checkpoint, _NAME, run):
+    with (
+        patch.object(checkpoint, _NAME, run),
+        patch.object(checkpoint, "CheckpointFunction", _NotReentrant),
+    ):
         yield
 
 
-def _again(function: Callable[..., Any], draws: SeededDropout, first: int) -> Callable[..., Any]:
+class _NotReentrant:
+    """Stands for torch's ``CheckpointFunction``."""
+
+    @staticmethod
+    def apply(function: Callable[..., Any], preserve: bool, *arguments: Any) -> Any:
+        return checkpoint.checkpoint(
+            function, *arguments, use_reentrant=False, preserve_rng_state=preserve
+        )
+
+
+def _again(
+    function: Callable[..., Any], draws: SeededDropout, first: int, reruns: Iterator[int]
+) -> Callable[..., Any]:
     def run(*arguments: Any, **options: Any) -> Any:
+        marked = fx_traceback.annotate({_MARK: next(reruns)})
         # torch computes gradients outside of the mode
-        with draws, draws.again_from(first):
+        with draws, draws.again_from(first), marked:
             return function(*arguments, **options)
 
     return run
+
+
+def rerun_of(node: Node) -> int:
+    """Return which rerun of a checkpointed part a node is of, counted from 1; 0 for all other nodes."""
+    found: int = node.meta.get("custom", {}).get(_MARK, 0)
+    return found

@@ -2,6 +2,9 @@
 
 Handlers of torch's operations (``rules_*.py``) call these functions only, so views, casts and broadcasts that cancel
 each other never reach a job.
+
+What a checkpointed part computes again stays apart from what it computed first, which then need not be kept until the
+backward pass: see :attr:`Emitter.rerun`.
 """
 
 from collections.abc import Sequence
@@ -25,10 +28,18 @@ class Emitter:
 
     def __init__(self, limits: Limits = LIMITS) -> None:
         self._builder = ProgramBuilder(limits)
+        self.rerun = 0
+        """Which rerun of a checkpointed part is being written, counted from 1; 0 is none. A rerun's nodes are merged
+        with each other only. What comes later is merged with the latest of equal nodes, so that the earlier ones are
+        not needed for it."""
         self._known: dict[tuple[object, ...], int] = {}
+        self._rerun_of: dict[int, int] = {}
+        # the first value that equals one of a rerun
+        self._first: dict[int, int] = {}
+        self._firsts: dict[tuple[object, ...], int] = {}
         self._made: dict[int, tuple[str, tuple[int, ...], dict[str, object]]] = {}
         self._scalars: dict[int, Scalar] = {}
-        self._products: dict[tuple[int, int], int] = {}
+        self._bits: dict[tuple[int, ...], int] = {}
         self._arrays: dict[int, Array] = {}
 
     def input(self, name: str, dtype: str, shape: Sequence[int]) -> int:
@@ -82,12 +93,22 @@ class Emitter:
         """Add a node, or return the value of an equal one."""
         if op in _BROADCASTING:
             args = self._without_broadcasts(args)
-        key = (op, args, tuple(sorted(attrs.items())))
-        if key not in self._known:
-            value = self._builder.node(op, *args, **attrs)
-            self._known[key] = value
-            self._made[value] = (op, args, attrs)
-        return self._known[key]
+        rest = tuple(sorted(attrs.items()))
+        key = (op, args, rest)
+        known = self._known.get(key)
+        if known is not None and (not self.rerun or self._rerun_of.get(known) == self.rerun):
+            return known
+        value = self._builder.node(op, *args, **attrs)
+        self._known[key] = value
+        self._made[value] = (op, args, attrs)
+        self._first[value] = self._firsts.setdefault((op, self._first_of(args), rest), value)
+        if self.rerun:
+            self._rerun_of[value] = self.rerun
+        return value
+
+    def _first_of(self, values: Sequence[int]) -> tuple[int, ...]:
+        """Return what was written first of what equals these values, reruns or not."""
+        return tuple(self._first.get(value, value) for value in values)
 
     def _without_broadcasts(self, args: tuple[int, ...]) -> tuple[int, ...]:
         """Use the source of a broadcast operand where the result keeps its shape without it."""
@@ -103,11 +124,12 @@ class Emitter:
         return tuple(current)
 
     def product(self, left: int, right: int, bits: int) -> int:
-        """Return a product in integers of ``bits``; where there is one of these operands already, that one."""
-        key = (left, right)
-        if key not in self._products:
-            self._products[key] = self.emit("matmul", left, right, bits=bits)
-        return self._products[key]
+        """Return a product in integers of ``bits``; of those of the first product of these operands, if there is one.
+
+        So a product that is computed again for the backward pass has the bits that it had in the forward pass.
+        """
+        first = self._bits.setdefault(self._first_of((left, right)), bits)
+        return self.emit("matmul", left, right, bits=first)
 
     def cast(self, value: int, dtype: str) -> int:
         """Return the value in another dtype; a constant is written in it."""

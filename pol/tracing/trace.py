@@ -30,6 +30,7 @@ from pol.tracing import (
     rules_strided,
     rules_window,
 )
+from pol.tracing.checkpoints import rerun_of
 from pol.tracing.emitter import Emitter
 from pol.tracing.folding import Folding
 from pol.tracing.origin import line_of_error, line_of_node
@@ -160,9 +161,7 @@ def _graph(function: Function, inputs: Tensors) -> tuple[GraphModule, list[str]]
             graph = _make_fx(flat, list(inputs.values()))
             if any(_is_mutable(node) for node in graph.graph.nodes):
                 again = torch.func.functionalize(_AtenViews(graph).run, remove="mutations")
-                # where the model called it
-                with fx_traceback.preserve_node_meta():
-                    graph = _make_fx(again, list(inputs.values()))
+                graph = _make_fx(again, list(inputs.values()))
                 _drop_write_backs(graph)
     except JobError:
         raise
@@ -196,7 +195,9 @@ def _make_fx(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Gr
         _allow_non_fake_inputs=True,
         record_stack_traces=True,
     )
-    graph = tracer(*inputs)
+    # with what is noted of a node while it is made
+    with fx_traceback.preserve_node_meta():
+        graph = tracer(*inputs)
     assert isinstance(graph, GraphModule)
     return graph
 
@@ -271,6 +272,7 @@ class _Writer:
         return self._written[node]
 
     def _translated(self, node: Node) -> Any:
+        self.emitter.rerun = rerun_of(node)
         args: Any = torch.fx.map_arg(node.args, self.value)
         kwargs: Any = torch.fx.map_arg(node.kwargs, self.value)
         if node.target is operator.getitem:

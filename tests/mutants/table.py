@@ -1040,12 +1040,31 @@ MUTANTS = (
         "forward-twice",
         "what is computed again for the backward pass has other bits than before",
         "pol/tracing/emitter.py",
-        "        key = (left, right)\n",
-        "        key = (left, right, bits)\n",
+        "self._bits.setdefault(self._first_of((left, right)), bits)\n",
+        "bits\n",
         (
             "tests/unit/pol/tracing/test_precision.py"
             "::test_what_is_computed_again_for_the_backward_pass_is_forward",
         ),
+    ),
+    Mutant(
+        "reruns-merged",
+        "what a checkpointed part computes again is taken from the forward pass, which keeps it in memory",
+        "pol/tracing/emitter.py",
+        "(not self.rerun or self._rerun_of.get(known) == self.rerun)",
+        "True",
+        (
+            "tests/unit/pol/tracing/test_checkpoints.py"
+            "::test_a_checkpointed_part_keeps_its_inputs_only",
+        ),
+    ),
+    Mutant(
+        "rerun-rounds-otherwise",
+        "a product of a checkpointed part has other bits when it is computed again",
+        "pol/tracing/emitter.py",
+        "self._first_of((left, right)), bits)",
+        "(left, right), bits)",
+        ("tests/unit/pol/tracing/test_checkpoints.py",),
     ),
     Mutant(
         "no-zero-added",
