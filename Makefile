@@ -1,7 +1,7 @@
 # Everything a developer types. `make setup` needs Python 3.11 or 3.12 with venv, git and make.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-node test nightly demo lint style types layers lock
+.PHONY: help setup setup-node test nightly demo lint style types layers site lock
 
 # The first Python on PATH that fits; else whichever there is, and the set-up says what is wrong.
 ifndef PYTHON
@@ -39,7 +39,7 @@ nightly: setup ## what is too long for that: a demo without a validator, random 
 demo: setup ## a market on this machine, from an order to settled training
 	@.venv/bin/assay demo
 
-lint: style types layers ## style, types and layers
+lint: style types layers site ## style, types, layers, and the links of the documentation
 
 style: setup
 	@.venv/bin/ruff check
@@ -50,6 +50,10 @@ types: setup
 
 layers: setup
 	@.venv/bin/lint-imports --no-logo
+
+# Its generator says at each start that a successor of it is being written.
+site: setup ## the documentation as pages for a browser, in build/site
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
 
 # A pin that still fits is kept; `make lock UPGRADE=--upgrade` takes the newest of everything.
 LOCKS = tools/setup

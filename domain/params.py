@@ -67,37 +67,43 @@ class OrderParams:
 class Params:
     """Parameters with the defaults of a public network."""
 
+    # The most by which a block moves the chain clock.
     clock_step_max: Annotated[int, Range(1, 86_400)] = 60
+    # How long a lot waits for strangers' reveals before it takes what there is.
     lot_wait: Wait = 600
+    # To accept a match: this, and the time that payload and data take at `accept_rate`, at most `accept_max`.
     accept_base: Wait = 600
-    accept_rate: Rate = 1_000_000  # bytes/s
-    progress_base: Wait = 3_600
-    round_window: Duration = 300
-    max_attempts: Attempts = 3
-    auditors: Auditors = 3
-    audit_places_max: AuditPlaces = 16
-    segments_drawn: SegmentsDrawn = 4
-    job_bond_bps: Bps = 1_000
-    decline_fee_bps: Bps = 1_000  # of the job bond
-    protocol_bps: Take = 100
-    audit_bps: Take = 300
-    bond_wait: Wait = 14 * 86_400
-    min_gas_price_millionths: Annotated[int, Range(0, 10**12)] = (
-        1_000  # consensus minimum, millionths of uassay per gas unit
+    accept_rate: Rate = (
+        1_000_000  # bytes/s at which a validator is expected to fetch payload and data
     )
+    # To close a round: this, and three times what the round takes at the promised speed.
+    progress_base: Wait = 3_600
+    round_window: Duration = 300  # the least time that a closed round stays open to its panel
+    max_attempts: Attempts = 3  # failed attempts after which an order closes unserved
+    auditors: Auditors = 3  # seats of a panel's first stage
+    audit_places_max: AuditPlaces = 16  # places of a round that a panel recomputes at most
+    segments_drawn: SegmentsDrawn = 4  # of a share, that its validator must replay
+    job_bond_bps: Bps = 1_000  # of the work's price: what the winner locks for finishing it
+    decline_fee_bps: Bps = 1_000  # of the job bond
+    protocol_bps: Take = 100  # of what is paid: to the community pool
+    audit_bps: Take = 300  # of what is paid: to a round's seats
+    bond_wait: Wait = 14 * 86_400  # from the withdrawal of free bonds until the coins arrive
+    # Consensus minimum, millionths of uassay per gas unit.
+    min_gas_price_millionths: Annotated[int, Range(0, 10**12)] = 1_000
     block_gas: BlockGas = 100_000_000  # that the transactions of a block declare
     due_gas: DueGas = 50_000_000  # of what happens by itself in a block, apart from that
-    # From the block that registers a key to the first one that needs it.
+    # From the block that registers a beacon key to the first one that needs it.
     beacon_delay: Blocks = 1_000
-    accept_max: Wait = 86_400
+    accept_max: Wait = 86_400  # the longest time to accept a match
     payload_fee: Money = 50_000  # burnt of both sides, where nobody can tell whose fault it was
     order_min: Money = 200_000  # the smallest deposit of an order
-    ttl_max: Duration = 7 * 86_400
+    ttl_max: Duration = 7 * 86_400  # the longest time to live of an order without a match
     audit_segments: AuditSegments = 2  # of every round, whatever its fee pays
     eligible_bps: Bps = 7_500  # of the stake, that the time of an audit is made for
-    window_max: Duration = 86_400
+    window_max: Duration = 86_400  # an order whose rounds would stay open longer is refused
     answer_fee: Money = 1_000  # of a seat, once: what its two messages cost
-    rounds_ahead: RoundsAhead = 16  # closed and not verified
+    rounds_ahead: RoundsAhead = 16  # rounds that are closed and not verified, at most
+    # Of the number of eligible validators: how many may be busy with panels at a time, all orders together.
     audit_room_bps: Annotated[int, Range(1, 1_000_000)] = 2_500
     # From the last halving of a validator's promise until it may raise it.
     promise_wait: Wait = 86_400

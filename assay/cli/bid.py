@@ -38,7 +38,14 @@ def command() -> None:
     show_default=True,
     help="Providers' share, of 10,000.",
 )
-@click.option("--duration", "lasts", type=DURATION, default="7d", show_default=True)
+@click.option(
+    "--duration",
+    "lasts",
+    type=DURATION,
+    default="7d",
+    show_default=True,
+    help="How long it stands.",
+)
 @common_options
 def place(context: Settings, capacity: int, providers_bps: int, lasts: int, **values: Any) -> None:
     """Place a bid."""
@@ -108,7 +115,14 @@ def show(context: Settings, bid: str) -> None:
 @click.argument("bid")
 @click.option("--price", type=AMOUNT, help="uassay per PFLOP.")
 @click.option("--capacity", type=FLOPS, help="FLOPs to sell from now on.")
-@click.option("--duration", "lasts", type=DURATION, default="7d", show_default=True)
+@click.option(
+    "--duration",
+    "lasts",
+    type=DURATION,
+    default="7d",
+    show_default=True,
+    help="How long it stands.",
+)
 @common_options
 def change(
     context: Settings, bid: str, price: int | None, capacity: int | None, lasts: int

@@ -41,7 +41,12 @@ _LIFE = (
         show_default=True,
         help="Everything done by then.",
     ),
-    click.option("--rematch/--no-rematch", default=True, show_default=True),
+    click.option(
+        "--rematch/--no-rematch",
+        default=True,
+        show_default=True,
+        help="Try another validator after a failed attempt.",
+    ),
 )
 
 

@@ -35,7 +35,9 @@ def command() -> None:
     """
 )
 @directory_option
-@click.option("--validators", type=click.IntRange(1, 100), default=4, show_default=True)
+@click.option(
+    "--validators", type=click.IntRange(1, 100), default=4, show_default=True, help="How many."
+)
 @click.option(
     "--providers",
     type=click.IntRange(0, 100),
@@ -161,7 +163,13 @@ def status(context: Settings, directory: Path) -> None:
 
 @command.command(help="Show a process's log.\n\nExample: assay localnet logs val0.validator")
 @click.argument("name")
-@click.option("--lines", type=click.IntRange(1, 100_000), default=50, show_default=True)
+@click.option(
+    "--lines",
+    type=click.IntRange(1, 100_000),
+    default=50,
+    show_default=True,
+    help="How many lines.",
+)
 @directory_option
 @common_options
 def logs(context: Settings, name: str, lines: int, directory: Path) -> None:

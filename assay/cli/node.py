@@ -60,9 +60,23 @@ def command() -> None:
 )
 @click.option("--audit-rate", type=SIZE, help="Bytes/s that it promises, with --new-chain.")
 @click.option("--host", type=HOST, default=LOCAL, show_default=True, help="Address for peers.")
-@click.option("--p2p-port", type=PORT, default=26656, show_default=True)
-@click.option("--rpc-port", type=PORT, default=26657, show_default=True)
-@click.option("--grpc-port", type=PORT, default=9090, show_default=True)
+@click.option(
+    "--p2p-port", type=PORT, default=26656, show_default=True, help="Where other nodes connect."
+)
+@click.option(
+    "--rpc-port",
+    type=PORT,
+    default=26657,
+    show_default=True,
+    help="Where CometBFT answers RPC, on this machine.",
+)
+@click.option(
+    "--grpc-port",
+    type=PORT,
+    default=9090,
+    show_default=True,
+    help="Where the node answers commands and daemons.",
+)
 @click.option(
     "--grpc-host", type=HOST, default=LOCAL, show_default=True, help="Address for clients."
 )

@@ -1,0 +1,94 @@
+"""Pages of what is on chain: parameters, messages, events, reason codes, codes of refusals."""
+
+from dataclasses import fields
+
+from domain.params import Params, local_params
+from tools.references.markdown import code, first_sentence, page, table
+from tools.references.source import class_of, classes
+
+
+def parameters_page() -> str:
+    """Return the page of the chain's parameters, with the defaults of public and local networks."""
+    local, public = local_params(), Params()
+    rows = []
+    for line in class_of("domain/params.py", "Params").lines:
+        of_local = getattr(local, line.name)
+        same = of_local == getattr(public, line.name)
+        rows.append(
+            (
+                code(line.name),
+                f"{getattr(public, line.name):,}",
+                "" if same else f"{of_local:,}",
+                line.comment,
+            )
+        )
+    kept = ", ".join(code(field.name) for field in fields(public.for_order()))
+    return page(
+        "Parameters",
+        "They are in the genesis file, and `assay query params` shows those of a chain. Durations are seconds on"
+        " the chain clock, `bps` are hundredths of a per cent, money is in uassay (1 ASSAY is 1,000,000 of them).",
+        table(("parameter", "public networks", "local networks, where different", "meaning"), rows),
+        "An order keeps these for life, as they were when it was submitted: " + kept + ".",
+        source="domain/params.py",
+    )
+
+
+def messages_page() -> str:
+    """Return the page of the messages that change the state."""
+    parts = [
+        "Each is part of an ordinary Cosmos transaction. The account in the field named first must sign."
+    ]
+    for found in classes("domain/messages.py"):
+        if "MessageBase" not in found.bases:
+            continue
+        values = {line.name: line.value.strip("\"'") for line in found.lines}
+        rows = [
+            (code(line.name), code(line.hint), line.comment)
+            for line in found.lines
+            if "ClassVar" not in line.hint
+        ]
+        parts += [
+            f"## {found.name}",
+            first_sentence(found.doc),
+            f"Type url {code(values['URL'])}, signed by {code(values['SIGNER'])}.",
+            table(("field", "type", "meaning"), rows) if rows else "",
+        ]
+    return page("Messages", *parts, source="domain/messages.py")
+
+
+def events_page() -> str:
+    """Return the page of the numbered events."""
+    parts = [
+        "Events are numbered without gaps; `assay events --since N --follow` shows them. Bytes are hexadecimal text,"
+        " integers decimal."
+    ]
+    for found in classes("domain/events.py"):
+        kinds = [line.value.strip('"') for line in found.lines if line.name == "KIND"]
+        if not kinds or not kinds[0]:
+            continue
+        names = [code(line.name) for line in found.lines if "ClassVar" not in line.hint]
+        parts += [
+            f"## {kinds[0]}",
+            first_sentence(found.doc),
+            "Attributes: " + ", ".join(names) + ".",
+        ]
+    return page("Events", *parts, source="domain/events.py")
+
+
+def reasons_page() -> str:
+    """Return the page of the reasons why things end."""
+    parts = [
+        "1 to 9,999 are the consumer's, 10,000 to 19,999 a validator's or provider's, from 20,000 on nobody's or"
+        " the network's."
+    ]
+    for found in classes("domain/reasons.py"):
+        rows = [
+            (line.value.replace("_", ""), code(line.name.lower()), line.comment)
+            for line in found.lines
+        ]
+        parts += [
+            f"## {found.name}",
+            first_sentence(found.doc),
+            table(("code", "name", "meaning"), rows),
+        ]
+    return page("Reason codes", *parts, source="domain/reasons.py")

@@ -1,0 +1,31 @@
+"""The table of reference pages."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from tools.exports import origins
+from tools.references.chain import (
+    events_page,
+    messages_page,
+    parameters_page,
+    reasons_page,
+)
+from tools.references.commands import commands_page
+from tools.references.library import library_page
+from tools.references.money import money_page
+from tools.references.source import ROOT
+
+FOLDER = ROOT / "docs"
+
+PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
+    {
+        "money.md": money_page,
+        "reference/commands.md": commands_page,
+        "reference/library.md": lambda: library_page(origins()),
+        "reference/parameters.md": parameters_page,
+        "reference/messages.md": messages_page,
+        "reference/events.md": events_page,
+        "reference/reasons.md": reasons_page,
+    }
+)
+"""File name under docs/ to what makes its text."""
