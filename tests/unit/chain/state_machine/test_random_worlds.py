@@ -17,8 +17,8 @@ import pytest
 
 from chain.state_machine.ledger.tables import POTS, TALLIES
 from chain.state_machine.market import orders
-from chain.state_machine.proof.attempts import BLAMES_JOB
 from chain.state_machine.proof import settlement
+from chain.state_machine.proof.attempts import BLAMES_JOB
 from chain.state_machine.proof.handlers.commit_traces import VERDICTS
 from chain.state_machine.registry.tables import VALIDATORS
 from domain import queries as q
