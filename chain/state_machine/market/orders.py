@@ -145,7 +145,7 @@ def end_assignment(
 
 
 def end_order(ctx: Context, order: Order, reason: CloseReason) -> None:
-    """Decide how an order ends, and close it; shares of its open round are dropped before."""
+    """Decide how an order ends, and close it. No share stands in its open round: it has none, or was dropped before."""
     if order.state is OrderState.OPEN:
         leave_book(ctx, order)
     cancel(ctx, order.deadline, Due.ORDER, order.id)

@@ -24,7 +24,6 @@ from chain.state_machine.proof.fees import compute_audit_fee
 from chain.state_machine.proof.rejections import compare_rejected, count_rejected
 from chain.state_machine.proof.rounds import get_next_round, is_verifiable
 from chain.state_machine.proof.seats import settle_panel, weigh_panel
-from chain.state_machine.proof.shares import drop_open_round
 from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES
 from chain.state_machine.queue import Due, Entry, schedule
 from chain.state_machine.registry.tables import VALIDATORS
@@ -172,7 +171,6 @@ def _end_if_decided(ctx: Context, order_id: bytes, assignment: Assignment) -> No
         settled = VALIDATORS.must(ctx.store, assignment.validator).orders_settled
         VALIDATORS.update(ctx.store, assignment.validator, orders_settled=settled + 1)
         reason = CloseReason.SETTLED if last.stopped is None else CloseReason.STOPPED_BY_JOB
-        drop_open_round(ctx, assignment.open_round)
         end_order(ctx, order, reason)
     elif assignment.state is AssignmentState.FAILED and is_over:
         reopen_or_end(ctx, order, assignment, verified)
