@@ -90,6 +90,7 @@ def sweep() -> Iterator[Case]:
     yield from _elementwise()
     yield from _reductions()
     yield from _products()
+    yield from _windows()
     yield from _shapes()
     yield Case("iota", (), {"size": 1})
     yield Case("iota", (), {"size": LARGE})
@@ -159,6 +160,19 @@ def _products() -> Iterator[Case]:
     for batch, side in ((100_000, 1), (100_000, 2), (10_000, 8), (256, 64)):
         for bits in BITS:
             yield Case("matmul", (("f32", (batch, side, side)),) * 2, {"bits": bits})
+
+
+def _windows() -> Iterator[Case]:
+    """Convolutions of 3 x 3 and their gradients by the weights: dense, by the channel, of few and of many elements."""
+    sizes = [(1, 64, 64, 56), (1, 256, 256, 14), (96, 96, 1, 56), (960, 960, 1, 7), (1, 3, 64, 112)]
+    for groups, channels, rows, side in (*sizes, (1, 1, 1, 1), (LARGE // 16, LARGE // 16, 1, 1)):
+        per_group, places = channels // groups, {"kernel": [3, 3], "steps": [1, 1]}
+        windows = {**places, "starts": [0, 0], "strides": [1, 1], "counts": [side, side]}
+        x = ("f32", (channels, side + 2, side + 2))
+        for summed, transposed in ((9 * per_group, False), (side * side, True)):
+            for bits in BITS if side == 14 else (DEFAULT_BITS,):
+                attrs = {"bits": bits, "transposed": transposed, **windows}
+                yield Case("matmul_windows", (("f32", (groups, rows, summed)), x), attrs)
 
 
 def _shapes() -> Iterator[Case]:

@@ -32,6 +32,7 @@ ARENA, CONSTANTS, FIRST_INPUT = 0, 1, 2
 
 SINGLE = frozenset({
     "matmul", "sum", "amax", "argmax", "take", "concat", "pad", "uniform", "iota", "add_rows", "argsort",
+    "matmul_windows",
 })  # fmt: skip
 """Operations that have an instruction, or a few, of their own."""
 
@@ -56,6 +57,7 @@ class Kind(IntEnum):
     IOTA = 9
     ADD_ROWS = 10
     ARGSORT = 11
+    WINDOWS = 12
 
 
 ROWS_OF_TABLE = 8
@@ -195,7 +197,7 @@ class _Writer:
         self._single: dict[str, Callable[[int, Node, TensorType], None]] = {
             "matmul": self._product, "sum": self._sum, "amax": self._largest, "argmax": self._find_largest,
             "take": self._take, "concat": self._concat, "pad": self._pad, "uniform": self._uniform, "iota": self._iota,
-            "add_rows": self._add_rows, "argsort": self._argsort,
+            "add_rows": self._add_rows, "argsort": self._argsort, "matmul_windows": self._windows,
         }  # fmt: skip
 
     # --- values ---
@@ -338,6 +340,38 @@ class _Writer:
             *shape,
             len(sizes),
             *batch,
+        )
+
+    def _windows(self, number: int, node: Node, value: TensorType) -> None:
+        """What the windows read is never laid out as a whole, so ``x`` may lie in any way."""
+        left, x = self._operands(node)
+        left = self._readable(left)
+        result = self._values[number] = self._new(value)
+        attrs, steps = node.attrs, x.strides[1:]
+        groups, rows, _ = left.shape
+        per_group = x.shape[0] // groups
+
+        def times(name: str) -> list[int]:
+            return [n * step for n, step in zip(attrs[name], steps, strict=True)]
+
+        places = (per_group, *attrs["kernel"]), (x.strides[0], *times("steps"))
+        windows = attrs["counts"], tuple(times("strides"))
+        axes: list[int] = []
+        for shape, strides in (places, windows):
+            sizes, (kept,) = merged(shape, strides)
+            axes += [len(sizes), *_padded(sizes), *_padded(kept)]
+        first = x.part((slice(None), *(slice(start, None) for start in attrs["starts"])))
+        self._emit(
+            Kind.WINDOWS,
+            [left, first],
+            [result],
+            attrs["bits"],
+            attrs["transposed"],
+            groups,
+            rows,
+            *left.strides,
+            per_group * x.strides[0],
+            *axes,
         )
 
     def _readable(self, matrix: Strided) -> Strided:

@@ -40,6 +40,8 @@ _SUMMED_EXACTLY = 2_048
 """Numbers of 22 bits whose products FP64 sums without a rounding; of the others it is more than a product may sum."""
 _ROWS_SIZE = 2**24
 """Elements of rows of a product that have FP64 copies at once."""
+_WINDOWS_SIZE = 2**20
+"""Elements of what windows read that are laid out at once."""
 _BLOCK = 2**18
 """Elements that a sequence of FP64 or 64-bit operations takes at once: its dozen temporaries are what it needs."""
 _DTYPES = {"f32": torch.float32, "i64": torch.int64, "bool": torch.bool}
@@ -82,18 +84,26 @@ def scale_rows(x: Tensor, axis: int, bits: int) -> tuple[Tensor, Tensor]:
     """Scale an FP32 operand along ``axis`` to integers of ``bits``; return them and the inverse scale, in FP64."""
     # without the absolute values of all, which would be another copy
     ends = (torch.abs(end(x, dim=axis, keepdim=True)) for end in (torch.amax, torch.amin))
-    largest = torch.maximum(*ends).to(torch.float64)
-    wide = x.to(torch.float64)
+    largest = torch.maximum(*ends)
+    return scaled(x, largest, bits), inverses(largest, bits)[1]
+
+
+def inverses(largest: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    """Return exponents of scales, and the inverse scales, by the absolute values of the largest elements."""
+    largest = largest.to(torch.float64)
     exponent = (largest.view(torch.int64) >> 52) - 1023
     shift = torch.where(largest == 0.0, 0, bits - 2 - exponent)
     too_large = torch.round(largest * _power_of_two(shift)) > LARGEST_DIGITS[bits]
     shift = torch.where(too_large, shift - 1, shift)
-    inverse = _power_of_two(-shift)
-    finite = torch.isfinite(largest)
-    wide.masked_fill_(~finite, 0.0)
-    inverse = torch.where(finite, inverse, float("nan"))
+    return shift, torch.where(torch.isfinite(largest), _power_of_two(-shift), float("nan"))
+
+
+def scaled(x: Tensor, largest: Tensor, bits: int) -> Tensor:
+    """Return the integers of an operand by the absolute values of its rows' largest elements, in FP64."""
+    shift, _ = inverses(largest, bits)
     # in place, for a second copy would double what a product needs beside its operands
-    return wide.mul_(_power_of_two(shift)).round_(), inverse
+    wide = x.to(torch.float64).masked_fill_(~torch.isfinite(largest), 0.0)
+    return wide.mul_(_power_of_two(shift)).round_()
 
 
 def rows_at_once(left: TensorType, right: TensorType) -> int:
@@ -130,6 +140,69 @@ def _matmul(site: _Site) -> Function:
         return result
 
     return run
+
+
+def _windows_product(site: _Site) -> Function:
+    """As many windows at once as make a small product, each place in a window a part of what they read."""
+    attrs, (left, x) = site.attrs, site.operands
+    bits, groups = attrs["bits"], left.shape[0]
+    sizes = zip(attrs["kernel"], attrs["steps"], x.shape[1:], strict=True)
+    away = _away(list(sizes), site.device)
+    starts = zip(attrs["starts"], attrs["strides"], attrs["counts"], x.shape[1:], strict=True)
+    first = torch.zeros(1, dtype=torch.int64, device=site.device)
+    for start, stride, count, size in starts:
+        along = start + stride * torch.arange(count, device=site.device)
+        first = (first[:, None] * size + along).reshape(-1)
+    height = x.shape[0] // groups * len(away)
+    step = max(1, min(_SUMMED_EXACTLY, _WINDOWS_SIZE // (groups * max(height, left.shape[1]))))
+    # of 22 bits no part is on both sides of a block
+    step = 2 ** (step.bit_length() - 1)
+
+    def columns(flat: Tensor, windows: Tensor) -> Tensor:
+        taken = flat.index_select(1, (away[:, None] + windows).reshape(-1))
+        return taken.reshape(groups, height, len(windows))
+
+    def plain(a: Tensor, flat: Tensor) -> Tensor:
+        lines, left_inverse = scale_rows(a, -1, bits)
+        result = a.new_empty(site.result.shape)
+        parts = torch.split(first, step)
+        for windows, target in zip(parts, torch.split(result, step, -1), strict=True):
+            right, inverse = scale_rows(columns(flat, windows), -2, bits)
+            in_blocks = bits == 22 and height > _SUMMED_EXACTLY
+            total = _sum_in_blocks(lines, right) if in_blocks else torch.matmul(lines, right)
+            target.copy_(total.add_(0.0).mul_(left_inverse).mul_(inverse))
+        return result
+
+    def transposed(a: Tensor, flat: Tensor) -> Tensor:
+        largest = torch.cat(
+            [columns(flat, some).abs().amax(-1, keepdim=True) for some in torch.split(first, step)],
+            -1,
+        ).amax(-1, keepdim=True)
+        of_left = a.abs().amax(-1, keepdim=True)
+        total = torch.zeros(site.result.shape, dtype=torch.float64, device=site.device)
+        block, left_inverse = torch.zeros_like(total), inverses(of_left, bits)[1]
+        done = 0
+        for windows, some in zip(torch.split(first, step), torch.split(a, step, -1), strict=True):
+            right = scaled(columns(flat, windows), largest, bits)
+            block += torch.matmul(scaled(some, of_left, bits), right.transpose(1, 2))
+            done += len(windows)
+            if done % _SUMMED_EXACTLY == 0 or done == len(first):
+                total += block
+                block.zero_()
+        right_inverse = inverses(largest, bits)[1].transpose(1, 2)
+        return total.mul_(left_inverse).mul_(right_inverse).to(torch.float32)
+
+    run = transposed if attrs["transposed"] else plain
+    return lambda a, value: run(a, value.reshape(len(value), -1))
+
+
+def _away(sizes: list[tuple[int, int, int]], device: torch.device) -> Tensor:
+    """Return how far each place in a window is from where the window is."""
+    found = torch.zeros(1, dtype=torch.int64, device=device)
+    for places, step, size in sizes:
+        along = step * torch.arange(places, device=device)
+        found = (found[:, None] * size + along).reshape(-1)
+    return found
 
 
 def _sum_dim(x: Tensor, dim: int) -> Tensor:
@@ -413,6 +486,7 @@ MAKERS: Mapping[str, Maker] = MappingProxyType(
         "add_rows": _add_rows,
         "argsort": _argsort,
         "matmul": _matmul,
+        "matmul_windows": _windows_product,
         "iota": _iota,
         "full": _full,
         "uniform": _uniform,

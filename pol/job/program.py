@@ -140,7 +140,7 @@ class Program:
                 live += result.size
             if memory in sharing:
                 sharing[memory] += 1
-            peak = max(peak, live + PRIMITIVES[node.op].scratch_size(operands, result))
+            peak = max(peak, live + PRIMITIVES[node.op].scratch_size(operands, node.attrs, result))
             for memory in filter(sharing.__contains__, map(self.memory_of.__getitem__, dead)):
                 sharing[memory] -= 1
                 live -= 0 if sharing[memory] else self.types[memory].size

@@ -99,7 +99,7 @@ def flops_by_operation(program: Program) -> dict[str, int]:
 
 def products_by_bits(program: Program) -> dict[str, int]:
     """Return how many products have integers of 8, of 15 and of 22 bits."""
-    found = [node.attrs["bits"] for node in program.nodes if node.op == "matmul"]
+    found = [node.attrs["bits"] for node in program.nodes if "bits" in node.attrs]
     return {str(bits): found.count(bits) for bits in BITS}
 
 

@@ -92,3 +92,47 @@ int multiply_narrow(const Operand *left, const Operand *right, int64_t summed, i
 {
     return bits == 8 ? multiply(left, right, summed, 8, result) : multiply(left, right, summed, 15, result);
 }
+
+/* --- in parts -------------------------------------------------------------------------------------------------- */
+
+static int64_t left_size(int64_t rows, int64_t summed, int bits)
+{
+    return rounded(rows, ROWS) / ROWS * panel_of_left(rounded(summed, BLOCK) / BLOCK, bits);
+}
+
+static int64_t right_size(int64_t columns, int64_t summed, int bits)
+{
+    return rounded(columns, COLUMNS) * (rounded(summed, BLOCK) / BLOCK) * form_size(bits);
+}
+
+static inline ALWAYS void add_tiles(const char *a, const char *b, int64_t rows, int64_t columns, int64_t blocks, int bits,
+                                    double *totals, int64_t stride)
+{
+    int64_t panel = panel_of_left(blocks, bits), panels = rounded(rows, ROWS) / ROWS, column_size = blocks * form_size(bits);
+    int64_t together = LEFT_BYTES / panel > 0 ? LEFT_BYTES / panel : 1;
+    for (int64_t first = 0; first < panels; first += together)
+        for (int64_t column = 0; column < columns; column += COLUMNS) {
+            int64_t width = columns - column < COLUMNS ? columns - column : COLUMNS;
+            for (int64_t p = first; p < panels && p < first + together; p++) {
+                Tile tile;
+                multiply_tile(a + p * panel, b + column * column_size, blocks, bits, &tile);
+                for (int64_t r = 0; r < ROWS && p * ROWS + r < rows; r++) {
+                    double *RESTRICT out = totals + (p * ROWS + r) * stride + column;
+                    for (int64_t c = 0; c < width; c++)
+                        out[c] += sum_of(&tile, r, c, bits);
+                }
+            }
+        }
+}
+
+static void add(const char *left, const char *right, int64_t rows, int64_t columns, int64_t summed, int bits, double *totals,
+                int64_t stride)
+{
+    int64_t blocks = rounded(summed, BLOCK) / BLOCK;
+    if (bits == 8)
+        add_tiles(left, right, rows, columns, blocks, 8, totals, stride);
+    else
+        add_tiles(left, right, rows, columns, blocks, 15, totals, stride);
+}
+
+const Panels NARROW_PANELS = {left_size, right_size, pack_left, pack_right, add};

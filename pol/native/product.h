@@ -15,6 +15,7 @@ typedef struct {
 typedef struct {
     float *first, *second;
     double *inverse;
+    uint32_t *largest;
 } Scales;
 
 static inline int64_t rounded(int64_t n, int64_t to)
@@ -45,8 +46,28 @@ size_t scales_size(int64_t lanes);
 /* Find the scales of an operand for integers of ``bits``, in memory from ``room``. */
 Scales find_scales(const Operand *x, int64_t summed, int bits, char **room);
 
+/* The same in parts: memory for so many lanes, larger elements of each lane, and the scales when all were seen. */
+Scales start_scales(int64_t lanes, char **room);
+void see_largest(const Operand *x, int64_t summed, uint32_t *RESTRICT largest);
+void set_scales(Scales *scales, int64_t lanes, int bits);
+
 /* Multiply one pair of matrices in integers of 8 or 15 bits, or of 22; 0 where there is no memory. */
 int multiply_narrow(const Operand *left, const Operand *right, int64_t summed, int bits, float *result);
 int multiply_wide(const Operand *left, const Operand *right, int64_t summed, int bits, float *result);
+
+/* How a product is made of parts, for those that lay out few columns at a time: operands as panels, and panels multiplied
+ * and added to [rows, columns] of totals whose rows lie ``stride`` apart. Of 22 bits at most WHOLE are summed at once. */
+typedef struct {
+    int64_t (*left_size)(int64_t rows, int64_t summed, int bits);
+    int64_t (*right_size)(int64_t columns, int64_t summed, int bits);
+    void (*pack_left)(const Operand *x, const Scales *s, int64_t summed, int bits, char *panels);
+    void (*pack_right)(const Operand *x, const Scales *s, int64_t summed, int bits, char *panels);
+    void (*add)(const char *left, const char *right, int64_t rows, int64_t columns, int64_t summed, int bits, double *totals,
+                int64_t stride);
+} Panels;
+
+extern const Panels NARROW_PANELS, WIDE_PANELS;
+
+#define WHOLE 2048
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "program.h"
 
-enum { CHAIN, COPY, PRODUCT, SUM, COUNT, LARGEST, FIND_LARGEST, TAKE, UNIFORM, IOTA, ADD_ROWS, ARGSORT };
+enum { CHAIN, COPY, PRODUCT, SUM, COUNT, LARGEST, FIND_LARGEST, TAKE, UNIFORM, IOTA, ADD_ROWS, ARGSORT, WINDOWS };
 
 #define LANES 8
 #define COLUMNS 256
@@ -289,6 +289,7 @@ static int run_one(const int64_t *instruction, const Run *run)
     }
     case ADD_ROWS: return run_add_rows(body, run);
     case ARGSORT: return run_argsort(body, run);
+    case WINDOWS: return run_windows(body, run);
     }
     return NO_MEMORY;
 }

@@ -29,6 +29,9 @@ int run_chain(const int64_t *body, const Run *run);
 /* Copy elements from some places to others (copy.c). */
 void run_copy(const int64_t *body, const Run *run);
 
+/* Multiply a matrix and the windows of a value (windows.c). */
+int run_windows(const int64_t *body, const Run *run);
+
 /* Add rows up one after another, and find positions in ascending order (order.c). */
 int run_add_rows(const int64_t *body, const Run *run);
 int run_argsort(const int64_t *body, const Run *run);

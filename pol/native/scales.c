@@ -3,6 +3,8 @@
 #include "product.h"
 
 #define INFINITE 0x7f800000u
+#define NORMAL 0x00800000u /* the smallest normal number */
+#define ONE 0x3f800000u
 
 static inline uint32_t magnitude(float x)
 {
@@ -16,12 +18,12 @@ static inline uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-static void find_largest(const Operand *x, int64_t summed, uint32_t *RESTRICT largest)
+void see_largest(const Operand *x, int64_t summed, uint32_t *RESTRICT largest)
 {
     if (x->k == 1 || x->lane != 1) {
         for (int64_t i = 0; i < x->lanes; i++) {
             const float *line = x->data + i * x->lane;
-            uint32_t found = 0;
+            uint32_t found = largest[i];
             if (x->k == 1)
                 for (int64_t k = 0; k < summed; k++)
                     found = larger(found, magnitude(line[k]));
@@ -32,7 +34,6 @@ static void find_largest(const Operand *x, int64_t summed, uint32_t *RESTRICT la
         }
         return;
     }
-    memset(largest, 0, (size_t)x->lanes * sizeof *largest);
     for (int64_t first = 0; first < x->lanes; first += 256) {
         int64_t end = first + 256 < x->lanes ? first + 256 : x->lanes;
         for (int64_t k = 0; k < summed; k++) {
@@ -43,29 +44,37 @@ static void find_largest(const Operand *x, int64_t summed, uint32_t *RESTRICT la
     }
 }
 
-/* s = bits - 2 - floor(log2 max), one less where max would round above the largest integer; no number at all where one is
- * not finite.
- */
-static void set_scale(uint32_t largest, int bits, Scales *scales, int64_t lane)
+static inline float float_of(uint32_t bits)
 {
-    int64_t shift = 0;
-    if (largest >= INFINITE) {
-        scales->first[lane] = scales->second[lane] = 0.0f;
-        scales->inverse[lane] = NAN;
-        return;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* s = bits - 2 - floor(log2 max), one less where max would round above the largest integer; no number at all where one is
+ * not finite. Without a branch, so that it is done for several lanes at once.
+ */
+void set_scales(Scales *scales, int64_t lanes, int bits)
+{
+    const float top = (float)((int64_t)1 << (bits - 2)), most = (float)(127 << (bits - 8));
+    const uint32_t *RESTRICT all = scales->largest;
+    float *RESTRICT first = scales->first, *RESTRICT second = scales->second;
+    double *RESTRICT inverse = scales->inverse;
+    for (int64_t i = 0; i < lanes; i++) {
+        uint32_t largest = all[i], raised;
+        int is_finite = largest < INFINITE;
+        /* Subnormal numbers become normal ones. */
+        float higher = float_of(largest) * 16777216.0f;
+        memcpy(&raised, &higher, sizeof raised);
+        int32_t exponent = (int32_t)(largest < NORMAL ? raised >> 23 : (largest >> 23) + 24) - 127 - 24;
+        uint32_t fraction = (largest < NORMAL ? raised : largest) & (NORMAL - 1);
+        int32_t shift = bits - 2 - exponent - (rintf(float_of(fraction | ONE) * top) > most);
+        shift = largest && is_finite ? shift : 0;
+        int32_t half = shift / 2;
+        first[i] = is_finite ? float_of((uint32_t)(half + 127) << 23) : 0.0f;
+        second[i] = is_finite ? float_of((uint32_t)(shift - half + 127) << 23) : 0.0f;
+        inverse[i] = is_finite ? double_of((uint64_t)(int64_t)(1023 - shift) << 52) : NAN;
     }
-    if (largest) {
-        float narrow;
-        memcpy(&narrow, &largest, sizeof narrow);
-        double wide = narrow;
-        shift = bits - 2 - ((int64_t)(bits_of(wide) >> 52) - 1023);
-        if (rint(wide * power_of_two(shift)) > (double)(127 << (bits - 8)))
-            shift -= 1;
-    }
-    int64_t half = shift / 2;
-    scales->first[lane] = (float)power_of_two(half);
-    scales->second[lane] = (float)power_of_two(shift - half);
-    scales->inverse[lane] = power_of_two(-shift);
 }
 
 size_t scales_size(int64_t lanes)
@@ -74,16 +83,22 @@ size_t scales_size(int64_t lanes)
     return wide * (3 * sizeof(float) + sizeof(double));
 }
 
-Scales find_scales(const Operand *x, int64_t summed, int bits, char **room)
+Scales start_scales(int64_t lanes, char **room)
 {
-    size_t wide = (size_t)rounded(x->lanes, 64);
+    size_t wide = (size_t)rounded(lanes, 64);
     Scales scales;
     scales.first = carve(room, wide * sizeof(float));
     scales.second = carve(room, wide * sizeof(float));
     scales.inverse = carve(room, wide * sizeof(double));
-    uint32_t *largest = carve(room, wide * sizeof(uint32_t));
-    find_largest(x, summed, largest);
-    for (int64_t i = 0; i < x->lanes; i++)
-        set_scale(largest[i], bits, &scales, i);
+    scales.largest = carve(room, wide * sizeof(uint32_t));
+    memset(scales.largest, 0, (size_t)lanes * sizeof(uint32_t));
+    return scales;
+}
+
+Scales find_scales(const Operand *x, int64_t summed, int bits, char **room)
+{
+    Scales scales = start_scales(x->lanes, room);
+    see_largest(x, summed, scales.largest);
+    set_scales(&scales, x->lanes, bits);
     return scales;
 }

@@ -146,3 +146,47 @@ int multiply_wide(const Operand *left, const Operand *right, int64_t summed, int
         }
     return 1;
 }
+
+/* --- in parts -------------------------------------------------------------------------------------------------- */
+
+static int64_t left_size(int64_t rows, int64_t summed, int bits)
+{
+    (void)bits;
+    return 8 * rounded(rows, ROWS) * summed;
+}
+
+static int64_t right_size(int64_t columns, int64_t summed, int bits)
+{
+    (void)bits;
+    return 8 * rounded(columns, COLUMNS) * summed;
+}
+
+static void pack_left(const Operand *x, const Scales *s, int64_t summed, int bits, char *panels)
+{
+    (void)bits;
+    pack(x, s, summed, ROWS, (double *)(void *)panels);
+}
+
+static void pack_right(const Operand *x, const Scales *s, int64_t summed, int bits, char *panels)
+{
+    (void)bits;
+    pack(x, s, summed, COLUMNS, (double *)(void *)panels);
+}
+
+static void add(const char *left, const char *right, int64_t rows, int64_t columns, int64_t summed, int bits, double *totals,
+                int64_t stride)
+{
+    (void)bits;
+    const double *a = (const double *)(const void *)left, *b = (const double *)(const void *)right;
+    for (int64_t column = 0; column < columns; column += COLUMNS)
+        for (int64_t row = 0; row < rows; row += ROWS) {
+            Tile tile;
+            memset(tile, 0, sizeof tile);
+            add_block(a + row * summed, b + column * summed, summed, tile);
+            for (int64_t r = 0; r < ROWS && row + r < rows; r++)
+                for (int64_t c = 0; c < COLUMNS && column + c < columns; c++)
+                    totals[(row + r) * stride + column + c] += tile[r].numbers[c];
+        }
+}
+
+const Panels WIDE_PANELS = {left_size, right_size, pack_left, pack_right, add};

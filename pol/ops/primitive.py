@@ -123,8 +123,12 @@ def _nothing_more(operands: Operands, attributes: Attributes, result: TensorType
     return Work()
 
 
-def _no_bytes(operands: Operands) -> int:
+def _no_bytes(operands: Operands, attributes: Attributes, result: TensorType) -> int:
     return 0
+
+
+BytesRule = Callable[[Operands, Attributes, TensorType], int]
+"""Operands, attributes and result to bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,7 @@ class Primitive:
     more: WorkRule = _nothing_more
     scratch: int = 0
     scratch_result: int = 0
-    more_scratch: Callable[[Operands], int] = _no_bytes
+    more_scratch: BytesRule = _no_bytes
     repeats: bool = False
     may_fail: bool = False
 
@@ -167,11 +171,11 @@ class Primitive:
         plain = Work(elements=self.cost * counted.elements, moved=moved, calls=self.calls)
         return plain + self.more(operands, attributes, result)
 
-    def scratch_size(self, operands: Operands, result: TensorType) -> int:
+    def scratch_size(self, operands: Operands, attributes: Attributes, result: TensorType) -> int:
         """Return the bytes that an executor takes at most beside operands and result."""
         read = sum(operand.elements for operand in operands)
         plain = self.scratch * read + self.scratch_result * result.elements
-        return plain + self.more_scratch(operands)
+        return plain + self.more_scratch(operands, attributes, result)
 
     def _moved(self, operands: Operands, result: TensorType) -> int:
         match self.traffic:

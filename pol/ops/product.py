@@ -77,22 +77,31 @@ def scale_rows(x: Array, axis: int, bits: int) -> tuple[Array, Array]:
     """
     # without the absolute values of all, which would be another copy
     ends = (np.abs(end(axis=axis, keepdims=True)) for end in (x.max, x.min))
+    shift, inverse = scales(np.maximum(*ends), bits)
+    return integers(x, shift, inverse), inverse
+
+
+def scales(largest: Array, bits: int) -> tuple[Array, Array]:
+    """Return s and 2^-s of rows by the absolute value of their largest elements (see :func:`scale_rows`)."""
     # in FP64 the subnormal numbers of FP32 are normal, so the exponent is in the bits
-    largest = np.maximum(*ends).astype(np.float64)
-    wide = x.astype(np.float64)
+    largest = largest.astype(np.float64)
     shift = np.where(largest == 0.0, 0, bits - 2 - exponent_of(largest))
     shift -= np.rint(largest * power_of_two(shift)) > largest_digit(bits)
-    inverse = power_of_two(-shift)
-    finite = np.isfinite(largest)
-    if not finite.all():
-        np.copyto(wide, 0.0, where=~finite)
-        inverse = np.where(finite, inverse, np.nan)
+    return shift, np.where(np.isfinite(largest), power_of_two(-shift), np.nan)
+
+
+def integers(x: Array, shift: Array, inverse: Array) -> Array:
+    """Return the integers of an FP32 operand, as FP64; zeros where the inverse of a row's scale is NaN."""
+    wide = x.astype(np.float64)
+    is_finite = ~np.isnan(inverse)
+    if not is_finite.all():
+        np.copyto(wide, 0.0, where=~is_finite)
     # in place, for a second copy would double what a product needs beside its operands
     wide *= power_of_two(shift)
-    return np.rint(wide, out=wide), inverse
+    return np.rint(wide, out=wide)
 
 
-def _sum_blocks(left: Array, right: Array) -> Array:
+def sum_blocks(left: Array, right: Array) -> Array:
     """Return the sums of blocks along the summed dimension, each exact, added first to last in FP64."""
     rows, summed = left.shape[-2:]
     total = np.zeros((*left.shape[:-1], right.shape[-1]))
@@ -122,7 +131,7 @@ def _matmul(site: Site) -> Function:
         for first in range(0, rows, step):
             part = slice(first, first + step)
             left, left_inverse = scale_rows(a[..., part, :], -1, bits)
-            total = _sum_blocks(left, right) if blocks else np.matmul(left, right)
+            total = sum_blocks(left, right) if blocks else np.matmul(left, right)
             # the sign of a zero sum depends on the BLAS
             total += 0.0
             # exact: FP64 has room for every exponent here
@@ -135,11 +144,11 @@ def _matmul(site: Site) -> Function:
     return run
 
 
-_PER_OPERAND, _PER_ROW, _PER_RESULT, _PER_MATRIX = 24, 2_000, 24, 1_000
+PER_OPERAND, PER_ROW, PER_RESULT, PER_MATRIX = 24, 2_000, 24, 1_000
 """FLOPs of scaling an element, of a row or column, of an element of the result, of a matrix of a batch."""
 
 
-_TIMES = {8: 1, 15: 1, 22: 3}
+TIMES = {8: 1, 15: 1, 22: 3}
 """How often the time of 15 bits a product takes, at most, on an executor that computes it its own way."""
 
 
@@ -147,16 +156,16 @@ def _product_work(operands: Operands, attributes: Attributes, result: TensorType
     left, right = operands
     matrices = prod(left.shape[:-2])
     rows = matrices * (left.shape[-2] + right.shape[-2] + right.shape[-1])
-    elements = _PER_OPERAND * (left.elements + right.elements) + _PER_ROW * rows
-    elements += _PER_RESULT * result.elements + _PER_MATRIX * matrices
-    return Work(products=_TIMES[attributes["bits"]] * _flops(operands, result), elements=elements)
+    elements = PER_OPERAND * (left.elements + right.elements) + PER_ROW * rows
+    elements += PER_RESULT * result.elements + PER_MATRIX * matrices
+    return Work(products=TIMES[attributes["bits"]] * _flops(operands, result), elements=elements)
 
 
-_PER_ROW_BYTES = 64
+PER_ROW_BYTES = 64
 """Of what is known of a row or column: its largest element, its scale, and on the way to them."""
 
 
-def _scratch(operands: Operands) -> int:
+def _scratch(operands: Operands, attributes: Attributes, result: TensorType) -> int:
     """Return the bytes of FP64 copies and sums, of a block's own sums where there are several, and of scales."""
     left, right = operands
     rows, summed = left.shape[-2:]
@@ -166,7 +175,7 @@ def _scratch(operands: Operands) -> int:
     return (
         wide
         + (8 * sums if summed > BLOCK else 0)
-        + _PER_ROW_BYTES * (left.elements + right.elements) // summed
+        + PER_ROW_BYTES * (left.elements + right.elements) // summed
     )
 
 

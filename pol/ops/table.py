@@ -11,12 +11,13 @@ from pol.ops.primitive import AttributeValue, Operands, Primitive, check_attribu
 from pol.ops.product import PRODUCT
 from pol.ops.reduce import REDUCE
 from pol.ops.shape import SHAPE
+from pol.ops.windows import WINDOWS
 from pol.values import TensorType
 
 PRIMITIVES: Mapping[str, Primitive] = MappingProxyType(
     {
         row.name: row
-        for family in (ELEMENTWISE, SHAPE, REDUCE, ORDER, PRODUCT, CREATE)
+        for family in (ELEMENTWISE, SHAPE, REDUCE, ORDER, PRODUCT, WINDOWS, CREATE)
         for row in family
     }
 )

@@ -39,7 +39,7 @@ class Emitter:
         self._firsts: dict[tuple[object, ...], int] = {}
         self._made: dict[int, tuple[str, tuple[int, ...], dict[str, object]]] = {}
         self._scalars: dict[int, Scalar] = {}
-        self._bits: dict[tuple[int, ...], int] = {}
+        self._bits: dict[tuple[object, ...], int] = {}
         self._arrays: dict[int, Array] = {}
 
     def input(self, name: str, dtype: str, shape: Sequence[int]) -> int:
@@ -128,8 +128,15 @@ class Emitter:
 
         So a product that is computed again for the backward pass has the bits that it had in the forward pass.
         """
-        first = self._bits.setdefault(self._first_of((left, right)), bits)
-        return self.emit("matmul", left, right, bits=first)
+        return self._product("matmul", left, right, bits)
+
+    def windows_product(self, left: int, right: int, bits: int, **form: object) -> int:
+        """Return the product with the windows of a value, in integers of bits that :meth:`product` would choose."""
+        return self._product("matmul_windows", left, right, bits, **form)
+
+    def _product(self, op: str, left: int, right: int, bits: int, **form: object) -> int:
+        key = (op, self._first_of((left, right)), tuple(sorted(form.items())))
+        return self.emit(op, left, right, bits=self._bits.setdefault(key, bits), **form)
 
     def cast(self, value: int, dtype: str) -> int:
         """Return the value in another dtype; a constant is written in it."""

@@ -1,10 +1,11 @@
 """Convolutions and pooling of torch in primitives: slices, products and elementwise nodes (see :mod:`windows`).
 
-A convolution is one product: of the weights with the columns of what each window reads. So is its gradient by the
-input, for each phase; that by the weights is one for each place of a window. All sums are those of products: exact.
+A convolution is one product, of the weights with what the windows read. So is its gradient by the input, for each
+phase, and that by the weights. All sums are those of products: exact.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -106,12 +107,12 @@ def _joined(emitter: Emitter, parts: Sequence[int], dim: int) -> int:
     return values[0]
 
 
-def _columns(emitter: Emitter, parts: Sequence[int], groups: int) -> int:
-    """Return values [C, N, places] as the columns of a product: [groups, C / groups x parts, N x places]."""
-    channels, rows, *places = emitter.shape(parts[0])
-    apart = [emitter.reshape(part, (channels, 1, rows, *places)) for part in parts]
-    shape = (groups, channels // groups * len(parts), rows * prod(places))
-    return emitter.reshape(_joined(emitter, apart, 1), shape)
+def _slices(
+    emitter: Emitter, x: int, starts: Sequence[Sequence[int]], count: Sequence[int],
+    step: Sequence[int],
+) -> list[int]:  # fmt: skip
+    """Return what is read from each of these places on."""
+    return [_read(emitter, x, start, count, step) for start in starts]
 
 
 def _product(site: TraceSite, left: int, right: int) -> int:
@@ -125,6 +126,34 @@ def _product(site: TraceSite, left: int, right: int) -> int:
         )
     found = emitter.product(left, right, site.bits)
     return emitter.reshape(found, (groups, rows, columns))
+
+
+def _windows_product(
+    site: TraceSite, lines: int, x: int, starts: Sequence[int], strides: Sequence[int], counts: Sequence[int],
+    kernel: Sequence[int], steps: Sequence[int], transposed: bool = False,
+) -> int:  # fmt: skip
+    """Multiply [groups, M, K] with what windows read of [channels, rows, sizes]: [groups, M, windows or K].
+
+    ``counts`` and, if windows do not begin with the first row, ``starts`` have the rows, too.
+    """
+    emitter = site.emitter
+    if prod(kernel) == 1 and not transposed:
+        # nothing is read twice
+        part = _read(emitter, x, starts, counts[1:], strides)
+        groups, _, summed = emitter.shape(lines)
+        return _product(site, lines, emitter.reshape(part, (groups, summed, prod(counts))))
+    first = (0,) * (1 + len(kernel) - len(starts))
+    return emitter.windows_product(
+        lines,
+        x,
+        site.bits,
+        starts=(*first, *starts),
+        strides=(1, *strides),
+        counts=tuple(counts),
+        kernel=(1, *kernel),
+        steps=(1, *steps),
+        transposed=transposed,
+    )
 
 
 # --- convolutions --------------------------------------------------------------------------------
@@ -160,14 +189,13 @@ def _gathered(site: TraceSite, x: int, weight: int, windows: Windows, groups: in
     emitter = site.emitter
     rows, out = site.shape[:2]
     padded = _padded(emitter, _channels_first(emitter, x), windows.padding, windows.padding_after())
-    parts = [
-        _read(emitter, padded, place.start, windows.outputs, windows.stride)
-        for place in windows.places()
-    ]
-    columns = _columns(emitter, parts, groups)
-    lines = emitter.reshape(weight, (groups, out // groups, emitter.shape(columns)[1]))
-    found = emitter.reshape(_product(site, lines, columns), (out, rows, *windows.outputs))
-    return _channels_first(emitter, found)
+    summed = prod(emitter.shape(weight)[1:])
+    lines = emitter.reshape(weight, (groups, out // groups, summed))
+    found = _windows_product(
+        site, lines, padded, (0,) * len(windows.kernel), windows.stride, (rows, *windows.outputs),
+        windows.kernel, windows.dilation,
+    )  # fmt: skip
+    return _channels_first(emitter, emitter.reshape(found, (out, rows, *windows.outputs)))
 
 
 def _spread_back(site: TraceSite, x: int, weight: int, windows: Windows, groups: int) -> int:
@@ -181,45 +209,48 @@ def _spread_back(site: TraceSite, x: int, weight: int, windows: Windows, groups:
         emitter.reshape(weight, (groups, given // groups, per_group, *windows.kernel)),
         (0, 2, 1, *range(3, 3 + rank)),
     )
-    values = _channels_first(emitter, x)
+    low, high = windows.reach()
+    padded = _padded(emitter, _channels_first(emitter, x), low, high)
 
-    def phase(parts: Sequence[int], places: Sequence[Place]) -> int:
-        columns = _columns(emitter, parts, groups)
+    def phase(places: Sequence[Place]) -> int:
         counts = [len({place.at[dim] for place in places}) for dim in range(rank)]
         chosen = _read(emitter, turned, places[0].at, counts, windows.kernel_steps())
-        lines = emitter.reshape(chosen, (groups, per_group, emitter.shape(columns)[1]))
-        return emitter.reshape(_product(site, lines, columns), (out, rows, *windows.turns()))
+        lines = emitter.reshape(chosen, (groups, per_group, given // groups * prod(counts)))
+        starts = [s + b for s, b in zip(places[0].start, low, strict=True)]
+        found = _windows_product(
+            site, lines, padded, starts, (1,) * rank, (rows, *windows.turns()), counts,
+            windows.place_steps(),
+        )  # fmt: skip
+        return emitter.reshape(found, (out, rows, *windows.turns()))
 
-    back = _way_back(emitter, (out, rows), [values], windows, phase)
-    return _channels_first(emitter, back)
+    return _channels_first(emitter, _way_back(emitter, (out, rows), windows, phase))
+
+
+def _read_back(
+    emitter: Emitter, values: Sequence[int], windows: Windows
+) -> Callable[[Sequence[Place]], list[list[int]]]:
+    """Return what says for each value what the places of a phase read of it."""
+    low, high = windows.reach()
+    padded = [_padded(emitter, value, low, high) for value in values]
+    ones = (1,) * len(windows.kernel)
+
+    def read(places: Sequence[Place]) -> list[list[int]]:
+        starts = [[s + b for s, b in zip(place.start, low, strict=True)] for place in places]
+        return [_slices(emitter, value, starts, windows.turns(), ones) for value in padded]
+
+    return read
 
 
 def _way_back(
-    emitter: Emitter, rest: Sequence[int], values: Sequence[int], windows: Windows,
-    phase: Callable[..., int],
-) -> int:  # fmt: skip
-    """Return [rest, inputs] from [.., outputs]: ``phase`` makes one of what its places read of each value."""
+    emitter: Emitter, rest: Sequence[int], windows: Windows, phase: Callable[[Sequence[Place]], int]
+) -> int:
+    """Return [rest, inputs]: ``phase`` makes the elements that the same places read, [rest, turns]."""
     rank, turns = len(windows.kernel), windows.turns()
-    low, high = windows.reach()
-    padded = [_padded(emitter, value, low, high) for value in values]
     ones = (1,) * rank
-    found = []
-    for _, places in windows.phases():
-        read = [
-            [
-                _read(
-                    emitter,
-                    value,
-                    [s + b for s, b in zip(place.start, low, strict=True)],
-                    turns,
-                    ones,
-                )
-                for place in places
-            ]
-            for value in padded
-        ]
-        shape = (*rest, *turns)
-        found.append(phase(*read, places) if places else emitter.full(0, "f32", shape))
+    shape = (*rest, *turns)
+    found = [
+        phase(places) if places else emitter.full(0, "f32", shape) for _, places in windows.phases()
+    ]
     whole = found[0]
     if len(found) > 1:
         apart = [emitter.reshape(part, (1, *emitter.shape(part))) for part in found]
@@ -237,36 +268,34 @@ def _weight_gradient(
     site: TraceSite, x: Ref, gradient: Ref, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
     dilation: Sequence[int], groups: int,
 ) -> int:  # fmt: skip
-    """A product for each place of a window, so that no columns are in memory."""
     emitter = site.emitter
     sizes, places = emitter.shape(x)[2:], emitter.shape(gradient)[2:]
     windows = Windows(kernel, stride, padding, dilation, sizes, places)
-    rows, given = emitter.shape(x)[:2]
-    out = site.shape[0]
-    summed = rows * prod(places)
+    rows, out = emitter.shape(x)[0], site.shape[0]
     padded = _padded(emitter, _channels_first(emitter, x), windows.padding, windows.padding_after())
-    lines = emitter.reshape(_channels_first(emitter, gradient), (groups, out // groups, summed))
-    found = []
-    for place in windows.places():
-        part = _read(emitter, padded, place.start, places, windows.stride)
-        columns = emitter.reshape(part, (groups, given // groups, summed))
-        found.append(_long_product(site, lines, columns))
-    apart = [emitter.reshape(part, (*site.shape[:2], 1)) for part in found]
-    return emitter.reshape(_joined(emitter, apart, 2), site.shape)
-
-
-def _long_product(site: TraceSite, left: int, right: int) -> int:
-    """Multiply [groups, M, K] and [groups, N, K]; of a K that no product has, part by part."""
-    emitter = site.emitter
-    summed = emitter.shape(left)[-1]
+    gradients = _channels_first(emitter, gradient)
     total = None
-    for start in range(0, summed, MAX_SUMMED):
-        count = min(MAX_SUMMED, summed - start)
-        parts = [_read(emitter, value, [start], [count], [1]) for value in (left, right)]
-        found = _product(site, parts[0], emitter.permute(parts[1], (0, 2, 1)))
+    for first, counts in _boxes((rows, *places), MAX_SUMMED):
+        part = _read(emitter, gradients, first, counts, (1,) * len(counts))
+        lines = emitter.reshape(part, (groups, out // groups, prod(counts)))
+        starts = [at * step for at, step in zip(first, (1, *stride), strict=True)]
+        found = _windows_product(
+            site, lines, padded, starts, stride, counts, kernel, dilation, transposed=True
+        )
         total = found if total is None else emitter.emit("add", total, found)
     assert total is not None
-    return total
+    return emitter.reshape(total, site.shape)
+
+
+def _boxes(sizes: Sequence[int], most: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Yield where parts of so many elements at most begin and how large they are, in the order of the elements."""
+    split = next(dim for dim in range(len(sizes)) if prod(sizes[dim + 1 :]) <= most)
+    rest = tuple(sizes[split + 1 :])
+    step = most // max(1, prod(rest))
+    for before in product(*map(range, sizes[:split])):
+        for start in range(0, sizes[split], step):
+            count = min(step, sizes[split] - start)
+            yield (*before, start, *[0] * len(rest)), (*[1] * split, count, *rest)
 
 
 # --- pooling -------------------------------------------------------------------------------------
@@ -327,10 +356,8 @@ def _avg_pool(
     emitter, rank = site.emitter, _rank_of(site)
     windows = _pool(emitter.shape(x)[-rank:], site.shape[-rank:], kernel, stride, padding)
     padded = _padded(emitter, x, windows.padding, windows.padding_after())
-    parts = [
-        _read(emitter, padded, place.start, windows.outputs, windows.stride)
-        for place in windows.places()
-    ]
+    starts = [place.start for place in windows.places()]
+    parts = _slices(emitter, padded, starts, windows.outputs, windows.stride)
     table = _divisors(windows, count_include_pad, divisor)
     return emitter.emit("div", _sum(emitter, parts), emitter.constant(table, "f32"))
 
@@ -347,10 +374,8 @@ def _avg_pool_backward(
     table = _divisors(windows, count_include_pad, divisor)
     each = emitter.emit("div", gradient, emitter.constant(table, "f32"))
 
-    def phase(parts: Sequence[int], _places: Sequence[Place]) -> int:
-        return _sum(emitter, parts)
-
-    return _way_back(emitter, shape[:-rank], [each], windows, phase)
+    read = _read_back(emitter, [each], windows)
+    return _way_back(emitter, shape[:-rank], windows, lambda places: _sum(emitter, read(places)[0]))
 
 
 @rule("aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default")
@@ -469,7 +494,11 @@ def _max_pool_backward(
     zero = emitter.scalar(0, "f32")
     phases = iter([phase for phase, places in windows.phases() if places])
 
-    def phase(parts: Sequence[int], named: Sequence[int], _places: Sequence[Place]) -> int:
+    # what is beyond the windows has no gradient, so it does not matter whom it names
+    read = _read_back(emitter, [gradient, indices], windows)
+
+    def phase(places: Sequence[Place]) -> int:
+        parts, named = read(places)
         behind = [p - r for p, r in zip(windows.padding, next(phases), strict=True)]
         here = _positions(emitter, windows.turns(), windows.stride, behind, inputs)
         chosen = [
@@ -478,8 +507,7 @@ def _max_pool_backward(
         ]
         return _sum(emitter, chosen)
 
-    # what is beyond the windows has no gradient, so it does not matter whom it names
-    return _way_back(emitter, shape[:-rank], [gradient, indices], windows, phase)
+    return _way_back(emitter, shape[:-rank], windows, phase)
 
 
 def _positions(

@@ -80,6 +80,10 @@ class Windows:
         """Return how far apart the places are that read one phase."""
         return [s // gcd(s, d) for s, d in zip(self.stride, self.dilation, strict=True)]
 
+    def place_steps(self) -> list[int]:
+        """Return how far apart those places read; a later place reads what lies further in front."""
+        return [-d // gcd(s, d) for s, d in zip(self.stride, self.dilation, strict=True)]
+
     def reach(self) -> tuple[list[int], list[int]]:
         """Return how many windows before the first and after the last one the phases ask for."""
         starts = [place.start for _, places in self.phases() for place in places]

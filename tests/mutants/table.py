@@ -1021,6 +1021,22 @@ MUTANTS = (
         ("tests/unit/pol/executor/test_products.py::test_largest_sum_is_exact",),
     ),
     Mutant(
+        "windows-in-one-block",
+        "the blocks of a product of 22 bits with windows are summed together",
+        "pol/ops/windows.py",
+        "            if part.stop % BLOCK == 0 or part.stop == columns.count:\n",
+        "            if part.stop == columns.count:\n",
+        ("tests/unit/pol/executor/test_windows.py",),
+    ),
+    Mutant(
+        "windows-the-other-way",
+        "a later place of a window reads what lies further behind on the way back",
+        "pol/tracing/windows.py",
+        "[-d // gcd(s, d)",
+        "[d // gcd(s, d)",
+        ("tests/unit/pol/tracing/test_windows.py",),
+    ),
+    Mutant(
         "every-gradient-of-a-weight",
         "an input gradient that ends in a parameter's gradient has the bits of a weight gradient",
         "pol/tracing/precision.py",
@@ -1040,8 +1056,8 @@ MUTANTS = (
         "forward-twice",
         "what is computed again for the backward pass has other bits than before",
         "pol/tracing/emitter.py",
-        "self._bits.setdefault(self._first_of((left, right)), bits)\n",
-        "bits\n",
+        "self._bits.setdefault(key, bits)",
+        "bits",
         (
             "tests/unit/pol/tracing/test_precision.py"
             "::test_what_is_computed_again_for_the_backward_pass_is_forward",
@@ -1062,8 +1078,8 @@ MUTANTS = (
         "rerun-rounds-otherwise",
         "a product of a checkpointed part has other bits when it is computed again",
         "pol/tracing/emitter.py",
-        "self._first_of((left, right)), bits)",
-        "(left, right), bits)",
+        "self._first_of((left, right)), tuple",
+        "(left, right), tuple",
         ("tests/unit/pol/tracing/test_checkpoints.py",),
     ),
     Mutant(

@@ -9,6 +9,7 @@ from pol.executor.interface import Backend, run
 from pol.job.program import Program, ProgramBuilder, make_program
 from pol.ops.primitive import Attribute
 from pol.ops.table import PRIMITIVES
+from pol.ops.windows import summed_and_columns
 from pol.state.arrays import Array
 from pol.values import TensorType
 from tests.unit.pol.executor.ops import HOSTILE, NOT_FINITE, bits
@@ -68,6 +69,38 @@ def _shape(rng: np.random.Generator, operand: TensorType) -> list[int]:
     return [int(rng.choice(SIZES)) if size == 1 else size for size in operand.shape]
 
 
+def _windows_product(
+    rng: np.random.Generator, builder: ProgramBuilder, inputs: dict[str, Array], values: list[int]
+) -> int:
+    """Add a product with windows of a value, and its left operand as an input; return how many were added."""
+    x = int(rng.choice(values))
+    channels, *sizes = builder.type(x).shape or (0,)
+    if builder.type(x).dtype != "f32" or not sizes or not builder.type(x).elements:
+        return 0
+    kernel = [int(rng.integers(1, min(size, 3) + 1)) for size in sizes]
+    steps = [int(rng.choice([-1, 1])) for _ in sizes]
+    strides = [int(rng.integers(1, 3)) for _ in sizes]
+    room = [size - k for size, k in zip(sizes, kernel, strict=True)]
+    attrs: dict[str, Any] = {
+        "bits": int(rng.choice([8, 15, 22])), "transposed": bool(rng.random() < 0.5), "kernel": kernel,
+        "steps": steps, "strides": strides,
+        "starts": [k - 1 if step < 0 else 0 for k, step in zip(kernel, steps, strict=True)],
+        "counts": [left // stride + 1 for left, stride in zip(room, strides, strict=True)],
+    }  # fmt: skip
+    groups = int(rng.choice([1, channels]))
+    summed, columns = summed_and_columns(channels // groups, attrs)
+    shape = (groups, int(rng.integers(1, 9)), summed)
+    if groups * shape[1] * max(summed, columns) > 50_000:
+        return 0
+    name = f"global.l{len(inputs)}"
+    inputs[name] = array(rng, "f32", shape)
+    left = builder.input(name, "f32", shape)
+    handle = builder.node("matmul_windows", left, x, **attrs)
+    values.append(handle)
+    builder.output(f"metric.w{len(inputs)}", builder.node("cast", handle, dtype="bool"))
+    return 1
+
+
 def random_program(rng: np.random.Generator) -> tuple[Program, dict[str, Array]]:
     """A program of about ``NODES`` nodes, and inputs for it."""
     builder = ProgramBuilder()
@@ -83,6 +116,9 @@ def random_program(rng: np.random.Generator) -> tuple[Program, dict[str, Array]]
     made = 0
     for _ in range(40 * NODES):
         row = PRIMITIVES[str(rng.choice(names))]
+        if row.name == "matmul_windows":
+            made += _windows_product(rng, builder, inputs, values)
+            continue
         args = rng.choice(values, rng.integers(row.arity[0], min(row.arity[1], 3) + 1)).tolist()
         first = builder.type(args[0]) if args else TensorType("f32", (2, 3))
         attrs: dict[str, Any] = {

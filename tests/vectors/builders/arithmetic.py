@@ -263,6 +263,7 @@ def _product() -> Iterator[Case]:
     signs[BLOCK] -= 1
     odd = tensor(np.array([most - 1], np.float32), (4 * BLOCK, 1))
     yield _case("matmul", signs[None], odd, bits=22)
+    yield from _windows()
 
 
 def _product_of(bits: int) -> Iterator[Case]:
@@ -295,6 +296,31 @@ def _product_of(bits: int) -> Iterator[Case]:
         yield _case("matmul", *sides, bits=bits)
     long = tensor(spread(13, 54, 6), (3, 4_099)), tensor(spread(11, 55, 6), (4_099, 2))
     yield _case("matmul", *long, bits=bits)
+
+
+def _windows() -> Iterator[Case]:
+    x = spread(96, 56, 6).reshape(4, 4, 6)
+    form: dict[str, Any] = {
+        "starts": [1, 3], "strides": [1, 2], "counts": [2, 2], "kernel": [2, 3], "steps": [1, -1]
+    }  # fmt: skip
+    hostile = np.where(np.arange(96).reshape(x.shape) % 31 == 7, np.float32(np.nan), x)
+    for bits in BITS:
+        for value in (x, hostile):
+            left = spread(72, 57, 6).reshape(2, 3, 12)
+            yield _case("matmul_windows", left, value, bits=bits, transposed=False, **form)
+            lines = spread(24, 58, 6).reshape(2, 3, 4)
+            yield _case("matmul_windows", lines, value, bits=bits, transposed=True, **form)
+    # each window at the same place, and one element that belongs to no window
+    still = {**form, "starts": [0, 0], "counts": [1, 3], "strides": [1, 1], "steps": [0, 1]}
+    yield _case("matmul_windows", left, hostile, bits=15, transposed=False, **still)
+    most = float(largest_digit(22))
+    signs = np.repeat(np.array([most, most, -most, -most], np.float32), BLOCK)
+    signs[BLOCK] -= 1
+    odd = tensor(np.array([most - 1], np.float32), (1, 4 * BLOCK))
+    long: dict[str, Any] = {
+        "starts": [0], "strides": [1], "counts": [4 * BLOCK], "kernel": [1], "steps": [1]
+    }  # fmt: skip
+    yield _case("matmul_windows", signs[None, None], odd, bits=22, transposed=True, **long)
 
 
 def _create() -> Iterator[Case]:

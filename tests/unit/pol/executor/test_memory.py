@@ -59,6 +59,17 @@ def _cases() -> dict[str, tuple[str, Operands, dict[str, object]]]:
     # several blocks of the summed dimension, and more rows than a block has
     for left, right in (((SIDE, 2_049), (2_049, SIDE)), ((5_000, 2_049), (2_049, 600))):
         add("matmul", [("f32", left), ("f32", right)], bits=22)
+    # nine times the operand would be 36 MiB
+    windows = {"strides": [1, 1], "kernel": [3, 3], "steps": [1, 1], "starts": [0, 0]}
+    for precision, channels, groups, summed, rows in (
+        (15, 1, (1, 2, 9), False, 1_022),
+        (15, 4, (4, 3, 126 * 1_022), True, 126),
+        (22, 4, (4, 3, 126 * 1_022), True, 126),
+    ):
+        add(
+            "matmul_windows", [("f32", groups), ("f32", (channels, *MATRIX))],
+            bits=precision, transposed=summed, counts=[rows, 1_022], **windows,
+        )  # fmt: skip
     add("permute", [("f32", MATRIX)], dims=[1, 0])
     add("slice", [("f32", MATRIX)], starts=[0, 0], stops=[SIDE, SIDE], steps=[1, 2])
     add("concat", [("f32", MATRIX)] * 2, dim=1)

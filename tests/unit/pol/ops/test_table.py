@@ -25,6 +25,11 @@ def boolean(*shape: int) -> TensorType:
     return TensorType("bool", shape)
 
 
+WINDOWS = {
+    "bits": 15, "transposed": False, "starts": [1, 0, 4], "strides": [1, 2, 2], "counts": [2, 3, 3],
+    "kernel": [1, 3, 2], "steps": [1, 1, -4],
+}  # fmt: skip
+
 ACCEPTED = [
     ("add", [f32(3, 1), f32(4)], {}, f32(3, 4)),
     ("mul", [i64(2), i64()], {}, i64(2)),
@@ -53,6 +58,13 @@ ACCEPTED = [
     ("argsort", [f32(2, 3)], {"dim": 1}, i64(2, 3)),
     ("matmul", [f32(6, 2, 3), f32(6, 3, 5)], {"bits": 15}, f32(6, 2, 5)),
     ("matmul", [f32(1, MAX_SUMMED), f32(MAX_SUMMED, 1)], {"bits": 15}, f32(1, 1)),
+    ("matmul_windows", [f32(2, 5, 12), f32(4, 3, 7, 9)], WINDOWS, f32(2, 5, 18)),
+    (
+        "matmul_windows",
+        [f32(2, 5, 18), f32(4, 3, 7, 9)],
+        {**WINDOWS, "transposed": True},
+        f32(2, 5, 12),
+    ),
     ("iota", [], {"size": 7}, i64(7)),
     ("full", [], {"shape": [2], "dtype": "bool", "value": "01"}, boolean(2)),
     ("uniform", [i64()], {"shape": [2, 2], "site": MAX_SITE}, f32(2, 2)),
@@ -134,6 +146,29 @@ REFUSED = [
     ("matmul", [f32(2, 2, 3), f32(3, 2)], {"bits": 15}, "args"),
     ("matmul", [f32(2, 0), f32(0, 2)], {"bits": 15}, "args"),
     ("matmul", [f32(1, MAX_SUMMED + 1), f32(MAX_SUMMED + 1, 1)], {"bits": 15}, "args"),
+    *(
+        ("matmul_windows", [f32(2, 5, 12), f32(4, 3, 7, 9)], {**WINDOWS, name: value}, field)
+        for name, value, field in (
+            ("starts", [0, 3, 3], "attrs.starts[1]"),
+            ("starts", [0, 0, 1], "attrs.starts[2]"),
+            ("counts", [2, 3, 4], "attrs.starts[2]"),
+            ("counts", [2, 0, 3], "attrs.counts[1]"),
+            ("kernel", [1, 2, 2], "args"),
+            ("steps", [1, 4, -2], "attrs.starts[1]"),
+            ("steps", [1, -1, -2], "attrs.starts[1]"),
+            ("strides", [1, 0, 3], "attrs.strides[1]"),
+            ("strides", [1, 2], "attrs.strides"),
+            ("transposed", True, "args"),
+            ("transposed", 1, "attrs.transposed"),
+            ("bits", 16, "attrs.bits"),
+        )
+    ),
+    ("matmul_windows", [f32(2, 5, 11), f32(4, 3, 7, 9)], WINDOWS, "args"),
+    ("matmul_windows", [f32(5, 12), f32(4, 3, 7, 9)], WINDOWS, "args[0]"),
+    ("matmul_windows", [f32(3, 5, 12), f32(4, 3, 7, 9)], WINDOWS, "args[1]"),
+    ("matmul_windows", [f32(0, 5, 12), f32(0, 3, 7, 9)], WINDOWS, "args[1]"),
+    ("matmul_windows", [i64(2, 5, 12), f32(4, 3, 7, 9)], WINDOWS, "args[0]"),
+    ("matmul_windows", [f32(2, 5, 0), f32(0, 3, 7, 9)], WINDOWS, "args"),
     ("iota", [], {"size": -1}, "attrs.size"),
     ("iota", [], {"size": MAX_DIMENSION + 1}, "attrs.size"),
     ("full", [], {"shape": [2], "dtype": "bool", "value": "02"}, "attrs.value"),

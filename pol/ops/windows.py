@@ -1,0 +1,220 @@
+"""The product of a matrix and the windows of a value: what a convolution is, and its gradient by the weights.
+
+Windows slide over all dimensions of a value but the first, its channels. What they read is a matrix for each group of
+channels: a row for each channel and place in a window, a column for each window. The product is that of
+``product.py``, bit by bit, with this matrix or with its transpose; but the matrix, which is as many times the value as
+a window has places, is nowhere as a whole: executors lay out a few windows at a time.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+import numpy as np
+
+from pol.limits import MAX_DIMENSION, MAX_SUMMED
+from pol.ops.primitive import (
+    FLOATS,
+    Attribute,
+    Attributes,
+    Function,
+    Operands,
+    Primitive,
+    Site,
+    Work,
+    check_dtype,
+    check_length,
+    refuse,
+)
+from pol.ops.product import (
+    BITS,
+    BLOCK,
+    PER_OPERAND,
+    PER_RESULT,
+    PER_ROW_BYTES,
+    TIMES,
+    integers,
+    scale_rows,
+    scales,
+    sum_blocks,
+)
+from pol.state.arrays import Array
+from pol.values import Shape, TensorType
+
+ELEMENTS_AT_ONCE = 2**20
+"""Of the matrix of the windows, and of the result, that are laid out at once, where more than one window has."""
+
+_LISTS = ("starts", "strides", "counts", "kernel", "steps")
+
+
+def summed_and_columns(channels: int, attributes: Attributes) -> tuple[int, int]:
+    """Return rows and columns of the matrix of the windows, or the other way round where it is transposed."""
+    sizes = channels * prod(attributes["kernel"]), prod(attributes["counts"])
+    return (sizes[1], sizes[0]) if attributes["transposed"] else sizes
+
+
+def _multiplied(operands: Operands, attributes: Attributes) -> TensorType:
+    check_dtype(operands, FLOATS)
+    left, x = operands
+    if len(left.shape) != 3:
+        raise refuse("args[0]", f"{left} is not a matrix for each group", "reshape it")
+    groups, rows, summed = left.shape
+    if len(x.shape) < 2 or not groups or x.shape[0] % groups:
+        reason = f"{x} has no channels, or not the same number for each of {groups} groups"
+        raise refuse("args[1]", reason)
+    for name in _LISTS:
+        check_length(attributes[name], x.shape[1:], name)
+    lists = (attributes[name] for name in _LISTS)
+    for dim, (size, start, stride, count, places, step) in enumerate(
+        zip(x.shape[1:], *lists, strict=True)
+    ):
+        last, away = start + (count - 1) * stride, (places - 1) * step
+        if start + min(0, away) < 0 or last + max(0, away) >= size:
+            raise refuse(f"attrs.starts[{dim}]", f"windows lie outside a dimension of {size}")
+    wanted, columns = summed_and_columns(x.shape[0] // groups, attributes)
+    if summed != wanted:
+        raise refuse("args", f"{left} does not fit windows whose summed dimension is {wanted}")
+    if not 1 <= summed <= MAX_SUMMED:
+        reason = f"the summed dimension {summed} is outside 1..{MAX_SUMMED}"
+        raise refuse("args", reason, "split the product along it")
+    return TensorType("f32", (groups, rows, columns))
+
+
+def offsets(
+    shape: Shape, starts: Sequence[int], steps: Sequence[int], sizes: Sequence[int]
+) -> Array:
+    """Return the number of the element at ``start + i x step`` of a value, for each i of each dimension, in order."""
+    found: Array = np.zeros(1, np.int64)
+    for size, start, step, count in zip(shape, starts, steps, sizes, strict=True):
+        found = (found[:, None] * size + start + step * np.arange(count)).reshape(-1)
+    return found
+
+
+class _Columns:
+    """The matrix of the windows of a value, part by part."""
+
+    def __init__(self, site: Site) -> None:
+        attributes, shape = site.attrs, site.operands[1].shape
+        self.groups, self.rows, _ = site.operands[0].shape
+        self.per_group = shape[0] // self.groups
+        nowhere = (0,) * (len(shape) - 1)
+        rest = shape[1:]
+        self._places = offsets(rest, nowhere, attributes["steps"], attributes["kernel"])
+        self._windows = offsets(
+            rest, attributes["starts"], attributes["strides"], attributes["counts"]
+        )
+        self.count = len(self._windows)
+        self.height = self.per_group * len(self._places)
+        self.at_once = at_once(self.groups * max(self.height, self.rows))
+
+    def parts(self) -> Iterator[slice]:
+        """Yield the windows that are laid out at once; no part is on both sides of a block of 22 bits."""
+        for start in range(0, self.count, self.at_once):
+            yield slice(start, min(start + self.at_once, self.count))
+
+    def take(self, x: Array, part: slice) -> Array:
+        """Return some columns, [groups, rows of the matrix, windows]."""
+        numbers = self._places[:, None] + self._windows[part]
+        taken = x.reshape(x.shape[0], -1)[:, numbers]
+        return taken.reshape(self.groups, self.height, -1)
+
+
+def at_once(height: int) -> int:
+    """Return how many windows are laid out at once: a power of two, of which 22 bits have whole ones in a block."""
+    fitting = max(1, ELEMENTS_AT_ONCE // max(1, height))
+    return min(BLOCK, 1 << (fitting.bit_length() - 1))
+
+
+def _windows_product(site: Site) -> Function:
+    columns = _Columns(site)
+    bits = site.attrs["bits"]
+
+    def plain(a: Array, x: Array) -> Array:
+        result = np.empty(site.result.shape, np.float32)
+        left, left_inverse = scale_rows(a, -1, bits)
+        in_blocks = bits == 22 and columns.height > BLOCK
+        for part in columns.parts():
+            right, right_inverse = scale_rows(columns.take(x, part), -2, bits)
+            total = sum_blocks(left, right) if in_blocks else np.matmul(left, right)
+            result[..., part] = _rounded(total, left_inverse, right_inverse)
+        return result
+
+    def transposed(a: Array, x: Array) -> Array:
+        largest = np.zeros((columns.groups, columns.height), np.float32)
+        for part in columns.parts():
+            taken = columns.take(x, part)
+            for end in (taken.max(-1), taken.min(-1)):
+                np.maximum(largest, np.abs(end), out=largest)
+        shift, inverse = scales(largest[..., None], bits)
+        # a product's own scales: along all that is summed
+        top = np.maximum(*(np.abs(end(axis=-1, keepdims=True)) for end in (a.max, a.min)))
+        left_shift, left_inverse = scales(top, bits)
+        total = np.zeros(site.result.shape)
+        block = np.zeros(site.result.shape)
+        for part in columns.parts():
+            left = integers(a[..., part], left_shift, left_inverse)
+            right = integers(columns.take(x, part), shift, inverse)
+            block += np.matmul(left, right.swapaxes(-1, -2))
+            if part.stop % BLOCK == 0 or part.stop == columns.count:
+                total += block
+                block[...] = 0.0
+        return _rounded(total, left_inverse, inverse.swapaxes(-1, -2))
+
+    return transposed if site.attrs["transposed"] else plain
+
+
+def _rounded(total: Array, left_inverse: Array, right_inverse: Array) -> Array:
+    # the sign of a zero sum depends on the BLAS
+    total += 0.0
+    # exact: FP64 has room for every exponent here
+    total *= left_inverse
+    total *= right_inverse
+    return total.astype(np.float32)
+
+
+_PER_ROW, _PER_TAKEN, _PER_GROUP = 1_000, 60, 8_000
+"""FLOPs of scaling a row or column, of laying an element out, and of a group of channels."""
+
+
+def _work(operands: Operands, attributes: Attributes, result: TensorType) -> Work:
+    left, x = operands
+    groups, rows, summed = left.shape
+    taken = groups * prod(summed_and_columns(x.shape[0] // groups, attributes))
+    # a transposed one is laid out for its scales, and again for its sums
+    taken *= 2 if attributes["transposed"] else 1
+    lines = groups * (rows + result.shape[-1])
+    elements = PER_OPERAND * left.elements + _PER_TAKEN * taken + _PER_ROW * lines
+    height = x.shape[0] * prod(attributes["kernel"])
+    parts = -(-prod(attributes["counts"]) // at_once(max(height, groups * rows)))
+    elements += PER_RESULT * result.elements + _PER_GROUP * groups * parts
+    flops = 2 * result.elements * summed
+    return Work(products=TIMES[attributes["bits"]] * flops, elements=elements, calls=80 * parts)
+
+
+def _scratch(operands: Operands, attributes: Attributes, result: TensorType) -> int:
+    """Return the bytes of integers of a left operand that is small, or of totals where the result is.
+
+    What is laid out at once are blocks of a fixed size, but for one window.
+    """
+    left, x = operands
+    groups, rows, _ = left.shape
+    columns = result.shape[-1]
+    lines = PER_ROW_BYTES * groups * (rows + (columns if attributes["transposed"] else 0))
+    one = 24 * groups * max(x.shape[0] // groups * prod(attributes["kernel"]), rows)
+    return lines + one + 24 * (result if attributes["transposed"] else left).elements
+
+
+def _ints(low: int) -> Attribute:
+    return Attribute("ints", low)
+
+
+WINDOWS = (
+    Primitive(
+        "matmul_windows", (2, 2), _multiplied, _windows_product,
+        {
+            "bits": Attribute("choice", choices=BITS), "transposed": Attribute("bool"), "starts": _ints(0),
+            "strides": _ints(1), "counts": _ints(1), "kernel": _ints(1), "steps": _ints(-MAX_DIMENSION),
+        },
+        cost=0, calls=200, more=_work, more_scratch=_scratch,
+    ),
+)  # fmt: skip
+"""Rows of the table."""
