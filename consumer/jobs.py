@@ -10,6 +10,7 @@ from pathlib import Path
 from consumer.errors import ConsumerError
 from domain.records import Order
 from host.files import write_durably
+from pol.errors import JobError
 from pol.job.document import DOCUMENT, Job, parse_job
 from pol.job.load import read_file
 from pol.limits import LIMITS
@@ -19,6 +20,12 @@ from pol.state.tensors import dump_safetensors
 
 def read_job(directory: Path) -> Job:
     """Read and check ``job.json``; JobError names the field. Data and states are checked by who loads them."""
+    if directory.is_file() and directory.suffix == ".py":
+        reason = "is a job file, not yet a job"
+        raise JobError(str(directory), reason, f"build it: assay job build {directory}")
+    if not directory.is_dir():
+        reason = "is not a directory" if directory.exists() else "is not there"
+        raise JobError(str(directory), reason, "name the directory that assay job build wrote")
     return parse_job(read_file(directory / DOCUMENT, DOCUMENT, LIMITS.document_size))
 
 

@@ -103,6 +103,8 @@ class Amount(Bounded):
     def read(self, text: str) -> int:
         """Take the denomination away."""
         digits = text.removesuffix("uassay")
+        if digits.startswith("-"):
+            raise ValueError("an amount; it is above zero")
         if not _DIGITS.fullmatch(digits):
             raise ValueError("an amount; write digits, as 2500000uassay")
         return int(digits)

@@ -111,9 +111,8 @@ def _passphrase(name: str) -> str:
     return getpass.getpass(f"Passphrase of key {name}: ")
 
 
-def common_options(command: F) -> F:
-    """Add --home, --node, --keyring, --from and --output to a command."""
-    options = [
+def _common() -> list[Callable[[Any], Any]]:
+    return [
         click.option("--home", default=None, help="Where Assay keeps its files.  [~/.assay]"),
         click.option("--node", type=ENDPOINT, default=None, help="gRPC address of a node."),
         click.option(
@@ -131,14 +130,37 @@ def common_options(command: F) -> F:
         ),
     ]
 
+
+_COMMON_NAMES = ("home", "node", "keyring", "from_", "output")
+
+
+def options_before(group: F) -> F:
+    """Let the options that all commands share stand before the name of the command, too."""
+
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        values = {name: kwargs.pop(name) for name in ("home", "node", "keyring", "from_", "output")}
+        click.get_current_context().obj = {name: kwargs.pop(name) for name in _COMMON_NAMES}
+        return group(*args, **kwargs)
+
+    return _with_options(wrapped, group)
+
+
+def common_options(command: F) -> F:
+    """Add --home, --node, --keyring, --from and --output to a command; they win over those before its name."""
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        before = click.get_current_context().find_root().obj or {}
+        values = {name: kwargs.pop(name) or before.get(name) for name in _COMMON_NAMES}
         return command(make_context(values), *args, **kwargs)
 
+    return _with_options(wrapped, command)
+
+
+def _with_options(wrapped: Any, command: F) -> F:
+
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
-    wrapped.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+    wrapped.__click_params__ = getattr(command, "__click_params__", [])
     made: Any = wrapped
-    for option in reversed(options):
+    for option in reversed(_common()):
         made = option(made)
     return made  # type: ignore[no-any-return]
 

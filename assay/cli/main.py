@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import click
 
+from assay.cli.context import options_before
 from assay.cli.errors import CliError, Interrupted, SystemFailed, WrongUsage
 from domain.errors import Exit, Expected
 
@@ -28,6 +29,7 @@ GROUPS = {
     "provider": "Join a cluster as a compute provider.",
     "trace": "Show and verify Proof-of-Learning traces.",
     "localnet": "Run a network of several validators on this machine.",
+    "completion": "Print what lets a shell complete commands and options.",
 }
 
 
@@ -52,12 +54,21 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(GROUPS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-def assay() -> None:
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+)
+@click.version_option(package_name="assay", prog_name="assay")
+@click.pass_context
+@options_before
+def assay(context: click.Context) -> None:
     """Assay: a marketplace node for verified machine-learning training.
 
     Example: assay demo
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main() -> None:

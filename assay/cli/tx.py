@@ -17,7 +17,11 @@ def command() -> None:
     """Group of transactions that stand alone."""
 
 
-@command.command(help="Send coins.\n\nExample: assay tx send assay1… 1000000uassay --from alice")
+@command.command(
+    help="Send coins.\n\nExample: assay tx send assay1… 1000000uassay --from alice",
+    # So that an amount below zero is refused as one, and not as an option.
+    context_settings={"ignore_unknown_options": True},
+)
 @click.argument("to")
 @click.argument("coins", type=AMOUNT)
 @common_options

@@ -21,6 +21,9 @@ from host.files import write_durably
 from wire.address import address_of
 from wire.keys import Key
 
+PASSPHRASE_MIN = 8
+"""Characters of a passphrase that protects a new key."""
+
 FILE_BYTES_MAX = 16_384
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _OPS_MAX, _MEMORY_MAX = 16, 1 << 30
@@ -72,7 +75,13 @@ class Keyring:
         if self._backend is KeyringBackend.TEST:
             record["secret"] = key.secret.hex()
         else:
-            record |= _encrypt(key.secret, self._ask(name))
+            passphrase = self._ask(name)
+            if len(passphrase) < PASSPHRASE_MIN:
+                raise KeyringError(
+                    f"the passphrase has {len(passphrase)} characters, and who has the file guesses that;"
+                    f" take {PASSPHRASE_MIN} or more"
+                )
+            record |= _encrypt(key.secret, passphrase)
         _write_private(path, record)
         return KeyInfo(name, key.address, key.pub_key)
 

@@ -33,7 +33,13 @@ _SHAPED = re.compile(r"(?:[A-Z][a-z0-9]+){2,}|[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+")
 
 
 # Names in the programs of others that pages explain something by.
-OTHERS = {"FinalizeBlock", "SmtSpec", "TransformerEncoderLayer", "state_dict"}
+OTHERS = {
+    "FinalizeBlock",
+    "gradient_checkpointing_enable",
+    "SmtSpec",
+    "TransformerEncoderLayer",
+    "state_dict",
+}
 
 
 @dataclass(frozen=True)

@@ -167,3 +167,8 @@ def test_keyrings_are_apart(tmp_path: Path) -> None:
 def test_a_broken_configuration_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("keyring = [")
     assert "config.toml" in keys(tmp_path, "list").refusal
+
+
+def test_a_passphrase_that_anybody_guesses_protects_no_new_key(tmp_path: Path) -> None:
+    assert "8 or more" in keys(tmp_path, "add", "alice", passphrase="x").refusal
+    assert not key_file(tmp_path, "alice").exists()

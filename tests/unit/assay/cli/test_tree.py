@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -79,7 +80,7 @@ def test_no_group_imports_numerics_when_it_is_looked_up() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["no-such-command"], ["keys"], ["keys", "add"], ["trace", "verify", "x.json"]]
+    "words", [["no-such-command"], ["keys"], ["keys", "add"], ["trace", "verify", "x.json"]]
 )
 def test_wrong_usage(words: list[str]) -> None:
     ran = assay(*words)
@@ -164,3 +165,43 @@ def test_exit_codes_of_a_process() -> None:
     refused = in_process("keys", "show", "nobody", home="/nonexistent/home")
     assert refused.code == 1
     assert "no key named nobody" in refused.refusal
+
+
+def test_versions_and_help_without_a_command() -> None:
+    assert re.fullmatch(r"assay, version \d+\.\d+.*\n", assay("--version").out)
+    ran = assay()
+    assert ran.code == 0
+    assert "Commands:" in ran.out
+
+
+def test_common_options_may_stand_before_the_command(tmp_path: Path) -> None:
+    """And those behind it win."""
+    before = assay("--output", "json", "--home", tmp_path, "keys", "list")
+    assert before.json == []
+    behind = assay("--output", "json", "keys", "list", "--output", "text", "--home", tmp_path)
+    assert "Keys" in behind.out
+    failed = assay("--output", "json", "keys", "show", "nobody", "--home", tmp_path)
+    assert "no key named nobody" in failed.refusal
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_learns_to_complete(shell: str) -> None:
+    assert "_ASSAY_COMPLETE" in assay("completion", shell).out
+
+
+def test_an_amount_below_zero_is_refused_as_one() -> None:
+    ran = assay("tx", "send", "assay1x", "-5uassay")
+    assert ran.code == 2
+    assert "-5uassay is not an amount; it is above zero" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("mlp.py", "assay job build"), ("nope", "is not there"), ("file", "directory")],
+)
+def test_what_is_no_job_directory_is_named(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "mlp.py").touch()
+    (tmp_path / "file").touch()
+    refusal = assay("quote", tmp_path / name, home=tmp_path).refusal
+    assert name in refusal
+    assert said in refusal

@@ -22,7 +22,7 @@ def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keyring:
     """A keyring with one key; the derivation is made cheap."""
     monkeypatch.setattr(argon2id, "OPSLIMIT_MODERATE", 1)
     monkeypatch.setattr(argon2id, "MEMLIMIT_MODERATE", 8192)
-    made = Keyring(tmp_path, KeyringBackend.FILE, lambda name: "secret")
+    made = Keyring(tmp_path, KeyringBackend.FILE, lambda name: "open sesame")
     made.add("me", MINE)
     return made
 
