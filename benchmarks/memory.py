@@ -30,6 +30,11 @@ def memory(field: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 
+def reset_peak() -> None:
+    """Let ``VmHWM`` begin anew at what the process has now (proc_pid_clear_refs(5))."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
 def main(model: str, executor: str, folder: Path, threads: int) -> None:
     """Train a little, and print by how much that raised the peak of this process."""
     from benchmarks import training
@@ -49,8 +54,8 @@ def main(model: str, executor: str, folder: Path, threads: int) -> None:
         else:
             backend(executor)
         before = memory("VmRSS")
-        # the peak begins anew here: that of the imports may be higher (proc_pid_clear_refs(5))
-        Path("/proc/self/clear_refs").write_text("5")
+        # that of the imports may be higher
+        reset_peak()
         if executor == EAGER:
             work = training.eager(MODELS[model](steps), steps)
         else:

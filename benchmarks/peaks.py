@@ -1,0 +1,120 @@
+"""The memory that a step declares, beside what a process really has while it runs the step.
+
+Declared is ``Program.peak_size``, the most on any executor; a process for each executor says what the run added to it,
+beside its inputs. Blocks of a fixed size are in that too, so batches are large enough for these not to count much.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from benchmarks.figures import Figures, Row
+from benchmarks.memory import AVAILABLE, memory, reset_peak
+from pol.executor.backend import backend
+from pol.executor.names import NATIVE, NUMPY
+from pol.job.document import BATCH_NUMBER, STEP
+from pol.job.load import batch_at, load_job
+
+NAME = "peaks"
+GOAL = 1.3
+"""Of what is declared to what the executor that takes most of the two has."""
+EXECUTORS = (NATIVE, NUMPY)
+_ROOT = Path(__file__).parents[1]
+
+
+def _network(name: str, batch: int, steps: int = 1) -> Callable[[], Any]:
+    def made() -> Any:
+        from benchmarks.networks import MODELS
+
+        return replace(MODELS[name](steps), batch=batch)
+
+    return made
+
+
+def _vision() -> Any:
+    from examples import vision
+
+    return replace(vision.job(), batch=256, slots=1)
+
+
+def _checkpointed() -> Any:
+    from torch import nn
+    from torch.utils.checkpoint import checkpoint
+
+    class Checkpointed(nn.Sequential):
+        def forward(self, x: Any) -> Any:
+            for part in self:
+                x = checkpoint(part, x, use_reentrant=False)
+            return x
+
+    spec: Any = _network("gpt-128", 8)()
+    spec.model.blocks = Checkpointed(*spec.model.blocks)
+    return spec
+
+
+MODELS: Mapping[str, Callable[[], Any]] = MappingProxyType(
+    {
+        "digits": _network("digits", 1024),
+        "vision": _vision,
+        "gpt-128": _network("gpt-128", 8),
+        "gpt-128, checkpointed": _checkpointed,
+        "gpt-512": _network("gpt-512", 4),
+        "lstm-128": _network("lstm-128", 256),
+    }
+)
+"""A residual network among them; each makes a job."""
+
+
+def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
+    """Measure some models, or all."""
+    if not AVAILABLE:
+        return Figures(NAME, [], ["this system does not say what a process had at most"])
+    return Figures(NAME, [row for name in models for row in _rows(name)])
+
+
+def _rows(name: str) -> Iterator[Row]:
+    from pol.tracing.build import build
+
+    print(f"{NAME}: {name}", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        declared = build(MODELS[name](), Path(folder)).document.step.peak_size / 2**20
+        columns = {executor: _touched(executor, Path(folder)) for executor in EXECUTORS}
+    yield Row(f"{name}, declared", declared, "MiB", max(columns.values()), GOAL, columns)
+
+
+def _touched(executor: str, folder: Path) -> float:
+    command = [sys.executable, "-m", f"benchmarks.{NAME}", executor, str(folder)]
+    done = subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    return float(json.loads(done.stdout)) / 2**20
+
+
+def main(executor: str, folder: Path) -> None:
+    """Print the bytes that this process has for a step: its inputs, and by how much two runs raise its memory."""
+    loaded = load_job(folder)
+    document = loaded.job.document
+    compiled = backend(executor).compile(document.step, document.seed)
+    inputs = {f"global.{name}": array for name, array in loaded.global_state.items()}
+    inputs |= {f"local.{name}": array for name, array in loaded.local_state.items()}
+    inputs |= batch_at(loaded.data, loaded.job, 0)
+    inputs |= {name: np.array(0, np.int64) for name in (STEP, BATCH_NUMBER)}
+    # as a step gives them, where a file may have them at any byte
+    inputs = {name: np.array(array) for name, array in inputs.items()}
+    before = memory("VmRSS")
+    reset_peak()
+    for _ in range(2):
+        compiled.canonical(inputs)
+    wanted = {spec.name for spec in document.step.inputs}
+    given = sum(array.nbytes for name, array in inputs.items() if name in wanted)
+    print(json.dumps(given + memory("VmHWM") - before))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
