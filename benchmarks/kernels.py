@@ -11,6 +11,7 @@ from functools import partial
 from hashlib import sha256
 from statistics import median
 from time import process_time
+from typing import Any
 
 import numpy as np
 import torch
@@ -73,6 +74,10 @@ def cases(executor: Backend) -> Iterator[Case]:
     yield _traced(
         executor, "LayerNorm and its derivative", _layer_norm, x=(1024, 128), g=(1024, 128), w=(128,), b=(128,)
     )  # fmt: skip
+    for channels, side, groups in ((64, 28, 1), (96, 28, 96)):
+        sizes = {"x": (4, channels, side, side), "w": (channels, channels // groups, 3, 3)}
+        name = f"convolution of {sizes['x']} by {sizes['w']} and its derivatives"
+        yield _traced(executor, name, partial(_convolution, groups), **sizes, g=sizes["x"])
     yield _adamw(executor)
     for size in (2**21, 2**14):
         yield _hashing(size)
@@ -193,6 +198,13 @@ def _layer_norm(of: Tensors) -> Tensors:
     r, mean, scale = _aten.native_layer_norm(x, shape, w, b, 1e-5)
     back = _aten.native_layer_norm_backward(g, x, shape, mean, scale, w, b, [True] * 3)
     return {"r": r, **dict(zip(("x", "w", "b"), back, strict=True))}
+
+
+def _convolution(groups: int, of: Tensors) -> Tensors:
+    form: tuple[Any, ...] = ([1, 1], [1, 1], [1, 1], False, [0, 0], groups)
+    x, w, g = (of[name] for name in "xwg")
+    back = _aten.convolution_backward(g, x, w, None, *form, [True, True, False])
+    return {"r": _aten.convolution(x, w, None, *form), "x": back[0], "w": back[1]}
 
 
 def _adamw(executor: Backend) -> Case:

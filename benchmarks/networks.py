@@ -74,6 +74,38 @@ class LSTM(nn.Module):
         return scores
 
 
+class Residual(nn.Module):
+    """Two convolutions of 3 x 3 beside a way past them."""
+
+    def __init__(self, given: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(
+            nn.Conv2d(given, width, 3, stride, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width),
+        )  # fmt: skip
+        self.past = nn.Conv2d(given, width, 1, stride, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.relu(self.inner(x) + self.past(x))
+
+
+class Inverted(nn.Module):
+    """A convolution of each channel apart, between two that mix channels."""
+
+    def __init__(self, given: int, width: int, stride: int) -> None:
+        super().__init__()
+        inside = 4 * given
+        self.inner = nn.Sequential(
+            nn.Conv2d(given, inside, 1, bias=False), nn.BatchNorm2d(inside), nn.ReLU6(),
+            nn.Conv2d(inside, inside, 3, stride, padding=1, groups=inside, bias=False), nn.BatchNorm2d(inside),
+            nn.ReLU6(), nn.Conv2d(inside, width, 1, bias=False), nn.BatchNorm2d(width),
+        )  # fmt: skip
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.inner(x)
+        return x + found if found.shape == x.shape else found
+
+
 def loss(model: nn.Module, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """Return the cross-entropy over all places that have a target."""
     scores = model(batch["x"])
@@ -126,6 +158,22 @@ def _lstm(steps: int) -> JobSpec:
     return _spec("lstm-128", LSTM(64, 16, 10), x, generator.integers(0, 10, 128), 32, steps)
 
 
+def _images(name: str, block: type[Residual] | type[Inverted]) -> Callable[[int], JobSpec]:
+    """Ten classes of images of 32 x 32, six blocks."""
+
+    def made(steps: int) -> JobSpec:
+        generator = np.random.default_rng(1)
+        x = generator.standard_normal((128, 3, 32, 32), np.float32)
+        sizes = [(16, 16, 1), (16, 16, 1), (16, 32, 2), (32, 32, 1), (32, 64, 2), (64, 64, 1)]
+        model = nn.Sequential(
+            nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
+            *[block(*size) for size in sizes], nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
+        )  # fmt: skip
+        return _spec(name, model, x, generator.integers(0, 10, 128), 32, steps)
+
+    return made
+
+
 MODELS: Mapping[str, Callable[[int], JobSpec]] = MappingProxyType(
     {
         "digits": _digits,
@@ -133,6 +181,8 @@ MODELS: Mapping[str, Callable[[int], JobSpec]] = MappingProxyType(
         "gpt-128": _gpt(128, 128, 8),
         "gpt-512": _gpt(512, 256, 4),
         "lstm-128": _lstm,
+        "resnet": _images("resnet", Residual),
+        "mobilenet": _images("mobilenet", Inverted),
     }
 )
 """From the number of steps of a segment to a job of twenty segments."""

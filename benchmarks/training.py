@@ -46,7 +46,15 @@ GOALS_BEST = {"gpt-512": 1.0}
 GOAL_MEMORY = 1.3
 """Of native to eager."""
 FUSED, COMPILED = "eager FP32 with fused AdamW", "torch.compile"
-STEPS = {"digits": 100, "mlp-512": 40, "gpt-128": 4, "gpt-512": 1, "lstm-128": 8}
+STEPS = {
+    "digits": 100,
+    "mlp-512": 40,
+    "gpt-128": 4,
+    "gpt-512": 1,
+    "lstm-128": 8,
+    "resnet": 4,
+    "mobilenet": 4,
+}
 
 
 def run(

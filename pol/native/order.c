@@ -3,7 +3,7 @@
 #include "exact.h"
 #include "program.h"
 
-#define FEW 48 /* elements of a line that are inserted one by one */
+#define FEW 160 /* elements of a line that are ranked */
 #define DIGIT 8
 #define DIGITS (1 << DIGIT)
 #define COLUMNS_MIN 16 /* of a part of the columns */
@@ -97,15 +97,44 @@ static uint64_t key_of_float(float x)
     return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
-static void insert_one_by_one(Entry *line, int64_t n)
-{
-    for (int64_t i = 1; i < n; i++) {
-        Entry moved = line[i];
-        int64_t at = i;
-        for (; at > 0 && line[at - 1].key > moved.key; at--)
-            line[at] = line[at - 1];
-        line[at] = moved;
+/* How many elements come before each: all pairs are compared, several at once and without a guess. */
+#define RANK(type)                                                                                        \
+    {                                                                                                     \
+        const type *RESTRICT x = keys;                                                                    \
+        for (int64_t j = 0; j < n; j++) {                                                                 \
+            type key = x[j];                                                                              \
+            for (int64_t i = 0; i < j; i++)                                                               \
+                ranks[i] += key < x[i];                                                                   \
+            for (int64_t i = j + 1; i < n; i++)                                                           \
+                ranks[i] += key <= x[i];                                                                  \
+        }                                                                                                 \
     }
+
+static void rank_line(const void *keys, int64_t item, int64_t n, int32_t *RESTRICT ranks)
+{
+    memset(ranks, 0, (size_t)n * sizeof *ranks);
+    if (item == 4)
+        RANK(int32_t)
+    else
+        RANK(int64_t)
+}
+
+/* Short lines are ranked, with keys of the size of an element. */
+static void sort_short(const Argsort *s, const char *from, int64_t *to)
+{
+    union {
+        int32_t narrow[FEW];
+        int64_t wide[FEW];
+    } keys;
+    int32_t ranks[FEW];
+    for (int64_t i = 0; i < s->n; i++)
+        if (s->item == 4)
+            keys.narrow[i] = (int32_t)((uint32_t)key_of_float(((const float *)from)[i * s->inner]) ^ 0x80000000u);
+        else
+            keys.wide[i] = ((const int64_t *)from)[i * s->inner];
+    rank_line(&keys, s->item, s->n, ranks);
+    for (int64_t i = 0; i < s->n; i++)
+        to[ranks[i] * s->inner] = i;
 }
 
 /* By one digit after another, from the lowest on, which keeps equal ones in their order. Returns where the result is. */
@@ -146,17 +175,17 @@ static void sort_lines(const void *context, int64_t part)
     }
     for (int64_t line = begin; line < end; line++) {
         int64_t first = line / s->inner * s->n * s->inner + line % s->inner;
-        Entry *sorted = room;
+        if (s->n <= FEW) {
+            sort_short(s, from + first * s->item, to + first);
+            continue;
+        }
         for (int64_t i = 0; i < s->n; i++) {
             int64_t at = first + i * s->inner;
             room[i].key = s->item == 4 ? key_of_float(((const float *)from)[at])
                                        : (uint64_t)((const int64_t *)from)[at] ^ (uint64_t)1 << 63;
             room[i].position = i;
         }
-        if (s->n < FEW)
-            insert_one_by_one(room, s->n);
-        else
-            sorted = sort_by_digits(room, room + s->n, s->n, s->item);
+        const Entry *sorted = sort_by_digits(room, room + s->n, s->n, s->item);
         for (int64_t i = 0; i < s->n; i++)
             to[first + i * s->inner] = sorted[i].position;
     }

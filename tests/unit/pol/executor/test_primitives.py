@@ -299,7 +299,7 @@ def test_no_row_outside_of_the_result_is_added_to(name: str, wrong: int) -> None
         apply(name, "add_rows", [np.array([0, wrong]), floats(2, 0)], rows=5)
 
 
-@pytest.mark.parametrize("shape", [(1,), (31,), (47,), (48,), (300,), (3, 70, 4), (0, 3), (3, 0)])
+@pytest.mark.parametrize("shape", [(1,), (31,), (160,), (161,), (300,), (3, 70, 4), (0, 3), (3, 0)])
 def test_positions_in_order(shape: tuple[int, ...]) -> None:
     random = np.random.default_rng(5)
     hostile, equal = random.choice(EVERY, shape), random.integers(-2, 3, shape)
