@@ -112,9 +112,10 @@ def loss(model: nn.Module, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
     return functional.cross_entropy(scores.reshape(-1, scores.shape[-1]), batch["y"].flatten())
 
 
-def _spec(
+def spec(
     name: str, model: nn.Module, x: np.ndarray, y: np.ndarray, batch: int, steps: int
 ) -> JobSpec:
+    """Return the job of a model that tells classes apart, with segments of so many steps."""
     return JobSpec(
         name=name,
         model=model,
@@ -140,14 +141,14 @@ def _mlp(steps: int) -> JobSpec:
     generator = np.random.default_rng(1)
     x, y = generator.standard_normal((1024, 784), np.float32), generator.integers(0, 10, 1024)
     layers = [nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)]
-    return _spec("mlp-512", nn.Sequential(*layers), x, y, 128, steps)
+    return spec("mlp-512", nn.Sequential(*layers), x, y, 128, steps)
 
 
 def _gpt(width: int, length: int, batch: int) -> Callable[[int], JobSpec]:
     def made(steps: int) -> JobSpec:
         generator = np.random.default_rng(1)
         x, y = (generator.integers(0, _CHARACTERS, (4 * batch, length)) for _ in range(2))
-        return _spec(f"gpt-{width}", GPT(width, 4, length), x, y, batch, steps)
+        return spec(f"gpt-{width}", GPT(width, 4, length), x, y, batch, steps)
 
     return made
 
@@ -155,7 +156,7 @@ def _gpt(width: int, length: int, batch: int) -> Callable[[int], JobSpec]:
 def _lstm(steps: int) -> JobSpec:
     generator = np.random.default_rng(1)
     x = generator.standard_normal((128, 128, 16), np.float32)
-    return _spec("lstm-128", LSTM(64, 16, 10), x, generator.integers(0, 10, 128), 32, steps)
+    return spec("lstm-128", LSTM(64, 16, 10), x, generator.integers(0, 10, 128), 32, steps)
 
 
 def _images(name: str, block: type[Residual] | type[Inverted]) -> Callable[[int], JobSpec]:

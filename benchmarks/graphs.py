@@ -1,0 +1,164 @@
+"""What a program of nearly as many nodes as there may be takes before it runs, stage by stage, in processor time.
+
+Each row is one program; its baseline is a program of the same kind with a quarter of the nodes, taken four times, so a
+ratio well above 1 is a stage that takes more than its share. Besides an LSTM as it is traced there are programs that
+are meant to be slow: random ones, and one whose memory is full of holes.
+"""
+
+import random
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from time import process_time
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from benchmarks.figures import Figures, Row
+from pol.executor.backend import backend
+from pol.executor.fusion import grouped, singly
+from pol.executor.names import BACKENDS
+from pol.executor.tape import write_tape
+from pol.job.program import Program, ProgramBuilder, parse_program, program_json
+from pol.job.strict_json import dump_json, parse_json
+from pol.limits import LIMITS
+from pol.values import TensorType
+
+NAME = "graphs"
+NODES = 19_000
+PART = 4
+GOAL = 1.5
+SECONDS = 10.0
+"""Of all stages together, which a run fails above; tracing apart."""
+
+
+def lstm(nodes: int) -> Program:
+    """A training step of an unrolled LSTM, as it is traced."""
+    import torch
+
+    from benchmarks import networks
+    from pol.job.document import BATCH_NUMBER, STEP
+    from pol.tracing.functions import JobFunctions, named
+    from pol.tracing.trace import trace_program
+
+    length = nodes // 68
+    x, y = np.zeros((8, length, 4), np.float32), np.zeros(8, np.int64)
+    spec = networks.spec("lstm", networks.LSTM(8, 4, 10), x, y, 4, 1)
+    functions = JobFunctions(spec, 1)
+    state: dict[str, Any] = {name: p.detach() for name, p in spec.model.named_parameters()}
+    inputs = {
+        **named("global", state),
+        **named("local", functions.initial_local(state)),
+        **named("batch", {"x": torch.from_numpy(x[:4]), "y": torch.from_numpy(y[:4])}),
+        STEP: torch.tensor(0),
+        BATCH_NUMBER: torch.tensor(0),
+    }
+    return trace_program(functions.step, inputs)
+
+
+_SHAPES = ((4, 8), (8, 4), (1, 8), (4, 1), ())
+_TWO, _ONE = ("add", "sub", "mul", "maximum"), ("tanh", "neg", "abs")
+
+
+def scattered(nodes: int) -> Program:
+    """Random operations on values that were made at any time before."""
+    draw, builder = random.Random(1), ProgramBuilder()
+    made = {shape: [builder.input(f"x{n}", "f32", shape)] for n, shape in enumerate(_SHAPES)}
+    everything: list[int] = []
+    read: set[int] = set()
+
+    def node(op: str, *args: int, **attrs: object) -> None:
+        value = builder.node(op, *args, **attrs)
+        made.setdefault(builder.type(value).shape, []).append(value)
+        everything.append(value)
+        read.update(args)
+
+    while len(everything) < 0.7 * nodes:
+        shape, way = draw.choice(_SHAPES), draw.random()
+        value = draw.choice(made[shape])
+        if way < 0.4:
+            node(draw.choice(_TWO), value, draw.choice(made[shape]))
+        elif way < 0.55:
+            node(draw.choice(_ONE), value)
+        elif shape in {(1, 8), (4, 1)}:
+            node("broadcast", value, shape=(4, 8))
+        elif shape == (4, 8):
+            node("matmul", value, draw.choice(made[8, 4]), bits=15)
+            node("slice", value, starts=(0, 0), stops=(1, 8), steps=(1, 1))
+        elif len(shape) == 2:
+            node("permute", value, dims=(1, 0))
+    sums: dict[TensorType, int] = {}
+    for value in [value for value in everything if value not in read]:
+        kind = builder.type(value)
+        sums[kind] = builder.node("add", sums[kind], value) if kind in sums else value
+    for number, value in enumerate(sums.values()):
+        builder.output(f"y{number}", value)
+    return builder.build()
+
+
+def holes(nodes: int) -> Program:
+    """Values of many sizes, every other of which is let go early, and then ones that fit into none of the gaps."""
+    builder, share = ProgramBuilder(), nodes // 9
+    made = [builder.node("iota", size=100 + number % 1_200) for number in range(2 * share)]
+    total = builder.input("x", "i64", ())
+
+    def add(value: int) -> None:
+        nonlocal total
+        total = builder.node("add", total, builder.node("sum", value, dims=(0,), keepdim=False))
+
+    for value in made[::2]:
+        add(value)
+    for number in range(share):
+        add(builder.node("iota", size=20_000 + number))
+    for value in made[1::2]:
+        add(value)
+    builder.output("y", total)
+    return builder.build()
+
+
+MODELS: Mapping[str, Callable[[int], Program]] = MappingProxyType(
+    {"lstm": lstm, "scattered": scattered, "holes": holes}
+)
+
+
+def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
+    """Measure some programs, or all."""
+    for name in BACKENDS:
+        # what its first use loads
+        backend(name).compile(scattered(50), 1)
+    rows = []
+    for name in models:
+        print(f"{NAME}: {name}", file=sys.stderr, flush=True)
+        MODELS[name](NODES // 100)
+        part, _ = _stages(MODELS[name], NODES // PART)
+        whole, nodes = _stages(MODELS[name], NODES)
+        made = whole.pop("make"), part.pop("make")
+        seconds, before = sum(whole.values()), sum(part.values())
+        case = f"{name}, {nodes:,} nodes"
+        rows.append(Row(case, seconds, "s", PART * before, GOAL, {"make": made[0], **whole}))
+    slow = [row.case for row in rows if row.value > SECONDS]
+    notes = [f"{case} took more than {SECONDS:g} s" for case in slow]
+    return Figures(NAME, rows, notes, failed=bool(slow))
+
+
+def _stages(make: Callable[[int], Program], nodes: int) -> tuple[dict[str, float], int]:
+    """Return the seconds of each stage, and how many nodes there were."""
+    seconds: dict[str, float] = {}
+
+    def timed(stage: str, work: Callable[[], Any]) -> Any:
+        start = process_time()
+        found = work()
+        seconds[stage] = process_time() - start
+        return found
+
+    program = timed("make", lambda: make(nodes))
+    data = timed("write", lambda: dump_json(program_json(program)))
+    value = timed("read", lambda: parse_json(data, LIMITS.document_size, 64, "program"))
+    checked: Program = timed("check", lambda: parse_program(value))
+    timed("work", lambda: checked.work)
+    timed("tape", lambda: write_tape(checked, 1, grouped(checked)))
+    timed("singly", lambda: write_tape(checked, 1, singly(checked)))
+    for name in BACKENDS:
+        timed(name, partial(backend(name).compile, checked, 1))
+    return seconds, len(checked.nodes)
