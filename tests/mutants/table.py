@@ -1747,8 +1747,8 @@ MUTANTS = (
         "sign-chain",
         "a transaction is signed for all chains",
         "domain/tx.py",
-        r'        + _field(b"\x1a", chain_id.encode())',
-        "",
+        r'return _field(b"\x1a", chain_id.encode()) + number',
+        "return number",
         (TRANSACTIONS,),
     ),
     Mutant(
