@@ -170,7 +170,7 @@ def _images(name: str, block: type[Residual] | type[Inverted]) -> Callable[[int]
             nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
             *[block(*size) for size in sizes], nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
         )  # fmt: skip
-        return _spec(name, model, x, generator.integers(0, 10, 128), 32, steps)
+        return spec(name, model, x, generator.integers(0, 10, 128), 32, steps)
 
     return made
 

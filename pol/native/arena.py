@@ -7,7 +7,7 @@ _PAGE = 4_096
 
 
 class Arena:
-    """Gives out places, each the smallest free one that is large enough and the lowest of those, and takes them back."""
+    """Gives out places, each the smallest free one that is large enough, lowest first, and takes them back."""
 
     def __init__(self) -> None:
         self.size = 0
