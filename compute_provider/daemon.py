@@ -19,6 +19,7 @@ from threading import Event
 from typing import Any
 
 from chain.client.errors import ChainError
+from compute_provider import metrics
 from compute_provider.decide import duties, shares
 from compute_provider.decide.duties import Duty
 from compute_provider.interfaces import (
@@ -31,12 +32,21 @@ from compute_provider.interfaces import (
     Sender,
 )
 from compute_provider.perform import Outcome, Performer
-from compute_provider.store import Measured, Store, describe, locked, name_of, write_status
+from compute_provider.store import (
+    Measured,
+    Store,
+    describe,
+    locked,
+    name_of,
+    title_of,
+    write_status,
+)
 from compute_provider.work.bench import measure_speed, what_computes
 from compute_provider.work.trainer import Trainer
 from domain import codec
 from domain.records import ShareKey
 from host.lanes import Lanes
+from host.metrics import Meters, MetricsServer
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import NAN_BITS, TrainTask
 from pol.work.records import Boundary
@@ -94,6 +104,8 @@ class Daemon:
         self._state = self._store.load()
         self._stop, self._wake = stop or Event(), Event()
         self._behaviour = behaviour or Honest()
+        self._meters = Meters(metrics.METRICS)
+        self._counts = metrics.Counts(self._meters)
         self._performer = Performer(
             config,
             chain_id,
@@ -103,12 +115,27 @@ class Daemon:
             behaviour=self._behaviour,
             state=lambda: self._state,
             stop=self._stop,
+            moved=self._counts.moved,
         )
         self._trainer = Trainer(self._on_worker, config.home)
-        self._lanes = Lanes(_THREADS, self._stop, self._wake, _EXPECTED)
+        self._lanes = Lanes(_THREADS, self._stop, self._wake, _EXPECTED, ended=self._counts.ended)
         self._events: queue.SimpleQueue[shares.Event] = queue.SimpleQueue()
         self._note, self._computing = "starting", ""
+        self._server: MetricsServer | None = None
         self._steps: dict[ShareKey, int] = {}
+        self._told = metrics.DaemonLook(
+            config.home,
+            self._meters,
+            lambda: self._state,
+            lambda: self._performer.known,
+            self._is_admitted,
+            lambda: self._note,
+            self._trainer.pids,
+            self._store,
+            self._performer.blobs,
+            self._lanes,
+        )
+        self._meters.before_scrape(self._told.look)
 
     def run(
         self,
@@ -130,6 +157,8 @@ class Daemon:
             ) from None
         finally:
             self._stop.set()
+            if self._server is not None:
+                self._server.close()
             self._performer.close()
             self._trainer.close()
             self._lanes.close()
@@ -139,13 +168,18 @@ class Daemon:
     def _run(self, on_joined: Callable[[], None] | None, on_waiting: Callable[[str], None]) -> None:
         told = ""
         self._check_home()
+        port, look = self._config.metrics_port, self._told
+        if port:
+            self._server = MetricsServer(
+                port, self._meters, health=look.health, ready=look.readiness
+            )
         self._performer.sweep(self._state)
         try:
             self._look_at_machine()
             self._take(shares.Restarted())
             while not self._stop.is_set():
                 # What ends from here on has its event behind it when the next round begins.
-                began = time.monotonic()
+                began = self._told.turned = time.monotonic()
                 self._take_all()
                 self._trainer.tend({work.key.order_id for work in self._state.works})
                 if self._state.joined and on_joined is not None:
@@ -206,8 +240,8 @@ class Daemon:
         if not isinstance(event, shares.Progressed):
             self._store.save(before, after)
         self._state = after
+        self._counts.took(event, before, after)
         for action in actions:
-            _log.info("%s", type(action).__name__.lower())
             try:
                 self._act(action)
             # The disk, or no process to be had.
@@ -218,8 +252,11 @@ class Daemon:
     def _act(self, action: shares.Action) -> None:
         match action:
             case shares.Train(task):
+                _log.info("trains %s", title_of(task.key))
                 self._work(task)
             case shares.Forget(key):
+                # Most are over by the chain and were delivered long ago: nothing has happened.
+                _log.debug("forgets %s", title_of(key))
                 self._steps.pop(key, None)
                 self._trainer.stop(key)
                 self._performer.forget(key)
@@ -305,6 +342,10 @@ class Daemon:
                 _log.warning("%s: training failed: %s", name_of(key), text)
                 self._tell(shares.Failed(key, text, again))
 
+    def _is_admitted(self) -> bool:
+        known = self._performer.known
+        return known is not None and known.is_in(self._config.validator)
+
     def _write_status(self) -> None:
         state, known = self._state, self._performer.known
         status = {
@@ -312,7 +353,7 @@ class Daemon:
             "validator": self._config.validator,
             "pid": os.getpid(),
             "joined": state.joined,
-            "admitted": known is not None and known.is_in(self._config.validator),
+            "admitted": self._is_admitted(),
             "speed": known.capability.speed if known and known.capability else 0,
             "newcomer": known is None or known.newcomer,
             "note": self._note,

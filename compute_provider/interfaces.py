@@ -100,6 +100,8 @@ class ProviderConfig:
     # None: as the validator says.
     poll_seconds: float | None = None
     chain_seconds: float = 2.0
+    # Where metrics and health are told on 127.0.0.1; 0: nowhere.
+    metrics_port: int = 0
 
 
 class ProviderError(Expected):

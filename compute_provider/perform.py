@@ -40,6 +40,7 @@ from link.types import (
     PROBE,
     SUBMIT_OPENING,
     SUBMIT_SHARE,
+    BlobRef,
     JoinRequest,
     Machine,
     OpeningSubmission,
@@ -81,8 +82,13 @@ class Performer:
         behaviour: Behaviour,
         state: Callable[[], State],
         stop: Event,
+        moved: Callable[[str, int], None] = lambda direction, size: None,
     ) -> None:
-        """Use what the daemon has opened; ``state`` tells what it has decided last."""
+        """Use what the daemon has opened; ``state`` tells what it has decided last.
+
+        ``moved`` hears of bytes from (``in``) and to (``out``) the validator.
+        """
+        self._moved = moved
         self._config, self._chain_id = config, chain_id
         self._chain, self._sender = chain, sender
         self._store, self._behaviour = store, behaviour
@@ -272,7 +278,9 @@ class Performer:
             for blob in blobs:
                 self._check_wanted(task)
                 self.blobs.hold(blob.sha256, holder)
+                before = self.blobs.status(blob).held
                 client.fetch(blob, self.blobs, lambda *_: self._check_wanted(task))
+                self._moved("in", blob.size - before)
         # Paths were bounded where they came in.
         for file in task.payload:
             target = folder / file.path
@@ -333,11 +341,16 @@ class Performer:
                 TraceBoundary(boundary.step, boundary.root, boundary.metrics)
                 for boundary in self._store.boundaries(key)[1:]
             ),
-            client.put_blob(folder / UPDATE) if whole else None,
-            client.put_blob(folder / LOCAL_OUT) if whole else None,
+            self._put(client, folder / UPDATE) if whole else None,
+            self._put(client, folder / LOCAL_OUT) if whole else None,
         )
         verdict = client.call(DELIVER_SHARE, delivery)
         return shares.Delivered(key, verdict.accepted, verdict.text)
+
+    def _put(self, client: ClusterClient, path: Path) -> BlobRef:
+        blob = client.put_blob(path)
+        self._moved("out", blob.size)
+        return blob
 
     def _signed(self, work: ShareWork) -> tuple[ShareClaim, ShareRoots]:
         """Return what is signed for a trained share, and what that hides."""
@@ -369,8 +382,8 @@ class Performer:
         """Send the states at boundaries of a share."""
         folder, client = self._store.folder(key), self._link.client()
         for index in indices:
-            global_state = client.put_blob(folder / f"{index}.global")
-            local_state = client.put_blob(folder / f"{index}.local")
+            global_state = self._put(client, folder / f"{index}.global")
+            local_state = self._put(client, folder / f"{index}.local")
             verdict = client.call(
                 SUBMIT_OPENING, OpeningSubmission(key, index, global_state, local_state)
             )

@@ -158,6 +158,12 @@ def name_of(key: ShareKey) -> str:
     return f"{key.order_id.hex()}-{key.attempt}-{key.round}-{key.slot}-{key.issue}"
 
 
+def title_of(key: ShareKey) -> str:
+    """Return a name for people."""
+    again = f", issue {key.issue}" if key.issue > 1 else ""
+    return f"order {key.order_id.hex()[:12]}, round {key.round}, slot {key.slot}{again}"
+
+
 def _parts(key: ShareKey) -> tuple[bytes, int, int, int, int]:
     return key.order_id, key.attempt, key.round, key.slot, key.issue
 

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 from datetime import UTC, datetime
+from enum import StrEnum
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from threading import Thread
@@ -31,14 +32,67 @@ class JsonLines(logging.Formatter):
         return json.dumps(fields, ensure_ascii=False)
 
 
-def log_to_file(path: Path, level: int = logging.INFO) -> None:
-    """Send the process's log to ``path``; old files are kept up to a bound."""
+class LogFormat(StrEnum):
+    """How a line of a log is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class TextLines(logging.Formatter):
+    """Formats a record as one line for people: time (UTC), level, part, message; a traceback follows."""
+
+    def __init__(self) -> None:
+        """Take the fields."""
+        super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
+        """Return the time to the millisecond."""
+        when = datetime.fromtimestamp(record.created, UTC)
+        return when.strftime("%Y-%m-%dT%H:%M:%S.") + f"{when.microsecond // 1000:03}Z"
+
+
+_FORMATTERS: dict[LogFormat, type[logging.Formatter]] = {
+    LogFormat.TEXT: TextLines,
+    LogFormat.JSON: JsonLines,
+}
+
+
+_begun: list[logging.Handler] = []
+
+
+def begin_log(
+    level: str = "info", form: LogFormat = LogFormat.TEXT, path: Path | None = None
+) -> None:
+    """Send the process's log from ``level`` on to stderr, or to ``path``, of which old files are kept up to a bound.
+
+    It takes the place of what was begun before.
+    """
+    while _begun:
+        before = _begun.pop()
+        logging.getLogger().removeHandler(before)
+        before.close()
+    handler = logging.StreamHandler() if path is None else _rotating(path)
+    _add(handler, level, _FORMATTERS[form]())
+    _begun.append(handler)
+
+
+def log_to_file(path: Path) -> None:
+    """Send the process's log to ``path`` as JSON, whatever else is logged where; old files are kept up to a bound."""
+    _add(_rotating(path), "info", JsonLines())
+
+
+def _rotating(path: Path) -> logging.Handler:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = RotatingFileHandler(path, maxBytes=_FILE_BYTES_MAX, backupCount=_FILES_KEPT)
-    handler.setFormatter(JsonLines())
+    return RotatingFileHandler(path, maxBytes=_FILE_BYTES_MAX, backupCount=_FILES_KEPT)
+
+
+def _add(handler: logging.Handler, level: str, formatter: logging.Formatter) -> None:
+    handler.setFormatter(formatter)
+    handler.setLevel(level.upper())
     root = logging.getLogger()
     root.addHandler(handler)
-    root.setLevel(level)
+    root.setLevel(min(root.level, handler.level))
 
 
 _YOUNG_MAX = 50_000

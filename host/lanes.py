@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from enum import StrEnum
 from threading import Event, Lock
 from typing import Generic, TypeVar
 
@@ -24,9 +25,29 @@ Work = Callable[[], float | None]
 """What an action does. It may return the seconds after which it makes sense to ask for it again."""
 
 
+class RunState(StrEnum):
+    """What is to know of an action that was asked for."""
+
+    RUNNING = "running"
+    # For a thread of its lane.
+    WAITING = "waiting"
+    # After a failure, until it may be tried again.
+    PAUSED = "paused"
+
+
+class Outcome(StrEnum):
+    """How an action ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    BUG = "bug"
+
+
 @dataclass(slots=True)
-class _Run:
+class _Run(Generic[Lane]):
+    lane: Lane
     busy: bool = True
+    begun: bool = False
     ended: float = 0.0
     next_at: float = 0.0
     failures: int = 0
@@ -42,14 +63,17 @@ class Lanes(Generic[Lane]):
         wake: Event,
         expected: tuple[type[Exception], ...],
         now: Callable[[], float] = time.monotonic,
+        ended: Callable[[Lane, Outcome], None] = lambda lane, outcome: None,
     ) -> None:
         """Make each lane with its number of threads: what waits in one of them holds up no other.
 
         ``expected`` are the exceptions of a world that fails; each costs a line in the log, any other one is a bug
         and is shown whole. Both are tried again: the daemon goes on. ``now`` is in seconds and only ever grows.
+        ``ended`` hears of every action that has ended, on the thread that did it.
         """
         self._stop, self._wake, self._expected, self._now = stop, wake, expected, now
-        self._runs: dict[str, _Run] = {}
+        self._ended = ended
+        self._runs: dict[str, _Run[Lane]] = {}
         self._lock = Lock()
         self._threads = {
             lane: ThreadPoolExecutor(size, thread_name_prefix=str(lane))
@@ -67,7 +91,7 @@ class Lanes(Generic[Lane]):
             run = self._runs.get(key)
             if run is not None and (run.busy or now < run.next_at or seen <= run.ended):
                 return False
-            self._runs[key] = _Run(failures=run.failures if run else 0)
+            self._runs[key] = _Run(lane, failures=run.failures if run else 0)
             self._prune(now)
         self._threads[lane].submit(self._guarded, key, work)
         return True
@@ -77,26 +101,54 @@ class Lanes(Generic[Lane]):
         with self._lock:
             return [key for key, run in self._runs.items() if run.busy]
 
+    def counts(self) -> dict[tuple[Lane, RunState], int]:
+        """Return how many actions of each lane are in each state."""
+        now = self._now()
+        found = {(lane, state): 0 for lane in self._threads for state in RunState}
+        with self._lock:
+            for run in self._runs.values():
+                if run.busy:
+                    found[run.lane, RunState.RUNNING if run.begun else RunState.WAITING] += 1
+                elif run.failures and now < run.next_at:
+                    found[run.lane, RunState.PAUSED] += 1
+        return found
+
+    def failures(self) -> dict[Lane, int]:
+        """Return for each lane how often the action in it that fails most has failed in a row."""
+        now = self._now()
+        found = dict.fromkeys(self._threads, 0)
+        with self._lock:
+            for run in self._runs.values():
+                # Nobody has asked for it again.
+                if not run.busy and now - run.ended > FORGET_SECONDS:
+                    continue
+                found[run.lane] = max(found[run.lane], run.failures)
+        return found
+
     def close(self) -> None:
         """Drop what waits, and wait for what runs."""
         for threads in self._threads.values():
             threads.shutdown(wait=True, cancel_futures=True)
 
     def _guarded(self, key: str, work: Work) -> None:
-        failed, pause = True, None
+        outcome, pause = Outcome.FAILED, None
+        with self._lock:
+            self._runs[key].begun = True
         try:
             pause = work()
-            failed = False
+            outcome = Outcome.DONE
         except self._expected as error:
             _log.warning("%s: %s", key, error)
         except Exception:  # noqa: BLE001 - logged, and tried again: the daemon goes on
             # A client or a database that was closed under it is no bug.
             if not self._stop.is_set():
+                outcome = Outcome.BUG
                 _log.exception("bug in %s", key)
         finally:
-            self._end(key, pause, failed=failed)
+            self._end(key, pause, outcome)
 
-    def _end(self, key: str, pause: float | None, *, failed: bool) -> None:
+    def _end(self, key: str, pause: float | None, outcome: Outcome) -> None:
+        failed = outcome is not Outcome.DONE
         with self._lock:
             run = self._runs[key]
             run.failures = run.failures + 1 if failed else 0
@@ -104,6 +156,7 @@ class Lanes(Generic[Lane]):
                 pause = min(RETRY_SECONDS * 2 ** min(run.failures - 1, 8), RETRY_SECONDS_MAX)
             run.busy, run.ended = False, self._now()
             run.next_at = run.ended + (PAUSE_SECONDS if pause is None else pause)
+        self._ended(run.lane, outcome)
         self._wake.set()
 
     def _prune(self, now: float) -> None:

@@ -36,7 +36,7 @@ ROUND_WINDOW = 20
 AUDIT_SPEED = 10**9
 """FLOP/s that each validator promises as an auditor: a core does more, and the window of an order is twenty times as
 long as its audit takes at what is promised."""
-_PORTS_EACH = 4
+_PORTS_EACH = 6
 PORTS = range(20_000, 28_000)
 """Below those that systems take for outgoing connections."""
 
@@ -125,11 +125,13 @@ def test_keyring(home: Path) -> Keyring:
 def _validator(directory: Path, index: int, base: int, kind: NetworkKind) -> ValidatorSpec:
     home = directory / f"val{index}"
     operator = _make_key(home)
-    p2p, rpc, grpc, cluster = range(base + index * _PORTS_EACH, base + (index + 1) * _PORTS_EACH)
+    first = base + index * _PORTS_EACH
+    p2p, rpc, grpc, cluster, of_node, of_daemon = range(first, first + _PORTS_EACH)
     if kind is NetworkKind.SOLO:
-        grpc = base + _PORTS_EACH - 2  # the first one's: there is no other node
+        grpc = base + 2  # the first one's: there is no other node
     address = f"127.0.0.1:{cluster}"
-    _write_config(home, grpc, {"validator": {"listen": address, "endpoint": address}})
+    daemon = {"listen": address, "endpoint": address, "metrics_port": of_daemon}
+    _write_config(home, grpc, {"node": {"metrics_port": of_node}, "validator": daemon})
     return ValidatorSpec(f"val{index}", str(home), operator, p2p, rpc, grpc, cluster)
 
 

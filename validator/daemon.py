@@ -6,6 +6,7 @@ wait for nobody.
 
 import logging
 import sqlite3
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from chain.client.errors import ChainError, ErrorKind
 from chain.client.sender import TxSender
 from host.files import write_whole
 from host.lanes import Lanes
+from host.metrics import Meters, MetricsServer
 from link.blobs import BlobStore
 from link.client import ClusterClient, Connections
 from link.errors import ClusterError, ClusterErrorKind
@@ -27,6 +29,7 @@ from link.server import ClusterServer
 from link.tls import make_certificate
 from pol.executor.names import DEFAULT
 from pol.work.pool import PoolError, ReplayPool
+from validator import metrics
 from validator.decide.actions import Action, Lane, SendAnswer, SendNotice, SendTx
 from validator.decide.admission import Admission, Policy
 from validator.decide.duties import Duty, decide, duties
@@ -70,6 +73,8 @@ class ValidatorConfig:
     blob_quota: int = 1 << 36
     owner_quota: int = 1 << 34
     admit: Policy = Policy.OPEN
+    # Where metrics and health are told on 127.0.0.1; 0: nowhere.
+    metrics_port: int = 0
 
 
 class WrongChain(ChainError):
@@ -102,15 +107,34 @@ class ValidatorDaemon:
         )
         self._jobs = config.home / "jobs"
         self._ledger = Ledger(self._store, self._blobs, self._wake)
-        self._pool = ReplayPool(config.processes, folder=config.home / "scratch")
+        self._meters = Meters(metrics.METRICS)
+        self._counts = metrics.Counts(self._meters)
+        counted, scratch = self._counts.replays, config.home / "scratch"
+        self._pool = ReplayPool(config.processes, folder=scratch, ended=counted("own"))
         # Silence on a seat is cut: no replay of its own rounds, however long, keeps this validator from it.
-        self._seat_pool = ReplayPool(config.processes, folder=config.home / "scratch")
-        self._trials = ReplayPool(1, folder=config.home / "trials", fresh=True)
-        self._lanes = Lanes(THREADS, stop, self._wake, EXPECTED)
+        self._seat_pool = ReplayPool(config.processes, folder=scratch, ended=counted("seats"))
+        self._trials = ReplayPool(
+            1, folder=config.home / "trials", fresh=True, ended=counted("trials")
+        )
+        self._lanes = Lanes(THREADS, stop, self._wake, EXPECTED, ended=self._counts.ended)
         self._observer = Observer(self._me, self._client, self._ledger)
         self._secret = derive_scalar(key.secret, "assay/validator-secret")
         self._links = Connections(key)
-        self._outbox = Outbox(self._sender, self._sent, stop, self._wake, EXPECTED)
+        self._outbox = Outbox(
+            self._sender, self._sent, stop, self._wake, EXPECTED, ended=self._counts.sent
+        )
+        pools = {"own": self._pool, "seats": self._seat_pool, "trials": self._trials}
+        self._told = metrics.DaemonLook(
+            self._me,
+            config.node,
+            config.home,
+            self._meters,
+            self._client,
+            self._blobs,
+            self._lanes,
+            pools,
+        )
+        self._meters.before_scrape(self._told.look)
         # Chain clock at the first look.
         self._since: int | None = None
 
@@ -126,6 +150,7 @@ class ValidatorDaemon:
 
     def _run(self, ready: Callable[[], None] | None) -> None:
         server: ClusterServer | None = None
+        told = self._tell()
         prepared = [
             self._seat_pool.submit(numerics.prepare, self._config.backend, timeout=START_SECONDS)
             for _ in range(self._config.processes)
@@ -144,6 +169,9 @@ class ValidatorDaemon:
             server.start()
             while not self._stop.is_set():
                 self._tick()
+                self._told.turned = time.monotonic()
+                self._told.away = self._node.away
+                self._told.published = self._ledger.standing.published
                 if ready and self._ledger.standing.published:
                     ready()
                     ready = None
@@ -152,15 +180,24 @@ class ValidatorDaemon:
                 self._stop.wait(LEAST_SECONDS)
         finally:
             self._stop.set()
+            if told is not None:
+                told.close()
             if server is not None:
                 server.stop()
             self._close()
 
+    def _tell(self) -> MetricsServer | None:
+        """Tell metrics and health on the port for that, where there is one."""
+        port, told = self._config.metrics_port, self._told
+        if not port:
+            return None
+        return MetricsServer(port, self._meters, health=told.health, ready=told.readiness)
+
     def _connect(self) -> None:
         self._chain_id = self._check_chain()
-        self._service = Service(
-            self._me, self._chain_id, self._ledger, SignatureVerifier(), self._wake
-        )
+        verify = self._counts.verifying(SignatureVerifier())
+        self._service = Service(self._me, self._chain_id, self._ledger, verify, self._wake)
+        self._told.service = self._service
         self._certificate = make_certificate(self._config.home)
         self._table = self._make_table()
 
@@ -245,6 +282,7 @@ class ValidatorDaemon:
                 self._check_chain()
             self._look()
             self._node.back()
+            self._told.looked = self._observer.began
             self._act()
         except WrongChain:
             raise

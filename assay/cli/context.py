@@ -3,9 +3,8 @@
 import getpass
 import os
 import sys
-import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,13 +15,13 @@ from assay.cli.errors import CliError
 from assay.cli.output import Output
 
 if TYPE_CHECKING:
+    from assay.cli.configuration import Configuration, Value
     from chain.client.client import ChainClient
     from chain.client.keyring import Keyring
     from chain.client.sender import TxSender
     from wire.keys import Key
 
 DEFAULT_HOME = "~/.assay"
-DEFAULT_NODE = "127.0.0.1:9090"
 PASSPHRASE_VARIABLE = "ASSAY_PASSPHRASE"  # noqa: S105 — a name, not a secret
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -37,23 +36,25 @@ class Settings:
     node_option: str | None = None
     keyring_option: str | None = None
     from_option: str | None = None
-    _config: dict[str, Any] = field(default_factory=dict)
+    _configuration: "Configuration | None" = None
 
-    @property
-    def config(self) -> dict[str, Any]:
-        """The home's ``config.toml`` (empty where there is none)."""
-        if not self._config:
-            path = self.home / "config.toml"
-            try:
-                self._config = tomllib.loads(path.read_text()) if path.exists() else {}
-            except tomllib.TOMLDecodeError as error:
-                raise CliError(f"{path}: {error}", "correct the file") from None
-        return self._config
+    def setting(self, name: str, option: str | int | None = None) -> "Value":
+        """Return the value of a key of ``config.toml``, where an option, the environment or the file says otherwise."""
+        from assay.cli.configuration import Configuration
+
+        if self._configuration is None:
+            self._configuration = Configuration(self.home)
+        said = {
+            "node_address": self.node_option,
+            "keyring": self.keyring_option,
+            "from": self.from_option,
+        }
+        return self._configuration.get(name, said.get(name, option))
 
     @property
     def node(self) -> str:
         """The gRPC address of the node, host:port."""
-        return str(self.node_option or self.config.get("node_address", DEFAULT_NODE))
+        return str(self.setting("node_address").value)
 
     def client(self) -> "ChainClient":
         """Return a client of the node."""
@@ -65,9 +66,7 @@ class Settings:
         """Return the home's keyring; the test one says that it is not safe."""
         from chain.client.keyring import Keyring, KeyringBackend
 
-        name = str(self.keyring_option or self.config.get("keyring", "file"))
-        if name not in list(KeyringBackend):
-            raise CliError(f"there is no keyring {name}", "choose file or test", field="--keyring")
+        name = str(self.setting("keyring").value)
         if name == KeyringBackend.TEST:
             self.output.note("warning: --keyring test keeps keys in the clear; local networks only")
         return Keyring(self.home / "keys", KeyringBackend(name), _passphrase)
@@ -83,7 +82,7 @@ class Settings:
         return ring.show(self._key_name(ring)).address
 
     def _key_name(self, ring: "Keyring") -> str:
-        name = str(self.from_option or self.config.get("from", ""))
+        name = str(self.setting("from").value or "")
         if not name:
             names = [info.name for info in ring.names()]
             if len(names) != 1:
@@ -171,7 +170,7 @@ def make_context(values: dict[str, str | None]) -> Settings:
     return Settings(
         home,
         Output(values["output"] or "text"),
-        values["node"] or os.environ.get("ASSAY_NODE"),
+        values["node"],
         values["keyring"],
         values["from_"],
     )

@@ -28,6 +28,7 @@ GROUPS = {
     "bid": "Place and change standing bids.",
     "provider": "Join a cluster as a compute provider.",
     "trace": "Show and verify Proof-of-Learning traces.",
+    "config": "Show the configuration of a home, and where each value comes from.",
     "localnet": "Run a network of several validators on this machine.",
     "completion": "Print what lets a shell complete commands and options.",
 }

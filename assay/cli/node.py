@@ -2,16 +2,18 @@
 
 import json
 import tomllib
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import AMOUNT, BEACON_KEY, FLOPS, HOST, PORT, SIZE
+from assay.cli.arguments import AMOUNT, BEACON_KEY, FLOPS, HOST, PORT, PORT_OR_NONE, SIZE
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.founding import ACCOUNT, FOUNDER, found_chain
+from assay.cli.running import running_options
 
 if TYPE_CHECKING:
     from domain.genesis import GenesisValidator
@@ -176,8 +178,16 @@ def show(context: Settings) -> None:
     show_default=True,
     help="Start CometBFT, or wait for one that somebody else runs.",
 )
+@click.option(
+    "--comet-metrics-port",
+    type=PORT_OR_NONE,
+    help="Have CometBFT tell its own metrics on this port of 127.0.0.1.  [off]",
+)
 @common_options
-def start(context: Settings, solo: bool, cometbft: str) -> None:
+@running_options("node")
+def start(
+    context: Settings, solo: bool, cometbft: str, comet_metrics_port: int | None, metrics_port: int
+) -> None:
     """Run the node in the foreground."""
     from chain.app.node import Consensus, NodeConfig, NodeReady, run_node
 
@@ -190,7 +200,13 @@ def start(context: Settings, solo: bool, cometbft: str) -> None:
             context.output.note(UNAUDITED)
 
     consensus = Consensus.SOLO if solo else Consensus(cometbft)
-    run_node(NodeConfig.of_home(context.home, consensus), tell)
+    comet_port = context.setting("node.comet_metrics_port", comet_metrics_port).value
+    config = replace(
+        NodeConfig.of_home(context.home, consensus),
+        metrics_port=metrics_port,
+        comet_metrics_port=int(comet_port or 0),
+    )
+    run_node(config, tell)
 
 
 @command.command(
@@ -275,7 +291,7 @@ def _write_addresses(home: Path, grpc_host: str, grpc_port: int) -> None:
     path = home / "config.toml"
     config = tomllib.loads(path.read_text())
     config["node"]["grpc_host"] = grpc_host
-    path.write_text(tomli_w.dumps({"node_address": f"127.0.0.1:{grpc_port}"} | config))
+    path.write_text(tomli_w.dumps(config | {"node_address": f"127.0.0.1:{grpc_port}"}))
 
 
 def _read_genesis(path: Path) -> bytes:

@@ -1,6 +1,5 @@
 """``assay provider``."""
 
-import logging
 import os
 import signal
 from threading import Event
@@ -13,6 +12,7 @@ from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.job import backend_option
 from assay.cli.output import flops, short, table
+from assay.cli.running import running_options
 
 if TYPE_CHECKING:
     from compute_provider.api import Forecast, ProviderConfig
@@ -65,7 +65,15 @@ def bench(context: Settings, backend: str, seconds: int) -> None:
 @click.option("--bond", type=AMOUNT, help="Keep so much in the bond account, as 50000000uassay.")
 @backend_option
 @common_options
-def join(context: Settings, validator: str, dry_run: bool, bond: int | None, backend: str) -> None:
+@running_options("provider")
+def join(
+    context: Settings,
+    validator: str,
+    dry_run: bool,
+    bond: int | None,
+    backend: str,
+    metrics_port: int,
+) -> None:
     """Run the provider's daemon in the foreground."""
     from compute_provider import api
     from compute_provider.interfaces import ProviderConfig
@@ -80,11 +88,11 @@ def join(context: Settings, validator: str, dry_run: bool, bond: int | None, bac
         context.key(),
         backend=backend,
         bond=bond or 0,
+        metrics_port=metrics_port,
     )
     if dry_run:
         _show(context, config, api.dry_run(config))
         return
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     stop = Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

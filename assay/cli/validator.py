@@ -1,6 +1,5 @@
 """``assay validator``."""
 
-import logging
 import signal
 from pathlib import Path
 from threading import Event
@@ -13,6 +12,7 @@ from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.job import backend_option
 from assay.cli.output import flops, short, table
+from assay.cli.running import running_options
 from validator.decide.admission import Policy
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from validator.decide.records import LocalSeat
     from wire.keys import Key
 
-DEFAULT_LISTEN = "127.0.0.1:9191"
 SPEED_MARGIN = 4
 """Declared work may take four times as long as products of the same size."""
 RATE_MARGIN = 2
@@ -39,7 +38,7 @@ def command() -> None:
     Example: assay validator run --listen 0.0.0.0:9191 --endpoint validator.example:9191 --from op
     """
 )
-@click.option("--listen", type=ENDPOINT, help=f"Where to serve.  [{DEFAULT_LISTEN}]")
+@click.option("--listen", type=ENDPOINT, help="Where to serve.  [127.0.0.1:9191]")
 @click.option("--endpoint", type=ENDPOINT, help="Where others reach it; goes on chain.")
 @backend_option
 @click.option(
@@ -56,6 +55,7 @@ def command() -> None:
     " or nobody.  [open]",
 )
 @common_options
+@running_options("validator")
 def run(
     context: Settings,
     listen: str | None,
@@ -63,15 +63,14 @@ def run(
     backend: str,
     processes: int,
     admit: str | None,
+    metrics_port: int,
 ) -> None:
     """Run in the foreground."""
     from validator.daemon import ValidatorConfig, ValidatorDaemon
 
-    configured = context.config.get("validator", {})
-    listen = listen or str(configured.get("listen", DEFAULT_LISTEN))
-    endpoint = endpoint or str(configured.get("endpoint", listen))
-    policy = _policy(admit or str(configured.get("admit", Policy.OPEN.value)))
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    listen = str(context.setting("validator.listen", listen).value)
+    endpoint = str(context.setting("validator.endpoint", endpoint).value or listen)
+    policy = Policy(str(context.setting("validator.admit", admit).value))
     stop = Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -83,18 +82,11 @@ def run(
         backend,
         processes,
         admit=policy,
+        metrics_port=metrics_port,
     )
     daemon = ValidatorDaemon(config, context.key(), stop)
     ready = f"ready: serving on {listen}, published as {endpoint}"
     daemon.run(lambda: context.output.note(ready))
-
-
-def _policy(name: str) -> Policy:
-    try:
-        return Policy(name)
-    except ValueError:
-        names = ", ".join(policy.value for policy in Policy)
-        raise CliError(f"admit = {name!r} in the configuration is none of {names}") from None
 
 
 @command.command(

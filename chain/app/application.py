@@ -17,7 +17,7 @@ from chain.app import smt
 from chain.app.ahead import Ahead
 from chain.app.beacon_keys import BeaconKeys
 from chain.app.homes import check_names
-from chain.app.interfaces import CommittedBlock, CommittedState, StoredTx
+from chain.app.interfaces import CommittedBlock, CommittedState, StoredTx, Watcher
 from chain.app.storage import ChainHead, Snapshot, Storage
 from chain.app.turns import Turns
 from chain.state_machine.context import PARAMS
@@ -101,8 +101,10 @@ class Application:
         config: AppConfig,
         verifier: SignatureVerifier | None = None,
         beacon_keys: BeaconKeys | None = None,
+        watcher: Watcher | None = None,
     ) -> None:
         """Continue from where ``storage`` stands. Nobody votes for what a validator without its beacon key proposes."""
+        self._watcher = watcher or Watcher()
         self._storage = storage
         self._config = config
         self._decode = TxDecoder()
@@ -293,7 +295,9 @@ class Application:
             self._book.follow(step)
             self._quoted.follow(step)
             self._pending = None
+            last = self._base.head.block
             self._rebase(base)
+            self._watcher.committed(last, base.head.block, [tx.result for tx in pending.txs])
             return snapshot.head
 
     def _rebase(self, base: _Base) -> None:
@@ -312,6 +316,11 @@ class Application:
 
     def check_tx(self, raw: bytes, recheck: bool = False) -> TxResult:
         """Tell whether the mempool may keep ``raw``; a bug is an answer, too."""
+        result = self._check_tx(raw, recheck)
+        self._watcher.checked(result, recheck=recheck)
+        return result
+
+    def _check_tx(self, raw: bytes, recheck: bool) -> TxResult:
         try:
             signature_holds = self._ahead.take(raw)
             tx = self._decode(raw)

@@ -106,14 +106,18 @@ def read_keys(comet_home: Path) -> NodeKeys:
 
 
 def read_addresses(comet_home: Path) -> dict[str, tuple[str, int]]:
-    """Return host and port of CometBFT's RPC and p2p, under these names, as far as its ``config.toml`` has them."""
+    """Return host and port of CometBFT's RPC, p2p and metrics, as ``config.toml`` has them."""
     try:
         tables = tomllib.loads((comet_home / "config" / "config.toml").read_text())
     except (OSError, ValueError):
         return {}  # CometBFT says it better
     found = {}
-    for name in ("rpc", "p2p"):
-        host, _, port = str(tables.get(name, {}).get("laddr", "")).rpartition(":")
+    laddrs = {name: tables.get(name, {}).get("laddr", "") for name in ("rpc", "p2p")}
+    told = tables.get("instrumentation", {})
+    if told.get("prometheus"):
+        laddrs["metrics"] = told.get("prometheus_listen_addr", "")
+    for name, laddr in laddrs.items():
+        host, _, port = str(laddr).rpartition(":")
         if port.isdecimal():
             found[name] = (host.removeprefix("tcp://").strip("[]"), int(port))
     return found
@@ -168,9 +172,24 @@ def write_config(
         },
         "storage": {"discard_abci_responses": False},
         "tx_index": {"indexer": "kv"},  # CosmJS looks transactions up by tx_search
-        "instrumentation": {"prometheus": False},
+        "instrumentation": {"prometheus": False},  # ``set_comet_metrics`` switches it on
     }
     (comet_home / "config" / "config.toml").write_text(tomli_w.dumps(config))
+
+
+def set_comet_metrics(comet_home: Path, port: int) -> None:
+    """Have CometBFT tell its own metrics on 127.0.0.1, or (port 0) not; the file is written where that changes it."""
+    path = comet_home / "config" / "config.toml"
+    try:
+        config = tomllib.loads(path.read_text())
+    except (OSError, ValueError):
+        return  # CometBFT says it better
+    wanted: dict[str, Any] = {"prometheus": False}
+    if port:
+        address = f"127.0.0.1:{port}"
+        wanted = {"prometheus": True, "prometheus_listen_addr": address, "namespace": "cometbft"}
+    if config.get("instrumentation") != wanted:
+        path.write_text(tomli_w.dumps({**config, "instrumentation": wanted}))
 
 
 def genesis_document(genesis: Genesis, time_ns: int, app_version: int) -> bytes:
@@ -201,7 +220,7 @@ def read_genesis(path: Path) -> tuple[Genesis, int]:
     try:
         document = json.loads(path.read_bytes())
         genesis = read(Genesis, document["app_state"])
-        time_ns = _parse_time(document["genesis_time"])
+        time_ns = parse_time(document["genesis_time"])
     except FileNotFoundError:
         raise HomeError(
             f"{path} does not exist", "run `assay node init` with --genesis FILE"
@@ -232,7 +251,8 @@ def _rfc3339(time_ns: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanos:09d}Z"
 
 
-def _parse_time(text: str) -> int:
+def parse_time(text: str) -> int:
+    """Return the Unix nanoseconds of a time as CometBFT writes it; ValueError."""
     whole, _, fraction = text.removesuffix("Z").partition(".")
     seconds = int(datetime.fromisoformat(whole).replace(tzinfo=UTC).timestamp())
     return seconds * 10**9 + int(fraction.ljust(9, "0")[:9] or 0)

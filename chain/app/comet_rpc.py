@@ -1,13 +1,16 @@
-"""The way into CometBFT's mempool: ``broadcast_tx_sync`` over JSON-RPC on this machine."""
+"""The way into CometBFT on this machine, over JSON-RPC: into its mempool, and to what it says of itself."""
 
 import base64
 import logging
+from dataclasses import dataclass
+from fractions import Fraction
 from hashlib import sha256
 from threading import local
 from typing import Any, Final
 
 import requests
 
+from chain.app.comet_files import parse_time
 from chain.app.interfaces import UNREACHABLE
 from domain.block import BroadcastResult
 from domain.errors import MEMPOOL_FULL, TX_IN_CACHE, TX_TOO_LARGE, Code
@@ -23,6 +26,76 @@ _WORDS: Final = (
     ("tx too large", TX_TOO_LARGE),
     ("request body too large", TX_TOO_LARGE),
 )
+
+
+LOOK_SECONDS: Final = 2.0
+"""How long an answer about itself is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class CometStanding:
+    """What CometBFT says of itself; ``node_id`` is its p2p identity, and times are Unix nanoseconds."""
+
+    node_id: str
+    height: int
+    time_ns: int
+    catching_up: bool
+    peers: int
+    waiting_txs: int
+    waiting_bytes: int
+
+
+class CometView:
+    """Reads what the CometBFT at ``rpc_url`` says of itself; any thread may call."""
+
+    def __init__(self, rpc_url: str, timeout: float = LOOK_SECONDS) -> None:
+        """Make no call yet."""
+        self._url, self._timeout = rpc_url, timeout
+
+    def standing(self) -> CometStanding | None:
+        """Return where it stands, None where it does not answer."""
+        try:
+            status, net = self._ask("status"), self._ask("net_info")
+            pool = self._ask("num_unconfirmed_txs")
+            sync = status["sync_info"]
+            return CometStanding(
+                str(status["node_info"]["id"]),
+                int(sync["latest_block_height"]),
+                parse_time(sync["latest_block_time"]),
+                bool(sync["catching_up"]),
+                int(net["n_peers"]),
+                int(pool["n_txs"]),
+                int(pool["total_bytes"]),
+            )
+        except (requests.RequestException, ValueError, LookupError, TypeError):
+            return None
+
+    def voting(self) -> Fraction | None:
+        """Return the part of the power whose votes are there for the block that is being made, None where unknown.
+
+        The most of any round and kind of vote: where it stays at two thirds or less, validators are away.
+        """
+        try:
+            votes = self._ask("consensus_state")["round_state"]["height_vote_set"]
+            found = [
+                _power(said[kind])
+                for said in votes
+                for kind in ("prevotes_bit_array", "precommits_bit_array")
+            ]
+            return max(found, default=None)
+        except (requests.RequestException, ValueError, LookupError, TypeError, ZeroDivisionError):
+            return None
+
+    def _ask(self, method: str) -> Any:
+        with requests.Session() as session:
+            session.trust_env = False  # it is on this machine: no proxy
+            return session.get(f"{self._url}/{method}", timeout=self._timeout).json()["result"]
+
+
+def _power(bits: str) -> Fraction:
+    """Read ``BA{4:xx__} 20/40 = 0.50``."""
+    voted, _, total = bits.partition("} ")[2].partition(" =")[0].partition("/")
+    return Fraction(int(voted), int(total))
 
 
 class CometBroadcaster:

@@ -5,6 +5,7 @@ provides a :class:`Broadcaster`. The services know only these, so that every one
 against a state in memory.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -92,6 +93,18 @@ class Broadcaster(Protocol):
         """Hand ``raw`` to the mempool and return what CheckTx said. Never raises for what the
         network does.
         """
+
+
+class Watcher:
+    """Is told what an application has done, after the fact; by itself it does nothing about it."""
+
+    def checked(self, result: TxResult, *, recheck: bool) -> None:
+        """Take note of an answer to CheckTx."""
+
+    def committed(
+        self, before: CommittedBlock, block: CommittedBlock, results: Sequence[TxResult]
+    ) -> None:
+        """Take note of a block that was written, and of what its transactions came to."""
 
 
 SOFTWARE = "assay"

@@ -5,10 +5,9 @@ import json
 import logging
 import os
 import socket
-import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -17,11 +16,11 @@ from threading import Event, Lock, Thread
 
 from chain.app.abci_methods import Methods
 from chain.app.abci_query import AbciQueries
-from chain.app.abci_server import AbciServer, stop_loudly
+from chain.app.abci_server import AbciServer, Method, stop_loudly
 from chain.app.application import AppConfig, Application
 from chain.app.beacon_keys import BeaconKeys
 from chain.app.comet import CometProcess, RestartPolicy, find_binary
-from chain.app.comet_files import HomeError, read_addresses, read_genesis
+from chain.app.comet_files import HomeError, read_addresses, read_genesis, set_comet_metrics
 from chain.app.homes import (
     beacon_keys_path,
     check_genesis,
@@ -30,7 +29,7 @@ from chain.app.homes import (
     read_node_table,
 )
 from chain.app.interfaces import Broadcaster
-from chain.app.solo import NOTICE, SoloEngine
+from chain.app.solo import SoloEngine
 from chain.app.storage import Maker, Storage
 from chain.app.verifier import start_verifier
 from domain.errors import Refusal
@@ -68,6 +67,9 @@ class NodeConfig:
     solo_interval_seconds: float = 0.25
     grpc_host: str = "127.0.0.1"
     restart_policy: RestartPolicy = field(default_factory=RestartPolicy)
+    # Where metrics and health are told on 127.0.0.1, and CometBFT's own; 0: nowhere.
+    metrics_port: int = 0
+    comet_metrics_port: int = 0
 
     @classmethod
     def of_home(
@@ -83,6 +85,8 @@ class NodeConfig:
             consensus,
             min_gas_price_millionths or int(table.get("min_gas_price_millionths", 0)),
             grpc_host=str(table.get("grpc_host", "127.0.0.1")),
+            metrics_port=int(table.get("metrics_port", 0)),
+            comet_metrics_port=int(table.get("comet_metrics_port", 0)),
         )
 
 
@@ -145,11 +149,14 @@ class _Node:
         storage.claim(Maker.SOLO if solo else Maker.COMETBFT)
         # Solo gets its transactions one by one, so that nothing could be verified beside anything.
         verifier = None if solo else stack.enter_context(start_verifier())
+        self.storage = storage
+        self.telling = _Telling() if config.metrics_port else None
         self.app = Application(
             storage,
             AppConfig(config.min_gas_price_millionths, solo),
             verifier,
             BeaconKeys(path=beacon_keys_path(config.home)),
+            self.telling.watcher if self.telling else None,
         )
         self.announcing = Lock()
         self.is_over = False
@@ -181,11 +188,12 @@ class _Node:
         log.info("node stops at height %d", self.app.head.block.height)
 
     def _run_solo(self) -> None:
-        sys.stderr.write(NOTICE + "\n")
         engine = SoloEngine(
             self.app, self.genesis, genesis_time_ns=self.genesis_time_ns, on_fatal=stop_loudly
         )
         self._serve_grpc(engine)
+        if self.telling:
+            self.telling.serve(self, waiting=lambda: engine.waiting)
         engine.start(self.config.solo_interval_seconds)
         self.stack.callback(engine.stop)
         self._announce()
@@ -195,14 +203,18 @@ class _Node:
     def _run_comet(self) -> None:
         from chain.app.comet_rpc import CometBroadcaster  # its HTTP client is not needed for solo
 
-        self._serve_grpc(CometBroadcaster(f"http://127.0.0.1:{self.config.rpc_port}"))
+        url = f"http://127.0.0.1:{self.config.rpc_port}"
+        self._serve_grpc(CometBroadcaster(url))
+        if self.telling:
+            self.telling.serve(self, comet=url)
         self._serve_abci()
         if self.config.consensus is Consensus.EXTERNAL:
             self._comet_started(0)
-            sys.stderr.write(f"waiting for CometBFT on unix://{self.socket_path}\n")
+            log.warning("waiting for CometBFT on unix://%s", self.socket_path)
             on_stop_signal(self.stop.set)
             self.stop.wait()
             return
+        set_comet_metrics(comet_home(self.config.home), self.config.comet_metrics_port)
         _check_ports(comet_home(self.config.home))
         comet = CometProcess(
             comet_home(self.config.home),
@@ -220,7 +232,8 @@ class _Node:
 
         _own_directory(self.socket_path.parent)
         methods = Methods(self.app, AbciQueries(self.app, route(self.app)))
-        server = AbciServer(methods.table, self.socket_path, prefetch=self.app.prefetch)
+        table = self.telling.timed(methods.table) if self.telling else methods.table
+        server = AbciServer(table, self.socket_path, prefetch=self.app.prefetch)
         server.start()
         self.stack.callback(server.close)
 
@@ -237,6 +250,8 @@ class _Node:
 
     def _comet_started(self, pid: int) -> None:
         self.comet_pid = pid
+        if self.telling and pid:
+            self.telling.comet_started()
         Thread(target=self._announce_when_up, args=(pid,), name="announce", daemon=True).start()
 
     def _announce_when_up(self, comet_pid: int) -> None:
@@ -273,6 +288,44 @@ class _Node:
             write_whole(path, json.dumps(asdict(ready)) + "\n")
         log.info("node %s is up at height %d", ready.moniker, ready.height)
         self.ready_callback(ready)
+
+
+class _Telling:
+    """The metrics of a node that tells them; what they stand on is imported for such a node alone."""
+
+    def __init__(self) -> None:
+        from chain.app import metrics
+        from host.metrics import Meters
+
+        self._metrics = metrics
+        self._meters = Meters(metrics.METRICS)
+        self.watcher = metrics.Told(self._meters)
+
+    def serve(self, node: _Node, comet: str = "", waiting: Callable[[], int] | None = None) -> None:
+        """Tell on the node's port until the node ends; HomeError where it is taken."""
+        from chain.app.comet_rpc import CometView
+        from host.metrics import MetricsServer
+
+        view = CometView(comet) if comet else None
+        look = self._metrics.NodeLook(self._meters, node.app, node.storage, view, waiting)
+        try:
+            server = MetricsServer(
+                node.config.metrics_port, self._meters, health=look.health, ready=look.readiness
+            )
+        except OSError as error:
+            raise HomeError(
+                f"{error.filename}: {error.strerror}", "name another --metrics-port"
+            ) from None
+        node.stack.callback(server.close)
+
+    def timed(self, methods: Mapping[str, Method]) -> dict[str, Method]:
+        """Return the methods with their times in a histogram."""
+        timed = self._meters.timed
+        return {name: timed(self._metrics.ABCI, method, name) for name, method in methods.items()}
+
+    def comet_started(self) -> None:
+        """Count a start of CometBFT."""
+        self._meters.count(self._metrics.COMET_STARTS)
 
 
 def _check_ports(home: Path) -> None:

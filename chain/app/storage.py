@@ -105,6 +105,7 @@ _NODE: Final = b"n"
 _BLOCK: Final = b"b"
 _TX: Final = b"t"
 _EVENT: Final = b"e"
+_PARTS: Final = {"state": _STATE, "tree": _NODE, "blocks": _BLOCK, "txs": _TX, "events": _EVENT}
 _HEAD: Final = b"mhead"
 _FORMAT_KEY: Final = b"mformat"
 _MAKER: Final = b"mmaker"
@@ -250,6 +251,13 @@ class Storage:
     def _write(self, batch: Any) -> None:
         """Write the batch: the moment at which a block becomes committed."""
         batch.write()
+
+    def sizes(self) -> dict[str, int]:
+        """Return about how many bytes of disk each part of the database takes; what was written last may lack."""
+        return {
+            name: int(self._db.approximate_size(prefix, _end_of(prefix)))
+            for name, prefix in _PARTS.items()
+        }
 
     def block(self, height: int) -> CommittedBlock | None:
         """Return a committed block."""

@@ -129,6 +129,10 @@ class _Reader(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name} is no record")
 
 
+Ended = Callable[[float, BaseException | None], None]
+"""Hears how many seconds a task took that has ended, and its error where it has no result."""
+
+
 class ReplayPool:
     """Runs tasks in child processes, which start when they are first needed.
 
@@ -136,7 +140,7 @@ class ReplayPool:
     as paths. There are ``workers`` processes at most, and ``queued`` tasks may wait beside those that run. ``folder``
     is the only place where a task may write (else a temporary one), and ``memory_bytes`` is what each process may hold
     (else three quarters of the machine's memory). Where they are ``fresh``, each task has a process of its own, which
-    ends with it: nothing that one of them leaves behind meets the next.
+    ends with it: nothing that one of them leaves behind meets the next. ``ended`` hears of every task that was begun.
     """
 
     def __init__(
@@ -147,8 +151,11 @@ class ReplayPool:
         memory_bytes: int | None = None,
         *,
         fresh: bool = False,
+        ended: Ended = lambda seconds, error: None,
     ) -> None:
-        self._fresh = fresh
+        self._fresh, self._ended = fresh, ended
+        self._running = 0
+        self._count = threading.Lock()
         self._own = None if folder else Path(mkdtemp(prefix="assay-pool-"))
         self._folder = self._own or folder or Path()
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -189,6 +196,16 @@ class ReplayPool:
             raise PoolFull(f"{self._tasks.maxsize} tasks are waiting already") from None
         return future
 
+    @property
+    def running(self) -> int:
+        """How many tasks are under way."""
+        return self._running
+
+    @property
+    def waiting(self) -> int:
+        """How many tasks wait for a worker."""
+        return self._tasks.qsize()
+
     def close(self) -> None:
         """Kill the workers and end every task that has not ended in :class:`PoolClosed`."""
         self._closed.set()
@@ -217,6 +234,8 @@ class ReplayPool:
                 continue
             if not task.future.set_running_or_notify_cancel():
                 continue
+            began = time.monotonic()
+            self._count_running(1)
             try:
                 worker = worker or _Worker(self._folder, self._memory_bytes)
                 self._run(worker, task)
@@ -230,11 +249,17 @@ class ReplayPool:
                     else WorkerDied(f"the worker died ({error!r})")
                 )
                 _fail(task.future, known)
+            self._count_running(-1)
+            self._ended(time.monotonic() - began, task.future.exception())
             if worker is not None and self._fresh:
                 worker.kill()
                 worker = None
         if worker is not None:
             worker.kill()
+
+    def _count_running(self, more: int) -> None:
+        with self._count:
+            self._running += more
 
     def _run(self, worker: _Worker, task: _Task) -> None:
         """Give a task to a worker and wait for its end; raises PoolError where the worker has to go."""

@@ -4,12 +4,14 @@ The first orders are submitted at once and need nobody's help: they end while th
 ``val0``'s daemon has published its endpoint and is dead from then on.
 """
 
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
+import requests
 
 from consumer.result import fetch_result
 from domain.queries import AccountRequest, EventsRequest, ValidatorsRequest
@@ -23,6 +25,7 @@ from tests.support.market_network import (
     market_network,
     quick_params,
 )
+from tests.support.scraped import values
 from tests.support.waiting import wait_until
 
 CLUSTERS = ((), ("",), ("",), ("", ""))
@@ -173,6 +176,38 @@ def test_killed_in_the_middle_of_a_round_and_started_again(world: World) -> None
         assert accounted(order)
     result = fetch_result(market.client, market.key, pair.id, market.job, scratch(market))
     assert result.root == pair.on_chain.rounds[-1].next_root
+
+
+def test_node_and_daemon_tell_metrics_and_health(world: World) -> None:
+    """As Prometheus would read them, from processes as a local network starts them."""
+    home = Path(world.market.network.layout.validator("val0").home)
+    config = tomllib.loads((home / "config.toml").read_text())
+    world.dead_end.wait_closed(SECONDS)
+    node, daemon = (scrape(config[part]["metrics_port"]) for part in ("node", "validator"))
+    assert node["assay_node_height",] > 0
+    assert node["assay_node_orders", "closed"] > 0
+    assert node["assay_node_mempool_checks_total", "new", "ok"] > 0
+    # val0's daemon was killed before the orders came.
+    assert daemon == {}
+    config = tomllib.loads((home.with_name("val1") / "config.toml").read_text())
+    told = scrape(config["validator"]["metrics_port"])
+    assert told["assay_validator_node_up",] == 1
+    assert told["assay_validator_stake_uassay",] > 0
+    assert told["assay_validator_balance_uassay",] > 0
+    assert told["assay_validator_txs_total", "arrived"] > 0
+    assert told["assay_validator_providers", "admitted"] > 0
+    assert told["assay_validator_jailed",] == 0
+    for path in ("healthz", "readyz"):
+        url = f"http://127.0.0.1:{config['validator']['metrics_port']}/{path}"
+        assert requests.get(url, timeout=5).text == "ok\n"
+
+
+def scrape(port: int) -> dict[tuple[str, ...], float]:
+    """Return what a process tells, nothing where none listens."""
+    try:
+        return values(requests.get(f"http://127.0.0.1:{port}/metrics", timeout=5).content)
+    except requests.ConnectionError:
+        return {}
 
 
 def test_nobody_matches(world: World) -> None:

@@ -13,6 +13,7 @@ from tools.references.chain import (
 from tools.references.commands import commands_page
 from tools.references.library import library_page
 from tools.references.money import money_page
+from tools.references.operator import configuration_page, metrics_page
 from tools.references.source import ROOT
 
 FOLDER = ROOT / "docs"
@@ -22,6 +23,8 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "money.md": money_page,
         "reference/commands.md": commands_page,
         "reference/library.md": lambda: library_page(origins()),
+        "reference/configuration.md": configuration_page,
+        "reference/metrics.md": metrics_page,
         "reference/parameters.md": parameters_page,
         "reference/messages.md": messages_page,
         "reference/events.md": events_page,

@@ -6,6 +6,7 @@ What goes next, and what becomes of the rest where one message fails, is decided
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
 from threading import Condition, Event, Thread
 
 from chain.client.client import TxReceipt
@@ -20,6 +21,15 @@ Sent = Callable[[Outgo, TxReceipt], None]
 """What is done about an action when its messages are in a block."""
 
 
+class TxOutcome(StrEnum):
+    """What came of a transaction."""
+
+    ARRIVED = "arrived"
+    REFUSED = "refused"
+    # It may have arrived all the same: nobody said.
+    FAILED = "failed"
+
+
 class Outbox:
     """Sends what the last look wanted; ``wake`` is set whenever a transaction has ended."""
 
@@ -31,8 +41,13 @@ class Outbox:
         wake: Event,
         expected: tuple[type[Exception], ...],
         now: Callable[[], float] = time.monotonic,
+        ended: Callable[[TxOutcome], None] = lambda outcome: None,
     ) -> None:
-        """Start the thread; ``expected`` are the exceptions of a world that fails, ``now`` counts seconds."""
+        """Start the thread; ``expected`` are the exceptions of a world that fails, ``now`` counts seconds.
+
+        ``ended`` hears what came of each transaction.
+        """
+        self._ended = ended
         self._sender, self._sent, self._stop, self._wake = sender, sent, stop, wake
         self._expected, self._now = expected, now
         self._state = Outgoing()
@@ -83,11 +98,14 @@ class Outbox:
             try:
                 receipt = self._sender.send(*messages_of(going))
             except TxRefused as refusal:
+                self._ended(TxOutcome.REFUSED)
                 kept, bad = self._sift(going, refusal)
                 return lambda state: outgoing.refused(state, kept, bad, self._ms())
+            self._ended(TxOutcome.ARRIVED)
             for action in going:
                 self._sent(action, receipt)
         except self._expected as error:
+            self._ended(TxOutcome.FAILED)
             _log.warning("%s: %s", ", ".join(keys), error)
         except Exception:  # noqa: BLE001 - logged, and tried again: the daemon goes on
             # A client or a database that was closed under it is no bug.

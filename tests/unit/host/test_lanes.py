@@ -7,7 +7,8 @@ from threading import Event
 import pytest
 
 from host import lanes
-from host.lanes import Lanes
+from host.lanes import Lanes, RunState
+from tests.support.waiting import wait_until
 
 Made = Lanes[str]
 
@@ -139,3 +140,53 @@ def test_what_is_expected_costs_a_line_and_a_bug_is_shown_whole(
     (line,) = caplog.records
     assert bool(line.exc_info) == isinstance(error, KeyError)
     assert line.getMessage().startswith("bug in a" if line.exc_info else "a: the node is away")
+
+
+def test_lanes_tell_what_runs_waits_and_pauses_and_how_it_ended() -> None:
+    clock, stop, go, begun = 100.0, Event(), Event(), Event()
+    ended: list[tuple[str, str]] = []
+    made = Lanes(
+        {"tx": 1, "work": 1},
+        stop,
+        Event(),
+        (Away,),
+        lambda: clock,
+        lambda lane, outcome: ended.append((lane, outcome)),
+    )
+
+    def fail() -> None:
+        raise Away
+
+    def bug() -> None:
+        raise ZeroDivisionError
+
+    def wait() -> None:
+        begun.set()
+        go.wait(5)
+
+    try:
+        made.start("fails", fail, "tx", clock)
+        made.start("bug", bug, "tx", clock)
+        made.start("runs", wait, "work", clock)
+        made.start("waits", lambda: None, "work", clock)
+        assert begun.wait(5)
+        wait_until(lambda: made.counts()["tx", RunState.PAUSED] == 2, "both failures", 5.0)
+        counts = {key: count for key, count in made.counts().items() if count}
+        assert counts == {("tx", "paused"): 2, ("work", "running"): 1, ("work", "waiting"): 1}
+        assert made.failures() == {"tx": 1, "work": 0}
+        clock = 103.0
+        assert made.counts()["tx", RunState.PAUSED] == 0
+        go.set()
+        wait_until(lambda: not made.busy(), "the end", 5.0)
+        assert sorted(ended) == [
+            ("tx", "bug"),
+            ("tx", "failed"),
+            ("work", "done"),
+            ("work", "done"),
+        ]
+        clock = 103.0 + lanes.FORGET_SECONDS
+        assert made.failures() == {"tx": 0, "work": 0}, "nobody asks for it any more"
+    finally:
+        go.set()
+        stop.set()
+        made.close()

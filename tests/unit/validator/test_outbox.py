@@ -18,7 +18,7 @@ from tests.support.solo_node import ALICE, BOB, RICH, SoloNode, making_blocks, r
 from tests.support.waiting import wait_until
 from validator.decide.actions import NEVER, SendNotice, SendTx
 from validator.decide.outgoing import Outgo
-from validator.work.outbox import Outbox
+from validator.work.outbox import Outbox, TxOutcome
 
 
 class Sending:
@@ -28,7 +28,10 @@ class Sending:
         self.client = client
         self.sender = TxSender(client, ALICE)
         self.arrived: dict[str, TxReceipt] = {}
-        self.outbox = Outbox(self.sender, self._sent, Event(), Event(), (ChainError,))
+        self.ended: list[TxOutcome] = []
+        self.outbox = Outbox(
+            self.sender, self._sent, Event(), Event(), (ChainError,), ended=self.ended.append
+        )
 
     def _sent(self, action: Outgo, receipt: TxReceipt) -> None:
         assert action.key not in self.arrived
@@ -121,6 +124,7 @@ def test_what_nobody_can_explain_goes_in_smaller_transactions(
     sending.wait(*(f"pay {amount}" for amount in range(1, 9)))
     assert sending.bob() == 36
     assert 1 < len(sending.blocks()) < 8
+    assert set(sending.ended) == {TxOutcome.ARRIVED, TxOutcome.REFUSED}
 
 
 def test_a_notice_goes_alone_and_last(sending: Sending) -> None:

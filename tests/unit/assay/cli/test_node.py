@@ -62,7 +62,11 @@ def test_founders_tell_their_keys_and_then_join(tmp_path: Path) -> None:
         ("beta", second, STAKE),
     }
     assert genesis.params.auditors == 1, "one other validator can audit"
-    joined = made(beta, "beta", "--genesis", found["genesis"], "--peers", found["peer"])
+    joined = made(
+        beta, "beta", "--genesis", found["genesis"], "--peers", found["peer"], "--grpc-port", "4629"
+    )
+    config = tomllib.loads((beta / "config.toml").read_text())
+    assert config["node_address"] == "127.0.0.1:4629", "what the second step says holds"
     for name in ("key", "beacon_key"):
         assert joined[name] == waiting[name], "the keys that are in the genesis file are kept"
     for home in (alpha, beta):

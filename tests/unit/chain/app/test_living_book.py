@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from chain.app.application import AppConfig, Application
+from chain.app.metrics import OrderCounts
 from chain.app.storage import Storage
 from chain.state_machine.queries import answer
 from domain.genesis import DENOM
@@ -144,3 +145,17 @@ def test_a_node_that_starts_again_goes_on_with_the_same_book(node: Node) -> None
         hashes.append(app._pending.head.block.app_hash)
         assert node.quoted() == [PRICE]
     assert hashes[0] == hashes[1]
+
+
+def test_orders_are_counted_for_metrics_as_they_go_on(node: Node) -> None:
+    """A second look reads what events name, and finds what a first look would."""
+    counts = OrderCounts(node.app)
+    assert set(counts.read().values()) == {0}
+    node.block((1, order()))
+    node.block((1, order()))
+    assert counts.read()[OrderState.MATCHED] == 1
+    node.block((1, order()))
+    node.block()
+    found = counts.read()
+    assert found == OrderCounts(node.app).read()
+    assert (found[OrderState.MATCHED], found[OrderState.OPEN]) == (2, 1)

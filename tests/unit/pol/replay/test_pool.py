@@ -64,6 +64,22 @@ def test_fresh_processes_end_with_their_task(tmp_path: Path) -> None:
         assert not psutil.pid_exists(first)
 
 
+def test_whoever_asks_hears_of_every_task_that_ended(tmp_path: Path) -> None:
+    heard: list[tuple[float, str]] = []
+
+    def ended(seconds: float, error: BaseException | None) -> None:
+        heard.append((seconds, type(error).__name__))
+
+    with ReplayPool(1, folder=tmp_path, ended=ended) as pool:
+        pool.submit(operator.add, 1, 2).result(30)
+        with pytest.raises(WorkerDied):
+            pool.submit(os._exit, 3).result(30)
+        wait_until(lambda: len(heard) == 2, "the second", 5.0)
+        assert (pool.running, pool.waiting) == (0, 0)
+    assert [name for _, name in heard] == ["NoneType", "WorkerDied"]
+    assert all(seconds > 0 for seconds, _ in heard)
+
+
 def test_a_deadline_kills_the_worker_and_only_it(pool: ReplayPool) -> None:
     first = pool.submit(os.getpid).result(20)
     slow, next_ = pool.submit(signal.pause, timeout=0.3), pool.submit(os.getpid)

@@ -1,0 +1,47 @@
+"""``assay config``."""
+
+import click
+
+from assay.cli.configuration import FILE, SETTINGS, Source
+from assay.cli.context import Settings, common_options
+from assay.cli.output import table
+
+
+@click.group(help="Show the configuration of a home.")
+def command() -> None:
+    """Group of configuration commands."""
+
+
+@command.command(
+    help="""Show the value of every key of config.toml, and where it comes from: option, environment, file or default.
+
+    Example: assay config show
+    """
+)
+@common_options
+def show(context: Settings) -> None:
+    """Show what commands of this home work with."""
+    found = [context.setting(setting.name) for setting in SETTINGS]
+    rows = [
+        (
+            each.setting.name,
+            "-" if each.value is None else str(each.value),
+            each.source.value,
+            each.setting.variable if each.source is Source.ENVIRONMENT else each.setting.option,
+        )
+        for each in found
+    ]
+    context.output.result(
+        {
+            "home": str(context.home),
+            "file": str(context.home / FILE),
+            "settings": {
+                each.setting.name: {"value": each.value, "source": each.source.value}
+                for each in found
+            },
+        },
+        [
+            f"{context.home / FILE}" + ("" if (context.home / FILE).exists() else " (not there)"),
+            table("Configuration", ("key", "value", "from", "changed by"), rows),
+        ],
+    )

@@ -1,0 +1,273 @@
+"""What a node tells its operator: the table of its metrics, and where their values come from.
+
+Everything is read beside the state machine, from committed snapshots, CometBFT's RPC and the disk, and only when
+somebody scrapes. What is counted as it happens (:class:`Told`) is told after the fact.
+"""
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from threading import Thread
+
+from chain.app.application import Application
+from chain.app.comet_rpc import CometStanding, CometView
+from chain.app.interfaces import CommittedBlock, Watcher
+from chain.app.storage import Snapshot, Storage
+from chain.state_machine.ledger.tables import POTS
+from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.store import Overlay
+from domain.block import TxResult
+from domain.limits import EVENTS_LIMIT_MAX
+from domain.records import OrderState
+from escrow.moves import Pot
+from host.metrics import Kind, Meters, Metric
+
+_INTERVALS = (0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+KEYS_SECONDS = 600.0
+"""How old the count of the state's keys may be: it reads them all."""
+SILENT_SECONDS = 60.0
+"""How long CometBFT may fail to answer until the node counts as ill."""
+
+HEIGHT = Metric("assay_node_height", Kind.GAUGE, "Height of the last committed block.")
+BLOCK_AGE = Metric(
+    "assay_node_block_age_seconds", Kind.GAUGE, "Since the time in the last block's header."
+)
+BLOCK_INTERVAL = Metric(
+    "assay_node_block_interval_seconds",
+    Kind.HISTOGRAM,
+    "Between the times of two blocks that follow each other.",
+    buckets=_INTERVALS,
+)
+TXS = Metric(
+    "assay_node_txs_total",
+    Kind.COUNTER,
+    "Transactions in blocks by code: ok, or codespace/number of the refusal.",
+    ("code",),
+)
+CHECKS = Metric(
+    "assay_node_mempool_checks_total",
+    Kind.COUNTER,
+    "Checks for the mempool by kind (new, recheck) and code: ok, or codespace/number of the refusal.",
+    ("kind", "code"),
+)
+ABCI = Metric(
+    "assay_node_abci_seconds",
+    Kind.HISTOGRAM,
+    "Time of each call of CometBFT, by method; none with --solo.",
+    ("method",),
+)
+MEMPOOL_TXS = Metric("assay_node_mempool_txs", Kind.GAUGE, "Transactions that wait for a block.")
+MEMPOOL_BYTES = Metric("assay_node_mempool_bytes", Kind.GAUGE, "Their bytes.")
+PEERS = Metric("assay_node_peers", Kind.GAUGE, "Connected peers.")
+CATCHING_UP = Metric(
+    "assay_node_catching_up", Kind.GAUGE, "1 while the node fetches old blocks, 0 when it follows."
+)
+COMET_UP = Metric("assay_node_comet_up", Kind.GAUGE, "1 where CometBFT answers.")
+COMET_STARTS = Metric(
+    "assay_node_comet_starts_total", Kind.COUNTER, "How often the node has started CometBFT."
+)
+DATABASE = Metric(
+    "assay_node_database_bytes",
+    Kind.GAUGE,
+    "About what the database holds on disk: state, its tree, and blocks, transactions and events for queries.",
+    ("part",),
+)
+STATE_KEYS = Metric(
+    "assay_node_state_keys", Kind.GAUGE, "Keys of the state; counted every ten minutes at most."
+)
+DISK_FREE = Metric("assay_node_disk_free_bytes", Kind.GAUGE, "Free on the disk of the home.")
+SUPPLY = Metric(
+    "assay_node_supply_uassay", Kind.GAUGE, "All coins by the pot they are in.", ("pot",)
+)
+ORDERS_BY_STATE = Metric("assay_node_orders", Kind.GAUGE, "Orders by state.", ("state",))
+VALIDATORS_BY_STANDING = Metric(
+    "assay_node_validators", Kind.GAUGE, "Validators by standing: active or jailed.", ("standing",)
+)
+METRICS = (
+    HEIGHT,
+    BLOCK_AGE,
+    BLOCK_INTERVAL,
+    TXS,
+    CHECKS,
+    ABCI,
+    MEMPOOL_TXS,
+    MEMPOOL_BYTES,
+    PEERS,
+    CATCHING_UP,
+    COMET_UP,
+    COMET_STARTS,
+    DATABASE,
+    STATE_KEYS,
+    DISK_FREE,
+    SUPPLY,
+    ORDERS_BY_STATE,
+    VALIDATORS_BY_STANDING,
+)
+
+
+class Told(Watcher):
+    """Counts what the application tells as it happens."""
+
+    def __init__(self, meters: Meters) -> None:
+        """Count there."""
+        self._meters = meters
+
+    def checked(self, result: TxResult, *, recheck: bool) -> None:
+        """Count a check for the mempool."""
+        self._meters.count(CHECKS, "recheck" if recheck else "new", _code(result))
+
+    def committed(
+        self, before: CommittedBlock, block: CommittedBlock, results: Sequence[TxResult]
+    ) -> None:
+        """Count a block's transactions, and observe how long it took to come."""
+        if before.height:
+            self._meters.observe(BLOCK_INTERVAL, (block.time_ns - before.time_ns) / 1e9)
+        for code, count in Counter(map(_code, results)).items():
+            self._meters.count(TXS, code, by=count)
+
+
+def _code(result: TxResult) -> str:
+    return f"{result.codespace}/{result.code}" if result.code else "ok"
+
+
+class OrderCounts:
+    """Orders by state: all of them are read once, and then those that an event names."""
+
+    def __init__(self, app: Application) -> None:
+        """Read nothing yet."""
+        self._app = app
+        self._live: dict[bytes, OrderState] = {}
+        self._counts: Counter[OrderState] = Counter()
+        self._next = 0
+
+    def read(self) -> dict[OrderState, int]:
+        """Return the counts of the newest commit."""
+        snapshot = self._app.committed()
+        if not self._next:
+            for order in ORDERS.scan(Overlay(snapshot)):
+                self._put(order.id, order.state)
+            self._next = snapshot.head.next_event
+        named: dict[bytes, None] = {}
+        while self._next < snapshot.head.next_event:
+            limit = min(EVENTS_LIMIT_MAX, snapshot.head.next_event - self._next)
+            for event in self._app.events(self._next, limit).events:
+                if event.type.startswith("order."):
+                    named[bytes.fromhex(dict(event.attributes)["order"])] = None
+            self._next += limit
+        for order_id in named:
+            self._put(order_id, ORDERS.must(Overlay(snapshot), order_id).state)
+        return {state: self._counts[state] for state in OrderState}
+
+    def _put(self, order_id: bytes, state: OrderState) -> None:
+        known = self._live.pop(order_id, None)
+        if known is not None:
+            self._counts[known] -= 1
+        self._counts[state] += 1
+        # What is closed stays so, and there is more and more of it.
+        if state is not OrderState.CLOSED:
+            self._live[order_id] = state
+
+
+class NodeLook:
+    """Reads the values of a node's metrics, and tells what is wrong with it."""
+
+    def __init__(
+        self,
+        meters: Meters,
+        app: Application,
+        storage: Storage,
+        comet: CometView | None,
+        waiting: Callable[[], int] | None = None,
+    ) -> None:
+        """Read from these; without ``comet`` the node is a solo one, of which ``waiting`` tells the mempool."""
+        self._meters, self._app, self._storage = meters, app, storage
+        self._comet, self._waiting = comet, waiting
+        self._orders = OrderCounts(app)
+        self._keys_at = -KEYS_SECONDS
+        self._answered = time.monotonic()
+        meters.before_scrape(self.look)
+
+    def look(self) -> None:
+        """Show what is only read."""
+        show, head = self._meters.show, self._app.head.block
+        show(DISK_FREE, shutil.disk_usage(self._storage.path).free)
+        self._look_at_comet()
+        if not self._app.started.is_set():
+            return
+        show(HEIGHT, head.height)
+        if head.height:
+            show(BLOCK_AGE, max(0.0, time.time() - head.time_ns / 1e9))
+        sizes = self._storage.sizes()
+        self._meters.show_all(DATABASE, {(part,): size for part, size in sizes.items()})
+        state = Overlay(self._app.view().reader)
+        self._meters.show_all(SUPPLY, {(pot.value,): POTS.get(state, pot) for pot in Pot})
+        standing = Counter(
+            "jailed" if validator.jailed else "active" for validator in VALIDATORS.scan(state)
+        )
+        self._meters.show_all(
+            VALIDATORS_BY_STANDING, {(name,): standing[name] for name in ("active", "jailed")}
+        )
+        if head.height:
+            self._count_orders()
+            self._count_keys()
+
+    def health(self) -> Sequence[str]:
+        """Return what makes the node ill: it lives, or its process ends with the reason in the log."""
+        self._standing()
+        silent = time.monotonic() - self._answered
+        if self._comet is not None and silent > SILENT_SECONDS:
+            return [f"CometBFT has not answered for {silent:.0f} s"]
+        return []
+
+    def readiness(self) -> Sequence[str]:
+        """Return what keeps the node from serving clients the newest state."""
+        if not self._app.started.is_set():
+            return ["there is no state yet"]
+        if self._comet is None:
+            return []
+        standing = self._standing()
+        if standing is None:
+            return ["CometBFT does not answer"]
+        return ["it is catching up with the chain"] if standing.catching_up else []
+
+    def _standing(self) -> CometStanding | None:
+        standing = self._comet.standing() if self._comet is not None else None
+        if standing is not None:
+            self._answered = time.monotonic()
+        return standing
+
+    def _look_at_comet(self) -> None:
+        show, standing = self._meters.show, self._standing()
+        if self._comet is not None:
+            show(COMET_UP, standing is not None)
+        if standing is not None:
+            show(PEERS, standing.peers)
+            show(CATCHING_UP, standing.catching_up)
+            show(MEMPOOL_TXS, standing.waiting_txs)
+            show(MEMPOOL_BYTES, standing.waiting_bytes)
+        elif self._waiting is not None:
+            show(MEMPOOL_TXS, self._waiting())
+
+    def _count_orders(self) -> None:
+        counts = self._orders.read().items()
+        self._meters.show_all(
+            ORDERS_BY_STATE, {(state.name.lower(),): count for state, count in counts}
+        )
+
+    def _count_keys(self) -> None:
+        """Have the keys counted, if that is due: nothing waits for it, however large the state is."""
+        if self._keys_at + KEYS_SECONDS <= time.monotonic():
+            self._keys_at = time.monotonic()
+            snapshot = self._app.committed()
+            Thread(
+                target=lambda: self._meters.show(STATE_KEYS, count_keys(snapshot)),
+                name="metrics-keys",
+                daemon=True,
+            ).start()
+
+
+def count_keys(snapshot: Snapshot) -> int:
+    """Return how many keys a state has; every one of them is read."""
+    return sum(1 for _ in snapshot.scan(b""))

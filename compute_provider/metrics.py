@@ -1,0 +1,181 @@
+"""What a provider's daemon tells its operator: the table of its metrics, and where their values come from."""
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compute_provider.decide import shares
+from compute_provider.decide.shares import Stage, State
+from compute_provider.store import Store
+from domain.records import Provider, ShareKey
+from host.lanes import Lanes, Outcome
+from host.metrics import Kind, Meters, Metric
+from link.blobs import BlobStore
+
+STUCK_SECONDS = 120.0
+"""How long a turn of the loop may take until the daemon counts as ill: it measures the machine at its start."""
+
+JOINED = Metric("assay_provider_joined", Kind.GAUGE, "1 while its validator takes it.")
+ADMITTED = Metric("assay_provider_admitted", Kind.GAUGE, "1 where the chain has it in the cluster.")
+POLL_AGE = Metric(
+    "assay_provider_poll_age_seconds", Kind.GAUGE, "Since its validator last told it what to train."
+)
+SPEED = Metric(
+    "assay_provider_speed_flops", Kind.GAUGE, "FLOP/s that the chain has certified, 0 where none."
+)
+SHARES = Metric("assay_provider_shares_in_hand", Kind.GAUGE, "Shares in hand by stage.", ("stage",))
+SHARES_ENDED = Metric(
+    "assay_provider_shares_total",
+    Kind.COUNTER,
+    "Shares by outcome: trained, stopped (by the job), delivered, refused (by the validator), failed, dropped.",
+    ("outcome",),
+)
+STAGE_SECONDS = Metric(
+    "assay_provider_stage_seconds",
+    Kind.HISTOGRAM,
+    "Time that shares spend in a stage, by stage.",
+    ("stage",),
+)
+STEPS = Metric("assay_provider_steps_total", Kind.COUNTER, "Training steps done.")
+WORKERS = Metric("assay_provider_workers", Kind.GAUGE, "Processes that train.")
+BYTES = Metric(
+    "assay_provider_bytes_total",
+    Kind.COUNTER,
+    "Bytes of files from and to the validator, by direction (in, out).",
+    ("direction",),
+)
+EARNED = Metric("assay_provider_earned_uassay", Kind.GAUGE, "What all orders have paid so far.")
+ACTIONS = Metric(
+    "assay_provider_open_actions",
+    Kind.GAUGE,
+    "Actions by lane and state: running, waiting (for a thread), paused (after a failure).",
+    ("lane", "state"),
+)
+ACTIONS_ENDED = Metric(
+    "assay_provider_actions_total",
+    Kind.COUNTER,
+    "Actions that have ended, by lane and outcome (done, failed, bug).",
+    ("lane", "outcome"),
+)
+BLOBS = Metric("assay_provider_blob_bytes", Kind.GAUGE, "Files of orders that it holds.")
+DISK_FREE = Metric("assay_provider_disk_free_bytes", Kind.GAUGE, "Free on the disk of the home.")
+METRICS = (
+    JOINED,
+    ADMITTED,
+    POLL_AGE,
+    SPEED,
+    SHARES,
+    SHARES_ENDED,
+    STAGE_SECONDS,
+    STEPS,
+    WORKERS,
+    BYTES,
+    EARNED,
+    ACTIONS,
+    ACTIONS_ENDED,
+    BLOBS,
+    DISK_FREE,
+)
+
+
+class Counts:
+    """Counts what happens in a daemon, and how long shares stay in a stage. ``took`` is for the loop's thread alone."""
+
+    def __init__(self, meters: Meters, now: Callable[[], float] = time.monotonic) -> None:
+        """Count there; ``now`` is in seconds."""
+        self._meters, self._now = meters, now
+        self._since: dict[ShareKey, float] = {}
+
+    def ended(self, lane: str, outcome: Outcome) -> None:
+        """Count an action."""
+        self._meters.count(ACTIONS_ENDED, lane, outcome.value)
+
+    def moved(self, direction: str, size: int) -> None:
+        """Count bytes from (``in``) or to (``out``) the validator."""
+        self._meters.count(BYTES, direction, by=size)
+
+    def took(self, event: shares.Event, before: State, after: State) -> None:
+        """Count what an event has changed."""
+        now = self._now()
+        old = {work.key: work for work in before.works}
+        for work in after.works:
+            was = old.pop(work.key, None)
+            if was is not None and work.stage is was.stage:
+                if isinstance(event, shares.Progressed) and work.step > was.step:
+                    self._meters.count(STEPS, by=work.step - was.step)
+                continue
+            if was is not None:
+                self._left(was.key, was.stage, now)
+                outcome = _OUTCOMES.get(work.stage, "")
+                if outcome == "trained" and not work.update_root:
+                    outcome = "stopped"
+                if outcome:
+                    self._meters.count(SHARES_ENDED, outcome)
+            self._since[work.key] = now
+        for work in old.values():
+            self._left(work.key, work.stage, now)
+            if not work.signed and work.stage is not Stage.FAILED:
+                self._meters.count(SHARES_ENDED, "dropped")
+
+    def _left(self, key: ShareKey, stage: Stage, now: float) -> None:
+        # A share that was there at the start has no beginning.
+        since = self._since.pop(key, None)
+        if since is not None:
+            self._meters.observe(STAGE_SECONDS, now - since, stage.name.lower())
+
+
+_OUTCOMES = {
+    Stage.TRAINED: "trained",
+    Stage.DELIVERED: "delivered",
+    Stage.REFUSED: "refused",
+    Stage.FAILED: "failed",
+}
+
+
+@dataclass(slots=True)
+class DaemonLook:
+    """Reads the values of a daemon's metrics, and tells what is wrong with it; the loop sets ``turned`` (monotonic)."""
+
+    home: Path
+    meters: Meters
+    state: Callable[[], State]
+    known: Callable[[], Provider | None]
+    is_admitted: Callable[[], bool]
+    note: Callable[[], str]
+    workers: Callable[[], Sequence[int]]
+    store: Store
+    blobs: BlobStore
+    lanes: Lanes[Any]
+    turned: float = field(default=0.0)
+
+    def look(self) -> None:
+        """Show what is only read."""
+        show, show_all, state = self.meters.show, self.meters.show_all, self.state()
+        known = self.known()
+        show(JOINED, state.joined)
+        show(ADMITTED, self.is_admitted())
+        show(SPEED, known.capability.speed if known and known.capability else 0)
+        if state.polled:
+            show(POLL_AGE, time.monotonic() - state.polled)
+        stages = Counter(work.stage for work in state.works)
+        show_all(SHARES, {(stage.name.lower(),): stages[stage] for stage in Stage})
+        show(WORKERS, len(self.workers()))
+        show(EARNED, self.store.earned())
+        show(BLOBS, self.blobs.total())
+        show(DISK_FREE, shutil.disk_usage(self.home).free)
+        show_all(ACTIONS, {(str(lane), kind): n for (lane, kind), n in self.lanes.counts().items()})
+
+    def health(self) -> Sequence[str]:
+        """Return what makes the daemon ill."""
+        still = time.monotonic() - self.turned
+        if self.turned and still > STUCK_SECONDS:
+            return [f"the loop has not turned for {still:.0f} s"]
+        return []
+
+    def readiness(self) -> Sequence[str]:
+        """Return what keeps the provider from being given work."""
+        return [] if self.state().joined else [self.note() or "it has not joined yet"]

@@ -1,0 +1,284 @@
+"""What a validator's daemon tells its operator: the table of its metrics, and where their values come from."""
+
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from chain.client.client import ChainClient
+from chain.client.errors import ChainError
+from domain.queries import AccountResponse
+from domain.records import AssignmentState
+from host.lanes import Lanes, Outcome
+from host.metrics import Kind, Meters, Metric
+from link.blobs import BlobStore
+from pol.work.pool import Ended, ReplayPool
+from validator.decide.actions import Lane
+from validator.decide.view import ChainView
+from validator.serve.service import Service
+from validator.work.outbox import TxOutcome
+
+STUCK_SECONDS = 120.0
+"""How long a turn of the loop may take until the daemon counts as ill."""
+
+CLOCK = Metric(
+    "assay_validator_chain_clock", Kind.GAUGE, "Chain clock at the last look, in seconds."
+)
+LOOK_AGE = Metric(
+    "assay_validator_look_age_seconds",
+    Kind.GAUGE,
+    "Since the last look at the chain that succeeded.",
+)
+NODE_UP = Metric("assay_validator_node_up", Kind.GAUGE, "1 where its node answers.")
+DUTIES = Metric(
+    "assay_validator_duties",
+    Kind.GAUGE,
+    "Open duties by kind: accept (a match), train (an order that runs), window (its rounds that others recompute),"
+    " commit and reveal (its seats in panels about others).",
+    ("kind",),
+)
+DEADLINE = Metric(
+    "assay_validator_deadline_seconds",
+    Kind.GAUGE,
+    "Chain seconds until the nearest deadline of a kind of duty; negative where it has passed.",
+    ("kind",),
+)
+REPLAYS = Metric(
+    "assay_validator_replays",
+    Kind.GAUGE,
+    "Tasks that compute, by pool (own rounds, seats, trials) and state (running, waiting).",
+    ("pool", "state"),
+)
+REPLAY_SECONDS = Metric(
+    "assay_validator_replay_seconds",
+    Kind.HISTOGRAM,
+    "Time of tasks that have ended, by pool and outcome (done, failed).",
+    ("pool", "outcome"),
+)
+ACTIONS = Metric(
+    "assay_validator_open_actions",
+    Kind.GAUGE,
+    "Actions by lane and state: running, waiting (for a thread), paused (after a failure).",
+    ("lane", "state"),
+)
+ACTIONS_ENDED = Metric(
+    "assay_validator_actions_total",
+    Kind.COUNTER,
+    "Actions that have ended, by lane and outcome (done, failed, bug).",
+    ("lane", "outcome"),
+)
+FAILURES = Metric(
+    "assay_validator_failures_in_a_row",
+    Kind.GAUGE,
+    "By lane, of the action that has failed most often in a row: each time the pause doubles.",
+    ("lane",),
+)
+SEATS_MISSED = Metric(
+    "assay_validator_seats_missed",
+    Kind.GAUGE,
+    "Stages of panels in which it was silent since genesis, by the chain.",
+)
+SEATS_ANSWERED = Metric(
+    "assay_validator_seats_answered", Kind.GAUGE, "Seats that it answered rightly, by the chain."
+)
+ATTEMPTS_FAILED = Metric(
+    "assay_validator_attempts_failed", Kind.GAUGE, "Orders that it won and failed, by the chain."
+)
+JAILED = Metric("assay_validator_jailed", Kind.GAUGE, "1 while it is jailed.")
+BALANCE = Metric("assay_validator_balance_uassay", Kind.GAUGE, "Coins of the operator's account.")
+STAKE = Metric("assay_validator_stake_uassay", Kind.GAUGE, "Its stake.")
+BOND = Metric("assay_validator_bond_uassay", Kind.GAUGE, "What is free in its bond account.")
+BLOBS = Metric("assay_validator_blob_bytes", Kind.GAUGE, "Files of orders that it holds.")
+DISK_FREE = Metric("assay_validator_disk_free_bytes", Kind.GAUGE, "Free on the disk of the home.")
+PROVIDERS = Metric(
+    "assay_validator_providers",
+    Kind.GAUGE,
+    "Providers: admitted, polling (of these), asking (to be admitted).",
+    ("state",),
+)
+TXS = Metric(
+    "assay_validator_txs_total",
+    Kind.COUNTER,
+    "Transactions by outcome: arrived, refused, failed (nobody said what came of it).",
+    ("outcome",),
+)
+SIGNATURES = Metric(
+    "assay_validator_signatures_total",
+    Kind.COUNTER,
+    "Signatures of providers that it checked, by outcome: right, wrong.",
+    ("outcome",),
+)
+METRICS = (
+    CLOCK,
+    LOOK_AGE,
+    NODE_UP,
+    DUTIES,
+    DEADLINE,
+    REPLAYS,
+    REPLAY_SECONDS,
+    ACTIONS,
+    ACTIONS_ENDED,
+    FAILURES,
+    SEATS_MISSED,
+    SEATS_ANSWERED,
+    ATTEMPTS_FAILED,
+    JAILED,
+    BALANCE,
+    STAKE,
+    BOND,
+    BLOBS,
+    DISK_FREE,
+    PROVIDERS,
+    TXS,
+    SIGNATURES,
+)
+KINDS = ("accept", "train", "window", "commit", "reveal")
+"""Of duties, in the order in which they come up."""
+
+
+def deadlines(view: ChainView, me: str) -> dict[str, list[int | None]]:
+    """Return the chain seconds left of every open duty by its kind; None where it has no deadline."""
+    found: dict[str, list[int | None]] = {kind: [] for kind in KINDS}
+    for on_chain in view.orders.values():
+        assignment = on_chain.current
+        if assignment is None or assignment.validator != me:
+            continue
+        if assignment.state is AssignmentState.MATCHED:
+            found["accept"].append(assignment.accept_deadline - view.clock)
+        elif assignment.state is AssignmentState.RUNNING:
+            found["train"].append(assignment.progress_deadline - view.clock)
+        elif assignment.is_live:
+            found["window"].append(None)
+    for duty in view.duties.values():
+        kind, ends = (
+            ("reveal", duty.reveals_end) if duty.commitment else ("commit", duty.commits_end)
+        )
+        found[kind].append(ends - view.clock)
+    return found
+
+
+class Counts:
+    """Counts what happens in a daemon."""
+
+    def __init__(self, meters: Meters) -> None:
+        """Count there."""
+        self._meters = meters
+
+    def ended(self, lane: Lane, outcome: Outcome) -> None:
+        """Count an action."""
+        self._meters.count(ACTIONS_ENDED, lane.value, outcome.value)
+
+    def sent(self, outcome: TxOutcome) -> None:
+        """Count a transaction."""
+        self._meters.count(TXS, outcome.value)
+
+    def replays(self, pool: str) -> Ended:
+        """Return what observes the tasks of a pool."""
+
+        def ended(seconds: float, error: BaseException | None) -> None:
+            outcome = "failed" if error is not None else "done"
+            self._meters.observe(REPLAY_SECONDS, seconds, pool, outcome)
+
+        return ended
+
+    def verifying(
+        self, verify: Callable[[bytes, bytes, bytes], bool]
+    ) -> Callable[[bytes, bytes, bytes], bool]:
+        """Return ``verify`` with its outcomes counted."""
+
+        def counted(key: bytes, message: bytes, signature: bytes) -> bool:
+            right = verify(key, message, signature)
+            self._meters.count(SIGNATURES, "right" if right else "wrong")
+            return right
+
+        return counted
+
+
+@dataclass(slots=True)
+class DaemonLook:
+    """Reads the values of a daemon's metrics, and tells what is wrong with it.
+
+    ``service`` is there once the node has answered; ``turned`` and ``looked`` (monotonic) are set by the loop.
+    """
+
+    me: str
+    node: str
+    home: Path
+    meters: Meters
+    client: ChainClient
+    blobs: BlobStore
+    lanes: Lanes[Lane]
+    pools: Mapping[str, ReplayPool]
+    service: Service | None = None
+    turned: float = 0.0
+    looked: float = 0.0
+    away: bool = True
+    published: bool = False
+
+    def look(self) -> None:
+        """Show what is only read."""
+        show, show_all = self.meters.show, self.meters.show_all
+        show(NODE_UP, not self.away)
+        show(BLOBS, self.blobs.total())
+        show(DISK_FREE, shutil.disk_usage(self.home).free)
+        show_all(
+            ACTIONS, {(str(lane), state): n for (lane, state), n in self.lanes.counts().items()}
+        )
+        show_all(FAILURES, {(str(lane),): n for lane, n in self.lanes.failures().items()})
+        replays: dict[tuple[str, ...], float] = {}
+        for name, pool in self.pools.items():
+            replays[name, "running"], replays[name, "waiting"] = pool.running, pool.waiting
+        show_all(REPLAYS, replays)
+        if self.service is None or not self.looked:
+            return
+        show(LOOK_AGE, time.monotonic() - self.looked)
+        view = self.service.view
+        show(CLOCK, view.clock)
+        self._show_duties(view)
+        self._show_standing(view)
+        polling = set(self.service.presence.live()) & view.providers.keys()
+        states = {"admitted": view.providers, "polling": polling, "asking": view.applicants}
+        show_all(PROVIDERS, {(state,): len(who) for state, who in states.items()})
+
+    def health(self) -> Sequence[str]:
+        """Return what makes the daemon ill."""
+        still = time.monotonic() - self.turned
+        if self.turned and still > STUCK_SECONDS:
+            return [f"the loop has not turned for {still:.0f} s"]
+        return []
+
+    def readiness(self) -> Sequence[str]:
+        """Return what keeps the daemon from doing its duties."""
+        if self.away:
+            return [f"the node at {self.node} does not answer"]
+        return [] if self.published else ["its endpoint is not on chain yet"]
+
+    def _show_duties(self, view: ChainView) -> None:
+        open_duties = deadlines(view, self.me)
+        self.meters.show_all(DUTIES, {(kind,): len(left) for kind, left in open_duties.items()})
+        nearest: dict[tuple[str, ...], float] = {}
+        for kind, left in open_duties.items():
+            seconds = [each for each in left if each is not None]
+            if seconds:
+                nearest[kind,] = min(seconds)
+        self.meters.show_all(DEADLINE, nearest)
+
+    def _show_standing(self, view: ChainView) -> None:
+        show, own = self.meters.show, view.validators.get(self.me)
+        if own is not None:
+            show(SEATS_MISSED, own.audits_missed)
+            show(SEATS_ANSWERED, own.audits_answered)
+            show(ATTEMPTS_FAILED, own.attempts_failed)
+            show(JAILED, own.jailed)
+            show(STAKE, own.stake)
+        account = None if self.away else self._account()
+        if account is not None:
+            show(BALANCE, account.balance)
+            show(BOND, account.bond.free)
+
+    def _account(self) -> AccountResponse | None:
+        try:
+            return self.client.account(self.me)
+        except ChainError:
+            return None
