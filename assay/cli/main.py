@@ -29,6 +29,7 @@ GROUPS = {
     "provider": "Join a cluster as a compute provider.",
     "trace": "Show and verify Proof-of-Learning traces.",
     "config": "Show the configuration of a home, and where each value comes from.",
+    "console": "Show the network in a browser, live and for reading only.",
     "localnet": "Run a network of several validators on this machine.",
     "completion": "Print what lets a shell complete commands and options.",
 }

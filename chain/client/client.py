@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
+from cosmpy.protos.cosmos.base.tendermint.v1beta1 import query_pb2 as blocks
 from cosmpy.protos.cosmos.tx.v1beta1 import service_pb2 as service
 from google.protobuf.message import DecodeError
 
@@ -18,6 +19,16 @@ from wire.queries import decode_response, encode_request, method_of
 R = TypeVar("R")
 TIMEOUT_SECONDS = 10.0
 _TX_SERVICE = "/cosmos.tx.v1beta1.Service/"
+_BLOCK_METHOD = "/cosmos.base.tendermint.v1beta1.Service/GetBlockByHeight"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockHead:
+    """When a block was made (ns since the epoch), and by whom (consensus address)."""
+
+    height: int
+    time_ns: int
+    proposer: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +88,18 @@ class ChainClient:
     def account(self, address: str) -> q.AccountResponse:
         """An account with its balance and bonds."""
         return self.query(q.AccountRequest(address))
+
+    def block(self, height: int) -> BlockHead:
+        """When a block was made, and by whom; ChainError (not_found) for one that the node has not."""
+        request = blocks.GetBlockByHeightRequest(height=height).SerializeToString()
+        data = self._channel.call(_BLOCK_METHOD, request)
+        try:
+            head = blocks.GetBlockByHeightResponse.FromString(data).block.header
+        except DecodeError:
+            raise self._bad_response(_BLOCK_METHOD) from None
+        return BlockHead(
+            head.height, head.time.seconds * 10**9 + head.time.nanos, head.proposer_address
+        )
 
     # --- transactions --------------------------------------------------------
 

@@ -1,0 +1,53 @@
+"""``assay console``."""
+
+import webbrowser
+from threading import Event
+
+import click
+
+from assay.cli.context import Settings, common_options
+
+
+@click.command(
+    help="Show the network in a browser: a page on this machine, live, for reading only, without a key.\n\n"
+    "Example: assay console --node 127.0.0.1:9090 --open"
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=8080,
+    show_default=True,
+    help="Where the page is on this machine; 0 takes any port that is free.",
+)
+@click.option("--open", "open_", is_flag=True, help="Open it in the browser.")
+@click.option(
+    "--rpc", default="", help="URL of the node's CometBFT, for waiting transactions.  [of the home]"
+)
+@click.option(
+    "--probe/--no-probe",
+    default=True,
+    show_default=True,
+    help="Connect to validators' endpoints now and then, to see who is there.",
+)
+@common_options
+def command(context: Settings, port: int, open_: bool, rpc: str, probe: bool) -> None:
+    """Serve until Ctrl-C."""
+    from console.server import Console
+
+    with Console(port, path=context.home / "console" / "index.db", probe=probe) as console:
+        context.output.line({"url": console.url}, f"console: {console.url} (end with Ctrl-C)")
+        console.follow(context.node, rpc or _rpc_of(context))
+        if console.index.in_memory:
+            context.output.note(
+                "another console keeps the index of this home; this one is in memory"
+            )
+        if open_:
+            webbrowser.open(console.url)
+        Event().wait()
+
+
+def _rpc_of(context: Settings) -> str:
+    """Return the URL of the CometBFT in the home, where it has a node of its own."""
+    node = context.config.get("node", {})
+    port = node.get("rpc_port") if isinstance(node, dict) and not context.node_option else None
+    return f"http://127.0.0.1:{port}" if port else ""

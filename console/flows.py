@@ -1,0 +1,127 @@
+"""The money of an order: where each coin of its deposit went, and the picture of it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from console.story import Story
+
+_ORDER: Final = (
+    "provider",
+    "validator",
+    "auditor",
+    "protocol",
+    "held_compensation",
+    "held_burn",
+    "deposit_burn",
+    "refund",
+)
+WIDTH: Final = 720
+HEIGHT: Final = 260
+"""At most: a picture of few parts is lower."""
+_GAP: Final = 10
+_BAR: Final = 14
+_RIGHT: Final = 300
+"""Where the right-hand column begins, behind which there is room for words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A part of a sum: what it was for, to whom (empty where to many, or to nobody), how much."""
+
+    kind: str
+    to: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A sum that came in, and where it is now; ``held`` is in the order's escrow still."""
+
+    total: int
+    flows: tuple[Flow, ...]
+    held: int
+    # Of what is held, kept for the validator until the order settles.
+    withheld: int = 0
+
+    @property
+    def adds_up(self) -> bool:
+        """Tell whether all parts together are the sum, and none is less than nothing."""
+        return self.held >= 0 and self.total == self.held + sum(flow.amount for flow in self.flows)
+
+
+def deposit_of(story: Story) -> Account:
+    """Return where the deposit went."""
+    flows = _sum((p.kind, p.to, p.amount) for p in story.payments if not p.attempt)
+    paid = sum(flow.amount for flow in flows)
+    return Account(story.deposit, flows, story.deposit - paid, story.withheld)
+
+
+def bonds_of(story: Story) -> Account:
+    """Return where the bonds went that stood for the order's attempts and shares."""
+    flows = _sum((p.kind, p.to, p.amount) for p in story.payments if p.attempt)
+    paid = sum(flow.amount for flow in flows)
+    return Account(story.bonds_in, flows, story.bonds_in - paid)
+
+
+def _sum(payments: Iterable[tuple[str, str, int]]) -> tuple[Flow, ...]:
+    sums: dict[tuple[str, str], int] = {}
+    for kind, to, amount in payments:
+        sums[kind, to] = sums.get((kind, to), 0) + amount
+    ranks = {kind: rank for rank, kind in enumerate(_ORDER)}
+    ordered = sorted(sums.items(), key=lambda item: (ranks.get(item[0][0], 99), -item[1], item[0]))
+    return tuple(Flow(kind, to, amount) for (kind, to), amount in ordered)
+
+
+@dataclass(frozen=True, slots=True)
+class Ribbon:
+    """A part in the picture: the outline of its band, its bar on the right, and where its words stand."""
+
+    kind: str
+    amount: int
+    path: str
+    y: float
+    height: float
+    text_y: float
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Bands from the sum on the left to its parts on the right; sizes are those of an SVG's view box."""
+
+    width: int
+    height: float
+    bar: int
+    left: float
+    right: int
+    ribbons: tuple[Ribbon, ...]
+
+
+def draw(account: Account) -> Picture | None:
+    """Return the picture of an account, by kind; None where there is nothing to draw."""
+    parts: dict[str, int] = {}
+    for flow in account.flows:
+        parts[flow.kind] = parts.get(flow.kind, 0) + flow.amount
+    if account.withheld:
+        parts["withheld"] = account.withheld
+    if account.held - account.withheld > 0:
+        parts["held"] = account.held - account.withheld
+    parts = {kind: amount for kind, amount in parts.items() if amount > 0}
+    if not parts or account.total <= 0:
+        return None
+    # Each part has room for a line of words, however thin its band is.
+    room = min(HEIGHT, 56 * len(parts))
+    scale = (room - _GAP * (len(parts) - 1)) / account.total
+    left, right, ribbons = 0.0, 0.0, []
+    start = _BAR
+    for kind, amount in parts.items():
+        thick = max(1.0, amount * scale)
+        middle = (start + _RIGHT) / 2
+        path = (
+            f"M{start} {left:.1f}C{middle} {left:.1f} {middle} {right:.1f} {_RIGHT} {right:.1f}"
+            f"V{right + thick:.1f}C{middle} {right + thick:.1f} {middle} {left + thick:.1f} {start} {left + thick:.1f}Z"
+        )
+        ribbons.append(Ribbon(kind, amount, path, right, thick, right + thick / 2))
+        left += thick
+        right += max(thick, 24.0) + _GAP
+    return Picture(WIDTH, max(left, right - _GAP), _BAR, left, _RIGHT, tuple(ribbons))

@@ -1,0 +1,235 @@
+"""Follows a node: its events into the index, and what they lack (powers, bids, blocks) by asking.
+
+One thread asks, so that a busy page asks the node no more than an idle one. A node that goes away is waited for; what
+is known stays on show, with its age.
+"""
+
+import logging
+import socket
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from threading import Event, Thread
+from typing import Final
+
+import requests
+
+from chain.client.away import closed_at, is_away
+from chain.client.client import ChainClient
+from chain.client.errors import ChainError, ErrorKind
+from console.index import BlockRow, Gap
+from console.known import BLOCKS_SHOWN, Known
+from domain.codec import encode
+from domain.limits import EVENTS_LIMIT_MAX, QUERY_LIMIT_MAX
+from domain.queries import (
+    BidsRequest,
+    EventsRequest,
+    ParamsRequest,
+    ProvidersRequest,
+    StatusResponse,
+    ValidatorsRequest,
+)
+from domain.records import Bid, Provider
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS: Final = 0.4
+MEMBERS_SECONDS: Final = 4.0
+"""How old the lists of validators, providers and bids may be."""
+PROBE_SECONDS: Final = 30.0
+BLOCKS_KEPT: Final = 2_000
+_BLOCKS_A_TURN: Final = 200
+_LISTED_MAX: Final = 10_000
+"""Providers and bids that are held at most: a page that lists more helps nobody."""
+_CONNECT_SECONDS: Final = 1.0
+
+
+class Follower:
+    """Keeps an index and a snapshot up to date with a node until it is stopped."""
+
+    def __init__(self, known: Known, *, probe: bool = True) -> None:
+        """Begin with nothing; ``probe`` is whether validators' endpoints are connected to, to see who is there."""
+        self._known, self._index = known, known.index
+        self._probe = probe
+        self._rpc = ""
+        self._stop = Event()
+        self._thread: Thread | None = None
+        self._members_at = self._probed_at = 0.0
+        self._pool = ThreadPoolExecutor(4, thread_name_prefix="console-probe")
+        self._session = requests.Session()
+        self._session.trust_env = False
+
+    def follow(self, address: str, rpc: str = "") -> None:
+        """Begin to follow the node at ``address``, whose CometBFT answers at the URL ``rpc``, if that is known."""
+        self._rpc = rpc
+        self._known.show(address=address)
+        self._thread = Thread(
+            target=self._run, args=(address,), name="console-follower", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop following."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._pool.shutdown(cancel_futures=True)
+        self._session.close()
+
+    def _run(self, address: str) -> None:
+        with ChainClient(address) as client, closed_at(self._stop, client):
+            while not self._stop.is_set():
+                more = False
+                try:
+                    more = self._turn(client)
+                except ChainError as error:
+                    if self._stop.is_set():
+                        return
+                    self._lost(error.reason, logged=not is_away(error))
+                except (ValueError, sqlite3.Error) as error:
+                    # A node of another version, or a full disk: what is known stays on show.
+                    self._lost(f"what it says cannot be kept: {error}", logged=True)
+                except Gap as gap:
+                    log.warning("the index is built again: %s", gap)
+                    self._index.begin("", "")
+                if not more:
+                    self._stop.wait(POLL_SECONDS)
+
+    def _lost(self, reason: str, *, logged: bool) -> None:
+        if self._known.snapshot.away != reason:
+            if logged:
+                log.warning("%s", reason)
+            self._known.show(away=reason)
+
+    def _turn(self, client: ChainClient) -> bool:
+        """Ask once for all that is new; True where there is more."""
+        status = client.status()
+        self._check_chain(client, status)
+        since = self._index.next
+        page = client.query(EventsRequest(since, EVENTS_LIMIT_MAX))
+        if page.events:
+            self._index.add(page.events)
+        elif page.next > since:
+            raise Gap(f"event {since} is missing: the node has others up to {page.next - 1} only")
+        moved = (
+            self._known.snapshot.status is None
+            or status.height != self._known.snapshot.status.height
+        )
+        changes: dict[str, object] = {
+            "status": status,
+            "away": "",
+            "seen_at": time.time(),
+        }
+        more, now = self._index.next < page.next, time.monotonic()
+        news = moved or bool(page.events) or bool(self._known.snapshot.away)
+        if not more:
+            if moved:
+                changes["mempool"] = self._mempool()
+            if moved or page.events:
+                self._read_blocks(client, status)
+            due = now - self._members_at > MEMBERS_SECONDS
+            if due or any(not event.type.startswith(("share", "panel")) for event in page.events):
+                changes |= self._members(client)
+                self._members_at, news = now, True
+        if news:
+            self._known.show(**changes)
+        if (
+            self._probe
+            and now - self._probed_at > PROBE_SECONDS
+            and self._known.snapshot.validators
+        ):
+            self._probed_at = now
+            self._look_who_is_there()
+        return more
+
+    def _check_chain(self, client: ChainClient, status: StatusResponse) -> None:
+        """Forget the index where it is of another chain, even one of the same name."""
+        chain_id, first = self._index.chain
+        if chain_id == status.chain_id and first and self._index.next <= status.next_event:
+            if self._known.snapshot.status is not None and not self._known.snapshot.away:
+                return
+            if first == _fingerprint(client):
+                return
+        if (chain_id, first) != (status.chain_id, "") or self._index.next > status.next_event:
+            self._index.begin(status.chain_id, "")
+        found = _fingerprint(client)
+        if found:
+            self._index.begin(status.chain_id, found)
+
+    def _members(self, client: ChainClient) -> dict[str, object]:
+        providers: list[Provider] = []
+        while len(providers) < _LISTED_MAX:
+            last = providers[-1].address if providers else ""
+            found = client.query(ProvidersRequest("", QUERY_LIMIT_MAX, last)).providers
+            providers += found
+            if len(found) < QUERY_LIMIT_MAX:
+                break
+        bids: list[Bid] = []
+        while len(bids) < _LISTED_MAX:
+            page = client.query(BidsRequest("", QUERY_LIMIT_MAX, bids[-1].id if bids else b"")).bids
+            bids += page
+            if len(page) < QUERY_LIMIT_MAX:
+                break
+        return {
+            "validators": client.query(ValidatorsRequest()).validators,
+            "params": client.query(ParamsRequest()).params,
+            "providers": tuple(providers),
+            "bids": tuple(bids),
+        }
+
+    def _read_blocks(self, client: ChainClient, status: StatusResponse) -> None:
+        """Read when the newest blocks were made, then those in which something happened, the newest first."""
+        known = {block.height for block in self._index.blocks(BLOCKS_SHOWN)}
+        newest = range(status.height, max(0, status.height - BLOCKS_SHOWN), -1)
+        wanted = [height for height in newest if height not in known]
+        wanted += [h for h in self._index.unknown_blocks(_BLOCKS_A_TURN) if h not in wanted]
+        found = []
+        for height in wanted[:_BLOCKS_A_TURN]:
+            try:
+                head = client.block(height)
+            except ChainError as error:
+                if error.kind is not ErrorKind.NOT_FOUND:
+                    raise
+                # A node that began with a snapshot has no older ones: nobody need ask again.
+                found.append(BlockRow(height, 0, b""))
+                continue
+            found.append(BlockRow(head.height, head.time_ns, head.proposer))
+        self._index.add_blocks(found)
+        if status.height % BLOCKS_KEPT == 0:
+            self._index.forget_blocks(status.height - BLOCKS_KEPT)
+
+    def _mempool(self) -> int | None:
+        if not self._rpc:
+            return None
+        try:
+            answer = self._session.get(f"{self._rpc}/num_unconfirmed_txs", timeout=1.0)
+            return int(answer.json()["result"]["total"])
+        except (requests.RequestException, ValueError, LookupError, TypeError):
+            return None
+
+    def _look_who_is_there(self) -> None:
+        """Connect to the validators' endpoints, a few at a time, and hang up."""
+        endpoints = sorted({v.endpoint for v in self._known.snapshot.validators if v.endpoint})
+
+        def look() -> None:
+            found = tuple(zip(endpoints, self._pool.map(_answers, endpoints), strict=True))
+            if not self._stop.is_set():
+                self._known.show(alive=found)
+
+        Thread(target=look, name="console-look", daemon=True).start()
+
+
+def _answers(endpoint: str) -> bool:
+    host, _, port = endpoint.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS):
+            return True
+    except (OSError, ValueError):
+        return False
+
+
+def _fingerprint(client: ChainClient) -> str:
+    """Return what tells a chain from another one of the same name: its first event. Empty before that."""
+    found = client.query(EventsRequest(1, 1)).events
+    return sha256(encode(found[0])).hexdigest() if found else ""

@@ -1,0 +1,359 @@
+"""The page of one order: where it stands, its rounds and slots, its panels, its money."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from console import words
+from console.flows import Account, bonds_of, deposit_of, draw
+from console.index import Index
+from console.rows import Query, condition_bars, event_row
+from console.story import AttemptStory, RoundStory, ShareStory, Story
+from domain.reasons import ShareReason
+from domain.records import AnswerKind, OrderState, Ruling, ShareState
+from pol.rules.schedule import share_segments, total_work
+
+ROUNDS_SHOWN: Final = 40
+EVENTS_SHOWN: Final = 30
+_STEPS: Final = (
+    OrderState.OPEN,
+    OrderState.MATCHED,
+    OrderState.RUNNING,
+    OrderState.PROVEN,
+    OrderState.CLOSED,
+)
+
+
+class OrderPage:
+    """Tells stories, with what an index knows of times, the names of validators, and the number of bids."""
+
+    def __init__(self, index: Index, names: Mapping[str, str], bids: int) -> None:
+        """``names`` are monikers by operator address."""
+        self._index, self._names, self._bids = index, names, bids
+
+    def show(self, query: Query, story: Story) -> dict[str, Any]:
+        """Return all about an order."""
+        order, terms = story.order, story.order.terms
+        current = story.current
+        number = query.number("attempt", 1, current.number if current else 0)
+        shown = story.attempts.get(number, current)
+        deposit, bonds = deposit_of(story), bonds_of(story)
+        verified = sum(
+            r.price for a in story.attempts.values() for r in a.rounds.values() if r.verified_height
+        )
+        last = -(-terms.rounds // ROUNDS_SHOWN)
+        reached = max(shown.rounds, default=0) if shown else 0
+        at = min(last, query.number("rounds", 1, reached // ROUNDS_SHOWN + 1))
+        return {
+            "id": order.id.hex(),
+            "consumer": order.consumer,
+            "job": terms.job_id.hex(),
+            "state": story.state.name.lower(),
+            "close_reason": story.close_reason,
+            "told": self._told(story),
+            "next_event": story.next,
+            "steps": self._steps(story),
+            "terms": {
+                "rounds": terms.rounds,
+                "slots": terms.slots,
+                "round_steps": terms.round_steps,
+                "segments": share_segments(terms),
+                "batch": terms.batch,
+                "work": total_work(terms),
+                "payload_bytes": terms.payload_bytes,
+                "data_bytes": terms.data_bytes,
+                "result_bytes": terms.result_bytes,
+            },
+            "conditions": {
+                "device_class": order.conditions.device_class,
+                "memory": order.conditions.memory,
+                "regions": list(order.conditions.regions),
+                "tier": order.conditions.tier,
+            },
+            "price_limit": order.price_limit,
+            "price": current.price if current else 0,
+            "deadline": story.deadline,
+            "rounds_closed": current.closed if current else 0,
+            "rounds_verified": current.verified if current else 0,
+            "seconds_left": self._seconds_left(story),
+            "verified_price": verified,
+            "loss": _loss(shown, terms.round_steps) if shown else None,
+            "attempts": [self._attempt(found) for found in story.attempts.values()],
+            "attempt": shown.number if shown else 0,
+            "rounds_page": at,
+            "rounds_pages": last,
+            "grid": self._grid(shown, terms.slots, at) if shown else [],
+            "cheats": self._cheats(story),
+            "unmatched": condition_bars(story.unmatched, self._bids),
+            "excluded": story.excluded,
+            "deposit": _account(deposit),
+            "bonds": _account(bonds),
+            "events": [
+                event_row(self._index, event)
+                for event in self._index.latest(EVENTS_SHOWN, order.id)
+            ],
+        }
+
+    def _attempt(self, found: AttemptStory) -> dict[str, Any]:
+        return {
+            "number": found.number,
+            "validator": found.validator,
+            "bid": found.bid.hex(),
+            "price": found.price,
+            "job_bond": found.job_bond,
+            "state": found.state.name.lower(),
+            "reason": found.reason,
+            "closed": found.closed,
+            "verified": found.verified,
+            "matched_ns": self._index.block_time(found.matched_height),
+            "ended_ns": self._index.block_time(found.ended_height),
+        }
+
+    def _steps(self, story: Story) -> list[dict[str, Any]]:
+        """Return the line from open to closed: when each was reached, and until when the next one must be."""
+        time = self._index.block_time
+        current = story.current
+        is_open = story.state is OrderState.OPEN
+        heights = {OrderState.OPEN: story.opened_height if is_open else story.submitted_height}
+        if current is not None and not is_open:
+            heights[OrderState.MATCHED] = current.matched_height
+            heights[OrderState.RUNNING] = current.accepted_height
+            heights[OrderState.PROVEN] = current.proven_height
+        heights[OrderState.CLOSED] = story.closed_height
+        ends: dict[OrderState, tuple[str, int]] = {}
+        if is_open:
+            ends[story.state] = (
+                "waits for a bid for another",
+                min(story.expires_at, story.deadline),
+            )
+        elif current is not None and story.state is OrderState.MATCHED:
+            ends[story.state] = ("has to be accepted within", current.accept_deadline)
+        elif current is not None and story.state is OrderState.RUNNING:
+            ends[story.state] = ("the open round has to close within", current.progress_deadline)
+        elif current is not None and story.state is OrderState.PROVEN:
+            windows = [
+                r.window_ends
+                for r in current.rounds.values()
+                if r.closed_height and not r.verified_height
+            ]
+            if current.settles_at:
+                ends[story.state] = ("settles in", current.settles_at)
+            elif windows:
+                ends[story.state] = ("the next round is verified at the earliest in", min(windows))
+        return [
+            {
+                "state": state.name.lower(),
+                "height": heights.get(state, 0),
+                "time_ns": time(heights.get(state, 0)),
+                "reached": bool(heights.get(state)),
+                "now": state is story.state,
+                "until": ends[state][1] if state in ends else 0,
+                "what": ends[state][0] if state in ends else "",
+            }
+            for state in _STEPS
+        ]
+
+    def _seconds_left(self, story: Story) -> float:
+        """Return how long the rounds that are left take, if they take as long as those before; 0 where unknown."""
+        current = story.current
+        if current is None or story.state is not OrderState.RUNNING or not current.accepted_height:
+            return 0.0
+        begun = self._index.block_time(current.accepted_height)
+        closed = [r.closed_height for r in current.rounds.values() if r.closed_height]
+        ended = self._index.block_time(max(closed)) if closed else 0
+        if not begun or not ended:
+            return 0.0
+        return (ended - begun) / 1e9 / len(closed) * (story.order.terms.rounds - len(closed))
+
+    def _told(self, story: Story) -> str:
+        """Say in a sentence where the order stands."""
+        current, terms = story.current, story.order.terms
+        match story.state:
+            case OrderState.OPEN if story.unmatched:
+                return "No bid takes it as things stand; it stays in the book until one does."
+            case OrderState.OPEN:
+                return "It is in the book, and waits for the next auction."
+            case OrderState.CLOSED:
+                return f"Over: {words.close_reason(story.close_reason)}."
+        if current is None:
+            return ""
+        name = words.cut(self._names.get(current.validator, "")) or words.short(current.validator)
+        if story.state is OrderState.MATCHED:
+            return f"{name} has it, receives the job's files and tries the job before it accepts."
+        waiting = current.closed - current.verified
+        behind = f"; {waiting} closed and not verified yet" if waiting else ""
+        if story.state is OrderState.RUNNING:
+            return f"Round {current.closed + 1} of {terms.rounds} is trained by the providers of {name}{behind}."
+        if current.settles_at:
+            return "All rounds are verified; it settles when its consumer has had time to fetch the result."
+        return f"All rounds are closed; {waiting} of {terms.rounds} wait for auditors and windows."
+
+    def _grid(self, shown: AttemptStory, slots: int, page: int) -> list[dict[str, Any]]:
+        first = (page - 1) * ROUNDS_SHOWN
+        numbers = [n for n in sorted(shown.rounds) if first <= n < first + ROUNDS_SHOWN]
+        return [self._round(shown.rounds[number], slots) for number in numbers]
+
+    def _round(self, found: RoundStory, slots: int) -> dict[str, Any]:
+        if found.void:
+            state = "void"
+        elif found.verified_height:
+            state = "verified"
+        elif found.closed_height:
+            state = "audit" if not found.panel_over and not _decided(found) else "window"
+        else:
+            state = "open"
+        return {
+            "number": found.number,
+            "state": state,
+            "closed_ns": self._index.block_time(found.closed_height),
+            "window_ends": found.window_ends if not found.verified_height else 0,
+            "price": found.price,
+            "waits": found.waits,
+            "stopped": words.place(found.stopped) if found.stopped else "",
+            "slots": [[_share(share) for share in found.issues(slot)] for slot in range(slots)],
+            "places": [
+                {
+                    "number": number,
+                    "what": words.place(place.place),
+                    "ruling": place.ruling.name.lower(),
+                    "stage": place.stage,
+                    "stops": place.stops,
+                }
+                for number, place in enumerate(found.places)
+            ],
+            "stages": [
+                {
+                    "number": stage.number,
+                    "ended": stage.ended,
+                    "until": stage.reveals_end,
+                    "seats": [
+                        {
+                            "validator": seat.validator,
+                            "state": _seat_state(seat.committed, seat.revealed, seat.silent),
+                            "answers": {
+                                str(place): AnswerKind(kind).name.lower()
+                                for place, (kind, _) in seat.answers.items()
+                            },
+                            "differed": list(seat.differed),
+                            "cut": seat.cut,
+                            "paid": seat.paid,
+                        }
+                        for seat in found.seats
+                        if seat.stage == stage.number
+                    ],
+                }
+                for stage in found.stages
+            ],
+            "burnt": found.burnt,
+        }
+
+    def _cheats(self, story: Story) -> list[dict[str, Any]]:
+        """Return what was found wrong, each with a sentence of how it was seen."""
+        found = []
+        for attempt in story.attempts.values():
+            for round in attempt.rounds.values():
+                for share in round.shares.values():
+                    rejected = share.state in (ShareState.REJECTED, ShareState.WRONG)
+                    if share.skipped or not (rejected or share.found_wrong):
+                        continue
+                    if share.reason == ShareReason.ATTEMPT_ENDED:
+                        continue
+                    found.append(
+                        {
+                            "attempt": attempt.number,
+                            "round": round.number,
+                            "slot": share.slot,
+                            "issue": share.issue,
+                            "provider": share.provider,
+                            "state": share.state.name.lower(),
+                            "burnt": share.burnt,
+                            "told": _tell_share(share, round),
+                        }
+                    )
+                found += [
+                    {
+                        "attempt": attempt.number,
+                        "round": round.number,
+                        "slot": place.place.slot,
+                        "issue": place.place.issue,
+                        "provider": "",
+                        "state": "wrong",
+                        "burnt": 0,
+                        "told": f"Strangers recomputed the {words.place(place.place)} in stage {place.stage}, "
+                        "and got something else than the chain has.",
+                    }
+                    for place in round.places
+                    if place.ruling is Ruling.WRONG
+                ]
+        return found
+
+
+def _decided(found: RoundStory) -> bool:
+    return bool(found.places) and all(place.ruling is not Ruling.OPEN for place in found.places)
+
+
+def _seat_state(committed: bool, revealed: bool, silent: tuple[int, ...]) -> str:
+    if silent:
+        return "silent"
+    if revealed:
+        return "revealed"
+    return "committed" if committed else "asked"
+
+
+def _share(share: ShareStory) -> dict[str, Any]:
+    return {
+        "slot": share.slot,
+        "issue": share.issue,
+        "provider": share.provider,
+        "state": "skipped" if share.skipped else share.state.name.lower(),
+        "reason": share.reason,
+        "found_wrong": share.found_wrong,
+        "drawn": list(share.drawn),
+        "loss": share.metrics[0] if share.metrics else None,
+        "bond": share.bond,
+        "burnt": share.burnt,
+        "paid": share.paid,
+    }
+
+
+def _tell_share(share: ShareStory, round: RoundStory) -> str:
+    if share.found_wrong:
+        return "Its validator accepted it, and strangers found a segment of it wrong."
+    drawn = ", ".join(map(str, share.drawn))
+    how = f" (the lot had drawn segment{'s' * (len(share.drawn) > 1)} {drawn})" if drawn else ""
+    told = f"Its validator rejected it: {words.share_reason(share.reason)}{how}."
+    if share.state is ShareState.WRONG:
+        told += " Strangers got what the accepted share of this slot claims, so it was wrong"
+        told += f", and its bond of {words.assay(share.burnt)} is burnt." if share.burnt else "."
+    elif share.committed_at and not round.verified_height:
+        told += " Whether that is so is known when strangers have recomputed the round."
+    return told
+
+
+def _account(account: Account) -> dict[str, Any]:
+    return {
+        "total": account.total,
+        "held": account.held - account.withheld,
+        "withheld": account.withheld,
+        "flows": [
+            {"kind": flow.kind, "to": flow.to, "amount": flow.amount} for flow in account.flows
+        ],
+        "adds_up": account.adds_up,
+        "picture": draw(account),
+    }
+
+
+def _loss(shown: AttemptStory, round_steps: int) -> dict[str, Any] | None:
+    """Return the loss at the end of each round, the mean over slots and of each: what the chain knows of it."""
+    losses = {n: found.loss() for n, found in sorted(shown.rounds.items())}
+    losses = {n: found for n, found in losses.items() if found}
+    if not losses:
+        return None
+    slots = sorted({slot for found in losses.values() for slot in found})
+    return {
+        "steps": [(number + 1) * round_steps for number in losses],
+        "mean": [sum(found.values()) / len(found) for found in losses.values()],
+        "slots": {str(slot): [found.get(slot) for found in losses.values()] for slot in slots[:16]}
+        if len(slots) > 1
+        else {},
+        "round_steps": round_steps,
+    }

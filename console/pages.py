@@ -1,0 +1,343 @@
+"""What each page shows, as plain values: the template says them in words, and ``/api`` gives them as they are."""
+
+from collections import Counter, OrderedDict
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from threading import RLock
+from typing import Any, Final
+
+from console.errors import NotThere
+from console.index import EARNINGS
+from console.known import BLOCKS_SHOWN, Known
+from console.order import OrderPage
+from console.rows import Query, condition_bars, event_row, is_loud, order_row
+from console.story import Story, tell
+from domain.genesis import POWER_REDUCTION
+from domain.reasons import CloseReason
+from domain.records import Bid, OrderState
+
+PAGE: Final = 50
+"""Rows of a list on one page."""
+WAITING: Final = 1_000
+"""Orders in the book that are looked at for what keeps them there."""
+STORIES_KEPT: Final = 24
+"""Orders whose story is held, so that a page that looks again reads only what is new."""
+_FILTERS: Final = {state.name.lower(): state for state in OrderState}
+
+
+class Pages:
+    """The pages of one console."""
+
+    def __init__(self, known: Known, job: Path | None = None) -> None:
+        """Show what is ``known``, and the program of the job in a directory, if one is given."""
+        self._known, self._index = known, known.index
+        self.job = job
+        self._lock = RLock()
+        self._stories: OrderedDict[bytes, Story] = OrderedDict()
+        self._of: tuple[str, str] = ("", "")
+
+    # --- what every page has -----------------------------------------------------------------
+
+    def head(self) -> dict[str, Any]:
+        """Return where the chain stands, for the top of every page."""
+        snapshot = self._known.snapshot
+        status = snapshot.status
+        return {
+            "node": snapshot.address,
+            "away": snapshot.away,
+            "seen_at": snapshot.seen_at,
+            "chain_id": status.chain_id if status else "",
+            "height": status.height if status else 0,
+            "time_ns": status.time_ns if status else 0,
+            "clock": snapshot.clock,
+            "solo": bool(status and status.solo),
+            "next_event": snapshot.next_event,
+            "behind": max(0, status.next_event - snapshot.next_event) if status else 0,
+        }
+
+    def names(self) -> dict[str, str]:
+        """Return the monikers of validators by operator address, as their owners gave them."""
+        return {v.operator: v.moniker for v in self._known.snapshot.validators}
+
+    # --- network -----------------------------------------------------------------------------
+
+    def network(self, query: Query) -> dict[str, Any]:
+        """Return validators, blocks, coins, and what happened last."""
+        snapshot = self._known.snapshot
+        blocks = self._index.blocks(BLOCKS_SHOWN)
+        proposed = Counter(block.proposer for block in blocks)
+        times = [block.time_ns for block in reversed(blocks)]
+        gaps = [(after - before) / 1e9 for before, after in pairwise(times)]
+        stake = sum(v.stake for v in snapshot.validators if not v.jailed)
+        alive = dict(snapshot.alive)
+        validators = [
+            {
+                "operator": v.operator,
+                "moniker": v.moniker,
+                "stake": v.stake,
+                "power": 0 if v.jailed else v.stake // POWER_REDUCTION,
+                "part": v.stake / stake if stake and not v.jailed else 0.0,
+                "jailed": v.jailed,
+                "audit_speed": v.audit_speed,
+                "endpoint": v.endpoint,
+                "alive": alive.get(v.endpoint),
+                "proposed": proposed[v.cons_address],
+                "orders_settled": v.orders_settled,
+                "attempts_failed": v.attempts_failed,
+            }
+            for v in snapshot.validators
+        ]
+        names = {v.cons_address: v.moniker for v in snapshot.validators}
+        pots = self._index.pots()
+        return {
+            "validators": validators,
+            "providers": sum(1 for p in snapshot.providers if p.admitted),
+            "speed": sum(
+                p.capability.speed for p in snapshot.providers if p.capability and p.admitted
+            ),
+            "bids": len(snapshot.bids),
+            "orders": {
+                state.name.lower(): self._index.count_states().get(state, 0) for state in OrderState
+            },
+            "mempool": snapshot.mempool,
+            "block_seconds": sum(gaps) / len(gaps) if gaps else 0.0,
+            "blocks": {
+                "heights": [block.height for block in reversed(blocks)][1:],
+                "seconds": [round(gap, 3) for gap in gaps],
+            },
+            "last_blocks": [
+                {
+                    "height": block.height,
+                    "time_ns": block.time_ns,
+                    "proposer": names.get(block.proposer, block.proposer.hex()),
+                }
+                for block in blocks[:8]
+            ],
+            "supply": {
+                "stakes": sum(v.stake for v in snapshot.validators),
+                "escrows": pots["escrows"],
+                "bonds": pots["bonds"],
+                "audits": pots["audits"],
+                "community": pots["community"],
+                "burnt": pots["burnt"],
+            },
+            "events": [
+                event_row(self._index, event) for event in filter(is_loud, self._index.latest(400))
+            ][:15],
+        }
+
+    # --- orders ------------------------------------------------------------------------------
+
+    def orders(self, query: Query) -> dict[str, Any]:
+        """Return one page of the list of orders."""
+        state = query.text("state")
+        wanted = _FILTERS.get(state, 0)
+        reason = int(CloseReason.SETTLED) if state == "settled" else 0
+        consumer, validator = query.text("consumer"), query.text("validator")
+        at = query.number("page", 1, 1)
+        filters = {
+            "state": int(wanted),
+            "reason": reason,
+            "consumer": consumer,
+            "validator": validator,
+        }
+        rows, count = self._index.orders(offset=(at - 1) * PAGE, limit=PAGE, **filters)  # type: ignore[arg-type]
+        counts = self._index.count_states()
+        return {
+            "filters": {"state": state, "consumer": consumer, "validator": validator},
+            "page": at,
+            "pages": max(1, -(-count // PAGE)),
+            "count": count,
+            "counts": {name: counts.get(found, 0) for name, found in _FILTERS.items()},
+            "orders": [order_row(self._index, row) for row in rows],
+        }
+
+    def find_order(self, text: str) -> bytes:
+        """Return the order that an id or its first digits (4 or more) name; NotThere."""
+        digits = text.lower()
+        if not (4 <= len(digits) <= 64 and all(digit in "0123456789abcdef" for digit in digits)):
+            raise NotThere("This is not the id of an order: it has up to 64 hex digits.")
+        found = self._index.find_orders(digits)
+        if len(found) != 1:
+            many = "More than one order begins" if found else "No order that is known here begins"
+            raise NotThere(f"{many} with {digits}.")
+        return found[0]
+
+    def story(self, order_id: bytes) -> Story:
+        """Return the story of an order, up to the newest event; NotThere."""
+        with self._lock:
+            if self._of != self._index.chain:
+                self._stories.clear()
+                self._of = self._index.chain
+            story = self._stories.get(order_id)
+            if story is None:
+                story = tell(self._index.events_of(order_id))
+                if story is None:
+                    raise NotThere("No such order is known here.")
+            else:
+                story.follow(self._index.events_of(order_id, story.next))
+            self._stories[order_id] = story
+            self._stories.move_to_end(order_id)
+            while len(self._stories) > STORIES_KEPT:
+                self._stories.popitem(last=False)
+            return story
+
+    def order(self, query: Query, order_id: bytes) -> dict[str, Any]:
+        """Return all about one order."""
+        story, bids = self.story(order_id), len(self._known.snapshot.bids)
+        with self._lock:
+            return OrderPage(self._index, self.names(), bids).show(query, story)
+
+    # --- the book ----------------------------------------------------------------------------
+
+    def book(self, query: Query) -> dict[str, Any]:
+        """Return the bids by price, what is free at which price, and what keeps open orders from a match."""
+        bids = sorted(self._known.snapshot.bids, key=lambda bid: (bid.offer.price, bid.id))
+        depth: list[dict[str, int]] = []
+        free = 0
+        for bid in bids:
+            free += bid.free
+            if depth and depth[-1]["price"] == bid.offer.price:
+                depth[-1]["free"] = free
+            else:
+                depth.append({"price": bid.offer.price, "free": free})
+        rows, count = self._index.orders(state=int(OrderState.OPEN), limit=WAITING)
+        reasons: Counter[str] = Counter()
+        for row in rows:
+            reasons.update(dict(row.unmatched))
+        return {
+            "bids": [self._bid(bid) for bid in bids],
+            "depth": depth,
+            "free": free,
+            "open_orders": count,
+            "waiting": [order_row(self._index, row) for row in rows[:PAGE]],
+            "filters": condition_bars(tuple(reasons.items()), max(reasons.values(), default=0)),
+        }
+
+    def _bid(self, bid: Bid) -> dict[str, Any]:
+        offer = bid.offer
+        return {
+            "id": bid.id.hex(),
+            "validator": bid.validator,
+            "price": offer.price,
+            "free": bid.free,
+            "capacity": bid.capacity,
+            "slots": offer.slots,
+            "slot_speed": offer.slot_speed,
+            "device_class": offer.device_class,
+            "memory": offer.memory,
+            "regions": list(offer.regions),
+            "tiers": list(offer.tiers),
+            "providers_bps": offer.providers_bps,
+            "expires_at": bid.expires_at,
+        }
+
+    # --- validators and providers ------------------------------------------------------------
+
+    def members(self, query: Query) -> dict[str, Any]:
+        """Return validators and providers with their record and what they earned."""
+        snapshot = self._known.snapshot
+        earned, shares = self._index.earnings(), self._index.providers()
+        alive = dict(snapshot.alive)
+        cluster = Counter(p.validator for p in snapshot.providers if p.admitted)
+        validators = [
+            {
+                "operator": v.operator,
+                "moniker": v.moniker,
+                "stake": v.stake,
+                "jailed": v.jailed,
+                "alive": alive.get(v.endpoint),
+                "endpoint": v.endpoint,
+                "providers": cluster[v.operator],
+                "orders_settled": v.orders_settled,
+                "attempts_failed": v.attempts_failed,
+                "audits_answered": v.audits_answered,
+                "audits_missed": v.audits_missed,
+                "earned": sum(earned.get(v.operator, {}).values()),
+            }
+            for v in snapshot.validators
+        ]
+        providers = [
+            {
+                "address": p.address,
+                "validator": p.validator,
+                "admitted": p.admitted,
+                "speed": p.capability.speed if p.capability else 0,
+                "memory": p.capability.memory if p.capability else 0,
+                "bandwidth": p.capability.bandwidth if p.capability else 0,
+                "device_class": p.capability.device_class if p.capability else "",
+                "certified_until": p.capability.expires_at if p.capability else 0,
+                "accepted": p.shares_accepted,
+                "rejected": p.shares_rejected,
+                "wrong": shares[p.address].wrong if p.address in shares else 0,
+                "earned": sum(earned.get(p.address, {}).values()),
+            }
+            for p in snapshot.providers
+        ]
+        return {"validators": validators, "providers": providers}
+
+    def member(self, query: Query, address: str) -> dict[str, Any]:
+        """Return one validator, provider or consumer: record, earnings, duties with the time that is left."""
+        snapshot = self._known.snapshot
+        members = self.members(query)
+        validator = next((v for v in members["validators"] if v["operator"] == address), None)
+        provider = next((p for p in members["providers"] if p["address"] == address), None)
+        ordered, count = self._index.orders(consumer=address, limit=PAGE)
+        served, served_count = self._index.orders(validator=address, limit=PAGE)
+        earned = self._index.earnings().get(address, {})
+        if not (validator or provider or ordered or served or earned):
+            raise NotThere("Nobody with this address has done anything that is known here.")
+        return {
+            "address": address,
+            "validator": validator,
+            "provider": provider,
+            "cluster": [p for p in members["providers"] if p["validator"] == address],
+            "earned": {kind: earned.get(kind, 0) for kind in EARNINGS if earned.get(kind)},
+            "earned_of": [
+                {"order": order_id.hex(), "amount": amount}
+                for order_id, amount in self._index.earned_of(address, 20)
+            ],
+            "ordered": [order_row(self._index, row) for row in ordered],
+            "ordered_count": count,
+            "served": [order_row(self._index, row) for row in served],
+            "served_count": served_count,
+            "bids": [self._bid(bid) for bid in snapshot.bids if bid.validator == address],
+            "duties": self._duties(address),
+        }
+
+    def _duties(self, address: str) -> list[dict[str, Any]]:
+        """Return what somebody has to do in orders that go on, what ends first being first."""
+        with self._lock:
+            return self._find_duties(address)
+
+    def _find_duties(self, address: str) -> list[dict[str, Any]]:
+        duties: list[dict[str, Any]] = []
+        for state in (OrderState.MATCHED, OrderState.RUNNING, OrderState.PROVEN):
+            rows, _ = self._index.orders(state=int(state), limit=100)
+            for row in rows:
+                story = self.story(row.order_id)
+                current = story.current
+                if current is None:
+                    continue
+                add = partial(_duty, duties, row.order_id.hex())
+                if current.validator == address and state is OrderState.MATCHED:
+                    add("accept or decline", current.accept_deadline)
+                if current.validator == address and state is OrderState.RUNNING:
+                    add(f"close round {current.closed}", current.progress_deadline)
+                for round in current.rounds.values():
+                    if round.panel_over or not round.stages:
+                        continue
+                    stage = round.stages[-1]
+                    for seat in round.seats:
+                        if seat.validator != address or seat.stage != stage.number or stage.ended:
+                            continue
+                        if not seat.committed:
+                            add(f"recompute round {round.number}, and commit", stage.commits_end)
+                        elif not seat.revealed:
+                            add(f"show the answers on round {round.number}", stage.reveals_end)
+        return sorted(duties, key=lambda duty: duty["until"])
+
+
+def _duty(duties: list[dict[str, Any]], order: str, what: str, until: int) -> None:
+    duties.append({"order": order, "what": what, "until": until})

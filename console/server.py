@@ -1,0 +1,359 @@
+"""The console's web server: pages, their JSON, the stream and the assets, on this machine alone, for reading only."""
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, is_dataclass
+from importlib.resources import files
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final, Self
+
+import uvicorn
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import (
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from console import words
+from console.errors import ConsoleError, NotThere
+from console.follower import Follower
+from console.index import Index
+from console.known import Known
+from console.pages import Pages
+from console.rows import Query
+from console.stream import Streams
+
+LOOPBACK: Final = "127.0.0.1"
+PORT: Final = 8080
+"""Where the console is found, unless another program has the port."""
+CONNECTIONS_MAX: Final = 96
+_STOP_SECONDS: Final = 3
+_START_SECONDS: Final = 15.0
+_POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""What goes with every answer: nothing from elsewhere, nothing inside a page, and nobody else may look in."""
+_TYPES: Final = {
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+_EXACT: Final = 2**53
+
+
+class Guard:
+    """Lets through what reads, from this machine, under this machine's names; and says what a browser may do."""
+
+    def __init__(self, app: ASGIApp, hosts: Callable[[], frozenset[str]]) -> None:
+        """``hosts`` are the names under which the server may be asked: a stranger's name that leads here is none."""
+        self._app, self._hosts = app, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or refuse."""
+        if scope["type"] != "http":
+            return
+        given = [value for name, value in scope["headers"] if name == b"host"]
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        refusal: Response | None = None
+        if len(given) != 1 or given[0].decode("latin-1").lower() not in self._hosts():
+            refusal = PlainTextResponse("The console answers under its own address only.\n", 421)
+        elif scope["method"] not in ("GET", "HEAD"):
+            refusal = PlainTextResponse(
+                "The console is for reading.\n", 405, {"Allow": "GET, HEAD"}
+            )
+        await (refusal or self._app)(scope, receive, guarded)
+
+
+class Console:
+    """A console that listens from the moment it is made; use it in a ``with``, and tell it which node to follow."""
+
+    def __init__(
+        self,
+        port: int = PORT,
+        *,
+        path: Path | None = None,
+        job: Path | None = None,
+        probe: bool = True,
+    ) -> None:
+        """Listen on ``port`` (0: any), with the index in the file ``path`` or in memory; ConsoleError."""
+        self._socket = _listen(port)
+        self.port: int = self._socket.getsockname()[1]
+        self.index = Index(path)
+        self.known = Known(self.index)
+        self.pages = Pages(self.known, job)
+        self.streams = Streams(self.known, self.pages.head)
+        self._follower = Follower(self.known, probe=probe)
+        names = (LOOPBACK, "localhost")
+        self._hosts = frozenset(f"{name}:{self.port}" for name in names) | (
+            frozenset(names) if self.port == 80 else frozenset()
+        )
+        self._templates = _templates()
+        config = uvicorn.Config(
+            Guard(self._app(), lambda: self._hosts),
+            http="h11",
+            loop="asyncio",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=CONNECTIONS_MAX,
+            timeout_keep_alive=15,
+            timeout_graceful_shutdown=_STOP_SECONDS,
+            h11_max_incomplete_event_size=16 * 1024,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [self._socket]}, name="console", daemon=True
+        )
+
+    @property
+    def url(self) -> str:
+        """The address to open."""
+        return f"http://{LOOPBACK}:{self.port}/"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def follow(self, node: str, rpc: str = "") -> None:
+        """Follow the node at ``host:port``; ``rpc`` is the URL of its CometBFT, where that is known."""
+        self._follower.follow(node, rpc)
+
+    def close(self) -> None:
+        """Stop listening and following."""
+        self.streams.close()
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(2 * _STOP_SECONDS)
+        self._socket.close()
+        self._follower.close()
+        self.index.close()
+
+    # --- what is where ----------------------------------------------------------------------
+
+    def _app(self) -> Starlette:
+        pages = self.pages
+        shown: dict[str, tuple[str, Callable[..., dict[str, Any]]]] = {
+            "/": ("network", pages.network),
+            "/orders": ("orders", pages.orders),
+            "/book": ("book", pages.book),
+            "/members": ("members", pages.members),
+            "/members/{address}": ("member", self._member),
+            "/orders/{order}": ("order", self._order),
+        }
+        routes = []
+        for path, (name, view) in shown.items():
+            routes.append(Route(path, self._page(name, view)))
+            api = "/api/network" if path == "/" else f"/api{path}"
+            routes.append(Route(api, self._json(view)))
+        routes += [
+            Route("/api/head", self._json(lambda query: pages.head())),
+            Route("/stream", self._stream),
+            Route("/assets/{name}", _asset),
+            Route("/find", self._find),
+        ]
+        return Starlette(
+            routes=routes,
+            exception_handlers={NotThere: self._not_there, HTTPException: self._refused},
+        )
+
+    def _order(self, query: Query, order: str) -> dict[str, Any]:
+        return self.pages.order(query, self.pages.find_order(order))
+
+    def _member(self, query: Query, address: str) -> dict[str, Any]:
+        return self.pages.member(query, address[:100])
+
+    def _page(
+        self, name: str, view: Callable[..., dict[str, Any]]
+    ) -> Callable[[Request], Response]:
+        template = self._templates.get_template(f"{name}.html")
+
+        def answer(request: Request) -> Response:
+            found = view(_query(request), **request.path_params)
+            return HTMLResponse(
+                template.render(self._common(name), page=found, query=_query(request))
+            )
+
+        return answer
+
+    def _json(self, view: Callable[..., dict[str, Any]]) -> Callable[[Request], Response]:
+        def answer(request: Request) -> Response:
+            found = view(_query(request), **request.path_params)
+            text = json.dumps(plain(found), indent=1, ensure_ascii=False)
+            return Response(text, media_type="application/json")
+
+        return answer
+
+    def _common(self, name: str) -> dict[str, Any]:
+        return {"at": name, "head": self.pages.head(), "names": self.pages.names()}
+
+    def _find(self, request: Request) -> Response:
+        """Lead to the order or the address that somebody looks for."""
+        text = _query(request).text("q")
+        if text.startswith("assay1"):
+            return RedirectResponse(f"/members/{text}", 303)
+        return RedirectResponse(f"/orders/{self.pages.find_order(text).hex()}", 303)
+
+    async def _stream(self, request: Request) -> Response:
+        if self.streams.full:
+            return PlainTextResponse("Too many pages listen.\n", 503, {"Retry-After": "5"})
+        given = request.headers.get("last-event-id", "")
+        query = _query(request)
+        since = (
+            int(given) + 1
+            if given.isascii() and given.isdigit() and len(given) <= 12
+            else query.number("since", 1, self.known.snapshot.next_event)
+        )
+        return StreamingResponse(self.streams.lines(since), media_type="text/event-stream")
+
+    def _not_there(self, request: Request, error: Exception) -> Response:
+        return self._error(request, str(error), 404)
+
+    def _refused(self, request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        return self._error(request, "There is no such page.", status)
+
+    def _error(self, request: Request, text: str, status: int) -> Response:
+        if request.url.path.startswith("/api/"):
+            body = json.dumps({"error": {"reason": text}})
+            return Response(body, status, media_type="application/json")
+        page = self._templates.get_template("missing.html")
+        return HTMLResponse(page.render(self._common("missing"), text=text), status)
+
+
+def _listen(port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((LOOPBACK, port))
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        raise ConsoleError(
+            f"{LOOPBACK}:{port} cannot be listened on ({error.strerror})",
+            "name another port, or 0 for any that is free",
+            field="--port",
+        ) from None
+    return listening
+
+
+def _query(request: Request) -> Query:
+    return Query(dict(request.query_params))
+
+
+async def _asset(request: Request) -> Response:
+    name = request.path_params["name"]
+    known = ASSETS.get(name)
+    if known is None:
+        raise HTTPException(404)
+    kind, data = known
+    return Response(data, media_type=kind, headers={"Cache-Control": "no-cache"})
+
+
+def _read_assets() -> Mapping[str, tuple[str, bytes]]:
+    folder = files("console") / "assets"
+    return {
+        item.name: (_TYPES[Path(item.name).suffix], item.read_bytes())
+        for item in folder.iterdir()
+        if Path(item.name).suffix in _TYPES
+    }
+
+
+ASSETS: Final = _read_assets()
+"""What pages load, by name: the type and the bytes."""
+
+
+def _templates() -> Environment:
+    """Return the templates, which escape whatever they are given."""
+    made = Environment(
+        loader=PackageLoader("console"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        auto_reload=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "assay": words.assay,
+        "exact": words.assay_exact,
+        "flops": words.flops,
+        "speed": words.speed,
+        "size": words.size,
+        "price": words.price,
+        "duration": words.duration,
+        "moment": words.moment,
+        "number": words.number,
+        "percent": words.percent,
+        "short": words.short,
+        "cut": words.cut,
+        "kind": words.kind,
+        "share_reason": words.share_reason,
+        "attempt_end": words.attempt_end,
+        "close_reason": words.close_reason,
+        "plain_json": lambda value: json.dumps(plain(value), separators=(",", ":")),
+    }
+    made.globals |= {"price_unit": words.price_unit, "payments": words.PAYMENTS}
+    # The first page of each kind is as quick as the others.
+    for name in made.list_templates():
+        made.get_template(name)
+    return made
+
+
+def plain(value: Any) -> Any:
+    """Return JSON values; integers that readers of JSON may round become texts."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, str | bytes):
+        return value.hex() if isinstance(value, bytes) else value
+    if isinstance(value, Iterable):
+        return [plain(item) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _EXACT:
+        return str(int(value))
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return value

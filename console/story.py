@@ -1,0 +1,519 @@
+"""The story of one order, told by its events: attempts, rounds, shares, panels and each coin of its money."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import singledispatchmethod
+
+from domain import events as e
+from domain.events import Change, Counts, read_event
+from domain.queries import LoggedEvent
+from domain.records import (
+    AssignmentState,
+    AuditKind,
+    Order,
+    OrderState,
+    Place,
+    RoundKey,
+    Ruling,
+    ShareKey,
+    ShareState,
+)
+from pol.values import metric_values
+
+
+@dataclass
+class ShareStory:
+    """One issue of a share; a share that could not be committed is ``skipped``."""
+
+    slot: int
+    issue: int
+    provider: str
+    bond: int
+    committed_at: int
+    height: int
+    state: ShareState = ShareState.COMMITTED
+    reason: int = 0
+    skipped: bool = False
+    # Found wrong by a panel after it was accepted.
+    found_wrong: bool = False
+    drawn: tuple[int, ...] = ()
+    # The last boundary's metrics, the loss first.
+    metrics: tuple[float, ...] = ()
+    segments: int = 0
+    # Where a rejected one was compared: paid to its provider, and burnt of its bond.
+    paid: int = 0
+    burnt: int = 0
+
+
+@dataclass
+class SeatStory:
+    """A validator in a stage of a panel."""
+
+    validator: str
+    stage: int
+    stake: int
+    places: tuple[int, ...]
+    committed: bool = False
+    revealed: bool = False
+    # AnswerKind and root by the number of the place.
+    answers: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+    silent: tuple[int, ...] = ()
+    differed: tuple[int, ...] = ()
+    cut: int = 0
+    paid: int = 0
+
+
+@dataclass
+class PlaceStory:
+    """A place that a panel recomputes."""
+
+    place: Place
+    stops: bool
+    ruling: Ruling = Ruling.OPEN
+    stage: int = 0
+    step: int = 0
+
+
+@dataclass
+class StageStory:
+    """A stage of a panel."""
+
+    number: int
+    height: int
+    places: tuple[int, ...]
+    commits_end: int
+    reveals_end: int
+    is_last: bool
+    ended: bool = False
+    wanted: int = 0
+
+
+@dataclass
+class RoundStory:
+    """A round of an attempt; it is open until it has a height at which it was closed."""
+
+    number: int
+    shares: dict[tuple[int, int], ShareStory] = field(default_factory=dict)
+    closed_height: int = 0
+    closed_at: int = 0
+    window_ends: int = 0
+    verified_height: int = 0
+    void: bool = False
+    stopped: Place | None = None
+    price: int = 0
+    withheld: int = 0
+    audit_fee: int = 0
+    waits: bool = False
+    places: list[PlaceStory] = field(default_factory=list)
+    stages: list[StageStory] = field(default_factory=list)
+    seats: list[SeatStory] = field(default_factory=list)
+    panel_over: bool = False
+    burnt: int = 0
+
+    def issues(self, slot: int) -> list[ShareStory]:
+        """Return all issues of a slot's share, in order."""
+        return [self.shares[key] for key in sorted(self.shares) if key[0] == slot]
+
+    def loss(self) -> dict[int, float]:
+        """Return the loss at the end of the accepted share of each slot."""
+        return {
+            share.slot: share.metrics[0]
+            for share in self.shares.values()
+            if share.state is ShareState.ACCEPTED and share.metrics
+        }
+
+
+@dataclass
+class AttemptStory:
+    """One attempt of the order by one validator."""
+
+    number: int
+    validator: str
+    bid: bytes
+    price: int
+    job_bond: int
+    work: int
+    matched_at: int
+    matched_height: int
+    accept_deadline: int
+    state: AssignmentState = AssignmentState.MATCHED
+    accepted_height: int = 0
+    progress_deadline: int = 0
+    proven_height: int = 0
+    verified_height: int = 0
+    settles_at: int = 0
+    ended_height: int = 0
+    # AttemptEnd, 0 while it lives or where it was served to its end.
+    reason: int = 0
+    declined: bool = False
+    rounds: dict[int, RoundStory] = field(default_factory=dict)
+
+    def round(self, number: int) -> RoundStory:
+        """Return a round, which may be open."""
+        return self.rounds.setdefault(number, RoundStory(number))
+
+    @property
+    def closed(self) -> int:
+        """How many rounds are closed."""
+        return sum(1 for found in self.rounds.values() if found.closed_height)
+
+    @property
+    def verified(self) -> int:
+        """How many rounds are verified."""
+        return sum(1 for found in self.rounds.values() if found.verified_height)
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentStory:
+    """Coins that left the order's escrow; without an attempt they come from the deposit, else from a bond."""
+
+    to: str
+    kind: str
+    amount: int
+    round: int
+    attempt: int
+    slot: int
+    issue: int
+    height: int
+
+
+class Story:
+    """An order as its events tell it; events may be added as they come."""
+
+    def __init__(self, order: Order, deposit: int, height: int) -> None:
+        """Begin with what was submitted."""
+        self.order = order
+        self.deposit = deposit
+        self.submitted_height = height
+        self.state = OrderState.OPEN
+        self.opened_at = order.opened_at
+        self.opened_height = height
+        self.expires_at = order.expires_at
+        self.deadline = order.deadline
+        self.attempts: dict[int, AttemptStory] = {}
+        self.excluded: list[str] = []
+        # What the last auction failed on, as long as the order is open.
+        self.unmatched: Counts = ()
+        self.unmatched_height = 0
+        self.payments: list[PaymentStory] = []
+        # Of an attempt that failed: withheld coins that are the deposit's again.
+        self.returned = 0
+        self.close_reason = 0
+        self.closed_height = 0
+        self.refunded = 0
+        # Bonds that came in: the job's, and those of shares.
+        self.bonds_in = 0
+        self.next = 0
+        self._height = height
+
+    @property
+    def current(self) -> AttemptStory | None:
+        """The current or last attempt."""
+        return self.attempts[max(self.attempts)] if self.attempts else None
+
+    @property
+    def withheld(self) -> int:
+        """What is kept for the validator until the order settles (uassay)."""
+        kept = sum(
+            r.withheld
+            for a in self.attempts.values()
+            for r in a.rounds.values()
+            if r.verified_height
+        )
+        used = sum(
+            p.amount
+            for p in self.payments
+            if p.kind in ("validator", "held_compensation", "held_burn")
+        )
+        return max(0, kept - used - self.returned)
+
+    def follow(self, events: Iterable[LoggedEvent]) -> None:
+        """Take the events of the order in the order of their numbers; those that were taken before are left out."""
+        for event in events:
+            if event.number < self.next:
+                continue
+            change = read_event(event)
+            self.next, self._height = event.number + 1, event.height
+            if change is not None:
+                self._take(change)
+
+    @singledispatchmethod
+    def _take(self, change: Change) -> None:
+        """Leave out what changes nothing that is shown."""
+
+    # --- the order --------------------------------------------------------------------------
+
+    @_take.register
+    def _(self, change: e.OrderOpened) -> None:
+        self.state, self.unmatched = OrderState.OPEN, ()
+        self.opened_at, self.expires_at = change.opened_at, change.expires_at
+        self.opened_height = self._height
+
+    @_take.register
+    def _(self, change: e.OrderUnmatched) -> None:
+        self.unmatched, self.unmatched_height = change.failed, self._height
+
+    @_take.register
+    def _(self, change: e.OrderExcluded) -> None:
+        if change.validator not in self.excluded:
+            self.excluded.append(change.validator)
+
+    @_take.register
+    def _(self, change: e.DeadlineMoved) -> None:
+        self.deadline = change.deadline
+
+    @_take.register
+    def _(self, change: e.OrderMatched) -> None:
+        self.state, self.unmatched = OrderState.MATCHED, ()
+        self.bonds_in += change.job_bond
+        self.attempts[change.attempt] = AttemptStory(
+            change.attempt,
+            change.validator,
+            change.bid,
+            change.price,
+            change.job_bond,
+            change.work,
+            change.matched_at,
+            self._height,
+            change.accept_deadline,
+        )
+
+    @_take.register
+    def _(self, change: e.OrderAccepted) -> None:
+        self.state = OrderState.RUNNING
+        attempt = self.attempts[change.attempt]
+        attempt.state, attempt.accepted_height = AssignmentState.RUNNING, self._height
+
+    @_take.register
+    def _(self, change: e.ProgressRestarted) -> None:
+        self.attempts[change.attempt].progress_deadline = change.deadline
+
+    @_take.register
+    def _(self, change: e.OrderDeclined | e.AttemptFailed) -> None:
+        attempt = self.attempts[change.attempt]
+        attempt.state, attempt.reason = AssignmentState.FAILED, change.reason
+        attempt.ended_height, attempt.declined = self._height, isinstance(change, e.OrderDeclined)
+
+    @_take.register
+    def _(self, change: e.OrderProven) -> None:
+        self.state = OrderState.PROVEN
+        attempt = self.attempts[change.attempt]
+        attempt.state, attempt.proven_height = AssignmentState.PROVEN, self._height
+
+    @_take.register
+    def _(self, change: e.OrderVerified) -> None:
+        attempt = self.attempts[change.attempt]
+        attempt.verified_height, attempt.settles_at = self._height, change.settles_at
+
+    @_take.register
+    def _(self, change: e.OrderSettled) -> None:
+        attempt = self.attempts[change.attempt]
+        attempt.state, attempt.reason = AssignmentState.DONE, change.reason
+        attempt.ended_height = self._height
+
+    @_take.register
+    def _(self, change: e.OrderClosed) -> None:
+        self.state, self.close_reason = OrderState.CLOSED, change.reason
+        self.closed_height, self.refunded = self._height, change.refunded
+        self.unmatched = change.failed
+
+    @_take.register
+    def _(self, change: e.PaymentMade) -> None:
+        self.payments.append(
+            PaymentStory(
+                change.to,
+                change.kind,
+                change.amount,
+                change.round,
+                change.attempt,
+                change.slot,
+                change.issue,
+                self._height,
+            )
+        )
+
+    @_take.register
+    def _(self, change: e.PartReturned) -> None:
+        self.returned += change.amount
+
+    # --- rounds and shares ------------------------------------------------------------------
+
+    def _round(self, key: RoundKey) -> RoundStory:
+        return self.attempts[key.attempt].round(key.round)
+
+    def _share(self, key: ShareKey) -> ShareStory:
+        return self.attempts[key.attempt].round(key.round).shares[key.slot, key.issue]
+
+    @_take.register
+    def _(self, change: e.ShareCommitted) -> None:
+        key = change.share
+        self.bonds_in += change.bond
+        self.attempts[key.attempt].round(key.round).shares[key.slot, key.issue] = ShareStory(
+            key.slot, key.issue, change.provider, change.bond, change.committed_at, self._height
+        )
+
+    @_take.register
+    def _(self, change: e.ShareSkipped) -> None:
+        key = change.share
+        shares = self.attempts[key.attempt].round(key.round).shares
+        # One that is there already stays as it is: only the second try was skipped.
+        shares.setdefault(
+            (key.slot, key.issue),
+            ShareStory(
+                key.slot,
+                key.issue,
+                change.provider,
+                0,
+                0,
+                self._height,
+                reason=change.reason,
+                skipped=True,
+            ),
+        )
+
+    @_take.register
+    def _(self, change: e.ShareDrawn) -> None:
+        self._share(change.share).drawn = change.segments
+
+    @_take.register
+    def _(self, change: e.ShareRejected) -> None:
+        share = self._known(change.share, change.provider)
+        share.state, share.reason = ShareState.REJECTED, change.reason
+
+    def _known(self, key: ShareKey, provider: str) -> ShareStory:
+        """Return a share, which may never have been committed: its provider was silent."""
+        shares = self.attempts[key.attempt].round(key.round).shares
+        made = ShareStory(key.slot, key.issue, provider, 0, 0, self._height)
+        return shares.setdefault((key.slot, key.issue), made)
+
+    @_take.register
+    def _(self, change: e.ShareAccepted) -> None:
+        share = self._share(change.share)
+        share.state, share.segments = ShareState.ACCEPTED, change.segments
+        share.metrics = metric_values(change.metrics)
+
+    @_take.register
+    def _(self, change: e.ShareCompared) -> None:
+        share = self._share(change.share)
+        share.state = ShareState.RIGHT if change.right else ShareState.WRONG
+        share.paid, share.burnt = change.paid, change.burnt
+
+    @_take.register
+    def _(self, change: e.ShareFoundWrong) -> None:
+        self._share(change.share).found_wrong = True
+
+    @_take.register
+    def _(self, change: e.RoundClosed) -> None:
+        found = self._round(change.round)
+        found.closed_height, found.closed_at = self._height, change.closed_at
+        found.window_ends = change.window_ends
+
+    @_take.register
+    def _(self, change: e.RoundStopped) -> None:
+        where = Place(AuditKind(change.kind), change.slot, change.issue, change.segment)
+        self._round(change.round).stopped = where
+
+    @_take.register
+    def _(self, change: e.RoundVerified) -> None:
+        found = self._round(change.round)
+        found.verified_height, found.price = self._height, change.price
+        found.withheld, found.audit_fee = change.withheld, change.audit_fee
+
+    @_take.register
+    def _(self, change: e.RoundVoid) -> None:
+        self._round(change.round).void = True
+
+    # --- panels -----------------------------------------------------------------------------
+
+    @_take.register
+    def _(self, change: e.PanelWaits) -> None:
+        self._round(change.round).waits = True
+
+    @_take.register
+    def _(self, change: e.PlaceDrawn) -> None:
+        place = Place(AuditKind(change.kind), change.slot, change.issue, change.segment)
+        self._round(change.round).places.append(PlaceStory(place, change.stops))
+
+    @_take.register
+    def _(self, change: e.StageOpened) -> None:
+        found = self._round(change.round)
+        found.waits = False
+        found.stages.append(
+            StageStory(
+                change.stage,
+                self._height,
+                change.places,
+                change.commits_end,
+                change.reveals_end,
+                change.is_last,
+            )
+        )
+        found.seats += [
+            SeatStory(validator, change.stage, stake, change.places)
+            for validator, stake in zip(change.seats, change.stakes, strict=True)
+        ]
+
+    @_take.register
+    def _(self, change: e.StageEnded) -> None:
+        stage = self._round(change.round).stages[-1]
+        stage.ended, stage.wanted = True, change.wanted
+
+    def _seat(self, key: RoundKey, auditor: str, stage: int) -> SeatStory:
+        return next(
+            seat
+            for seat in self._round(key).seats
+            if (seat.validator, seat.stage) == (auditor, stage)
+        )
+
+    @_take.register
+    def _(self, change: e.AnswerCommitted) -> None:
+        self._seat(change.round, change.auditor, change.stage).committed = True
+        stage = self._round(change.round).stages[-1]
+        stage.commits_end, stage.reveals_end = change.commits_end, change.reveals_end
+
+    @_take.register
+    def _(self, change: e.AnswerRevealed) -> None:
+        seat = self._seat(change.round, change.auditor, change.stage)
+        seat.answers[change.place] = (change.kind, change.root)
+
+    @_take.register
+    def _(self, change: e.SeatRevealed) -> None:
+        self._seat(change.round, change.auditor, change.stage).revealed = True
+        self._round(change.round).stages[-1].reveals_end = change.reveals_end
+
+    @_take.register
+    def _(self, change: e.SeatSilent) -> None:
+        seat = self._seat(change.round, change.auditor, change.stage)
+        seat.silent, seat.cut = change.places, seat.cut + change.cut
+
+    @_take.register
+    def _(self, change: e.SeatDiffered) -> None:
+        seat = self._seat(change.round, change.auditor, change.stage)
+        seat.differed, seat.cut = change.places, seat.cut + change.cut
+
+    @_take.register
+    def _(self, change: e.PlaceRuled) -> None:
+        place = self._round(change.round).places[change.place]
+        place.ruling, place.stage, place.step = Ruling(change.ruling), change.stage, change.step
+
+    @_take.register
+    def _(self, change: e.SeatPaid) -> None:
+        self._seat(change.round, change.auditor, change.stage).paid += change.paid
+
+    @_take.register
+    def _(self, change: e.PanelEnded) -> None:
+        found = self._round(change.round)
+        found.panel_over, found.burnt = True, change.burnt
+
+
+def tell(events: Iterable[LoggedEvent]) -> Story | None:
+    """Return the story of an order from all its events, None where it was not submitted by them."""
+    rest = iter(events)
+    for event in rest:
+        change = read_event(event)
+        if isinstance(change, e.OrderSubmitted):
+            story = Story(change.record, change.deposit, event.height)
+            story.next = event.number + 1
+            story.follow(rest)
+            return story
+    return None

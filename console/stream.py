@@ -1,0 +1,93 @@
+"""The stream of events to a page: numbered, so that a page that lost the connection goes on where it was."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+from starlette.concurrency import run_in_threadpool
+
+from console.index import order_of
+from console.known import Known
+from domain.events import read_event
+
+STREAMS_MAX: Final = 32
+"""Pages that may listen at once."""
+STREAM_SECONDS: Final = 900.0
+"""After so long a page has to connect again, which costs it nothing."""
+_PAGE: Final = 200
+_ALIVE_SECONDS: Final = 10.0
+
+
+class Streams:
+    """All pages that listen."""
+
+    def __init__(self, known: Known, head: Callable[[], dict[str, Any]]) -> None:
+        """``head`` is where the chain stands, which pages are told whenever it moves."""
+        self._known, self._index, self._head = known, known.index, head
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: set[asyncio.Event] = set()
+        self._closed = False
+        known.listen(self._wake)
+
+    @property
+    def full(self) -> bool:
+        """Whether no more pages may listen."""
+        return len(self._waiting) >= STREAMS_MAX
+
+    def close(self) -> None:
+        """End all streams."""
+        self._closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        """Let all streams look; called from other threads."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._set)
+
+    def _set(self) -> None:
+        for event in self._waiting:
+            event.set()
+
+    async def lines(self, since: int) -> AsyncIterator[str]:
+        """Yield the stream's text: each event from number ``since`` on, and where the chain stands in between."""
+        self._loop = asyncio.get_running_loop()
+        news = asyncio.Event()
+        self._waiting.add(news)
+        ends = time.monotonic() + STREAM_SECONDS
+        try:
+            # A page that was cut off comes back after this many milliseconds.
+            yield "retry: 1000\n\n"
+            # An index that was built anew has other numbers: the page has to be read again.
+            if since > self._known.snapshot.next_event:
+                yield _line("again", {})
+                since = self._known.snapshot.next_event
+            while not self._closed and time.monotonic() < ends:
+                news.clear()
+                found = await run_in_threadpool(self._index.events, since, _PAGE)
+                for event in found:
+                    order = order_of(read_event(event))
+                    value = {
+                        "number": event.number,
+                        "height": event.height,
+                        "kind": event.type,
+                        "order": order.hex() if order else "",
+                    }
+                    yield _line("change", value, event.number)
+                    since = event.number + 1
+                if len(found) == _PAGE:
+                    continue
+                yield _line("head", self._head())
+                try:
+                    await asyncio.wait_for(news.wait(), _ALIVE_SECONDS)
+                except TimeoutError:
+                    continue
+        finally:
+            self._waiting.discard(news)
+
+
+def _line(kind: str, value: object, number: int = 0) -> str:
+    named = f"id: {number}\n" if number else ""
+    return f"{named}event: {kind}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n"

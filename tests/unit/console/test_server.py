@@ -1,0 +1,186 @@
+"""The server over a real socket: who may ask what, what strangers wrote, and a stream that loses nothing."""
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from hashlib import sha256
+
+import pytest
+import requests
+
+from console.errors import ConsoleError
+from console.server import ASSETS, HEADERS, Console
+from console.stream import STREAMS_MAX
+from tests.support.told_market import HOSTILE, many_orders
+from tests.unit.console.conftest import Told
+
+
+def pages(told: Told) -> list[str]:
+    orders = [f"/orders/{o.hex()}" for o in (told.settled, told.running, told.waiting)]
+    return [
+        "/",
+        "/orders",
+        "/book",
+        "/members",
+        "/members/v0",
+        "/members/v0p0",
+        "/members/carol",
+        *orders,
+    ]
+
+
+def test_every_page_is_there_with_its_json_and_nothing_from_elsewhere(told: Told) -> None:
+    for path in pages(told):
+        answer = told.get(path)
+        assert answer.status_code == 200, (path, answer.text)
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        assert HEADERS.items() <= answer.headers.items()
+        assert not re.search(
+            r"<script(?![^>]*src=\"/assets/)|<style|\sstyle=|\son[a-z]+=|https?://", answer.text
+        ), path
+        assert told.get("/api/network" if path == "/" else f"/api{path}").status_code == 200
+        for asset in re.findall(r'(?:src|href)="/assets/([^"]+)"', answer.text):
+            assert told.get(f"/assets/{asset}").status_code == 200
+
+
+def test_the_policy_lets_nothing_in() -> None:
+    policy = dict(part.split(" ", 1) for part in HEADERS["Content-Security-Policy"].split("; "))
+    assert policy["default-src"] == policy["frame-ancestors"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == "'self'"
+
+
+def test_what_a_stranger_wrote_is_text_and_cut(told: Told) -> None:
+    for path in ("/", "/members", "/members/v1"):
+        text = told.get(path).text
+        assert "<script>alert" not in text
+        assert "&lt;script&gt;alert(" in text
+        assert "x" * 30 not in text
+    assert HOSTILE in {v["moniker"] for v in told.json("/network")["validators"]}
+    answer = told.get("/orders", params={"consumer": '"><script>alert(1)</script>'})
+    assert "<script>alert" not in answer.text
+    assert "<script>" not in told.get("/members/%3Cscript%3E").text.replace(
+        '<script src="/assets/', ""
+    )
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:80", ""]
+)
+def test_another_name_that_leads_here_is_refused(told: Told, host: str) -> None:
+    answer = told.get("/api/network", headers={"Host": host})
+    assert answer.status_code in (400, 421)
+    assert "validators" not in answer.text
+    right = told.get("/", headers={"Host": f"LOCALHOST:{told.console.port}"})
+    assert right.status_code == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_it_is_for_reading(told: Told, method: str) -> None:
+    answer = requests.request(method, told.console.url, timeout=10)
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_it_listens_on_this_machine_alone(told: Told) -> None:
+    with pytest.raises(ConsoleError, match="cannot be listened on"):
+        Console(told.console.port)
+    other = socket.create_connection(("127.0.0.1", told.console.port))
+    assert other.getpeername()[0] == "127.0.0.1"
+    other.close()
+    assert told.console.url == f"http://127.0.0.1:{told.console.port}/"
+
+
+def test_what_is_not_there_says_so(told: Told) -> None:
+    for path in (
+        "/orders/00",
+        "/orders/xyz",
+        f"/orders/{'0' * 64}",
+        "/members/nobody",
+        "/nothing",
+        "/assets/../server.py",
+    ):
+        answer = told.get(path)
+        assert answer.status_code == 404, path
+        assert "Not there" in answer.text
+    assert told.get("/api/orders/00").json()["error"]["reason"].startswith("This is not the id")
+
+
+def test_an_order_is_found_by_its_first_digits(told: Told) -> None:
+    answer = told.get("/find", params={"q": told.settled.hex()[:12]}, allow_redirects=False)
+    assert answer.headers["location"] == f"/orders/{told.settled.hex()}"
+
+
+def events_of(told: Told, since: int, count: int, last: str = "") -> Iterator[tuple[int, str]]:
+    """Yield number and kind of so many events of a stream, then hang up."""
+    headers = {"Last-Event-ID": last} if last else {}
+    with told.get(f"/stream?since={since}", headers=headers, stream=True) as answer:
+        number = 0
+        for line in answer.iter_lines(decode_unicode=True):
+            if line.startswith("id: "):
+                number = int(line.removeprefix("id: "))
+            elif number and line.startswith("data: "):
+                yield number, json.loads(line.removeprefix("data: "))["kind"]
+                number, count = 0, count - 1
+                if not count:
+                    return
+
+
+def test_a_stream_goes_on_where_it_was_cut_off(told: Told) -> None:
+    logged = [(event.number, event.type) for event in told.market.logged]
+    half = len(logged) // 2
+    first = list(events_of(told, 1, half))
+    assert first == logged[:half]
+    # What the browser was told last wins over what the page was rendered with.
+    again = list(events_of(told, 1, len(logged) - half, str(first[-1][0])))
+    assert again == logged[half:]
+
+
+def test_a_stream_tells_what_happens_while_it_listens(told: Told) -> None:
+    known = told.console.known
+    number = known.index.next
+    stream = events_of(told, number - 1, 3)
+    assert next(stream)[0] == number - 1
+    sample = told.market.order(told.waiting)
+    told.market.chain.block()
+    known.index.add(many_orders(sample, number, 2, told.market.chain.height))
+    known.show()
+    try:
+        assert [kind for _, kind in stream] == ["order.submitted"] * 2
+    finally:
+        # Others count on what the market told.
+        known.index.begin("assay-test", "first")
+        told.market.tell(known)
+
+
+def test_streams_are_bounded(told: Told) -> None:
+    with ExitStack() as stack:
+        lines = []
+        for _ in range(STREAMS_MAX):
+            answer = stack.enter_context(told.get("/stream", stream=True))
+            assert answer.status_code == 200
+            lines.append(answer.iter_lines())
+            assert next(lines[-1]) == b"retry: 1000"
+        refused = stack.enter_context(told.get("/stream", stream=True))
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+
+
+def test_a_thousand_orders_fill_pages(told: Told) -> None:
+    with Console(0, probe=False) as console:
+        console.index.begin("many", "first")
+        console.index.add(many_orders(told.market.order(told.waiting), 1, 1_000, 1))
+        console.known.show()
+        many = Told(told.market, told.settled, told.running, told.waiting, console)
+        found = many.json("/orders?page=20&state=open")
+        assert (found["count"], found["pages"], len(found["orders"])) == (1_000, 20, 50)
+        assert many.get("/orders?page=20").text.count('href="/orders/0000') == 50
+        assert many.json("/orders?page=21")["orders"] == []
+
+
+def test_assets_are_those_that_are_written_down() -> None:
+    lines = ASSETS["manifest.txt"][1].decode().splitlines()
+    manifest = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+    foreign = {name for name in ASSETS if name.startswith("uPlot")}
+    assert manifest == {name: sha256(ASSETS[name][1]).hexdigest() for name in foreign}
+    assert b"MIT License" in ASSETS["uPlot-LICENSE.txt"][1]
