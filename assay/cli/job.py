@@ -1,7 +1,7 @@
 """``assay job``."""
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,15 +70,12 @@ def build(context: Settings, file: Path | None, to: Path, **options: Any) -> Non
         raise CliError(f"a job comes from a FILE or from --hf, and {both}", "give one of them")
     if to.exists() and (not to.is_dir() or (any(to.iterdir()) and not (to / DOCUMENT).exists())):
         raise CliError(f"{to} exists and is not a job's folder", "name a new one with -o")
+    build_job, build_spec = _builders(context)
     if file is None:
-        from pol.tracing.build import build as build_spec
-
         job = build_spec(spec_of(tuning, context.output.note), to, context.output.note)
     else:
         refuse_without_model(tuning)
         with _errors_of(file):
-            from pol.tracing.build import build_job
-
             job = build_job(file, to, context.output.note)
     _show(context, job, to, options)
 
@@ -228,6 +225,17 @@ def _show(context: Settings, job: "Job", directory: Path, network: dict[str, Any
             table(title, ("what", "value"), lines),
         ],
     )
+
+
+def _builders(context: Settings) -> tuple[Callable[..., "Job"], Callable[..., "Job"]]:
+    """Return what builds a job from a file, and what does it from a description; importing torch takes seconds."""
+    from pol.tracing.garbage import collected_later, keep_for_good
+
+    context.output.note("loading torch")
+    with collected_later():
+        from pol.tracing.build import build, build_job
+    keep_for_good()
+    return build_job, build
 
 
 @contextmanager

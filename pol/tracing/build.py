@@ -29,7 +29,7 @@ from pol.tracing.optimizers import (
     averages_initial,
     outer_initial,
 )
-from pol.tracing.origin import line_of_error
+from pol.tracing.origin import place_of_error
 from pol.tracing.reasons import in_words
 from pol.tracing.spec import JobSpec
 from pol.tracing.trace import trace_program
@@ -278,7 +278,7 @@ def try_loss(
                 other = "check the model, the loss and the values of the data"
                 reason, remedy = in_words(error, other)
                 raise JobError(
-                    line_of_error(error),
+                    str(place_of_error(error)),
                     f"the loss of a batch that holds row {rows[0]} fails: {reason}",
                     remedy,
                 ) from error

@@ -15,6 +15,7 @@ from torch.fx import traceback as fx_traceback
 from torch.utils import checkpoint
 
 from pol.tracing.dropout import SeededDropout
+from pol.tracing.origin import Places
 
 _NAME = "_checkpoint_without_reentrant_generator"
 _RUN = getattr(checkpoint, _NAME)
@@ -56,8 +57,8 @@ def _again(
 ) -> Callable[..., Any]:
     def run(*arguments: Any, **options: Any) -> Any:
         marked = fx_traceback.annotate({_MARK: next(reruns)})
-        # torch computes gradients outside of the mode
-        with draws, draws.again_from(first), marked:
+        # torch computes gradients outside of the modes
+        with Places(), draws, draws.again_from(first), marked:
             return function(*arguments, **options)
 
     return run

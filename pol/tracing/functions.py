@@ -14,7 +14,7 @@ from pol.tracing.checkpoints import repeatable_checkpoints
 from pol.tracing.dropout import EVALUATION, SeededDropout
 from pol.tracing.groups import trained_groups
 from pol.tracing.optimizers import InnerOptimizer, averages, clip, clip_values, outer_update
-from pol.tracing.origin import called_forward
+from pol.tracing.origin import Measuring
 from pol.tracing.precision import gradient
 from pol.tracing.spec import Batch, JobSpec, Measure
 
@@ -35,13 +35,12 @@ def named(prefix: str, tensors: Tensors) -> dict[str, torch.Tensor]:
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 
-class _Measured(nn.Module):
+class _Measured(Measuring):
     """A measure as the forward of a module, so that ``functional_call`` can put other weights into the model."""
 
     def __init__(self, model: nn.Module, measure: Measure, field: str) -> None:
-        super().__init__()
-        self.model = model
-        self._measure, self._field = called_forward(measure), field
+        super().__init__(model)
+        self._measure, self._field = measure, field
 
     def forward(self, batch: Batch) -> torch.Tensor:
         value: object = self._measure(self.model, batch)

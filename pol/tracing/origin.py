@@ -1,63 +1,154 @@
-"""Where in the consumer's own code something comes from, for errors that name the line."""
+"""Where in the consumer's own code something comes from, for errors that name the module and the line."""
 
-import traceback
-from collections.abc import Callable, Sequence
+import linecache
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FunctionType
+from traceback import walk_tb
+from types import CodeType, FrameType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
+from torch import nn
 from torch.fx import Node
+from torch.fx import traceback as fx_traceback
+from torch.overrides import TorchFunctionMode
 
 _OWN_FOLDER = str(Path(__file__).parent)
 _TORCH_FOLDER = str(Path(torch.__file__).parent)
 _LAYERS = "/torch/nn/modules/"
 _CALLING = ("container.py", "module.py")
 """Files among them that only call others."""
+_CALL = nn.Module._call_impl.__code__
+_MARK = "place"
 
-_Frame = tuple[str, int, str]
-"""File, number of the line, its text."""
-
-
-def line_of_node(node: Node) -> str:
-    """Say where a traced operation came from: the consumer's line, and the layer's where there is one."""
-    frames: list[_Frame] = []
-    lines = str(node.meta.get("stack_trace") or "").splitlines()
-    for head, code in zip(lines, [*lines[1:], ""], strict=False):
-        if head.lstrip().startswith('File "'):
-            path, number = head.split('"')[1], head.split("line ")[1].split(",")[0]
-            frames.append((path, int(number), code.strip()))
-    return _described(frames)
+_Line = tuple[str, int]
+"""File, and number of the line."""
+_names: WeakKeyDictionary[nn.Module, dict[int, str]] = WeakKeyDictionary()
 
 
-def line_of_error(error: BaseException) -> str:
+class Measuring(nn.Module):
+    """A module of ours around the consumer's, whose modules have the names that they have in it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The innermost module that is called, the consumer's line, and the line of torch's layer that it calls.
+
+    ``name`` is that of ``model.named_modules()``; None where the module is no part of the model.
+    """
+
+    kind: str = ""
+    name: str | None = None
+    line: _Line | None = None
+    layer: _Line | None = None
+
+    def __str__(self) -> str:
+        """Return the place as the field of an error."""
+        parts = [self.kind] if self.kind else []
+        if self.line:
+            path, number = self.line
+            parts.append(f"{Path(path).name}:{number} `{linecache.getline(path, number).strip()}`")
+        if self.layer:
+            path, number = self.layer
+            parts.append(f"{Path(path).name} `{linecache.getline(path, number).strip()}`")
+        field = f"model.{self.name}" if self.name else "model"
+        return f"{field} ({', '.join(parts)})" if parts else field
+
+
+_NOWHERE = Place()
+
+
+class Places(TorchFunctionMode):
+    """While active, the nodes that are traced know where the consumer's code calls them."""
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Call one function, and note from where."""
+        place = _place(_callers(sys._getframe(1)))
+        if place == _NOWHERE:
+            return function(*args, **(kwargs or {}))
+        with fx_traceback.annotate({_MARK: place}):
+            return function(*args, **(kwargs or {}))
+
+
+_ends: set[CodeType] = set()
+
+
+def begins_with(function: Callable[..., Any]) -> None:
+    """Let what a function of ours calls be the consumer's, and what calls it not."""
+    _ends.add(function.__code__)
+
+
+def place_of_node(node: Node) -> Place:
+    """Say where a traced operation came from; one of a gradient from what the gradient is of."""
+    waiting, seen = [node], {node}
+    while waiting:
+        found = [place for each in waiting if (place := each.meta.get("custom", {}).get(_MARK))]
+        if found:
+            last: Place = found[-1]
+            is_own = waiting == [node]
+            return last if is_own else replace(last, kind=f"gradient of {last.kind or 'it'}")
+        waiting = [used for each in waiting for used in each.all_input_nodes if used not in seen]
+        seen.update(waiting)
+    return _NOWHERE
+
+
+def place_of_error(error: BaseException) -> Place:
     """Say where an error of eager torch, or of tracing, was raised."""
-    summary = traceback.extract_tb(error.__traceback__)
-    return _described([(frame.filename, frame.lineno or 0, frame.line or "") for frame in summary])
+    return _place(reversed(list(walk_tb(error.__traceback__))))
 
 
-def _described(frames: Sequence[_Frame]) -> str:
-    outside = [frame for frame in frames if _is_consumers(frame[0])]
-    layers = [f for f in frames if _LAYERS in f[0] and Path(f[0]).name not in _CALLING]
-    parts = [f"{Path(path).name}:{number} `{code}`" for path, number, code in outside[-1:]]
-    parts += [f"{Path(path).name} `{code}`" for path, _, code in layers[-1:]]
-    return "model (" + ", ".join(parts) + ")" if parts else "model"
+def _callers(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
+    while frame is not None and frame.f_code not in _ends:
+        yield frame, frame.f_lineno
+        frame = frame.f_back
+
+
+def _place(frames: Iterable[tuple[FrameType, int]]) -> Place:
+    """Return the place of frames, the innermost first."""
+    line = layer = None
+    modules: list[nn.Module] = []
+    root: nn.Module | None = None
+    for frame, number in frames:
+        path = frame.f_code.co_filename
+        if frame.f_code is _CALL:
+            module = frame.f_locals["self"]
+            if isinstance(module, Measuring):
+                root = module.model
+                break
+            modules.append(module)
+        elif line is None and _is_consumers(path):
+            line = path, number
+        elif line is None and layer is None and _is_layer(path):
+            layer = path, number
+    if not modules:
+        return Place(line=line, layer=layer)
+    name = _name_in(root or modules[-1], modules[0])
+    return Place(type(modules[0]).__name__, name, line, layer)
+
+
+def _name_in(root: nn.Module, module: nn.Module) -> str | None:
+    names = _names.get(root)
+    if names is None or id(module) not in names:
+        names = _names[root] = {id(part): name for name, part in root.named_modules()}
+    return names.get(id(module))
+
+
+def _is_layer(path: str) -> bool:
+    return _LAYERS in path and not path.endswith(_CALLING)
 
 
 def _is_consumers(path: str) -> bool:
     return not path.startswith((_OWN_FOLDER, _TORCH_FOLDER, "<"))
-
-
-def called_forward(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a plain function under the name ``forward``: torch records the lines of frames of that name only."""
-    if not isinstance(function, FunctionType):
-        return function
-    renamed = FunctionType(
-        function.__code__.replace(co_name="forward"),
-        function.__globals__,
-        "forward",
-        function.__defaults__,
-        function.__closure__,
-    )
-    renamed.__kwdefaults__ = function.__kwdefaults__
-    return renamed

@@ -5,6 +5,7 @@ import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -33,7 +34,8 @@ from pol.tracing import (
 from pol.tracing.checkpoints import rerun_of
 from pol.tracing.emitter import Emitter
 from pol.tracing.folding import Folding
-from pol.tracing.origin import line_of_error, line_of_node
+from pol.tracing.garbage import collected_later
+from pol.tracing.origin import Places, begins_with, place_of_error, place_of_node
 from pol.tracing.precision import bits_of_products
 from pol.tracing.reasons import in_words
 from pol.tracing.rules import RULES, Ref, TraceSite, Unsupported, dtype_of
@@ -97,6 +99,7 @@ _DECOMPOSED = (
 )
 
 
+@cache
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     table = {**core_aten_decompositions(), **get_decompositions(_DECOMPOSED)}
     for name in ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"):
@@ -152,12 +155,15 @@ def _graph(function: Function, inputs: Tensors) -> tuple[GraphModule, list[str]]
     names: list[str] = []
 
     def flat(*tensors: torch.Tensor) -> list[torch.Tensor]:
-        outputs = function(dict(zip(inputs, tensors, strict=True)))
+        with Places():
+            outputs = function(dict(zip(inputs, tensors, strict=True)))
         names[:] = list(outputs)
         return list(outputs.values())
 
+    begins_with(flat)
     try:
-        with _quiet(), sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False):
+        plain = sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False)
+        with _quiet(), collected_later(), plain[0], plain[1]:
             graph = _make_fx(flat, list(inputs.values()))
             if any(_is_mutable(node) for node in graph.graph.nodes):
                 again = torch.func.functionalize(_AtenViews(graph).run, remove="mutations")
@@ -168,7 +174,7 @@ def _graph(function: Function, inputs: Tensors) -> tuple[GraphModule, list[str]]
     except Exception as error:
         other = "write it in another way there (docs/jobs.md lists what works)"
         reason, remedy = in_words(error, other)
-        raise JobError(line_of_error(error), f"cannot be traced: {reason}", remedy) from error
+        raise JobError(str(place_of_error(error)), f"cannot be traced: {reason}", remedy) from error
     graph.graph.eliminate_dead_code()
     return graph, names
 
@@ -193,7 +199,6 @@ def _make_fx(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Gr
         tracing_mode="fake",
         # tables that the function closes over
         _allow_non_fake_inputs=True,
-        record_stack_traces=True,
     )
     # with what is noted of a node while it is made
     with fx_traceback.preserve_node_meta():
@@ -306,4 +311,4 @@ class _Located:
         reason = f"the operation {self._node.target} cannot be part of a job: {why.rstrip('.')}"
         other = "use another layer or function there (docs/jobs.md lists what works)"
         remedy = "; ".join(part for part in (other, remedy) if part)
-        raise JobError(line_of_node(self._node), reason, remedy) from error
+        raise JobError(str(place_of_node(self._node)), reason, remedy) from error

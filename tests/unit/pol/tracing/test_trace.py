@@ -1,5 +1,6 @@
 """What a traced program looks like: clean, pure, with errors that name the place in the model."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -8,11 +9,15 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
+from torch.utils.checkpoint import checkpoint
 
+from assay import SGD, JobSpec
 from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.executor.interface import run
+from pol.job.document import BATCH_NUMBER, STEP
 from pol.tracing.dropout import SeededDropout
+from pol.tracing.functions import JobFunctions, named
 from pol.tracing.reasons import in_words
 from pol.tracing.rules import RULES
 from pol.tracing.trace import Tensors, trace_program
@@ -219,3 +224,68 @@ class TestDropout:
 
         program = trace_program(function, {"x": torch.zeros(3), "step": torch.tensor(0)})
         assert not program.nodes
+
+
+class Inner(nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function, self.layer = function, nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(self.layer(x))
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return torch.lgamma(ctx.saved_tensors[0]) * gradients[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (torch.lgamma, r"^model\.1\.inner \(Inner, test_trace.py:\d+ `return self.function"),
+        (lambda x: x if x.sum() > 0 else -x, r"^model\.1\.inner \(Inner, .*x\.sum\(\) > 0"),
+        (lambda x: x @ x[:2], r"^model\.1\.inner \(Inner, .*x @ x\[:2\]"),
+        (
+            Doubled.apply,
+            r"^model\.1\.inner(\.layer \(gradient of Linear| \(gradient of Inner), .*self.layer\(x\)",
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_checkpointed", [False, True])
+def test_an_error_names_the_module_in_the_model(
+    function: Callable[[torch.Tensor], torch.Tensor], expected: str, is_checkpointed: bool
+) -> None:
+    part = nn.Sequential()
+    part.inner = Inner(function)
+    model = nn.Sequential(nn.Linear(3, 4), part)
+    data = {"x": np.zeros((4, 3), np.float32)}
+
+    def loss(model: nn.Module, batch: Tensors) -> torch.Tensor:
+        assert isinstance(model, nn.Sequential)
+        x, last = model[0](batch["x"]), model[1]
+        value: torch.Tensor = (
+            checkpoint(last, x, use_reentrant=False) if is_checkpointed else last(x)
+        )
+        return value.sum()
+
+    spec = JobSpec(
+        name="places", model=model, loss=loss, train=data, holdout=data, optimizer=SGD(),
+        schedule=0.1, steps=1, batch=4,
+    )  # fmt: skip
+    state = {name: p.detach().clone() for name, p in model.named_parameters()}
+    inputs = {
+        **named("global", state),
+        "batch.x": torch.zeros(4, 3),
+        STEP: torch.tensor(0),
+        BATCH_NUMBER: torch.tensor(0),
+    }
+    with pytest.raises(JobError) as caught:
+        trace_program(JobFunctions(spec, 1).step, inputs)
+    assert re.search(expected, caught.value.field), caught.value.field
