@@ -32,6 +32,7 @@
     │   └── NetworkBusy          exit code 3
     ├── ConsumerError            what a consumer asked for cannot be done             (consumer.errors)
     │   └── StillWaiting         a deadline of the caller's passed: exit code 3
+    ├── ConsoleError             the console cannot start                             (console.errors)
     └── CliError                 a command cannot do what it was asked for            (assay.cli.errors)
         ├── WrongUsage           exit code 2
         └── Interrupted, SystemFailed

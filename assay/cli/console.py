@@ -48,6 +48,5 @@ def command(context: Settings, port: int, open_: bool, rpc: str, probe: bool) ->
 
 def _rpc_of(context: Settings) -> str:
     """Return the URL of the CometBFT in the home, where it has a node of its own."""
-    node = context.config.get("node", {})
-    port = node.get("rpc_port") if isinstance(node, dict) and not context.node_option else None
-    return f"http://127.0.0.1:{port}" if port else ""
+    has_node = (context.home / "node").is_dir() and not context.node_option
+    return f"http://127.0.0.1:{context.setting('node.rpc_port').value}" if has_node else ""

@@ -14,9 +14,11 @@ PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 # Bugs of ours, and what is turned into another error before it leaves its file.
 NOT_EXPECTED = {
     "BrokenFrame": "ends one connection of the ABCI server",
+    "Gap": "the console builds its index again",
     "InvariantBroken": "a bug of ours: the node stops",
     "LedgerBroken": "a bug of ours: the node stops",
     "Mismatch": "a bug of ours, found when a converter is compiled",
+    "NotThere": "a page of the console with 404",
     "Refused": "a worker says it to its daemon",
     "Stop": "the set-up runs without the packages",
     "Unusable": "host knows no tree: turned into the StoreError of a daemon",
