@@ -1,7 +1,7 @@
 # Everything a developer types. `make setup` needs Python 3.11 or 3.12 with venv, git and make.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-node test nightly demo lint style types layers site lock
+.PHONY: help setup setup-node test test-browser nightly demo lint style types layers site lock
 
 # The first Python on PATH that fits; else whichever there is, and the set-up says what is wrong.
 ifndef PYTHON
@@ -26,6 +26,9 @@ setup-node: ## the same without torch and the tests: enough to run a node (2 GB)
 # thread for a product: with two processes and their networks on two cores, more of them wait for each other.
 test: setup ## all tests; PYTEST_ARGS adds options
 	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
+
+test-browser: setup ## the console in a Chromium, which root gets from Debian where there is none; SHOTS=docs/images keeps pictures
+	@ASSAY_SCREENSHOTS="$(SHOTS)" .venv/bin/python -m pytest -m browser tests/browser $(PYTEST_ARGS)
 
 nightly: setup ## what is too long for that: a demo without a validator, random programs, every model, every row of one result for one job, every mutant
 	@.venv/bin/python -m pytest -m nightly

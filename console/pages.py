@@ -7,13 +7,15 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Final
 
-from console.errors import NotThere
+from console.errors import ConsoleError, NotThere
 from console.index import EARNINGS
 from console.known import BLOCKS_SHOWN, Known
 from console.order import OrderPage
+from console.quotes import FIELDS, Ask, quote, read_form
 from console.rows import Query, condition_bars, event_row, is_loud, order_row
 from console.story import Story, tell
 from domain.genesis import POWER_REDUCTION
+from domain.queries import SimulateMatchResponse
 from domain.reasons import CloseReason
 from domain.records import Bid, OrderState
 
@@ -26,6 +28,10 @@ STORIES_KEPT: Final = 24
 _FILTERS: Final = {state.name.lower(): state for state in OrderState}
 
 
+def _nobody(_: object) -> SimulateMatchResponse:
+    raise ConsoleError("no node is followed yet", "try again in a moment")
+
+
 class Pages:
     """The pages of one console."""
 
@@ -33,6 +39,8 @@ class Pages:
         """Show what is ``known``, and the program of the job in a directory, if one is given."""
         self._known, self._index = known, known.index
         self.job = job
+        # How the node is asked for a quote, once there is one.
+        self.ask: Ask = _nobody
         self._lock = RLock()
         self._stories: OrderedDict[bytes, Story] = OrderedDict()
         self._of: tuple[str, str] = ("", "")
@@ -210,6 +218,9 @@ class Pages:
             "bids": [self._bid(bid) for bid in bids],
             "depth": depth,
             "free": free,
+            "form": read_form(query),
+            "fields": [{"name": field.name, "label": field.label} for field in FIELDS],
+            "quote": quote(self.ask, self._known.snapshot.params, query),
             "open_orders": count,
             "waiting": [order_row(self._index, row) for row in rows[:PAGE]],
             "filters": condition_bars(tuple(reasons.items()), max(reasons.values(), default=0)),

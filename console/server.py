@@ -26,6 +26,7 @@ from starlette.responses import (
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from chain.client.client import ChainClient
 from console import words
 from console.errors import ConsoleError, NotThere
 from console.follower import Follower
@@ -69,6 +70,7 @@ _TYPES: Final = {
     ".txt": "text/plain; charset=utf-8",
 }
 _EXACT: Final = 2**53
+_QUOTE_SECONDS: Final = 5.0
 
 
 class Guard:
@@ -121,6 +123,7 @@ class Console:
         self.pages = Pages(self.known, job)
         self.streams = Streams(self.known, self.pages.head)
         self._follower = Follower(self.known, probe=probe)
+        self._client: ChainClient | None = None
         names = (LOOPBACK, "localhost")
         self._hosts = frozenset(f"{name}:{self.port}" for name in names) | (
             frozenset(names) if self.port == 80 else frozenset()
@@ -160,6 +163,8 @@ class Console:
 
     def follow(self, node: str, rpc: str = "") -> None:
         """Follow the node at ``host:port``; ``rpc`` is the URL of its CometBFT, where that is known."""
+        self._client = ChainClient(node, _QUOTE_SECONDS)
+        self.pages.ask = self._client.query
         self._follower.follow(node, rpc)
 
     def close(self) -> None:
@@ -170,6 +175,8 @@ class Console:
             self._thread.join(2 * _STOP_SECONDS)
         self._socket.close()
         self._follower.close()
+        if self._client is not None:
+            self._client.close()
         self.index.close()
 
     # --- what is where ----------------------------------------------------------------------

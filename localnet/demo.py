@@ -84,12 +84,16 @@ class Demo:
         show: Callable[[Moment], None],
         down: tuple[str, ...] = (),
         job: str = "digits",
+        begun: Callable[[Network], None] = lambda network: None,
+        done: Callable[["Finished"], None] = lambda finished: None,
     ) -> None:
         """Use ``directory`` for everything, and train one of ``JOBS``.
 
-        Validators in ``down`` are never started, nor are their clusters.
+        Validators in ``down`` are never started, nor are their clusters. ``begun`` is told of the network before it
+        starts, and ``done`` of what came of it before it stops.
         """
         self._directory, self._show, self._down = directory, show, down
+        self._begun, self._done = begun, done
         self._file = JOBS[job]
         self._seconds: dict[str, float] = {}
         self._curve: dict[float, float] = {}  # kept here: validators forget rounds that are over
@@ -104,6 +108,7 @@ class Demo:
         params = replace(network_params(), newcomer_slots=1)
         network = Network(create(self._directory, misbehave={CHEAT: CHEAT_METHOD}, params=params))
         try:
+            self._begun(network)
             up = names_without(network, self._down)
             validators = sum(name.endswith(".validator") for name in up)
             self._say(f"starting {validators} validators and {len(up) - 2 * validators} providers")
@@ -111,7 +116,9 @@ class Demo:
             open_market(network)
             _finish_build(build)
             self._seconds["network"] = time.monotonic() - self._started
-            return self._order(network, job_directory)
+            finished = self._order(network, job_directory)
+            self._done(finished)
+            return finished
         finally:
             build.kill()
             build.wait()

@@ -186,6 +186,13 @@ class Network:
         spec = validator or self.layout.validators[0]
         return ChainClient(f"127.0.0.1:{spec.grpc}")
 
+    @property
+    def console_addresses(self) -> tuple[str, str]:
+        """The gRPC address of the first node, and the URL of its CometBFT, empty where it has none."""
+        spec = self.layout.validators[0]
+        rpc = "" if self.layout.kind is NetworkKind.SOLO else f"http://127.0.0.1:{spec.rpc}"
+        return f"127.0.0.1:{spec.grpc}", rpc
+
     def wait_for_height(
         self, height: int, monikers: Sequence[str], seconds: float = START_SECONDS
     ) -> None:

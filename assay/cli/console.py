@@ -1,11 +1,16 @@
 """``assay console``."""
 
 import webbrowser
+from pathlib import Path
 from threading import Event
+from typing import TYPE_CHECKING
 
 import click
 
 from assay.cli.context import Settings, common_options
+
+if TYPE_CHECKING:
+    from console.server import Console
 
 
 @click.command(
@@ -44,6 +49,17 @@ def command(context: Settings, port: int, open_: bool, rpc: str, probe: bool) ->
         if open_:
             webbrowser.open(console.url)
         Event().wait()
+
+
+def console_beside(path: Path | None) -> "Console":
+    """Return a console for a network of this machine, where people look for it, or on any port that is free."""
+    from console.errors import ConsoleError
+    from console.server import PORT, Console
+
+    try:
+        return Console(PORT, path=path)
+    except ConsoleError:
+        return Console(0, path=path)
 
 
 def _rpc_of(context: Settings) -> str:

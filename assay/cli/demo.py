@@ -1,7 +1,9 @@
 """``assay demo``."""
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any, Self
 
 import click
@@ -42,6 +44,11 @@ DEFAULT_DIRECTORY = "~/.assay/demo"
     "assay[models].",
 )
 @click.option(
+    "--keep",
+    is_flag=True,
+    help="Let the network and its console stay until Ctrl-C, to look at what happened.",
+)
+@click.option(
     "--down",
     multiple=True,
     type=click.Choice(["val1", "val2", "val3"]),
@@ -49,9 +56,12 @@ DEFAULT_DIRECTORY = "~/.assay/demo"
     help="Leave this validator and its cluster out from the start; one of four may be missing.",
 )
 @common_options
-def command(context: Settings, directory: Path, job: str, down: tuple[str, ...]) -> None:
+def command(
+    context: Settings, directory: Path, job: str, keep: bool, down: tuple[str, ...]
+) -> None:
     """Run the demo and print its summary."""
-    from localnet.demo import Demo, summary
+    from assay.cli.console import console_beside
+    from localnet.demo import Demo
     from localnet.layout import FILE
 
     directory = directory.expanduser().resolve()
@@ -64,8 +74,32 @@ def command(context: Settings, directory: Path, job: str, down: tuple[str, ...])
             raise CliError(f"{directory} is not an earlier demo's", "name another with --dir")
         shutil.rmtree(directory)
     directory.mkdir(parents=True)
-    with _Ticker(hidden=context.output.json) as ticker:
-        finished = Demo(directory, ticker.show, down, job).run()
+    with console_beside(None) as console, _Ticker(hidden=context.output.json) as ticker:
+        ticker.say(f"console: {console.url}")
+
+        def stay(finished: "Finished") -> None:
+            ticker.stop()
+            _print(context, finished, directory)
+            context.output.note(f"the network and {console.url} stay until Ctrl-C")
+            with suppress(KeyboardInterrupt):
+                Event().wait()
+
+        finished = Demo(
+            directory,
+            ticker.show,
+            down,
+            job,
+            begun=lambda network: console.follow(*network.console_addresses),
+            done=stay if keep else lambda finished: None,
+        ).run()
+    if not keep:
+        _print(context, finished, directory)
+
+
+def _print(context: Settings, finished: "Finished", directory: Path) -> None:
+    """Print what came of it, and write the curve."""
+    from localnet.demo import summary
+
     value = summary(finished, _quality(finished))
     _plot_file(finished, directory / "loss.png")
     context.output.result(value, [])
@@ -87,7 +121,15 @@ class _Ticker:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Let the line go."""
         self._live.stop()
+
+    def say(self, text: str) -> None:
+        """Print a line that stays, on stderr."""
+        stderr.print(text, markup=False)
 
     def show(self, moment: "Moment") -> None:
         """Show a moment."""

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -47,11 +48,25 @@ def command() -> None:
 )
 @click.option("--solo", is_flag=True, help="One node makes all blocks: quick, for development.")
 @click.option("--reset", is_flag=True, help="Throw an existing network away.")
+@click.option(
+    "--console/--no-console",
+    "with_console",
+    default=True,
+    show_default=True,
+    help="Show it in a browser, too.",
+)
 @common_options
 def start(
-    context: Settings, directory: Path, validators: int, providers: int, solo: bool, reset: bool
+    context: Settings,
+    directory: Path,
+    validators: int,
+    providers: int,
+    solo: bool,
+    reset: bool,
+    with_console: bool,
 ) -> None:
     """Make the network where there is none, start it, carry out faults that are asked for."""
+    from assay.cli.console import console_beside
     from localnet.create import create
     from localnet.layout import FILE, NetworkKind, load_layout
     from localnet.market import open_market
@@ -75,12 +90,17 @@ def start(
             f"the network in {directory} is no solo network", "make it anew with --reset"
         )
     network = Network(layout)
-    supervise(
-        network,
-        context.output.note,
-        (lambda: None) if known else partial(open_market, network),
-        f"up; consumer home {layout.consumer_home}; stop with Ctrl-C",
-    )
+    with ExitStack() as stack:
+        if with_console:
+            console = stack.enter_context(console_beside(directory / "console" / "index.db"))
+            context.output.note(f"console: {console.url}")
+            console.follow(*network.console_addresses)
+        supervise(
+            network,
+            context.output.note,
+            (lambda: None) if known else partial(open_market, network),
+            f"up; consumer home {layout.consumer_home}; stop with Ctrl-C",
+        )
 
 
 @command.command(help="Stop a network.\n\nExample: assay localnet stop")

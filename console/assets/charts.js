@@ -83,14 +83,14 @@ function depth(data, part) {
   const work = Number(part.dataset.work);
   const prices = data.map((step) => (Number(step.price) * work) / 1e15 / 1e6);
   return {
-    rows: [prices, data.map((step) => Number(step.free) / 1e15)],
+    rows: [prices, data.map((step) => Number(step.free) / work)],
     options: {
       series: [
         { label: `ASSAY/${part.dataset.unit}`, value: (_, x) => digits(x) },
-        { label: "PFLOP at this price or below", stroke: colour("--accent"), fill: colour("--plain-back"), width: 2, paths: window.uPlot.paths.stepped({ align: 1 }), points: { show: true, size: 6 }, value: (_, y) => digits(y) },
+        { label: `${part.dataset.unit} at this price or below`, stroke: colour("--accent"), fill: colour("--plain-back"), width: 2, paths: window.uPlot.paths.stepped({ align: 1 }), points: { show: true, size: 6 }, value: (_, y) => digits(y) },
       ],
       scales: { x: { time: false }, y: { range: (_, low, high) => [0, (high || 1) * 1.1] } },
-      axes: [axis({ label: `price in ASSAY/${part.dataset.unit}`, labelFont: "12px system-ui, sans-serif", labelSize: 20 }), axis({ size: 60, label: "PFLOP", labelFont: "12px system-ui, sans-serif", labelSize: 18 })],
+      axes: [axis({ label: `price in ASSAY/${part.dataset.unit}`, labelFont: "12px system-ui, sans-serif", labelSize: 20 }), axis({ size: 60, label: part.dataset.unit, labelFont: "12px system-ui, sans-serif", labelSize: 18 })],
     },
   };
 }
@@ -106,7 +106,7 @@ export function drawCharts(anew = false) {
     made.delete(part.id);
     const { rows, options } = KINDS[part.dataset.chart](JSON.parse(text), part);
     if (!rows[0].length) continue;
-    const height = part.clientHeight - (options.legend?.show === false ? 0 : 30);
+    const height = (part.classList.contains("tall") ? 280 : 170) - (options.legend?.show === false ? 0 : 30);
     const plot = new window.uPlot({ ...options, width: part.clientWidth, height, cursor: { y: false } }, rows, part);
     made.set(part.id, { plot, part, text });
   }

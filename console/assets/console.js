@@ -39,8 +39,10 @@ const sorted = new Map();
 function value(row, column) {
   const cell = row.cells[column];
   const text = cell.dataset.value ?? cell.textContent.trim();
-  const number = Number(text.replace(/[, ]/g, ""));
-  return text !== "" && !Number.isNaN(number) ? number : text.toLowerCase();
+  // An id is no number, though it may look like one: 38e0.
+  const counts = cell.dataset.value !== undefined || cell.classList.contains("num");
+  const number = counts && text !== "" ? Number(text.replace(/[, ]/g, "")) : Number.NaN;
+  return Number.isNaN(number) ? text.toLowerCase() : number;
 }
 
 function compare(a, b) {

@@ -189,6 +189,10 @@ def test_it_ends_well_and_leaves_no_process(demo: Run) -> None:
     assert len(demo.descendants) >= 20
 
 
+def test_the_page_to_look_at_comes_first(demo: Run) -> None:
+    assert re.fullmatch(r"console: http://127\.0\.0\.1:\d+/", demo.errors.splitlines()[0])
+
+
 def test_the_summary_has_everything(demo: Run) -> None:
     summary = demo.summary
     expected = {

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from localnet.layout import NetworkKind, load_layout
 from tests.support.waiting import is_running, wait_until
@@ -70,6 +71,10 @@ def test_a_solo_network_from_start_to_stop(tmp_path: Path) -> None:
     where = ("--dir", str(directory))
     with supervisor(directory, "--solo", "--validators", "2", "--providers", "1") as process:
         assert load_layout(directory).kind is NetworkKind.SOLO
+        first = (tmp_path / "said").read_text().splitlines()[0]
+        console = first.removeprefix("console: ")
+        head = requests.get(f"{console}api/head", timeout=10).json()
+        assert head["chain_id"] == load_layout(directory).chain_id
         status = assay("localnet", "status", *where)
         assert status["running"]
         running = pids(status)

@@ -1,19 +1,22 @@
 """A market on the chain harness whose events have heights, as a node logs them, and a console that is told of it."""
 
 from dataclasses import replace
+from struct import pack
 from typing import Any
 
+from chain.state_machine.context import NS
 from console.index import BlockRow
 from console.known import Known
 from domain import queries as q
 from domain.block import BlockResult
 from domain.events import OrderSubmitted, read_event, to_event
 from domain.genesis import Genesis
+from domain.messages import MsgCertifyProvider
 from domain.queries import LoggedEvent
 from domain.reasons import ShareReason
 from domain.records import Order
 from tests.support.chain_harness import Chain, cons_address
-from tests.support.chain_market import PRICE, Market, submit
+from tests.support.chain_market import PRICE, Market, Trace, bid, make_work, submit
 
 HOSTILE = "<script>alert('v1')</script>\"'&" + "x" * 60
 """A moniker that somebody chose to harm who looks at it."""
@@ -22,9 +25,11 @@ HOSTILE = "<script>alert('v1')</script>\"'&" + "x" * 60
 class LoggedChain(Chain):
     """A chain that keeps the log of its events; the second validator has a hostile moniker."""
 
+    MONIKERS: tuple[str, ...] = ("v0", HOSTILE, "v2", "v3")
+
     def __init__(self, genesis: Genesis, *, checked: bool = True) -> None:
-        hostile = replace(genesis.validators[1], moniker=HOSTILE)
-        validators = (genesis.validators[0], hostile, *genesis.validators[2:])
+        named = zip(genesis.validators, self.MONIKERS, strict=True)
+        validators = tuple(replace(found, moniker=moniker) for found, moniker in named)
         super().__init__(replace(genesis, validators=validators), checked=checked)
 
     def block(self, *items: Any, **more: Any) -> BlockResult:
@@ -41,11 +46,52 @@ class LoggedChain(Chain):
         return result
 
 
+class KindChain(LoggedChain):
+    """One whose validators have names as most people choose them."""
+
+    MONIKERS = ("northwind", "aurora", "basalt", "delta")
+
+
 class ToldMarket(Market):
     """A market that can tell a console all that happened."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(chain=LoggedChain, checked=False, **more)
+    def __init__(
+        self, began_at: float = 0.0, chain: type[LoggedChain] = LoggedChain, **more: Any
+    ) -> None:
+        """``began_at`` is when its second block was made, in seconds since the epoch, if that matters."""
+        super().__init__(chain=chain, checked=False, **more)
+        if began_at:
+            self.chain.block(seconds=int(began_at) - self.chain.time_ns // NS)
+
+    def bid_at(self, factor: float, validator: str) -> None:
+        """Place a bid at so many times the usual price."""
+        self.chain.ok(bid(validator, price=int(factor * PRICE)))
+
+    def certify(self) -> None:
+        """Let validators have measured their providers."""
+        for name, cluster in self.clusters.items():
+            for number, provider in enumerate(cluster, 2):
+                speed = number * 10**9
+                message = MsgCertifyProvider(name, provider, "cpu", speed, 2**33, 10**8, 600_000)
+                self.chain.ok(message)
+
+    def trace(
+        self,
+        order_id: bytes,
+        slot: int = 0,
+        work: str = "right",
+        stop: int | None = None,
+        **more: Any,
+    ) -> Trace:
+        """Return a trace as markets do, with a loss that falls."""
+        round = self.assignment(order_id).round
+        roots, leaves = make_work(self.order(order_id), round, slot, work, stop)
+        loss = (2.2 + 0.2 * slot) * 0.72**round + 0.3
+        roots = replace(roots, metrics=(int.from_bytes(pack(">f", loss), "big"),))
+        trace = super().trace(order_id, slot, work, stop, **{"roots": roots, **more})
+        made = replace(trace, roots=roots, leaves=leaves)
+        self.traces[order_id, made.claim.attempt, made.claim.round, made.ref] = made
+        return made
 
     @property
     def logged(self) -> list[LoggedEvent]:
@@ -62,6 +108,7 @@ class ToldMarket(Market):
             known.index.begin(chain.genesis.chain_id, "first")
         known.index.add(self.logged[known.index.next - 1 :])
         known.index.add_blocks(chain.blocks)
+        validators = ask(q.ValidatorsRequest()).validators
         status = replace(
             ask(q.StatusRequest()),
             chain_id=chain.genesis.chain_id,
@@ -72,7 +119,8 @@ class ToldMarket(Market):
             address="127.0.0.1:1",
             status=status,
             params=ask(q.ParamsRequest()).params,
-            validators=ask(q.ValidatorsRequest()).validators,
+            validators=validators,
+            alive=tuple((found.endpoint, found.operator != "v3") for found in validators),
             providers=ask(q.ProvidersRequest("", 1000, "")).providers,
             bids=ask(q.BidsRequest("", 1000, b"")).bids,
         )

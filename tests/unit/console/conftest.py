@@ -8,7 +8,6 @@ import pytest
 import requests
 
 from console.server import Console
-from tests.support.chain_market import PRICE, bid
 from tests.support.told_market import ToldMarket, cheated, unmatched
 
 
@@ -36,7 +35,7 @@ class Told:
 @pytest.fixture(scope="package")
 def told() -> Iterator[Told]:
     market = ToldMarket()
-    market.chain.ok(bid("v1", price=2 * PRICE))
+    market.bid_at(2, "v1")
     settled = cheated(market)
     running = market.run()
     market.train_round(running)
@@ -44,4 +43,5 @@ def told() -> Iterator[Told]:
     waiting = unmatched(market)
     with Console(0, probe=False) as console:
         market.tell(console.known)
+        console.pages.ask = market.chain.ask
         yield Told(market, settled, running, waiting, console)

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 import requests
@@ -184,3 +185,30 @@ def test_assets_are_those_that_are_written_down() -> None:
     foreign = {name for name in ASSETS if name.startswith("uPlot")}
     assert manifest == {name: sha256(ASSETS[name][1]).hexdigest() for name in foreign}
     assert b"MIT License" in ASSETS["uPlot-LICENSE.txt"][1]
+
+
+def test_the_pictures_in_the_documentation_are_those_that_the_browser_takes() -> None:
+    root = Path(__file__).parents[3]
+    taken = set(
+        re.findall(
+            r'"(console-[a-z-]+\.png)"', (root / "tests/browser/test_console.py").read_text()
+        )
+    )
+    there = {path.name for path in (root / "docs/images").glob("console-*.png")}
+    assert (
+        taken
+        == there
+        == set(re.findall(r"images/(console-[a-z-]+\.png)", (root / "docs/console.md").read_text()))
+    )
+
+
+def test_a_quote_tells_who_would_take_a_job_and_why_others_do_not(told: Told) -> None:
+    asked = "/book?rounds=3&slots=2&steps=10&segment=5&work=1&price=1500000"
+    found = told.json(asked)["quote"]
+    assert found["error"] == ""
+    assert [bid["validator"] for bid in found["candidates"]] == ["v0"]
+    assert {bar["condition"]: bar["count"] for bar in found["unmatched"]} == {"price": 1}
+    assert "v0" in told.get(asked).text.partition('id="quote"')[2].partition("</section>")[0]
+    assert "does not divide" in told.json("/book?rounds=3&steps=10&segment=3")["quote"]["error"]
+    assert told.json("/book?rounds=0")["quote"]["error"]
+    assert told.json("/book")["quote"] is None

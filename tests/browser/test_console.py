@@ -1,0 +1,180 @@
+"""The console in a browser: an order from start to end, a cheat, nobody who bids, strangers' words, 1,000 orders."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from console.server import Console
+from domain.reasons import ShareReason
+from tests.browser.chromium import Page
+from tests.support.chain_market import make_terms, submit
+from tests.support.told_market import KindChain, LoggedChain, ToldMarket, many_orders, unmatched
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+PAINT_MS = 1_000
+ROUNDS = 6
+
+
+@pytest.fixture
+def market(request: pytest.FixtureRequest) -> ToldMarket:
+    hostile = "hostile" in request.function.__name__
+    market = ToldMarket(time.time() - 175, LoggedChain if hostile else KindChain)
+    market.bid_at(1.1, "v1")
+    market.bid_at(1.4, "v2")
+    market.bid_at(1.5, "v3")
+    market.certify()
+    return market
+
+
+@pytest.fixture
+def console(market: ToldMarket) -> Iterator[Console]:
+    with Console(0, probe=False) as console:
+        market.tell(console.known)
+        console.pages.ask = market.chain.ask
+        yield console
+
+
+def chip(state: str) -> str:
+    """Return the expression that is true when the order's page shows a state."""
+    return f"document.querySelector('h1 .chip')?.textContent === '{state}'"
+
+
+def test_an_order_from_start_to_end_with_a_cheat(
+    market: ToldMarket, console: Console, page: Page, shots: Path
+) -> None:
+    """The page is opened once, and follows without being loaded again."""
+    terms = make_terms(rounds=ROUNDS)
+    order_id = market.submit(submit(terms=terms, deposit=1_200_000))
+    market.tell(console.known)
+    page.open(f"{console.url}orders/{order_id.hex()}")
+    page.ask("window.here = true")
+    page.wait(chip("matched"))
+    assert page.ask("document.querySelector('[data-until]').textContent") != "…"
+    market.accept(order_id)
+    market.tell(console.known)
+    page.wait(chip("running"))
+    first = market.trace(order_id, 0, "skipped", provider="v0p0")
+    again = market.trace(order_id, 0, issue=2, provider="v0p1")
+    market.commit(order_id, first, market.trace(order_id, 1, provider="v0p1"))
+    market.wait_drawn(order_id)
+    market.commit(order_id, again, reject=[(first.ref, int(ShareReason.SEGMENT_MISMATCH))])
+    market.wait_drawn(order_id)
+    market.tell(console.known)
+    page.wait("document.querySelector('#cheats')")
+    assert "Whether that is so is known when strangers have recomputed" in page.text()
+    market.chain.ok(market.close_message(order_id))
+    for round in range(ROUNDS - 2):
+        market.answer_all(order_id, round)
+        market.train_round(order_id)
+    market.tell(console.known)
+    page.wait("document.querySelector('#loss canvas')")
+    page.wait("document.querySelectorAll('.grid tbody tr').length >= 5")
+    page.shot(shots / "console-order-running.png")
+    market.answer_all(order_id, ROUNDS - 2)
+    market.settle(order_id)
+    market.tell(console.known)
+    page.wait(chip("settled"))
+    text = page.text()
+    assert "so it was wrong, and its bond of 0.038 ASSAY is burnt" in text
+    assert "adds up to the coin" in text
+    assert "does not add up" not in text
+    assert page.ask("window.here") is True
+    page.ask("document.querySelector('.grid details').open = true")
+    assert "aggregation" in page.text()
+    page.shot(shots / "console-order.png")
+    page.size(420, 900)
+    width = page.ask("document.documentElement.scrollWidth")
+    assert width <= 420, "it fits a narrow screen"
+    page.shot(shots / "console-narrow.png")
+
+
+def test_an_order_that_nobody_takes_says_why(
+    market: ToldMarket, console: Console, page: Page, shots: Path
+) -> None:
+    order_id = unmatched(market)
+    market.tell(console.known)
+    page.dark(True)
+    page.open(f"{console.url}orders/{order_id.hex()}")
+    assert "4 bids fail" in page.text()
+    assert page.ask("document.querySelector('#why meter').value") == 1
+    page.shot(shots / "console-unmatched.png")
+    page.dark(False)
+    page.open(f"{console.url}book")
+    page.wait("document.querySelector('#depth canvas')")
+    assert page.ask("document.querySelectorAll('#bids tbody tr').length") == 4
+    # The form is for people: they type, and press Enter.
+    page.ask("document.querySelector('[name=rounds]').value = '3'")
+    page.ask("document.querySelector('.quote button').click()")
+    page.wait("document.querySelectorAll('#quote tbody tr').length === 4")
+    page.shot(shots / "console-book.png")
+
+
+def test_pages_are_seen_within_a_second_and_load_nothing_from_elsewhere(
+    market: ToldMarket, console: Console, page: Page, shots: Path
+) -> None:
+    market.settle(market.run())
+    for number in range(90):
+        market.chain.block(seconds=1 + (number % 9 == 0))
+    market.train_round(market.run())
+    market.tell(console.known)
+    for name in ("", "orders", "book", "members"):
+        page.open(console.url + name)
+        page.wait("performance.getEntriesByName('first-contentful-paint').length")
+        paint = page.ask("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        assert paint < PAINT_MS, f"/{name} is seen after {paint:.0f} ms"
+    assert all(url.startswith((console.url, "data:", "about:")) for url in page.requests())
+    page.open(console.url)
+    page.wait("document.querySelector('#blocks canvas')")
+    page.shot(shots / "console-network.png")
+    page.open(f"{console.url}members")
+    page.shot(shots / "console-members.png")
+
+
+def test_a_hostile_moniker_is_text(market: ToldMarket, console: Console, page: Page) -> None:
+    for name in ("", "members", "members/v1", "book", "orders"):
+        page.open(console.url + name)
+        assert page.ask("[...document.scripts].every((script) => script.src.includes('/assets/'))")
+        assert "<script>alert(" in page.text() or name == "orders"
+
+
+def test_a_node_that_goes_away_and_comes_back(
+    market: ToldMarket, console: Console, page: Page
+) -> None:
+    page.open(console.url)
+    page.wait("document.getElementById('away').hidden")
+    console.known.show(away="no node answers at 127.0.0.1:1")
+    page.wait("!document.getElementById('away').hidden")
+    assert "The node does not answer" in page.text()
+    assert "northwind" in page.text()
+    market.chain.block()
+    console.known.show(away="")
+    market.tell(console.known)
+    page.wait("document.getElementById('away').hidden")
+    page.wait(f"document.getElementById('height').textContent === '{market.chain.height}'")
+
+
+def test_a_thousand_orders_sort_and_turn_pages(
+    market: ToldMarket, console: Console, page: Page, shots: Path
+) -> None:
+    order_id = market.run()
+    sample = replace(market.order(order_id), unmatched=())
+    market.tell(console.known)
+    index = console.known.index
+    index.add(many_orders(sample, index.next, 1_000, market.chain.height))
+    console.known.show()
+    page.open(f"{console.url}orders?page=2")
+    assert "1,001 orders, page 2 of 21" in page.text()
+    ids = "[...document.querySelectorAll('#orders tbody td:first-child a')].map((a) => a.title)"
+    before = page.ask(ids)
+    # By keyboard alone.
+    page.ask("document.querySelector('#orders th').focus()")
+    page.key("Enter", 13)
+    assert page.ask("document.querySelector('#orders th').ariaSort") == "ascending"
+    assert page.ask(ids) == sorted(before) != before
+    page.key("/", 191)
+    page.wait("document.activeElement.name === 'q'")
+    page.shot(shots / "console-orders.png")
