@@ -3,7 +3,6 @@
 from collections import Counter, OrderedDict
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from threading import RLock
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from console.errors import ConsoleError, NotThere
 from console.index import EARNINGS
 from console.known import BLOCKS_SHOWN, Known
 from console.order import OrderPage
+from console.programs import show_job
 from console.quotes import FIELDS, Ask, quote, read_form
 from console.rows import Query, condition_bars, event_row, is_loud, order_row
 from console.story import Story, tell
@@ -18,6 +18,7 @@ from domain.genesis import POWER_REDUCTION
 from domain.queries import SimulateMatchResponse
 from domain.reasons import CloseReason
 from domain.records import Bid, OrderState
+from pol.job.document import Job
 
 PAGE: Final = 50
 """Rows of a list on one page."""
@@ -35,8 +36,8 @@ def _nobody(_: object) -> SimulateMatchResponse:
 class Pages:
     """The pages of one console."""
 
-    def __init__(self, known: Known, job: Path | None = None) -> None:
-        """Show what is ``known``, and the program of the job in a directory, if one is given."""
+    def __init__(self, known: Known, job: Job | None = None) -> None:
+        """Show what is ``known``, and the programs of a job, if one is given."""
         self._known, self._index = known, known.index
         self.job = job
         # How the node is asked for a quote, once there is one.
@@ -243,6 +244,14 @@ class Pages:
             "providers_bps": offer.providers_bps,
             "expires_at": bid.expires_at,
         }
+
+    # --- a job ---------------------------------------------------------------------------------
+
+    def show_job(self, query: Query) -> dict[str, Any]:
+        """Return a program of the job by layer; NotThere where no job was given."""
+        if self.job is None:
+            raise NotThere("No job was given: start the console with --job DIRECTORY.")
+        return show_job(self.job, query.text("program", 10))
 
     # --- validators and providers ------------------------------------------------------------
 

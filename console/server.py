@@ -35,6 +35,7 @@ from console.known import Known
 from console.pages import Pages
 from console.rows import Query
 from console.stream import Streams
+from pol.job.document import Job
 
 LOOPBACK: Final = "127.0.0.1"
 PORT: Final = 8080
@@ -112,7 +113,7 @@ class Console:
         port: int = PORT,
         *,
         path: Path | None = None,
-        job: Path | None = None,
+        job: Job | None = None,
         probe: bool = True,
     ) -> None:
         """Listen on ``port`` (0: any), with the index in the file ``path`` or in memory; ConsoleError."""
@@ -188,6 +189,7 @@ class Console:
             "/orders": ("orders", pages.orders),
             "/book": ("book", pages.book),
             "/members": ("members", pages.members),
+            "/job": ("job", pages.show_job),
             "/members/{address}": ("member", self._member),
             "/orders/{order}": ("order", self._order),
         }
@@ -235,7 +237,13 @@ class Console:
         return answer
 
     def _common(self, name: str) -> dict[str, Any]:
-        return {"at": name, "head": self.pages.head(), "names": self.pages.names()}
+        job = self.pages.job
+        return {
+            "at": name,
+            "head": self.pages.head(),
+            "names": self.pages.names(),
+            "job": job.id.hex() if job else "",
+        }
 
     def _find(self, request: Request) -> Response:
         """Lead to the order or the address that somebody looks for."""

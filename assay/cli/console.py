@@ -1,6 +1,7 @@
 """``assay console``."""
 
 import webbrowser
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -34,12 +35,22 @@ if TYPE_CHECKING:
     show_default=True,
     help="Connect to validators' endpoints now and then, to see who is there.",
 )
+@click.option(
+    "--job",
+    "directory",
+    type=click.Path(path_type=Path),
+    help="A job directory, whose programs are shown by layer.",
+)
 @common_options
-def command(context: Settings, port: int, open_: bool, rpc: str, probe: bool) -> None:
+def command(
+    context: Settings, port: int, open_: bool, rpc: str, probe: bool, directory: Path | None
+) -> None:
     """Serve until Ctrl-C."""
     from console.server import Console
+    from consumer.jobs import read_job
 
-    with Console(port, path=context.home / "console" / "index.db", probe=probe) as console:
+    job = read_job(directory) if directory else None
+    with Console(port, path=context.home / "console" / "index.db", job=job, probe=probe) as console:
         context.output.line({"url": console.url}, f"console: {console.url} (end with Ctrl-C)")
         console.follow(context.node, rpc or _rpc_of(context))
         if console.index.in_memory:
@@ -48,7 +59,8 @@ def command(context: Settings, port: int, open_: bool, rpc: str, probe: bool) ->
             )
         if open_:
             webbrowser.open(console.url)
-        Event().wait()
+        with suppress(KeyboardInterrupt):
+            Event().wait()
 
 
 def console_beside(path: Path | None) -> "Console":

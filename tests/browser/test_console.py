@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from console.server import Console
+from consumer.jobs import read_job
 from domain.reasons import ShareReason
 from tests.browser.chromium import Page
 from tests.support.chain_market import make_terms, submit
@@ -16,6 +17,7 @@ from tests.support.told_market import KindChain, LoggedChain, ToldMarket, many_o
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
 PAINT_MS = 1_000
+JOB = Path(__file__).parents[1] / "fixtures" / "job_tiny"
 ROUNDS = 6
 
 
@@ -32,7 +34,7 @@ def market(request: pytest.FixtureRequest) -> ToldMarket:
 
 @pytest.fixture
 def console(market: ToldMarket) -> Iterator[Console]:
-    with Console(0, probe=False) as console:
+    with Console(0, job=read_job(JOB), probe=False) as console:
         market.tell(console.known)
         console.pages.ask = market.chain.ask
         yield console
@@ -121,7 +123,7 @@ def test_pages_are_seen_within_a_second_and_load_nothing_from_elsewhere(
         market.chain.block(seconds=1 + (number % 9 == 0))
     market.train_round(market.run())
     market.tell(console.known)
-    for name in ("", "orders", "book", "members"):
+    for name in ("", "orders", "book", "members", "job"):
         page.open(console.url + name)
         page.wait("performance.getEntriesByName('first-contentful-paint').length")
         paint = page.ask("performance.getEntriesByName('first-contentful-paint')[0].startTime")
@@ -132,6 +134,8 @@ def test_pages_are_seen_within_a_second_and_load_nothing_from_elsewhere(
     page.shot(shots / "console-network.png")
     page.open(f"{console.url}members")
     page.shot(shots / "console-members.png")
+    page.open(f"{console.url}job?program=step")
+    page.shot(shots / "console-job.png")
 
 
 def test_a_hostile_moniker_is_text(market: ToldMarket, console: Console, page: Page) -> None:

@@ -41,6 +41,7 @@ _PROBE = "tests/unit/validator/test_probe.py"
 _TRIAL = "tests/unit/validator/test_trial.py"
 _WORKER = "tests/unit/compute_provider/work/test_worker.py"
 _EMULATED = "tests/unit/pol/native/test_emulated.py"
+_CONSOLE = "tests/unit/console"
 ADDRESS_FIELDS = "tests/unit/wire/test_address_fields.py::test_what_is_no_address_is_refused"
 
 
@@ -2204,5 +2205,53 @@ MUTANTS = (
         (
             "tests/unit/pol/job/test_document.py::test_a_job_has_no_more_metrics_than_the_chain_carries",
         ),
+    ),
+    Mutant(
+        "console-any-host",
+        "a page of the internet whose name leads here may read the console",
+        "console/server.py",
+        '        if len(given) != 1 or given[0].decode("latin-1").lower() not in self._hosts():',
+        "        if len(given) != 1:",
+        (f"{_CONSOLE}/test_server.py::test_another_name_that_leads_here_is_refused",),
+    ),
+    Mutant(
+        "console-unescaped",
+        "what strangers wrote is part of the page",
+        "console/server.py",
+        "        autoescape=select_autoescape(default=True, default_for_string=True),",
+        "        autoescape=False,",
+        (f"{_CONSOLE}/test_server.py::test_what_a_stranger_wrote_is_text_and_cut",),
+    ),
+    Mutant(
+        "console-resume",
+        "a stream that was cut off says its last event again",
+        "console/server.py",
+        "            int(given) + 1\n",
+        "            int(given)\n",
+        (f"{_CONSOLE}/test_server.py::test_a_stream_goes_on_where_it_was_cut_off",),
+    ),
+    Mutant(
+        "console-gap",
+        "the index takes events although some are missing",
+        "console/index.py",
+        "                if event.number != expected:",
+        "                if event.number < expected:",
+        (f"{_CONSOLE}/test_index.py::test_a_gap_is_refused_and_changes_nothing",),
+    ),
+    Mutant(
+        "console-other-chain",
+        "a chain of the same name is taken for the one that the index is of",
+        "console/follower.py",
+        "            if first == _fingerprint(client):",
+        "            if first:",
+        (f"{_CONSOLE}/test_follower.py",),
+    ),
+    Mutant(
+        "console-bonds",
+        "bonds of shares are in no account",
+        "console/story.py",
+        "        self.bonds_in += change.bond\n",
+        "",
+        (f"{_CONSOLE}/test_story.py::test_a_story_is_what_the_chain_has",),
     ),
 )

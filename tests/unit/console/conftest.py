@@ -11,6 +11,11 @@ from console.server import Console
 from tests.support.told_market import ToldMarket, cheated, unmatched
 
 
+def ask(console: Console, path: str, **more: Any) -> requests.Response:
+    """Ask a console over its socket."""
+    return requests.get(console.url.rstrip("/") + path, timeout=10, **more)
+
+
 @dataclass(frozen=True)
 class Told:
     """The market, its orders, and a console that serves what is known of them."""
@@ -23,7 +28,7 @@ class Told:
 
     def get(self, path: str, **more: Any) -> requests.Response:
         """Ask the server over its socket."""
-        return requests.get(self.console.url.rstrip("/") + path, timeout=10, **more)
+        return ask(self.console, path, **more)
 
     def json(self, path: str) -> Any:
         """Return what a page is made of."""

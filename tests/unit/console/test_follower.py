@@ -52,10 +52,15 @@ def test_a_node_that_goes_away_and_comes_back_and_another_one_in_its_place(tmp_p
         wait(known, lambda s: not s.away and index.pots()["bonds"] == 12)
         assert index.chain == fingerprint
     wait(known, lambda s: bool(s.away))
+    follower.close()
     with running(tmp_path / "two", address) as node:
-        deposit(node, 3)
-        # It has the same name and no more events than the first one had.
+        # It has the same name, and more events than the first one had.
+        for _ in range(3):
+            deposit(node, 1)
+        known = Known(index)
+        follower = Follower(known, probe=False)
+        follower.follow(address)
         wait(known, lambda s: not s.away and index.pots()["bonds"] == 3)
         assert index.chain != fingerprint
-    follower.close()
+        follower.close()
     index.close()

@@ -1,0 +1,133 @@
+"""A job's program by layer, for people: what each computes, of which, with how much work."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from pol.job.cost import outer_work, step_work
+from pol.job.document import Job
+from pol.job.program import Program
+
+LAYERS_SHOWN: Final = 500
+PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "eval": "the model, as it is evaluated",
+        "step": "one training step: forward, backward and optimizer",
+        "outer": "the aggregation of a round",
+    }
+)
+INPUT: Final = "input"
+_PREFIXES: Final = ("global.", "local.", "mean.")
+
+
+@dataclass
+class Layer:
+    """Operations that use the tensors of one module, and what is computed of their results alone."""
+
+    name: str
+    operations: Counter[str] = field(default_factory=Counter)
+    # Layers whose results it takes, in the order of their first use.
+    sources: list[str] = field(default_factory=list)
+    shape: str = ""
+    flops: int = 0
+    tensors: list[str] = field(default_factory=list)
+
+
+def layer_of(tensor: str) -> str:
+    """Return the module that a tensor of a state belongs to: ``global.encoder.0.weight`` is of ``encoder.0``."""
+    for prefix in _PREFIXES:
+        tensor = tensor.removeprefix(prefix)
+    return tensor.rpartition(".")[0] or tensor
+
+
+def layers(program: Program) -> list[Layer]:
+    """Return the layers of a program, in the order in which they begin.
+
+    An operation belongs to the layer whose tensors it uses. One that uses none belongs to where the newest of its
+    operands does; what comes of tensors alone (a weight, turned round) goes where it is used.
+    """
+    found: dict[str, Layer] = {}
+    # Of each value: the layer that made it, and the one whose tensors it is made of, if of nothing else.
+    made: list[str] = [""] * len(program.types)
+    owned: list[str] = [""] * len(program.types)
+    for number, spec in enumerate(program.inputs):
+        if spec.name.startswith(_PREFIXES):
+            owned[number] = layer_of(spec.name)
+        else:
+            made[number] = INPUT
+    pending: dict[str, list[int]] = {}
+    for number, node in enumerate(program.nodes, program.first_node):
+        owners = [owned[arg] for arg in node.args if owned[arg]]
+        makers = [made[arg] for arg in sorted(node.args, reverse=True) if made[arg]]
+        if not makers:
+            # Nothing but tensors and constants so far.
+            owned[number] = owners[0] if owners else ""
+            pending.setdefault(owned[number], []).append(number)
+            continue
+        name = owners[0] if owners else makers[0]
+        layer = found.setdefault(name, Layer(name))
+        made[number] = name
+        for waiting in pending.pop(name, ()) if owners else ():
+            _add(layer, program, waiting)
+        _add(layer, program, number)
+        layer.shape = str(program.types[number])
+        for source in dict.fromkeys(makers):
+            if source not in (name, *layer.sources):
+                layer.sources.append(source)
+    for name, numbers in pending.items():
+        layer = found.setdefault(name or "constants", Layer(name or "constants"))
+        for number in numbers:
+            _add(layer, program, number)
+            layer.shape = layer.shape or str(program.types[number])
+    for spec in program.inputs:
+        if spec.name.startswith(_PREFIXES) and layer_of(spec.name) in found:
+            found[layer_of(spec.name)].tensors.append(f"{spec.name} {spec.type}")
+    return list(found.values())
+
+
+def _add(layer: Layer, program: Program, number: int) -> None:
+    offset = number - program.first_node
+    layer.operations[program.nodes[offset].op] += 1
+    layer.flops += program.works[offset].flops
+
+
+def show_job(job: Job, wanted: str) -> dict[str, Any]:
+    """Return one of a job's programs by layer, with what the whole job is."""
+    document = job.document
+    which = wanted if wanted in PROGRAMS else "eval"
+    program: Program = getattr(document, which)
+    rows = layers(program)
+    total = sum(row.flops for row in rows)
+    return {
+        "id": job.id.hex(),
+        "name": document.name,
+        "program": which,
+        "programs": dict(PROGRAMS),
+        "nodes": len(program.nodes),
+        "flops": total,
+        "step_flops": step_work(document),
+        "outer_flops": outer_work(document),
+        "rounds": document.rounds,
+        "slots": document.slots,
+        "round_steps": document.round_steps,
+        "batch": document.batch,
+        "rows": document.rows,
+        "metrics": list(document.metrics),
+        "columns": [f"{spec.name} {spec.type}" for spec in document.columns],
+        "parameters": sum(spec.type.elements for spec in document.global_tensors),
+        "count": len(rows),
+        "layers": [
+            {
+                "name": row.name,
+                "sources": row.sources,
+                "operations": dict(row.operations.most_common()),
+                "shape": row.shape,
+                "flops": row.flops,
+                "part": row.flops / total if total else 0.0,
+                "tensors": row.tensors,
+            }
+            for row in rows[:LAYERS_SHOWN]
+        ],
+    }
