@@ -177,6 +177,7 @@ def test_a_thousand_orders_fill_pages(told: Told) -> None:
         assert (found["count"], found["pages"], len(found["orders"])) == (1_000, 20, 50)
         assert many.get("/orders?page=20").text.count('href="/orders/0000') == 50
         assert many.json("/orders?page=21")["orders"] == []
+        assert "No order waits" not in many.get("/book").text
 
 
 def test_assets_are_those_that_are_written_down() -> None:
