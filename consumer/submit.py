@@ -13,16 +13,18 @@ from domain.errors import BAD_PROOF
 from domain.events import OrderOpened, changes_of
 from domain.genesis import POWER_REDUCTION
 from domain.hashing import message_id
+from domain.limits import QUERY_LIMIT_MAX
 from domain.messages import MsgSubmitOrder
 from domain.params import Params
 from domain.queries import (
     AccountRequest,
+    OrdersRequest,
     ParamsRequest,
     SimulateMatchRequest,
     SimulateMatchResponse,
     ValidatorsRequest,
 )
-from domain.records import Conditions, Histogram, JobTerms, Order
+from domain.records import Conditions, Histogram, JobTerms, Order, OrderState
 from link.handover import order_secret, public_point
 from matching_engine.conditions import CONDITIONS
 from pol.job.cost import memory_size
@@ -175,6 +177,12 @@ def _check(client: ChainClient, params: Params, terms: JobTerms, request: Reques
     )
     floor = audit_floor(terms, request.price_limit, kept)
     return Checked(deposit, auditable.audit_ms, auditable.window, eligible, floor)
+
+
+def lively_orders(client: ChainClient, consumer: str, job: Job) -> list[Order]:
+    """Return the consumer's orders of a job that are not over, of those that one answer of the node holds."""
+    found = client.query(OrdersRequest(consumer, "", 0, QUERY_LIMIT_MAX, b"")).orders
+    return [o for o in found if o.terms.job_id == job.id and o.state is not OrderState.CLOSED]
 
 
 def explain(unmatched: Histogram, cheapest: int = 0) -> tuple[str, str]:

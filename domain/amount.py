@@ -6,6 +6,8 @@ outside are checked by :mod:`domain.bounds`; here a value out of range is a bug,
 
 MONEY_MAX = 2**63 - 1
 WORK_MAX = 2**128 - 1
+ASSAY = 10**6
+"""``uassay`` of one ASSAY, the unit in which people think."""
 PFLOP = 10**15
 BPS = 10_000
 

@@ -8,7 +8,8 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from domain.errors import Exit
@@ -49,16 +50,35 @@ def supervise(
     stopped: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda got, _: stopped.append(got))
+    with held(directory):
+        try:
+            network.start(note=note)
+            prepare()
+            note(up)
+            told = network.states()
+            while not stopped:
+                _serve_requests(network)
+                if (now := network.states()) != told:
+                    network.write_status()
+                    told = now
+                time.sleep(_LOOK_SECONDS)
+        finally:
+            network.stop()
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Be the one process that keeps the network in a directory running; NetworkError where another one is."""
+    other = supervisor_of(directory)
+    if other:
+        raise NetworkError(
+            f"process {other} runs a network in {directory}",
+            "stop it first (assay localnet stop), or take another directory with --dir",
+        )
     (directory / _PID_FILE).write_text(str(os.getpid()))
     try:
-        network.start(note=note)
-        prepare()
-        note(up)
-        while not stopped:
-            _serve_requests(network)
-            time.sleep(_LOOK_SECONDS)
+        yield
     finally:
-        network.stop()
         (directory / _PID_FILE).unlink(missing_ok=True)
 
 

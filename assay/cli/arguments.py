@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from assay.cli.errors import CliError, WrongUsage
-from domain.amount import MONEY_MAX, WORK_MAX
+from domain.amount import ASSAY, MONEY_MAX, WORK_MAX
 from domain.errors import Refusal
 from domain.limits import DURATION_MAX, QUERY_LIMIT_MAX, ROUNDS_MAX
 
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item", "Order", "Bid")
 _DIGITS = re.compile("[0-9]{1,40}")
+_DECIMALS = len(str(ASSAY)) - 1
+_ASSAY = re.compile(rf"([0-9]{{1,30}})(?:\.([0-9]{{1,{_DECIMALS}}}))?ASSAY")
 _BEACON_KEY = re.compile("0[23][0-9a-fA-F]{64}")
+ORDER_ID = "ORDER is the id of an order, or its first digits: 8 or more.\n\n"
+BID_ID = "BID is the id of a bid, or its first digits: 8 or more.\n\n"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
@@ -95,18 +99,21 @@ class Bounded(click.ParamType[int]):
 
 
 class Amount(Bounded):
-    """An amount of uassay: digits, with an optional ``uassay`` behind them."""
+    """An amount of money: whole uassay, or ASSAY with at most six decimals."""
 
     name = "amount"
     high = MONEY_MAX
 
     def read(self, text: str) -> int:
-        """Take the denomination away."""
-        digits = text.removesuffix("uassay")
-        if digits.startswith("-"):
+        """Return uassay, which is what digits alone mean."""
+        if text.startswith("-"):
             raise ValueError("an amount; it is above zero")
+        whole = _ASSAY.fullmatch(text)
+        if whole:
+            return int(whole[1]) * ASSAY + int((whole[2] or "").ljust(_DECIMALS, "0"))
+        digits = text.removesuffix("uassay")
         if not _DIGITS.fullmatch(digits):
-            raise ValueError("an amount; write digits, as 2500000uassay")
+            raise ValueError("an amount; write 2500000uassay or 2.5ASSAY")
         return int(digits)
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.arguments import AMOUNT, DURATION, FLOPS, all_bids, find_bid
+from assay.cli.arguments import AMOUNT, BID_ID, DURATION, FLOPS, all_bids, find_bid
 from assay.cli.conditions import offer_options, read_offer
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
@@ -96,7 +96,7 @@ def list_(context: Settings, validator: str) -> None:
     context.output.result(bids, table("Bids", columns, rows))
 
 
-@command.command(help="Show a bid.\n\nExample: assay bid show 1a2b…")
+@command.command(help="Show a bid.\n\n" + BID_ID + "Example: assay bid show 1a2b…")
 @click.argument("bid")
 @common_options
 def show(context: Settings, bid: str) -> None:
@@ -110,7 +110,8 @@ def show(context: Settings, bid: str) -> None:
 
 @command.command(
     help="Change a bid's price or capacity, and prolong it; what is left out stays.\n\n"
-    "Example: assay bid change 1a2b… --price 800000000000uassay --from op"
+    + BID_ID
+    + "Example: assay bid change 1a2b… --price 800000000000uassay --from op"
 )
 @click.argument("bid")
 @click.option("--price", type=AMOUNT, help="uassay per PFLOP.")
@@ -144,7 +145,9 @@ def change(
     context.output.result(receipt, f"changed at height {receipt.height}")
 
 
-@command.command(help="Take a bid out of the book.\n\nExample: assay bid withdraw 1a2b… --from op")
+@command.command(
+    help="Take a bid out of the book.\n\n" + BID_ID + "Example: assay bid withdraw 1a2b… --from op"
+)
 @click.argument("bid")
 @common_options
 def withdraw(context: Settings, bid: str) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from wire.keys import Key
 
 DEFAULT_HOME = "~/.assay"
+IN_THE_CLEAR = "--keyring test keeps keys in the clear; for local networks only"
 PASSPHRASE_VARIABLE = "ASSAY_PASSPHRASE"  # noqa: S105 — a name, not a secret
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -63,12 +64,10 @@ class Settings:
         return ChainClient(self.node)
 
     def keyring(self) -> "Keyring":
-        """Return the home's keyring; the test one says that it is not safe."""
+        """Return the home's keyring."""
         from chain.client.keyring import Keyring, KeyringBackend
 
         name = str(self.setting("keyring").value)
-        if name == KeyringBackend.TEST:
-            self.output.note("warning: --keyring test keeps keys in the clear; local networks only")
         return Keyring(self.home / "keys", KeyringBackend(name), _passphrase)
 
     def key(self) -> "Key":
@@ -92,9 +91,14 @@ class Settings:
         return name
 
     def sender(self, client: "ChainClient", key: "Key") -> "TxSender":
-        """Return what signs and sends for ``key``."""
+        """Return what signs and sends for ``key``; a key in the clear where others can pay with it is said."""
+        from chain.client.keyring import KeyringBackend
         from chain.client.sender import TxSender
+        from domain.genesis import LOCAL_PREFIX
 
+        in_the_clear = self.setting("keyring").value == KeyringBackend.TEST
+        if in_the_clear and not client.status().chain_id.startswith(LOCAL_PREFIX):
+            self.output.note(f"warning: {IN_THE_CLEAR}")
         return TxSender(client, key)
 
 

@@ -63,6 +63,7 @@ def command(
     from assay.cli.console import console_beside
     from localnet.demo import Demo
     from localnet.layout import FILE
+    from localnet.supervisor import held, supervisor_of
 
     directory = directory.expanduser().resolve()
     if directory.exists():
@@ -72,9 +73,18 @@ def command(
             and not (directory / "job").exists()
         ):
             raise CliError(f"{directory} is not an earlier demo's", "name another with --dir")
+        if other := supervisor_of(directory):
+            raise CliError(
+                f"process {other} runs a demo in {directory}",
+                "wait for its end, or name another directory with --dir",
+            )
         shutil.rmtree(directory)
     directory.mkdir(parents=True)
-    with console_beside(None) as console, _Ticker(hidden=context.output.json) as ticker:
+    with (
+        held(directory),
+        console_beside(None) as console,
+        _Ticker(hidden=context.output.json) as ticker,
+    ):
         ticker.say(f"console: {console.url}")
 
         def stay(finished: "Finished") -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from assay.cli.context import Settings, common_options
+from assay.cli.context import IN_THE_CLEAR, Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import table
 
@@ -21,7 +21,14 @@ def command() -> None:
 def add(context: Settings, name: str) -> None:
     """Make a key and print its address."""
     info = context.keyring().add(name)
+    _warn(context)
     context.output.result(info, f"{info.name}  {info.address}")
+
+
+def _warn(context: Settings) -> None:
+    """Say of a key that is made in the clear that it is: once, not whenever it is used."""
+    if context.setting("keyring").value == "test":
+        context.output.note(f"warning: {IN_THE_CLEAR}")
 
 
 @command.command("list", help="List keys.\n\nExample: assay keys list")
@@ -60,6 +67,7 @@ def import_(context: Settings, name: str, file: Path) -> None:
     except ValueError:
         raise CliError("not a secret key", "it has to be 64 hex digits", field=str(file)) from None
     info = context.keyring().add(name, key)
+    _warn(context)
     context.output.result(info, f"{info.name}  {info.address}")
 
 

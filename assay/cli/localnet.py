@@ -5,13 +5,16 @@ import shutil
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
+from assay.cli.arguments import AMOUNT
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
-from assay.cli.output import table
+from assay.cli.output import money, table
 
+FAUCET = "1000ASSAY"
 DEFAULT_DIRECTORY = "~/.assay/localnet"
 
 directory_option = click.option(
@@ -103,6 +106,35 @@ def start(
         )
 
 
+@command.command(
+    help=f"""Give coins of the network's consumer to an address: {FAUCET} if COINS is left out.
+
+    Example: assay localnet faucet assay1… 5000ASSAY
+    """
+)
+@click.argument("to", metavar="ADDRESS")
+@click.argument("coins", metavar="COINS", type=AMOUNT, default=FAUCET)
+@directory_option
+@common_options
+def faucet(context: Settings, to: str, coins: int, directory: Path) -> None:
+    """Send coins; the network has to run."""
+    from chain.client.client import ChainClient
+    from chain.client.sender import TxSender
+    from domain.genesis import DENOM
+    from domain.messages import MsgSend
+    from domain.records import Coin
+    from localnet.create import KEY, test_keyring
+    from localnet.layout import load_layout
+    from wire.address import check_address
+
+    check_address(to, "ADDRESS")
+    layout = load_layout(directory.expanduser().resolve())
+    key = test_keyring(Path(layout.consumer_home)).unlock(KEY)
+    with ChainClient(f"127.0.0.1:{layout.nodes[0].grpc}") as client:
+        receipt = TxSender(client, key).send(MsgSend(key.address, to, (Coin(DENOM, coins),)))
+    context.output.result(receipt, f"sent {money(coins)} to {to} at height {receipt.height}")
+
+
 @command.command(help="Stop a network.\n\nExample: assay localnet stop")
 @directory_option
 @common_options
@@ -133,9 +165,10 @@ def status(context: Settings, directory: Path) -> None:
     layout = load_layout(directory)
     path = directory / STATUS_FILE
     states = json.loads(path.read_text()) if path.exists() else []
-    pids = {state["name"]: state["pid"] for state in states if state["running"]}
     running = bool(supervisor_of(directory))
-    nodes = []
+    # What was left behind by a supervisor that was killed says nothing: all that it started ended with it.
+    pids = {state["name"]: state["pid"] for state in states if running and state["running"]}
+    nodes: list[dict[str, Any]] = []
     for spec in layout.validators:
         height = 0
         if running:
@@ -150,7 +183,7 @@ def status(context: Settings, directory: Path) -> None:
                 "height": height,
                 "pids": {
                     "node": pids.get(f"{spec.moniker}.node", 0),
-                    "cometbft": comet_pid(spec),
+                    "cometbft": comet_pid(spec) if f"{spec.moniker}.node" in pids else 0,
                     "validator": pids.get(f"{spec.moniker}.validator", 0),
                 },
                 "rpc": f"http://127.0.0.1:{spec.rpc}",
@@ -159,7 +192,7 @@ def status(context: Settings, directory: Path) -> None:
                 "home": spec.home,
             }
         )
-    providers = [
+    providers: list[dict[str, Any]] = [
         {"name": p.name, "validator": p.validator, "pid": pids.get(p.name, 0), "home": p.home}
         for p in layout.providers
     ]
@@ -170,15 +203,21 @@ def status(context: Settings, directory: Path) -> None:
         "providers": providers,
         "test_keys": [{"home": layout.consumer_home, "name": KEY, "address": layout.consumer}],
     }
-    rows = [(n["moniker"], n["height"], n["grpc"], n["rpc"], str(n["pids"])) for n in nodes]
+    rows = [(n["moniker"], n["height"], n["grpc"], n["rpc"], _told(n["pids"])) for n in nodes]
+    rows += [(p["name"], "-", "-", "-", _told({"provider": p["pid"]})) for p in providers]
     context.output.result(
         value,
         [
             f"{layout.chain_id} in {directory}: {'running' if running else 'stopped'}",
-            table("Nodes", ("moniker", "height", "gRPC", "RPC", "pids"), rows),
+            table("Who runs", ("name", "height", "gRPC", "RPC", "processes"), rows),
             f"consumer: --home {layout.consumer_home} (key {KEY}, {layout.consumer})",
         ],
     )
+
+
+def _told(pids: dict[str, int]) -> str:
+    """Say which processes run, by number, and which do not."""
+    return ", ".join(f"{name} {pid or 'does not run'}" for name, pid in pids.items())
 
 
 @command.command(help="Show a process's log.\n\nExample: assay localnet logs val0.validator")

@@ -4,12 +4,14 @@ import importlib
 import json
 import sys
 from collections.abc import Sequence
+from io import StringIO
 from itertools import pairwise
 
 import click
 
 from assay.cli.context import options_before
 from assay.cli.errors import CliError, Interrupted, SystemFailed, WrongUsage
+from assay.cli.output import cut
 from domain.errors import Exit, Expected
 
 GROUPS = {
@@ -93,7 +95,9 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
         error = Interrupted("interrupted")
     except click.ClickException as wrong:
         if not as_json:
-            wrong.show()
+            shown = StringIO()
+            wrong.show(shown)
+            click.echo(cut(shown.getvalue()), err=True, nl=False)
             return Exit.USAGE
         error = _wrong_usage(wrong)
     except Expected as expected:
@@ -111,7 +115,8 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
         )
     else:
         return code if isinstance(code, int) else Exit.DONE
-    click.echo(json.dumps({"error": _plain(error)}) if as_json else f"error: {error}", err=True)
+    told = json.dumps({"error": _plain(error)}) if as_json else cut(f"error: {error}")
+    click.echo(told, err=True)
     return error.exit_code
 
 
@@ -129,8 +134,8 @@ def _wrong_usage(error: click.ClickException) -> WrongUsage:
 def _plain(error: Expected) -> dict[str, object]:
     return {
         "kind": error.word,
-        "field": error.field,
-        "reason": error.reason,
-        "remedy": error.remedy,
+        "field": cut(error.field),
+        "reason": cut(error.reason),
+        "remedy": cut(error.remedy),
         "exit_code": int(error.exit_code),
     }

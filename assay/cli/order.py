@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from assay.cli.arguments import DURATION, ROUND, find_order
+from assay.cli.arguments import DURATION, ORDER_ID, ROUND, find_order
 from assay.cli.conditions import condition_options, read_request
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError, Interrupted
-from assay.cli.output import byte_progress, flops, load_line, short, table
+from assay.cli.output import byte_progress, flops, load_line, money, short, table
 from domain.errors import Expected
 from domain.queries import OrderResponse
 from domain.records import Histogram, OrderState
@@ -35,12 +35,17 @@ def command() -> None:
 def submit(context: Settings, directory: Path, seconds: int, **values: Any) -> None:
     """Submit, wait for the match, deliver, and wait until the validator has accepted."""
     from consumer.jobs import OrderNote, read_job, remember
-    from consumer.submit import explain, quote
+    from consumer.submit import explain, lively_orders, quote
     from consumer.submit import submit as submit_order
     from consumer.watch import Delivery, summarise, wait_for
 
     job, request, key = read_job(directory), read_request(values), context.key()
     with context.client() as client:
+        for other in lively_orders(client, key.address, job):
+            context.output.note(
+                f"order {short(other.id)} of the same job is {other.state.name.lower()}; this will be another one,"
+                f" with a deposit of its own (assay order watch {short(other.id)} follows the first)"
+            )
         found = quote(client, job, request)
         if not found.match.bids:
             reason, remedy = explain(found.match.unmatched, found.cheapest)
@@ -66,7 +71,7 @@ def submit(context: Settings, directory: Path, seconds: int, **values: Any) -> N
         sent: list[bytes] = []
         try:
             made = submit_order(client, context.sender(client, key), key, job, request, sending)
-            context.output.note(f"order {made.order_id.hex()}: locked {made.deposit:,} uassay")
+            context.output.note(f"order {made.order_id.hex()}: locked {money(made.deposit)}")
             with byte_progress(context.output) as bar:
                 task = bar.add_task("payload", total=job.payload_size)
                 delivery = Delivery(
@@ -136,7 +141,9 @@ def list_(context: Settings, consumer: str, validator: str) -> None:
     context.output.result(orders, table("Orders", columns, rows))
 
 
-@command.command(help="Show everything about an order.\n\nExample: assay order show 1a2b…")
+@command.command(
+    help="Show everything about an order.\n\n" + ORDER_ID + "Example: assay order show 1a2b…"
+)
 @click.argument("order")
 @common_options
 def show(context: Settings, order: str) -> None:
@@ -198,7 +205,8 @@ def show(context: Settings, order: str) -> None:
 
 @command.command(
     help="Follow an order to its end; delivers the payload again if it is matched anew.\n\n"
-    "Example: assay order watch 1a2b… --from alice"
+    + ORDER_ID
+    + "Example: assay order watch 1a2b… --from alice"
 )
 @click.argument("order")
 @click.option("--wait", "seconds", type=DURATION, default="1d", show_default=True, help="At most.")
@@ -229,12 +237,14 @@ def watch(context: Settings, order: str, seconds: int) -> None:
                     f"rounds {summary.round}/{summary.rounds} verified {summary.verified} "
                     f"shares {summary.shares_committed} rejected {summary.shares_rejected} "
                     f"panels open {summary.panels_open} "
-                    f"paid {summary.paid:,} {summary.reason}",
+                    f"paid {money(summary.paid)} {summary.reason}",
                 )
                 shown = summary
 
 
-@command.command(help="Tell why an order is where it is.\n\nExample: assay order why 1a2b…")
+@command.command(
+    help="Tell why an order is where it is.\n\n" + ORDER_ID + "Example: assay order why 1a2b…"
+)
 @click.argument("order")
 @common_options
 def why(context: Settings, order: str) -> None:
@@ -272,7 +282,9 @@ def why(context: Settings, order: str) -> None:
     )
 
 
-@command.command(help="Cancel an order that is not matched.\n\nExample: assay order cancel 1a2b…")
+@command.command(
+    help="Cancel an order that is not matched.\n\n" + ORDER_ID + "Example: assay order cancel 1a2b…"
+)
 @click.argument("order")
 @common_options
 def cancel(context: Settings, order: str) -> None:
@@ -290,7 +302,8 @@ def cancel(context: Settings, order: str) -> None:
     help="Fetch, check and decrypt a result, and write it as safetensors.\n\n"
     "It is the state that the last round left; with --round that of an earlier hand-over round, as long as\n"
     "its validator serves it: the newest verified one, and those since.\n\n"
-    "Example: assay order result 1a2b… -o model.safetensors --from alice"
+    + ORDER_ID
+    + "Example: assay order result 1a2b… -o model.safetensors --from alice"
 )
 @click.argument("order")
 @click.option("-o", "--to", required=True, type=click.Path(path_type=Path), help="File to write.")

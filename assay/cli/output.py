@@ -1,9 +1,11 @@
 """What commands print: tables and lines for people, or one JSON object with ``--output json``."""
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,14 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from domain.amount import ASSAY
 from domain.codec import to_plain
 
 PIPED_WIDTH = 160
 """Columns of a table that goes into a file or a pipe: wide enough that ids stay in one piece."""
+_WORD_SHOWN = 80
+# Longer than any path or hash that a message may have to name.
+_LONG_WORD = re.compile(r"\S{400,}")
 stdout = Console(
     highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPED_WIDTH
 )
@@ -87,6 +93,19 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
 def amount(value: int) -> str:
     """Write an integer with thin separators: 1234567 becomes 1,234,567."""
     return f"{value:,}"
+
+
+def money(value: int) -> str:
+    """Write uassay in the unit in which people think, with the digits that matter: 1518678 becomes 1.5187 ASSAY."""
+    size = abs(value)
+    decimals = 2 if size >= 100 * ASSAY else 4 if size >= ASSAY else 6
+    text = f"{Decimal(value) / ASSAY:,.{decimals}f}"
+    return f"{text.rstrip('0').rstrip('.')} ASSAY"
+
+
+def cut(text: str) -> str:
+    """Return a text in which words that nobody would read to their end are cut."""
+    return _LONG_WORD.sub(lambda found: f"{found[0][:_WORD_SHOWN]}…", text)
 
 
 def short(value: bytes | str) -> str:

@@ -11,11 +11,12 @@ from assay.cli.arguments import AMOUNT
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.job import backend_option
-from assay.cli.output import flops, short, table
+from assay.cli.output import flops, money, short, table
 from assay.cli.running import running_options
 
 if TYPE_CHECKING:
     from compute_provider.api import Forecast, ProviderConfig
+    from compute_provider.work.bench import Speed
 
 
 @click.group(help="Join a cluster as a compute provider.")
@@ -41,9 +42,15 @@ def bench(context: Settings, backend: str, seconds: int) -> None:
 
     speed = api.bench(backend, seconds)
     context.output.result(
-        {"backend": speed.backend, "flops_per_second": speed.flops, "memory": speed.memory},
+        {
+            "backend": speed.backend,
+            "flops_per_second": speed.flops,
+            "slowest": speed.slowest,
+            "quickest": speed.quickest,
+            "memory": speed.memory,
+        },
         [
-            f"{flops(speed.flops)}/s of exact work with {speed.backend}",
+            f"{flops(speed.flops)}/s of exact work with {speed.backend} ({_spread(speed)})",
             f"{speed.memory / 2**30:.1f} GiB of memory",
         ],
     )
@@ -107,7 +114,7 @@ def join(
 )
 @common_options
 def status(context: Settings) -> None:
-    """Read what the daemon wrote last."""
+    """Read what the daemon wrote last, and ask the chain, which may know better."""
     from compute_provider import api
 
     found = api.status(context.home / "provider")
@@ -116,6 +123,7 @@ def status(context: Settings) -> None:
             f"no provider has run in {context.home}; start one with assay provider join VALIDATOR"
         )
     found["running"] = _alive(found.get("pid", 0))
+    found["on_chain"] = _on_chain(context, found)
     state = "running" if found["running"] else "stopped"
     state += ", joined" if found["running"] and found["joined"] else ""
     rows = [
@@ -137,9 +145,10 @@ def status(context: Settings) -> None:
         [
             f"{found['provider']} in the cluster of {found['validator']}: {state}",
             _standing(found),
+            f"on chain: {found['on_chain']}",
             *([f"computing with {found['computing']}"] if found.get("computing") else []),
             *([f"last trouble: {found['note']}"] if found["note"] else []),
-            f"earned {found['earned']:,} uassay",
+            f"earned {money(found['earned'])}",
             table("Shares", columns, rows),
         ],
     )
@@ -174,15 +183,35 @@ def _show(context: Settings, config: "ProviderConfig", found: "Forecast") -> Non
     price, bandwidth = found.price_per_pflop, found.bandwidth
     rows = [
         ("validator", f"{found.moniker} ({config.validator})"),
-        ("speed", f"{flops(found.speed.flops)}/s with {found.speed.backend}"),
+        (
+            "speed",
+            f"{flops(found.speed.flops)}/s with {found.speed.backend} ({_spread(found.speed)})",
+        ),
         ("memory", f"{found.speed.memory / 2**30:.1f} GiB"),
         ("from the validator", f"{bandwidth:,} bytes/s" if bandwidth else "it does not answer"),
-        ("its lowest bid", f"{price:,} uassay/PFLOP" if price else "it has none"),
+        ("its lowest bid", f"{money(price)} a PFLOP" if price else "it has none"),
         ("providers' share of earnings", f"{found.providers_bps / 100:g} %"),
-        ("expected income", f"{found.income_per_day:,} uassay a day"),
+        ("income with work all day", f"{money(found.income_per_day)} a day"),
+        ("in words", _in_words(found)),
     ]
     context.output.result(
         found, [table("Dry run: nothing was changed", ("what", "value"), rows), found.note]
+    )
+
+
+def _spread(speed: "Speed") -> str:
+    return f"between {flops(speed.slowest)}/s and {flops(speed.quickest)}/s"
+
+
+def _in_words(found: "Forecast") -> str:
+    """Say how the income comes about."""
+    if not found.price_per_pflop:
+        return "without a bid its cluster has no work to sell"
+    hour = money(found.income_per_day // 24)
+    return (
+        f"an hour of training at this speed is {flops(found.speed.flops * 3600)}; consumers pay "
+        f"{money(found.price_per_pflop)} for each PFLOP that is verified, {found.providers_bps / 100:g} % of it goes "
+        f"to who trained: {hour} for the hour, and nothing while there is no order"
     )
 
 
@@ -192,6 +221,22 @@ def _standing(found: dict[str, Any]) -> str:
     said = "admitted" if found.get("admitted") else "not admitted"
     said += f", measured {flops(speed)}/s" if speed else ", not measured"
     return said + (", a newcomer" if found.get("newcomer") else "")
+
+
+def _on_chain(context: Settings, found: dict[str, Any]) -> str:
+    """Say what the chain has of the provider now."""
+    from chain.client.errors import ChainError
+    from domain.queries import ProviderRequest
+
+    try:
+        with context.client() as client:
+            known = client.query(ProviderRequest(found["provider"])).provider
+    except ChainError as error:
+        return f"not asked ({error.reason}); all of this is what the daemon wrote last"
+    if known is None:
+        return "in no cluster"
+    there = "in" if known.admitted else "asks to join"
+    return f"{there} the cluster of {known.validator}"
 
 
 def _alive(pid: int) -> bool:

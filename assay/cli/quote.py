@@ -8,8 +8,8 @@ import click
 from assay.cli.conditions import condition_options, read_request
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
-from assay.cli.outlook import outlook_rows
-from assay.cli.output import flops, short, table
+from assay.cli.outlook import duration, outlook_rows
+from assay.cli.output import flops, money, short, table
 
 if TYPE_CHECKING:
     from consumer.submit import Checked
@@ -54,8 +54,9 @@ def command(context: Settings, directory: Path, **values: Any) -> None:
             "unmatched": unmatched,
         },
         [
-            f"work {flops(found.work)}; best price {found.price:,} uassay/PFLOP; cost {found.cost:,} uassay; "
-            f"rounds take {found.seconds:,} s; an order's price limit is {found.price_limit:,} unless you name another",
+            f"work {flops(found.work)}; best price {money(found.price)} a PFLOP; cost {money(found.cost)}; "
+            f"rounds take {duration(found.seconds)}; an order's price limit is {money(found.price_limit)} a PFLOP"
+            " unless you name another",
             *expected,
             *([_told(found.checked)] if found.checked else []),
             table("Bids that fit", columns, rows),
@@ -72,6 +73,6 @@ def _told(checked: "Checked") -> str:
         return "nobody audits on this chain"
     return (
         f"{checked.eligible} validators can audit it, in {checked.audit_ms / 1000:.1f} s; a round is paid "
-        f"{checked.window:,} s after it was closed, and its audit costs at least {checked.audit_floor:,} uassay; "
-        f"an order locks {checked.deposit:,} uassay"
+        f"{checked.window:,} s after it was closed, and its audit costs at least {money(checked.audit_floor)}; "
+        f"an order locks {money(checked.deposit)}"
     )

@@ -25,6 +25,7 @@ PASSPHRASE_MIN = 8
 """Characters of a passphrase that protects a new key."""
 
 FILE_BYTES_MAX = 16_384
+_NAME_SHOWN = 40
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _OPS_MAX, _MEMORY_MAX = 16, 1 << 30
 
@@ -108,9 +109,16 @@ class Keyring:
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
             raise KeyringError(
-                f"{name!r} is no key name; use 1 to 32 lower-case letters, digits, - and _"
+                f"{name[:_NAME_SHOWN]!r} is no key name; use 1 to 32 lower-case letters, digits, - and _"
             )
         return self._directory / f"{name}.json"
+
+    def _where_else(self, name: str) -> str:
+        """Say where a key is that is not in this keyring."""
+        for other in KeyringBackend:
+            if (self._directory.parent / other.value / f"{name}.json").exists():
+                return f"there is one in the other keyring: --keyring {other.value}"
+        return "see assay keys list"
 
     def _read(self, name: str) -> dict[str, object]:
         path = self._path(name)
@@ -121,7 +129,7 @@ class Keyring:
             # Coins may be sent to an address that is only shown: it has to be the public key's.
             known = record["address"] == address_of(bytes.fromhex(record["pub_key"]))
         except FileNotFoundError:
-            raise KeyringError(f"no key named {name}; see assay keys list") from None
+            raise KeyringError(f"no key named {name}", self._where_else(name)) from None
         except OSError as error:
             raise KeyringError(f"{path} cannot be read ({error.strerror})") from None
         except (ValueError, TypeError, KeyError, RecursionError, Refusal):

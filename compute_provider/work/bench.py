@@ -29,6 +29,7 @@ _WAY_BYTES = 8 << 20
 _WAY_SECONDS = 5.0
 _TIMEOUT = 120.0
 _PIECES = 4
+_PARTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +37,19 @@ class Speed:
     """Speed of exact work on a back end, what computes there in words, and the memory of the machine."""
 
     backend: str
-    flops: int  # FLOP/s
+    flops: int  # FLOP/s, of the middle part of the time
     memory: int  # bytes
+    # FLOP/s of the slowest and the quickest part: far apart on a machine that has other things to do.
+    slowest: int = 0
+    quickest: int = 0
 
 
 def measure_speed(backend: str, seconds: float = 2.0, stop: Event | None = None) -> Speed:
     """Time a fixed program for about ``seconds``; ProviderError if the back end does not work, or at ``stop``."""
     told = _ask(backend, seconds, stop)
-    return Speed(told["backend"], int(told["flops"]), sandbox.physical_memory())
+    parts = sorted(told["flops"])
+    middle = parts[len(parts) // 2]
+    return Speed(told["backend"], middle, sandbox.physical_memory(), parts[0], parts[-1])
 
 
 def what_computes(backend: str, stop: Event | None = None) -> str:
@@ -55,7 +61,7 @@ def what_computes(backend: str, stop: Event | None = None) -> str:
 
 
 def _ask(backend: str, seconds: float, stop: Event | None) -> dict[str, Any]:
-    """Return what a process of its own tells: ``backend`` in words, and ``flops`` where it has seconds to measure."""
+    """Return what a process of its own tells: ``backend`` in words, and ``flops`` of each part of its seconds."""
     parent = str(os.getpid())
     command = [sys.executable, "-m", "compute_provider.work.bench", backend, str(seconds), parent]
     try:
@@ -111,7 +117,8 @@ def _main(backend_name: str, seconds: float, parent: int, folder: Path) -> None:
     except ExecutionError as error:
         # the last line of a process is what is shown of it
         sys.exit(str(error))
-    told = {"backend": words, "flops": _flops(engine, seconds) if seconds else 0}
+    parts = [_flops(engine, seconds / _PARTS) for _ in range(_PARTS)] if seconds else []
+    told = {"backend": words, "flops": parts}
     sys.stdout.write(json.dumps(told) + "\n")
 
 

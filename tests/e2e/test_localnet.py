@@ -82,6 +82,10 @@ def test_a_solo_network_from_start_to_stop(tmp_path: Path) -> None:
         assert set(running) == {"val0.node", "val0.validator", "val1.validator", "prov0", "prov1"}
         assert [node["height"] > 0 for node in status["nodes"]] == [True, True]
         consumer = status["test_keys"][0]["home"]
+        funded = assay("keys", "add", "funded", "--keyring", "test", "--home", str(tmp_path))
+        assay("localnet", "faucet", funded["address"], "2.5ASSAY", *where)
+        account = assay("query", "account", funded["address"], "--home", consumer)
+        assert account["balance"] == 2_500_000
         first, second = assay("bid", "list", "--home", consumer)
         assert first["validator"] != second["validator"]
         # What its one provider was certified for is what a bid offers.

@@ -15,6 +15,7 @@ from localnet.supervisor import (
     _serve_requests,
     ask_for_end,
     ask_for_fault,
+    held,
     supervisor_of,
 )
 
@@ -53,6 +54,17 @@ def test_a_supervisor_that_does_not_answer(network: Network) -> None:
     with pytest.raises(NetworkBusy) as raised:
         ask_for_fault(network.layout.path, "kill", "val0.node", seconds=0.01)
     assert raised.value.exit_code == Exit.TIMED_OUT
+
+
+def test_one_process_keeps_a_network(tmp_path: Path) -> None:
+    (tmp_path / "supervisor.pid").write_text(str(os.getppid()))
+    with pytest.raises(NetworkError, match=f"process {os.getppid()} runs"), held(tmp_path):
+        pass
+    assert supervisor_of(tmp_path) == os.getppid(), "it is left as it was"
+    (tmp_path / "supervisor.pid").unlink()
+    with held(tmp_path):
+        assert supervisor_of(tmp_path) == os.getpid()
+    assert supervisor_of(tmp_path) == 0
 
 
 def test_without_a_supervisor(tmp_path: Path) -> None:

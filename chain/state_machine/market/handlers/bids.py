@@ -63,7 +63,12 @@ def check_place_bid(ctx: Context, message: MsgPlaceBid) -> None:
         raise Refusal(WRONG_STATE, "validator", reason, "a bid would find no match")
     if not validator.endpoint:
         reason = "has no endpoint, so no payload could reach it"
-        raise Refusal(WRONG_STATE, "validator", reason, "send MsgSetEndpoint first")
+        raise Refusal(
+            WRONG_STATE,
+            "validator",
+            reason,
+            "start its daemon: assay validator run",
+        )
     bids = sum(1 for _ in BIDS_OF.keys(ctx.store, message.validator))
     if bids >= BIDS_PER_VALIDATOR_MAX:
         raise Refusal(LIMIT_REACHED, "validator", f"has {bids} bids", "withdraw one first")

@@ -29,6 +29,9 @@ def test_what_is_on_later_pages_is_found_too(count: int) -> None:
     [
         (AMOUNT, "2500000uassay", 2_500_000),
         (AMOUNT, "1", 1),
+        (AMOUNT, "1ASSAY", 1_000_000),
+        (AMOUNT, "2.5ASSAY", 2_500_000),
+        (AMOUNT, "0.000001ASSAY", 1),
         (AMOUNT, str(2**63 - 1), 2**63 - 1),
         (DURATION, "90", 90),
         (DURATION, "90s", 90),
@@ -48,7 +51,9 @@ def test_numbers_with_units(kind: Bounded, text: str, value: int) -> None:
     ("kind", "text", "says"),
     [
         (AMOUNT, "1.5", "1.5 is not an amount"),
-        (AMOUNT, "1ASSAY", "is not an amount"),
+        (AMOUNT, "1.0000001ASSAY", "is not an amount"),
+        (AMOUNT, ".5ASSAY", "write 2500000uassay or 2.5ASSAY"),
+        (AMOUNT, "0ASSAY", "give 1 to"),
         (AMOUNT, "0", "give 1 to 9223372036854775807"),
         (AMOUNT, str(2**63), "out of bounds"),
         (DURATION, "7w", "write 90s, 15m, 2h or 7d"),

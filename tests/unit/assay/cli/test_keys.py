@@ -154,14 +154,15 @@ def test_the_test_keyring_says_that_it_is_not_safe(tmp_path: Path) -> None:
     ran = keys(tmp_path, "add", "alice", "--keyring", "test", passphrase=None)
     assert ran.code == 0
     assert ADDRESS_WARNING in ran.err
-    assert ADDRESS_WARNING not in keys(tmp_path, "list").err
+    assert ADDRESS_WARNING not in keys(tmp_path, "list", "--keyring", "test").err, "said once"
     path = tmp_path / "keys" / "test" / "alice.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_keyrings_are_apart(tmp_path: Path) -> None:
     keys(tmp_path, "add", "alice", "--keyring", "test", passphrase=None)
-    assert "no key named alice" in keys(tmp_path, "show", "alice").refusal
+    refusal = keys(tmp_path, "show", "alice").refusal
+    assert "no key named alice; there is one in the other keyring: --keyring test" in refusal
 
 
 def test_a_broken_configuration_is_named(tmp_path: Path) -> None:

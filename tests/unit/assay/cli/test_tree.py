@@ -205,3 +205,18 @@ def test_what_is_no_job_directory_is_named(tmp_path: Path, name: str, said: str)
     refusal = assay("quote", tmp_path / name, home=tmp_path).refusal
     assert name in refusal
     assert said in refusal
+
+
+@pytest.mark.parametrize("what", ["order", "bid"])
+def test_help_says_that_the_beginning_of_an_id_does(what: str) -> None:
+    told = f"{what.upper()} is the id of a"
+    named = [
+        words
+        for words in LEAVES
+        if any(isinstance(p, click.Argument) and p.name == what for p in TREE[words].params)
+    ]
+    assert named
+    for words in named:
+        text = " ".join(CliRunner().invoke(root, [*words.split(), "--help"]).output.split())
+        assert told in text, words
+        assert "its first digits: 8 or more" in text, words
