@@ -4,9 +4,12 @@ What a program of yours uses is here, and nothing else is promised::
 
     import assay
 
-    job = assay.build_job(Path("job.py"), Path("my-job"))
-    with assay.Client("127.0.0.1:9090") as client:
-        print(client.status().height)
+    assay.build_job(assay.JobSpec(name="mine", model=model, ...), "my-job")
+    with assay.connect() as network:
+        order = network.submit("my-job")
+        for event in order.events():
+            print(event)
+        assay.load_result(model, order.result())
 
 Names are imported when they are first used: the generated modules ``assay.<part>.v1`` live in this package too, and
 the node, which needs them, must not load numerics.
@@ -17,26 +20,60 @@ from typing import Any
 
 # The one list of public names; after a change, python -m tools.exports writes the stub for type checkers.
 ORIGINS = {
-    "SGD": "pol.tracing.spec:SGD",
     "AdamW": "pol.tracing.spec:AdamW",
+    "AttemptEnd": "domain.reasons:AttemptEnd",
+    "AttemptFailed": "domain.events:AttemptFailed",
     "Average": "pol.tracing.spec:Average",
     "ChainError": "chain.client.errors:ChainError",
+    "Change": "domain.events:Change",
     "Client": "chain.client.client:ChainClient",
+    "CloseReason": "domain.reasons:CloseReason",
     "Conditions": "domain.records:Conditions",
     "ConsumerError": "consumer.errors:ConsumerError",
     "Delivery": "consumer.watch:Delivery",
+    "Error": "domain.errors:Expected",
     "JobError": "pol.errors:JobError",
     "JobSpec": "pol.tracing.spec:JobSpec",
     "Key": "wire.keys:Key",
     "Keyring": "chain.client.keyring:Keyring",
+    "KeyringBackend": "chain.client.keyring:KeyringBackend",
     "Lion": "pol.tracing.spec:Lion",
     "LoadedJob": "pol.job.load:LoadedJob",
     "Nesterov": "pol.tracing.spec:Nesterov",
+    "OrderAccepted": "domain.events:OrderAccepted",
+    "OrderClosed": "domain.events:OrderClosed",
+    "OrderDeclined": "domain.events:OrderDeclined",
+    "OrderMatched": "domain.events:OrderMatched",
+    "OrderOpened": "domain.events:OrderOpened",
+    "OrderProven": "domain.events:OrderProven",
+    "OrderSettled": "domain.events:OrderSettled",
+    "OrderState": "domain.records:OrderState",
+    "OrderSubmitted": "domain.events:OrderSubmitted",
+    "OrderUnmatched": "domain.events:OrderUnmatched",
+    "OrderVerified": "domain.events:OrderVerified",
+    "PaymentMade": "domain.events:PaymentMade",
+    "PlacedOrder": "assay.session:PlacedOrder",
     "Precision": "pol.tracing.spec:Precision",
+    "Quote": "consumer.submit:Quote",
+    "Refusal": "domain.errors:Refusal",
     "Request": "consumer.submit:Request",
+    "Result": "consumer.result:Result",
+    "RoundClosed": "domain.events:RoundClosed",
+    "RoundVerified": "domain.events:RoundVerified",
+    "RoundVoid": "domain.events:RoundVoid",
+    "SGD": "pol.tracing.spec:SGD",
+    "Session": "assay.session:Session",
+    "ShareAccepted": "domain.events:ShareAccepted",
+    "ShareCommitted": "domain.events:ShareCommitted",
+    "ShareReason": "domain.reasons:ShareReason",
+    "ShareRejected": "domain.events:ShareRejected",
+    "StillWaiting": "consumer.errors:StillWaiting",
+    "Summary": "consumer.watch:Summary",
     "TxSender": "chain.client.sender:TxSender",
+    "Why": "consumer.why:Why",
     "accuracy": "pol.tracing.spec:accuracy",
     "build_job": "pol.tracing.build:build_job",
+    "connect": "assay.session:connect",
     "cross_entropy": "pol.tracing.spec:cross_entropy",
     "fetch_result": "consumer.result:fetch_result",
     "load_job": "pol.job.load:load_job",

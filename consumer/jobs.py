@@ -60,12 +60,14 @@ class OrderNote:
     job: Path
     # Address that ordered.
     key: str
+    # Number of the first event that may be about it.
+    since: int = 1
 
 
 def remember(home: Path, note: OrderNote) -> None:
     """Write the note; ConsumerError where it cannot be kept: the order is on chain all the same."""
     folder = home / "orders"
-    text = json.dumps({"job": str(note.job.resolve()), "key": note.key})
+    text = json.dumps({"job": str(note.job.resolve()), "key": note.key, "since": note.since})
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_durably(folder / f"{note.order_id.hex()}.json", text.encode())
@@ -82,7 +84,9 @@ def recall(home: Path, order_id: bytes) -> OrderNote:
     path = home / "orders" / f"{order_id.hex()}.json"
     try:
         fields = json.loads(path.read_text())
-        return OrderNote(order_id, Path(fields["job"]), str(fields["key"]))
+        return OrderNote(
+            order_id, Path(fields["job"]), str(fields["key"]), int(fields.get("since", 1))
+        )
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         raise ConsumerError(
             "this home does not know the order's job directory", "name it with --job DIR"

@@ -1,7 +1,7 @@
 """Quotes and orders: what a job would cost, and the signed message that locks the payment for it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from chain.client.client import ChainClient
@@ -48,12 +48,18 @@ SEQUENCES_TRIED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a consumer asks for: conditions, prices in uassay per PFLOP, durations in chain seconds."""
+    """What a consumer asks for: conditions, prices in uassay per PFLOP, durations in chain seconds.
 
-    conditions: Conditions
-    price_limit: int
-    time_to_live: int
-    deadline: int
+    Without a price limit (0) an order takes the limit that a quote finds for it.
+
+    >>> Request(Conditions(tier="exact", regions=("eu",)), deadline=3600).time_to_live
+    600
+    """
+
+    conditions: Conditions = field(default_factory=lambda: Conditions(tier="exact"))
+    price_limit: int = 0
+    time_to_live: int = 600
+    deadline: int = 86_400
     rematch: bool = True
 
 
@@ -141,6 +147,15 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
             checked = _check(client, params, terms, limited)
             return Quote(terms, found, params, limit, checked=checked)
     return Quote(terms, found, params, checked=checked)
+
+
+def limited(found: Quote, request: Request) -> Request:
+    """Return a request with a price limit: its own, or that of its quote; ConsumerError where none does."""
+    if request.price_limit:
+        return request
+    if not found.match.bids:
+        raise ConsumerError(*explain(found.match.unmatched, found.cheapest))
+    return replace(request, price_limit=found.price_limit)
 
 
 def fit_memory(job: Job, request: Request) -> Request:

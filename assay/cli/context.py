@@ -73,14 +73,15 @@ class Settings:
     def key(self) -> "Key":
         """Unlock the key that ``--from`` names (or the only one there is)."""
         ring = self.keyring()
-        return ring.unlock(self._key_name(ring))
+        return ring.unlock(self.key_name(ring))
 
     def address(self) -> str:
         """Return the address of that key, without unlocking it."""
         ring = self.keyring()
-        return ring.show(self._key_name(ring)).address
+        return ring.show(self.key_name(ring)).address
 
-    def _key_name(self, ring: "Keyring") -> str:
+    def key_name(self, ring: "Keyring") -> str:
+        """Return the name of the key that signs; CliError where none is meant."""
         name = str(self.setting("from").value or "")
         if not name:
             names = [info.name for info in ring.names()]

@@ -1,6 +1,5 @@
 """``assay order``."""
 
-from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -35,7 +34,7 @@ def command() -> None:
 def submit(context: Settings, directory: Path, seconds: int, **values: Any) -> None:
     """Submit, wait for the match, deliver, and wait until the validator has accepted."""
     from consumer.jobs import OrderNote, read_job, remember
-    from consumer.submit import explain, lively_orders, quote
+    from consumer.submit import explain, limited, lively_orders, quote
     from consumer.submit import submit as submit_order
     from consumer.watch import Delivery, summarise, wait_for
 
@@ -49,10 +48,9 @@ def submit(context: Settings, directory: Path, seconds: int, **values: Any) -> N
         found = quote(client, job, request)
         if not found.match.bids:
             reason, remedy = explain(found.match.unmatched, found.cheapest)
-            if not request.price_limit:
-                raise CliError(reason, remedy)
+            limited(found, request)
             context.output.note(f"{reason}; {remedy}; the order waits")
-        request = replace(request, price_limit=request.price_limit or found.price_limit)
+        request = limited(found, request)
 
         def sending(order_id: bytes) -> None:
             remember(context.home, OrderNote(order_id, directory, key.address))
@@ -249,37 +247,20 @@ def watch(context: Settings, order: str, seconds: int) -> None:
 @common_options
 def why(context: Settings, order: str) -> None:
     """Print the reasons: unmatched histogram, failed attempts, what panels wait for or found wrong, closing."""
-    from consumer.panels import tell_panel, tell_stop
+    from consumer.why import why as find_why
     from domain.queries import OrderRequest
-    from domain.reasons import AttemptEnd, CloseReason
 
     with context.client() as client:
-        on_chain = client.query(OrderRequest(find_order(client, order)))
-    found = on_chain.order
-    attempts = {
-        a.attempt: AttemptEnd(a.end_reason).name.lower()
-        for a in on_chain.assignments
-        if a.end_reason
+        found = find_why(client.query(OrderRequest(find_order(client, order))))
+    value = {
+        "state": found.state.name.lower(),
+        "closed": found.closed.name.lower() if found.closed else "",
+        "attempts": {number: end.name.lower() for number, end in found.attempts.items()},
+        "unmatched": found.unmatched,
+        "stopped": found.stopped,
+        "panels": found.panels,
     }
-    closed = CloseReason(found.close_reason).name.lower() if found.close_reason else ""
-    lines = [f"the order is {found.state.name.lower()}{f': {closed}' if closed else ''}"]
-    lines += [f"attempt {number} ended: {reason}" for number, reason in attempts.items()]
-    stop = tell_stop(on_chain)
-    lines += [stop] if stop else []
-    lines += [f"{count} bids fail on {name}" for name, count in found.unmatched]
-    panels = [line for panel in on_chain.panels for line in tell_panel(panel)]
-    lines += panels
-    context.output.result(
-        {
-            "state": found.state.name.lower(),
-            "closed": closed,
-            "attempts": attempts,
-            "unmatched": dict(found.unmatched),
-            "stopped": stop,
-            "panels": panels,
-        },
-        lines,
-    )
+    context.output.result(value, str(found))
 
 
 @command.command(

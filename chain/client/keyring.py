@@ -51,11 +51,26 @@ class KeyInfo:
 
 
 class Keyring:
-    """Keys in a directory, one file each. ``ask`` returns the passphrase for a key's name when one is needed."""
+    """Keys in a directory, one file each. ``ask`` returns the passphrase for a key's name when one is needed.
 
-    def __init__(self, directory: Path, backend: KeyringBackend, ask: Callable[[str], str]) -> None:
-        """Use ``directory``, which is made when the first key is added."""
-        self._directory, self._backend, self._ask = directory / backend.value, backend, ask
+    Example::
+
+        ring = assay.Keyring("~/.assay/keys", "file", getpass.getpass)
+        key = ring.unlock("alice")
+    """
+
+    def __init__(
+        self,
+        directory: Path | str,
+        backend: KeyringBackend | str = KeyringBackend.FILE,
+        ask: Callable[[str], str] | None = None,
+    ) -> None:
+        """Use ``directory``, which is made when the first key is added; KeyringError for a backend that is none."""
+        if backend not in list(KeyringBackend):
+            raise KeyringError(f"there is no keyring {backend}", "choose file or test")
+        self._backend = KeyringBackend(backend)
+        self._directory = Path(directory).expanduser() / self._backend.value
+        self._ask = ask or _no_passphrase
 
     def names(self) -> list[KeyInfo]:
         """Return all keys by name."""
@@ -137,6 +152,10 @@ class Keyring:
         if not known:
             raise _no_key_file(path)
         return dict(record)
+
+
+def _no_passphrase(name: str) -> str:
+    raise KeyringError(f"key {name} needs its passphrase", "give the keyring what asks for it")
 
 
 def _no_key_file(path: Path) -> KeyringError:

@@ -41,15 +41,29 @@ EVAL_ROWS = 4096
 """Rows of a batch of ``eval`` at most."""
 
 
-def build_job(file: Path, out: Path, on_progress: Progress | None = None) -> Job:
-    """Run a job file, trace what its ``job()`` returns and write the job directory ``out``.
+def build_job(
+    source: "Path | str | JobSpec | Callable[[], JobSpec]",
+    out: Path | str,
+    on_progress: Progress | None = None,
+) -> Job:
+    """Trace a job and write the job directory ``out``: a JobSpec, what a function returns, or a job file's ``job()``.
 
-    The file is ordinary Python with all rights of the person who calls this: it is the consumer's own. While the job is
+    A file is ordinary Python with all rights of the person who calls this: it is the consumer's own. While the job is
     built, its folder is the first on the module path, as for a script; modules from there are forgotten afterwards.
 
     Raises JobError, which names the field, when the file has no ``job()`` or what it returns is not a job.
+
+    Example::
+
+        assay.build_job(assay.JobSpec(name="mine", model=model, ...), "my-job")
+        assay.build_job("examples/digits.py", "digits-job")
     """
-    tell = on_progress or (lambda _text: None)
+    tell, out = on_progress or (lambda _text: None), Path(out)
+    if isinstance(source, JobSpec):
+        return build(source, out, tell)
+    if callable(source):
+        return build(_made_by(source, getattr(source, "__name__", "job")), out, tell)
+    file = Path(source)
     if not file.is_file():
         raise JobError(str(file), "there is no such file", "give the path of a Python file")
     tell(f"running {file.name}")
@@ -57,11 +71,14 @@ def build_job(file: Path, out: Path, on_progress: Progress | None = None) -> Job
         maker = runpy.run_path(str(file), run_name="assay_job").get("job")
         if not callable(maker):
             raise JobError(file.name, "defines no function job()", "see examples/ in the checkout")
-        spec = maker()
-        if not isinstance(spec, JobSpec):
-            reason = f"job() returned {type(spec).__name__}"
-            raise JobError(file.name, reason, "return a JobSpec")
-        return build(spec, out, tell)
+        return build(_made_by(maker, file.name), out, tell)
+
+
+def _made_by(maker: Callable[[], object], where: str) -> JobSpec:
+    spec = maker()
+    if not isinstance(spec, JobSpec):
+        raise JobError(where, f"job() returned {type(spec).__name__}", "return a JobSpec")
+    return spec
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -18,15 +18,30 @@ MODEL_FILE = "model.safetensors"
 _Model = TypeVar("_Model", bound=nn.Module)
 
 
-def load_result(model: _Model, path: Path | str, ema: bool = False) -> _Model:
+class HasState(Protocol):
+    """What was fetched: it has the state that a job left."""
+
+    @property
+    def state(self) -> Mapping[str, Array]:
+        """Tensors by name."""
+
+
+def load_result(model: _Model, path: "Path | str | HasState", ema: bool = False) -> _Model:
     """Put a result into the model that its job file makes, and return the model.
 
-    ``path`` is what ``assay order result`` or ``assay job run`` wrote, or a folder with a ``model.safetensors``. It has
-    each tensor once, under the first of its names, and buffers that a ``state_dict`` leaves out. With ``ema``, weights
-    are the moving averages that the job kept; whatever has none (buffers, what is frozen) is as it is without.
+    ``path`` is what ``assay order result`` or ``assay job run`` wrote, a folder with a ``model.safetensors``, or what
+    was fetched. It has each tensor once, under the first of its names, and buffers that a ``state_dict`` leaves out.
+    With ``ema``, weights are the moving averages that the job kept; whatever has none (buffers, what is frozen) is as
+    it is without.
 
     Raises JobError when the file cannot be read, or is not of this model.
+
+    Example::
+
+        model = assay.load_result(make_model(), "model.safetensors")
     """
+    if not isinstance(path, Path | str):
+        return _load_state(model, path.state, "the result", ema)
     file = Path(path) / MODEL_FILE if Path(path).is_dir() else Path(path)
     try:
         state = load_safetensors(file)
@@ -36,6 +51,10 @@ def load_result(model: _Model, path: Path | str, ema: bool = False) -> _Model:
     except StateError as error:
         remedy = "give the file that a result was written to"
         raise JobError("result", f"{file} is no safetensors: {error.reason}", remedy) from None
+    return _load_state(model, state, str(file), ema)
+
+
+def _load_state(model: _Model, state: Mapping[str, Array], file: str, ema: bool) -> _Model:
     if ema:
         averages = {
             name.removeprefix(AVERAGE): array

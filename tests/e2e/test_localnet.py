@@ -1,6 +1,7 @@
 """``assay localnet`` with a solo node: start, look, break something, kill the supervisor, go on from the disk, stop."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from tests.support.waiting import is_running, wait_until
 
 ASSAY = (sys.executable, "-m", "assay.cli")
 START_SECONDS = 60.0
+QUICKSTART_SECONDS = 90.0
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -66,6 +68,30 @@ def wait_for_the_end(processes: Sequence[int]) -> None:
     wait_until(lambda: not [p for p in processes if is_running(p)], "the end of all processes")
 
 
+def run_quickstart(home: str, folder: Path) -> None:
+    """Go from a model to its weights, and fetch with a command what the program ordered."""
+    script = Path(__file__).parents[2] / "examples" / "quickstart.py"
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=folder,
+        env=os.environ | {"ASSAY_HOME": home, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=QUICKSTART_SECONDS,
+    )
+    assert done.returncode == 0, done.stderr
+    told = done.stdout.splitlines()
+    assert told[0].startswith("it costs ")
+    assert told[1:3] == ["order.submitted", "order.opened"]
+    assert {"order.matched", "order.accepted", "round.closed", "order.proven"} <= set(told)
+    assert float(told[-1].removeprefix("right: ")) > 0.9
+    (order,) = assay("order", "list", "--home", home)
+    result = str(folder / "model.safetensors")
+    found = assay("order", "result", order["id"][:12], "-o", result, "--home", home)
+    assert found["path"] == result
+
+
 def test_a_solo_network_from_start_to_stop(tmp_path: Path) -> None:
     directory = tmp_path / "network"
     where = ("--dir", str(directory))
@@ -114,6 +140,7 @@ def test_a_solo_network_from_start_to_stop(tmp_path: Path) -> None:
         status = assay("localnet", "status", *where)
         assert all(node["height"] >= before for node in status["nodes"])
         running = pids(status)
+        run_quickstart(consumer, tmp_path)
         assay("localnet", "stop", *where)
         assert process.wait(START_SECONDS) == 0
         wait_for_the_end(list(running.values()))

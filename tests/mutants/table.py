@@ -1811,6 +1811,22 @@ MUTANTS = (
         ("tests/unit/consumer/test_submit.py::test_the_secret_is_found_again",),
     ),
     Mutant(
+        "last-event-lost",
+        "a program that follows an order is not told how it ended",
+        "assay/session.py",
+        "                if page is not None and last:\n",
+        "                if page is not None and since > 1:\n",
+        ("tests/unit/assay/test_session.py::test_what_happened_before_the_last_look_is_told",),
+    ),
+    Mutant(
+        "status-of-the-dead",
+        "a network whose supervisor was killed is shown as running",
+        "assay/cli/localnet.py",
+        "for state in states if running and state",
+        "for state in states if state",
+        ("tests/unit/assay/cli/test_localnet.py::test_status_after_a_crash",),
+    ),
+    Mutant(
         "newest-caller",
         "the rate limits forget who called last",
         "link/rates.py",

@@ -1,0 +1,329 @@
+"""All that a consumer does, from a program: a network, orders on it, what happens to them, and results.
+
+What is not named has the value that the command line gives it, and what one of the two ordered, the other knows.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack
+
+from chain.client.away import WatchedNode
+from chain.client.client import ChainClient
+from chain.client.keyring import Keyring, KeyringBackend
+from chain.client.sender import TxSender
+from consumer import watch
+from consumer.errors import ConsumerError, StillWaiting
+from consumer.jobs import OrderNote, read_job, recall, remember
+from consumer.result import Result, fetch_result
+from consumer.submit import Quote, Request, limited, quote, submit
+from consumer.watch import Delivery, Summary, summarise, wait_for
+from consumer.why import Why, why
+from domain.events import Change, read_event
+from domain.limits import EVENTS_LIMIT_MAX
+from domain.messages import MsgCancelOrder
+from domain.queries import AccountRequest, EventsRequest, OrderRequest
+from domain.records import Conditions, OrderState
+from wire.keys import Key
+
+if TYPE_CHECKING:
+    from assay.cli.context import Settings
+
+DAY = 86_400.0
+
+
+class Asked(TypedDict, total=False):
+    """What may be asked for when a job is quoted or ordered; money in uassay, time in seconds, memory in bytes."""
+
+    price_limit: int
+    device_class: str
+    memory: int
+    regions: Sequence[str]
+    tier: str
+    time_to_live: int
+    deadline: int
+    rematch: bool
+
+
+def connect(
+    node: str | None = None,
+    *,
+    home: Path | str | None = None,
+    keyring: str | None = None,
+    key: str | None = None,
+    passphrase: str | None = None,
+    note: Callable[[str], None] = lambda text: None,
+) -> "Session":
+    """Return a session with a network: its node, and the home with keys and orders.
+
+    What is left out comes from the environment (``ASSAY_HOME``, ``ASSAY_NODE``), the home's ``config.toml`` or the
+    defaults, as for commands. ``key`` is the name of the key that signs, which is unlocked when something has to be
+    signed, with ``passphrase`` or else as commands do. ``note`` is told what happens on the way.
+
+    Example::
+
+        with assay.connect("127.0.0.1:9090", key="alice") as network:
+            print(network.quote("my-job").cost)
+    """
+    from assay.cli.context import make_context
+
+    home = str(home) if home is not None else None
+    settings = make_context(
+        {"home": home, "node": node, "keyring": keyring, "from_": key, "output": None}
+    )
+    unlock = settings.key if passphrase is None else partial(_unlock, settings, passphrase)
+    return Session(settings.client(), unlock, settings.home, note)
+
+
+def _unlock(settings: "Settings", passphrase: str) -> Key:
+    kind = KeyringBackend(str(settings.setting("keyring").value))
+    ring = Keyring(settings.home / "keys", kind, lambda name: passphrase)
+    return ring.unlock(settings.key_name(ring))
+
+
+class Session:
+    """A network that orders are given to; made by :func:`connect`, and closed by a ``with``.
+
+    Example::
+
+        with assay.connect() as network:
+            order = network.submit("my-job", deadline=3600)
+    """
+
+    def __init__(
+        self,
+        client: ChainClient,
+        unlock: Callable[[], Key],
+        home: Path,
+        note: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Use a client, a key once it is needed, and a home that keeps what was ordered."""
+        self.client, self.home = client, home
+        self._unlock, self._note = unlock, note
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+
+    @cached_property
+    def key(self) -> Key:
+        """The key that signs."""
+        return self._unlock()
+
+    def balance(self) -> int:
+        """Return what the key's account has, in uassay."""
+        return self.client.query(AccountRequest(self.key.address)).balance
+
+    def quote(self, job: Path | str, **asked: Unpack[Asked]) -> Quote:
+        """Ask what a job would cost now; nothing is signed or paid.
+
+        Example::
+
+            found = network.quote("my-job", regions=["eu"])
+            print(found.cost, found.seconds)
+        """
+        return quote(self.client, read_job(Path(job)), request_of(asked))
+
+    def submit(self, job: Path | str, **asked: Unpack[Asked]) -> "PlacedOrder":
+        """Order the job in a directory, lock the payment, and return the order.
+
+        Whoever follows it or waits for it delivers the payload to the validator that wins it.
+
+        Raises ConsumerError where no bid would take it and no ``price_limit`` is given, Refusal for what the chain
+        would refuse, and ChainError.
+
+        Example::
+
+            order = network.submit("my-job", deadline=2 * 3600)
+        """
+        directory, request = Path(job), request_of(asked)
+        document = read_job(directory)
+        request = limited(quote(self.client, document, request), request)
+        since = self.client.query(EventsRequest(1, 1)).next
+
+        def sending(order_id: bytes) -> None:
+            remember(self.home, OrderNote(order_id, directory, self.key.address, since))
+
+        sender = TxSender(self.client, self.key)
+        made = submit(self.client, sender, self.key, document, request, sending)
+        return PlacedOrder(self, made.order_id)
+
+    def order(self, name: str | bytes, job: Path | str | None = None) -> "PlacedOrder":
+        """Return an order by its id or the first digits of it (8 or more).
+
+        ``job`` is its directory, which the home knows of orders that were made with it, by whichever program.
+
+        Example::
+
+            order = network.order("1a2b3c4d")
+        """
+        from assay.cli.arguments import find_order
+
+        order_id = find_order(self.client, name) if isinstance(name, str) else name
+        return PlacedOrder(self, order_id, Path(job) if job is not None else None)
+
+
+class PlacedOrder:
+    """An order on a network.
+
+    Example::
+
+        for event in order.events():
+            print(event)
+        assay.load_result(model, order.result())
+    """
+
+    def __init__(self, session: Session, order_id: bytes, job: Path | None = None) -> None:
+        """Name an order of a session; ``job`` where its home does not know the directory."""
+        self.session, self.id = session, order_id
+        self._job = job
+
+    def __repr__(self) -> str:
+        """Say which it is."""
+        return f"PlacedOrder({self.id.hex()[:12]})"
+
+    @property
+    def job(self) -> Path:
+        """The directory of its job; ConsumerError where the home does not know it."""
+        return self._job or recall(self.session.home, self.id).job
+
+    def status(self) -> Summary:
+        """Return where it stands.
+
+        Example::
+
+            print(order.status().state.name)
+        """
+        return summarise(self.session.client.query(OrderRequest(self.id)))
+
+    def why(self) -> Why:
+        """Return why it is where it is: what bids fail on, attempts that failed, what panels found.
+
+        Example::
+
+            print(order.why())
+        """
+        return why(self.session.client.query(OrderRequest(self.id)))
+
+    def cancel(self) -> None:
+        """Take it back, which works until it is matched; the deposit returns.
+
+        Example::
+
+            order.cancel()
+        """
+        sender = TxSender(self.session.client, self.session.key)
+        sender.send(MsgCancelOrder(self.session.key.address, self.id))
+
+    def wait(self, until: OrderState = OrderState.CLOSED, seconds: float = DAY) -> Summary:
+        """Wait until it has come so far or is closed, and deliver its payload; StillWaiting after ``seconds``.
+
+        Example::
+
+            order.wait(assay.OrderState.RUNNING, seconds=600)
+        """
+        client = self.session.client
+        return summarise(
+            wait_for(client, self.id, until, self._delivery(), Event(), float(seconds))
+        )
+
+    def events(
+        self, until: OrderState = OrderState.CLOSED, seconds: float = DAY
+    ) -> Iterator[Change]:
+        """Yield what happens to it, from its beginning on, and deliver its payload meanwhile.
+
+        It ends when all is told of an order that has come as far as ``until``, or is closed. A node that goes away is
+        waited for. StillWaiting after ``seconds``; the next call begins at the beginning again.
+
+        Example::
+
+            for event in order.events():
+                if isinstance(event, assay.RoundVerified):
+                    print("paid:", event.price)
+        """
+        client, stop = self.session.client, Event()
+        node = WatchedNode(client.address, stop, self.session._note)
+        delivery, since = self._delivery(), self._since()
+        ends, last = time.monotonic() + seconds, False
+        while True:
+            page = node.ask(partial(client.query, EventsRequest(since, EVENTS_LIMIT_MAX)))
+            for event in page.events if page else ():
+                since = event.number + 1
+                if ("order", self.id.hex()) in event.attributes:
+                    change = read_event(event)
+                    if change is not None:
+                        yield change
+            if page is None or not page.events:
+                if page is not None and last:
+                    return
+                answer = node.ask(partial(client.query, OrderRequest(self.id)))
+                if answer is not None:
+                    if delivery is not None:
+                        delivery.step(answer)
+                    # What happened before this answer may be told only by the next page.
+                    last = answer.order.state >= until
+                if time.monotonic() > ends:
+                    where = answer.order.state.name.lower() if answer else "at a node that is away"
+                    raise StillWaiting(f"the order is still {where}", "go on: call it again")
+                if not last:
+                    stop.wait(watch.POLL_SECONDS)
+
+    def result(
+        self,
+        round: int | None = None,
+        *,
+        seconds: float = DAY,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Result:
+        """Wait until it is trained, fetch what its last round left (or another hand-over round), check and decrypt it.
+
+        Example::
+
+            assay.load_result(model, order.result())
+        """
+        if round is None:
+            self.wait(OrderState.PROVEN, seconds)
+        session = self.session
+        job, scratch = read_job(self.job), session.home / "results"
+        return fetch_result(session.client, session.key, self.id, job, scratch, progress, round)
+
+    def _since(self) -> int:
+        try:
+            return recall(self.session.home, self.id).since
+        except ConsumerError:
+            return 1
+
+    def _delivery(self) -> Delivery | None:
+        """Return what delivers the payload; None where this home has not ordered it."""
+        try:
+            directory = self.job
+        except ConsumerError:
+            return None
+        session = self.session
+        job, note = read_job(directory), session._note
+        return Delivery(session.client, session.key, self.id, directory, job, None, note)
+
+
+def request_of(asked: Asked) -> Request:
+    """Return what is asked for, with the defaults of the command line.
+
+    >>> request_of({"deadline": 3600, "regions": ["us", "eu"]}).conditions.regions
+    ('eu', 'us')
+    """
+    defaults = Request()
+    return Request(
+        Conditions(
+            device_class=asked.get("device_class", ""),
+            memory=asked.get("memory", 0),
+            regions=tuple(sorted(set(asked.get("regions", ())))),
+            tier=asked.get("tier", defaults.conditions.tier),
+        ),
+        asked.get("price_limit", defaults.price_limit),
+        asked.get("time_to_live", defaults.time_to_live),
+        asked.get("deadline", defaults.deadline),
+        asked.get("rematch", defaults.rematch),
+    )

@@ -1,0 +1,199 @@
+"""The library: a session takes the values of the command line, and knows what commands ordered."""
+
+import doctest
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import assay
+import consumer.watch
+from assay.cli.conditions import condition_options, read_request
+from assay.session import PlacedOrder, Session, request_of
+from chain.client.client import ChainClient
+from chain.client.errors import ChainError, ErrorKind
+from consumer.jobs import OrderNote, recall, remember
+from domain.events import Change, OrderClosed, OrderMatched, RoundVerified, to_event
+from domain.queries import EventsRequest, EventsResponse, LoggedEvent, OrderRequest
+from domain.reasons import CloseReason
+from domain.records import AssignmentState, OrderState, RoundKey
+from tests.unit.assay.cli.test_conditions import run
+from tests.unit.compute_provider import support as s
+from tests.unit.pol.mlp import write_mlp_job
+from tools.exports import origins
+from wire.keys import Key
+
+OTHER = b"\x77" * 32
+AWAY = ChainError(ErrorKind.UNAVAILABLE, "no node answers at here", "")
+
+
+class Node(ChainClient):
+    """A node with a log; each look at the order finds the next state of it. ``away`` answers are none at all."""
+
+    def __init__(self, log: list[Change], states: list[OrderState], away: int = 0) -> None:
+        super().__init__("127.0.0.1:1")
+        self.log = [
+            LoggedEvent(event.number, 1, event.type, event.attributes)
+            for event in (to_event(change, number) for number, change in enumerate(log, 1))
+        ]
+        self.states, self.away, self.asked = states, away, list[int]()
+
+    def query(self, request: object) -> Any:
+        if self.away:
+            self.away -= 1
+            raise AWAY
+        match request:
+            case EventsRequest(since, _):
+                self.asked.append(since)
+                return EventsResponse(tuple(self.log[since - 1 :][:2]), len(self.log) + 1)
+            case OrderRequest():
+                state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+                matched = s.with_assignment(s.order(), state=AssignmentState.RUNNING, attempt=1)
+                return s.with_order(matched, state=state, attempt=1)
+        raise AssertionError(request)
+
+
+LOG: list[Change] = [
+    OrderClosed(OTHER, CloseReason.SETTLED, 0, ()),
+    OrderMatched(s.ORDER_ID, 1, "assay1v", b"\x01" * 32, 5, 6, 7, 8, 9),
+    RoundVerified(RoundKey(OTHER, 1, 0), 5, 1, 0),
+    RoundVerified(RoundKey(s.ORDER_ID, 1, 0), 5, 1, 0),
+    OrderClosed(s.ORDER_ID, CloseReason.SETTLED, 3, ()),
+]
+
+
+def session(node: ChainClient, home: Path) -> Session:
+    return Session(node, lambda: Key(b"\x01" * 32), home)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer.watch, "POLL_SECONDS", 0.001)
+
+
+def test_what_is_not_asked_for_is_what_the_command_line_takes() -> None:
+    assert request_of({}) == run(condition_options, read_request)
+
+
+def test_all_that_the_command_line_takes_may_be_asked_for() -> None:
+    given = (
+        "--device-class cpu --memory 8GiB --regions fr,de --tier exact --price-limit 7 --deadline 2h"
+        " --time-to-live 90s --no-rematch"
+    )
+    asked = request_of(
+        {
+            "device_class": "cpu", "memory": 8 << 30, "regions": ["fr", "de"], "tier": "exact",
+            "price_limit": 7, "deadline": 7200, "time_to_live": 90, "rematch": False,
+        }
+    )  # fmt: skip
+    assert asked == run(condition_options, read_request, *given.split())
+
+
+@pytest.mark.parametrize("away", [0, 3])
+def test_events_are_those_of_the_order_to_its_end(tmp_path: Path, away: int) -> None:
+    node = Node(LOG, [OrderState.RUNNING, OrderState.CLOSED], away)
+    found = list(PlacedOrder(session(node, tmp_path), s.ORDER_ID).events())
+    assert found == [LOG[1], LOG[3], LOG[4]]
+
+
+def test_events_begin_where_the_order_did(tmp_path: Path) -> None:
+    write_mlp_job(tmp_path)
+    remember(tmp_path, OrderNote(s.ORDER_ID, tmp_path, "assay1c", since=4))
+    node = Node(LOG, [OrderState.CLOSED])
+    found = list(PlacedOrder(session(node, tmp_path), s.ORDER_ID).events())
+    assert found == LOG[3:]
+    assert node.asked[0] == 4
+
+
+def test_what_happened_before_the_last_look_is_told(tmp_path: Path) -> None:
+    """An order may come to its end between the answer about events and the one about the order."""
+    node = Node(LOG[:4], [OrderState.CLOSED])
+    late = to_event(LOG[4], 5)
+    asked = node.query
+
+    def query(request: object) -> Any:
+        answer = asked(request)
+        if isinstance(request, OrderRequest) and len(node.log) == 4:
+            node.log.append(LoggedEvent(late.number, 1, late.type, late.attributes))
+        return answer
+
+    node.query = query  # type: ignore[method-assign]
+    assert list(PlacedOrder(session(node, tmp_path), s.ORDER_ID).events())[-1] == LOG[4]
+
+
+def test_who_follows_for_too_long_is_told(tmp_path: Path) -> None:
+    order = PlacedOrder(session(Node([], [OrderState.OPEN]), tmp_path), s.ORDER_ID)
+    with pytest.raises(assay.StillWaiting, match="the order is still open"):
+        list(order.events(seconds=0.01))
+
+
+def test_an_order_of_the_command_line_is_known(tmp_path: Path) -> None:
+    """And a note of an earlier version, which has no number of an event, is read."""
+    note = OrderNote(s.ORDER_ID, tmp_path / "job", "assay1c", since=7)
+    remember(tmp_path, note)
+    assert recall(tmp_path, s.ORDER_ID) == note
+    order = session(Node([], [OrderState.OPEN]), tmp_path).order(s.ORDER_ID)
+    assert order.job == tmp_path / "job"
+    path = tmp_path / "orders" / f"{s.ORDER_ID.hex()}.json"
+    path.write_text('{"job": "/somewhere", "key": "assay1c"}')
+    assert recall(tmp_path, s.ORDER_ID).since == 1
+    path.unlink()
+    with pytest.raises(assay.ConsumerError, match="--job DIR"):
+        _ = order.job
+
+
+def test_connect_takes_home_and_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.toml").write_text('keyring = "test"\nfrom = "bob"\n')
+    monkeypatch.setenv("ASSAY_NODE", "127.0.0.1:9")
+    for name in ("alice", "bob"):
+        assay.Keyring(tmp_path / "keys", "test").add(name)
+    bob = assay.Keyring(tmp_path / "keys", "test").show("bob").address
+    with assay.connect(home=tmp_path) as network:
+        assert network.client.address == "127.0.0.1:9"
+        assert network.key.address == bob
+    with assay.connect("127.0.0.1:10", home=tmp_path, key="alice", passphrase="") as network:
+        assert network.client.address == "127.0.0.1:10"
+        assert network.key.address != bob
+
+
+def test_a_passphrase_is_asked_for_only_where_something_is_signed(tmp_path: Path) -> None:
+    with pytest.raises(assay.Error, match="choose file or test"):
+        assay.Keyring(tmp_path, "gold")
+    network = assay.connect("127.0.0.1:9", home=tmp_path)
+    with network, pytest.raises(assay.Error, match="--from"):
+        _ = network.key
+
+
+def test_all_errors_are_of_one_family() -> None:
+    named = {name for name in origins() if name.endswith("Error") or name == "Refusal"}
+    assert len(named) > 3
+    for name in named | {"StillWaiting"}:
+        assert issubclass(getattr(assay, name), assay.Error), name
+
+
+NETWORK = [Session, PlacedOrder]
+
+
+@pytest.mark.parametrize("kind", NETWORK)
+def test_what_needs_a_network_shows_how_it_is_called(kind: type) -> None:
+    methods = [
+        value for name, value in vars(kind).items() if callable(value) and not name.startswith("_")
+    ]
+    assert methods
+    for shown in (kind, *methods):
+        if shown.__name__ != "balance":
+            assert "Example::" in str(shown.__doc__), shown
+
+
+def test_examples_that_need_no_network_run() -> None:
+    """All that is public and can be tried without torch."""
+    modules = {origin.partition(":")[0] for origin in origins().values()}
+    tried = 0
+    for name in sorted(modules - {"pol.tracing.build", "pol.tracing.loading"}):
+        failed, count = doctest.testmod(import_module(name))
+        assert not failed, name
+        tried += count
+    assert tried >= 2
