@@ -20,6 +20,8 @@ from pol.job.document import Job
 from wire.keys import Key
 
 POLL_SECONDS = 0.3
+_REJECTED = (ShareState.REJECTED, ShareState.RIGHT, ShareState.WRONG)
+"""A rejected share stays one when it was compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def summarise(answer: OrderResponse) -> Summary:
         rounds=order.terms.rounds,
         verified=sum(r.verified for r in rounds),
         shares_committed=len(shares),
-        shares_rejected=sum(s.state is ShareState.REJECTED for s in shares),
+        shares_rejected=sum(s.state in _REJECTED for s in shares),
         panels_open=sum(not panel.is_settled for panel in answer.panels),
         paid=sum(row.paid for row in answer.escrow.depositors),
         withheld=answer.escrow.withheld,

@@ -2,21 +2,23 @@
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import PIPE, Popen, TimeoutExpired
 from sys import executable
 from threading import Event
 from types import MappingProxyType
 
 from chain.client.client import ChainClient
+from chain.client.errors import ChainError
 from chain.client.sender import TxSender
 from consumer.jobs import read_job, write_result
 from consumer.result import fetch_result
-from consumer.submit import Request, SubmittedOrder, explain, quote, submit
-from consumer.watch import Delivery, Summary, summarise, wait_for
+from consumer.submit import LIMIT_FACTOR, Request, SubmittedOrder, explain, quote, submit
+from consumer.watch import Delivery, wait_for
 from domain.events import OrderOpened, changes_of
-from domain.queries import EventsRequest, OrderResponse, SeatsRequest
+from domain.queries import EventsRequest, OrderRequest, OrderResponse, SeatsRequest
 from domain.reasons import ShareReason
 from domain.records import Conditions, OrderState, PanelSeat, ShareState
 from localnet.create import KEY, create, network_params, test_keyring
@@ -33,6 +35,8 @@ from wire.keys import Key
 
 CHEAT_METHOD = "skip_training"
 CHEAT = "prov0"
+CHEAPEST, RIVAL = "val0", "val1"
+"""The cluster whose bid takes the first order whole, and the one that gets the second."""
 BUILD_SECONDS = 300.0
 PATIENCE, DEADLINE = 600.0, 1800
 """Seconds that a phase of the order may take, and that the order gives the network: busy machines are slow."""
@@ -41,7 +45,13 @@ _EXAMPLES = Path(__file__).parents[1] / "examples"
 JOBS: Mapping[str, Path] = MappingProxyType(
     {name: _EXAMPLES / f"{name}.py" for name in ("digits", "vision", "gpt", "finetune")}
 )
-"""What the demo may train; whichever it is has two slots, so that the cheat has one."""
+"""What the demo may train; whichever it is has two slots or more, so that the cheat has one."""
+TWICE = "digits"
+"""The job that is ordered twice at once: small enough for two clusters, and with a slot for each provider of one."""
+FOUR_SLOTS = _EXAMPLES / "market.py"
+CLUSTERS = (4, 4, 0, 0)
+"""Providers of each validator where two clusters compete; the other two validators are strangers to both orders."""
+_LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +60,10 @@ class Moment:
 
     phase: str
     height: int
-    summary: Summary | None
-    loss: float | None
+    # The first order, and the second one where there is one; none before they are sent.
+    orders: tuple[OrderResponse, ...] = ()
+    # Of the first order: at the end of its last closed round.
+    loss: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +81,7 @@ class Finished:
     blocks: int
     verdicts: tuple[VerdictRow, ...]
     curve: tuple[tuple[float, float], ...]  # (rounds trained, loss)
+    second: OrderResponse | None
     state: State
     path: Path
     sha256: bytes
@@ -94,10 +107,12 @@ class Demo:
         """
         self._directory, self._show, self._down = directory, show, down
         self._begun, self._done = begun, done
-        self._file = JOBS[job]
+        self._twice = job == TWICE and RIVAL not in down
+        self._file = FOUR_SLOTS if self._twice else JOBS[job]
         self._seconds: dict[str, float] = {}
         self._curve: dict[float, float] = {}  # kept here: validators forget rounds that are over
         self._started = time.monotonic()
+        self._height, self._looked = 0, 0.0
 
     def run(self) -> Finished:
         """Run everything and stop the network; NetworkError, ConsumerError or ChainError say what failed."""
@@ -106,15 +121,25 @@ class Demo:
         build = _start_build(self._file, job_directory)
         # However fast a busy machine lets it seem, a newcomer gets one slot: so the cheat gets one, too.
         params = replace(network_params(), newcomer_slots=1)
-        network = Network(create(self._directory, misbehave={CHEAT: CHEAT_METHOD}, params=params))
+        clusters = CLUSTERS if self._twice else 2
+        layout = create(
+            self._directory, providers=clusters, misbehave={CHEAT: CHEAT_METHOD}, params=params
+        )
+        network = Network(layout)
         try:
             self._begun(network)
             up = names_without(network, self._down)
             validators = sum(name.endswith(".validator") for name in up)
             self._say(f"starting {validators} validators and {len(up) - 2 * validators} providers")
             network.start(up)
-            open_market(network)
-            _finish_build(build)
+            self._finish_build(network, build)
+            # The cheapest bid sells the work of one order, so that a second one goes to the next cluster.
+            work = total_work(order_terms(read_job(job_directory)))
+            open_market(
+                network,
+                capacities={CHEAPEST: work} if self._twice else {},
+                look=lambda: self._say("opening the market", network),
+            )
             self._seconds["network"] = time.monotonic() - self._started
             finished = self._order(network, job_directory)
             self._done(finished)
@@ -128,7 +153,9 @@ class Demo:
         job, home = read_job(job_directory), Path(network.layout.consumer_home)
         key = test_keyring(home).unlock(KEY)
         with network.client() as client:
-            made, price, deposit, on_chain = self._train(network, client, key, job, job_directory)
+            made, price, deposit, on_chain, second = self._train(
+                network, client, key, job, job_directory
+            )
             if not on_chain.order.close_reason or not on_chain.rounds:
                 raise NetworkError(
                     f"the order closed without a verified round; see {self._directory}"
@@ -155,6 +182,7 @@ class Demo:
             blocks,
             tuple(verdicts_of(network, made.order_id)),
             tuple(sorted(self._curve.items())),
+            second,
             found.state,
             path,
             digest,
@@ -163,16 +191,21 @@ class Demo:
 
     def _train(
         self, network: Network, client: ChainClient, key: Key, job: Job, directory: Path
-    ) -> tuple[SubmittedOrder, int, int, OrderResponse]:
+    ) -> tuple[SubmittedOrder, int, int, OrderResponse, OrderResponse | None]:
         request = Request(Conditions(tier="exact"), 0, MATCH_SECONDS, DEADLINE)
         found = quote(client, job, request)
         if not (price := found.price):
             raise NetworkError(*explain(found.match.unmatched))
-        request = replace(request, price_limit=price)
-        self._say("submitting the order")
-        made = submit(client, TxSender(client, key), key, job, request)
-        delivery = Delivery(client, key, made.order_id, directory, job)
-        stop = Event()
+        self._say("submitting the order", network)
+        limited = replace(request, price_limit=price)
+        made = submit(client, TxSender(client, key), key, job, limited)
+        delivery, stop = Delivery(client, key, made.order_id, directory, job), Event()
+        second: Delivery | None = None
+        if self._twice:
+            # It pays what the next cluster asks, too.
+            more = replace(request, price_limit=LIMIT_FACTOR * price)
+            other = submit(client, TxSender(client, key), key, job, more)
+            second = Delivery(client, key, other.order_id, directory, job)
 
         def seen(on_chain: OrderResponse) -> None:
             network.check_alive()
@@ -182,7 +215,10 @@ class Demo:
                     f"round {void[0]} was not confirmed by strangers: the machine was too busy for the windows of a "
                     f"local network; run the demo again (logs: {self._directory}/logs)"
                 )
-            self._moment(network, client, on_chain)
+            other = client.query(OrderRequest(second.order_id)) if second else None
+            if second and other:
+                second.step(other)
+            self._moment(network, client, on_chain, other)
 
         def reach(state: OrderState, phase: str) -> OrderResponse:
             begun = time.monotonic()
@@ -193,16 +229,56 @@ class Demo:
         reach(OrderState.RUNNING, "match")
         reach(OrderState.PROVEN, "train_and_verify")
         on_chain = reach(OrderState.CLOSED, "windows")
-        return made, price, _deposited(client, made.order_id), on_chain
+        ended = None
+        if second:
+            ended = wait_for(
+                client,
+                second.order_id,
+                OrderState.CLOSED,
+                second,
+                stop,
+                PATIENCE,
+                lambda other: self._moment(network, client, on_chain, other),
+            )
+        return made, price, _deposited(client, made.order_id), on_chain, ended
 
-    def _say(self, phase: str) -> None:
-        self._show(Moment(phase, 0, None, None))
+    def _finish_build(
+        self, network: Network, build: "Popen[bytes]", seconds: float = BUILD_SECONDS
+    ) -> None:
+        """Wait until the job is built, and show meanwhile that the network makes blocks."""
+        ends = time.monotonic() + seconds
+        while True:
+            try:
+                _, errors = build.communicate(timeout=_LOOK_SECONDS)
+                break
+            except TimeoutExpired:
+                network.check_alive()
+                if time.monotonic() > ends:
+                    raise NetworkError(f"the job was not built in {seconds:.0f} s") from None
+                self._say("building the job", network)
+        if build.returncode:
+            text = errors.decode(errors="replace")[-500:]
+            raise NetworkError(f"the job could not be built: {text}")
 
-    def _moment(self, network: Network, client: ChainClient, on_chain: OrderResponse) -> None:
-        summary = summarise(on_chain)
-        self._curve |= loss_curve(network, on_chain.order.id)
+    def _say(self, phase: str, network: Network | None = None) -> None:
+        if network is not None and time.monotonic() > self._looked + _LOOK_SECONDS:
+            with network.client() as client, suppress(ChainError):
+                self._height = client.status().height
+            self._looked = time.monotonic()
+        self._show(Moment(phase, self._height))
+
+    def _moment(
+        self,
+        network: Network,
+        client: ChainClient,
+        on_chain: OrderResponse,
+        second: OrderResponse | None,
+    ) -> None:
+        self._curve |= loss_curve(network, on_chain)
         loss = self._curve[max(self._curve)] if self._curve else None
-        self._show(Moment(summary.state.name.lower(), client.status().height, summary, loss))
+        orders = (on_chain, second) if second else (on_chain,)
+        state = on_chain.order.state.name.lower()
+        self._show(Moment(state, client.status().height, orders, loss))
 
 
 def names_without(network: Network, down: tuple[str, ...]) -> list[str]:
@@ -216,12 +292,6 @@ def _start_build(file: Path, directory: Path) -> "Popen[bytes]":
     """Build the job in a process of its own: tracing needs torch, which nothing else here does."""
     command = [executable, "-m", "assay.cli", "job", "build", str(file), "-o", str(directory)]
     return Popen(command, stdout=PIPE, stderr=PIPE)
-
-
-def _finish_build(build: "Popen[bytes]", seconds: float = BUILD_SECONDS) -> None:
-    _, errors = build.communicate(timeout=seconds)
-    if build.returncode:
-        raise NetworkError(f"the job could not be built: {errors.decode(errors='replace')[-500:]}")
 
 
 def _deposited(client: ChainClient, order_id: bytes) -> int:
@@ -249,28 +319,47 @@ def verdicts_of(network: Network, order_id: bytes) -> list[VerdictRow]:
     return sorted(rows, key=lambda v: (v.attempt, v.round, v.slot, v.issue))
 
 
-def loss_curve(network: Network, order_id: bytes) -> dict[float, float]:
-    """Return the loss by rounds trained, the mean over slots, at the boundaries of shares that stand.
+def loss_curve(network: Network, on_chain: OrderResponse) -> dict[float, float]:
+    """Return the loss by rounds trained, the mean over all slots, at the boundaries of closed rounds' shares.
 
-    It is read from the winner's record on this machine, which holds the rounds whose windows are open; on chain there
-    are only the leaves' hashes.
+    A share of a round that is not closed may be a cheat's. It is read from the winner's record on this machine, which
+    holds the rounds whose windows are open; on chain there are only the leaves' hashes.
     """
+    order = on_chain.order
+    closed = {found.round for found in on_chain.rounds_of(order.attempt)}
     points: dict[float, list[float]] = {}
     for spec in network.layout.validators:
         path = Path(spec.home) / "validator" / "validator.db"
         if not path.exists():
             continue
         store = ValidatorStore(path)
-        local = store.latest(order_id)
+        local = store.latest(order.id)
         store.close()
         for current in local.rounds if local else ():
-            for work in current.works:
+            for work in current.works if current.round in closed else ():
                 if work.packet and not work.verdict:
                     boundaries = work.packet.boundaries
                     for index, boundary in enumerate(boundaries, 1):
                         at = round(current.round + index / len(boundaries), 3)
                         points.setdefault(at, []).append(metric_values(boundary.metrics)[0])
-    return {at: sum(values) / len(values) for at, values in points.items()}
+    slots = order.terms.slots
+    return {at: sum(values) / slots for at, values in points.items() if len(values) == slots}
+
+
+def _second(finished: Finished) -> dict[str, object] | None:
+    """Return what became of the order that the next cluster took, and whether both have the same model."""
+    second = finished.second
+    if second is None:
+        return None
+    return {
+        "id": second.order.id,
+        "validator": second.current.validator if second.current else "",
+        "price_per_pflop": second.current.price if second.current else 0,
+        "closed": second.order.close_reason,
+        "providers": sorted({share.claim.provider for share in second.shares}),
+        "same_model": bool(second.rounds)
+        and second.rounds[-1].next_root == finished.on_chain.rounds[-1].next_root,
+    }
 
 
 def summary(finished: Finished, quality: dict[str, object]) -> dict[str, object]:
@@ -300,6 +389,7 @@ def summary(finished: Finished, quality: dict[str, object]) -> dict[str, object]
             "flops_verified": on_chain.order.work_verified,
             "closed": on_chain.order.close_reason,
         },
+        "second_order": _second(finished),
         "model": quality,
         "rounds": sum(r.verified for r in on_chain.rounds),
         "loss": [{"rounds_trained": at, "loss": value} for at, value in finished.curve],
@@ -320,6 +410,7 @@ def summary(finished: Finished, quality: dict[str, object]) -> dict[str, object]
             "provider": cheat.claim.provider if cheat else "",
             "method": CHEAT_METHOD,
             "round": cheat.claim.round if cheat else -1,
+            "slot": cheat.claim.slot if cheat else -1,
             "segment": places[cheat.claim.key] if cheat else -1,
             "slashed": cheat.bond if cheat else 0,
         },

@@ -1,6 +1,8 @@
 """Opening the market of a local network: market bonds and standing bids of all validators."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from chain.client.sender import TxSender
 from domain.messages import MsgDepositBond, MsgPlaceBid
@@ -20,13 +22,19 @@ PROVIDERS_BPS = 7_000
 DURATION = 30 * 86_400
 
 
-def open_market(network: Network, seconds: float = 60.0) -> None:
+def open_market(
+    network: Network,
+    seconds: float = 60.0,
+    capacities: Mapping[str, int] = MappingProxyType({}),
+    look: Callable[[], None] = lambda: None,
+) -> None:
     """Have every validator that runs deposit its market bond and place a bid; the first one is the cheapest.
 
-    It offers what its providers were certified to do, where it has any.
+    It offers what its providers were certified to do, where it has any. ``capacities`` are FLOPs that the bids of some
+    monikers sell, and no more. ``look`` is called again and again while it waits.
     """
     _wait_for_endpoints(network, seconds)
-    wait_for_clusters(network, seconds)
+    wait_for_clusters(network, seconds, look)
     running = {state.name for state in network.states() if state.running}
     for index, spec in enumerate(network.layout.validators):
         if f"{spec.moniker}.validator" not in running:
@@ -37,6 +45,7 @@ def open_market(network: Network, seconds: float = 60.0) -> None:
             slots, slot_speed = best_offer(cluster)
             if not slots:
                 continue
+            capacity = capacities.get(spec.moniker, CAPACITY)
             TxSender(client, key).send(
                 MsgDepositBond(key.address, MARKET_BOND),
                 MsgPlaceBid(
@@ -50,22 +59,25 @@ def open_market(network: Network, seconds: float = 60.0) -> None:
                         regions=("local",),
                         tiers=("exact",),
                         min_work=1,
-                        max_work=CAPACITY,
+                        max_work=capacity,
                         providers_bps=PROVIDERS_BPS,
                     ),
-                    capacity=CAPACITY,
+                    capacity=capacity,
                     duration=DURATION,
                 ),
             )
 
 
-def wait_for_clusters(network: Network, seconds: float = 60.0) -> None:
+def wait_for_clusters(
+    network: Network, seconds: float = 60.0, look: Callable[[], None] = lambda: None
+) -> None:
     """Wait until the validators that run have certified all providers that run."""
     running = {state.name for state in network.states() if state.running}
     expected = sum(spec.name in running for spec in network.layout.providers)
     with network.client(_up(network)) as client:
 
         def ready() -> bool:
+            look()
             providers = client.query(ProvidersRequest("", 1000, "")).providers
             return sum(p.capability is not None for p in providers) >= expected
 

@@ -117,6 +117,17 @@ class Amount(Bounded):
         return int(digits)
 
 
+class AmountCommand(click.Command):
+    """A command whose last argument is an amount: one below zero is refused as an amount, and not as an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read what begins as a number below zero as an argument."""
+        below = [word for word in args if re.match("-[0-9]", word)]
+        if below and "--" not in args:
+            args = [*(word for word in args if word not in below), "--", *below]
+        return super().parse_args(ctx, args)
+
+
 class Duration(Bounded):
     """A duration in seconds, written as 90s, 15m, 2h or 7d."""
 

@@ -9,7 +9,7 @@ from assay.cli.arguments import AMOUNT, BID_ID, DURATION, FLOPS, all_bids, find_
 from assay.cli.conditions import offer_options, read_offer
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
-from assay.cli.output import short, table
+from assay.cli.output import flops, money, short, table
 from domain.events import BidPlaced, changes_of
 from domain.limits import PROVIDERS_BPS_MAX
 
@@ -80,18 +80,19 @@ def list_(context: Settings, validator: str) -> None:
         (
             short(bid.id),
             short(bid.validator),
-            bid.offer.price,
+            money(bid.offer.price),
             bid.offer.device_class,
-            bid.offer.slot_speed,
+            f"{flops(bid.offer.slot_speed)}/s",
             bid.offer.slots,
-            bid.capacity,
+            flops(bid.capacity),
             ",".join(bid.offer.tiers),
             bid.expires_at,
         )
         for bid in bids
     ]
     columns = (
-        "bid", "validator", "uassay/PFLOP", "device", "FLOP/s a slot", "slots", "FLOPs left", "tiers", "expires at",
+        "bid", "validator", "price of a PFLOP", "device", "speed of a slot", "slots", "work left",
+        "tiers", "expires at",
     )  # fmt: skip
     context.output.result(bids, table("Bids", columns, rows))
 

@@ -1,6 +1,7 @@
 """``assay demo``."""
 
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
@@ -13,16 +14,22 @@ from rich.text import Text
 
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
-from assay.cli.output import amount, flops, short, stderr, table
+from assay.cli.output import flops, money, short, stderr, table
 
 if TYPE_CHECKING:
+    from assay.cli.story import Story
+    from domain.queries import OrderResponse
     from localnet.demo import Finished, Moment
+    from localnet.layout import Layout
+    from localnet.network import Network
 
 DEFAULT_DIRECTORY = "~/.assay/demo"
+_QUIET_BLOCKS = 25
+"""Blocks after which a line is said again where there is no terminal."""
 
 
 @click.command(
-    help="""Run the whole path on this machine: 4 validators, 8 providers, a real order, a cheat who is caught, payment.
+    help="""Run the whole path on this machine: validators, providers, two real orders, a caught cheat, payment.
 
     Example: assay demo --output json
     """
@@ -80,6 +87,11 @@ def command(
             )
         shutil.rmtree(directory)
     directory.mkdir(parents=True)
+
+    def begun(network: "Network") -> None:
+        ticker.begin(network.layout)
+        console.follow(*network.console_addresses)
+
     with (
         held(directory),
         console_beside(None) as console,
@@ -99,7 +111,7 @@ def command(
             ticker.show,
             down,
             job,
-            begun=lambda network: console.follow(*network.console_addresses),
+            begun=begun,
             done=stay if keep else lambda finished: None,
         ).run()
     if not keep:
@@ -118,12 +130,16 @@ def _print(context: Settings, finished: "Finished", directory: Path) -> None:
 
 
 class _Ticker:
-    """One line that lives: block height, phase, rounds, loss, verdicts; plain lines without a terminal."""
+    """Lines of the story that stay, above one that lives: block height, phase, rounds, loss.
+
+    Without a terminal the living line is printed now and then.
+    """
 
     def __init__(self, hidden: bool) -> None:
         self._hidden = hidden
         self._live = Live(Text(""), console=stderr, refresh_per_second=4, transient=True)
-        self._last = ""
+        self._phase, self._shown = "", 0
+        self._stories: list[Story] = []
 
     def __enter__(self) -> Self:
         if stderr.is_terminal and not self._hidden:
@@ -141,23 +157,51 @@ class _Ticker:
         """Print a line that stays, on stderr."""
         stderr.print(text, markup=False)
 
+    def begin(self, layout: "Layout") -> None:
+        """Learn the names of those who will be in the story."""
+        from assay.cli.story import Story
+
+        names = names_of(layout)
+        self._stories = [Story("the first order", names), Story("the second order", names)]
+
     def show(self, moment: "Moment") -> None:
         """Show a moment."""
-        text = moment.phase
-        if moment.summary is not None:
-            s = moment.summary
-            text = (
-                f"{moment.phase}: rounds closed {s.round}/{s.rounds}, verified {s.verified}; "
-                f"shares {s.shares_committed}, rejected {s.shares_rejected}"
-            )
-            text += f"; loss {moment.loss:.3f}" if moment.loss is not None else ""
         if self._hidden:
             return
+        loss: float | None = moment.loss
+        for story, on_chain in zip(self._stories, moment.orders, strict=False):
+            for line in story.tell(on_chain, loss):
+                self._stay(moment.height, line)
+            loss = None  # of the first order
+        text = moment.phase if not moment.orders else _where(moment.orders)
         if stderr.is_terminal:
             self._live.update(Text(f"block {moment.height:>4}  {text}"))
-        elif text != self._last:
-            stderr.print(f"block {moment.height:>4}  {text}", markup=False)
-        self._last = text
+        elif moment.height >= self._shown + _QUIET_BLOCKS or (
+            not moment.orders and text != self._phase
+        ):
+            self._stay(moment.height, text)
+        self._phase = text
+
+    def _stay(self, height: int, text: str) -> None:
+        self._shown = height
+        self.say(f"block {height:>4}  {text}")
+
+
+def _where(orders: Sequence["OrderResponse"]) -> str:
+    """Say in a line of 80 columns where the orders are."""
+    from consumer.watch import summarise
+
+    found = [summarise(on_chain) for on_chain in orders]
+    return "; ".join(
+        f"{name} {s.state.name.lower()}: {s.round}/{s.rounds} closed, {s.verified} paid"
+        for name, s in zip(("1st", "2nd"), found, strict=False)
+    )
+
+
+def names_of(layout: "Layout") -> dict[str, str]:
+    """Return how a network's providers and validators are called, by address."""
+    providers = {spec.address: spec.name for spec in layout.providers}
+    return providers | {spec.operator: spec.moniker for spec in layout.validators}
 
 
 def _quality(finished: "Finished") -> dict[str, object]:
@@ -176,9 +220,15 @@ def _plot_file(finished: "Finished", path: Path) -> None:
     figure, axes = plt.subplots(figsize=(7, 4))
     rounds = [at for at, _ in finished.curve]
     axes.plot(rounds, [loss for _, loss in finished.curve], marker=".", linewidth=1)
+    for end in range(1, len(finished.on_chain.rounds)):
+        axes.axvline(end, color="0.8", linewidth=0.8)
+    for found in {row.round for row in finished.verdicts if row.reason}:
+        axes.axvspan(found, found + 1, color="tab:red", alpha=0.08)
+        axes.text(found + 0.5, 0.97, "a share was rejected", ha="center", va="top", color="tab:red",
+                  transform=axes.get_xaxis_transform())  # fmt: skip
     axes.set_xlabel("rounds trained")
     axes.set_ylabel("training loss (mean over slots)")
-    axes.set_title("Loss at the boundaries of verified shares")
+    axes.set_title(f"{finished.job.document.name}: loss at the boundaries of verified shares")
     axes.grid(alpha=0.3)
     figure.tight_layout()
     figure.savefig(path, dpi=120)
@@ -199,10 +249,7 @@ def _plot_terminal(finished: "Finished") -> str:
 
 def _tell(context: Settings, finished: "Finished", value: dict[str, Any], directory: Path) -> None:
     """Print the summary for people."""
-    layout = finished.network.layout
-    names = {s.address: s.name for s in layout.providers} | {
-        s.operator: s.moniker for s in layout.validators
-    }
+    names = names_of(finished.network.layout)
     payouts = value["payouts"]
     roles = {
         p.to: p.kind
@@ -211,19 +258,29 @@ def _tell(context: Settings, finished: "Finished", value: dict[str, Any], direct
     }
     cheat, order, model = value["cheat"], value["order"], value["model"]
     rows: list[tuple[object, ...]] = [
-        (names.get(address, short(address)), roles.get(address, ""), _did(finished, address), paid)
+        (
+            names.get(address, short(address)),
+            roles.get(address, ""),
+            _did(finished, address),
+            money(paid),
+        )
         for address, paid in sorted(payouts.items(), key=lambda item: names.get(item[0], ""))
     ]
-    rows.append(("protocol", "fee", "community pool", value["fees"]))
-    rows.append(("consumer", "refund", "unused deposit", value["refund"]))
+    rows.append(("protocol", "fee", "community pool", money(value["fees"])))
+    rows.append(("consumer", "refund", "unused deposit", money(value["refund"])))
     if cheat["provider"]:
-        where = f"caught in round {cheat['round']}, place {cheat['segment']}; bond cut"
-        rows.append((names[cheat["provider"]], "cheat", where, -int(cheat["slashed"])))
+        where = f"caught in round {cheat['round']}; bond cut"
+        rows.append((names[cheat["provider"]], "cheat", where, money(-int(cheat["slashed"]))))
     output = context.output
     output.note("")
     shown: list[str | Table] = [
-        table("Who did what, and who was paid what (uassay)", ("who", "as", "did", "amount"), rows),
-        f"deposit {amount(int(order['deposit']))} = payouts + refund + fees: {value['deposit_accounted']}",
+        table(
+            "Who did what for the first order, and was paid", ("who", "as", "did", "amount"), rows
+        ),
+        f"deposit {money(int(order['deposit']))} = payouts + refund + fees, to the last uassay: "
+        f"{'yes' if value['deposit_accounted'] else 'no'}",
+        *_caught(finished, cheat, names),
+        *_rival(finished, value["second_order"], names),
         f"work quoted {flops(int(order['flops_quoted']))}, verified {flops(int(order['flops_verified']))}",
         _plot_terminal(finished),
         f"{model['metric']} on data that no provider saw: {model['before']:.3f} before, "
@@ -236,6 +293,40 @@ def _tell(context: Settings, finished: "Finished", value: dict[str, Any], direct
         "(examples/digits.py shows how a job is written)",
     ]
     output.result(value, shown)
+
+
+def _caught(finished: "Finished", cheat: dict[str, Any], names: dict[str, str]) -> list[str]:
+    """Say in a sentence what the cheat did, where, and how it was seen."""
+    if not cheat["provider"]:
+        return []
+    steps = finished.job.document.segment_steps
+    first = cheat["segment"] * steps
+    place = (
+        f"steps {first + 1} to {first + steps}"
+        if cheat["segment"] < finished.job.document.round_steps // steps
+        else "the update at its end"
+    )
+    return [
+        f"the cheat: {names[cheat['provider']]} said that it had trained slot {cheat['slot']} of round "
+        f"{cheat['round']}, and had not; its validator drew {place} by lot after it had committed to its "
+        f"states, computed them again and came to another state; somebody else trained the slot, and "
+        f"{money(int(cheat['slashed']))} of the bond are gone"
+    ]
+
+
+def _rival(finished: "Finished", second: dict[str, Any] | None, names: dict[str, str]) -> list[str]:
+    """Say what the cluster with the next bid made of the second order."""
+    if second is None:
+        return []
+    first = finished.on_chain.current
+    same = "the same model, bit for bit" if second["same_model"] else "another model"
+    workers = ", ".join(names.get(provider, short(provider)) for provider in second["providers"])
+    return [
+        f"two orders at once: {names.get(first.validator if first else '', 'nobody')} had the cheapest bid "
+        f"({money(finished.price)} a PFLOP) and sold all of it to the first; the second went to "
+        f"{names.get(second['validator'], 'nobody')} ({money(int(second['price_per_pflop']))}), where {workers} "
+        f"trained {same}"
+    ]
 
 
 def _trivial(model: dict[str, Any]) -> str:

@@ -131,11 +131,11 @@ def list_(context: Settings, consumer: str, validator: str) -> None:
             order.state.name.lower(),
             CloseReason(order.close_reason).name.lower() if order.close_reason else "-",
             order.attempt,
-            order.price_limit,
+            money(order.price_limit),
         )
         for order in orders
     ]
-    columns = ("order", "state", "closed", "attempt", "price limit")
+    columns = ("order", "state", "closed", "attempt", "price limit of a PFLOP")
     context.output.result(orders, table("Orders", columns, rows))
 
 
@@ -165,9 +165,9 @@ def show(context: Settings, order: str) -> None:
             "rounds closed / verified / all",
             f"{summary.round} / {summary.verified} / {terms.rounds}",
         ),
-        ("paid (uassay)", f"{summary.paid:,}"),
-        ("withheld from the validator (uassay)", f"{summary.withheld:,}"),
-        ("refunded (uassay)", f"{summary.refunded:,}"),
+        ("paid", money(summary.paid)),
+        ("withheld from the validator", money(summary.withheld)),
+        ("refunded", money(summary.refunded)),
     ]
     if stop := tell_stop(on_chain):
         head.append(("stopped", stop))
@@ -185,7 +185,7 @@ def show(context: Settings, order: str) -> None:
         )
         for s in on_chain.shares
     ]
-    payments = [(p.kind, short(p.to), p.amount, p.round) for p in on_chain.payments]
+    payments = [(p.kind, short(p.to), money(p.amount), p.round) for p in on_chain.payments]
     share_columns = (
         "attempt", "round", "slot", "issue", "provider", "segments", "drawn", "state", "reason",
     )  # fmt: skip
@@ -196,7 +196,7 @@ def show(context: Settings, order: str) -> None:
             table(f"Order {order}", ("what", "value"), head),
             table("Shares", share_columns, shares),
             table("Places that strangers recompute", panel_columns, panel_rows(on_chain, seats)),
-            table("Payments (uassay)", ("kind", "to", "amount", "round"), payments),
+            table("Payments", ("kind", "to", "amount", "round"), payments),
         ],
     )
 

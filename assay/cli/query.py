@@ -5,7 +5,7 @@ import click
 from assay.cli.arguments import ADDRESS
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError, WrongUsage
-from assay.cli.output import table
+from assay.cli.output import flops, money, table
 
 
 @click.group(help="Read the chain's state.")
@@ -24,10 +24,10 @@ def account(context: Settings, address: str) -> None:
         found = client.query(AccountRequest(address))
     rows = [
         ("address", found.account.address),
-        ("balance (uassay)", f"{found.balance:,}"),
+        ("balance", money(found.balance)),
         ("sequence", found.account.sequence),
-        ("free bond (uassay)", f"{found.bond.free:,}"),
-        ("bond on its way back", f"{sum(w.amount for w in found.bond.withdrawals):,}"),
+        ("free bond", money(found.bond.free)),
+        ("bond on its way back", money(sum(w.amount for w in found.bond.withdrawals))),
     ]
     context.output.result(found, table("Account", ("what", "value"), rows))
 
@@ -65,14 +65,14 @@ def providers(context: Settings, validator: str, address: str | None) -> None:
             p.address,
             p.validator or "-",
             "admitted" if p.admitted else "asking" if p.validator else "-",
-            f"{p.capability.speed:,}" if p.capability else "-",
+            f"{flops(p.capability.speed)}/s" if p.capability else "-",
             "newcomer" if p.newcomer else "-",
             p.shares_accepted,
             p.shares_rejected,
         )
         for p in found
     ]
-    columns = ("address", "cluster", "standing", "FLOP/s", "record", "accepted", "rejected")
+    columns = ("address", "cluster", "standing", "speed", "record", "accepted", "rejected")
     context.output.result(found, table("Providers", columns, rows))
 
 

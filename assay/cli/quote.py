@@ -31,10 +31,16 @@ def command(context: Settings, directory: Path, **values: Any) -> None:
     with context.client() as client:
         found = quote(client, job, read_request(values))
     rows = [
-        (short(b.id), short(b.validator), b.offer.price, b.offer.slot_speed, b.offer.slots)
+        (
+            short(b.id),
+            short(b.validator),
+            money(b.offer.price),
+            f"{flops(b.offer.slot_speed)}/s",
+            b.offer.slots,
+        )
         for b in found.match.bids
     ]
-    columns = ("bid", "validator", "uassay/PFLOP", "FLOP/s a slot", "slots")
+    columns = ("bid", "validator", "price of a PFLOP", "speed of a slot", "slots")
     title = "With the best bid"
     expected = (
         [table(title, ("what", "value"), outlook_rows(found.outlook))] if found.outlook else []

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import AMOUNT
+from assay.cli.arguments import AMOUNT, AmountCommand
 from assay.cli.context import Settings, common_options
 
 if TYPE_CHECKING:
@@ -18,9 +18,8 @@ def command() -> None:
 
 
 @command.command(
+    cls=AmountCommand,
     help="Send coins.\n\nExample: assay tx send assay1… 1000000uassay --from alice",
-    # So that an amount below zero is refused as one, and not as an option.
-    context_settings={"ignore_unknown_options": True},
 )
 @click.argument("to")
 @click.argument("coins", type=AMOUNT)
@@ -37,6 +36,7 @@ def send(context: Settings, to: str, coins: int) -> None:
 
 @command.command(
     "deposit-bond",
+    cls=AmountCommand,
     help="Move coins into your bond account (validators: market bond; providers: share bonds)."
     "\n\nExample: assay tx deposit-bond 5000000uassay --from op",
 )
@@ -51,6 +51,7 @@ def deposit_bond(context: Settings, coins: int) -> None:
 
 @command.command(
     "withdraw-bond",
+    cls=AmountCommand,
     help="Ask for free bond coins back; they arrive after the chain's bond_wait."
     "\n\nExample: assay tx withdraw-bond 5000000uassay --from op",
 )

@@ -1,10 +1,13 @@
 """``assay demo`` as a person runs it: real processes, CometBFT, a real job, and every claim of its summary."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -18,12 +21,13 @@ from safetensors.numpy import load_file
 from chain.app.homes import comet_home
 from chain.app.storage import Storage
 from chain.state_machine.queries import answer
+from domain.errors import Exit
 from domain.queries import OrderRequest, OrderResponse, SeatsRequest, SeatsResponse
 from domain.reasons import CloseReason
 from domain.records import AssignmentState, PanelSeat, Ruling, ShareState
 from localnet.layout import Layout, load_layout
 from pol.state.canonical import state_tree
-from tests.support.waiting import is_running
+from tests.support.waiting import is_running, wait_until
 
 RUN_SECONDS = 240.0
 AFTER_LEAST = 0.85
@@ -123,8 +127,12 @@ def check_ended(run: Run) -> None:
     assert run.code == 0, run.errors
     assert "Traceback" not in run.errors
     assert len(run.descendants) >= 15
-    assert [pid for pid in run.descendants if is_running(pid)] == []
-    named = [p for p in psutil.process_iter(["cmdline"]) if str(run.directory) in str(p.info)]
+    check_gone(run.descendants, run.directory)
+
+
+def check_gone(processes: Collection[int], directory: Path) -> None:
+    assert [pid for pid in processes if is_running(pid)] == []
+    named = [p for p in psutil.process_iter(["cmdline"]) if str(directory) in str(p.info)]
     assert named == []
 
 
@@ -189,6 +197,38 @@ def test_it_ends_well_and_leaves_no_process(demo: Run) -> None:
     assert len(demo.descendants) >= 20
 
 
+def test_ctrl_c_ends_everything_in_the_middle(tmp_path: Path) -> None:
+    directory, errors = tmp_path / "network", tmp_path / "err"
+    command = [sys.executable, "-m", "assay.cli", "demo", "--dir", str(directory)]
+    with errors.open("wb") as err:
+        process = subprocess.Popen(command, stdout=err, stderr=err, start_new_session=True)
+    try:
+        wait_until(lambda: "block    0  starting" in errors.read_text(), "the network to start")
+        wait_until(lambda: len(descendants(process.pid)) >= 8, "its nodes to run")
+        seen = descendants(process.pid)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        assert process.wait(30.0) == Exit.REFUSED
+    finally:
+        process.kill()
+        process.wait()
+    assert errors.read_text().endswith("error: interrupted\n")
+    check_gone(seen, directory)
+
+
+def test_two_clusters_train_the_same_model_at_once(demo: Run) -> None:
+    summary, layout = demo.summary, demo.layout
+    second, cheat = summary["second_order"], summary["cheat"]
+    won = demo.on_chain().assignments[-1].validator
+    assert second["closed"] == CloseReason.SETTLED
+    assert second["validator"] != won
+    assert second["price_per_pflop"] > summary["order"]["price_per_pflop"]
+    assert second["same_model"]
+    # Nobody is idle: who trained for the first order, the cheat, and the other cluster are all there are.
+    first = {v["provider"] for v in summary["verdicts"] if v["verdict"] == "accepted"}
+    trained = first | {cheat["provider"]} | set(second["providers"])
+    assert trained == {spec.address for spec in layout.providers}
+
+
 def test_the_page_to_look_at_comes_first(demo: Run) -> None:
     assert re.fullmatch(r"console: http://127\.0\.0\.1:\d+/", demo.errors.splitlines()[0])
 
@@ -197,7 +237,7 @@ def test_the_summary_has_everything(demo: Run) -> None:
     summary = demo.summary
     expected = {
         "validators", "providers", "blocks", "order", "model", "rounds", "verdicts", "cheat",
-        "payouts", "refund", "deposit_accounted", "result", "seconds",
+        "payouts", "refund", "deposit_accounted", "result", "seconds", "second_order",
     }  # fmt: skip
     assert expected <= summary.keys()
     assert {"id", "job", "price_per_pflop", "deposit", "flops_quoted", "flops_verified"} <= summary[

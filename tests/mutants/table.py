@@ -2270,4 +2270,20 @@ MUTANTS = (
         "",
         (f"{_CONSOLE}/test_story.py::test_a_story_is_what_the_chain_has",),
     ),
+    Mutant(
+        "options-as-receivers",
+        "an option that there is not is taken for who gets the coins",
+        "assay/cli/arguments.py",
+        'if re.match("-[0-9]", word)]',
+        'if re.match("-", word)]',
+        ("tests/unit/assay/cli/test_tree.py::test_an_unknown_option_is_no_receiver",),
+    ),
+    Mutant(
+        "story-twice",
+        "the demo tells what it told before",
+        "assay/cli/story.py",
+        "        is_new = what not in self._told\n",
+        "        is_new = True\n",
+        ("tests/unit/assay/cli/test_story.py",),
+    ),
 )

@@ -193,6 +193,14 @@ def test_an_amount_below_zero_is_refused_as_one() -> None:
     ran = assay("tx", "send", "assay1x", "-5uassay")
     assert ran.code == 2
     assert "-5uassay is not an amount; it is above zero" in ran.err
+    ran = assay("tx", "deposit-bond", "-5", "--from", "op")
+    assert "-5 is not an amount; it is above zero" in ran.err
+
+
+def test_an_unknown_option_is_no_receiver() -> None:
+    ran = assay("tx", "send", "--typo", "5")
+    assert ran.code == 2
+    assert "No such option '--typo'" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,91 @@
+"""The story of the demo's orders: a sentence for each thing that a person would tell somebody else."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from assay.cli.output import money, short
+from console.words import share_reason
+from domain.queries import OrderResponse
+from domain.reasons import CloseReason
+from domain.records import OrderState, Round, Share, ShareState
+
+_REJECTED = (ShareState.REJECTED, ShareState.WRONG)
+_PAID = ("provider", "auditor", "protocol")
+
+
+@dataclass
+class Story:
+    """Tells of one order what is new since the last look."""
+
+    # How the order is called, and people by address.
+    order: str
+    names: dict[str, str]
+    _told: set[tuple[object, ...]] = field(default_factory=set)
+
+    def tell(self, on_chain: OrderResponse, loss: float | None = None) -> list[str]:
+        """Return sentences; ``loss`` is that of the last closed round."""
+        lines = self._matched(on_chain)
+        lines += [line for share in on_chain.shares for line in self._rejected(share)]
+        for found in on_chain.rounds_of(on_chain.order.attempt):
+            lines += self._closed(on_chain, found, loss)
+            lines += self._verified(on_chain, found)
+        if on_chain.order.close_reason and self._is_new("closed"):
+            reason = CloseReason(on_chain.order.close_reason).name.lower()
+            lines.append(f"{self.order} is {reason}: what was not spent is back")
+        return lines
+
+    def _matched(self, on_chain: OrderResponse) -> list[str]:
+        current, state = on_chain.current, on_chain.order.state
+        if current is None or state < OrderState.MATCHED:
+            return []
+        who, key = self._name(current.validator), current.attempt
+        lines: list[str] = []
+        if self._is_new("matched", key):
+            price = money(current.price)
+            lines.append(f"{self.order} goes to {who}, the cheapest that fits: {price} a PFLOP")
+        if state >= OrderState.RUNNING and self._is_new("running", key):
+            lines.append(f"{who} has tried the job, and accepts {self.order}: its providers train")
+        return lines
+
+    def _rejected(self, share: Share) -> list[str]:
+        claim = share.claim
+        if share.state not in _REJECTED or not self._is_new("rejected", claim.key):
+            return []
+        where = f"{self._name(claim.provider)}'s share of round {claim.round}, slot {claim.slot}"
+        return [f"{where} is rejected: {share_reason(share.reason)}; somebody else trains the slot"]
+
+    def _closed(self, on_chain: OrderResponse, found: Round, loss: float | None) -> list[str]:
+        if not self._is_new("round", found.key):
+            return []
+        accepted = set(found.share_keys)
+        providers = [s.claim.provider for s in on_chain.shares if s.claim.key in accepted]
+        text = f"{self._round(found)} is closed, trained by {self._names(providers)}"
+        # Of an earlier one the loss is another.
+        newest = found is on_chain.rounds_of(found.attempt)[-1]
+        return [f"{text}; loss {loss:.3f}" if loss is not None and newest else text]
+
+    def _verified(self, on_chain: OrderResponse, found: Round) -> list[str]:
+        if not found.verified or not self._is_new("verified", found.key):
+            return []
+        paid = [p for p in on_chain.payments if p.round == found.round and p.kind in _PAID]
+        auditors = self._names([p.to for p in paid if p.kind == "auditor"])
+        panel = on_chain.panel(found.attempt, found.round)
+        places = len(panel.places) if panel else 0
+        total = money(sum(p.amount for p in paid))
+        return [
+            f"{self._round(found)} is right, say {auditors}, who recomputed {places} drawn places: {total} paid"
+        ]
+
+    def _round(self, found: Round) -> str:
+        return f"round {found.round} of {self.order}"
+
+    def _name(self, address: str) -> str:
+        return self.names.get(address, short(address))
+
+    def _names(self, addresses: Iterable[str]) -> str:
+        return ", ".join(sorted({self._name(address) for address in addresses})) or "nobody"
+
+    def _is_new(self, *what: object) -> bool:
+        is_new = what not in self._told
+        self._told.add(what)
+        return is_new
