@@ -1,16 +1,16 @@
 """Protobuf messages to domain dataclasses and back: the one converter, of the chain and of the link between owners.
 
-Compiled once per type into closures, one per field, from the protobuf descriptor and the annotated types of the
-dataclass (:mod:`domain.bounds`). So what is read is within its bounds, and what is not is a Refusal that names its
+Compiled once per type into a function with a line per field, from the protobuf descriptor and the annotated types of
+the dataclass (:mod:`domain.bounds`). So what is read is within its bounds, and what is not is a Refusal that names its
 path. A field that both sides do not have, that they have in kinds that do not fit, or that has no bound is a Mismatch
 when the converter is compiled: never a surprise at run time, and nothing fails open.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass, make_dataclass
+from dataclasses import fields, is_dataclass
 from enum import IntEnum
 from functools import cache
-from operator import attrgetter, call
+from operator import attrgetter
 from typing import Any, NoReturn, TypeVar, get_args, get_origin
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -53,53 +53,63 @@ _PLAIN = {
 def reader(cls: type, descriptor: Descriptor) -> Convert:
     """Return the function from a protobuf message to a ``cls``; it raises a Refusal that names the field."""
     _check_depth(descriptor)
-    pairs = _pairs(cls, descriptor)
-    make: Callable[..., Any] = _tuple_of if get_origin(cls) is tuple else maker(cls)
-    if any(_is_record(field) for _, field in pairs):
-        readers = tuple(_field_reader(hint, field) for hint, field in pairs)
-        return lambda message: make(*[read(message) for read in readers])
-    # All values at once, where none may be missing: most of the time goes into calls.
-    get = _values_of([field.name for _, field in pairs])
-    reads = tuple(_plain_reader(hint, field) or _as_it_is for hint, field in pairs)
-    return lambda message: make(*map(call, reads, get(message)))
+    known: dict[str, Any] = {}
+    values = []
+    for at, (hint, field) in enumerate(_pairs(cls, descriptor)):
+        read, value = _field_reader(hint, field)
+        known[f"read{at}"] = read
+        values.append(value if read is None else f"read{at}({value})")
+    is_tuple = get_origin(cls) is tuple
+    lines = [f"return ({''.join(f'{value}, ' for value in values)})"]
+    return _function(("message",), lines if is_tuple else _making(cls, values, known), known)
 
 
 def maker(cls: type[T]) -> Callable[..., T]:
     """Return what makes a frozen dataclass of all its values, as its constructor does, in a third of the time.
 
-    The constructor asks ``object.__setattr__`` for each field. So a twin that has the same slots and is not frozen is
-    made, and then becomes a ``cls``: from there on nobody can change it. Raises Mismatch for a class whose constructor
-    does more, and TypeError for one that keeps anything beside its fields.
+    Raises Mismatch for a class whose constructor does more, and TypeError for one that keeps anything beside its
+    fields.
+    """
+    record: Any = cls
+    values = [f"value{at}" for at in range(len(fields(record)))]
+    known: dict[str, Any] = {}
+    return _function(values, _making(cls, values, known), known)
+
+
+def _making(cls: type, values: Sequence[str], known: dict[str, Any]) -> list[str]:
+    """Return the lines that make a ``cls`` of expressions for its values, and put what they need into ``known``.
+
+    The constructor of a frozen dataclass asks ``object.__setattr__`` for each field. So a twin that has the same slots
+    and is not frozen is made, and then becomes a ``cls``: from there on nobody can change it.
     """
     if hasattr(cls, "__post_init__"):
         raise Mismatch(f"{cls.__name__} is more than its fields")
     record: Any = cls
     names = [field.name for field in fields(record)]
-    slots = "__slots__" in vars(cls)
-    twin = make_dataclass(
-        cls.__name__, names, bases=cls.__bases__, slots=slots, eq=False, repr=False
-    )
+    slots = vars(cls).get("__slots__")
+    own = {} if slots is None else {"__slots__": [name for name in names if name in slots]}
+    twin: Any = type(cls.__name__, cls.__bases__, own)
     # Tried once now, and not when the first transaction comes.
-    object.__new__(twin).__class__ = record
-
-    def make(*values: Any) -> T:
-        made = twin(*values)
-        made.__class__ = cls
-        return made  # type: ignore[no-any-return]  # the twin's type is made at run time
-
-    return make
-
-
-def _tuple_of(*values: Any) -> tuple[Any, ...]:
-    return values
+    twin().__class__ = record
+    known.update(Twin=twin, Record=record)
+    return [
+        "made = Twin()",
+        *(f"made.{name} = {value}" for name, value in zip(names, values, strict=True)),
+        "made.__class__ = Record",
+        "return made",
+    ]
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _is_record(field: FieldDescriptor) -> bool:
-    return field.message_type is not None and field.label != FieldDescriptor.LABEL_REPEATED
+def _function(
+    arguments: Sequence[str], lines: Sequence[str], known: dict[str, Any]
+) -> Callable[..., Any]:
+    """Return the function of these lines, as ``dataclass`` makes constructors: most of the time of generic code goes
+    into loops and calls that lines of their own do without. They consist of names of fields and of ``known``.
+    """
+    source = "\n    ".join([f"def made_of({', '.join(arguments)}):", *lines])
+    exec(source, known)  # noqa: S102  # no text from outside is in it
+    made: Callable[..., Any] = known["made_of"]
+    return made
 
 
 @cache
@@ -146,24 +156,22 @@ def _mismatch(hint: Any, field: FieldDescriptor) -> NoReturn:
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _field_reader(hint: Any, field: FieldDescriptor) -> Convert:
-    """Return the function from the enclosing protobuf message to the domain value of ``field``."""
-    get = attrgetter(field.name)
-    if _is_record(field):
-        return _record_reader(hint, field, get)
-    read = _plain_reader(hint, field)
-    return get if read is None else lambda message: read(get(message))
+def _field_reader(hint: Any, field: FieldDescriptor) -> tuple[Convert | None, str]:
+    """Return the function to the domain value of ``field``, and what it is called with; None where that is the value.
 
-
-def _plain_reader(hint: Any, field: FieldDescriptor) -> Convert | None:
-    """Return the function from what protobuf has for a field, which is never missing; None where it is as it is."""
+    Parts that may be missing are looked for in the enclosing message; anything else is there, if only as a default.
+    """
+    value = f"message.{field.name}"
     if field.label == FieldDescriptor.LABEL_REPEATED:
-        return _list_reader(hint, field)
-    return _value_reader(hint, field, field.name)
+        return _list_reader(hint, field), value
+    if field.message_type is not None:
+        return _record_reader(hint, field), "message"
+    return _value_reader(hint, field, field.name), value
 
 
-def _record_reader(hint: Any, field: FieldDescriptor, get: Convert) -> Convert:
+def _record_reader(hint: Any, field: FieldDescriptor) -> Convert:
     name = field.name
+    get = attrgetter(name)
     hint, optional = without_none(hint)
     read = _part_reader(hint, field)
 
@@ -197,11 +205,13 @@ def _list_reader(hint: Any, field: FieldDescriptor) -> Convert:
 
     def read_list(values: Any) -> tuple[Any, ...]:
         fits(values)
+        # A list of all is made in a third of the time that asking for one after the other takes.
+        items = values[:]
         if read is None:
-            return tuple(values)
+            return tuple(items)
         done: list[Any] = []
         try:
-            for value in values:  # one by one, so that the index is known where one is refused
+            for value in items:  # one by one, so that the index is known where one is refused
                 done.append(read(value))  # noqa: PERF401
         except Refusal as refusal:
             raise inside(f"{name}[{len(done)}]", refusal) from None

@@ -44,10 +44,10 @@ def type_url(message: Message) -> str:
 def from_bytes(url: str, value: bytes, field: str = "value") -> Message:
     """Return the domain message of a type url and its bytes; a Refusal names the field."""
     entry = _READERS.get(url)
-    if url == REVEAL_URL:
-        reason = "is for the proposer of a block, as its first item"
-        raise Refusal(UNKNOWN_REQUEST, f"{field}.type_url", reason, "leave it to the node")
     if entry is None:
+        if url == REVEAL_URL:
+            reason = "is for the proposer of a block, as its first item"
+            raise Refusal(UNKNOWN_REQUEST, f"{field}.type_url", reason, "leave it to the node")
         raise Refusal(
             UNKNOWN_REQUEST,
             f"{field}.type_url",

@@ -8,7 +8,6 @@ somebody signed is silently ignored.
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
-from operator import attrgetter
 from typing import Annotated, Any
 
 from cosmpy.protos.cosmos.base.v1beta1.coin_pb2 import Coin as CoinProto
@@ -47,12 +46,15 @@ from domain.tx import Tx, sign_doc
 from wire.address import PUB_KEY_BYTES, address_of, check_address
 from wire.canonical import parse, read
 from wire.convert import maker, reader
+from wire.envelope import Envelope
 from wire.keys import SIGNATURE_BYTES, Key
 from wire.memory import Memory
 from wire.messages import from_bytes, to_proto
 
-_DIRECT: int = SignMode.SIGN_MODE_DIRECT
-_UNSPECIFIED: int = SignMode.SIGN_MODE_UNSPECIFIED
+_DIRECT: bytes = ModeInfo(
+    single=ModeInfo.Single(mode=SignMode.SIGN_MODE_DIRECT)
+).SerializeToString()
+_UNSPECIFIED = (b"", ModeInfo(single=ModeInfo.Single()).SerializeToString())
 _MESSAGE_FIELDS = tuple(f"body.messages[{index}]" for index in range(MESSAGES_MAX))
 _FEES_REMEMBERED = 4096
 _KEYS_REMEMBERED = 65_536
@@ -60,10 +62,11 @@ _MODES_MAX = 16  # sign modes in sign modes, and beside each other
 _make_tx, _make_signer = maker(Tx), maker(Signer)
 _read_coin = reader(Coin, CoinProto.DESCRIPTOR)
 _check_memo = own_checker(Annotated[str, Visible(), Size(0, MEMO_BYTES_MAX)], "body.memo")
-_parts_of = attrgetter("body_bytes", "auth_info_bytes", "signatures")
 _PUB_KEY_URL = "/cosmos.crypto.secp256k1.PubKey"
-# Field 1 with 33 bytes: the only canonical encoding of a compressed key.
-_PUB_KEY_HEAD = b"\x0a\x21"
+# The only canonical encoding of a compressed key is this and the key.
+_PUB_KEY_HEAD: bytes = AnyProto(
+    type_url=_PUB_KEY_URL, value=PubKey(key=bytes(PUB_KEY_BYTES)).SerializeToString()
+).SerializeToString()[:-PUB_KEY_BYTES]
 
 
 def decode_tx(raw: bytes) -> Tx:
@@ -101,28 +104,24 @@ def tx_proto(raw: bytes) -> Any:
 
 
 def _decode(raw: bytes, simulated: bool) -> Tx:
-    if len(raw) > TX_BYTES_MAX:
-        raise Refusal(TX_TOO_LARGE, "tx", f"has {len(raw)} bytes", f"at most {TX_BYTES_MAX}")
+    size = len(raw)
+    if size > TX_BYTES_MAX:
+        raise Refusal(TX_TOO_LARGE, "tx", f"has {size} bytes", f"at most {TX_BYTES_MAX}")
     if not raw:
         raise Refusal(TX_DECODE, "tx", "is empty", "send a signed transaction")
-    body_bytes, auth_bytes, signatures, whole = _parse(raw)
-    body = parse(TxBody, body_bytes, "body") if whole is None else whole.body
+    seen = read(Envelope, raw)
+    if seen is None:
+        raise _why_not(raw)
+    body, auth = seen.body, seen.auth_info
     messages, memo = _read_body(body)
-    auth = parse(AuthInfo, auth_bytes, "auth_info") if whole is None else whole.auth_info
-    infos = auth.signer_infos
-    info = infos[0] if len(infos) == 1 else None  # each look makes an object
-    is_direct = info is not None and info.mode_info.single.mode == _DIRECT
-    if not is_direct:
-        _check_nesting(infos)
-    if auth.HasField("tip"):
-        raise _not_supported("auth_info.tip", "tips")
-    signer = _read_signer(infos, info, signatures, is_direct, simulated)
-    fee, gas_limit, payer = _read_fee(auth.fee.SerializeToString())
+    signer = _read_signer(raw, auth.signer_infos, seen.signatures, simulated)
+    fee, gas_limit, payer = _read_fee(auth.fee)
     return _make_tx(
         sha256(raw).digest(),
-        len(raw),
-        body_bytes,
-        auth_bytes,
+        size,
+        # As they were signed: the whole was written again, and was the same.
+        body.SerializeToString(),
+        auth.SerializeToString(),
         messages,
         memo,
         body.timeout_height,
@@ -134,24 +133,33 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
     )
 
 
-def _parse(raw: bytes) -> tuple[bytes, bytes, Any, Any]:
-    """Return body and auth_info as they were signed, the signatures, and all parsed; None there where one is not
-    canonical.
-
-    ``Tx`` and ``TxRaw`` have one encoding, so that one look at the whole tells whether all of it is canonical. Where
-    it is not, the parts are looked at one by one, for a refusal that names the part.
-    """
-    whole = read(TxProto, raw)
-    if whole is not None:
-        parts = _parts_of(TxRaw.FromString(raw))
-        # A part that is there and empty is canonical in the one and not in the other.
-        if parts[0] and parts[1]:
-            return *parts, whole
-    return *_parts_of(parse(TxRaw, raw, "tx")), None
+def _why_not(raw: bytes) -> Refusal:
+    """Return why bytes are no transaction whose parts could be looked at, or not one that is signed as it must be."""
+    try:
+        parts = parse(TxRaw, raw, "tx")
+        body = parse(TxBody, parts.body_bytes, "body")
+        if body.unordered or body.HasField("timeout_timestamp"):
+            return _not_supported("body.unordered", "unordered transactions")
+        if body.extension_options or body.non_critical_extension_options:
+            return _not_supported("body.extension_options", "extension options")
+        auth = parse(AuthInfo, parts.auth_info_bytes, "auth_info")
+        infos, signatures = auth.signer_infos, parts.signatures
+        _check_nesting(infos)
+    except Refusal as refusal:
+        return refusal
+    if auth.HasField("tip"):
+        return _not_supported("auth_info.tip", "tips")
+    where = "auth_info.signer_infos"
+    if len(infos) != 1 or len(signatures) != 1:
+        reason = f"{len(infos)} signers and {len(signatures)} signatures"
+        return Refusal(UNAUTHORIZED, where, reason, "send exactly one of each")
+    return Refusal(
+        UNAUTHORIZED, f"{where}.mode_info", "not SIGN_MODE_DIRECT", "sign with SIGN_MODE_DIRECT"
+    )
 
 
 def _read_body(body: Any) -> tuple[tuple[Message, ...], str]:
-    packed = body.messages
+    packed = body.messages[:]
     if not 0 < len(packed) <= MESSAGES_MAX:
         reason = f"has {len(packed)} messages"
         raise Refusal(INVALID_REQUEST, "body.messages", reason, f"send 1 to {MESSAGES_MAX}")
@@ -162,10 +170,6 @@ def _read_body(body: Any) -> tuple[tuple[Message, ...], str]:
                 MEMO_TOO_LARGE, "body.memo", "is too long", f"at most {MEMO_BYTES_MAX} bytes"
             )
         _check_memo(memo)
-    if body.unordered or body.HasField("timeout_timestamp"):
-        raise _not_supported("body.unordered", "unordered transactions")
-    if body.extension_options or body.non_critical_extension_options:
-        raise _not_supported("body.extension_options", "extension options")
     return tuple(map(_read_message, packed, _MESSAGE_FIELDS)), memo
 
 
@@ -194,24 +198,13 @@ def _check_nesting(infos: Any) -> None:
     )
 
 
-def _read_signer(
-    infos: Any, info: Any, signatures: Any, is_direct: bool, simulated: bool
-) -> Signer:
-    if info is None or len(signatures) != 1:
-        raise Refusal(
-            UNAUTHORIZED,
-            "auth_info.signer_infos",
-            f"{len(infos)} signers and {len(signatures)} signatures",
-            "send exactly one of each",
-        )
-    signature = signatures[0]
-    if not is_direct and not (simulated and _is_unspecified(info.mode_info)):
-        raise Refusal(
-            UNAUTHORIZED,
-            "auth_info.signer_infos.mode_info",
-            "not SIGN_MODE_DIRECT",
-            "sign with SIGN_MODE_DIRECT",
-        )
+def _read_signer(raw: bytes, infos: Any, signatures: Any, simulated: bool) -> Signer:
+    if len(infos) != 1 or len(signatures) != 1:
+        raise _why_not(raw)
+    info, signature = infos[0], signatures[0]
+    mode = info.mode_info
+    if mode != _DIRECT and not (simulated and mode in _UNSPECIFIED):
+        raise _why_not(raw)
     if len(signature) != SIGNATURE_BYTES and not (simulated and not signature):
         raise Refusal(
             UNAUTHORIZED,
@@ -219,35 +212,32 @@ def _read_signer(
             f"has {len(signature)} bytes",
             f"send r and s: {SIGNATURE_BYTES} bytes",
         )
-    if not info.HasField("public_key"):
-        return _make_signer(b"", "", info.sequence, signature)
     packed = info.public_key
-    pub_key, address = _read_pub_key(packed.type_url, packed.value)
+    if not packed and not info.HasField("public_key"):
+        return _make_signer(b"", "", info.sequence, signature)
+    pub_key, address = _read_pub_key(packed)
     return _make_signer(pub_key, address, info.sequence, signature)
 
 
-def _is_unspecified(mode_info: Any) -> bool:
-    return not mode_info.HasField("multi") and mode_info.single.mode == _UNSPECIFIED
-
-
 @lru_cache(maxsize=_KEYS_REMEMBERED)
-def _read_pub_key(url: str, value: bytes) -> tuple[bytes, str]:
+def _read_pub_key(packed: bytes) -> tuple[bytes, str]:
     """Return a public key and its address."""
-    if url != _PUB_KEY_URL or value[:2] != _PUB_KEY_HEAD or len(value) != PUB_KEY_BYTES + 2:
+    if packed[:-PUB_KEY_BYTES] != _PUB_KEY_HEAD:
+        parse(AnyProto, packed, "auth_info.signer_infos[0].public_key")
         raise Refusal(
             INVALID_PUBKEY,
             "auth_info.signer_infos.public_key",
             "not a compressed secp256k1 key",
-            f"send a {_PUB_KEY_URL} with 33 bytes",
+            f"send a {_PUB_KEY_URL} with {PUB_KEY_BYTES} bytes",
         )
-    pub_key = value[2:]
+    pub_key = packed[-PUB_KEY_BYTES:]
     return pub_key, address_of(pub_key)
 
 
 @lru_cache(maxsize=_FEES_REMEMBERED)
 def _read_fee(encoded: bytes) -> tuple[tuple[Coin, ...], int, str]:
     """Return amount, gas limit and payer. Most transactions pay one of a few fees."""
-    fee = Fee.FromString(encoded)
+    fee = parse(Fee, encoded, "auth_info.fee")
     if fee.granter:
         raise _not_supported("auth_info.fee.granter", "fee grants")
     payer: str = fee.payer

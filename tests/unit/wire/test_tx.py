@@ -1,6 +1,6 @@
 """What a transaction must look like: each way of getting it wrong has its code, its field and its remedy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 from cosmpy.protos.cosmos.bank.v1beta1.tx_pb2 import MsgSend as SendProto
 from cosmpy.protos.cosmos.crypto.secp256k1.keys_pb2 import PubKey
 from cosmpy.protos.cosmos.tx.signing.v1beta1.signing_pb2 import SignMode
-from cosmpy.protos.cosmos.tx.v1beta1.tx_pb2 import AuthInfo, ModeInfo, SignDoc, TxBody, TxRaw
+from cosmpy.protos.cosmos.tx.v1beta1.tx_pb2 import AuthInfo, ModeInfo, SignDoc, Tx, TxBody, TxRaw
 from google.protobuf.any_pb2 import Any as AnyProto
 
 from domain.errors import Refusal
@@ -16,6 +16,8 @@ from domain.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
 from domain.messages import MsgCancelOrder, MsgSend
 from domain.records import Coin
 from domain.tx import sign_doc, varint
+from wire.canonical import read
+from wire.envelope import Envelope
 from wire.keys import Key, verify
 from wire.messages import from_bytes, to_proto
 from wire.tx import (
@@ -316,6 +318,84 @@ def test_a_change_of_one_byte_says_something_else_or_is_refused(raw: bytes) -> N
         assert content(raw[:at] + raw[at + 1 :]) is None
         for extra in (b"\x00", b"1", raw[at : at + 1]):
             assert content(raw[:at] + extra + raw[at:]) is None
+
+
+def changed_once(raw: bytes) -> Iterator[bytes]:
+    """Yield a transaction with each of its bytes changed, dropped and doubled."""
+    for at in range(len(raw)):
+        for change in (1, -1, 8, 16, 64, 128):
+            yield raw[:at] + bytes([raw[at] + change & 0xFF]) + raw[at + 1 :]
+        yield raw[:at] + raw[at + 1 :]
+        yield raw[: at + 1] + raw[at:]
+
+
+@pytest.mark.parametrize("raw", SHAPES.values(), ids=SHAPES)
+def test_what_is_accepted_is_what_cosmos_reads_in_its_one_encoding(raw: bytes) -> None:
+    accepted = 0
+    for bent in (raw, *changed_once(raw)):
+        try:
+            tx = decode_tx(bent)
+        except Refusal:
+            continue
+        accepted += 1
+        whole, parts = read(Tx, bent), read(TxRaw, bent)
+        assert whole is not None
+        assert parts is not None
+        assert (tx.body, tx.auth_info) == (parts.body_bytes, parts.auth_info_bytes)
+        assert (whole.body.memo, whole.body.timeout_height) == (tx.memo, tx.timeout_height)
+        assert not whole.body.unordered
+        assert not whole.auth_info.HasField("tip")
+        ((info,), (signer,)) = whole.auth_info.signer_infos, tx.signers
+        assert info.mode_info.single.mode == SignMode.SIGN_MODE_DIRECT
+        assert info.public_key.value == b"\n\x21" + signer.pub_key
+        assert info.sequence == signer.sequence
+        assert whole.auth_info.fee.gas_limit == tx.gas_limit
+        assert [(coin.denom, int(coin.amount)) for coin in whole.auth_info.fee.amount] == [
+            (coin.denom, coin.amount) for coin in tx.fee
+        ]
+    assert accepted > 100, "a signature is any 64 bytes here"
+
+
+LEFT_AS_BYTES = {
+    "fee, unknown field": ("fee", b"\xf8\x07\x01", "auth_info.fee", "unknown field 127"),
+    "fee, a default": ("fee", b"\x1a\x00", "auth_info.fee", "not the canonical"),
+    "key, unknown field": ("public_key", b"\xf8\x07\x01", "public_key", "unknown field 127"),
+    "key, a field twice": ("public_key", b"\x0a\x01/", "public_key", "not the canonical"),
+    "mode, unknown field": ("mode_info", b"\xf8\x07\x01", "mode_info", "unknown field 127"),
+    "mode, a field twice": ("mode_info", b"\x0a\x02\x08\x01", "auth_info", "not the canonical"),
+    "fee, no protobuf": ("fee", b"\xff", "auth_info.fee", "not a cosmos"),
+    "mode, no protobuf": ("mode_info", b"\xff", "auth_info", "not a cosmos"),
+    "key, no protobuf": ("public_key", b"\xff", "public_key", "not a google"),
+}
+
+
+@pytest.mark.parametrize(
+    ("part", "tail", "field", "reason"), LEFT_AS_BYTES.values(), ids=LEFT_AS_BYTES
+)
+def test_parts_that_are_left_as_bytes_have_one_encoding_too(
+    part: str, tail: bytes, field: str, reason: str
+) -> None:
+    parts = TxRaw.FromString(built())
+    seen = Envelope.FromString(built()).auth_info
+    holder = seen if part == "fee" else seen.signer_infos[0]
+    setattr(holder, part, getattr(holder, part) + tail)
+    parts.auth_info_bytes = seen.SerializeToString()
+    for decode in (decode_tx, decode_simulated_tx):
+        with pytest.raises(Refusal) as refused:
+            decode(parts.SerializeToString())
+        assert refused.value.code.name == "tx_decode"
+        assert refused.value.field.endswith(field)
+        assert refused.value.reason.startswith(reason)
+
+
+def test_a_key_that_is_there_and_empty_is_not_one_that_is_missing() -> None:
+    parts = Parts()
+    parts.auth.signer_infos[0].ClearField("public_key")
+    assert decode_tx(parts.raw()).signers[0].pub_key == b""
+    parts.auth.signer_infos[0].public_key.SetInParent()
+    with pytest.raises(Refusal) as refused:
+        decode_tx(parts.raw())
+    assert refused.value.code.name == "invalid_pubkey"
 
 
 def test_two_lengths_that_lie_together_are_noticed() -> None:
