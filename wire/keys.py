@@ -156,11 +156,13 @@ class SignatureVerifier:
 
     def verify_all(self, cases: Iterable[bytes]) -> set[bytes]:
         """Return the cases that hold. Each is made when it is asked for, while others are verified already."""
-        known: set[bytes] = set()
-        found = set(self._verify_cases(self._unknown(cases, known)))
-        for case in found:
-            self._held.put(case, True)
-        return known | found
+        held: set[bytes] = set()
+        found = self._verify_cases(self._unknown(cases, held))
+        # Only now are all cases taken, and those that are remembered in ``held``.
+        found = list(found)
+        self._held.put_all(found, True)
+        held.update(found)
+        return held
 
     def _unknown(self, cases: Iterable[bytes], known: set[bytes]) -> Iterator[bytes]:
         """Yield each case once that has to be verified, and put the others that hold into ``known``."""

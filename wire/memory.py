@@ -1,5 +1,6 @@
 """A bounded memory of what was computed once and is asked for again."""
 
+from collections.abc import Iterable
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -34,12 +35,21 @@ class Memory(Generic[K, V]):
         if size > self._half:
             return
         with self._lock:
-            if key in self._young:
-                return
-            if self._used + size > self._half:
-                self._old, self._young, self._used = self._young, {}, 0
-            self._young[key] = value
-            self._used += size
+            self._put(key, value, size)
+
+    def put_all(self, keys: Iterable[K], value: V) -> None:
+        """Remember one value for many keys."""
+        with self._lock:
+            for key in keys:
+                self._put(key, value, 1)
+
+    def _put(self, key: K, value: V, size: int) -> None:
+        if key in self._young:
+            return
+        if self._used + size > self._half:
+            self._old, self._young, self._used = self._young, {}, 0
+        self._young[key] = value
+        self._used += size
 
     def __len__(self) -> int:
         """Return how many values are remembered."""

@@ -29,7 +29,7 @@ class Ahead:
         """Both remember what they found."""
         self._decode = decode
         self._verifier = verifier
-        self._held: set[bytes] = set()  # raw bytes
+        self._held: dict[bytes, Tx] = {}  # by raw bytes
         # Number and key by address; what is known of an account that has signed never changes.
         self._accounts: Memory[str, tuple[int, bytes]] = Memory(_ACCOUNTS_REMEMBERED)
 
@@ -41,12 +41,9 @@ class Ahead:
         except Exception:
             log.exception("bug in a look ahead; CheckTx goes on without it")
 
-    def take(self, raw: bytes) -> bool:
-        """Tell, once, whether a fetched transaction's signature holds; an account's number and key never change."""
-        if raw in self._held:
-            self._held.discard(raw)
-            return True
-        return False
+    def take(self, raw: bytes) -> Tx | None:
+        """Return, once, a fetched transaction whose signature holds; an account's number and key never change."""
+        return self._held.pop(raw, None)
 
     def forget(self) -> None:
         """Drop what was fetched."""
@@ -56,25 +53,25 @@ class Ahead:
         """Verify the signatures of a proposal, so that they are known when its block is decided."""
         self._look(state, chain_id, raws)
 
-    def _look(self, state: Reader, chain_id: str, raws: Sequence[bytes]) -> list[bytes]:
-        """Return whose signatures hold."""
-        cases: dict[bytes, bytes] = {}  # by raw bytes
+    def _look(self, state: Reader, chain_id: str, raws: Sequence[bytes]) -> dict[bytes, Tx]:
+        """Return the transactions whose signatures hold, by their bytes."""
+        looked_at: list[tuple[bytes, Tx, bytes]] = []
 
         def decoded() -> Iterator[bytes]:
             for raw in raws:
-                case = self._case(state, chain_id, raw)
+                tx = self._decode(raw)
+                if isinstance(tx, Refusal):
+                    continue
+                case = self._case(state, chain_id, tx)
                 if case is not None:
-                    cases[raw] = case
+                    looked_at.append((raw, tx, case))
                     yield case
 
         held = self._verifier.verify_all(decoded())
-        return [raw for raw, case in cases.items() if case in held]
+        return {raw: tx for raw, tx, case in looked_at if case in held}
 
-    def _case(self, state: Reader, chain_id: str, raw: bytes) -> bytes | None:
+    def _case(self, state: Reader, chain_id: str, tx: Tx) -> bytes | None:
         """Return what decides whether a transaction's signature holds; None where nothing can make it hold."""
-        tx = self._decode(raw)
-        if isinstance(tx, Refusal):
-            return None
         signer = tx.signers[0]  # decoding lets exactly one through
         address = signer.address or signer_of(tx.messages[0])
         known = self._accounts.get(address)

@@ -322,15 +322,15 @@ class Application:
 
     def _check_tx(self, raw: bytes, recheck: bool) -> TxResult:
         try:
-            signature_holds = self._ahead.take(raw)
-            tx = self._decode(raw)
+            known = self._ahead.take(raw)
+            tx = self._decode(raw) if known is None else known
             if isinstance(tx, Refusal):
                 return _refused(tx)
             with self._mempool_lock:
                 return self._mempool.check_tx(
                     tx,
                     min_gas_price_millionths=self._config.min_gas_price_millionths,
-                    recheck=recheck or signature_holds,
+                    recheck=recheck or known is not None,
                 )
         except Exception:
             log.exception("bug in CheckTx")

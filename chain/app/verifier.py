@@ -1,9 +1,10 @@
 """A process that verifies signatures beside the node, so that CheckTx and proposals have a second core.
 
-Both ends are here. The node writes cases (see :func:`wire.keys.case_of`) one behind the other, and the process answers
-each in its order: with the case's SHA-256 where the signature holds, with zeros where it does not. So nothing but an
-answer to this very case says that it holds; a wrong no costs a second look in CheckTx. A process that dies, falls
-silent or says anything else is given up, and what it was asked is verified here.
+Both ends are here. The node writes portions: a byte with their count, then so many cases (see
+:func:`wire.keys.case_of`). The process answers each portion in its order: a verdict for each case, and before them the
+SHA-256 of the portion and the verdicts. So nothing but an answer to these very cases says that any of them holds; a
+wrong no costs a second look in CheckTx. A process that dies, falls silent or says anything else is given up, and what
+it was asked is verified here.
 
 The process imports no more than keys and the curve.
 """
@@ -28,13 +29,15 @@ log = logging.getLogger(__name__)
 ANSWER_SECONDS = 2.0
 """How long answers may take that need a millisecond: even a busy machine lets the process run in that time."""
 
-HELLO = b"assay verifier 1\n"
+HELLO = b"assay verifier 2\n"
 """What the process says when it is up; it is asked nothing before."""
 
-_ANSWER_BYTES = 32
-_REFUSED = bytes(_ANSWER_BYTES)
-_PORTION = 8  # cases that travel together, and after which we look for answers
-_ASKED_MAX = 16  # two portions: one to work on and one to go on with
+_DIGEST_BYTES = 32
+_PORTION = 16  # cases that travel together, and after which we look for answers
+_ASKED_MAX = 2  # portions: one to work on and one to go on with
+_ALONE = 4  # cases that we verify before we look for answers again
+_HOLDS = 1
+_READ_BYTES = 8192
 _COMMAND = (sys.executable, "-m", "chain.app.verifier")
 
 
@@ -70,8 +73,8 @@ class VerifierProcess:
         self._is_up = False
         self.is_lost = False  # given up for good
         self.answered = 0  # how many cases the process has verified
-        # Cases without an answer; some may be of a caller that failed.
-        self._asked: deque[bytes] = deque()
+        # Portions without an answer, each as it was sent and case by case; some may be of a caller that failed.
+        self._asked: deque[tuple[bytes, list[bytes]]] = deque()
         self._answers = b""  # the beginning of an answer
 
     def verify(self, cases: Iterable[bytes]) -> Iterable[bytes]:
@@ -97,7 +100,7 @@ class VerifierProcess:
                 self._exchange(ours, held)
         while True:
             self._exchange(ours, held)
-            for _ in range(min(len(ours), _PORTION // 2)):
+            for _ in range(min(len(ours), _ALONE)):
                 case = ours.pop()
                 if verify_case(case):
                     held.append(case)
@@ -113,10 +116,11 @@ class VerifierProcess:
         try:
             self._receive(held)
             count = min(_PORTION, len(ours) // 2)
-            if count and self._is_up and len(self._asked) + count <= _ASKED_MAX:
-                portion = [ours.popleft() for _ in range(count)]
-                self._asked.extend(portion)
-                self._socket.sendall(b"".join(portion))
+            if count and self._is_up and len(self._asked) < _ASKED_MAX:
+                cases = [ours.popleft() for _ in range(count)]
+                portion = bytes((count,)) + b"".join(cases)
+                self._asked.append((portion, cases))
+                self._socket.sendall(portion)
         except (OSError, ValueError) as error:
             self._give_up(error, ours)
 
@@ -135,37 +139,44 @@ class VerifierProcess:
     def _receive(self, held: list[bytes]) -> None:
         """Read what is here; OSError where nobody writes any more, ValueError for what is no answer."""
         try:
-            data = self._socket.recv(_ANSWER_BYTES * (_ASKED_MAX + 1))
+            data = self._socket.recv(_READ_BYTES)
         except BlockingIOError:
             return
         if not data:
             raise ConnectionResetError("it has ended")
-        data = self._answers + data
-        if not self._is_up and len(data) >= len(HELLO):
-            if not data.startswith(HELLO):
-                raise ValueError("it is not a process of ours")
-            self._is_up, data = True, data[len(HELLO) :]
-        whole = len(data) - len(data) % _ANSWER_BYTES if self._is_up else 0
-        for at in range(0, whole, _ANSWER_BYTES):
-            self._note(data[at : at + _ANSWER_BYTES], held)
-        self._answers = data[whole:]
+        self._answers += data
+        if not self._is_up:
+            self._greet()
+        while self._is_up and self._answers:
+            if not self._asked:
+                raise ValueError("it answers what nobody asked")
+            portion, cases = self._asked[0]
+            end = _DIGEST_BYTES + len(cases)
+            if len(self._answers) < end:
+                return
+            verdicts = self._answers[_DIGEST_BYTES:end]
+            if self._answers[:end] != _answer(portion, verdicts):
+                raise ValueError("its answer is none")
+            held += [
+                case for case, verdict in zip(cases, verdicts, strict=True) if verdict == _HOLDS
+            ]
+            self._answers = self._answers[end:]
+            self._asked.popleft()
+            self.answered += len(cases)
 
-    def _note(self, answer: bytes, held: list[bytes]) -> None:
-        if not self._asked:
-            raise ValueError("it answers what nobody asked")
-        case = self._asked[0]
-        if answer == sha256(case).digest():
-            held.append(case)
-        elif answer != _REFUSED:
-            raise ValueError("its answer is none")
-        self._asked.popleft()
-        self.answered += 1
+    def _greet(self) -> None:
+        """Take the hello, once it is here."""
+        if len(self._answers) >= len(HELLO):
+            if not self._answers.startswith(HELLO):
+                raise ValueError("it is not a process of ours")
+            self._is_up, self._answers = True, self._answers[len(HELLO) :]
 
     def _give_up(self, error: Exception, ours: deque[bytes]) -> None:
         """Go on without the process, for good, and take back what it has not answered."""
         log.warning("signatures are verified without a second process: %s", error)
         self.is_lost = True
-        ours.extend(self._asked)
+        for _, cases in self._asked:
+            ours.extend(cases)
         self._asked.clear()
         self.child.kill()
 
@@ -174,16 +185,17 @@ def serve(connection: socket.socket) -> None:
     """Answer cases until the other end closes."""
     connection.sendall(HELLO)
     buffer = b""
-    while data := connection.recv(_PORTION * CASE_BYTES):
+    while data := connection.recv(_READ_BYTES):
         buffer += data
-        whole = len(buffer) - len(buffer) % CASE_BYTES
-        cases = [buffer[at : at + CASE_BYTES] for at in range(0, whole, CASE_BYTES)]
-        buffer = buffer[whole:]
-        connection.sendall(b"".join(map(_answer, cases)))
+        while buffer and len(buffer) >= (end := 1 + buffer[0] * CASE_BYTES):
+            portion, buffer = buffer[:end], buffer[end:]
+            cases = [portion[at : at + CASE_BYTES] for at in range(1, end, CASE_BYTES)]
+            connection.sendall(_answer(portion, bytes(map(verify_case, cases))))
 
 
-def _answer(case: bytes) -> bytes:
-    return sha256(case).digest() if verify_case(case) else _REFUSED
+def _answer(portion: bytes, verdicts: bytes) -> bytes:
+    """Return what is said of a portion whose cases have these verdicts."""
+    return sha256(portion + verdicts).digest() + verdicts
 
 
 if __name__ == "__main__":

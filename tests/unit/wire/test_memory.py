@@ -52,6 +52,15 @@ def test_what_comes_again_takes_no_room() -> None:
     assert memory.get(1) is KNOWN
 
 
+def test_many_that_come_together_have_the_same_room() -> None:
+    memory: Memory[int, object] = Memory(20)
+    for first in range(0, 100, 5):
+        memory.put_all([first, first, *range(first, first + 5)], KNOWN)
+        assert len(memory) <= 20
+        assert all(memory.get(newer) is KNOWN for newer in range(max(0, first - 5), first + 5))
+    assert memory.get(0) is None
+
+
 def test_a_transaction_is_decoded_once_and_so_is_what_is_none() -> None:
     decoder = TxDecoder()
     good, bad = transfer(0), transfer(0)[:-1]

@@ -123,18 +123,27 @@ def test_a_bug_while_cases_are_made_leaves_nothing_wrong_behind() -> None:
 SPEAK = f"""
 import os, socket, sys
 from hashlib import sha256
-from chain.app.verifier import _answer as answer
+from chain.app.verifier import _answer
+from wire.keys import verify_case
 connection = socket.socket(fileno=int(sys.argv[1]))
 def say(data):
     connection.sendall(data)
-def hear(count=1):
+def take(size):
     data = b""
-    while len(data) < 129 * count:
-        more = connection.recv(129 * count - len(data))
+    while len(data) < size:
+        more = connection.recv(size - len(data))
         if not more:
             sys.exit()
         data += more
     return data
+def hear():
+    count = take(1)
+    return count + take(129 * count[0])
+def answer(heard):
+    cases = [heard[at : at + 129] for at in range(1, len(heard), 129)]
+    return _answer(heard, bytes(map(verify_case, cases)))
+def yes(heard):
+    return bytes([1]) * heard[0]
 def wait():
     while connection.recv(4096):
         pass
@@ -146,16 +155,18 @@ WRONG = {
     "says something else": "say(b'hello' * 100); wait()",
     "dies in the middle": "say(hello); data = hear(); os.abort()",
     "dies within an answer": "say(hello); data = hear(); say(answer(data)[:-1])",
-    "answers with ones": "say(hello); hear(); say(b'\\x01' * 32); wait()",
-    "answers at random": "say(hello); [say(os.urandom(32)) for _ in iter(hear, b'')]",
-    "answers before it is asked": "say(hello + bytes(32)); wait()",
+    "answers with ones": "say(hello); hear(); say(b'\\x01' * 48); wait()",
+    "answers at random": "say(hello); [say(os.urandom(48)) for _ in iter(hear, b'')]",
+    "answers before it is asked": "say(hello + bytes(48)); wait()",
     "answers too much": "say(hello); data = hear(); say(answer(data) + bytes(32 * 100)); wait()",
     "answers too little": "say(hello); data = hear(); say(answer(data)); wait()",
     "leaves one out": "say(hello); [say(answer(hear())) for _ in iter(hear, b'')]",
     "answers in bits": "say(hello); hear(); say(b'\\xff'); wait()",
+    "changes verdicts": "say(hello); [say(answer(data)[:32] + yes(data)) for data in iter(hear, b'')]",
+    "hashes cases only": "say(hello); [say(sha256(d).digest() + yes(d)) for d in iter(hear, b'')]",
     "never answers": "say(hello); wait()",
     "never reads": "import signal; say(hello); signal.pause()",
-    "repeats an answer": "say(hello); d = hear(); say(answer(d)); [say(sha256(d).digest()) for _ in iter(hear, b'')]",
+    "repeats an answer": "say(hello); d = answer(hear()); say(d); [say(d) for _ in iter(hear, b'')]",
 }
 
 
