@@ -8,10 +8,11 @@ from io import StringIO
 from itertools import pairwise
 
 import click
+from rich.text import Text
 
 from assay.cli.context import options_before
 from assay.cli.errors import CliError, Interrupted, SystemFailed, WrongUsage
-from assay.cli.output import cut
+from assay.cli.output import cut, stderr
 from domain.errors import Exit, Expected
 
 GROUPS = {
@@ -115,8 +116,10 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
         )
     else:
         return code if isinstance(code, int) else Exit.DONE
-    told = json.dumps({"error": _plain(error)}) if as_json else cut(f"error: {error}")
-    click.echo(told, err=True)
+    if as_json:
+        click.echo(json.dumps({"error": _plain(error)}), err=True)
+    else:
+        stderr.print(Text.assemble(("error:", "bold red"), cut(f" {error}")))
     return error.exit_code
 
 

@@ -57,10 +57,18 @@ def submit(context: Settings, directory: Path, seconds: int, **values: Any) -> N
             sent.append(order_id)
 
         told: list[Histogram] = []
+        matched: list[int] = []
 
         def seen(answer: OrderResponse) -> None:
-            """Say once what keeps an order waiting that was sent."""
-            unmatched = answer.order.unmatched
+            """Say once what keeps an order waiting that was sent, and who takes it."""
+            unmatched, current = answer.order.unmatched, answer.current
+            is_matched = answer.order.state is OrderState.MATCHED
+            if is_matched and current and current.attempt not in matched:
+                matched.append(current.attempt)
+                context.output.note(
+                    f"matched: {short(current.validator)} takes it at {money(current.price)} a PFLOP, gets the "
+                    "payload, and tries the job"
+                )
             if answer.order.state is OrderState.OPEN and unmatched and unmatched not in told:
                 told.append(unmatched)
                 cheapest = quote(client, job, request).cheapest

@@ -270,12 +270,19 @@ class JobSpec:
 
 
 def cross_entropy(features: str = "x", labels: str = "y") -> Measure:
-    """Return softmax cross-entropy of ``model(batch[features])`` against the classes in ``batch[labels]``."""
+    """Return softmax cross-entropy of ``model(batch[features])`` against the classes in ``batch[labels]``.
+
+    Classes are the second dimension of the outputs, or the last one, as sequences have them.
+    """
 
     def measure(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
         from torch.nn.functional import cross_entropy as function
 
-        return function(model(batch[features]), batch[labels])
+        outputs: torch.Tensor = model(batch[features])
+        target = batch[labels]
+        if _class_dim(outputs, target) == 1:
+            return function(outputs, target)
+        return function(outputs.flatten(0, -2), target.flatten())
 
     return measure
 
@@ -285,6 +292,24 @@ def accuracy(features: str = "x", labels: str = "y") -> Measure:
 
     def measure(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
         outputs: torch.Tensor = model(batch[features])
-        return (outputs.argmax(-1) == batch[labels]).float().mean()
+        target = batch[labels]
+        dim = _class_dim(outputs, target)
+        return (outputs.argmax(-1 if dim == outputs.dim() - 1 else dim) == target).float().mean()
 
     return measure
+
+
+def _class_dim(outputs: "torch.Tensor", labels: "torch.Tensor") -> int:
+    """Return the dimension of classes: the one that labels lack; torch's own where none fits, so that it says why."""
+    last = outputs.dim() - 1
+    fits = [
+        dim
+        for dim in dict.fromkeys((1, last))
+        if 0 < dim <= last and (*outputs.shape[:dim], *outputs.shape[dim + 1 :]) == labels.shape
+    ]
+    if len(fits) == 2:
+        raise ValueError(
+            f"classes of outputs of shape {tuple(outputs.shape)} may be the second dimension or the last one; "
+            "write the loss with torch.nn.functional.cross_entropy"
+        )
+    return fits[0] if fits else 1

@@ -192,9 +192,10 @@ class Page:
                 text=key if kind == "keyDown" and len(key) == 1 else "",
             )
 
-    def shot(self, path: Path) -> None:
-        """Write what is seen, down to the foot of the page, as PNG."""
+    def shot(self, path: Path, most: int = 100_000) -> None:
+        """Write what is seen, down to the foot of the page or to ``most`` pixels, as PNG."""
         height = int(self.ask("Math.ceil(document.documentElement.getBoundingClientRect().height)"))
+        height = min(height, most)
         clip = {"x": 0, "y": 0, "width": self.ask("innerWidth"), "height": height, "scale": 1}
         made = self._call(
             "Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True

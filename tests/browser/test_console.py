@@ -88,6 +88,7 @@ def test_an_order_from_start_to_end_with_a_cheat(
     page.ask("document.querySelector('.grid details').open = true")
     assert "aggregation" in page.text()
     page.shot(shots / "console-order.png")
+    page.shot(shots / "first-screen.png", 920)
     page.size(420, 900)
     width = page.ask("document.documentElement.scrollWidth")
     assert width <= 420, "it fits a narrow screen"

@@ -29,6 +29,8 @@ _QUOTED = re.compile(r"`+([^`\n]+?)`+")
 _DOTTED = re.compile(r"[a-z_]\w*(?:\.\w+)+")
 # A file that somebody else writes: FILE.py, validator.db.
 _NOT_OURS = re.compile(r"[A-Z]+\.py|(?:.*/)?[A-Z]+\.py|\w+\.(?:db|json|log|png|state|toml)")
+# A file that the page tells to write.
+_MADE = re.compile(r"^cat > (\S+)", re.M)
 _SHAPED = re.compile(r"(?:[A-Z][a-z0-9]+){2,}|[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+")
 
 
@@ -210,10 +212,12 @@ def found() -> Iterator[tuple[str, str]]:
     """Yield each place with what it names in vain."""
     for page in pages():
         example = False
-        for number, line in enumerate(page.read_text().splitlines(), 1):
+        text = page.read_text()
+        made = set(_MADE.findall(text))
+        for number, line in enumerate(text.splitlines(), 1):
             # An example in a language says what might be there.
-            example = bool(re.fullmatch("```[a-z]+", line)) or (example and line != "```")
-            for name in () if example else missing(line, page):
+            example = bool(re.fullmatch("```[a-z]+( .*)?", line)) or (example and line != "```")
+            for name in () if example else set(missing(line, page)) - made:
                 yield f"{page.relative_to(ROOT)}:{number}", name
     for proto in protos():
         for number, line in enumerate(proto.read_text().splitlines(), 1):

@@ -21,8 +21,11 @@ def commands() -> Iterator[tuple[str, str]]:
     """Yield what pages tell to type, with where; a backslash joins lines."""
     for page in PAGES:
         lines = page.read_text().replace("\\\n", " ").splitlines()
+        is_shell = False
         for number, line in enumerate(lines, 1):
-            block = _BLOCK.match(line)
+            if line.startswith("```"):
+                is_shell = line.startswith("```bash")
+            block = _BLOCK.match(f"    {line}" if is_shell else line)
             shown = [block.group(1)] if block else _INLINE.findall(line)
             for command in set(shown) - _NOT_THERE:
                 yield f"{page.relative_to(ROOT)}:{number}", command
