@@ -5,7 +5,7 @@ lists of fields share an encoding. Trees follow RFC 6962 section 2.1: leaf = SHA
 SHA-256(0x01 ‖ left ‖ right); an empty tree is refused, and a root always travels with its leaf count.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 
 HASH_SIZE = 32
@@ -47,6 +47,18 @@ def message_id(kind: str, chain_id: str, sender: str, sequence: int, index: int)
 def merkle_leaf(tag: str, *fields: bytes | str) -> bytes:
     """Return the RFC 6962 leaf hash of a tag and fields (32 bytes)."""
     return sha256(b"\x00" + encode_fields(tag, *fields)).digest()
+
+
+def large_leaf(tag: str) -> Callable[[bytes | memoryview], bytes]:
+    """Return what makes the leaf hash of a tag and one field, which is not copied on the way."""
+    start = b"\x00" + encode_fields(tag)
+
+    def leaf(data: bytes | memoryview) -> bytes:
+        found = sha256(start + u32(len(data)))
+        found.update(data)
+        return found.digest()
+
+    return leaf
 
 
 def merkle_node(left: bytes, right: bytes) -> bytes:

@@ -153,11 +153,32 @@ static int run_sum(const Reduction *r, const Run *run)
                 y[i] += (uint64_t)x[k * r->inner + i];                                                    \
     }
 
+/* Truths of lines side by side are counted in bytes, as far as these reach. */
+static void count_columns(const uint8_t *x, int64_t n, int64_t inner, uint64_t *RESTRICT to)
+{
+    memset(to, 0, (size_t)inner * sizeof *to);
+    for (int64_t first = 0; first < inner; first += COLUMNS) {
+        int64_t width = inner - first < COLUMNS ? inner - first : COLUMNS;
+        for (int64_t begin = 0; begin < n; begin += UINT8_MAX) {
+            int64_t end = n - begin < UINT8_MAX ? n : begin + UINT8_MAX;
+            uint8_t part[COLUMNS] = {0};
+            for (int64_t k = begin; k < end; k++)
+                for (int64_t i = 0; i < width; i++)
+                    part[i] += x[k * inner + first + i];
+            for (int64_t i = 0; i < width; i++)
+                to[first + i] += part[i];
+        }
+    }
+}
+
 static void run_count(const Reduction *r, const Run *run)
 {
     const char *from = at(run, r->from);
     uint64_t *to = at(run, r->to);
-    if (r->item == 1) {
+    if (r->item == 1 && r->inner > 1) {
+        for (int64_t o = 0; o < r->outer; o++)
+            count_columns((const uint8_t *)from + o * r->n * r->inner, r->n, r->inner, to + o * r->inner);
+    } else if (r->item == 1) {
         ADD_UP(uint8_t)
     } else {
         ADD_UP(int64_t)
@@ -167,25 +188,43 @@ static void run_count(const Reduction *r, const Run *run)
 /* Whether a number is the larger one; NaN is larger than all others, and the first one stays. */
 #define LARGER(found, best) (!((best != best) | (found <= best)))
 
+/* The largest of a line that lies in order and holds no NaN: its parts are compared without a branch. */
+#define LARGEST_OF_LINE(type, x, n, is_odd, best)                                                         \
+    type parts[LANES];                                                                                    \
+    int odd[LANES] = {0}, is_odd = 0;                                                                     \
+    int64_t k = 0;                                                                                        \
+    for (int i = 0; i < LANES; i++)                                                                       \
+        parts[i] = x[0];                                                                                  \
+    for (; k + LANES <= n; k += LANES)                                                                    \
+        for (int i = 0; i < LANES; i++) {                                                                 \
+            parts[i] = x[k + i] > parts[i] ? x[k + i] : parts[i];                                         \
+            odd[i] |= x[k + i] != x[k + i];                                                               \
+        }                                                                                                 \
+    for (int i = 0; i < LANES; i++)                                                                       \
+        is_odd |= odd[i];                                                                                 \
+    for (; k < n; k++) {                                                                                  \
+        parts[0] = x[k] > parts[0] ? x[k] : parts[0];                                                     \
+        is_odd |= x[k] != x[k];                                                                           \
+    }                                                                                                     \
+    for (int i = 0; i < 4; i++)                                                                           \
+        parts[i] = parts[4 + i] > parts[i] ? parts[4 + i] : parts[i];                                     \
+    for (int i = 0; i < 2; i++)                                                                           \
+        parts[i] = parts[2 + i] > parts[i] ? parts[2 + i] : parts[i];                                     \
+    type best = parts[1] > parts[0] ? parts[1] : parts[0];
+
 /* The largest of a line, in LANES parts where it lies in order; +0 rather than -0. */
 #define LARGEST_OF(type, end)                                                                             \
     for (int64_t o = 0; o < r->outer; o++) {                                                              \
         const type *x = (const type *)at(run, r->from) + o * r->n * r->inner;                             \
         type *RESTRICT y = (type *)at(run, r->to) + o * r->inner;                                         \
         if (r->inner == 1) {                                                                              \
-            type best[LANES];                                                                             \
-            int64_t k = 0;                                                                                \
-            for (int i = 0; i < LANES; i++)                                                               \
-                best[i] = x[0];                                                                           \
-            for (; k + LANES <= r->n; k += LANES)                                                         \
-                for (int i = 0; i < LANES; i++)                                                           \
-                    best[i] = LARGER(x[k + i], best[i]) ? x[k + i] : best[i];                             \
-            for (; k < r->n; k++)                                                                         \
-                best[0] = LARGER(x[k], best[0]) ? x[k] : best[0];                                         \
-            for (int half = LANES / 2; half; half /= 2)                                                   \
-                for (int i = 0; i < half; i++)                                                            \
-                    best[i] = LARGER(best[half + i], best[i]) ? best[half + i] : best[i];                 \
-            y[0] = best[0] + end;                                                                         \
+            LARGEST_OF_LINE(type, x, r->n, is_odd, best)                                                  \
+            for (k = 0; is_odd && k < r->n; k++)                                                          \
+                if (x[k] != x[k]) {                                                                       \
+                    best = x[k];                                                                          \
+                    break;                                                                                \
+                }                                                                                         \
+            y[0] = best + end;                                                                            \
             continue;                                                                                     \
         }                                                                                                 \
         memcpy(y, x, (size_t)r->inner * sizeof *y);                                                       \

@@ -136,7 +136,7 @@ int multiply_wide(const Operand *left, const Operand *right, int64_t summed, int
         for (int64_t column = 0; column < columns; column += COLUMNS) {
             int64_t end = smaller(first + together, panels);
             Tile tiles[TOGETHER];
-            memset(tiles, 0, sizeof tiles);
+            memset(tiles, 0, (size_t)(end - first) * sizeof *tiles);
             for (int64_t k = 0; k < summed; k += EXACT)
                 for (int64_t p = first; p < end; p++)
                     add_block(a + ROWS * (p * summed + k), b + column * summed + COLUMNS * k, smaller(summed - k, EXACT),

@@ -76,8 +76,8 @@ def scale_rows(x: Array, axis: int, bits: int) -> tuple[Array, Array]:
     inverse of NaN. Returns q as FP64 integers, and 2^-s with ``axis`` kept as 1; both are exact.
     """
     # without the absolute values of all, which would be another copy
-    ends = (np.abs(end(axis=axis, keepdims=True)) for end in (x.max, x.min))
-    shift, inverse = scales(np.maximum(*ends), bits)
+    highest, lowest = (end.reduce(x, axis, keepdims=True) for end in (np.maximum, np.minimum))
+    shift, inverse = scales(np.maximum(np.abs(highest), np.abs(lowest)), bits)
     return integers(x, shift, inverse), inverse
 
 
@@ -93,8 +93,8 @@ def scales(largest: Array, bits: int) -> tuple[Array, Array]:
 def integers(x: Array, shift: Array, inverse: Array) -> Array:
     """Return the integers of an FP32 operand, as FP64; zeros where the inverse of a row's scale is NaN."""
     wide = x.astype(np.float64)
-    is_finite = ~np.isnan(inverse)
-    if not is_finite.all():
+    is_finite = np.equal(inverse, inverse)
+    if not np.logical_and.reduce(is_finite, axis=None):
         np.copyto(wide, 0.0, where=~is_finite)
     # in place, for a second copy would double what a product needs beside its operands
     wide *= power_of_two(shift)

@@ -19,10 +19,14 @@ NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
     "bool": np.dtype("?"),
 }
 _NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
+_F32, _ZERO = NUMPY_DTYPES["f32"], np.float32(0.0)
 
 
 def dtype_name(array: Array, where: str) -> str:
     """Return ``f32``, ``i64`` or ``bool``; StateError for any other dtype."""
+    # that of nearly all tensors, of which a state may have thousands
+    if array.dtype is _F32:
+        return "f32"
     name = _NAMES.get(array.dtype.newbyteorder("<"))
     if name is None:
         raise StateError(where, f"its dtype is {array.dtype}, not one of {', '.join(NUMPY_DTYPES)}")
@@ -38,10 +42,10 @@ def canonical_array(array: Array, where: str) -> Array:
     plain = np.asarray(array, dtype=dtype, order="C")
     if dtype.kind != "f":
         return plain
-    if not np.isfinite(plain).all():
+    if not np.logical_and.reduce(np.isfinite(plain), axis=None):
         raise NotFinite(where)
     # -0.0 + 0.0 is +0.0; every other number stays itself.
-    return np.asarray(plain + np.float32(0.0))
+    return np.asarray(plain + _ZERO)
 
 
 def array_from_bytes(data: bytes | memoryview, dtype: str, shape: Shape, where: str) -> Array:

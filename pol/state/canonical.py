@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from domain.hashing import merkle_leaf, merkle_path, merkle_root
+from domain.hashing import large_leaf, merkle_path, merkle_root
 from pol.errors import NotFinite, StateError
 from pol.state.arrays import (
     NUMPY_DTYPES,
@@ -37,7 +37,8 @@ from pol.state.layout import (
 from pol.values import TensorSpec
 
 NOTHING_KNOWN: Mapping[str, Sequence[bytes]] = MappingProxyType({})
-_TAG = "assay/state/chunk"
+chunk_leaf = large_leaf("assay/state/chunk")
+"""Return the leaf hash of a chunk."""
 _PART_SIZE = 2**10 * CHUNK_SIZE
 """Bytes of a tensor that are hashed at once."""
 
@@ -155,12 +156,9 @@ class StateTree:
         return merkle_path(self.leaves, index)
 
 
-def chunk_leaf(chunk: bytes | memoryview) -> bytes:
-    """Return the leaf hash of a chunk."""
-    return merkle_leaf(_TAG, bytes(chunk))
-
-
 def _tensor_leaves(array: Array, name: str) -> tuple[bytes, ...]:
+    if 0 < array.nbytes <= CHUNK_SIZE:
+        return (chunk_leaf(raw_bytes(canonical_array(array, name))),)
     return tuple(chain.from_iterable(_leaves_of_part(part, name) for part in _parts(array, name)))
 
 

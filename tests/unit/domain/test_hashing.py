@@ -93,6 +93,12 @@ def test_fields_are_spelled_out() -> None:
     )
 
 
+@pytest.mark.parametrize("size", [0, 1, 65_536])
+def test_a_large_field_makes_the_same_leaf(size: int) -> None:
+    data = bytes(size)
+    assert hashing.large_leaf("ab")(memoryview(data)) == hashing.merkle_leaf("ab", data)
+
+
 FIELDS = st.lists(st.binary(max_size=6), max_size=4)
 
 

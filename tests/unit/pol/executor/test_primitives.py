@@ -223,6 +223,29 @@ def test_sum_of_a_mask_counts() -> None:
     assert both("sum", mask, dims=[], keepdim=False).tolist() == mask.astype(int).tolist()
 
 
+@pytest.mark.parametrize("rows", [254, 255, 256, 600])
+def test_a_mask_of_many_rows_is_counted_whole(rows: int) -> None:
+    mask = np.ones((rows, 300), bool)
+    mask[0, ::2] = False
+    assert both("sum", mask, dims=[0], keepdim=False).tolist() == [rows - 1, rows] * 150
+
+
+@pytest.mark.parametrize("width", [1, 7, 8, 9, 33])
+def test_the_largest_of_short_lines(width: int) -> None:
+    """Wherever it stands, and wherever there is no number."""
+    x = floats(width, width, seed=width)
+    x[np.arange(width), np.arange(width)] = 100.0
+    assert both("amax", x, dims=[1], keepdim=False).tolist() == [100.0] * width
+    x[np.arange(width), np.arange(width)] = np.nan
+    x[:, -1] = np.where(np.isnan(x[:, -1]), x[:, -1], np.inf)
+    assert np.isnan(both("amax", x, dims=[1], keepdim=False)).all()
+    low = np.full((3, width), -np.inf, np.float32)
+    low[1:, -1] = -0.0, np.nan
+    found = both("amax", low, dims=[1], keepdim=False)
+    assert bits(found[:2]) == bits(np.array([-np.inf, 0.0], np.float32))
+    assert np.isnan(found[2])
+
+
 def test_sum_of_integers_is_exact() -> None:
     x = np.array([2**62, 1, -(2**62), 2**53, 1], np.int64)
     assert both("sum", x, dims=[0], keepdim=False).tolist() == 2**53 + 2
