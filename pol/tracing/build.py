@@ -18,7 +18,8 @@ from pol.job.document import BATCH_NUMBER, STEP, Job, updated_tensors
 from pol.job.program import Program
 from pol.job.write import JobSource, write_job
 from pol.state.arrays import Array
-from pol.tracing.data import Columns, Scratch, read_columns
+from pol.tracing.columns import Columns, Scratch
+from pol.tracing.data import read_columns
 from pol.tracing.division import Rounds, divide_rounds, divide_segments
 from pol.tracing.functions import JobFunctions, batch_norms, measured, named, training_mode
 from pol.tracing.model import prepare_model
@@ -185,12 +186,13 @@ def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array]) -> N
     if not data:
         raise JobError("train", "there is no column", "give at least one")
     for field, columns in (("train", data), ("holdout", holdout)):
-        if len({len(column) for column in columns.values()}) > 1 or not len(
-            next(iter(columns.values()), ())
-        ):
-            raise JobError(
-                field, "its columns do not have the same number of rows", "check the data"
-            )
+        rows = {name: len(column) for name, column in columns.items()}
+        if len(set(rows.values())) > 1:
+            counts = ", ".join(f"{name} {count:,}" for name, count in rows.items())
+            reason = f"its columns do not have the same number of rows: {counts}"
+            raise JobError(field, reason, "check the data")
+        if not any(rows.values()):
+            raise JobError(field, "has no rows", "check the data")
     kinds = [
         {name: (column.dtype, column.shape[1:]) for name, column in columns.items()}
         for columns in (data, holdout)
@@ -292,8 +294,7 @@ def try_loss(
             except JobError:
                 raise
             except Exception as error:
-                other = "check the model, the loss and the values of the data"
-                reason, remedy = in_words(error, other)
+                reason, remedy = _of_loss(error, data)
                 raise JobError(
                     str(place_of_error(error)),
                     f"the loss of a batch that holds row {rows[0]} fails: {reason}",
@@ -302,6 +303,12 @@ def try_loss(
     if narrow.seen:
         names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in narrow.seen))
         tell(f"what the loss computes in {names} (autocast, or a cast) is computed in float32")
+
+
+def _of_loss(error: Exception, data: Mapping[str, Array]) -> tuple[str, str]:
+    if isinstance(error, KeyError) and error.args and error.args[0] not in data:
+        return f"the data has no column {error.args[0]!r}", f"it has {', '.join(data)}"
+    return in_words(error, "check the model, the loss and the values of the data")
 
 
 class _NarrowTypes(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from pol.errors import JobError
+from pol.tracing.reasons import first_line
 from pol.tracing.spec import AdamW, Batch, JobSpec
 from pol.tracing.text import text_rows
 
@@ -138,7 +139,7 @@ def _config(library: Any, file: Path) -> Any:
         return library.AutoConfig.for_model(kind, **kept)
     # of whatever the library checks
     except Exception as error:
-        reason = f"transformers refuses it: {str(error).splitlines()[0]}"
+        reason = f"transformers refuses it: {first_line(error)}"
         raise JobError("hf", reason, "check the configuration") from error
 
 
@@ -159,7 +160,7 @@ def _model(library: Any, config: Any) -> nn.Module:
     try:
         model: nn.Module = library.AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     except ValueError as error:
-        reason = f"transformers has no language model for it: {str(error).splitlines()[0]}"
+        reason = f"transformers has no language model for it: {first_line(error)}"
         raise JobError("hf", reason, "use a model that writes text") from error
     return model
 
@@ -172,7 +173,7 @@ def _load(model: nn.Module, path: Path) -> None:
         given = load_file(str(path))
     # the library's own, which is no OSError
     except Exception as error:
-        reason = f"{path} holds no weights: {str(error).splitlines()[0]}"
+        reason = f"{path} holds no weights: {first_line(error)}"
         raise JobError("weights", reason, f"give a {WEIGHTS}") from error
     prefix = getattr(model, "base_model_prefix", "")
     own = model.state_dict()
@@ -203,6 +204,6 @@ def _adapted(model: nn.Module, rank: int) -> nn.Module:
                 model, peft.LoraConfig(r=rank, lora_alpha=2 * rank, task_type="CAUSAL_LM")
             )
     except ValueError as error:
-        reason = f"peft does not know where: {str(error).splitlines()[0]}"
+        reason = f"peft does not know where: {first_line(error)}"
         raise JobError("lora", reason, "train all weights, or write a job file") from error
     return adapted

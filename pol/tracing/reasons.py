@@ -37,4 +37,9 @@ def in_words(error: Exception, remedy: str) -> tuple[str, str]:
     for part, words in _SAID.items():
         if part in text:
             return words
-    return text.strip().split("\n")[0].rstrip(".") or type(error).__name__, remedy
+    return first_line(error), remedy
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what a library says; its kind, where that is nothing."""
+    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__

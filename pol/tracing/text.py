@@ -1,6 +1,6 @@
 """Text as rows of numbers: of characters, or of the tokens of a file that a tokenizer was saved in."""
 
-from collections.abc import Sequence
+import sys
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -10,6 +10,7 @@ import numpy as np
 
 from pol.errors import JobError
 from pol.state.arrays import Array
+from pol.tracing.reasons import first_line
 
 HELD_OUT = 10
 """Every so manieth row is held out."""
@@ -41,12 +42,10 @@ def text_rows(
     path = Path(path)
     if length < 1:
         raise JobError("length", f"{length} is no length of a row", "give a positive integer")
-    text = _read(path, "data").decode("utf-8", "replace")
+    text = _text(path)
     if tokenizer is None:
-        alphabet = sorted(set(text))
-        place = {character: number for number, character in enumerate(alphabet)}
-        numbers: Sequence[int] = [place[character] for character in text]
-        words, source = len(alphabet), f"{len(alphabet)} different characters of {path.name}"
+        array, words = _characters(text)
+        source = f"{words} different characters of {path.name}"
     else:
         tokenizer = Path(tokenizer)
         written = _read(tokenizer, "tokenizer")
@@ -55,9 +54,9 @@ def text_rows(
             reason = f"{tokenizer} has the SHA-256 {found}"
             raise JobError("tokenizer", reason, "give the file that was meant, or its hash")
         encoder = _tokenizer(written, tokenizer)
-        numbers, words = encoder.encode(text).ids, encoder.get_vocab_size()
+        words = encoder.get_vocab_size()
+        array = np.asarray(encoder.encode(text).ids, np.int64)
         source = f"{words} tokens of {tokenizer.name}, SHA-256 {found}"
-    array = np.asarray(numbers, np.int64)
     rows = (len(array) - 1) // length
     if rows < 2:
         reason = f"{len(array)} numbers make {max(rows, 0)} rows of {length}"
@@ -65,6 +64,24 @@ def text_rows(
     x, y = (array[shift : shift + rows * length].reshape(rows, length) for shift in (0, 1))
     kept = np.arange(rows) % HELD_OUT == min(HELD_OUT, rows) - 1
     return TextRows({"x": x[~kept], "y": y[~kept]}, {"x": x[kept], "y": y[kept]}, words, source)
+
+
+def _text(path: Path) -> str:
+    try:
+        return _read(path, "data").decode()
+    except UnicodeDecodeError as error:
+        reason = (
+            f"{path} is no text in UTF-8: byte {error.start} is {error.object[error.start]:#04x}"
+        )
+        raise JobError("data", reason, "write it in that encoding, as iconv does") from None
+
+
+def _characters(text: str) -> tuple[Array, int]:
+    """Return the number of each character among those that occur, in their order, and how many there are."""
+    codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
+    occurs = np.zeros(sys.maxunicode + 1, bool)
+    occurs[codes] = True
+    return (np.cumsum(occurs, dtype=np.int64) - 1)[codes], int(occurs.sum())
 
 
 def _read(path: Path, field: str) -> bytes:
@@ -85,5 +102,5 @@ def _tokenizer(written: bytes, path: Path) -> Any:
         return Tokenizer.from_str(written.decode())
     # the library raises plain exceptions
     except Exception as error:
-        reason = f"{path} is no tokenizer: {str(error).splitlines()[0]}"
+        reason = f"{path} is no tokenizer: {first_line(error)}"
         raise JobError("tokenizer", reason, "give a tokenizer.json") from error

@@ -317,6 +317,24 @@ def test_an_error_in_the_loss_names_its_line(
     assert comment in caught.value.field
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda x, y: {"x": x, "y": y[:-1]}, "train: its columns .*: x .*, y "),
+        (lambda x, y: {"x": x[:0], "y": y[:0]}, "train: has no rows"),
+        (lambda x, _: {"x": x}, "no column 'y'; it has x$"),
+    ],
+)
+def test_columns_that_lack_something_are_refused(
+    tmp_path: Path, change: Callable[..., dict[str, Any]], reason: str
+) -> None:
+    spec = _spec()
+    data = change(np.asarray(spec.train["x"]), np.asarray(spec.train["y"]))
+    holdout = {name: spec.holdout[name] for name in data}
+    with pytest.raises(JobError, match=reason):
+        build(replace(spec, train=data, holdout=holdout), tmp_path)
+
+
 @pytest.mark.parametrize("wrong", [3, -1])
 def test_a_label_outside_the_classes_is_refused(tmp_path: Path, wrong: int) -> None:
     """A traced loss would leave such a row out without a word."""

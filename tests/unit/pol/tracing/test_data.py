@@ -1,20 +1,29 @@
 """Columns from whatever people keep data in."""
 
+import json
+import pickle
+import shutil
+import struct
 import sys
-from collections.abc import Sequence
+import tracemalloc
+import zipfile
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from pol.errors import JobError
-from pol.tracing import data
+from pol.tracing import columns, data, files
 from pol.tracing.build import build_job
-from pol.tracing.data import Scratch, read_columns
+from pol.tracing.columns import Scratch
+from pol.tracing.data import read_columns
 from pol.tracing.text import text_rows
 
 X = np.arange(12, dtype=np.float64).reshape(6, 2) / 8
@@ -68,7 +77,8 @@ class Table:
 def _saved(folder: Path) -> Path:
     np.save(folder / "x.npy", X)
     np.save(folder / "y.npy", Y)
-    np.savez(folder / "both.npz", x=X, y=Y)
+    np.savez_compressed(folder / "both.npz", x=np.asfortranarray(X), y=Y)
+    save_file({"x": torch.tensor(X).bfloat16(), "y": torch.tensor(Y)}, folder / "both.safetensors")
     pairs = np.zeros(6, [("x", np.float64, 2), ("y", np.uint8)])
     pairs["x"], pairs["y"] = X, Y
     np.save(folder / "pairs.npy", pairs)
@@ -84,6 +94,7 @@ def _saved(folder: Path) -> Path:
         lambda f: {"y": str(f / "y.npy"), "x": f / "x.npy"},
         lambda f: str(f / "both.npz"),
         lambda f: f / "pairs.npy",
+        lambda f: f / "both.safetensors",
         lambda f: TensorDataset(torch.tensor(X), torch.tensor(Y)),
         lambda f: Items([(torch.tensor(x), int(y)) for x, y in zip(X, Y, strict=True)]),
         lambda f: Items([{"y": y, "x": list(x)} for x, y in zip(X, Y, strict=True)]),
@@ -95,9 +106,10 @@ def test_all_of_these_are_the_same_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Any, large: bool
 ) -> None:
     if large:
-        monkeypatch.setattr(data, "_IN_MEMORY", 0)
-        monkeypatch.setattr(data, "_AT_ONCE", 20)
-        monkeypatch.setattr(data, "_ITEMS_AT_ONCE", 4)
+        monkeypatch.setattr(columns, "_IN_MEMORY", 0)
+        monkeypatch.setattr(columns, "_AT_ONCE", 20)
+        for module in (data, files):
+            monkeypatch.setattr(module, "AT_ONCE", 4)
     _are_x_and_y(_read(source(_saved(tmp_path)), tmp_path))
     assert not list((tmp_path / "out").glob("*")), "what was written on the way is left"
 
@@ -139,6 +151,11 @@ class Picture:
         ({"x": "missing.npy"}, r"train\.x: there is no file"),
         ("missing.npz", "train: there is no file"),
         (__file__, "no kind of file.*npz"),
+        (Path(__file__).parent, "no kind of file.*npz|is a folder"),
+        ({"y": [0.0, 1.0, np.nan]}, r"train\.y: row 2 holds NaN"),
+        ({"x": np.array([1.0, 1e300])}, r"train\.x: row 1 holds .*too large for float32"),
+        (Items([]), "train: has no rows"),
+        ({"a b": X}, r"train\.a b: its name is not words of letters.*rename"),
         (3, "train: is a int"),
     ],
 )
@@ -161,6 +178,115 @@ def test_parquet_is_read_or_the_missing_package_named(tmp_path: Path) -> None:
     table = import_module("pyarrow").table({"x": X.tolist(), "y": Y})
     parquet.write_table(table, path, row_group_size=4)
     _are_x_and_y(_read(path, tmp_path))
+
+
+def _zip(path: Path, **members: bytes) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+
+
+def _note(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("notes.txt", "no array")
+
+
+def _header(shape: str, descr: str = "<f8") -> bytes:
+    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
+
+
+def _safetensors(path: Path, shape: list[int], stop: int) -> None:
+    entry = {"dtype": "F32", "shape": shape, "data_offsets": [0, stop]}
+    text = json.dumps({"x": entry}).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(16))
+
+
+def _cut(path: Path, keep: int) -> None:
+    path.write_bytes(path.read_bytes()[:keep])
+
+
+DAMAGED: dict[str, tuple[str, Callable[[Path], object], str]] = {
+    "an empty archive": ("a.npz", lambda p: p.write_bytes(b""), "cut off"),
+    "an archive that is cut off": ("both.npz", lambda p: _cut(p, 200), "cut off"),
+    "an archive of objects": (
+        "a.npz",
+        lambda p: np.savez(p, allow_pickle=True, x=np.array([{}], object)),
+        "Python objects.*never unpickled",
+    ),
+    "an archive of texts": ("a.npz", _note, "is no array"),
+    "an archive with a bomb": ("a.npz", lambda p: _zip(p, x=_header("(2**60,)")), "cut off"),
+    "an archive with less than its shape": (
+        "a.npz",
+        lambda p: _zip(p, x=_header("(1000000000000, 9)") + bytes(16)),
+        "has not the bytes of its shape",
+    ),
+    "an archive with a huge header": (
+        "a.npz",
+        lambda p: _zip(p, x=_header("(" + "1, " * 20_000 + ")")),
+        "cut off",
+    ),
+    "an array of objects": (
+        "a.npy",
+        lambda p: np.save(p, np.array([{}], object), allow_pickle=True),
+        "cannot be read as npy.*Python objects",
+    ),
+    "an array that is cut off": ("x.npy", lambda p: _cut(p, 150), "cut off.*mmap"),
+    "an array that is a pickle": (
+        "a.npy",
+        lambda p: p.write_bytes(pickle.dumps([1])),
+        "allow_pickle|magic",
+    ),
+    "tensors that are cut off": ("both.safetensors", lambda p: _cut(p, 60), "cut off"),
+    "tensors of a wrong shape": ("a.safetensors", lambda p: _safetensors(p, [5], 16), "cut off"),
+    "tensors of a huge shape": ("a.safetensors", lambda p: _safetensors(p, [2**62, 4], 16), "cut"),
+    "a folder": ("a.npz", lambda p: p.mkdir(), "is a folder.*name a file in it"),
+    "what may not be read": ("a.npz/b.npz", lambda p: p.parent.touch(), "cannot be read: Not a"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_a_damaged_file_is_told_in_one_sentence(tmp_path: Path, case: str) -> None:
+    name, damage, reason = DAMAGED[case]
+    path = _saved(tmp_path) / name
+    damage(path)
+    with pytest.raises(JobError, match=reason) as caught:
+        _read(path, tmp_path)
+    assert caught.value.field == "train"
+    assert caught.value.remedy
+    assert "\n" not in str(caught.value)
+
+
+def test_an_archive_that_is_larger_than_a_job_is_refused(tmp_path: Path) -> None:
+    """Before any of it is written."""
+    with Scratch(tmp_path) as scratch, pytest.raises(JobError, match="8,589,934,592 of data"):
+        scratch.array(np.dtype(np.float32), (2**29, 5))
+
+
+def test_an_archive_that_is_larger_than_the_disk_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written through a map of memory, a full disk would end the process."""
+    monkeypatch.setattr(columns, "_IN_MEMORY", 0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=95))
+    with pytest.raises(JobError, match="a column of 96 bytes, and 95 are free"):
+        _read(_saved(tmp_path) / "both.npz", tmp_path)
+
+
+def test_an_archive_is_unpacked_with_little_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "_IN_MEMORY", 0)
+    np.savez_compressed(tmp_path / "zeros.npz", x=np.zeros((4096, 2048), np.float32))
+    with Scratch(tmp_path) as scratch:
+        tracemalloc.start()
+        try:
+            found = read_columns(tmp_path / "zeros.npz", "train", scratch, lambda _: None)
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert found["x"].nbytes == 2**25
+        assert most < 2**24
 
 
 def test_a_job_file_imports_what_lies_beside_it(tmp_path: Path) -> None:
