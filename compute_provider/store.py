@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,6 +151,35 @@ class Store:
     def put_earned(self, order_id: bytes, amount: int) -> None:
         """Remember what an order has paid so far (uassay)."""
         self._records.put(_EARNED, amount, order_id)
+
+
+class TraceReader:
+    """Reads the boundaries that a provider of this machine has reached, beside its daemon, and writes nothing."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open the daemon's records in ``directory``; ProviderError where there are none, or of another form."""
+        try:
+            self._records = Records(directory / "provider.db", (), codec, FORM, read_only=True)
+        except Unusable as error:
+            raise ProviderError(str(error)) from None
+
+    def close(self) -> None:
+        """Close the records."""
+        self._records.close()
+
+    @property
+    def version(self) -> int:
+        """A number that is another one whenever the daemon has written."""
+        return self._records.version
+
+    def boundaries(self, known: Callable[[ShareKey], int]) -> Iterator[tuple[ShareKey, Boundary]]:
+        """Yield the boundaries of all shares, but those up to the index that is ``known`` of a share already."""
+        for *parts, index in self._records.keys(_BOUNDARIES):
+            key = ShareKey(*parts)
+            if index > known(key):
+                boundary = self._records.get(_BOUNDARIES, *parts, index)
+                if boundary is not None:
+                    yield key, boundary
 
 
 def name_of(key: ShareKey) -> str:

@@ -16,11 +16,12 @@ from threading import RLock
 from typing import IO, Any, Final
 from zlib import crc32
 
+from console.traces import Reached, Replayed, Trace
 from domain import events as e
 from domain.events import Change, Counts, read_event
 from domain.queries import LoggedEvent
 from domain.reasons import ShareReason
-from domain.records import OrderState
+from domain.records import OrderState, ShareKey
 from pol.rules.schedule import total_work
 
 _BURNS: Final = frozenset({"burn", "deposit_burn", "held_burn"})
@@ -60,9 +61,15 @@ CREATE TABLE providers (
     wrong INTEGER NOT NULL DEFAULT 0, height INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE pots (name TEXT PRIMARY KEY, amount INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE traces (
+    order_id BLOB, attempt INTEGER, round INTEGER, slot INTEGER, issue INTEGER,
+    change INTEGER NOT NULL, trace TEXT NOT NULL, PRIMARY KEY (order_id, attempt, round, slot, issue)
+) WITHOUT ROWID;
+CREATE INDEX traces_by_change ON traces (change);
 """
 _TABLES: Final = (
     "meta", "events", "blocks", "orders", "validators_of", "earnings", "earned_of", "providers", "pots",
+    "traces",
 )  # fmt: skip
 
 
@@ -465,7 +472,47 @@ class Index:
                 before,
             )
 
+    def put_trace(self, key: ShareKey, trace: Trace) -> None:
+        """Keep what is known of the trace of a share, in the place of what was."""
+        value = {
+            "boundaries": [(b.step, b.root.hex(), b.metrics) for b in trace.boundaries],
+            "replayed": [(r.segment, r.reason, r.root.hex()) for r in trace.replayed],
+            "picks": trace.picks,
+            "verdict": trace.verdict,
+            "claimed": trace.claimed,
+        }
+        with self._writing():
+            self._do(
+                "INSERT OR REPLACE INTO traces VALUES (?, ?, ?, ?, ?, ?, ?)",
+                *key,
+                self.traced(0)[1] + 1,
+                json.dumps(value, separators=(",", ":")),
+            )
+
     # --- reading -----------------------------------------------------------------------------
+
+    def trace(self, key: ShareKey) -> Trace:
+        """Return what is known of the trace of a share, which may be nothing."""
+        rows = self._all(
+            "SELECT trace FROM traces WHERE (order_id, attempt, round, slot, issue) = (?, ?, ?, ?, ?)",
+            *key,
+        )
+        return _trace(rows[0][0]) if rows else Trace()
+
+    def traces(self, order_id: bytes, attempt: int) -> dict[ShareKey, Trace]:
+        """Return the traces of an attempt."""
+        rows = self._all(
+            "SELECT round, slot, issue, trace FROM traces WHERE order_id = ? AND attempt = ?",
+            order_id,
+            attempt,
+        )
+        return {ShareKey(order_id, attempt, *where): _trace(text) for *where, text in rows}
+
+    def traced(self, since: int) -> tuple[list[bytes], int]:
+        """Return the orders of which traces changed after change number ``since``, and the number of the last one."""
+        rows = self._all("SELECT DISTINCT order_id FROM traces WHERE change > ?", since)
+        ((last,),) = self._all("SELECT COALESCE(MAX(change), 0) FROM traces")
+        return [row[0] for row in rows], int(last)
 
     def unknown_blocks(self, limit: int) -> list[int]:
         """Return heights at which something happened and of which the time is not known, the newest first."""
@@ -605,6 +652,23 @@ def _order_row(row: Sequence[Any]) -> OrderRow:
     values["state"], values["work"] = OrderState(values["state"]), int(values["work"])
     values["unmatched"] = tuple(map(tuple, json.loads(values["unmatched"])))
     return OrderRow(**values)
+
+
+def _trace(text: str) -> Trace:
+    value = json.loads(text)
+    return Trace(
+        tuple(
+            Reached(index, step, bytes.fromhex(root), tuple(metrics))
+            for index, (step, root, metrics) in enumerate(value["boundaries"], 1)
+        ),
+        tuple(
+            Replayed(segment, reason, bytes.fromhex(root))
+            for segment, reason, root in value["replayed"]
+        ),
+        tuple(value["picks"]),
+        value["verdict"],
+        value["claimed"],
+    )
 
 
 def _event(row: Sequence[Any]) -> LoggedEvent:

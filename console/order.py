@@ -6,14 +6,21 @@ from typing import Any, Final
 from console import words
 from console.flows import Account, bonds_of, deposit_of, draw
 from console.index import Index
-from console.rows import Query, condition_bars, event_row
+from console.rows import Query, condition_bars, event_row, is_loud
+from console.share import curve, find_share, state_of, tell_difference, tell_share
 from console.story import AttemptStory, RoundStory, ShareStory, Story
+from console.traces import Trace
+from domain.amount import price_ceil
 from domain.reasons import ShareReason
-from domain.records import AnswerKind, OrderState, Ruling, ShareState
-from pol.rules.schedule import share_segments, total_work
+from domain.records import AnswerKind, JobTerms, OrderState, Ruling, ShareKey, ShareState
+from pol.rules.schedule import first_step, round_work, share_segments, total_work
 
 ROUNDS_SHOWN: Final = 40
 EVENTS_SHOWN: Final = 30
+EVENTS_READ: Final = 400
+"""The newest events, among which those that matter are shown."""
+SLOTS_DRAWN: Final = 16
+"""Slots that have a line of their own in the chart of the loss."""
 _STEPS: Final = (
     OrderState.OPEN,
     OrderState.MATCHED,
@@ -36,6 +43,8 @@ class OrderPage:
         current = story.current
         number = query.number("attempt", 1, current.number if current else 0)
         shown = story.attempts.get(number, current)
+        everything = query.text("events") == "all"
+        traces = self._index.traces(order.id, shown.number) if shown else {}
         deposit, bonds = deposit_of(story), bonds_of(story)
         verified = sum(
             r.price for a in story.attempts.values() for r in a.rounds.values() if r.verified_height
@@ -76,7 +85,8 @@ class OrderPage:
             "rounds_verified": current.verified if current else 0,
             "seconds_left": self._seconds_left(story),
             "verified_price": verified,
-            "loss": _loss(shown, terms.round_steps) if shown else None,
+            "price_left": self._price_left(story),
+            "loss": loss_of(shown, terms, traces) if shown else None,
             "attempts": [self._attempt(found) for found in story.attempts.values()],
             "attempt": shown.number if shown else 0,
             "rounds_page": at,
@@ -87,10 +97,12 @@ class OrderPage:
             "excluded": story.excluded,
             "deposit": _account(deposit),
             "bonds": _account(bonds),
+            "all_events": everything,
             "events": [
                 event_row(self._index, event)
-                for event in self._index.latest(EVENTS_SHOWN, order.id)
-            ],
+                for event in self._index.latest(EVENTS_READ, order.id)
+                if everything or is_loud(event)
+            ][:EVENTS_SHOWN],
         }
 
     def _attempt(self, found: AttemptStory) -> dict[str, Any]:
@@ -164,6 +176,14 @@ class OrderPage:
             return 0.0
         return (ended - begun) / 1e9 / len(closed) * (story.order.terms.rounds - len(closed))
 
+    def _price_left(self, story: Story) -> int:
+        """Return what the rounds that are not verified yet will cost, if all of them will be."""
+        current = story.current
+        if current is None or story.state is OrderState.CLOSED:
+            return 0
+        left = story.order.terms.rounds - current.verified
+        return price_ceil(left * round_work(story.order.terms), current.price)
+
     def _told(self, story: Story) -> str:
         """Say in a sentence where the order stands."""
         current, terms = story.current, story.order.terms
@@ -209,7 +229,9 @@ class OrderPage:
             "price": found.price,
             "waits": found.waits,
             "stopped": words.place(found.stopped) if found.stopped else "",
-            "slots": [[_share(share) for share in found.issues(slot)] for slot in range(slots)],
+            "slots": [
+                [_share(share, found) for share in found.issues(slot)] for slot in range(slots)
+            ],
             "places": [
                 {
                     "number": number,
@@ -250,6 +272,7 @@ class OrderPage:
         """Return what was found wrong, each with a sentence of how it was seen."""
         found = []
         for attempt in story.attempts.values():
+            traces = self._index.traces(story.order.id, attempt.number)
             for round in attempt.rounds.values():
                 for share in round.shares.values():
                     rejected = share.state in (ShareState.REJECTED, ShareState.WRONG)
@@ -257,8 +280,13 @@ class OrderPage:
                         continue
                     if share.reason == ShareReason.ATTEMPT_ENDED:
                         continue
+                    key = ShareKey(
+                        story.order.id, attempt.number, round.number, share.slot, share.issue
+                    )
+                    known = find_share(story, key, traces, self._names)
                     found.append(
                         {
+                            "difference": tell_difference(known) if known else "",
                             "attempt": attempt.number,
                             "round": round.number,
                             "slot": share.slot,
@@ -266,11 +294,12 @@ class OrderPage:
                             "provider": share.provider,
                             "state": share.state.name.lower(),
                             "burnt": share.burnt,
-                            "told": _tell_share(share, round),
+                            "told": tell_share(share, round),
                         }
                     )
                 found += [
                     {
+                        "difference": "",
                         "attempt": attempt.number,
                         "round": round.number,
                         "slot": place.place.slot,
@@ -299,12 +328,13 @@ def _seat_state(committed: bool, revealed: bool, silent: tuple[int, ...]) -> str
     return "committed" if committed else "asked"
 
 
-def _share(share: ShareStory) -> dict[str, Any]:
+def _share(share: ShareStory, round: RoundStory) -> dict[str, Any]:
     return {
         "slot": share.slot,
         "issue": share.issue,
         "provider": share.provider,
-        "state": "skipped" if share.skipped else share.state.name.lower(),
+        "state": state_of(share),
+        "told": tell_share(share, round),
         "reason": share.reason,
         "found_wrong": share.found_wrong,
         "drawn": list(share.drawn),
@@ -313,20 +343,6 @@ def _share(share: ShareStory) -> dict[str, Any]:
         "burnt": share.burnt,
         "paid": share.paid,
     }
-
-
-def _tell_share(share: ShareStory, round: RoundStory) -> str:
-    if share.found_wrong:
-        return "Its validator accepted it, and strangers found a segment of it wrong."
-    drawn = ", ".join(map(str, share.drawn))
-    how = f" (the lot had drawn segment{'s' * (len(share.drawn) > 1)} {drawn})" if drawn else ""
-    told = f"Its validator rejected it: {words.share_reason(share.reason)}{how}."
-    if share.state is ShareState.WRONG:
-        told += " Strangers got what the accepted share of this slot claims, so it was wrong"
-        told += f", and its bond of {words.assay(share.burnt)} is burnt." if share.burnt else "."
-    elif share.committed_at and not round.verified_height:
-        told += " Whether that is so is known when strangers have recomputed the round."
-    return told
 
 
 def _account(account: Account) -> dict[str, Any]:
@@ -342,18 +358,61 @@ def _account(account: Account) -> dict[str, Any]:
     }
 
 
-def _loss(shown: AttemptStory, round_steps: int) -> dict[str, Any] | None:
-    """Return the loss at the end of each round, the mean over slots and of each: what the chain knows of it."""
-    losses = {n: found.loss() for n, found in sorted(shown.rounds.items())}
-    losses = {n: found for n, found in losses.items() if found}
-    if not losses:
+def loss_of(
+    shown: AttemptStory, terms: JobTerms, traces: Mapping[ShareKey, Trace]
+) -> dict[str, Any] | None:
+    """Return the loss by training steps, of each slot and the mean over all of them.
+
+    The chain has it for the end of each share in a closed round. What is between, and of the round that is trained, is
+    there where a validator or provider of this machine has it.
+    """
+    slots: dict[int, dict[int, float]] = {}
+    known = sorted({*shown.rounds, *(key.round for key in traces)})
+    for number in known:
+        found = shown.rounds.get(number, RoundStory(number))
+        for slot, issue in _standing(found, traces).items():
+            points = slots.setdefault(slot, {})
+            share = found.shares.get((slot, issue))
+            for key, trace in traces.items():
+                if (key.round, key.slot, key.issue) == (number, slot, issue):
+                    points.update(curve(trace))
+            if share is not None and share.metrics:
+                ends = share.segments * terms.segment_steps
+                points[first_step(terms, number) + ends] = share.metrics[0]
+    steps = sorted({step for points in slots.values() for step in points})
+    if not steps:
         return None
-    slots = sorted({slot for found in losses.values() for slot in found})
+    means = [
+        sum(found) / len(found) if len(found) == terms.slots else None
+        for step in steps
+        for found in [[points[step] for points in slots.values() if step in points]]
+    ]
     return {
-        "steps": [(number + 1) * round_steps for number in losses],
-        "mean": [sum(found.values()) / len(found) for found in losses.values()],
-        "slots": {str(slot): [found.get(slot) for found in losses.values()] for slot in slots[:16]}
-        if len(slots) > 1
+        "steps": steps,
+        "mean": means,
+        "last": next((mean for mean in reversed(means) if mean is not None), None),
+        "slots": {
+            str(slot): [slots[slot].get(step) for step in steps]
+            for slot in sorted(slots)[:SLOTS_DRAWN]
+        }
+        if terms.slots > 1
         else {},
-        "round_steps": round_steps,
+        "ends": [(number + 1) * terms.round_steps for number in known],
+        "between": len(steps) > len(known),
+        "until": min(terms.rounds, max(known) + 1) * terms.round_steps,
     }
+
+
+def _standing(found: RoundStory, traces: Mapping[ShareKey, Trace]) -> dict[int, int]:
+    """Return the issue of each slot that is in the round, or may be: the newest of those that were not rejected."""
+    issues: dict[int, int] = {}
+    for key in sorted(traces):
+        share = found.shares.get((key.slot, key.issue))
+        if key.round == found.number and share is None and not traces[key].verdict:
+            issues[key.slot] = max(issues.get(key.slot, 0), key.issue)
+    for share in found.shares.values():
+        if share.state is ShareState.ACCEPTED:
+            issues[share.slot] = share.issue
+        elif share.state is ShareState.COMMITTED and not share.skipped:
+            issues.setdefault(share.slot, share.issue)
+    return issues

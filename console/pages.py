@@ -1,8 +1,11 @@
 """What each page shows, as plain values: the template says them in words, and ``/api`` gives them as they are."""
 
 from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
+from statistics import median
 from threading import RLock
 from typing import Any, Final
 
@@ -13,11 +16,14 @@ from console.order import OrderPage
 from console.programs import show_job
 from console.quotes import FIELDS, Ask, quote, read_form
 from console.rows import Query, condition_bars, event_row, is_loud, order_row
+from console.share import find_share, show_share
 from console.story import Story, tell
+from consumer.jobs import read_job
+from domain.errors import Expected
 from domain.genesis import POWER_REDUCTION
 from domain.queries import SimulateMatchResponse
 from domain.reasons import CloseReason
-from domain.records import Bid, OrderState
+from domain.records import Bid, OrderState, ShareKey, Validator
 from pol.job.document import Job
 
 PAGE: Final = 50
@@ -39,12 +45,25 @@ class Pages:
     def __init__(self, known: Known, job: Job | None = None) -> None:
         """Show what is ``known``, and the programs of a job, if one is given."""
         self._known, self._index = known, known.index
-        self.job = job
+        self._job = job
+        # Where a job will be, whose programs are shown once it is built.
+        self.job_at: Path | None = None
         # How the node is asked for a quote, once there is one.
         self.ask: Ask = _nobody
         self._lock = RLock()
         self._stories: OrderedDict[bytes, Story] = OrderedDict()
         self._of: tuple[str, str] = ("", "")
+
+    @property
+    def job(self) -> Job | None:
+        """The job whose programs are shown, if there is one yet."""
+        if self._job is None and self.job_at is not None and self.job_at.is_dir():
+            try:
+                self._job = read_job(self.job_at)
+            except Expected:
+                # It is being built.
+                return None
+        return self._job
 
     # --- what every page has -----------------------------------------------------------------
 
@@ -95,7 +114,7 @@ class Pages:
                 "orders_settled": v.orders_settled,
                 "attempts_failed": v.attempts_failed,
             }
-            for v in snapshot.validators
+            for v in _by_stake(snapshot.validators)
         ]
         names = {v.cons_address: v.moniker for v in snapshot.validators}
         pots = self._index.pots()
@@ -110,7 +129,7 @@ class Pages:
                 state.name.lower(): self._index.count_states().get(state, 0) for state in OrderState
             },
             "mempool": snapshot.mempool,
-            "block_seconds": sum(gaps) / len(gaps) if gaps else 0.0,
+            "block_seconds": median(gaps) if gaps else 0.0,
             "blocks": {
                 "heights": [block.height for block in reversed(blocks)][1:],
                 "seconds": [round(gap, 3) for gap in gaps],
@@ -198,6 +217,15 @@ class Pages:
         with self._lock:
             return OrderPage(self._index, self.names(), bids).show(query, story)
 
+    def share(self, query: Query, key: ShareKey) -> dict[str, Any]:
+        """Return all about a share of an order; NotThere."""
+        story, traces = self.story(key.order_id), self._index.traces(key.order_id, key.attempt)
+        with self._lock:
+            found = find_share(story, key, traces, self.names())
+            if found is None:
+                raise NotThere("No such share is known here.")
+            return show_share(self._index, found)
+
     # --- the book ----------------------------------------------------------------------------
 
     def book(self, query: Query) -> dict[str, Any]:
@@ -219,7 +247,8 @@ class Pages:
             "bids": [self._bid(bid) for bid in bids],
             "depth": depth,
             "free": free,
-            "form": read_form(query),
+            "form": read_form(query, None if query.text("rounds") else self.job),
+            "form_job": self.job.document.name if self.job and not query.text("rounds") else "",
             "fields": [{"name": field.name, "label": field.label} for field in FIELDS],
             "quote": quote(self.ask, self._known.snapshot.params, query),
             "open_orders": count,
@@ -276,7 +305,7 @@ class Pages:
                 "audits_missed": v.audits_missed,
                 "earned": sum(earned.get(v.operator, {}).values()),
             }
-            for v in snapshot.validators
+            for v in _by_stake(snapshot.validators)
         ]
         providers = [
             {
@@ -357,6 +386,10 @@ class Pages:
                         elif not seat.revealed:
                             add(f"show the answers on round {round.number}", stage.reveals_end)
         return sorted(duties, key=lambda duty: duty["until"])
+
+
+def _by_stake(validators: Iterable[Validator]) -> list[Validator]:
+    return sorted(validators, key=lambda v: (-v.stake, v.moniker, v.operator))
 
 
 def _duty(duties: list[dict[str, Any]], order: str, what: str, until: int) -> None:

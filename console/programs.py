@@ -11,6 +11,11 @@ from pol.job.document import Job
 from pol.job.program import Program
 
 LAYERS_SHOWN: Final = 500
+LAYERS_DRAWN: Final = 80
+ROW: Final = 34
+BOX: Final = 240
+BAR: Final = 160
+"""Pixels of the picture: a layer's row, the place of its name, the longest bar of work."""
 PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "eval": "the model, as it is evaluated",
@@ -87,6 +92,78 @@ def layers(program: Program) -> list[Layer]:
     return list(found.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A layer in the picture: where its box is, how long the bar of its work."""
+
+    name: str
+    y: int
+    bar: float
+    part: float
+
+
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """A line from the layer that gives a result to the one that takes it; ``back`` where that one stands above."""
+
+    source: str
+    target: str
+    path: str
+    back: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Layers below each other, joined by arcs: on the left what goes down, on the right what comes back."""
+
+    width: int
+    height: int
+    left: int
+    right: int
+    boxes: tuple[Box, ...]
+    arcs: tuple[Arc, ...]
+
+
+def draw(rows: list[Layer]) -> Picture | None:
+    """Return the picture of a program; None where it has more layers than anybody could follow."""
+    if not 2 <= len(rows) <= LAYERS_DRAWN:
+        return None
+    at = {row.name: number for number, row in enumerate(rows)}
+    total = max(1, sum(row.flops for row in rows))
+    most = max(row.flops for row in rows) or 1
+    boxes = tuple(
+        Box(row.name, number * ROW + ROW // 2, row.flops / most * BAR * 0.6, row.flops / total)
+        for number, row in enumerate(rows)
+    )
+    ends = [
+        (at[source], number)
+        for number, row in enumerate(rows)
+        for source in row.sources
+        if source in at
+    ]
+    reach = max((abs(a - b) for a, b in ends), default=1)
+    left = right = 0.0
+    arcs = []
+    for source, target in ends:
+        # The farther apart, the wider the arc; a short one is still one that can be seen.
+        wide = 16 + 84 * (abs(source - target) - 1) / max(1, reach - 1)
+        back = source > target
+        x, way = (BOX + BAR, 1) if back else (0, -1)
+        left, right = (left, max(right, wide)) if back else (max(left, wide), right)
+        # Results leave a little below the middle, and arrive a little above it.
+        y1, y2 = boxes[source].y + 5, boxes[target].y - 5
+        path = f"M{x} {y1}C{x + way * wide:.0f} {y1} {x + way * wide:.0f} {y2} {x} {y2}"
+        arcs.append(Arc(rows[source].name, rows[target].name, path, back))
+    return Picture(
+        int(left + right) + BOX + BAR + 24,
+        len(rows) * ROW,
+        int(left) + 12,
+        BOX,
+        boxes,
+        tuple(arcs),
+    )
+
+
 def _add(layer: Layer, program: Program, number: int) -> None:
     offset = number - program.first_node
     layer.operations[program.nodes[offset].op] += 1
@@ -118,6 +195,7 @@ def show_job(job: Job, wanted: str) -> dict[str, Any]:
         "columns": [f"{spec.name} {spec.type}" for spec in document.columns],
         "parameters": sum(spec.type.elements for spec in document.global_tensors),
         "count": len(rows),
+        "picture": draw(rows),
         "layers": [
             {
                 "name": row.name,

@@ -4,17 +4,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from console.errors import ConsoleError
 from console.rows import Query, condition_bars
 from console.words import UASSAY
-from domain.amount import price_ceil
+from domain.amount import PFLOP, price_ceil
 from domain.bounds import check
 from domain.errors import Expected
 from domain.limits import EXECUTOR_VERSION
 from domain.params import Params
 from domain.queries import SimulateMatchRequest, SimulateMatchResponse
 from domain.records import Conditions, JobTerms
+from pol.job.cost import step_work
+from pol.job.document import Job
 from pol.rules.outlook import outlook
 from pol.rules.schedule import check_terms, total_work
+from pol.state.layout import encoded_size
 
 Ask = Callable[[SimulateMatchRequest], SimulateMatchResponse]
 """How the node is asked; it raises an Expected where it does not answer."""
@@ -42,17 +46,37 @@ FIELDS: Final = (
     Field("state", "State of a slot, KiB", 512, _KIB),
     Field("files", "Job and data, KiB", 2_048, _KIB),
     Field("memory", "Memory of a device, MiB", 256, _KIB * _KIB),
-    Field("price", "At most, ASSAY/PFLOP (0: any)", 0, UASSAY),
+    Field("pays", "Costs at most, ASSAY (0: any)", 0, UASSAY),
     Field("minutes", "Done within, minutes", 1_440, 60),
 )
 
 
-def read_form(query: Query) -> dict[str, int | str]:
-    """Return what stands in the form."""
+def read_form(query: Query, job: Job | None = None) -> dict[str, int | str]:
+    """Return what stands in the form: at first, the numbers of a job, if there is one."""
+    known = _of_job(job) if job is not None else {}
     values: dict[str, int | str] = {
-        field.name: query.number(field.name, 0, field.default) for field in FIELDS
+        field.name: query.number(
+            field.name,
+            0,
+            -(-known[field.name] // field.unit) if field.name in known else field.default,
+        )
+        for field in FIELDS
     }
     return values | {"tier": query.text("tier", 16), "region": query.text("region", 32)}
+
+
+def _of_job(job: Job) -> dict[str, int]:
+    """Return the numbers of a job that the form asks for."""
+    document = job.document
+    return {
+        "rounds": document.rounds,
+        "slots": document.slots,
+        "steps": document.round_steps,
+        "segment": document.segment_steps,
+        "work": step_work(document),
+        "state": encoded_size(document.global_tensors) + encoded_size(document.local_tensors),
+        "files": job.payload_size,
+    }
 
 
 def quote(ask: Ask, params: Params | None, query: Query) -> dict[str, Any] | None:
@@ -69,7 +93,11 @@ def quote(ask: Ask, params: Params | None, query: Query) -> dict[str, Any] | Non
             regions=tuple(filter(None, (str(form["region"]),))),
             tier=str(form["tier"]),
         )
-        request = SimulateMatchRequest(conditions, number["price"], number["minutes"], terms)
+        # What all of it may cost, as the price of its work that bids name.
+        limit = number["pays"] * PFLOP // total_work(terms)
+        if number["pays"] and not limit:
+            raise ConsoleError("no bid can be as cheap", "let it cost more", field="pays")
+        request = SimulateMatchRequest(conditions, limit, number["minutes"], terms)
         check(request)
         found = ask(request)
     except Expected as error:

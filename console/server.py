@@ -8,7 +8,7 @@ from dataclasses import asdict, is_dataclass
 from importlib.resources import files
 from math import isfinite
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import uvicorn
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -35,7 +35,11 @@ from console.known import Known
 from console.pages import Pages
 from console.rows import Query
 from console.stream import Streams
+from domain.records import ShareKey
 from pol.job.document import Job
+
+if TYPE_CHECKING:
+    from console.records import Watcher
 
 LOOPBACK: Final = "127.0.0.1"
 PORT: Final = 8080
@@ -125,6 +129,7 @@ class Console:
         self.streams = Streams(self.known, self.pages.head)
         self._follower = Follower(self.known, probe=probe)
         self._client: ChainClient | None = None
+        self._watcher: Watcher | None = None
         names = (LOOPBACK, "localhost")
         self._hosts = frozenset(f"{name}:{self.port}" for name in names) | (
             frozenset(names) if self.port == 80 else frozenset()
@@ -138,6 +143,8 @@ class Console:
             lifespan="off",
             interface="asgi3",
             log_config=None,
+            # What is no HTTP, such as a node's client that was told the wrong port, is no news.
+            log_level="error",
             access_log=False,
             server_header=False,
             limit_concurrency=CONNECTIONS_MAX,
@@ -162,8 +169,18 @@ class Console:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def follow(self, node: str, rpc: str = "") -> None:
-        """Follow the node at ``host:port``; ``rpc`` is the URL of its CometBFT, where that is known."""
+    def follow(self, node: str, rpc: str = "", homes: Iterable[Path] = ()) -> None:
+        """Follow the node at ``host:port``; ``rpc`` is the URL of its CometBFT, where that is known.
+
+        ``homes`` are those of validators and providers of this machine, whose traces are shown, too.
+        """
+        found = tuple(homes)
+        if found:
+            # It knows the daemons' records, which nobody else needs.
+            from console.records import Watcher
+
+            self._watcher = Watcher(self.known, found)
+            self._watcher.start()
         self._client = ChainClient(node, _QUOTE_SECONDS)
         self.pages.ask = self._client.query
         self._follower.follow(node, rpc)
@@ -176,6 +193,8 @@ class Console:
             self._thread.join(2 * _STOP_SECONDS)
         self._socket.close()
         self._follower.close()
+        if self._watcher is not None:
+            self._watcher.close()
         if self._client is not None:
             self._client.close()
         self.index.close()
@@ -192,6 +211,10 @@ class Console:
             "/job": ("job", pages.show_job),
             "/members/{address}": ("member", self._member),
             "/orders/{order}": ("order", self._order),
+            "/orders/{order}/{attempt:int}/{round:int}/{slot:int}/{issue:int}": (
+                "share",
+                self._share,
+            ),
         }
         routes = []
         for path, (name, view) in shown.items():
@@ -211,6 +234,12 @@ class Console:
 
     def _order(self, query: Query, order: str) -> dict[str, Any]:
         return self.pages.order(query, self.pages.find_order(order))
+
+    def _share(
+        self, query: Query, order: str, attempt: int, round: int, slot: int, issue: int
+    ) -> dict[str, Any]:
+        key = ShareKey(self.pages.find_order(order), attempt, round, slot, issue)
+        return self.pages.share(query, key)
 
     def _member(self, query: Query, address: str) -> dict[str, Any]:
         return self.pages.member(query, address[:100])

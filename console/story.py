@@ -37,6 +37,9 @@ class ShareStory:
     # Found wrong by a panel after it was accepted.
     found_wrong: bool = False
     drawn: tuple[int, ...] = ()
+    # The hash that it is committed to by, and where it is accepted what that hid.
+    commitment: bytes = b""
+    trace_root: bytes = b""
     # The last boundary's metrics, the loss first.
     metrics: tuple[float, ...] = ()
     segments: int = 0
@@ -69,9 +72,13 @@ class PlaceStory:
 
     place: Place
     stops: bool
+    # The root that the chain has of it, if any: of a segment, once somebody showed its leaf.
+    claim: bytes = b""
     ruling: Ruling = Ruling.OPEN
     stage: int = 0
     step: int = 0
+    # What was found there, where it is decided.
+    root: bytes = b""
 
 
 @dataclass
@@ -349,7 +356,13 @@ class Story:
         key = change.share
         self.bonds_in += change.bond
         self.attempts[key.attempt].round(key.round).shares[key.slot, key.issue] = ShareStory(
-            key.slot, key.issue, change.provider, change.bond, change.committed_at, self._height
+            key.slot,
+            key.issue,
+            change.provider,
+            change.bond,
+            change.committed_at,
+            self._height,
+            commitment=change.commitment,
         )
 
     @_take.register
@@ -390,7 +403,7 @@ class Story:
     def _(self, change: e.ShareAccepted) -> None:
         share = self._share(change.share)
         share.state, share.segments = ShareState.ACCEPTED, change.segments
-        share.metrics = metric_values(change.metrics)
+        share.metrics, share.trace_root = metric_values(change.metrics), change.trace_root
 
     @_take.register
     def _(self, change: e.ShareCompared) -> None:
@@ -432,7 +445,7 @@ class Story:
     @_take.register
     def _(self, change: e.PlaceDrawn) -> None:
         place = Place(AuditKind(change.kind), change.slot, change.issue, change.segment)
-        self._round(change.round).places.append(PlaceStory(place, change.stops))
+        self._round(change.round).places.append(PlaceStory(place, change.stops, change.claim))
 
     @_take.register
     def _(self, change: e.StageOpened) -> None:
@@ -495,6 +508,11 @@ class Story:
     def _(self, change: e.PlaceRuled) -> None:
         place = self._round(change.round).places[change.place]
         place.ruling, place.stage, place.step = Ruling(change.ruling), change.stage, change.step
+        place.root = change.root
+
+    @_take.register
+    def _(self, change: e.LeafShown) -> None:
+        self._round(change.round).places[change.place].claim = change.claim
 
     @_take.register
     def _(self, change: e.SeatPaid) -> None:

@@ -57,6 +57,7 @@ class Streams:
         news = asyncio.Event()
         self._waiting.add(news)
         ends = time.monotonic() + STREAM_SECONDS
+        traced = self._index.traced(0)[1]
         try:
             # A page that was cut off comes back after this many milliseconds.
             yield "retry: 1000\n\n"
@@ -68,17 +69,20 @@ class Streams:
                 news.clear()
                 found = await run_in_threadpool(self._index.events, since, _PAGE)
                 for event in found:
-                    order = order_of(read_event(event))
+                    about = order_of(read_event(event))
                     value = {
                         "number": event.number,
                         "height": event.height,
                         "kind": event.type,
-                        "order": order.hex() if order else "",
+                        "order": about.hex() if about else "",
                     }
                     yield _line("change", value, event.number)
                     since = event.number + 1
                 if len(found) == _PAGE:
                     continue
+                orders, traced = await run_in_threadpool(self._index.traced, traced)
+                for order in orders:
+                    yield _line("trace", {"order": order.hex()})
                 yield _line("head", self._head())
                 try:
                     await asyncio.wait_for(news.wait(), _ALIVE_SECONDS)

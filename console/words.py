@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from math import floor, log10
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -24,7 +25,9 @@ def assay(amount: int) -> str:
     if amount == 0:
         return "0 ASSAY"
     value = abs(amount) / UASSAY
-    places = 0 if value >= 1000 else 2 if value >= 10 else 3 if value >= 1 else 6
+    places = 0 if value >= 1000 else 2 if value >= 10 else 3
+    if value < 1:
+        places = min(6, 3 - floor(log10(value)))
     text = f"{amount / UASSAY:,.{places}f}"
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} ASSAY"
 

@@ -65,21 +65,38 @@ class Records:
     """Records in a file. Thread-safe; other programs may read while one writes."""
 
     def __init__(
-        self, path: Path, tables: Iterable[RecordTable[Any]], codec: Codec, form: int
+        self,
+        path: Path,
+        tables: Iterable[RecordTable[Any]],
+        codec: Codec,
+        form: int,
+        *,
+        read_only: bool = False,
     ) -> None:
         """Open the file, or make it with these tables; Unusable where it is none of ours, or of another form.
 
-        ``form`` (1 or more) changes whenever records of before could not be read any more.
+        ``form`` (1 or more) changes whenever records of before could not be read any more. A ``read_only`` file has to
+        be there, and nothing is written, whatever the program does that it belongs to.
         """
         self._path, self._tables, self._codec = path, tuple(tables), codec
         self._lock = RLock()
         self._depth = 0
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not read_only:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        elif not path.is_file():
+            raise Unusable(f"{path} is not there")
         self._database = sqlite3.connect(
-            path, timeout=_BUSY_SECONDS, check_same_thread=False, isolation_level=None
+            f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}",
+            timeout=_BUSY_SECONDS,
+            check_same_thread=False,
+            isolation_level=None,
+            uri=True,
         )
         try:
-            self._prepare(form)
+            if read_only:
+                self._check(form)
+            else:
+                self._prepare(form)
         except sqlite3.DatabaseError as error:
             self._database.close()
             raise Unusable(f"{path} cannot be used ({error}); restore it from a backup") from None
@@ -168,7 +185,20 @@ class Records:
             self._sql(f"INSERT INTO damaged SELECT ?, record FROM {table.name}{where}", name, *key)
             self.delete(table, *key)
 
+    @property
+    def version(self) -> int:
+        """A number that is another one after each time that another program has written."""
+        ((number,),) = self._sql("PRAGMA data_version")
+        return int(number)
+
     # Inside
+
+    def _check(self, form: int) -> None:
+        ((known,),) = self._sql("PRAGMA user_version")
+        if known != form:
+            raise Unusable(
+                f"{self._path} holds records of form {known}, and this program reads form {form}"
+            )
 
     def _prepare(self, form: int) -> None:
         self._sql("PRAGMA journal_mode = WAL")

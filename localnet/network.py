@@ -193,6 +193,12 @@ class Network:
         rpc = "" if self.layout.kind is NetworkKind.SOLO else f"http://127.0.0.1:{spec.rpc}"
         return f"127.0.0.1:{spec.grpc}", rpc
 
+    @property
+    def homes(self) -> tuple[Path, ...]:
+        """The homes of all validators and providers."""
+        homes = [spec.home for spec in self.layout.validators]
+        return tuple(map(Path, homes + [spec.home for spec in self.layout.providers]))
+
     def wait_for_height(
         self, height: int, monikers: Sequence[str], seconds: float = START_SECONDS
     ) -> None:

@@ -6,13 +6,14 @@ what changed, however many leaves and places the record has. In memory it is one
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 
 from domain import codec
 from domain.errors import Expected
+from domain.records import ShareKey
 from host.records import Key, Records, RecordTable, Unusable
 from link.types import ShareDelivery
 from validator.decide.duties import Duty, Record
@@ -305,6 +306,35 @@ class ValidatorStore:
         self._cache.move_to_end((local.order_id, local.attempt))
         while len(self._cache) > CACHED:
             self._cache.popitem(last=False)
+
+
+class TraceReader:
+    """Reads the traces that a validator of this machine holds, beside its daemon, and writes nothing. Thread-safe."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the daemon's database; StoreError where there is none, or one of another form."""
+        try:
+            self._records = Records(path, (), codec, FORM, read_only=True)
+        except Unusable as error:
+            raise StoreError(str(error)) from None
+
+    def close(self) -> None:
+        """Close the database."""
+        self._records.close()
+
+    @property
+    def version(self) -> int:
+        """A number that is another one whenever the daemon has written."""
+        return self._records.version
+
+    def shares(self, known: Callable[[ShareKey], bool]) -> Iterator[tuple[ShareKey, SlotWork]]:
+        """Yield all shares of rounds that go on, without the trace of those of which it is ``known``."""
+        for where, work in self._records.scan(_WORKS):
+            order_id, attempt, round, _ = where
+            key = ShareKey(order_id, attempt, round, work.slot, work.issue)
+            packet = None if known(key) else self._records.get(_PACKETS, *where)
+            checked = tuple(found for _, found in self._records.scan(_CHECKED, *where))
+            yield key, replace(work, packet=packet, checked=checked)
 
 
 def _key_of(key: SeatKey) -> Key:

@@ -1,7 +1,6 @@
 """``assay console``."""
 
 import webbrowser
-from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -27,7 +26,11 @@ if TYPE_CHECKING:
 )
 @click.option("--open", "open_", is_flag=True, help="Open it in the browser.")
 @click.option(
-    "--rpc", default="", help="URL of the node's CometBFT, for waiting transactions.  [of the home]"
+    "--rpc",
+    default="",
+    metavar="URL",
+    callback=lambda _context, _option, value: _url(value),
+    help="URL of the node's CometBFT, for waiting transactions.  [of the home]",
 )
 @click.option(
     "--probe/--no-probe",
@@ -41,26 +44,44 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="A job directory, whose programs are shown by layer.",
 )
+@click.option(
+    "--records",
+    "homes",
+    multiple=True,
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Home of a validator or provider on this machine, whose traces are shown, too.  [the home]",
+)
 @common_options
 def command(
-    context: Settings, port: int, open_: bool, rpc: str, probe: bool, directory: Path | None
+    context: Settings,
+    port: int,
+    open_: bool,
+    rpc: str,
+    probe: bool,
+    directory: Path | None,
+    homes: tuple[Path, ...],
 ) -> None:
     """Serve until Ctrl-C."""
     from console.server import Console
     from consumer.jobs import read_job
+    from host.daemon import on_stop_signal
 
     job = read_job(directory) if directory else None
     with Console(port, path=context.home / "console" / "index.db", job=job, probe=probe) as console:
         context.output.line({"url": console.url}, f"console: {console.url} (end with Ctrl-C)")
-        console.follow(context.node, rpc or _rpc_of(context))
+        console.follow(context.node, rpc or _rpc_of(context), homes or _homes_of(context))
         if console.index.in_memory:
             context.output.note(
                 "another console keeps the index of this home; this one is in memory"
             )
+        stop = Event()
+        on_stop_signal(stop.set)
         if open_:
             webbrowser.open(console.url)
-        with suppress(KeyboardInterrupt):
-            Event().wait()
+        console.known.wait_until(lambda seen: bool(seen.status or seen.away) or stop.is_set(), 5.0)
+        if console.known.snapshot.away:
+            context.output.note(f"{console.known.snapshot.away}; the page waits for it")
+        stop.wait()
 
 
 def console_beside(path: Path | None) -> "Console":
@@ -72,6 +93,18 @@ def console_beside(path: Path | None) -> "Console":
         return Console(PORT, path=path)
     except ConsoleError:
         return Console(0, path=path)
+
+
+def _url(value: str) -> str:
+    if value and not value.startswith(("http://", "https://")):
+        raise click.BadParameter(f"{value} is not a URL, such as http://127.0.0.1:26657")
+    return value.rstrip("/")
+
+
+def _homes_of(context: Settings) -> tuple[Path, ...]:
+    """Return the home, where a validator or a provider has records in it."""
+    has_records = any((context.home / name).is_dir() for name in ("validator", "provider"))
+    return (context.home,) if has_records else ()
 
 
 def _rpc_of(context: Settings) -> str:

@@ -90,7 +90,7 @@ def command(
 
     def begun(network: "Network") -> None:
         ticker.begin(network.layout)
-        console.follow(*network.console_addresses)
+        console.follow(*network.console_addresses, network.homes)
 
     with (
         held(directory),
@@ -98,6 +98,7 @@ def command(
         _Ticker(hidden=context.output.json) as ticker,
     ):
         ticker.say(f"console: {console.url}")
+        console.pages.job_at = directory / "job"
 
         def stay(finished: "Finished") -> None:
             ticker.stop()

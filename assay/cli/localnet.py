@@ -97,7 +97,7 @@ def start(
         if with_console:
             console = stack.enter_context(console_beside(directory / "console" / "index.db"))
             context.output.note(f"console: {console.url}")
-            console.follow(*network.console_addresses)
+            console.follow(*network.console_addresses, network.homes)
         supervise(
             network,
             context.output.note,

@@ -15,34 +15,27 @@ function axis(more = {}) {
   };
 }
 
+const LABEL = "12px system-ui, sans-serif";
 const PALETTE = ["--provider", "--validator", "--auditor", "--held", "--burn", "--protocol"];
 
 function digits(number) {
-  return number == null ? "–" : Number(number.toPrecision(4)).toString();
+  return number == null ? "–" : number.toLocaleString("en", { maximumSignificantDigits: 4 });
 }
 
-function loss(data) {
-  const series = [
-    { label: "step", value: (_, x) => (x == null ? "–" : x.toLocaleString("en")) },
-    { label: "mean", stroke: colour("--accent"), width: 2.5, points: { show: data.steps.length < 60, size: 6 }, value: (_, y) => digits(y) },
-  ];
-  const rows = [data.steps, data.mean];
-  Object.entries(data.slots).forEach(([slot, values], at) => {
-    series.push({ label: `slot ${slot}`, stroke: colour(PALETTE[at % PALETTE.length]), width: 1, dash: [4, 3], points: { show: false }, value: (_, y) => digits(y) });
-    rows.push(values);
-  });
-  const boundaries = {
+// Dashed lines at some places of the x axis, such as the ends of rounds.
+function marks(places) {
+  const every = Math.ceil(places.length / 60);
+  return {
     hooks: {
       drawAxes: (plot) => {
         const { ctx, bbox } = plot;
         ctx.save();
         ctx.strokeStyle = colour("--dim");
-        ctx.globalAlpha = 0.35;
+        ctx.globalAlpha = 0.45;
         ctx.setLineDash([3, 5]);
-        const every = Math.ceil(data.steps.length / 60);
-        data.steps.forEach((step, at) => {
+        places.forEach((place, at) => {
           if (at % every) return;
-          const x = Math.round(plot.valToPos(step, "x", true)) + 0.5;
+          const x = Math.round(plot.valToPos(place, "x", true)) + 0.5;
           ctx.beginPath();
           ctx.moveTo(x, bbox.top);
           ctx.lineTo(x, bbox.top + bbox.height);
@@ -52,19 +45,49 @@ function loss(data) {
       },
     },
   };
-  const last = data.steps[data.steps.length - 1];
+}
+
+const STEPS = { label: "step", value: (_, x) => (x == null ? "–" : x.toLocaleString("en")) };
+
+function loss(data) {
+  const few = data.steps.length < 60;
+  const series = [
+    STEPS,
+    { label: "mean", stroke: colour("--accent"), width: 2.5, spanGaps: true, points: { show: few, size: 6 }, value: (_, y) => digits(y) },
+  ];
+  const rows = [data.steps, data.mean];
+  Object.entries(data.slots).forEach(([slot, values], at) => {
+    series.push({ label: `slot ${slot}`, stroke: colour(PALETTE[at % PALETTE.length]), width: 1, dash: [4, 3], spanGaps: true, points: { show: false }, value: (_, y) => digits(y) });
+    rows.push(values);
+  });
   return {
     rows,
     options: {
       series,
-      plugins: [boundaries],
-      scales: { x: { time: false, range: [0, last + data.round_steps / 2] } },
-      axes: [axis({ label: "training steps of each slot", labelFont: "12px system-ui, sans-serif", labelSize: 20 }), axis({ size: 60, values: (_, ticks) => ticks.map(digits) })],
+      plugins: [marks(data.ends)],
+      scales: { x: { time: false, range: [0, data.until * 1.01] } },
+      axes: [axis({ label: "training steps of each slot", labelFont: LABEL, labelSize: 20 }), axis({ size: 64, label: "loss", labelFont: LABEL, labelSize: 18, values: (_, ticks) => ticks.map(digits) })],
+    },
+  };
+}
+
+function curve(data) {
+  return {
+    rows: [data.map(([step]) => step), data.map(([, value]) => value)],
+    options: {
+      series: [
+        STEPS,
+        { label: "loss", stroke: colour("--accent"), width: 2, points: { show: data.length < 60, size: 6 }, value: (_, y) => digits(y) },
+      ],
+      scales: { x: { time: false } },
+      axes: [axis({ label: "step", labelFont: LABEL, labelSize: 20 }), axis({ size: 54, values: (_, ticks) => ticks.map(digits) })],
     },
   };
 }
 
 function blocks(data) {
+  // One halt of a day would flatten all else.
+  const usual = [...data.seconds].sort((a, b) => a - b)[data.seconds.length >> 1] ?? 1;
   return {
     rows: [data.heights, data.seconds],
     options: {
@@ -72,8 +95,8 @@ function blocks(data) {
         { label: "block", value: (_, x) => (x == null ? "–" : x.toLocaleString("en")) },
         { label: "seconds", stroke: colour("--accent"), fill: colour("--plain-back"), width: 1.5, points: { show: false }, value: (_, y) => digits(y) },
       ],
-      scales: { x: { time: false }, y: { range: (_, low, high) => [0, (high || 1) * 1.1] } },
-      axes: [axis(), axis({ size: 44 })],
+      scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.min(high || 1, 12 * usual || 1) * 1.1] } },
+      axes: [axis({ label: "block", labelFont: LABEL, labelSize: 20 }), axis({ size: 44, label: "s", labelFont: LABEL, labelSize: 16 })],
       legend: { show: false },
     },
   };
@@ -90,12 +113,12 @@ function depth(data, part) {
         { label: `${part.dataset.unit} at this price or below`, stroke: colour("--accent"), fill: colour("--plain-back"), width: 2, paths: window.uPlot.paths.stepped({ align: 1 }), points: { show: true, size: 6 }, value: (_, y) => digits(y) },
       ],
       scales: { x: { time: false }, y: { range: (_, low, high) => [0, (high || 1) * 1.1] } },
-      axes: [axis({ label: `price in ASSAY/${part.dataset.unit}`, labelFont: "12px system-ui, sans-serif", labelSize: 20 }), axis({ size: 60, label: part.dataset.unit, labelFont: "12px system-ui, sans-serif", labelSize: 18 })],
+      axes: [axis({ label: `price in ASSAY/${part.dataset.unit}`, labelFont: LABEL, labelSize: 20 }), axis({ size: 60, label: part.dataset.unit, labelFont: LABEL, labelSize: 18 })],
     },
   };
 }
 
-const KINDS = { loss, blocks, depth };
+const KINDS = { loss, curve, blocks, depth };
 
 export function drawCharts(anew = false) {
   for (const part of document.querySelectorAll("[data-chart]")) {
@@ -106,8 +129,12 @@ export function drawCharts(anew = false) {
     made.delete(part.id);
     const { rows, options } = KINDS[part.dataset.chart](JSON.parse(text), part);
     if (!rows[0].length) continue;
-    const height = (part.classList.contains("tall") ? 280 : 170) - (options.legend?.show === false ? 0 : 30);
+    const last = rows[0].length - 1;
+    const rest = { hooks: { setCursor: (plot) => plot.cursor.idx == null && plot.setLegend({ idx: last }, false) } };
+    options.plugins = [...(options.plugins ?? []), rest];
+    const height = (part.classList.contains("tall") ? 330 : 230) - (options.legend?.show === false ? 0 : 32);
     const plot = new window.uPlot({ ...options, width: part.clientWidth, height, cursor: { y: false } }, rows, part);
+    if (options.legend?.show !== false) plot.setLegend({ idx: last }, false);
     made.set(part.id, { plot, part, text });
   }
 }

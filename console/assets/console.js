@@ -11,10 +11,11 @@ let next = Number(body.dataset.next);
 
 function span(seconds) {
   const s = Math.abs(seconds);
+  const round = (value) => value.toFixed(1).replace(".0", "");
   if (s < 100) return `${Math.round(s)} s`;
   if (s < 7200) return `${Math.floor(s / 60)} min`;
-  if (s < 172800) return `${(s / 3600).toFixed(1)} h`;
-  return `${(s / 86400).toFixed(1)} days`;
+  if (s < 172800) return `${round(s / 3600)} h`;
+  return `${round(s / 86400)} days`;
 }
 
 function tick() {
@@ -187,7 +188,9 @@ function show(head) {
     clock = head.clock;
     clockAt = Date.now();
   }
-  if (head.away) {
+  if (head.away && !head.height) {
+    away.textContent = `Nothing is known yet: ${head.away}. The page begins when it does.`;
+  } else if (head.away) {
     away.textContent = `The node does not answer (${head.away}). What you see is what it said last; the page goes on when it is back.`;
   } else if (head.behind) {
     away.textContent = `Reading the chain's history: ${head.behind} events to go.`;
@@ -204,6 +207,9 @@ function listen() {
     next = Number(event.lastEventId) + 1;
     body.dataset.next = next;
     if (!about || JSON.parse(event.data).order === about) soon();
+  });
+  stream.addEventListener("trace", (event) => {
+    if (JSON.parse(event.data).order === about) soon();
   });
   stream.addEventListener("head", (event) => {
     const head = JSON.parse(event.data);

@@ -7,12 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from console.records import Watcher
 from console.server import Console
 from consumer.jobs import read_job
 from domain.reasons import ShareReason
 from tests.browser.chromium import Page
 from tests.support.chain_market import make_terms, submit
-from tests.support.told_market import KindChain, LoggedChain, ToldMarket, many_orders, unmatched
+from tests.support.told_market import (
+    KindChain,
+    LoggedChain,
+    ToldMarket,
+    cheated,
+    many_orders,
+    unmatched,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -46,12 +54,19 @@ def chip(state: str) -> str:
 
 
 def test_an_order_from_start_to_end_with_a_cheat(
-    market: ToldMarket, console: Console, page: Page, shots: Path
+    market: ToldMarket, console: Console, page: Page, shots: Path, tmp_path: Path
 ) -> None:
-    """The page is opened once, and follows without being loaded again."""
-    terms = make_terms(rounds=ROUNDS)
+    """The page is opened once, and follows without being loaded again; the winner's records are on this machine."""
+    terms = make_terms(rounds=ROUNDS, round_steps=32, segment_steps=4, step_work=1_000_000)
     order_id = market.submit(submit(terms=terms, deposit=1_200_000))
     market.tell(console.known)
+    records = Watcher(console.known, [tmp_path])
+
+    def tell() -> None:
+        market.write_records(tmp_path, order_id)
+        records.look()
+        market.tell(console.known)
+
     page.open(f"{console.url}orders/{order_id.hex()}")
     page.ask("window.here = true")
     page.wait(chip("matched"))
@@ -65,23 +80,28 @@ def test_an_order_from_start_to_end_with_a_cheat(
     market.wait_drawn(order_id)
     market.commit(order_id, again, reject=[(first.ref, int(ShareReason.SEGMENT_MISMATCH))])
     market.wait_drawn(order_id)
-    market.tell(console.known)
+    tell()
     page.wait("document.querySelector('#cheats')")
     assert "Whether that is so is known when strangers have recomputed" in page.text()
+    # What was trained is seen before its round is closed.
+    page.wait("document.querySelector('#loss canvas')")
     market.chain.ok(market.close_message(order_id))
     for round in range(ROUNDS - 2):
         market.answer_all(order_id, round)
         market.train_round(order_id)
-    market.tell(console.known)
-    page.wait("document.querySelector('#loss canvas')")
-    page.wait("document.querySelectorAll('.grid tbody tr').length >= 5")
+    tell()
+    page.wait("document.querySelectorAll('.grid > tbody > tr').length >= 5")
+    page.wait(
+        f"JSON.parse(document.querySelector('#loss').dataset.series).steps.length >= {8 * (ROUNDS - 1)}"
+    )
     page.shot(shots / "console-order-running.png")
     market.answer_all(order_id, ROUNDS - 2)
     market.settle(order_id)
     market.tell(console.known)
     page.wait(chip("settled"))
     text = page.text()
-    assert "so it was wrong, and its bond of 0.038 ASSAY is burnt" in text
+    assert "so it was wrong, and its bond of 0.04 ASSAY is burnt" in text
+    assert "It first differs in segment 4 (steps 17 to 20)" in text
     assert "adds up to the coin" in text
     assert "does not add up" not in text
     assert page.ask("window.here") is True
@@ -93,6 +113,34 @@ def test_an_order_from_start_to_end_with_a_cheat(
     width = page.ask("document.documentElement.scrollWidth")
     assert width <= 420, "it fits a narrow screen"
     page.shot(shots / "console-narrow.png")
+    records.close()
+
+
+def test_a_trace_says_who_looked_at_what_and_where_it_differs(
+    market: ToldMarket, console: Console, page: Page, shots: Path, tmp_path: Path
+) -> None:
+    terms = make_terms(round_steps=32, segment_steps=4, step_work=1_000_000)
+    order_id = cheated(market, terms=terms, deposit=2_000_000)
+    market.tell(console.known)
+    page.open(f"{console.url}orders/{order_id.hex()}")
+    page.ask("[...document.querySelectorAll('.share.accepted .more')][0].click()")
+    page.wait("document.querySelector('.strip')")
+    # Its page goes on without being loaded again, too: strangers' answers are there, then records of the machine.
+    assert page.ask("document.querySelectorAll('.strip li').length") == 9
+    assert "got the same" in page.text()
+    assert "start the console with --job DIRECTORY" in page.text()
+    page.ask("window.here = true")
+    records = Watcher(console.known, [tmp_path])
+    market.write_records(tmp_path, order_id)
+    records.look()
+    page.wait("document.querySelector('#curve canvas')")
+    page.open(f"{console.url}orders/{order_id.hex()}/1/0/0/1")
+    assert "It first differs in segment 4 (steps 17 to 20)" in page.text()
+    assert page.ask("document.querySelector('.strip .wrong a').textContent") == "4"
+    page.shot(shots / "console-trace.png")
+    page.size(420, 900)
+    assert page.ask("document.documentElement.scrollWidth") <= 420
+    records.close()
 
 
 def test_an_order_that_nobody_takes_says_why(
@@ -113,6 +161,7 @@ def test_an_order_that_nobody_takes_says_why(
     page.ask("document.querySelector('[name=rounds]').value = '3'")
     page.ask("document.querySelector('.quote button').click()")
     page.wait("document.querySelectorAll('#quote tbody tr').length === 4")
+    page.ask("scrollTo(0, 0)")
     page.shot(shots / "console-book.png")
 
 

@@ -2278,6 +2278,42 @@ MUTANTS = (
         (f"{_CONSOLE}/test_follower.py",),
     ),
     Mutant(
+        "console-first-difference",
+        "the trace of a cheat is said to differ at its last boundary",
+        "console/traces.py",
+        "            return mine.index\n    return 0",
+        "            found = mine.index\n    return found",
+        (
+            f"{_CONSOLE}/test_share.py::test_records_say_where_a_cheat_first_differs_and_how_it_was_seen",
+        ),
+    ),
+    Mutant(
+        "console-steps",
+        "steps of a trace are counted from 0",
+        "console/share.py",
+        "        return before + 1, before + self.terms.segment_steps",
+        "        return before, before + self.terms.segment_steps - 1",
+        (
+            f"{_CONSOLE}/test_share.py::test_records_say_where_a_cheat_first_differs_and_how_it_was_seen",
+        ),
+    ),
+    Mutant(
+        "console-claims",
+        "a place has no claim but the one that it was drawn with",
+        "console/story.py",
+        "        self._round(change.round).places[change.place].claim = change.claim\n",
+        "        pass\n",
+        (f"{_CONSOLE}/test_share.py::test_who_answered_what_stands_at_each_place",),
+    ),
+    Mutant(
+        "console-writes-records",
+        "a console may write the records of a daemon",
+        "host/records.py",
+        "?mode={'ro' if read_only else 'rwc'}",
+        "?mode=rwc",
+        ("tests/unit/host/test_records.py",),
+    ),
+    Mutant(
         "console-bonds",
         "bonds of shares are in no account",
         "console/story.py",

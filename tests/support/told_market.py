@@ -1,12 +1,14 @@
 """A market on the chain harness whose events have heights, as a node logs them, and a console that is told of it."""
 
 from dataclasses import replace
+from pathlib import Path
 from struct import pack
 from typing import Any
 
 from chain.state_machine.context import NS
 from console.index import BlockRow
 from console.known import Known
+from console.records import VALIDATOR
 from domain import queries as q
 from domain.block import BlockResult
 from domain.events import OrderSubmitted, read_event, to_event
@@ -15,11 +17,19 @@ from domain.messages import MsgCertifyProvider
 from domain.queries import LoggedEvent
 from domain.reasons import ShareReason
 from domain.records import Order
+from link.types import BlobRef, ShareDelivery, StateRef, TraceBoundary
+from pol.rules.commitment import compute_trace_root
 from tests.support.chain_harness import Chain, cons_address
 from tests.support.chain_market import PRICE, Market, Trace, bid, make_work, submit
+from validator.decide.records import CheckedSegment, LocalRound, SlotWork, new_order
+from validator.store import ValidatorStore
 
 HOSTILE = "<script>alert('v1')</script>\"'&" + "x" * 60
 """A moniker that somebody chose to harm who looks at it."""
+
+
+_NOWHERE = StateRef(bytes(32), BlobRef(bytes(32), 1))
+"""A state that nobody asks for."""
 
 
 class LoggedChain(Chain):
@@ -85,13 +95,81 @@ class ToldMarket(Market):
     ) -> Trace:
         """Return a trace as markets do, with a loss that falls."""
         round = self.assignment(order_id).round
-        roots, leaves = make_work(self.order(order_id), round, slot, work, stop)
-        loss = (2.2 + 0.2 * slot) * 0.72**round + 0.3
-        roots = replace(roots, metrics=(int.from_bytes(pack(">f", loss), "big"),))
+        order = self.order(order_id)
+        roots, leaves = make_work(order, round, slot, work, stop)
+        if work == "skipped":
+            # It is trained rightly up to the middle.
+            _, right = make_work(order, round, slot, "right", stop)
+            leaves = right[: len(leaves) // 2] + leaves[len(leaves) // 2 :]
+            roots = replace(roots, trace_root=compute_trace_root(leaves))
+        roots = replace(roots, metrics=(_bits(loss_at(slot, round)),))
         trace = super().trace(order_id, slot, work, stop, **{"roots": roots, **more})
         made = replace(trace, roots=roots, leaves=leaves)
         self.traces[order_id, made.claim.attempt, made.claim.round, made.ref] = made
         return made
+
+    def write_records(self, home: Path, order_id: bytes) -> None:
+        """Write what the winner's daemon has of the current attempt: of what was skipped, how it was seen."""
+        rounds: dict[int, list[SlotWork]] = {}
+        attempt = self.assignment(order_id).attempt
+        for key, trace in self.traces.items():
+            if key[:2] == (order_id, attempt):
+                rounds.setdefault(trace.claim.round, []).append(self._work(trace))
+        local = new_order(order_id, attempt)
+        local = replace(
+            local,
+            rounds=tuple(
+                LocalRound(round, _NOWHERE, tuple(works), None, (), 0, None)
+                for round, works in sorted(rounds.items())
+            ),
+        )
+        store = ValidatorStore(home / VALIDATOR)
+        store.save(local)
+        store.close()
+
+    def _work(self, trace: Trace) -> SlotWork:
+        claim, count = trace.claim, len(trace.leaves)
+        _, right = make_work(self.order(claim.order_id), claim.round, claim.slot, "right")
+        same = [
+            leaf.boundary_root == honest.boundary_root
+            for leaf, honest in zip(trace.leaves, right, strict=True)
+        ]
+        boundaries = tuple(
+            TraceBoundary(
+                leaf.step,
+                leaf.boundary_root,
+                (
+                    _bits(
+                        loss_at(claim.slot, claim.round - 1 + leaf.index / count)
+                        * (1 + (not holds))
+                    ),
+                ),
+            )
+            for leaf, holds in zip(trace.leaves, same, strict=True)
+        )
+        found = []
+        for segment in range(count):
+            reason = ShareReason.NONE if same[segment] else ShareReason.SEGMENT_MISMATCH
+            found.append(CheckedSegment(segment, int(reason), right[segment].boundary_root))
+            if not same[segment]:
+                break
+        return SlotWork(
+            slot=claim.slot,
+            issue=claim.issue,
+            provider=claim.provider,
+            local_in=_NOWHERE,
+            answer_by=0,
+            signed=None,
+            deliver_by=0,
+            packet=ShareDelivery(claim.key, trace.roots, boundaries, _NOWHERE.blob, _NOWHERE.blob),
+            open_by=0,
+            picks=(1,),
+            openings=(),
+            checked=tuple(found),
+            broken=(),
+            verdict=found[-1].reason,
+            settled=False,
+        )
 
     @property
     def logged(self) -> list[LoggedEvent]:
@@ -126,9 +204,19 @@ class ToldMarket(Market):
         )
 
 
-def cheated(market: ToldMarket) -> bytes:
+def loss_at(slot: int, rounds: float) -> float:
+    """Return the loss of a slot after so many rounds: it falls, a bit more slowly in later slots."""
+    return float((2.2 + 0.2 * slot) * 0.72**rounds + 0.3)
+
+
+def _bits(value: float) -> int:
+    return int.from_bytes(pack(">f", value), "big")
+
+
+def cheated(market: ToldMarket, **changes: Any) -> bytes:
     """Return an order that settled although a provider cheated in its first round and was replaced."""
-    order_id = market.run()
+    order_id = market.submit(submit(**changes))
+    market.accept(order_id)
     first = market.trace(order_id, 0, "skipped", provider="v0p0")
     again = market.trace(order_id, 0, issue=2, provider="v0p1")
     market.commit(order_id, first, market.trace(order_id, 1, provider="v0p1"))

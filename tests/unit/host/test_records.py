@@ -121,3 +121,35 @@ def test_two_programs_may_open_a_new_file_at_once(tmp_path: Path) -> None:
     assert second.get(FACTS, "a") == "1"
     first.close()
     second.close()
+
+
+def test_a_reader_beside_the_program_that_writes_sees_all_and_writes_nothing(
+    records: Records, tmp_path: Path
+) -> None:
+    records.put(FACTS, "this", "owner")
+    reader = Records(tmp_path / "r.db", (PAIRS, FACTS), codec, 1, read_only=True)
+    before = reader.version
+    assert reader.get(FACTS, "owner") == "this"
+    assert reader.version == before
+    records.put(FACTS, "that", "owner")
+    assert reader.version != before
+    assert reader.get(FACTS, "owner") == "that"
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        reader.put(FACTS, "other", "owner")
+    reader.close()
+
+
+def test_a_reader_makes_no_file_and_takes_no_other_form(records: Records, tmp_path: Path) -> None:
+    with pytest.raises(Unusable, match="is not there"):
+        Records(tmp_path / "none.db", (), codec, 1, read_only=True)
+    assert not (tmp_path / "none.db").exists()
+    with pytest.raises(Unusable, match="form 1, and this program reads form 2"):
+        Records(tmp_path / "r.db", (), codec, 2, read_only=True)
+
+
+def test_records_of_a_program_that_has_ended_are_read(records: Records, tmp_path: Path) -> None:
+    records.put(FACTS, "this", "owner")
+    records.close()
+    reader = Records(tmp_path / "r.db", (), codec, 1, read_only=True)
+    assert reader.get(FACTS, "owner") == "this"
+    reader.close()

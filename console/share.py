@@ -1,0 +1,351 @@
+"""The page of one share: its trace from boundary to boundary, who trained which part again, and what they got."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from console import words
+from console.index import Index
+from console.story import AttemptStory, PlaceStory, RoundStory, SeatStory, ShareStory, Story
+from console.traces import Replayed, Trace, first_difference
+from domain.reasons import ShareReason
+from domain.records import AnswerKind, AuditKind, JobTerms, Ruling, ShareKey, ShareState
+from pol.rules.lots import duty_segments
+from pol.rules.schedule import first_step, share_segments
+
+ROWS_SHOWN: Final = 64
+"""Segments of a long trace that are listed at most, those first that somebody looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share with what it stands in; there is no story of one that is being trained."""
+
+    key: ShareKey
+    order: Story
+    attempt: AttemptStory
+    round: RoundStory | None
+    story: ShareStory | None
+    # As its validator or its provider on this machine has it, and that of the share that stood in its place.
+    trace: Trace
+    standing: Trace | None
+    names: Mapping[str, str]
+
+    @property
+    def terms(self) -> JobTerms:
+        """The terms of its order."""
+        return self.order.order.terms
+
+    @property
+    def segments(self) -> int:
+        """How many segments it has."""
+        if self.story is not None and self.story.state is ShareState.ACCEPTED:
+            return self.story.segments
+        return len(self.trace.boundaries) if self.trace.claimed else share_segments(self.terms)
+
+    @property
+    def drawn(self) -> tuple[int, ...]:
+        """The segments that the public lot drew."""
+        return self.story.drawn if self.story is not None else ()
+
+    def steps(self, segment: int) -> tuple[int, int]:
+        """Return the first and the last step of a segment, counted from 1."""
+        before = first_step(self.terms, self.key.round) + segment * self.terms.segment_steps
+        return before + 1, before + self.terms.segment_steps
+
+    def places(self) -> dict[int, tuple[int, PlaceStory]]:
+        """Return the places of panels in it by segment (n: the update), with their numbers in the panel."""
+        found: dict[int, tuple[int, PlaceStory]] = {}
+        for number, place in enumerate(self.round.places if self.round else ()):
+            where = place.place
+            if where.kind is AuditKind.AGGREGATION:
+                continue
+            if (where.slot, where.issue) == (self.key.slot, self.key.issue):
+                is_end = where.kind is AuditKind.UPDATE
+                found[self.segments if is_end else where.segment] = number, place
+        return found
+
+    def answers(self, number: int) -> list[tuple[SeatStory, int, bytes]]:
+        """Return what seats showed of a place: the seat, an ``AnswerKind``, a root."""
+        seats = self.round.seats if self.round else ()
+        return [(seat, *seat.answers[number]) for seat in seats if number in seat.answers]
+
+
+def find_share(
+    story: Story, key: ShareKey, traces: Mapping[ShareKey, Trace], names: Mapping[str, str]
+) -> Share | None:
+    """Return a share, None where nobody has heard of it."""
+    attempt = story.attempts.get(key.attempt)
+    if attempt is None:
+        return None
+    round = attempt.rounds.get(key.round)
+    found = round.shares.get((key.slot, key.issue)) if round else None
+    trace = traces.get(key, Trace())
+    if found is None and not trace.boundaries:
+        return None
+    standing = None
+    for other in round.issues(key.slot) if round else ():
+        if other.state is ShareState.ACCEPTED and other.issue != key.issue:
+            known = ShareKey(key.order_id, key.attempt, key.round, key.slot, other.issue)
+            standing = traces.get(known)
+    return Share(key, story, attempt, round, found, trace, standing, names)
+
+
+def show_share(index: Index, share: Share) -> dict[str, Any]:
+    """Return all about a share."""
+    story, key, count = share.story, share.key, share.segments
+    rows = [_row(share, segment) for segment in range(count)]
+    end = _row(share, count) if story is not None and not story.skipped else None
+    listed = [row for row in rows if row["looked"]] if count > ROWS_SHOWN else rows
+    last = share.trace.boundaries[-1] if share.trace.boundaries else None
+    return {
+        "id": key.order_id.hex(),
+        "attempt": key.attempt,
+        "round": key.round,
+        "slot": key.slot,
+        "issue": key.issue,
+        "provider": story.provider if story else "",
+        "validator": share.attempt.validator,
+        "state": state_of(story) if story else "training",
+        "reason": story.reason if story else 0,
+        "told": tell_share(story, share.round) if story and share.round else "",
+        "difference": tell_difference(share),
+        "job": share.terms.job_id.hex(),
+        "segments": count,
+        "reached": len(share.trace.boundaries),
+        "segment_steps": share.terms.segment_steps,
+        "first_step": share.steps(0)[0],
+        "last_step": share.steps(count - 1)[1] if count else 0,
+        "drawn": list(share.drawn),
+        "loss": (story.metrics[0] if story and story.metrics else None)
+        or (last.metrics[0] if last and last.metrics else None),
+        "bond": story.bond if story else 0,
+        "burnt": story.burnt if story else 0,
+        "paid": story.paid if story else 0,
+        "committed_ns": index.block_time(story.height) if story else 0,
+        "commitment": story.commitment.hex() if story else "",
+        "trace_root": story.trace_root.hex() if story else "",
+        "known": bool(share.trace.boundaries),
+        "claimed": share.trace.claimed,
+        "strip": rows,
+        "rows": listed[:ROWS_SHOWN],
+        "left_out": count - len(listed[:ROWS_SHOWN]),
+        "end": end,
+        "issues": [
+            {"issue": other.issue, "state": state_of(other), "provider": other.provider}
+            for other in (share.round.issues(key.slot) if share.round else ())
+        ],
+        "curve": curve(share.trace),
+    }
+
+
+def state_of(share: ShareStory) -> str:
+    """Say in a word what became of a share."""
+    if share.skipped:
+        return "skipped"
+    return "wrong" if share.found_wrong else share.state.name.lower()
+
+
+def curve(trace: Trace) -> list[tuple[int, float]]:
+    """Return the loss of a trace by the steps of the job before it."""
+    return [(b.step, b.metrics[0]) for b in trace.boundaries if b.metrics]
+
+
+def _row(share: Share, segment: int) -> dict[str, Any]:
+    """Return a segment, or behind the last one the update."""
+    is_end = segment == share.segments
+    reached = share.trace.boundary(segment + 1)
+    replayed = share.trace.replay(segment)
+    number, place = share.places().get(segment, (-1, None))
+    answers = share.answers(number)
+    duty = share.story is not None and segment in duty_segments(share.segments, share.drawn)
+    stands = share.story is not None and share.story.state in (
+        ShareState.COMMITTED,
+        ShareState.ACCEPTED,
+    )
+    claim = reached.root if reached and not is_end else b""
+    if place is not None and place.claim:
+        claim = place.claim
+    first, last = share.steps(segment)
+    return {
+        "segment": segment,
+        "is_end": is_end,
+        "first_step": 0 if is_end else first,
+        "last_step": 0 if is_end else last,
+        "claim": claim.hex(),
+        "loss": reached.metrics[0] if reached and reached.metrics and not is_end else None,
+        "drawn": segment in share.drawn,
+        "duty": duty,
+        "picked": segment in share.trace.picks or (replayed is not None and not duty),
+        "replayed": _replayed(replayed) if replayed else None,
+        "ruling": place.ruling.name.lower() if place else "",
+        "stage": place.stage if place else 0,
+        "stops": place.stops if place else False,
+        "answers": [
+            {
+                "validator": seat.validator,
+                "stage": seat.stage,
+                "kind": AnswerKind(kind).name.lower(),
+                "root": root.hex(),
+                "differs": bool(claim and root and root != claim),
+            }
+            for seat, kind, root in answers
+        ],
+        "state": _state(replayed, place, duty=duty and stands),
+        "looked": bool(duty or replayed or place),
+    }
+
+
+def _replayed(found: Replayed) -> dict[str, Any]:
+    return {"reason": found.reason, "root": found.root.hex()}
+
+
+def _state(replayed: Replayed | None, place: PlaceStory | None, *, duty: bool) -> str:
+    """Say in a word how far a segment is known to be right; it is the class of its part of the strip."""
+    if (place is not None and place.ruling is Ruling.WRONG) or (replayed and replayed.reason):
+        return "wrong"
+    if place is not None and place.ruling is Ruling.RIGHT:
+        return "right"
+    if place is not None:
+        return "asked"
+    if replayed is not None:
+        return "held"
+    return "duty" if duty else ""
+
+
+def tell_share(share: ShareStory, round: RoundStory) -> str:
+    """Say in words what became of a share, as far as the chain has it."""
+    if share.skipped:
+        return f"It could not be committed: {words.share_reason(share.reason)}."
+    if share.found_wrong:
+        return "Its validator accepted it, and strangers found a segment of it wrong."
+    if share.state is ShareState.COMMITTED:
+        if not share.drawn:
+            return "Its provider has committed to it; the lot that draws its segments is not known yet."
+        return (
+            "Its provider has committed to it, and its validator trains the drawn segments again."
+        )
+    if share.state is ShareState.ACCEPTED:
+        return _tell_accepted(share, round)
+    drawn = ", ".join(map(str, share.drawn))
+    how = f" (the lot had drawn segment{'s' * (len(share.drawn) > 1)} {drawn})" if drawn else ""
+    told = f"Its validator rejected it: {words.share_reason(share.reason)}{how}."
+    if share.reason == ShareReason.ATTEMPT_ENDED:
+        told = "The attempt ended before it could be accepted, and its bond returned."
+    elif share.state is ShareState.WRONG:
+        told += " Strangers got what the accepted share of this slot claims, so it was wrong"
+        told += f", and its bond of {words.assay(share.burnt)} is burnt." if share.burnt else "."
+    elif share.state is ShareState.RIGHT:
+        told += " But strangers got what it was committed to, so it was right"
+        told += f", and its provider has {words.assay(share.paid)} for it." if share.paid else "."
+    elif share.committed_at and not round.verified_height:
+        told += " Whether that is so is known when strangers have recomputed the round."
+    return told
+
+
+def _tell_accepted(share: ShareStory, round: RoundStory) -> str:
+    mine = [
+        place
+        for place in round.places
+        if place.place.kind is not AuditKind.AGGREGATION
+        and (place.place.slot, place.place.issue) == (share.slot, share.issue)
+    ]
+    right = sum(place.ruling is Ruling.RIGHT for place in mine)
+    told = "Its validator accepted it"
+    if not mine:
+        return f"{told}; strangers were not asked about it{'' if round.panel_over else ' yet'}."
+    places = "a place" if len(mine) == 1 else f"{len(mine)} places"
+    if right == len(mine):
+        return f"{told}, and strangers who recomputed {places} of it got what it claims."
+    return (
+        f"{told}; strangers recompute {places} of it, and {right} of them are found right so far."
+    )
+
+
+def tell_difference(share: Share) -> str:
+    """Say where a share first goes another way than training does, empty where nothing is known to be wrong."""
+    story, trace = share.story, share.trace
+    if story is None or story.skipped:
+        return ""
+    for segment, (number, place) in sorted(share.places().items()):
+        if place.ruling is Ruling.WRONG:
+            return _told_by_strangers(share, segment, number, place)
+    if story.state not in (ShareState.REJECTED, ShareState.WRONG):
+        return ""
+    part = first_difference(trace, share.standing) if share.standing is not None else 0
+    failed = next((found for found in trace.replayed if found.reason), None)
+    if part:
+        return _told_by_other(share, part, failed)
+    if failed is not None:
+        return _told_by_validator(share, failed)
+    if story.reason not in (ShareReason.SEGMENT_MISMATCH, ShareReason.UPDATE_MISMATCH):
+        return ""
+    if story.reason == ShareReason.UPDATE_MISMATCH:
+        return "It differs at its end: the update is not what its first and its last state give."
+    duty = duty_segments(share.segments, share.drawn)[:-1]
+    return (
+        f"It differs in one of the segments that its validator trained again: {_list(duty)} of {share.segments}, "
+        "or some of its own choice. Which one does not stand on the chain; its validator has it in its records."
+    )
+
+
+def _told_by_other(share: Share, part: int, failed: Replayed | None) -> str:
+    first, last = share.steps(part - 1)
+    mine, theirs = share.trace.boundary(part), share.standing and share.standing.boundary(part)
+    if mine is None or not theirs:
+        return ""
+    told = (
+        f"Up to step {first - 1:,} its states are those of the share that stood. "
+        if part > 1
+        else "It starts from the same state as the share that stood. "
+    )
+    told += (
+        f"It first differs in segment {part - 1} (steps {first:,} to {last:,}): "
+        f"training leads to state {_hex(theirs.root)}, and it claims {_hex(mine.root)}"
+    )
+    if mine.metrics and theirs.metrics and mine.metrics[0] != theirs.metrics[0]:
+        told += f", with a loss of {mine.metrics[0]:.4g} instead of {theirs.metrics[0]:.4g}"
+    told += "."
+    if failed is not None:
+        told += f" It was seen when its validator trained {_part(share, failed.segment)} again."
+    return told
+
+
+def _told_by_validator(share: Share, failed: Replayed) -> str:
+    if failed.segment >= share.segments:
+        return "It differs at its end: the update is not what its first and its last state give" + (
+            f"; they give {_hex(failed.root)}." if failed.root else "."
+        )
+    mine = share.trace.boundary(failed.segment + 1)
+    told = (
+        f"Its validator trained {_part(share, failed.segment)} again from the state that was opened"
+    )
+    if failed.root and mine:
+        return f"{told}: that leads to {_hex(failed.root)}, and the trace claims {_hex(mine.root)}."
+    return f"{told}: {words.share_reason(failed.reason)}."
+
+
+def _told_by_strangers(share: Share, segment: int, number: int, place: PlaceStory) -> str:
+    where = _part(share, segment) if segment < share.segments else "its update"
+    same = sum(root == place.root for _, _, root in share.answers(number))
+    told = f"Strangers recomputed {where} in stage {place.stage}"
+    if place.stops:
+        return f"{told}: the job does not stop there, as was said."
+    if not place.root:
+        return f"{told}, and training has no next state there, or its states could not be had."
+    claim = f", where it claims {_hex(place.claim)}" if place.claim else ""
+    return f"{told}: {same} of them got {_hex(place.root)}{claim}."
+
+
+def _part(share: Share, segment: int) -> str:
+    first, last = share.steps(segment)
+    return f"segment {segment} (steps {first:,} to {last:,})"
+
+
+def _list(numbers: tuple[int, ...]) -> str:
+    shown = ", ".join(map(str, numbers[:12]))
+    return f"{shown} …" if len(numbers) > 12 else shown
+
+
+def _hex(root: bytes) -> str:
+    return root.hex()[:12]
