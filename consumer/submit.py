@@ -8,7 +8,7 @@ from chain.client.client import ChainClient
 from chain.client.errors import TxRefused
 from chain.client.sender import TxSender
 from consumer.errors import ConsumerError
-from domain.amount import MONEY_MAX, price_ceil
+from domain.amount import MONEY_MAX, in_assay, price_ceil
 from domain.errors import BAD_PROOF
 from domain.events import OrderOpened, changes_of
 from domain.genesis import POWER_REDUCTION
@@ -208,9 +208,7 @@ def explain(unmatched: Histogram, cheapest: int = 0) -> tuple[str, str]:
     most = max(count for _, count in unmatched)
     failed = [name for name, count in unmatched if count == most]
     if cheapest:
-        remedy = (
-            f"a bid would take it at {cheapest:,} uassay/PFLOP (--price-limit {cheapest}uassay)"
-        )
+        remedy = f"a bid would take it at this price of a PFLOP: --price-limit {in_assay(cheapest)}"
     else:
         remedy = "; ".join(row.helps for row in CONDITIONS if row.name in failed)
     return f"no bid fits now: bids fail, {reason}", remedy

@@ -20,6 +20,8 @@ from pol.job.document import Job
 from wire.keys import Key
 
 POLL_SECONDS = 0.3
+ID_SHOWN = 12
+"""Hex digits by which people name an order."""
 _REJECTED = (ShareState.REJECTED, ShareState.RIGHT, ShareState.WRONG)
 """A rejected share stays one when it was compared."""
 
@@ -104,8 +106,10 @@ def follow(
 
 
 def _still(answer: OrderResponse | None) -> StillWaiting:
-    where = f"the order is still {answer.order.state.name.lower()}" if answer else "no node answers"
-    return StillWaiting(where, "go on: assay order watch")
+    if answer is None:
+        return StillWaiting("no node answers", "go on: assay order watch ORDER")
+    where = f"the order is still {answer.order.state.name.lower()}"
+    return StillWaiting(where, f"go on: assay order watch {answer.order.id.hex()[:ID_SHOWN]}")
 
 
 @dataclass

@@ -19,6 +19,13 @@ def money(value: int) -> int:
     return value
 
 
+def in_assay(value: int) -> str:
+    """Write ``uassay`` exactly in the larger unit, as commands take it: 2500000 is 2.5ASSAY."""
+    whole, rest = divmod(value, ASSAY)
+    decimals = f".{rest:06}".rstrip("0").rstrip(".")
+    return f"{whole}{decimals}ASSAY"
+
+
 def work(value: int) -> int:
     """Return ``value`` if it is an amount of work (FLOPs) in 0..WORK_MAX, else raise OverflowError."""
     if not 0 <= value <= WORK_MAX:

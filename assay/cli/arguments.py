@@ -73,7 +73,8 @@ def _find(text: str, what: str, listed: Callable[[], Iterable["Order | Bid"]]) -
         return bytes.fromhex(text)
     fitting = [item.id for item in listed() if item.id.hex().startswith(text.lower())]
     if len(fitting) != 1:
-        raise CliError(f"{len(fitting)} {what}s begin with {text}", f"see assay {what} list")
+        found = f"{len(fitting)} {what}s begin" if fitting else f"no {what} begins"
+        raise CliError(f"{found} with {text}", f"see assay {what} list")
     return fitting[0]
 
 

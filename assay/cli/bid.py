@@ -9,6 +9,7 @@ from assay.cli.arguments import AMOUNT, BID_ID, DURATION, FLOPS, all_bids, find_
 from assay.cli.conditions import offer_options, read_offer
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
+from assay.cli.outlook import duration
 from assay.cli.output import flops, money, short, table
 from domain.events import BidPlaced, changes_of
 from domain.limits import PROVIDERS_BPS_MAX
@@ -75,7 +76,7 @@ def list_(context: Settings, validator: str) -> None:
     from domain.queries import BidsRequest
 
     with context.client() as client:
-        bids = client.query(BidsRequest(validator, 1000, b"")).bids
+        bids, clock = client.query(BidsRequest(validator, 1000, b"")).bids, client.status().clock
     rows = [
         (
             short(bid.id),
@@ -86,13 +87,13 @@ def list_(context: Settings, validator: str) -> None:
             bid.offer.slots,
             flops(bid.capacity),
             ",".join(bid.offer.tiers),
-            bid.expires_at,
+            duration(max(0, bid.expires_at - clock)),
         )
         for bid in bids
     ]
     columns = (
         "bid", "validator", "price of a PFLOP", "device", "speed of a slot", "slots", "work left",
-        "tiers", "expires at",
+        "tiers", "expires in",
     )  # fmt: skip
     context.output.result(bids, table("Bids", columns, rows))
 

@@ -5,7 +5,7 @@ import shutil
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ from assay.cli.arguments import AMOUNT
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import money, table
+
+if TYPE_CHECKING:
+    from localnet.layout import Layout
 
 FAUCET = "1000ASSAY"
 DEFAULT_DIRECTORY = "~/.assay/localnet"
@@ -203,7 +206,12 @@ def status(context: Settings, directory: Path) -> None:
         "providers": providers,
         "test_keys": [{"home": layout.consumer_home, "name": KEY, "address": layout.consumer}],
     }
-    rows = [(n["moniker"], n["height"], n["grpc"], n["rpc"], _told(n["pids"])) for n in nodes]
+    rows = [
+        (n["moniker"], n["height"], n["grpc"], n["rpc"] if "cometbft" in parts else "-",
+         _told({part: n["pids"][part] for part in parts}))
+        for n in nodes
+        for parts in [_parts(layout, n["moniker"])]
+    ]  # fmt: skip
     rows += [(p["name"], "-", "-", "-", _told({"provider": p["pid"]})) for p in providers]
     context.output.result(
         value,
@@ -213,6 +221,15 @@ def status(context: Settings, directory: Path) -> None:
             f"consumer: --home {layout.consumer_home} (key {KEY}, {layout.consumer})",
         ],
     )
+
+
+def _parts(layout: "Layout", moniker: str) -> tuple[str, ...]:
+    """Return which processes a validator of the network has: a solo node is that of all, and needs no CometBFT."""
+    from localnet.layout import NetworkKind
+
+    if layout.kind is not NetworkKind.SOLO:
+        return "node", "cometbft", "validator"
+    return ("node", "validator") if moniker == layout.nodes[0].moniker else ("validator",)
 
 
 def _told(pids: dict[str, int]) -> str:

@@ -40,23 +40,25 @@ def submit(context: Settings, directory: Path, seconds: int, **values: Any) -> N
 
     job, request, key = read_job(directory), read_request(values), context.key()
     with context.client() as client:
-        for other in lively_orders(client, key.address, job):
+        if others := lively_orders(client, key.address, job):
+            named = ", ".join(f"{short(o.id)} ({o.state.name.lower()})" for o in others[:3])
+            more = f" and {len(others) - 3} more" if len(others) > 3 else ""
             context.output.note(
-                f"order {short(other.id)} of the same job is {other.state.name.lower()}; this will be another one,"
-                f" with a deposit of its own (assay order watch {short(other.id)} follows the first)"
+                f"you have ordered this job already: {named}{more}; this will be another order, with a deposit of its "
+                "own (assay order watch ORDER follows one that you have)"
             )
-        found = quote(client, job, request)
+        found, told = quote(client, job, request), list[Histogram]()
         if not found.match.bids:
             reason, remedy = explain(found.match.unmatched, found.cheapest)
             limited(found, request)
             context.output.note(f"{reason}; {remedy}; the order waits")
+            told.append(found.match.unmatched)
         request = limited(found, request)
 
         def sending(order_id: bytes) -> None:
             remember(context.home, OrderNote(order_id, directory, key.address))
             sent.append(order_id)
 
-        told: list[Histogram] = []
         matched: list[int] = []
 
         def seen(answer: OrderResponse) -> None:
@@ -101,7 +103,7 @@ def submit(context: Settings, directory: Path, seconds: int, **values: Any) -> N
         except (KeyboardInterrupt, click.exceptions.Abort):
             if not sent:
                 raise
-            name = sent[-1].hex()
+            name = short(sent[-1])
             raise Interrupted(
                 f"interrupted: order {name} is sent, and goes on without you",
                 f"follow and deliver it with assay order watch {name}, or take it back with assay order cancel {name}",
@@ -116,7 +118,8 @@ def submit(context: Settings, directory: Path, seconds: int, **values: Any) -> N
             "validator": summary.validator,
             "reason": summary.reason,
         },
-        f"{made.order_id.hex()} is {summary.state.name.lower()} at {summary.validator}",
+        f"{made.order_id.hex()} is {summary.state.name.lower()}"
+        + (f" at {summary.validator}" if summary.validator else ""),
     )
     if summary.over:
         raise CliError(f"the order closed: {summary.reason}", "see assay order why")

@@ -39,7 +39,10 @@ def check_job(terms: JobTerms, conditions: Conditions) -> None:
         remedy = f"build the job for version {EXECUTOR_VERSION}"
         raise Refusal(UNSUPPORTED, "terms.executor_version", reason, remedy)
     if conditions.tier not in ("", *TIERS):
-        reason, remedy = f"{conditions.tier!r} is not run here", f"one of {TIERS}, or empty for any"
+        reason, remedy = (
+            f"{conditions.tier!r} is not run here",
+            f"take {' or '.join(TIERS)}, or none for any",
+        )
         raise Refusal(UNSUPPORTED, "conditions.tier", reason, remedy)
 
 

@@ -64,3 +64,10 @@ def test_prices_at_the_edge_of_a_pflop() -> None:
 def test_basis_points_round_down(value: int, bps: int) -> None:
     assert amount.bps_floor(value, bps) == floor(Fraction(value * bps, 10_000))
     assert amount.bps_floor(value, 10_000) == value
+
+
+@given(st.integers(0, amount.MONEY_MAX))
+def test_assay_are_written_to_the_last_uassay(value: int) -> None:
+    text = amount.in_assay(value).removesuffix("ASSAY")
+    assert Fraction(text) * amount.ASSAY == value
+    assert not text.endswith(("0", ".")) or "." not in text

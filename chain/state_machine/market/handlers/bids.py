@@ -48,7 +48,9 @@ def check_place_bid_fields(message: MsgPlaceBid) -> None:
     offer = message.offer
     for tier in offer.tiers:
         if tier not in TIERS:
-            raise Refusal(UNSUPPORTED, "offer.tiers", f"{tier} is not run here", f"one of {TIERS}")
+            raise Refusal(
+                UNSUPPORTED, "offer.tiers", f"{tier} is not run here", f"take {' or '.join(TIERS)}"
+            )
     if 0 < offer.max_work < offer.min_work:
         raise Refusal(BAD_FIELD, "offer.max_work", "is below min_work", "swap them, or 0 for any")
 
