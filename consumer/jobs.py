@@ -1,6 +1,7 @@
 """The consumer's job directories: reading the document, writing a result, and which of them belongs to which order."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from errno import EISDIR
 from hashlib import sha256
@@ -15,7 +16,7 @@ from pol.job.document import DOCUMENT, Job, parse_job
 from pol.job.load import read_file
 from pol.limits import LIMITS
 from pol.state.arrays import State
-from pol.state.tensors import dump_safetensors
+from pol.state.tensors import safetensors_pieces
 
 
 def read_job(directory: Path) -> Job:
@@ -40,16 +41,22 @@ def check_ordered(job: Job, order: Order) -> None:
 
 def write_result(state: State, path: Path) -> bytes:
     """Write a state as safetensors (names as in the model) and return the file's SHA-256."""
-    data = dump_safetensors(state)
+    digest = sha256()
+
+    def hashed() -> Iterator[memoryview]:
+        for piece in safetensors_pieces(state):
+            digest.update(piece)
+            yield piece
+
     try:
         if path.is_dir():
             raise IsADirectoryError(EISDIR, strerror(EISDIR))
-        write_durably(path, data, mode=0o666)
+        write_durably(path, hashed(), mode=0o666)
     except OSError as error:
         raise ConsumerError(
             f"{path} cannot be written ({error.strerror})", "name another file with -o"
         ) from None
-    return sha256(data).digest()
+    return digest.digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,14 @@
 """Fetching a result: encrypted chunks against the ciphertext root, plaintext against the roots of the round."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import BinaryIO, cast
 
 from nacl.bindings import crypto_aead_chacha20poly1305_ietf_ABYTES as TAG_SIZE
 
@@ -26,19 +30,24 @@ from link.handover import (
     split_ciphertext,
 )
 from link.types import BlobRef, ResultManifest
+from pol.errors import StateError
 from pol.job.document import Job
 from pol.state.arrays import State
-from pol.state.canonical import decode_state, state_tree
 from pol.state.layout import MAX_HEADER, chunk_count
+from pol.state.stored import StoredState
 from wire.keys import Key
 
 LATE_SECONDS, PAUSE_SECONDS = 5.0, 0.2
 """How long a validator may take to see what is on chain, and between two questions."""
+_CHUNK_MAX = MAX_HEADER + 4
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a hand-over round left, decrypted and checked: the global state, and the local one of each slot."""
+    """What a hand-over round left, decrypted and checked: the global state, and the local one of each slot.
+
+    Their tensors stay on disk, each until it is used.
+    """
 
     state: State
     locals: tuple[State, ...]
@@ -113,14 +122,13 @@ def fetch_result(
         if manifest.ciphertext.size != size:
             offered = manifest.ciphertext.size
             raise HandoverError(-1, f"its ciphertext has {offered} bytes instead of {size}")
-        data = _fetched(link, manifest.ciphertext, scratch, progress)
+        ciphertext = _fetched(link, manifest.ciphertext, scratch, progress)
     parts = [(leaf.point, leaf.length) for leaf in manifest.leaves]
-    sealed = split_ciphertext(data, parts, MAX_HEADER + 4)
     handover = HandoverId(chain_id, order_id, attempt.attempt, closed.round)
-    if ciphertext_root(handover, sealed) != closed.ciphertext_root:
-        raise HandoverError(-1, "its ciphertext is not the one whose root is on chain")
-    chunks = [open_chunk(handover, i, chunk, secret) for i, chunk in enumerate(sealed)]
-    states = _states(job, chunks, _roots(answer, closed))
+    with _on_disk(scratch):
+        states = open_states(
+            ciphertext, parts, handover, closed.ciphertext_root, secret, job, _roots(answer, closed)
+        )
     return Result(
         states[0], states[1:], closed.next_root, attempt.attempt, closed.round, attempt.validator
     )
@@ -138,19 +146,53 @@ def _manifest(link: ClusterClient, order_id: bytes, round: int, count: int) -> R
         time.sleep(PAUSE_SECONDS)
 
 
-def _states(job: Job, chunks: Sequence[bytes], roots: Sequence[bytes]) -> tuple[State, ...]:
-    """Return the states that decrypted chunks make, one after the other; HandoverError where a root is another one."""
-    document, first, states = job.document, 0, []
-    for number, root in enumerate(roots):
-        specs = document.local_tensors if number else document.global_tensors
-        size = chunk_count(specs)
-        state = decode_state(b"".join(chunks[first : first + size]), specs)
-        if state_tree(state).root != root:
-            what = f"the local state of slot {number - 1}" if number else "the global state"
-            raise HandoverError(-1, f"it decrypts to another state than was closed: {what}")
-        states.append(state)
-        first += size
-    return tuple(states)
+def open_states(
+    ciphertext: Path,
+    parts: Sequence[tuple[bytes, int]],
+    handover: HandoverId,
+    root: bytes,
+    secret: bytes,
+    job: Job,
+    roots: Sequence[bytes],
+) -> tuple[State, ...]:
+    """Decrypt a fetched result into states with these ``roots``, which lie beside it in files without a name.
+
+    ``root`` is that of the ciphertext. HandoverError where a root is another one, or a chunk does not open.
+    """
+    with ciphertext.open("rb") as file:
+        if ciphertext_root(handover, split_ciphertext(file, parts, _CHUNK_MAX)) != root:
+            raise HandoverError(-1, "its ciphertext is not the one whose root is on chain")
+        file.seek(0)
+        sealed = enumerate(split_ciphertext(file, parts, _CHUNK_MAX))
+        chunks = (open_chunk(handover, index, chunk, secret) for index, chunk in sealed)
+        return tuple(
+            _state(job, number, chunks, root, ciphertext.parent)
+            for number, root in enumerate(roots)
+        )
+
+
+def _state(
+    job: Job, number: int, chunks: Iterator[bytes], root: bytes, folder: Path
+) -> StoredState:
+    """Return the state that the next chunks make: the global one, then the local ones in slot order."""
+    specs = job.document.local_tensors if number else job.document.global_tensors
+    # its name is gone at once, and its bytes with the last use of the state: nobody else reads them
+    file = cast(BinaryIO, TemporaryFile(dir=folder))  # noqa: SIM115
+    try:
+        file.writelines(islice(chunks, chunk_count(specs)))
+        file.flush()
+    except BaseException:
+        file.close()
+        raise
+    what = f"the local state of slot {number - 1}" if number else "the global state"
+    try:
+        state = StoredState(file, specs)
+        found = state.checked_root()
+    except StateError as error:
+        raise HandoverError(-1, f"it decrypts to no state: {what}: {error}") from None
+    if found != root:
+        raise HandoverError(-1, f"it decrypts to another state than was closed: {what}")
+    return state
 
 
 def _fetched(
@@ -158,18 +200,25 @@ def _fetched(
     blob: BlobRef,
     scratch: Path,
     progress: Callable[[int, int], None] | None,
-) -> bytes:
-    """Return a blob, from ``scratch`` as far as it is there; ConsumerError where it cannot be kept there."""
+) -> Path:
+    """Return the file of a blob in ``scratch``, fetched as far as it is not there."""
     path = scratch / blob.sha256.hex()
-    try:
+    with _on_disk(scratch):
         # Of an earlier try that ended later on.
         if path.exists():
-            data = path.read_bytes()
-            if sha256(data).digest() == blob.sha256:
-                return data
+            with path.open("rb") as file:
+                if file_digest(file, "sha256").digest() == blob.sha256:
+                    return path
         scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
         link.get_blob(blob, path, progress)
-        return path.read_bytes()
+        return path
+
+
+@contextmanager
+def _on_disk(scratch: Path) -> Iterator[None]:
+    """Name the folder whose disk cannot keep a result; ConsumerError."""
+    try:
+        yield
     except OSError as error:
         raise ConsumerError(
             f"{scratch} cannot keep the result ({error.strerror})", "see to its disk and try again"

@@ -12,9 +12,10 @@ before sends all of it: nobody learns here what others have.
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 from threading import Lock, RLock
 from typing import Any, BinaryIO
 
@@ -190,6 +191,28 @@ class BlobStore:
         """Put a whole blob that was made here."""
         blob = BlobRef(sha256(data).digest(), len(data))
         self.put(blob, 0, data, owner)
+        return blob
+
+    def gather(self, pieces: Iterable[bytes]) -> BlobRef:
+        """Put a whole blob that is made here piece by piece, so that it is never in memory."""
+        # of another name than blobs have: after a crash it goes
+        made = self._partial / token_hex(16)
+        made.touch(mode=0o600)
+        try:
+            digest = sha256()
+            with made.open("wb") as file:
+                for piece in pieces:
+                    digest.update(piece)
+                    file.write(piece)
+                blob = BlobRef(digest.digest(), file.tell())
+            name = _partial_name(blob, "")
+            with self._locks[hash(name) % _LOCKS]:
+                if not self.sent(blob):
+                    self._reserve(name, blob, "", 0, blob.size)
+                    made.replace(self._partial / name)
+                    self._finish(self._partial / name, name, blob)
+        finally:
+            made.unlink(missing_ok=True)
         return blob
 
     # Holding

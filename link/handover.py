@@ -9,9 +9,10 @@ The ciphertext root is the RFC 6962 root over the leaves (tag, order, attempt, r
 """
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import BinaryIO
 
 from coincurve import PrivateKey, PublicKey
 from nacl.bindings import (
@@ -126,36 +127,33 @@ def sealed_leaf(handover: HandoverId, index: int, sealed: Sealed) -> bytes:
     )
 
 
-def ciphertext_root(handover: HandoverId, sealed: Sequence[Sealed]) -> bytes:
-    """Return the RFC 6962 root over all encrypted chunks."""
+def ciphertext_root(handover: HandoverId, sealed: Iterable[Sealed]) -> bytes:
+    """Return the RFC 6962 root over all encrypted chunks, of which each is held only while it is hashed."""
     return merkle_root([sealed_leaf(handover, i, chunk) for i, chunk in enumerate(sealed)])
 
 
 def seal_result(
-    handover: HandoverId, chunks: Sequence[bytes], order_key: bytes, validator_secret: bytes
-) -> list[Sealed]:
-    """Encrypt all chunks of a result in order."""
-    return [
+    handover: HandoverId, chunks: Iterable[bytes], order_key: bytes, validator_secret: bytes
+) -> Iterator[Sealed]:
+    """Encrypt the chunks of a result in order, each when it is asked for."""
+    return (
         seal_chunk(handover, i, chunk, order_key, validator_secret)
         for i, chunk in enumerate(chunks)
-    ]
+    )
 
 
 def split_ciphertext(
-    data: bytes, parts: Sequence[tuple[bytes, int]], chunk_size_max: int
-) -> list[Sealed]:
-    """Cut concatenated ciphertexts by (point, length); HandoverError where they do not fit ``data``."""
-    sealed: list[Sealed] = []
-    offset = 0
+    file: BinaryIO, parts: Sequence[tuple[bytes, int]], chunk_size_max: int
+) -> Iterator[Sealed]:
+    """Read concatenated ciphertexts by (point, length), one after another; HandoverError where they do not fit."""
     for index, (point, length) in enumerate(parts):
         if len(point) != POINT_SIZE:
             raise HandoverError(index, f"its point has {len(point)} bytes instead of {POINT_SIZE}")
         if not TAG_SIZE <= length <= chunk_size_max + TAG_SIZE:
             raise HandoverError(index, f"its length {length} is out of bounds")
-        if offset + length > len(data):
+        ciphertext = file.read(length)
+        if len(ciphertext) != length:
             raise HandoverError(index, "the ciphertext ends inside it")
-        sealed.append(Sealed(point, data[offset : offset + length]))
-        offset += length
-    if offset != len(data):
-        raise HandoverError(-1, f"{len(data) - offset} bytes follow the last chunk")
-    return sealed
+        yield Sealed(point, ciphertext)
+    if file.read(1):
+        raise HandoverError(-1, "more bytes follow the last chunk")

@@ -39,8 +39,8 @@ from pol.values import TensorSpec
 NOTHING_KNOWN: Mapping[str, Sequence[bytes]] = MappingProxyType({})
 chunk_leaf = large_leaf("assay/state/chunk")
 """Return the leaf hash of a chunk."""
-_PART_SIZE = 2**10 * CHUNK_SIZE
-"""Bytes of a tensor that are hashed at once."""
+CHUNKS_AT_ONCE = 2**8
+"""Chunks of a tensor that are hashed or copied at once."""
 
 
 def state_specs(state: State) -> tuple[TensorSpec, ...]:
@@ -62,7 +62,8 @@ def state_pieces(state: State) -> Iterator[bytes | memoryview]:
     """Yield the canonical bytes of a state, header and tensors one after another; raises as :func:`encode_state`."""
     yield header_chunk(state_specs(state))
     for name in sorted(state):
-        yield raw_bytes(canonical_array(state[name], name))
+        for part in parts_of(state[name], name):
+            yield raw_bytes(canonical_array(part, name))
 
 
 def decode_state(data: bytes, specs: Sequence[TensorSpec]) -> dict[str, Array]:
@@ -84,7 +85,7 @@ def decode_state(data: bytes, specs: Sequence[TensorSpec]) -> dict[str, Array]:
         part = view[position : position + spec.type.size]
         position += spec.type.size
         array = array_from_bytes(part, spec.dtype, spec.shape, spec.name)
-        _check_values(array, spec)
+        check_values(array, spec)
         result[spec.name] = array
     return result
 
@@ -108,13 +109,14 @@ def read_state(path: Path, specs: Sequence[TensorSpec]) -> dict[str, Array]:
             if array.size and file.readinto(data) != array.nbytes:
                 raise StateError("state", "changed while it was read")
             array_from_bytes(data, spec.dtype, spec.shape, spec.name)
-            _check_values(array, spec)
+            check_values(array, spec)
             array.flags.writeable = False
             result[spec.name] = array
     return result
 
 
-def _check_values(array: Array, spec: TensorSpec) -> None:
+def check_values(array: Array, spec: TensorSpec) -> None:
+    """Refuse numbers that no canonical state has; StateError, NotFinite."""
     if spec.dtype == "f32":
         if not np.isfinite(array).all():
             raise NotFinite(spec.name)
@@ -124,14 +126,22 @@ def _check_values(array: Array, spec: TensorSpec) -> None:
 
 def chunks_of(data: bytes) -> list[bytes]:
     """Return the chunks of canonical bytes, found from the header; StateError if the sizes do not fit."""
-    position, specs = parse_header(data)
-    if len(data) != encoded_size(specs):
-        raise StateError("state", f"has {len(data)} bytes, not {encoded_size(specs)}")
-    chunks = [data[:position]]
-    for size in chunk_sizes(specs):
-        chunks.append(data[position : position + size])
-        position += size
+    chunks, position = [], 0
+    for length in chunk_lengths(data, len(data)):
+        chunks.append(data[position : position + length])
+        position += length
     return chunks
+
+
+def chunk_lengths(start: bytes, size: int) -> list[int]:
+    """Return the bytes of each chunk of canonical bytes that begin with ``start``, which has the whole header.
+
+    Raises StateError if they do not make ``size`` bytes.
+    """
+    position, specs = parse_header(start)
+    if size != encoded_size(specs):
+        raise StateError("state", f"has {size} bytes, not {encoded_size(specs)}")
+    return [position, *chunk_sizes(specs)]
 
 
 class StateTree:
@@ -159,14 +169,14 @@ class StateTree:
 def _tensor_leaves(array: Array, name: str) -> tuple[bytes, ...]:
     if 0 < array.nbytes <= CHUNK_SIZE:
         return (chunk_leaf(raw_bytes(canonical_array(array, name))),)
-    return tuple(chain.from_iterable(_leaves_of_part(part, name) for part in _parts(array, name)))
+    return tuple(chain.from_iterable(_leaves_of_part(part, name) for part in parts_of(array, name)))
 
 
-def _parts(array: Array, name: str) -> Iterator[Array]:
+def parts_of(array: Array, name: str) -> Iterator[Array]:
     """Yield a tensor in parts of whole chunks, because the canonical form of each is a copy."""
     dtype_name(array, name)
     flat = array.reshape(-1)
-    step = _PART_SIZE // array.itemsize
+    step = CHUNKS_AT_ONCE * CHUNK_SIZE // array.itemsize
     return (flat[first : first + step] for first in range(0, len(flat), step))
 
 

@@ -8,7 +8,7 @@ is ever unpickled.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import numpy as np
 from pol.errors import StateError
 from pol.limits import LIMITS, MAX_DIMENSION, MAX_RANK, Limits
 from pol.state.arrays import Array, State, array_from_bytes, canonical_array, dtype_name, raw_bytes
+from pol.state.canonical import parts_of
 from pol.values import TensorSpec, TensorType
 
 _FILE_DTYPES = {"F32": "f32", "I64": "i64", "BOOL": "bool"}
@@ -188,6 +189,12 @@ def dump_safetensors(state: State) -> bytes:
 
     Raises NotFinite when a tensor holds NaN or infinity (-0.0 is written as +0.0).
     """
-    parts: list[bytes | memoryview] = [safetensors_header(state)]
-    parts += [raw_bytes(canonical_array(np.asarray(state[name]), name)) for name in sorted(state)]
-    return b"".join(parts)
+    return b"".join(safetensors_pieces(state))
+
+
+def safetensors_pieces(state: State) -> Iterator[memoryview]:
+    """Yield that file in pieces of some MiB; raises as :func:`dump_safetensors`."""
+    yield memoryview(safetensors_header(state))
+    for name in sorted(state):
+        for part in parts_of(np.asarray(state[name]), name):
+            yield raw_bytes(canonical_array(part, name))

@@ -30,8 +30,8 @@ from pol.replay.replay import replay_from, replay_segment
 from pol.rules.commitment import boundary_root, update_claim
 from pol.rules.panels import answer_digest
 from pol.state.arrays import State
-from pol.state.canonical import chunks_of, encode_state, read_state, state_pieces, state_tree
-from pol.state.layout import encoded_size
+from pol.state.canonical import chunk_lengths, encode_state, read_state, state_pieces, state_tree
+from pol.state.layout import MAX_HEADER, encoded_size
 from pol.values import TensorSpec
 from pol.work.probe import work_pieces
 from pol.work.records import RoundSlot
@@ -343,9 +343,10 @@ def sizes(directory: Path) -> Sizes:
     )
 
 
-def result_chunks(path: Path) -> list[bytes]:
-    """Return the canonical chunks of a state."""
-    return chunks_of(path.read_bytes())
+def result_lengths(path: Path) -> list[int]:
+    """Return the bytes of each canonical chunk of a state; StateError where the file is none."""
+    with path.open("rb") as file:
+        return chunk_lengths(file.read(MAX_HEADER + 4), path.stat().st_size)
 
 
 def _open_states(job: LoadedJob, paths: tuple[Path, Path]) -> tuple[State, State] | None:

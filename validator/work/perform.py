@@ -5,10 +5,9 @@ what is missing at the end of it is asked for again, and what is moot by now is 
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +19,7 @@ from domain.queries import BidsRequest, OrderRequest
 from domain.records import Assignment, RoundKey, ShareKey
 from host.lanes import Work
 from link.blobs import BlobStore
-from link.handover import HandoverId, ciphertext_root, seal_result
+from link.handover import HandoverId
 from link.types import BlobRef, ShareDelivery, StateRef
 from pol.replay.trial import try_payload
 from pol.work.pool import OutOfMemory, ReplayPool, TaskTimeout, WorkerDied
@@ -33,7 +32,6 @@ from validator.decide.records import (
     LocalOrder,
     LocalRound,
     PayloadStage,
-    SealedResult,
     SlotWork,
     accepted_works,
     find_round,
@@ -45,6 +43,7 @@ from validator.decide.trial import died, judged, overdue, trial_seconds, trial_s
 from validator.ledger import Ledger
 from validator.work import numerics
 from validator.work.files import materialise
+from validator.work.sealing import seal_into
 
 T = TypeVar("T")
 _log = logging.getLogger("assay.validator")
@@ -266,24 +265,19 @@ class Performer:
             return
         packets = (work.packet for work in accepted_works(current))
         left = (packet.local_out for packet in packets if packet is not None)
-        chunks = [
-            chunk
-            for blob in (current.next_global.blob, *left)
-            if blob is not None
-            for chunk in self.run(numerics.result_chunks, self._path(blob))
-        ]
+        blobs = [blob for blob in (current.next_global.blob, *left) if blob is not None]
+        chunks = (chunk for blob in blobs for chunk in self._chunks(blob))
         handover = HandoverId(self.chain_id, attempt.order_id, attempt.attempt, round)
-        sealed = seal_result(handover, chunks, action.order_key, self.secret)
-        result = SealedResult(
-            ciphertext_root(handover, sealed),
-            self.blobs.add(b"".join(item.ciphertext for item in sealed)),
-            tuple(item.point for item in sealed),
-            tuple(len(item.ciphertext) for item in sealed),
-            tuple(sha256(item.ciphertext).digest() for item in sealed),
-        )
+        result = seal_into(self.blobs, handover, chunks, action.order_key, self.secret)
         self._change(attempt, lambda now: receive.sealed(now, round, result), result.blob)
 
     # Inside
+
+    def _chunks(self, blob: BlobRef) -> Iterator[bytes]:
+        """Read the canonical chunks of a state one by one."""
+        lengths = self.run(numerics.result_lengths, self._path(blob))
+        with self.blobs.open(blob.sha256) as file:
+            yield from (file.read(length) for length in lengths)
 
     def _take_skipped(self, message: MsgCommitTraces, receipt: TxReceipt) -> None:
         attempt = AttemptKey(message.order_id, message.attempt)

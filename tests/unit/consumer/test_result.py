@@ -210,7 +210,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, job: Job, left: list[State], round: i
     handover = h.HandoverId(CHAIN, ORDER, 1, round)
     point = h.public_point(h.order_secret(KEY.secret, CHAIN, job.id, SEQUENCE))
     chunks = [chunk for state in left for chunk in chunks_of(encode_state(state))]
-    sealed = h.seal_result(handover, chunks, point, VALIDATOR_SECRET)
+    sealed = list(h.seal_result(handover, chunks, point, VALIDATOR_SECRET))
     roots = tuple(state_tree(state).root for state in left)
     made = Market(job, sealed, h.ciphertext_root(handover, sealed), roots, round=round)
 

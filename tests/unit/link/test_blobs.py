@@ -52,6 +52,28 @@ def test_chunks_become_a_blob_and_repeats_change_nothing(store: BlobStore) -> No
     assert store.total() == len(data)
 
 
+def test_pieces_become_a_blob_of_our_own(store: BlobStore) -> None:
+    data = bytes(range(256)) * 20
+    for _ in range(2):
+        assert store.gather(data[i : i + 100] for i in range(0, len(data), 100)) == ref(data)
+    assert store.read(ref(data).sha256, 0, len(data)) == data
+    assert store.total() == store.total("") == len(data)
+    assert files(store) == [ref(data).sha256.hex()]
+
+
+def test_pieces_that_do_not_fit_or_end_too_soon_leave_nothing(store: BlobStore) -> None:
+    def broken() -> Iterator[bytes]:
+        yield bytes(10)
+        raise OSError("gone")
+
+    with over_quota():
+        store.gather(bytes(1000) for _ in range(11))
+    with pytest.raises(OSError, match="gone"):
+        store.gather(broken())
+    assert files(store) == []
+    assert store.total() == 0
+
+
 def test_a_gap_is_refused_with_the_place_to_go_on(store: BlobStore) -> None:
     blob = ref(bytes(100))
     store.put(blob, 0, bytes(10))

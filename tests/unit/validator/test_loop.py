@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from threading import Event
 
@@ -33,7 +34,7 @@ from tests.unit.validator.loop import (
 )
 from validator.decide import orders, outgoing
 from validator.decide.admission import Policy
-from validator.decide.records import find_round
+from validator.decide.records import accepted_works, find_round
 
 DUTIES = ["AcceptOrder", "CommitTraces", "CloseRound", "CommitTraces", "CloseRound"]
 
@@ -84,10 +85,15 @@ def test_an_order_from_match_to_the_result(loop: Loop) -> None:
     handover = HandoverId(CHAIN_ID, order_id, 1, 1)
     opened = [
         open_chunk(handover, index, sealed, ORDER_SECRET)
-        for index, sealed in enumerate(split_ciphertext(data.data, parts, 1 << 16))
+        for index, sealed in enumerate(split_ciphertext(BytesIO(data.data), parts, 1 << 16))
     ]
-    states = 1 + TERMS.slots
-    assert opened == [bytes([i]) * 70 for i in range(TERMS.global_chunks)] * states
+    (closed,) = (known for known in loop.record(order_id).rounds if known.round == 1)
+    assert closed.next_global
+    left = [closed.next_global.blob]
+    left += [work.packet.blobs[1] for work in accepted_works(closed) if work.packet]
+    assert len(left) == 1 + TERMS.slots
+    blobs = loop.service.blobs
+    assert b"".join(opened) == b"".join(blobs.read(b.sha256, 0, b.size) for b in left)
 
 
 def first_of_each() -> Callable[[Message], bool]:

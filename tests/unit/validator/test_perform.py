@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -210,7 +211,8 @@ def test_a_round_is_aggregated_and_its_result_sealed_for_its_consumer_only(
     result = sealed_by(setting, local)
     assert blobs.is_held(result.blob.sha256)
     data = blobs.read(result.blob.sha256, 0, 1 << 24)
-    sealed = split_ciphertext(data, list(zip(result.points, result.lengths, strict=True)), 1 << 16)
+    parts = list(zip(result.points, result.lengths, strict=True))
+    sealed = split_ciphertext(BytesIO(data), parts, 1 << 16)
     handover = HandoverId(CHAIN_ID, ORDER_ID, 1, 0)
     chunks = [open_chunk(handover, i, chunk, SECRET) for i, chunk in enumerate(sealed)]
     left = [work.packet.blobs[1] for work in accepted_works(current) if work.packet]

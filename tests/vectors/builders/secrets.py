@@ -61,7 +61,7 @@ def build_handover() -> Any:
     """Return secrets of orders, and a result of three chunks sealed for one of them."""
     handover = HandoverId(CHAIN_ID, sha256(b"vectors order").digest(), 2, 9)
     secret = order_secret(ACCOUNT.secret, CHAIN_ID, JOB_ID, 5)
-    sealed = seal_result(handover, CHUNKS, public_point(secret), VALIDATOR.secret)
+    sealed = list(seal_result(handover, CHUNKS, public_point(secret), VALIDATOR.secret))
     opened = [open_chunk(handover, index, chunk, secret) for index, chunk in enumerate(sealed)]
     assert opened == list(CHUNKS)
     return {

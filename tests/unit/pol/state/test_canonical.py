@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from pol.state.canonical import (
     state_tree,
 )
 from pol.state.layout import CHUNK_SIZE, chunk_count, encoded_size
+from pol.state.stored import StoredState
 from pol.values import TensorSpec
 
 
@@ -58,6 +59,52 @@ def from_file(data: bytes, specs: Sequence[TensorSpec]) -> dict[str, Array]:
         file.write(data)
         file.flush()
         return read_state(Path(file.name), specs)
+
+
+def stored(data: bytes, specs: Sequence[TensorSpec]) -> StoredState:
+    file: Any = TemporaryFile()  # noqa: SIM115
+    file.write(data)
+    file.flush()
+    return StoredState(file, specs)
+
+
+def checked(state: StoredState) -> dict[str, Array]:
+    state.checked_root()
+    return dict(state)
+
+
+@settings(max_examples=50, deadline=None)
+@given(STATES)
+def test_a_stored_state_is_the_one_that_was_written(state: dict[str, Array]) -> None:
+    found = stored(encode_state(state), state_specs(state))
+    assert found.checked_root() == state_tree(state).root
+    assert encode_state(found) == encode_state(state)
+    assert len(found) == len(state)
+    assert all(found[name].shape == state[name].shape for name in state)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -0.0])
+def test_a_stored_state_has_canonical_numbers(
+    value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the last part of a tensor, too."""
+    monkeypatch.setattr("pol.state.stored.CHUNKS_AT_ONCE", 1)
+    state = {"a": np.ones(40_000, np.float32)}
+    data = bytearray(encode_state(state))
+    data[-4:] = np.float32(value).tobytes()
+    with pytest.raises(StateError) as caught:
+        stored(bytes(data), state_specs(state)).checked_root()
+    assert caught.value.field == "a"
+
+
+def test_a_stored_state_outlives_its_tensors_and_closes_its_file() -> None:
+    state = example()
+    found = stored(encode_state(state), state_specs(state))
+    file, kept = found._file, found["a.weight"]
+    del found
+    assert file.closed
+    np.testing.assert_array_equal(kept, state["a.weight"])
+    assert not kept.flags.writeable
 
 
 def test_layout() -> None:
@@ -202,6 +249,7 @@ def test_damaged_bytes_are_refused_or_the_same(data: st.DataObject) -> None:
     for decode in (
         lambda raw: decode_state(raw, specs),
         lambda raw: from_file(raw, specs),
+        lambda raw: checked(stored(raw, specs)),
         chunks_of,
     ):
         try:

@@ -1,0 +1,73 @@
+"""A state that stays in its file of canonical bytes, for whoever hands on more than fits into memory."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import BinaryIO
+from weakref import finalize
+
+import numpy as np
+
+from domain.hashing import merkle_root
+from pol.errors import StateError
+from pol.state.arrays import NUMPY_DTYPES, Array, array_from_bytes
+from pol.state.canonical import CHUNKS_AT_ONCE, check_values, chunk_leaf
+from pol.state.layout import CHUNK_SIZE, encoded_size, header_chunk
+from pol.values import TensorSpec
+
+
+class StoredState(Mapping[str, Array]):
+    """Name to read-only array; each is mapped into memory when it is asked for, and leaves it with its last use.
+
+    The file is the state's own, which closes it: nobody else has it, or writes to it.
+    """
+
+    def __init__(self, file: BinaryIO, specs: Sequence[TensorSpec]) -> None:
+        """Look at the header and the size only; StateError where they are not those of these tensors."""
+        finalize(self, file.close)
+        self._header = header_chunk(specs)
+        file.seek(0)
+        if file.read(len(self._header)) != self._header:
+            raise StateError("header", "the tensors are not the ones that the job names")
+        size = os.fstat(file.fileno()).st_size
+        if size != encoded_size(specs):
+            raise StateError("state", f"has {size} bytes, not {encoded_size(specs)}")
+        self._file, self._places = file, dict[str, tuple[TensorSpec, int]]()
+        position = len(self._header)
+        for spec in sorted(specs, key=lambda spec: spec.name.encode()):
+            self._places[spec.name] = spec, position
+            position += spec.type.size
+
+    def __getitem__(self, name: str) -> Array:
+        spec, position = self._places[name]
+        dtype = NUMPY_DTYPES[spec.dtype]
+        if not spec.type.size:
+            return np.zeros(spec.shape, dtype)
+        # mapped by a second descriptor, which lives as long as the map
+        return np.memmap(self._file, dtype, "r", position, spec.shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def checked_root(self) -> bytes:
+        """Read all of it once, and return its root; StateError where its bytes are not canonical, NotFinite for NaN."""
+        self._file.seek(len(self._header))
+        leaves = [chunk_leaf(self._header)]
+        for spec, _ in self._places.values():
+            leaves += self._checked_leaves(spec)
+        return merkle_root(leaves)
+
+    def _checked_leaves(self, spec: TensorSpec) -> Iterator[bytes]:
+        left = spec.type.size
+        while left:
+            data = memoryview(self._file.read(min(left, CHUNKS_AT_ONCE * CHUNK_SIZE)))
+            if not data:
+                raise StateError("state", "changed while it was read")
+            left -= len(data)
+            items = (len(data) // NUMPY_DTYPES[spec.dtype].itemsize,)
+            check_values(array_from_bytes(data, spec.dtype, items, spec.name), spec)
+            yield from (
+                chunk_leaf(data[i : i + CHUNK_SIZE]) for i in range(0, len(data), CHUNK_SIZE)
+            )

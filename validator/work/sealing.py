@@ -1,0 +1,31 @@
+"""Sealing what a round leaves: chunk by chunk from states on disk to a ciphertext on disk, whatever their size."""
+
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+
+from domain.hashing import merkle_root
+from link.blobs import BlobStore
+from link.handover import HandoverId, seal_result, sealed_leaf
+from validator.decide.records import SealedResult
+
+
+def seal_into(
+    blobs: BlobStore,
+    handover: HandoverId,
+    chunks: Iterable[bytes],
+    order_key: bytes,
+    secret: bytes,
+) -> SealedResult:
+    """Encrypt chunks to an order's key and keep the ciphertext; ClusterError where there is no room for it."""
+    points, lengths, hashes, leaves = [], [], [], []
+
+    def ciphertexts() -> Iterator[bytes]:
+        for index, sealed in enumerate(seal_result(handover, chunks, order_key, secret)):
+            points.append(sealed.point)
+            lengths.append(len(sealed.ciphertext))
+            hashes.append(sha256(sealed.ciphertext).digest())
+            leaves.append(sealed_leaf(handover, index, sealed))
+            yield sealed.ciphertext
+
+    blob = blobs.gather(ciphertexts())
+    return SealedResult(merkle_root(leaves), blob, tuple(points), tuple(lengths), tuple(hashes))
