@@ -5,9 +5,10 @@ import tomllib
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from assay.cli.arguments import AMOUNT, BEACON_KEY, FLOPS, HOST, PORT, PORT_OR_NONE, SIZE
 from assay.cli.context import Settings, common_options
@@ -17,6 +18,8 @@ from assay.cli.running import running_options
 
 if TYPE_CHECKING:
     from domain.genesis import GenesisValidator
+
+V = TypeVar("V")
 
 LOCAL = "127.0.0.1"
 GENESIS_BYTES_MAX = 64 << 20
@@ -111,14 +114,11 @@ def init(
         raise WrongUsage("--validator and --account go with --new-chain")
     operator = context.address() if new_chain or context.from_option else "ADDRESS"
     data = _read_genesis(genesis_file) if genesis_file is not None else None
-    keys = init_node(
-        context.home,
-        moniker,
-        Ports(p2p_port, rpc_port, grpc_port),
-        genesis=data,
-        persistent_peers=peers,
-        host=host,
-    )
+    kept = _Kept(context)
+    grpc_port = kept("grpc_port", grpc_port)
+    ports = Ports(kept("p2p_port", p2p_port), kept("rpc_port", rpc_port), grpc_port)
+    host, grpc_host = kept("host", host), kept("grpc_host", grpc_host)
+    keys = init_node(context.home, moniker, ports, genesis=data, persistent_peers=peers, host=host)
     _write_addresses(context.home, grpc_host, grpc_port)
     if new_chain:
         beacon_key = get_beacon_key(context.home)
@@ -282,6 +282,33 @@ def export(context: Settings, to: Path) -> None:
         {**summary, "keys": keys, "path": str(to)},
         f"wrote {keys} keys of {found['chain_id']} at height {found['height']} to {to}",
     )
+
+
+class _Kept:
+    """What an earlier step said of addresses, where this one leaves them out: a home may be made in two."""
+
+    def __init__(self, context: Settings) -> None:
+        from chain.app.comet_files import read_addresses
+        from chain.app.homes import comet_home
+
+        self._source = click.get_current_context().get_parameter_source
+        comet = read_addresses(comet_home(context.home))
+        self._values: dict[str, Any] = {}
+        if comet.keys() >= {"p2p", "rpc"}:
+            self._values = {
+                "host": comet["p2p"][0],
+                "p2p_port": comet["p2p"][1],
+                "rpc_port": comet["rpc"][1],
+                "grpc_host": context.setting("node.grpc_host").value,
+                "grpc_port": context.setting("node.grpc_port").value,
+            }
+
+    def __call__(self, name: str, value: V) -> V:
+        """Return ``value``, or the earlier one where it is only the default."""
+        if self._source(name) is not ParameterSource.DEFAULT:
+            return value
+        kept: V = self._values.get(name, value)
+        return kept
 
 
 def _write_addresses(home: Path, grpc_host: str, grpc_port: int) -> None:

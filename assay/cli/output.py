@@ -23,6 +23,8 @@ from rich.table import Table
 from domain.amount import ASSAY
 from domain.codec import to_plain
 
+ID_SHOWN = 12
+"""Digits of an id in tables."""
 PIPED_WIDTH = 160
 """Columns of a table that goes into a file or a pipe: wide enough that ids stay in one piece."""
 _WORD_SHOWN = 80
@@ -111,7 +113,7 @@ def cut(text: str) -> str:
 def short(value: bytes | str) -> str:
     """Shorten an id to its first 12 digits, which commands take for the whole, or an address to its two ends."""
     if isinstance(value, bytes):
-        return value.hex()[:12]
+        return value.hex()[:ID_SHOWN]
     return value if len(value) <= 16 else f"{value[:10]}…{value[-4:]}"
 
 

@@ -11,7 +11,7 @@ from assay.cli.arguments import AMOUNT
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.job import backend_option
-from assay.cli.output import flops, money, short, table
+from assay.cli.output import ID_SHOWN, flops, money, table
 from assay.cli.running import running_options
 
 if TYPE_CHECKING:
@@ -128,14 +128,14 @@ def status(context: Settings) -> None:
     state += ", joined" if found["running"] and found["joined"] else ""
     rows = [
         (
-            short(share["order"]),
+            share["order"][:ID_SHOWN],
             share["round"],
             share["slot"],
             share["issue"],
             share["stage"],
             f"{share['step']}/{share['steps']}",
             "-" if share["loss"] is None else f"{share['loss']:.4f}",
-            share["text"] or "-",
+            "-" if share["text"] in ("", "none") else share["text"],
         )
         for share in found["shares"]
     ]
@@ -190,8 +190,8 @@ def _show(context: Settings, config: "ProviderConfig", found: "Forecast") -> Non
         ("memory", f"{found.speed.memory / 2**30:.1f} GiB"),
         ("from the validator", f"{bandwidth:,} bytes/s" if bandwidth else "it does not answer"),
         ("its lowest bid", f"{money(price)} a PFLOP" if price else "it has none"),
-        ("providers' share of earnings", f"{found.providers_bps / 100:g} %"),
-        ("income with work all day", f"{money(found.income_per_day)} a day"),
+        ("providers' share of earnings", f"{found.providers_bps / 100:g} %" if price else "-"),
+        ("income with work all day", f"{money(found.income_per_day)} a day" if price else "-"),
         ("in words", _in_words(found)),
     ]
     context.output.result(

@@ -50,7 +50,7 @@ def test_a_chain_of_one_has_nobody_to_audit(tmp_path: Path) -> None:
 def test_founders_tell_their_keys_and_then_join(tmp_path: Path) -> None:
     alpha, beta = tmp_path / "alpha", tmp_path / "beta"
     first, second = make_key(alpha, "op"), make_key(beta, "op")
-    waiting = made(beta, "beta", "--from", "op")
+    waiting = made(beta, "beta", "--from", "op", "--p2p-port", "4627", "--grpc-port", "4628")
     assert (waiting["chain_id"], waiting["genesis"]) == ("", "")
     told = run(beta, "node", "init", "beta", "--from", "op").out
     founder = f"beta,{second},{waiting['key']},{waiting['beacon_key']},"
@@ -72,6 +72,10 @@ def test_founders_tell_their_keys_and_then_join(tmp_path: Path) -> None:
     for home in (alpha, beta):
         assert beacon_keys_path(home).stat().st_mode & 0o777 == 0o600
     assert genesis_path(beta).read_bytes() == genesis_path(alpha).read_bytes()
+    comet = tomllib.loads((beta / "node/config/config.toml").read_text())
+    assert comet["p2p"]["laddr"].endswith(":4627"), (
+        "and what the first one said, where it is silent"
+    )
     again = run(beta, "node", "init", "beta", "--genesis", found["genesis"])
     assert "has a validator key already" in again.refusal
 
