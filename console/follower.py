@@ -174,6 +174,7 @@ class Follower:
         return {
             "validators": client.query(ValidatorsRequest()).validators,
             "params": client.query(ParamsRequest()).params,
+            "supply": _supply(client),
             "providers": tuple(providers),
             "bids": tuple(bids),
         }
@@ -218,6 +219,16 @@ class Follower:
                 self._known.show(alive=found)
 
         Thread(target=look, name="console-look", daemon=True).start()
+
+
+def _supply(client: ChainClient) -> int:
+    try:
+        return client.supply()
+    except ChainError as error:
+        if is_away(error):
+            raise
+        # A node of an older version.
+        return 0
 
 
 def _answers(endpoint: str) -> bool:

@@ -25,6 +25,8 @@ class Snapshot:
     validators: tuple[Validator, ...] = ()
     providers: tuple[Provider, ...] = ()
     bids: tuple[Bid, ...] = ()
+    # All coins (uassay), 0 where the node does not tell.
+    supply: int = 0
     # Transactions that wait, None where nobody can be asked.
     mempool: int | None = None
     # Whether an endpoint takes connections.

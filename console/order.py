@@ -1,6 +1,7 @@
 """The page of one order: where it stands, its rounds and slots, its panels, its money."""
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Final
 
 from console import words
@@ -44,6 +45,8 @@ class OrderPage:
         number = query.number("attempt", 1, current.number if current else 0)
         shown = story.attempts.get(number, current)
         everything = query.text("events") == "all"
+        shows = None if everything else is_loud
+        latest = self._index.latest(EVENTS_READ, order.id)
         traces = self._index.traces(order.id, shown.number) if shown else {}
         deposit, bonds = deposit_of(story), bonds_of(story)
         verified = sum(
@@ -100,9 +103,8 @@ class OrderPage:
             "all_events": everything,
             "events": [
                 event_row(self._index, event)
-                for event in self._index.latest(EVENTS_READ, order.id)
-                if everything or is_loud(event)
-            ][:EVENTS_SHOWN],
+                for event in islice(filter(shows, latest), EVENTS_SHOWN)
+            ],
         }
 
     def _attempt(self, found: AttemptStory) -> dict[str, Any]:

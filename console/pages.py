@@ -3,7 +3,7 @@
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from statistics import median
 from threading import RLock
@@ -28,6 +28,7 @@ from pol.job.document import Job
 
 PAGE: Final = 50
 """Rows of a list on one page."""
+EVENTS_SHOWN: Final = 15
 WAITING: Final = 1_000
 """Orders in the book that are looked at for what keeps them there."""
 STORIES_KEPT: Final = 24
@@ -117,7 +118,7 @@ class Pages:
             for v in _by_stake(snapshot.validators)
         ]
         names = {v.cons_address: v.moniker for v in snapshot.validators}
-        pots = self._index.pots()
+        pots = {"stakes": sum(v.stake for v in snapshot.validators), **self._index.pots()}
         return {
             "validators": validators,
             "providers": sum(1 for p in snapshot.providers if p.admitted),
@@ -143,16 +144,15 @@ class Pages:
                 for block in blocks[:8]
             ],
             "supply": {
-                "stakes": sum(v.stake for v in snapshot.validators),
-                "escrows": pots["escrows"],
-                "bonds": pots["bonds"],
-                "audits": pots["audits"],
-                "community": pots["community"],
-                "burnt": pots["burnt"],
+                # What is left is with its owners, or was paid as fees, of which no event tells.
+                "accounts": snapshot.supply - sum(pots.values()) if snapshot.supply else 0,
+                **pots,
+                "all": snapshot.supply,
             },
             "events": [
-                event_row(self._index, event) for event in filter(is_loud, self._index.latest(400))
-            ][:15],
+                event_row(self._index, event)
+                for event in islice(filter(is_loud, self._index.latest(400)), EVENTS_SHOWN)
+            ],
         }
 
     # --- orders ------------------------------------------------------------------------------

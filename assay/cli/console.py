@@ -75,7 +75,13 @@ def command(
                 "another console keeps the index of this home; this one is in memory"
             )
         stop = Event()
-        on_stop_signal(stop.set)
+
+        def end() -> None:
+            stop.set()
+            # Wakes whoever waits for the node.
+            console.known.show()
+
+        on_stop_signal(end)
         if open_:
             webbrowser.open(console.url)
         console.known.wait_until(lambda seen: bool(seen.status or seen.away) or stop.is_set(), 5.0)

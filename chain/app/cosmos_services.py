@@ -35,7 +35,12 @@ from chain.app.interfaces import (
     QueryPort,
 )
 from chain.state_machine.context import PARAMS
-from chain.state_machine.queries import get_account, get_balance, get_balances
+from chain.state_machine.queries import (
+    get_account,
+    get_balance,
+    get_balances,
+    get_supply,
+)
 from chain.state_machine.store import Overlay
 from domain.bounds import Denom, own_checker
 from domain.errors import INVALID_REQUEST, NOT_FOUND, TX_DECODE, Code, Refusal
@@ -89,6 +94,9 @@ def account_handlers(app: QueryPort) -> dict[str, Handler]:
         "/cosmos.bank.v1beta1.Query/AllBalances": typed(
             bank.QueryAllBalancesRequest, lambda request: _all_balances(app, request)
         ),
+        "/cosmos.bank.v1beta1.Query/TotalSupply": typed(
+            bank.QueryTotalSupplyRequest, lambda _: _total_supply(app)
+        ),
     }
 
 
@@ -129,6 +137,14 @@ def _all_balances(app: QueryPort, request: Any) -> Any:
     return bank.QueryAllBalancesResponse(
         balances=[Coin(denom=coin.denom, amount=str(coin.amount)) for coin in coins],
         pagination=PageResponse(total=len(coins)),
+    )
+
+
+def _total_supply(app: QueryPort) -> Any:
+    supply = get_supply(app.view().reader)
+    return bank.QueryTotalSupplyResponse(
+        supply=[Coin(denom=supply.denom, amount=str(supply.amount))],
+        pagination=PageResponse(total=1),
     )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
+from cosmpy.protos.cosmos.bank.v1beta1 import query_pb2 as bank
 from cosmpy.protos.cosmos.base.tendermint.v1beta1 import query_pb2 as blocks
 from cosmpy.protos.cosmos.tx.v1beta1 import service_pb2 as service
 from google.protobuf.message import DecodeError
@@ -19,6 +20,7 @@ from wire.queries import decode_response, encode_request, method_of
 R = TypeVar("R")
 TIMEOUT_SECONDS = 10.0
 _TX_SERVICE = "/cosmos.tx.v1beta1.Service/"
+_SUPPLY_METHOD = "/cosmos.bank.v1beta1.Query/TotalSupply"
 _BLOCK_METHOD = "/cosmos.base.tendermint.v1beta1.Service/GetBlockByHeight"
 
 
@@ -100,6 +102,17 @@ class ChainClient:
         return BlockHead(
             head.height, head.time.seconds * 10**9 + head.time.nanos, head.proposer_address
         )
+
+    def supply(self) -> int:
+        """Return all coins that there are (uassay), those that were burnt included."""
+        data = self._channel.call(
+            _SUPPLY_METHOD, bank.QueryTotalSupplyRequest().SerializeToString()
+        )
+        try:
+            (coin,) = bank.QueryTotalSupplyResponse.FromString(data).supply
+            return int(coin.amount)
+        except (DecodeError, ValueError):
+            raise self._bad_response(_SUPPLY_METHOD) from None
 
     # --- transactions --------------------------------------------------------
 

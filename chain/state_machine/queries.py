@@ -12,6 +12,7 @@ from chain.state_machine.ledger.tables import (
     BOND_ROWS,
     ESCROWS,
     PAYMENTS,
+    SUPPLY,
     get_bond_account,
 )
 from chain.state_machine.market.auction import make_asked
@@ -95,6 +96,12 @@ def get_balances(reader: Reader, address: str) -> tuple[Coin, ...]:
     """Return all balances above 0 of an address, by denomination."""
     found = BALANCES.scan(Overlay(reader), address)
     return tuple(Coin(denom.decode(), amount) for (_, denom), amount in found if amount)
+
+
+def get_supply(reader: Reader) -> Coin:
+    """Return all coins that there are, those that were burnt included."""
+    store = Overlay(reader)
+    return Coin(HEAD.must(store).denom, SUPPLY.get(store))
 
 
 def _account(store: Overlay, request: q.AccountRequest) -> q.AccountResponse:

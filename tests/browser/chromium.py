@@ -200,9 +200,12 @@ class Page:
         made = self._call(
             "Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True
         )
-        # A page has few colours: so a picture takes a quarter of the bytes.
+        # A page has few colours: so a picture takes a third of the bytes.
         with Image.open(io.BytesIO(base64.b64decode(made["data"]))) as image:
-            image.convert("RGB").quantize(256, Image.Quantize.FASTOCTREE).save(path, optimize=True)
+            found = image.convert("RGB").quantize(
+                256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE
+            )
+            found.save(path, optimize=True)
 
     def complaints(self) -> list[str]:
         """Return what went wrong in the page so far: exceptions, refused loads, dialogs."""

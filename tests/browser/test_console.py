@@ -97,7 +97,7 @@ def test_an_order_from_start_to_end_with_a_cheat(
     page.shot(shots / "console-order-running.png")
     market.answer_all(order_id, ROUNDS - 2)
     market.settle(order_id)
-    market.tell(console.known)
+    tell()
     page.wait(chip("settled"))
     text = page.text()
     assert "so it was wrong, and its bond of 0.04 ASSAY is burnt" in text
@@ -161,7 +161,6 @@ def test_an_order_that_nobody_takes_says_why(
     page.ask("document.querySelector('[name=rounds]').value = '3'")
     page.ask("document.querySelector('.quote button').click()")
     page.wait("document.querySelectorAll('#quote tbody tr').length === 4")
-    page.ask("scrollTo(0, 0)")
     page.shot(shots / "console-book.png")
 
 

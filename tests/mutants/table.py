@@ -2314,6 +2314,14 @@ MUTANTS = (
         ("tests/unit/host/test_records.py",),
     ),
     Mutant(
+        "console-coins",
+        "coins that were burnt are among those of accounts",
+        "console/pages.py",
+        "snapshot.supply - sum(pots.values())",
+        "snapshot.supply - sum(pots.values()) + pots['burnt']",
+        (f"{_CONSOLE}/test_network.py::test_the_coins_are_all_coins_by_the_pot_that_they_are_in",),
+    ),
+    Mutant(
         "console-bonds",
         "bonds of shares are in no account",
         "console/story.py",

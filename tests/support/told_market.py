@@ -6,6 +6,7 @@ from struct import pack
 from typing import Any
 
 from chain.state_machine.context import NS
+from chain.state_machine.ledger.tables import SUPPLY
 from console.index import BlockRow
 from console.known import Known
 from console.records import VALIDATOR
@@ -111,7 +112,7 @@ class ToldMarket(Market):
     def write_records(self, home: Path, order_id: bytes) -> None:
         """Write what the winner's daemon has of the current attempt: of what was skipped, how it was seen."""
         rounds: dict[int, list[SlotWork]] = {}
-        attempt = self.assignment(order_id).attempt
+        attempt = max(key[1] for key in self.traces if key[0] == order_id)
         for key, trace in self.traces.items():
             if key[:2] == (order_id, attempt):
                 rounds.setdefault(trace.claim.round, []).append(self._work(trace))
@@ -198,6 +199,7 @@ class ToldMarket(Market):
             status=status,
             params=ask(q.ParamsRequest()).params,
             validators=validators,
+            supply=SUPPLY.get(chain.overlay()),
             alive=tuple((found.endpoint, found.operator != "v3") for found in validators),
             providers=ask(q.ProvidersRequest("", 1000, "")).providers,
             bids=ask(q.BidsRequest("", 1000, b"")).bids,

@@ -21,6 +21,9 @@ from cosmpy.protos.cosmos.tx.v1beta1.service_pb2 import (
 )
 
 from assay.registry.v1.tx_pb2 import MsgReveal
+from chain.client.client import ChainClient
+from chain.state_machine.ledger.tables import SUPPLY
+from chain.state_machine.store import Overlay
 from domain.beacon import Reveal
 from domain.errors import UNKNOWN_REQUEST
 from domain.params import local_params
@@ -71,6 +74,12 @@ def test_account_and_balances(ledger: LedgerClient) -> None:
     (coin,) = ledger.query_bank_all_balances(Address(ALICE.address))
     assert (coin.denom, int(coin.amount)) == ("uassay", RICH)
     assert ledger.query_bank_all_balances(Address(STRANGER.address)) == []
+
+
+def test_the_supply_is_what_genesis_made(node: SoloNode) -> None:
+    made = SUPPLY.get(Overlay(node.app.view().reader))
+    with ChainClient(node.address) as client:
+        assert client.supply() == made > RICH
 
 
 def test_an_account_that_does_not_exist_is_not_found(ledger: LedgerClient) -> None:

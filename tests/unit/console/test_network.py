@@ -1,0 +1,75 @@
+"""What the network's and members' pages say is what the chain's own queries and tables have."""
+
+from typing import Any
+
+from chain.state_machine.ledger.tables import POTS, SUPPLY
+from domain import queries as q
+from domain.genesis import POWER_REDUCTION
+from domain.records import OrderState
+from escrow.moves import Pot
+from tests.support.chain_harness import cons_address
+from tests.unit.console.conftest import Told
+
+
+def ask(told: Told, request: Any) -> Any:
+    return told.market.chain.ask(request)
+
+
+def test_validators_are_as_the_chain_has_them(told: Told) -> None:
+    shown = {row["operator"]: row for row in told.json("/network")["validators"]}
+    on_chain = ask(told, q.ValidatorsRequest()).validators
+    assert shown.keys() == {v.operator for v in on_chain}
+    whole = sum(v.stake for v in on_chain)
+    blocks = told.console.index.blocks(120)
+    for v in on_chain:
+        row = shown[v.operator]
+        for name in ("moniker", "stake", "audit_speed", "endpoint", "orders_settled", "jailed"):
+            assert row[name] == getattr(v, name), name
+        assert row["power"] == v.stake // POWER_REDUCTION
+        assert row["part"] == v.stake / whole
+        assert row["proposed"] == sum(b.proposer == cons_address(v.operator) for b in blocks) > 0
+        assert row["alive"] is (v.operator != "v3")
+
+
+def test_the_coins_are_all_coins_by_the_pot_that_they_are_in(told: Told) -> None:
+    supply = told.json("/network")["supply"]
+    store = told.market.chain.overlay()
+    for pot in (Pot.STAKES, Pot.ESCROWS, Pot.BONDS, Pot.AUDITS, Pot.COMMUNITY, Pot.BURNT):
+        assert int(supply[pot]) == POTS.get(store, pot), pot
+    assert int(supply["accounts"]) == POTS.get(store, Pot.ACCOUNTS) + POTS.get(store, Pot.FEES)
+    assert int(supply["all"]) == SUPPLY.get(store)
+
+
+def test_orders_bids_and_providers_are_counted_as_the_chain_does(told: Told) -> None:
+    page, book = told.json("/network"), told.json("/book")
+    orders = ask(told, q.OrdersRequest("", "", 0, 1_000, b"")).orders
+    for state in OrderState:
+        assert page["orders"][state.name.lower()] == sum(o.state is state for o in orders)
+    bids = ask(told, q.BidsRequest("", 1_000, b"")).bids
+    assert page["bids"] == len(bids)
+    assert [(row["id"], int(row["price"]), int(row["free"])) for row in book["bids"]] == [
+        (bid.id.hex(), bid.offer.price, bid.free)
+        for bid in sorted(bids, key=lambda bid: (bid.offer.price, bid.id))
+    ]
+    assert int(book["depth"][-1]["free"]) == int(book["free"]) == sum(bid.free for bid in bids)
+    providers = ask(told, q.ProvidersRequest("", 1_000, "")).providers
+    assert page["providers"] == sum(p.admitted for p in providers)
+
+
+def test_duties_are_those_that_the_chain_waits_for(told: Told) -> None:
+    """Of each validator: rounds to close, seats to answer from, with the ends that the chain will act at."""
+    for validator in ask(told, q.ValidatorsRequest()).validators:
+        duties = told.json(f"/members/{validator.operator}")["duties"]
+        seats = ask(told, q.PanelDutiesRequest(validator.operator)).duties
+        panels = [duty for duty in duties if "recompute" in duty["what"] or "show" in duty["what"]]
+        assert sorted(duty["order"] for duty in panels) == sorted(d.order_id.hex() for d in seats)
+        assert {duty["until"] for duty in panels} <= {
+            end for duty in seats for end in (duty.commits_end, duty.reveals_end)
+        }
+    winner = told.market.assignment(told.running)
+    closing = [
+        d for d in told.json(f"/members/{winner.validator}")["duties"] if "close" in d["what"]
+    ]
+    assert (f"close round {winner.round}", winner.progress_deadline) in {
+        (duty["what"], duty["until"]) for duty in closing
+    }
