@@ -35,11 +35,14 @@ from pol.job.document import Job
 from pol.state.arrays import State
 from pol.state.layout import MAX_HEADER, chunk_count
 from pol.state.stored import StoredState
+from pol.values import TensorSpec
 from wire.keys import Key
 
 LATE_SECONDS, PAUSE_SECONDS = 5.0, 0.2
 """How long a validator may take to see what is on chain, and between two questions."""
 _CHUNK_MAX = MAX_HEADER + 4
+Left = tuple[Sequence[TensorSpec], bytes]
+"""The tensors of a state that a round left, and its root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +88,15 @@ def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Assign
     )
 
 
-def _roots(answer: OrderResponse, closed: Round) -> tuple[bytes, ...]:
-    """Return the roots of the states that a round left, by the chain: global, and local in slot order."""
+def _left(job: Job, answer: OrderResponse, closed: Round) -> list[Left]:
+    """Return the states that a round left, by job and chain: the global one, and the local ones in slot order."""
     shares = (answer.share(key) for key in closed.share_keys)
-    left = (share.roots.local_out for share in shares if share is not None and share.roots)
-    return (closed.next_root, *left)
+    roots = (share.roots.local_out for share in shares if share is not None and share.roots)
+    document = job.document
+    return [
+        (document.global_tensors, closed.next_root),
+        *((document.local_tensors, root) for root in roots),
+    ]
 
 
 def fetch_result(
@@ -126,9 +133,8 @@ def fetch_result(
     parts = [(leaf.point, leaf.length) for leaf in manifest.leaves]
     handover = HandoverId(chain_id, order_id, attempt.attempt, closed.round)
     with _on_disk(scratch):
-        states = open_states(
-            ciphertext, parts, handover, closed.ciphertext_root, secret, job, _roots(answer, closed)
-        )
+        left = _left(job, answer, closed)
+        states = open_states(ciphertext, parts, handover, closed.ciphertext_root, secret, left)
     return Result(
         states[0], states[1:], closed.next_root, attempt.attempt, closed.round, attempt.validator
     )
@@ -152,10 +158,9 @@ def open_states(
     handover: HandoverId,
     root: bytes,
     secret: bytes,
-    job: Job,
-    roots: Sequence[bytes],
+    left: Sequence[Left],
 ) -> tuple[State, ...]:
-    """Decrypt a fetched result into states with these ``roots``, which lie beside it in files without a name.
+    """Decrypt a fetched result into the states that were left, which lie beside it in files without a name.
 
     ``root`` is that of the ciphertext. HandoverError where a root is another one, or a chunk does not open.
     """
@@ -166,16 +171,13 @@ def open_states(
         sealed = enumerate(split_ciphertext(file, parts, _CHUNK_MAX))
         chunks = (open_chunk(handover, index, chunk, secret) for index, chunk in sealed)
         return tuple(
-            _state(job, number, chunks, root, ciphertext.parent)
-            for number, root in enumerate(roots)
+            _state(number, each, chunks, ciphertext.parent) for number, each in enumerate(left)
         )
 
 
-def _state(
-    job: Job, number: int, chunks: Iterator[bytes], root: bytes, folder: Path
-) -> StoredState:
-    """Return the state that the next chunks make: the global one, then the local ones in slot order."""
-    specs = job.document.local_tensors if number else job.document.global_tensors
+def _state(number: int, left: Left, chunks: Iterator[bytes], folder: Path) -> StoredState:
+    """Return the state that the next chunks make."""
+    specs, root = left
     # its name is gone at once, and its bytes with the last use of the state: nobody else reads them
     file = cast(BinaryIO, TemporaryFile(dir=folder))  # noqa: SIM115
     try:

@@ -1,0 +1,260 @@
+"""Gigabytes between owners: a payload to a validator and on to a provider, and a result back to its consumer.
+
+Each owner is a process of its own, and what they send goes over the real link, with TLS and signed calls, from disk to
+disk. A result is sealed by the validator, and fetched, opened and written as safetensors by the consumer. A row has the
+seconds, and by how much the peaks of both processes grew over what they had before: that may not depend on the bytes.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import file_digest
+from pathlib import Path
+from time import perf_counter
+from typing import Any, cast
+
+import numpy as np
+
+from benchmarks.figures import Figures, Row
+from benchmarks.memory import memory, reset_peak
+from consumer.jobs import write_result
+from consumer.result import open_states
+from host.files import write_durably
+from link import types as t
+from link.blobs import BlobStore
+from link.client import ClusterClient
+from link.handover import HandoverId, public_point
+from link.server import ClusterServer
+from link.tls import make_certificate
+from pol.state.canonical import state_pieces, state_specs, state_tree
+from validator.work.numerics import result_lengths
+from validator.work.sealing import seal_into
+from wire.keys import Key
+
+NAME = "handover"
+SIZE = 2**30
+"""Bytes of a state."""
+TENSOR = 2**24
+"""Bytes of one of its tensors: who writes a result has one of them in memory."""
+BOUND = 96 * 2**20
+"""Bytes by which a process may grow, whatever the size."""
+_CHAIN = "assay-local-1"
+_CONSUMER, _PROVIDER = Key(b"\x01" * 32), Key(b"\x02" * 32)
+_ORDER_SECRET, _SECRET = b"\x03" * 32, b"\x04" * 32
+_HANDOVER = HandoverId(_CHAIN, bytes(32), 1, 0)
+_ROOT = Path(__file__).parents[1]
+_Grown = tuple[float, int]
+"""Seconds, and bytes by which a process grew meanwhile."""
+
+
+def run(size: int = SIZE) -> Figures:
+    """Send a state of about ``size`` bytes all its ways."""
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _write_state(folder, size)
+        sent = (folder / "state").stat().st_size / 2**20
+        with _validator(folder) as ask:
+            for case, actor in WAYS.items():
+                print(f"{NAME}: {case}", file=sys.stderr, flush=True)
+                ask("begin")
+                seconds, grown = _of_actor(actor.__name__, folder) if actor else (0.0, 0)
+                if actor is None:
+                    seconds, there = ask("seal")
+                else:
+                    _, there = ask("end")
+                columns = {"MiB": sent, "validator grew": there / 2**20}
+                if actor is not None:
+                    columns["other grew"] = grown / 2**20
+                rows.append(Row(case, seconds, "s", columns=columns))
+    return judged(rows)
+
+
+def judged(rows: Sequence[Row]) -> Figures:
+    """Return the figures of ways; they failed where a process grew beyond the bound."""
+    most = BOUND / 2**20
+    grown = ("validator grew", "other grew")
+    over = [row.case for row in rows if max(row.columns.get(who) or 0 for who in grown) > most]
+    notes = [f"{case}: a process grew by more than {most:g} MiB" for case in over]
+    return Figures(NAME, rows, notes, bool(over))
+
+
+def _write_state(folder: Path, size: int) -> None:
+    draws, count = np.random.default_rng(1), max(1, size // TENSOR)
+    state = {f"w{i:05d}": draws.random(TENSOR // 4, np.float32) for i in range(count)}
+    write_durably(folder / "state", state_pieces(state))
+    with (folder / "state").open("rb") as file:
+        digest = file_digest(file, "sha256").hexdigest()
+    about = {"count": count, "root": state_tree(state).root.hex(), "sha256": digest}
+    (folder / "about").write_text(json.dumps(about))
+
+
+def _about(folder: Path) -> tuple[t.BlobRef, list[Any], bytes]:
+    """Return the state as a blob, its tensors and its root."""
+    about = json.loads((folder / "about").read_text())
+    blob = t.BlobRef(bytes.fromhex(about["sha256"]), (folder / "state").stat().st_size)
+    empty = np.broadcast_to(np.float32(0), (TENSOR // 4,))
+    specs = state_specs({f"w{i:05d}": empty for i in range(about["count"])})
+    return blob, list(specs), bytes.fromhex(about["root"])
+
+
+# --- the validator -------------------------------------------------------------------------------
+
+
+class _Shelf:
+    """The part of :class:`link.types.Handlers` that moves bytes: everybody may have everything."""
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self.blobs = blobs
+
+    def roles(self, caller: t.Caller) -> frozenset[t.Role]:
+        role = t.Role.CONSUMER if caller.address == _CONSUMER.address else t.Role.PROVIDER
+        return frozenset({role})
+
+    def stat_blob(self, caller: t.Caller, request: t.StatBlobRequest) -> t.BlobStatus:
+        return self.blobs.status(request.blob, caller.address)
+
+    def put_chunk(self, caller: t.Caller, request: t.PutChunkRequest) -> t.BlobStatus:
+        return self.blobs.put(request.blob, request.offset, request.data, caller.address)
+
+    def get_chunk(self, _caller: t.Caller, request: t.GetChunkRequest) -> t.Chunk:
+        data = self.blobs.read(request.sha256, request.offset, request.length)
+        return t.Chunk(data, self.blobs.size(request.sha256))
+
+
+@contextmanager
+def _validator(folder: Path) -> Iterator[Callable[[str], _Grown]]:
+    """Run the validator, and give what tells it something and waits until it has done that."""
+    command = [sys.executable, "-m", f"benchmarks.{NAME}", "validator", str(folder)]
+    process = subprocess.Popen(
+        command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin
+    assert process.stdout
+    told, answers = process.stdin, process.stdout
+
+    def ask(word: str) -> _Grown:
+        told.write(f"{word}\n")
+        told.flush()
+        seconds, grown = json.loads(answers.readline())
+        return seconds, grown
+
+    with process:
+        try:
+            yield ask
+        finally:
+            process.terminate()
+
+
+def _serve(folder: Path) -> None:
+    blobs = BlobStore(folder / "validator", 2**40)
+    certificate = make_certificate(folder / "tls")
+    server = ClusterServer("127.0.0.1:0", certificate, cast(t.Handlers, _Shelf(blobs)), _CHAIN)
+    server.start()
+    (folder / "certificate").write_bytes(certificate.der)
+    (folder / "endpoint").write_text(f"127.0.0.1:{server.port}")
+    before = 0
+    for line in sys.stdin:
+        word, seconds = line.strip(), 0.0
+        if word == "begin":
+            before = _begin()
+        elif word == "seal":
+            start = perf_counter()
+            _seal(folder, blobs)
+            seconds = perf_counter() - start
+        print(json.dumps([seconds, memory("VmHWM") - before]), flush=True)
+
+
+def _seal(folder: Path, blobs: BlobStore) -> None:
+    blob, _, _ = _about(folder)
+    path = blobs.path(blob.sha256)
+
+    def chunks() -> Iterator[bytes]:
+        with path.open("rb") as file:
+            yield from (file.read(length) for length in result_lengths(path))
+
+    sealed = seal_into(blobs, _HANDOVER, chunks(), public_point(_ORDER_SECRET), _SECRET)
+    parts = [
+        (point.hex(), length) for point, length in zip(sealed.points, sealed.lengths, strict=True)
+    ]
+    manifest = {
+        "root": sealed.ciphertext_root.hex(),
+        "sha256": sealed.blob.sha256.hex(),
+        "size": sealed.blob.size,
+        "parts": parts,
+    }
+    (folder / "manifest").write_text(json.dumps(manifest))
+
+
+# --- the others ----------------------------------------------------------------------------------
+
+
+def _begin() -> int:
+    """Let the peak of this process begin anew, and return what it has."""
+    reset_peak()
+    return memory("VmRSS")
+
+
+def _of_actor(actor: str, folder: Path) -> _Grown:
+    command = [sys.executable, "-m", f"benchmarks.{NAME}", actor, str(folder)]
+    done = subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    seconds, grown = json.loads(done.stdout)
+    return seconds, grown
+
+
+def deliver(folder: Path, client: Callable[[Key], ClusterClient]) -> None:
+    """Send the state as a consumer does a file of its payload."""
+    with client(_CONSUMER) as link:
+        link.put_blob(folder / "state")
+
+
+def train(folder: Path, client: Callable[[Key], ClusterClient]) -> None:
+    """Fetch it as a provider does before it trains."""
+    blobs = BlobStore(folder / "provider", 2**40)
+    with client(_PROVIDER) as link:
+        link.fetch(_about(folder)[0], blobs)
+    blobs.close()
+
+
+def receive(folder: Path, client: Callable[[Key], ClusterClient]) -> None:
+    """Fetch the sealed state, open it, and write it as a model."""
+    manifest = json.loads((folder / "manifest").read_text())
+    blob = t.BlobRef(bytes.fromhex(manifest["sha256"]), manifest["size"])
+    path = folder / "ciphertext"
+    with client(_CONSUMER) as link:
+        link.get_blob(blob, path)
+    parts = [(bytes.fromhex(point), length) for point, length in manifest["parts"]]
+    _, specs, root = _about(folder)
+    sealed = bytes.fromhex(manifest["root"])
+    (state,) = open_states(path, parts, _HANDOVER, sealed, _ORDER_SECRET, [(specs, root)])
+    write_result(state, folder / "model.safetensors")
+
+
+WAYS: Mapping[str, Callable[[Path, Callable[[Key], ClusterClient]], None] | None] = {
+    "payload, consumer to validator": deliver,
+    "payload, validator to provider": train,
+    "result, sealed by the validator": None,
+    "result, validator to consumer": receive,
+}
+"""What a process of its own does, beside the validator's, in this order."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Be the validator, or do one way, and print its seconds and by how many bytes this process grew."""
+    actor, folder = arguments[0], Path(arguments[1])
+    if actor == "validator":
+        _serve(folder)
+        return
+    certificate = (folder / "certificate").read_bytes()
+    endpoint = (folder / "endpoint").read_text()
+    way: Any = {each.__name__: each for each in WAYS.values() if each}[actor]
+    before, start = _begin(), perf_counter()
+    way(folder, lambda key: ClusterClient(endpoint, certificate, key, _CHAIN))
+    print(json.dumps([perf_counter() - start, memory("VmHWM") - before]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
