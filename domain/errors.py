@@ -55,6 +55,8 @@ class Exit(IntEnum):
     USAGE = 2
     # And how to go on is on stderr.
     TIMED_OUT = 3
+    # It was done, and what it shows is for somebody to see to.
+    NEEDS_CARE = 4
 
 
 class Expected(Exception):

@@ -9,12 +9,12 @@ from pathlib import Path
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from domain.queries import AccountResponse
-from domain.records import AssignmentState
 from host.lanes import Lanes, Outcome
 from host.metrics import Kind, Meters, Metric
 from link.blobs import BlobStore
 from pol.work.pool import Ended, ReplayPool
 from validator.decide.actions import Lane
+from validator.decide.deadlines import DutyKind, open_duties
 from validator.decide.view import ChainView
 from validator.serve.service import Service
 from validator.work.outbox import TxOutcome
@@ -133,29 +133,6 @@ METRICS = (
     TXS,
     SIGNATURES,
 )
-KINDS = ("accept", "train", "window", "commit", "reveal")
-"""Of duties, in the order in which they come up."""
-
-
-def deadlines(view: ChainView, me: str) -> dict[str, list[int | None]]:
-    """Return the chain seconds left of every open duty by its kind; None where it has no deadline."""
-    found: dict[str, list[int | None]] = {kind: [] for kind in KINDS}
-    for on_chain in view.orders.values():
-        assignment = on_chain.current
-        if assignment is None or assignment.validator != me:
-            continue
-        if assignment.state is AssignmentState.MATCHED:
-            found["accept"].append(assignment.accept_deadline - view.clock)
-        elif assignment.state is AssignmentState.RUNNING:
-            found["train"].append(assignment.progress_deadline - view.clock)
-        elif assignment.is_live:
-            found["window"].append(None)
-    for duty in view.duties.values():
-        kind, ends = (
-            ("reveal", duty.reveals_end) if duty.commitment else ("commit", duty.commits_end)
-        )
-        found[kind].append(ends - view.clock)
-    return found
 
 
 class Counts:
@@ -255,13 +232,16 @@ class DaemonLook:
         return [] if self.published else ["its endpoint is not on chain yet"]
 
     def _show_duties(self, view: ChainView) -> None:
-        open_duties = deadlines(view, self.me)
-        self.meters.show_all(DUTIES, {(kind,): len(left) for kind, left in open_duties.items()})
+        assignments = [found for order in view.orders.values() if (found := order.current)]
+        left: dict[DutyKind, list[int | None]] = {kind: [] for kind in DutyKind}
+        for duty in open_duties(assignments, view.duties.values(), view.clock, self.me):
+            left[duty.kind].append(duty.left)
+        self.meters.show_all(DUTIES, {(kind.value,): len(each) for kind, each in left.items()})
         nearest: dict[tuple[str, ...], float] = {}
-        for kind, left in open_duties.items():
-            seconds = [each for each in left if each is not None]
+        for kind, each in left.items():
+            seconds = [one for one in each if one is not None]
             if seconds:
-                nearest[kind,] = min(seconds)
+                nearest[kind.value,] = min(seconds)
         self.meters.show_all(DEADLINE, nearest)
 
     def _show_standing(self, view: ChainView) -> None:

@@ -1,6 +1,5 @@
 """``assay provider``."""
 
-import os
 import signal
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -116,13 +115,14 @@ def join(
 def status(context: Settings) -> None:
     """Read what the daemon wrote last, and ask the chain, which may know better."""
     from compute_provider import api
+    from host.process import is_alive
 
     found = api.status(context.home / "provider")
     if found is None:
         raise CliError(
             f"no provider has run in {context.home}; start one with assay provider join VALIDATOR"
         )
-    found["running"] = _alive(found.get("pid", 0))
+    found["running"] = is_alive(found.get("pid", 0))
     found["on_chain"] = _on_chain(context, found)
     state = "running" if found["running"] else "stopped"
     state += ", joined" if found["running"] and found["joined"] else ""
@@ -163,10 +163,11 @@ def leave(context: Settings) -> None:
     """Leave; the bond comes back with assay tx withdraw-bond."""
     from compute_provider import api
     from compute_provider.interfaces import ProviderConfig
+    from host.process import is_alive
 
     config = ProviderConfig(context.home / "provider", context.node, "", context.key())
     found = api.status(config.home)
-    if found is not None and _alive(found.get("pid", 0)):
+    if found is not None and is_alive(found.get("pid", 0)):
         # A daemon that is told that it is not known registers again.
         raise CliError(f"the provider runs as process {found['pid']}", "stop it first (Ctrl-C)")
     api.leave(config)
@@ -237,13 +238,3 @@ def _on_chain(context: Settings, found: dict[str, Any]) -> str:
         return "in no cluster"
     there = "in" if known.admitted else "asks to join"
     return f"{there} the cluster of {known.validator}"
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return pid > 0

@@ -1,34 +1,320 @@
 """``assay status``."""
 
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from assay.cli.context import Settings, common_options
-from assay.cli.output import flops, table
+from assay.cli.outlook import duration
+from assay.cli.output import flops, money, short, table
+from domain.errors import Exit
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from assay.cli.health import ProviderSeen, Seen
+    from chain.client.client import ChainClient
+    from domain.queries import PanelDuty
+    from domain.records import Validator
+    from validator.decide.deadlines import OpenDuty
+
+ANSWER_SECONDS = 3.0
+"""How long a node, or a daemon of this home, may take to answer."""
+PARTS = ("node", "validator", "provider")
+"""Folders of a home that somebody operates."""
+_PAGE = 1_000
+_BLOCK = 512
+"""Bytes that ``st_blocks`` counts in."""
 
 
-@click.command(help="Show where the chain stands.\n\nExample: assay status --node 127.0.0.1:9090")
+@click.command(
+    help=f"""Show where the chain stands, and what of this home somebody should see to.
+
+    A home with a node, a validator or a provider shows it, too: peers, votes, stake, duties, disk.
+
+    Ends with {Exit.NEEDS_CARE.value} where something needs care: the node or a daemon is away, blocks do not come, the
+    validator is jailed, overdue or without coins, the disk is almost full. `--output json` names each in `problems`.
+
+    \b
+    Examples:
+      assay status
+      assay status --node 127.0.0.1:9090 --output json
+    """
+)
 @common_options
-def command(context: Settings) -> None:
-    """Print chain id, height, clock and the validators."""
+@click.pass_context
+def command(click_context: click.Context, context: Settings) -> None:
+    """Look once, show it, and end with what it needs."""
+    from assay.cli.health import problems
+
+    seen = _look(context)
+    found = list(problems(seen))
+    lines: list[str | Table] = [_headline(seen)]
+    if rows := _home_rows(seen):
+        lines.append(table(f"In {context.home}", ("what", "how it is"), rows))
+    if seen.validators:
+        lines.append(_validator_table(seen))
+    lines += [f"! {each.text}; {each.remedy}" for each in found]
+    context.output.result(
+        {
+            "status": seen.status,
+            "block_age_seconds": seen.block_age,
+            "validators": seen.validators,
+            "node": seen.comet and asdict(seen.comet),
+            "votes": seen.votes and float(seen.votes.power),
+            "validator": seen.me
+            and {
+                "operator": seen.me.operator,
+                "jailed": seen.me.jailed,
+                "stake": seen.me.stake,
+                "power": _power(seen),
+                "balance": seen.account.balance if seen.account else None,
+                "bond": seen.account.bond.free if seen.account else None,
+                "listens": seen.listens,
+                "answers": seen.answers,
+            },
+            "duties": [
+                {"kind": duty.kind, "order": duty.order_id, "seconds_left": duty.left}
+                for duty in seen.duties
+            ],
+            "provider": seen.provider
+            and {
+                "address": seen.provider.address,
+                "pid": seen.provider.pid,
+                "running": seen.provider.running,
+                "on_chain": seen.provider.on_chain,
+            },
+            "disk": {**seen.disk, "free": seen.free},
+            "problems": [
+                {"code": each.trouble, "text": each.text, "remedy": each.remedy} for each in found
+            ],
+        },
+        lines,
+    )
+    if found:
+        click_context.exit(Exit.NEEDS_CARE)
+
+
+# --- looking -------------------------------------------------------------------------------------
+
+
+def _look(context: Settings) -> "Seen":
+    """Read what can be read: each part may be away, and nothing is waited for long."""
+    from assay.cli.health import Seen
+    from chain.client.client import ChainClient
+    from chain.client.errors import ChainError
     from domain.queries import ValidatorsRequest
 
-    with context.client() as client:
-        status = client.status()
-        validators = client.query(ValidatorsRequest()).validators
+    home = context.home
+    operated = [home / part for part in PARTS if (home / part).is_dir()]
+    seen: dict[str, Any] = {"now_ns": time.time_ns()}
+    if operated:
+        seen["free"] = shutil.disk_usage(home).free
+        seen["disk"] = {path.name: _size(path) for path in operated}
+    with ChainClient(context.node, timeout=ANSWER_SECONDS) as client:
+        try:
+            seen["status"] = client.status()
+            validators = client.query(ValidatorsRequest()).validators
+            seen["validators"] = validators
+            me = _own_validator(context, validators)
+            if me is not None:
+                seen |= {"me": me, **_of_validator(context, client, me.operator)}
+            seen["provider"] = _of_provider(home, client)
+        except ChainError as error:
+            if not operated:
+                raise
+            seen["away"] = error.reason
+            seen["provider"] = _of_provider(home, None)
+    is_solo = "status" in seen and seen["status"].solo
+    if (home / "node").is_dir() and not context.node_option and not is_solo:
+        seen |= _of_comet(context)
+    return Seen(**seen)
+
+
+def _of_comet(context: Settings) -> dict[str, Any]:
+    from chain.app.comet_rpc import CometView
+
+    view = CometView(f"http://127.0.0.1:{context.setting('node.rpc_port').value}", ANSWER_SECONDS)
+    comet = view.standing()
+    return {"has_comet": True, "comet": comet, "votes": view.votes() if comet else None}
+
+
+def _own_validator(context: Settings, validators: "tuple[Validator, ...]") -> "Validator | None":
+    """Return the validator whose consensus key or operator's key is in this home."""
+    from chain.app.comet_files import HomeError, read_keys
+    from chain.app.homes import comet_home
+
+    try:
+        cons_key = read_keys(comet_home(context.home)).cons_key
+    except HomeError:
+        cons_key = b""
+    addresses = set()
+    if (context.home / "validator").is_dir():
+        addresses = {info.address for info in context.keyring().names()}
+    mine = (v for v in validators if v.cons_key == cons_key or v.operator in addresses)
+    return next(mine, None)
+
+
+def _of_validator(context: Settings, client: "ChainClient", me: str) -> dict[str, Any]:
+    from domain.queries import DutiesRequest
+    from validator.decide.deadlines import open_duties
+
+    duties = client.query(DutiesRequest(me))
+    listens = str(context.setting("validator.listen").value)
+    return {
+        "account": client.account(me),
+        "duties": tuple(
+            open_duties(duties.assignments, _panel_duties(client, me), duties.clock, me)
+        ),
+        "listens": listens,
+        "answers": _answers(listens),
+    }
+
+
+def _panel_duties(client: "ChainClient", me: str) -> "Iterator[PanelDuty]":
+    from domain.queries import PanelDutiesRequest
+
+    last: tuple[Any, ...] = ()
+    while True:
+        page = client.query(PanelDutiesRequest(me, _PAGE, *last)).duties
+        yield from page
+        if len(page) < _PAGE:
+            return
+        last = page[-1].order_id, page[-1].attempt, page[-1].round
+
+
+def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | None":
+    from assay.cli.health import ProviderSeen
+    from compute_provider import api
+    from domain.queries import ProviderRequest
+    from host.process import is_alive
+
+    found = api.status(home / "provider")
+    if found is None:
+        return None
+    address, pid = str(found["provider"]), int(found.get("pid", 0))
+    known = client.query(ProviderRequest(address)).provider if client else None
+    return ProviderSeen(address, is_alive(pid), pid, str(found.get("note", "")), known)
+
+
+def _answers(endpoint: str) -> bool:
+    """Whether somebody listens at host:port."""
+    host, _, port = endpoint.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def _size(folder: Path) -> int:
+    """Return the bytes of all files below, as they are while others write there."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += (Path(path) / name).lstat().st_blocks * _BLOCK
+    return total
+
+
+# --- showing -------------------------------------------------------------------------------------
+
+
+def _headline(seen: "Seen") -> str:
+    status, age = seen.status, seen.block_age
+    if status is None:
+        return "the node does not answer"
+    line = f"chain {status.chain_id}  height {status.height}"
+    if age is not None:
+        line += f"  last block {duration(max(0, round(age)))} ago"
+    line += f"  chain clock {status.clock} s"
+    return line + ("  (solo: for development)" if status.solo else "")
+
+
+def _home_rows(seen: "Seen") -> list[tuple[str, str]]:
+    from assay.cli.health import LATE_SECONDS
+
+    rows: list[tuple[str, str]] = []
+    if comet := seen.comet:
+        peers = ", ".join(map(short, comet.peers)) or "none"
+        doing = "fetches old blocks" if comet.catching_up else "follows"
+        rows += [
+            ("node", f"{doing} at height {comet.height}"),
+            ("peers", f"{len(comet.peers)}: {peers}"),
+            ("transactions that wait", f"{comet.waiting_txs:,}, {comet.waiting_bytes:,} bytes"),
+        ]
+        # A moment's look says nothing while blocks come.
+        if seen.votes is not None and (seen.block_age or 0) > LATE_SECONDS:
+            rows.append(("votes for the next block", f"{float(seen.votes.power):.0%} of the power"))
+    if me := seen.me:
+        standing = "jailed" if me.jailed else f"votes with {_power(seen):.1%} of the power"
+        there = f"answers at {seen.listens}" if seen.answers else "does not answer"
+        rows += [
+            ("validator", f"{me.moniker} ({short(me.operator)}), {standing}"),
+            ("its daemon", there),
+            ("stake", money(me.stake)),
+            ("missed stages of panels", f"{me.audits_missed:,}"),
+        ]
+        if account := seen.account:
+            rows.append(("coins", f"{money(account.balance)}, bond {money(account.bond.free)}"))
+        rows += [("duties", line) for line in _duty_lines(seen.duties)] or [("duties", "none")]
+    if provider := seen.provider:
+        doing = f"runs as process {provider.pid}" if provider.running else "is stopped"
+        rows.append(("provider", f"{short(provider.address)} {doing}"))
+        if provider.note:
+            rows.append(("its last trouble", provider.note))
+    if seen.disk:
+        used = ", ".join(f"{name} {size / 2**20:,.1f} MiB" for name, size in seen.disk.items())
+        rows.append(("disk", f"{used}; {seen.free / 2**30:,.1f} GiB free"))
+    return rows
+
+
+def _duty_lines(duties: "tuple[OpenDuty, ...]") -> Iterator[str]:
+    """Say of each kind how many there are, and when the nearest is due."""
+    for kind in dict.fromkeys(duty.kind for duty in duties):
+        left = [duty.left for duty in duties if duty.kind is kind]
+        known = [seconds for seconds in left if seconds is not None]
+        nearest = min(known, default=None)
+        when = ""
+        if nearest is not None:
+            when = f", due in {duration(nearest)}" if nearest >= 0 else ", overdue"
+        yield f"{kind.value} {len(left)}{when}"
+
+
+def _power(seen: "Seen") -> float:
+    """Return the part of the power that the validator of this home has."""
+    total = sum(each.stake for each in seen.validators if not each.jailed)
+    return seen.me.stake / total if seen.me and total and not seen.me.jailed else 0.0
+
+
+def _validator_table(seen: "Seen") -> "Table":
     rows = [
         (
             v.moniker,
             v.operator,
-            v.stake,
+            money(v.stake),
             f"{flops(v.audit_speed)}/s",
             v.audit_rate,
             v.endpoint or "-",
+            "jailed" if v.jailed else "votes",
         )
-        for v in validators
+        for v in seen.validators
     ]
-    head = f"chain {status.chain_id}  height {status.height}  chain clock {status.clock} s" + (
-        "  (solo: for development)" if status.solo else ""
+    columns = (
+        "moniker",
+        "operator",
+        "stake",
+        "audit speed",
+        "audit bytes/s",
+        "endpoint",
+        "standing",
     )
-    columns = ("moniker", "operator", "stake", "audit speed", "audit bytes/s", "endpoint")
-    shown = table("Validators", columns, rows)
-    context.output.result({"status": status, "validators": validators}, [head, shown])
+    return table("Validators", columns, rows)

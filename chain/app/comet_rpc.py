@@ -30,19 +30,35 @@ _WORDS: Final = (
 
 LOOK_SECONDS: Final = 2.0
 """How long an answer about itself is waited for."""
+_PAGE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class CometStanding:
-    """What CometBFT says of itself; ``node_id`` is its p2p identity, and times are Unix nanoseconds."""
+    """What CometBFT says of itself; ``node_id`` is its p2p identity, and times are Unix nanoseconds.
+
+    ``peers`` are the monikers of those that it is connected with, as they call themselves.
+    """
 
     node_id: str
     height: int
     time_ns: int
     catching_up: bool
-    peers: int
+    peers: tuple[str, ...]
     waiting_txs: int
     waiting_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Votes:
+    """Whose votes are there for the block that is being made: the most of any round and kind of vote.
+
+    ``power`` is their part of the whole, and ``absent`` are consensus addresses (20 bytes) of the others. Where power
+    stays at two thirds or less, there is no block.
+    """
+
+    power: Fraction
+    absent: tuple[bytes, ...]
 
 
 class CometView:
@@ -63,28 +79,38 @@ class CometView:
                 int(sync["latest_block_height"]),
                 parse_time(sync["latest_block_time"]),
                 bool(sync["catching_up"]),
-                int(net["n_peers"]),
+                tuple(sorted(str(peer["node_info"]["moniker"]) for peer in net["peers"])),
                 int(pool["n_txs"]),
                 int(pool["total_bytes"]),
             )
         except (requests.RequestException, ValueError, LookupError, TypeError):
             return None
 
-    def voting(self) -> Fraction | None:
-        """Return the part of the power whose votes are there for the block that is being made, None where unknown.
-
-        The most of any round and kind of vote: where it stays at two thirds or less, validators are away.
-        """
+    def votes(self) -> Votes | None:
+        """Return whose votes are there, None where it does not answer or there are none yet."""
         try:
-            votes = self._ask("consensus_state")["round_state"]["height_vote_set"]
-            found = [
-                _power(said[kind])
-                for said in votes
-                for kind in ("prevotes_bit_array", "precommits_bit_array")
+            said = self._ask("consensus_state")["round_state"]["height_vote_set"]
+            kinds = ("prevotes_bit_array", "precommits_bit_array")
+            power, voted = max(_read_votes(each[kind]) for each in said for kind in kinds)
+            absent = [
+                address
+                for address, has in zip(self._voters(len(voted)), voted, strict=True)
+                if has != "x"
             ]
-            return max(found, default=None)
+            return Votes(power, tuple(absent))
         except (requests.RequestException, ValueError, LookupError, TypeError, ZeroDivisionError):
             return None
+
+    def _voters(self, count: int) -> list[bytes]:
+        """Return the consensus addresses of those who vote, in the order of their votes."""
+        found: list[bytes] = []
+        while len(found) < count:
+            page = len(found) // _PAGE + 1
+            listed = self._ask(f"validators?page={page}&per_page={_PAGE}")["validators"]
+            found += [bytes.fromhex(each["address"]) for each in listed]
+            if len(listed) < _PAGE:
+                break
+        return found
 
     def _ask(self, method: str) -> Any:
         with requests.Session() as session:
@@ -92,10 +118,11 @@ class CometView:
             return session.get(f"{self._url}/{method}", timeout=self._timeout).json()["result"]
 
 
-def _power(bits: str) -> Fraction:
-    """Read ``BA{4:xx__} 20/40 = 0.50``."""
-    voted, _, total = bits.partition("} ")[2].partition(" =")[0].partition("/")
-    return Fraction(int(voted), int(total))
+def _read_votes(bits: str) -> tuple[Fraction, str]:
+    """Read ``BA{4:xx__} 20/40 = 0.50``: the part of the power, and a mark for each validator."""
+    marks, _, power = bits.partition("} ")
+    voted, _, total = power.partition(" =")[0].partition("/")
+    return Fraction(int(voted), int(total)), marks.partition(":")[2]
 
 
 class CometBroadcaster:

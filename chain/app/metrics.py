@@ -243,7 +243,7 @@ class NodeLook:
         if self._comet is not None:
             show(COMET_UP, standing is not None)
         if standing is not None:
-            show(PEERS, standing.peers)
+            show(PEERS, len(standing.peers))
             show(CATCHING_UP, standing.catching_up)
             show(MEMPOOL_TXS, standing.waiting_txs)
             show(MEMPOOL_BYTES, standing.waiting_bytes)

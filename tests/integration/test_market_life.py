@@ -14,6 +14,7 @@ import pytest
 import requests
 
 from consumer.result import fetch_result
+from domain.errors import Exit
 from domain.queries import AccountRequest, EventsRequest, ValidatorsRequest
 from domain.reasons import AttemptEnd, CloseReason
 from domain.records import OrderState, ShareState, Validator
@@ -27,6 +28,7 @@ from tests.support.market_network import (
 )
 from tests.support.scraped import values
 from tests.support.waiting import wait_until
+from tests.unit.assay.support import assay
 
 CLUSTERS = ((), ("",), ("",), ("", ""))
 PATIENT = 20_000
@@ -200,6 +202,18 @@ def test_node_and_daemon_tell_metrics_and_health(world: World) -> None:
     for path in ("healthz", "readyz"):
         url = f"http://127.0.0.1:{config['validator']['metrics_port']}/{path}"
         assert requests.get(url, timeout=5).text == "ok\n"
+
+
+def test_a_status_tells_whose_daemon_is_away(world: World) -> None:
+    homes = [Path(world.market.network.layout.validator(name).home) for name in ("val0", "val1")]
+    world.dead_end.wait_closed(SECONDS)
+    away, well = (assay("status", "--output", "json", home=home) for home in homes)
+    assert (away.code, well.code) == (Exit.NEEDS_CARE, Exit.DONE)
+    assert [problem["code"] for problem in away.json["problems"]] == ["daemon_away"]
+    told = well.json["validator"]
+    assert told["answers"]
+    assert told["stake"] > 0
+    assert {"validator", "free"} <= well.json["disk"].keys()
 
 
 def scrape(port: int) -> dict[tuple[str, ...], float]:

@@ -24,7 +24,7 @@ def commands_page() -> str:
                 shown.setdefault(option.opts[0], option)
     parts = [
         "Exit codes: 0 done, 1 refused (the reason is on stderr), 2 wrong usage, 3 timed out (stderr says how"
-        " to go on).",
+        " to go on), 4 where `assay status` shows trouble.",
         "Most commands share these options:\n\n" + _options(shown.values()),
     ]
     group = ""

@@ -314,10 +314,10 @@ def test_states_that_do_not_hash_to_the_leaf_are_unavailable(setting: Setting) -
 def test_what_is_never_ready_is_unavailable_when_the_time_is_over(setting: Setting) -> None:
     setting.record(setting.opening(2, verified=False))
     began = time.monotonic()
-    segment, update, aggregation = setting.answer(1.0)
+    segment, update, aggregation = setting.answer(3.0)
     assert (segment.unavailable, update.unavailable) == (True, True)
     assert aggregation.agrees
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 def test_another_job_is_unavailable(setting: Setting) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 from pathlib import Path
 
-from assay.cli.provider import _alive
 from tests.unit.assay.support import assay
 
 
@@ -43,12 +42,6 @@ def test_status(tmp_path: Path) -> None:
     ).json
     assert told["running"]
     assert told["shares"] == [share]
-
-
-def test_a_process_that_is_gone() -> None:
-    assert _alive(os.getpid())
-    assert not _alive(2**22 + 1)
-    assert not _alive(0)
 
 
 def test_join_refuses_a_mistyped_address(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from chain.app.application import AppConfig, Application
 from chain.app.beacon_keys import BeaconKeys
-from chain.app.comet_rpc import CometStanding, CometView
+from chain.app.comet_rpc import CometStanding, CometView, Votes
 from chain.app.metrics import METRICS, NodeLook, Told, count_keys
 from chain.app.solo import SoloEngine
 from chain.app.storage import Storage
@@ -46,9 +46,10 @@ VOTES = [
 ]
 ANSWERS: dict[str, Any] = {
     "status": STATUS,
-    "net_info": {"n_peers": "3"},
+    "net_info": {"peers": [{"node_info": {"moniker": name}} for name in ("val2", "val0", "val1")]},
     "num_unconfirmed_txs": {"n_txs": "2", "total_bytes": "640"},
     "consensus_state": {"round_state": {"height_vote_set": VOTES}},
+    "validators": {"validators": [{"address": f"{each:040x}"} for each in range(3)]},
 }
 
 
@@ -85,7 +86,7 @@ def comet(answers: dict[str, Any]) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found = answers.get(self.path.strip("/"))
+            found = answers.get(self.path.strip("/").partition("?")[0])
             body = json.dumps({"result": found} if found else {"error": {"code": -1}}).encode()
             self.send_response(200)
             self.end_headers()
@@ -157,9 +158,9 @@ def test_what_cometbft_says_is_told(node: Node) -> None:
     with comet(ANSWERS) as url:
         view = CometView(url)
         assert view.standing() == CometStanding(
-            "ab" * 20, 7, 1_767_323_045_500_000_000, True, 3, 2, 640
+            "ab" * 20, 7, 1_767_323_045_500_000_000, True, ("val0", "val1", "val2"), 2, 640
         )
-        assert view.voting() == Fraction(1, 2)
+        assert view.votes() == Votes(Fraction(1, 2), ((2).to_bytes(20, "big"),))
         look = NodeLook(node.meters, node.app, node.storage, view)
         found = node.values()
         assert found["assay_node_peers",] == 3
@@ -183,4 +184,4 @@ def test_a_cometbft_that_is_silent_for_long_makes_the_node_ill(
             "CometBFT has not answered"
         ]
         assert CometView(url).standing() is None
-        assert CometView(url).voting() is None
+        assert CometView(url).votes() is None

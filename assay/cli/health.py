@@ -1,0 +1,185 @@
+"""What an operator has to know of a home, and what of it somebody should see to."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+
+from assay.cli.outlook import duration
+from assay.cli.output import cut, money
+from chain.app.comet_rpc import CometStanding, Votes
+from domain.queries import AccountResponse, StatusResponse
+from domain.records import Provider, Validator
+from validator.decide.deadlines import OpenDuty
+
+LATE_SECONDS = 60
+"""How old the last block may be; blocks come every few seconds."""
+AHEAD_SECONDS = 10
+"""How far a block may lie in this machine's future."""
+FREE_BYTES = 2 << 30
+_QUORUM = Fraction(2, 3)
+_SECOND = 10**9
+
+
+class Trouble(StrEnum):
+    """What somebody should see to; the words are for scripts, and stay."""
+
+    NODE_AWAY = "node_away"
+    COMET_AWAY = "comet_away"
+    CATCHING_UP = "catching_up"
+    HALTED = "halted"
+    WRONG_CLOCK = "wrong_clock"
+    NO_PEERS = "no_peers"
+    JAILED = "jailed"
+    DAEMON_AWAY = "daemon_away"
+    NO_COINS = "no_coins"
+    OVERDUE = "overdue"
+    PROVIDER_STOPPED = "provider_stopped"
+    DISK_LOW = "disk_low"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that somebody should see to, and how."""
+
+    trouble: Trouble
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSeen:
+    """The provider of a home: what its daemon wrote last, and what the chain has of it (None: not asked)."""
+
+    address: str
+    running: bool
+    pid: int
+    note: str
+    on_chain: Provider | None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look at a home and its node. ``now_ns`` is this machine's clock in Unix nanoseconds.
+
+    ``away`` is why the node did not answer, ``has_comet`` whether it is one of this home and has a CometBFT. ``me`` is
+    the validator whose keys are here, ``listens`` where its daemon does, ``answers`` whether it does so now. ``disk``
+    are bytes by folder of the home, ``free`` those left beside them.
+    """
+
+    now_ns: int
+    away: str = ""
+    status: StatusResponse | None = None
+    validators: tuple[Validator, ...] = ()
+    has_comet: bool = False
+    comet: CometStanding | None = None
+    votes: Votes | None = None
+    me: Validator | None = None
+    account: AccountResponse | None = None
+    duties: tuple[OpenDuty, ...] = ()
+    listens: str = ""
+    answers: bool = False
+    provider: ProviderSeen | None = None
+    disk: Mapping[str, int] = field(default_factory=dict)
+    free: int = FREE_BYTES
+
+    @property
+    def block_age(self) -> float | None:
+        """Seconds since the time in the newest block that is known, None where none is."""
+        known = [found.time_ns for found in (self.status, self.comet) if found is not None]
+        return (self.now_ns - max(known)) / _SECOND if known else None
+
+
+def problems(seen: Seen) -> Iterator[Problem]:
+    """Yield what somebody should see to, the worst first."""
+    if seen.away:
+        yield Problem(
+            Trouble.NODE_AWAY,
+            seen.away,
+            "start it (assay node start), or name another with --node",
+        )
+    if seen.has_comet and seen.comet is None:
+        yield Problem(
+            Trouble.COMET_AWAY, "CometBFT of this home does not answer", "see the log of the node"
+        )
+    yield from _of_blocks(seen)
+    yield from _of_validator(seen)
+    if (provider := seen.provider) and not provider.running and provider.on_chain:
+        yield Problem(
+            Trouble.PROVIDER_STOPPED,
+            f"the provider {provider.address} is in a cluster, and its daemon does not run",
+            "start it (assay provider join), or leave (assay provider leave)",
+        )
+    if seen.free < FREE_BYTES:
+        yield Problem(
+            Trouble.DISK_LOW,
+            f"{seen.free / 2**30:.1f} GiB of disk are left",
+            "make room: a node that cannot write ends",
+        )
+
+
+def _of_blocks(seen: Seen) -> Iterator[Problem]:
+    age, comet = seen.block_age, seen.comet
+    if age is not None and age < -AHEAD_SECONDS:
+        yield Problem(
+            Trouble.WRONG_CLOCK,
+            f"the last block lies {duration(round(-age))} in this machine's future",
+            "set the clock (NTP)",
+        )
+    if age is not None and age > LATE_SECONDS:
+        if comet is not None and comet.catching_up:
+            yield Problem(
+                Trouble.CATCHING_UP,
+                f"the node fetches old blocks; the last one is {duration(round(age))} old",
+                "wait: until then it does nothing that a validator has to do",
+            )
+        else:
+            yield Problem(
+                Trouble.HALTED,
+                f"no block for {duration(round(age))}{_who_is_away(seen)}",
+                "the chain goes on by itself when more than two thirds of the power vote",
+            )
+    if comet is not None and not comet.peers and len(seen.validators) > 1:
+        yield Problem(
+            Trouble.NO_PEERS,
+            "the node is connected with nobody",
+            "see that its p2p port is reachable, and --peers of assay node init",
+        )
+
+
+def _who_is_away(seen: Seen) -> str:
+    votes = seen.votes
+    if votes is None or votes.power > _QUORUM:
+        return ""
+    monikers = {each.cons_address: each.moniker for each in seen.validators}
+    away = ", ".join(monikers.get(address, address.hex()) for address in votes.absent)
+    return cut(f": votes of {float(votes.power):.0%} of the power are there, without {away}")
+
+
+def _of_validator(seen: Seen) -> Iterator[Problem]:
+    me = seen.me
+    if me is None:
+        return
+    if me.jailed:
+        yield Problem(
+            Trouble.JAILED, f"{me.moniker} is jailed", "its bids do not match, and it does not vote"
+        )
+    if not seen.answers:
+        where = f" at {seen.listens}" if seen.listens else ""
+        yield Problem(
+            Trouble.DAEMON_AWAY,
+            f"the daemon of {me.moniker} does not answer{where}",
+            "start it (assay validator run): seats that it misses cost",
+        )
+    late = [duty for duty in seen.duties if duty.left is not None and duty.left < 0]
+    if late:
+        kinds = ", ".join(sorted({duty.kind.value for duty in late}))
+        yield Problem(
+            Trouble.OVERDUE, f"{len(late)} duties are overdue: {kinds}", "see the daemon's log"
+        )
+    if seen.account is not None and not seen.account.balance:
+        yield Problem(
+            Trouble.NO_COINS,
+            f"{me.operator} has {money(0)}, and pays no fee of a transaction",
+            "send it coins: assay tx send",
+        )

@@ -1,0 +1,117 @@
+"""What `assay status` says of a home and its node, and how it ends."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from assay.cli.health import FREE_BYTES, LATE_SECONDS, ProviderSeen, Seen, Trouble, problems
+from chain.app.comet_rpc import CometStanding, Votes
+from domain.errors import Exit
+from domain.queries import AccountResponse, StatusResponse
+from domain.records import Account, BondAccount, Validator
+from tests.support import solo_node
+from tests.unit.assay.support import assay
+from tests.unit.validator.support import ORDER_ID
+from validator.decide.deadlines import DutyKind, OpenDuty
+
+SECOND = 10**9
+NOW = 1_800_000_000 * SECOND
+STATUS = StatusResponse("assay-test", 9, NOW - 2 * SECOND, 20, 1, bytes(32), solo=False)
+COMET = CometStanding("ab" * 20, 9, NOW - 2 * SECOND, False, ("val1",), 0, 0)
+ME, OTHER = (
+    Validator(f"assay1{name}", name, bytes(32), bytes([n]) * 20, 5, False, "h:1", b"", 0, 0, 0, 0)
+    for n, name in enumerate(("val0", "val1"))
+)
+ACCOUNT = AccountResponse(Account(ME.operator, 0, 0, b""), 7, BondAccount(ME.operator, 0, ()))
+WELL = Seen(
+    NOW, status=STATUS, validators=(ME, OTHER), has_comet=True, comet=COMET, me=ME,
+    account=ACCOUNT, listens="127.0.0.1:9191", answers=True,
+)  # fmt: skip
+LATE = replace(
+    WELL,
+    status=replace(STATUS, time_ns=NOW - 2 * LATE_SECONDS * SECOND),
+    comet=replace(COMET, time_ns=NOW - 2 * LATE_SECONDS * SECOND),
+)
+STOPPED = ProviderSeen("assay1p", False, 0, "", None)
+
+
+def troubles(seen: Seen) -> list[Trouble]:
+    return [problem.trouble for problem in problems(seen)]
+
+
+def test_a_home_that_is_well_has_none() -> None:
+    assert troubles(WELL) == []
+    assert troubles(Seen(NOW, status=STATUS, validators=(ME, OTHER))) == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "trouble"),
+    [
+        (replace(WELL, away="no node answers", status=None), Trouble.NODE_AWAY),
+        (replace(WELL, comet=None), Trouble.COMET_AWAY),
+        (LATE, Trouble.HALTED),
+        (replace(LATE, comet=replace(COMET, time_ns=0, catching_up=True)), Trouble.CATCHING_UP),
+        (replace(WELL, now_ns=NOW - 60 * SECOND), Trouble.WRONG_CLOCK),
+        (replace(WELL, comet=replace(COMET, peers=())), Trouble.NO_PEERS),
+        (replace(WELL, me=replace(ME, jailed=True)), Trouble.JAILED),
+        (replace(WELL, answers=False), Trouble.DAEMON_AWAY),
+        (replace(WELL, duties=(OpenDuty(DutyKind.TRAIN, ORDER_ID, -1),)), Trouble.OVERDUE),
+        (replace(WELL, account=replace(ACCOUNT, balance=0)), Trouble.NO_COINS),
+        (replace(WELL, free=FREE_BYTES - 1), Trouble.DISK_LOW),
+    ],
+)
+def test_each_trouble_is_seen_alone(seen: Seen, trouble: Trouble) -> None:
+    assert troubles(seen) == [trouble]
+
+
+def test_what_is_no_trouble() -> None:
+    """A seat with time left, a lone validator without peers, a provider that has left."""
+    assert troubles(replace(WELL, duties=(OpenDuty(DutyKind.COMMIT, ORDER_ID, 0),))) == []
+    lone = replace(WELL, validators=(ME,), comet=replace(COMET, peers=()))
+    assert troubles(lone) == []
+    assert troubles(replace(WELL, provider=STOPPED)) == []
+
+
+def test_a_halt_names_whose_votes_lack() -> None:
+    missing = Votes(Fraction(1, 2), (OTHER.cons_address,))
+    (halted,) = problems(replace(LATE, votes=missing))
+    assert halted.text == "no block for 2.0 min: votes of 50% of the power are there, without val1"
+    (halted,) = problems(replace(LATE, votes=Votes(Fraction(1), ())))
+    assert halted.text == "no block for 2.0 min"
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a node whose last block is new."""
+    folder = tmp_path_factory.mktemp("node")
+    with solo_node.running(folder, genesis_time_ns=time.time_ns()) as running:
+        running.engine.make_block()
+        yield running.address
+
+
+def test_a_node_far_away(node: str, tmp_path: Path) -> None:
+    ran = assay("status", "--node", node, home=tmp_path)
+    assert ran.code == 0
+    assert "height 1" in ran.out
+    assert solo_node.OPERATOR.address in ran.out
+    assert f"In {tmp_path}" not in ran.out
+
+
+def test_a_home_where_somebody_is_away(node: str, tmp_path: Path) -> None:
+    (tmp_path / "provider").mkdir()
+    status = {"provider": solo_node.ALICE.address, "pid": os.getpid(), "note": "poll: nobody"}
+    (tmp_path / "provider" / "status.json").write_text(json.dumps(status))
+    ran = assay("status", "--node", node, home=tmp_path)
+    assert f"runs as process {os.getpid()}" in ran.out
+    assert "poll: nobody" in ran.out
+    told = assay("status", "--node", "127.0.0.1:9", "--output", "json", home=tmp_path)
+    assert told.code == Exit.NEEDS_CARE
+    assert [problem["code"] for problem in told.json["problems"]] == ["node_away"]
+    assert told.json["disk"]["provider"] > 0
+    assert "127.0.0.1:9" in assay("status", "--node", "127.0.0.1:9", home=tmp_path / "n").refusal

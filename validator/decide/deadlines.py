@@ -1,0 +1,52 @@
+"""What a validator owes now, and by when: for its operator, who sees it by kind."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from domain.queries import PanelDuty
+from domain.records import Assignment, AssignmentState
+
+
+class DutyKind(StrEnum):
+    """Kinds of duties in the order in which they come up: the first three of an order that it won."""
+
+    ACCEPT = "accept"  # a match
+    TRAIN = "train"
+    WINDOW = "window"  # its rounds, which others recompute
+    COMMIT = "commit"  # a seat in a panel about another's round
+    REVEAL = "reveal"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDuty:
+    """A duty and the chain seconds left for it: negative where its deadline has passed, None where it has none."""
+
+    kind: DutyKind
+    order_id: bytes
+    left: int | None
+
+
+def open_duties(
+    assignments: Iterable[Assignment], seats: Iterable[PanelDuty], clock: int, me: str
+) -> Iterator[OpenDuty]:
+    """Yield what ``me`` owes at second ``clock`` of the chain's clock; assignments of others are nothing to it."""
+    for assignment in assignments:
+        if assignment.validator != me or not assignment.is_live:
+            continue
+        match assignment.state:
+            case AssignmentState.MATCHED:
+                kind, ends = DutyKind.ACCEPT, assignment.accept_deadline
+            case AssignmentState.RUNNING:
+                kind, ends = DutyKind.TRAIN, assignment.progress_deadline
+            case _:
+                yield OpenDuty(DutyKind.WINDOW, assignment.order_id, None)
+                continue
+        yield OpenDuty(kind, assignment.order_id, ends - clock)
+    for seat in seats:
+        kind, ends = (
+            (DutyKind.REVEAL, seat.reveals_end)
+            if seat.commitment
+            else (DutyKind.COMMIT, seat.commits_end)
+        )
+        yield OpenDuty(kind, seat.order_id, ends - clock)
