@@ -170,11 +170,8 @@ def _read_body(body: Any) -> tuple[tuple[Message, ...], str]:
                 MEMO_TOO_LARGE, "body.memo", "is too long", f"at most {MEMO_BYTES_MAX} bytes"
             )
         _check_memo(memo)
-    return tuple(map(_read_message, packed, _MESSAGE_FIELDS)), memo
-
-
-def _read_message(packed: Any, where: str) -> Message:
-    return from_bytes(packed.type_url, packed.value, where)
+    where = iter(_MESSAGE_FIELDS)
+    return tuple([from_bytes(one.type_url, one.value, next(where)) for one in packed]), memo
 
 
 def _check_nesting(infos: Any) -> None:

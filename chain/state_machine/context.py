@@ -1,6 +1,7 @@
 """What handlers and end-of-block work are given: the state, the block, and where events go."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers, Table
@@ -47,8 +48,7 @@ class BlockInfo:
     previous_beacon: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Sender:
+class Sender(NamedTuple):
     """Who sent the transaction that is being applied, with which sequence, and the gas that it needs at least."""
 
     address: str
