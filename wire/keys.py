@@ -8,7 +8,8 @@ bindings of libsecp256k1; a test names what it relies on.
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, suppress
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Self
@@ -25,8 +26,13 @@ SECRET_BYTES = 32
 DIGEST_BYTES = 32
 CASE_BYTES = SIGNATURE_BYTES + PUB_KEY_BYTES + DIGEST_BYTES
 
-VerifyCases = Callable[[Iterable[bytes]], Iterable[bytes]]
-"""From cases (see :func:`case_of`) to those that hold; it may take more of them than it has verified."""
+Steps = Generator[list[bytes], bool, None]
+"""Cases that hold, as they are found, once all cases were taken. What is sent says whether there is time to verify some
+more here and now; nothing but what was found elsewhere is told where there is none.
+"""
+
+VerifyCases = Callable[[Iterable[bytes]], Steps]
+"""From cases (see :func:`case_of`) to those that hold."""
 
 _ENTROPY_BYTES = 32
 _CONTEXT = GLOBAL_CONTEXT.ctx
@@ -120,9 +126,17 @@ def verify_case(case: bytes) -> bool:
     return bool(lib.secp256k1_ecdsa_verify(_CONTEXT, parsed, case[-DIGEST_BYTES:], public) == 1)
 
 
-def verify_one_by_one(cases: Iterable[bytes]) -> Iterator[bytes]:
-    """Return the cases that hold."""
-    return filter(verify_case, cases)
+def verify_at_once(cases: Iterable[bytes]) -> Steps:
+    """Yield the cases that hold, in one step."""
+    yield list(filter(verify_case, cases))
+
+
+def all_of(steps: Steps) -> Iterator[bytes]:
+    """Go through all steps, and yield what holds."""
+    with suppress(StopIteration):
+        yield from next(steps)
+        while True:
+            yield from steps.send(True)
 
 
 class SignatureVerifier:
@@ -131,9 +145,7 @@ class SignatureVerifier:
     The memory is keyed by the whole case, never by transaction, and holds successes only. Any thread may call.
     """
 
-    def __init__(
-        self, capacity: int = 200_000, verify_cases: VerifyCases = verify_one_by_one
-    ) -> None:
+    def __init__(self, capacity: int = 200_000, verify_cases: VerifyCases = verify_at_once) -> None:
         """Remember at most ``capacity`` signatures (about 250 bytes each); ``verify_cases`` does many at once."""
         self._held: Memory[bytes, bool] = Memory(capacity)
         self._verify_cases = verify_cases
@@ -156,20 +168,27 @@ class SignatureVerifier:
 
     def verify_all(self, cases: Iterable[bytes]) -> set[bytes]:
         """Return the cases that hold. Each is made when it is asked for, while others are verified already."""
-        held: set[bytes] = set()
-        found = self._verify_cases(self._unknown(cases, held))
-        # Only now are all cases taken, and those that are remembered in ``held``.
-        found = list(found)
-        self._held.put_all(found, True)
-        held.update(found)
-        return held
+        return set(all_of(self.verify_in_steps(cases)))
 
-    def _unknown(self, cases: Iterable[bytes], known: set[bytes]) -> Iterator[bytes]:
+    def verify_in_steps(self, cases: Iterable[bytes]) -> Steps:
+        """Verify as :meth:`verify_all` does, step by step, so that others can do something else between them."""
+        known: list[bytes] = []
+        with closing(self._verify_cases(self._unknown(cases, known))) as steps:
+            found = next(steps)
+            self._held.put_all(found, True)
+            has_time = yield known + found
+            with suppress(StopIteration):
+                while True:
+                    found = steps.send(has_time)
+                    self._held.put_all(found, True)
+                    has_time = yield found
+
+    def _unknown(self, cases: Iterable[bytes], known: list[bytes]) -> Iterator[bytes]:
         """Yield each case once that has to be verified, and put the others that hold into ``known``."""
         asked: set[bytes] = set()
         for case in cases:
             if self._held.get(case):
-                known.add(case)
+                known.append(case)
             elif case not in asked:
                 asked.add(case)
                 self.verified += 1

@@ -22,7 +22,7 @@ from threading import Lock
 from time import monotonic
 
 from host.process import start_child, stop_child
-from wire.keys import CASE_BYTES, SignatureVerifier, verify_case, verify_one_by_one
+from wire.keys import CASE_BYTES, SignatureVerifier, Steps, verify_at_once, verify_case
 
 log = logging.getLogger(__name__)
 
@@ -77,12 +77,16 @@ class VerifierProcess:
         self._asked: deque[tuple[bytes, list[bytes]]] = deque()
         self._answers = b""  # the beginning of an answer
 
-    def verify(self, cases: Iterable[bytes]) -> Iterable[bytes]:
-        """Return the cases that hold. They are taken while others are verified; who comes second works alone."""
+    def verify(self, cases: Iterable[bytes]) -> Steps:
+        """Yield the cases that hold. They are taken while others are verified; who comes second works alone.
+
+        Whoever does not go through all steps closes them, so that the process is there for others.
+        """
         if not self._turn.acquire(blocking=False):
-            return list(verify_one_by_one(cases))
+            yield from verify_at_once(cases)
+            return
         try:
-            return self._verify(cases)
+            yield from self._verify(cases)
         finally:
             self._turn.release()
 
@@ -91,31 +95,36 @@ class VerifierProcess:
         self._socket.close()
         stop_child(self.child)
 
-    def _verify(self, cases: Iterable[bytes]) -> list[bytes]:
+    def _verify(self, cases: Iterable[bytes]) -> Steps:
         held: list[bytes] = []
         ours: deque[bytes] = deque()
         for number, case in enumerate(cases, 1):
             ours.append(case)
             if number % _PORTION == 0:
-                self._exchange(ours, held)
-        while True:
-            self._exchange(ours, held)
+                self._exchange(ours, held, len(ours))
+        while ours or self._asked:
+            has_time = yield held
+            held = []
+            # While we have other things to do the process takes the next ones; else no more than we have ourselves.
+            self._exchange(ours, held, len(ours) // 2 if has_time else len(ours))
+            if not has_time:
+                continue
+            if not ours:
+                self._wait(ours, held)
+            # From the far end: what is asked for next is what the process has.
             for _ in range(min(len(ours), _ALONE)):
                 case = ours.pop()
                 if verify_case(case):
                     held.append(case)
-            if not ours:
-                if not self._asked:
-                    return held
-                self._wait(ours, held)
+        yield held
 
-    def _exchange(self, ours: deque[bytes], held: list[bytes]) -> None:
-        """Take the answers that are here, and give the process more to do: never more than we have ourselves."""
+    def _exchange(self, ours: deque[bytes], held: list[bytes], most: int) -> None:
+        """Take the answers that are here, and give the process more to do, but no more than ``most``."""
         if self.is_lost:
             return
         try:
             self._receive(held)
-            count = min(_PORTION, len(ours) // 2)
+            count = min(_PORTION, most)
             if count and self._is_up and len(self._asked) < _ASKED_MAX:
                 cases = [ours.popleft() for _ in range(count)]
                 portion = bytes((count,)) + b"".join(cases)
@@ -125,10 +134,11 @@ class VerifierProcess:
             self._give_up(error, ours)
 
     def _wait(self, ours: deque[bytes], held: list[bytes]) -> None:
-        """Take all answers that are still to come; what is not answered becomes ours."""
+        """Wait for the next answer, if there is one to come; what is not answered in time becomes ours."""
         deadline = monotonic() + self._answer_seconds
+        to_come = len(self._asked)
         try:
-            while self._asked:
+            while self._asked and len(self._asked) == to_come:
                 left = deadline - monotonic()
                 if left <= 0 or not self._arrived.poll(1000 * left):
                     raise TimeoutError(f"no answer in {self._answer_seconds} s")

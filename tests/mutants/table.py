@@ -31,6 +31,7 @@ _RECEIVING = "tests/unit/link/test_receiving.py"
 _SETTLEMENT = "tests/unit/chain/state_machine/proof/test_settlement.py"
 _GAS = "tests/unit/chain/state_machine/test_gas.py"
 _BLOCK_GAS = "tests/unit/chain/app/test_block_gas.py"
+_AHEAD = "tests/unit/chain/app/test_ahead.py"
 _CANONICAL = "tests/unit/wire/test_canonical.py"
 _TX = "tests/unit/wire/test_tx.py"
 _MATCH = "tests/unit/matching_engine/test_match.py"
@@ -298,6 +299,33 @@ MUTANTS = (
         "UNREADABLE = (DecodeError, ValueError)",
         "UNREADABLE = (DecodeError,)",
         (f"{_CANONICAL}::test_text_that_is_no_utf8_is_refused_by_every_implementation",),
+    ),
+    Mutant(
+        "verdicts-unbound",
+        "what the verifying process says of a signature is not bound by its hash",
+        "chain/app/verifier.py",
+        "sha256(portion + verdicts).digest()",
+        "sha256(portion).digest()",
+        (
+            "tests/unit/chain/app/test_verifier.py"
+            "::test_a_process_that_fails_costs_only_time[changes verdicts]",
+        ),
+    ),
+    Mutant(
+        "ahead-any-signature",
+        "a transaction that was looked at ahead is taken whether its signature holds or not",
+        "chain/app/ahead.py",
+        "return tx if case in self._held else None",
+        "return tx",
+        (f"{_AHEAD}::test_only_a_signature_that_holds_is_said_to_hold_and_once",),
+    ),
+    Mutant(
+        "ahead-keeps-process",
+        "who looks ahead keeps the verifying process to itself after its last transaction",
+        "chain/app/ahead.py",
+        "        if not self._waiting:\n            self._steps.close()\n",
+        "",
+        (f"{_AHEAD}::test_verdicts_that_come_while_others_are_taken_are_right",),
     ),
     Mutant(
         "fee-as-bytes",

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from threading import Barrier, Thread
 
@@ -14,7 +14,7 @@ import pytest
 from chain.app import verifier as module
 from chain.app.verifier import HELLO, VerifierProcess, start_verifier
 from tests.support.waiting import is_running, wait_until
-from wire.keys import Key, case_of
+from wire.keys import Key, all_of, case_of
 
 KEYS = [Key(bytes(31) + bytes([number])) for number in range(1, 8)]
 
@@ -41,11 +41,16 @@ def running(*command: str, answer_seconds: float = 30.0) -> Iterator[VerifierPro
         process.close()
 
 
+def verified(process: VerifierProcess, cases: Iterable[bytes]) -> list[bytes]:
+    """Return what holds, once everything is known."""
+    return list(all_of(process.verify(cases)))
+
+
 def wait_for_share(process: VerifierProcess) -> None:
     """Wait until the process has said hello and taken its part."""
 
     def cases_left_to_it() -> bool:
-        assert set(process.verify(MIXED)) == set(GOOD)
+        assert set(verified(process, MIXED)) == set(GOOD)
         return process.answered > 0
 
     wait_until(cases_left_to_it, "an answer of the process")
@@ -56,7 +61,7 @@ def test_what_holds_and_nothing_else_is_said_to_hold(count: int) -> None:
     with running() as process:
         wait_for_share(process)
         for _ in range(3):
-            assert sorted(process.verify(MIXED[:count])) == sorted(MIXED[:count][::2])
+            assert sorted(verified(process, MIXED[:count])) == sorted(MIXED[:count][::2])
         assert not process.is_lost
 
 
@@ -64,7 +69,7 @@ def test_a_case_that_is_no_signature_of_a_key_is_refused() -> None:
     odd = [bytes(len(GOOD[0])), b"\xff" * len(GOOD[0])] * 20
     with running() as process:
         wait_for_share(process)
-        assert not list(process.verify(odd))
+        assert not list(verified(process, odd))
         assert not process.is_lost
 
 
@@ -78,7 +83,7 @@ def test_the_process_takes_a_part_and_cases_are_made_meanwhile() -> None:
             yield from MIXED
             wait_until(lambda: process._arrived.poll(0), "an answer before the end")
 
-        assert set(process.verify(cases())) == set(GOOD)
+        assert set(verified(process, cases())) == set(GOOD)
         assert process.answered > before
 
 
@@ -94,10 +99,10 @@ def test_who_comes_while_the_process_is_taken_works_alone() -> None:
             done.wait()
             yield from MIXED[50:]
 
-        first = Thread(target=lambda: results.append(set(process.verify(slow()))))
+        first = Thread(target=lambda: results.append(set(verified(process, slow()))))
         first.start()
         inside.wait()
-        assert set(process.verify(MIXED)) == set(GOOD)
+        assert set(verified(process, MIXED)) == set(GOOD)
         done.wait()
         first.join()
         assert results == [set(GOOD)]
@@ -114,9 +119,9 @@ def test_a_bug_while_cases_are_made_leaves_nothing_wrong_behind() -> None:
         wait_for_share(process)
         for _ in range(5):
             with pytest.raises(ZeroDivisionError):
-                process.verify(broken())
-            assert set(process.verify(BAD)) <= set(GOOD)
-            assert set(process.verify(MIXED)) == set(GOOD)
+                verified(process, broken())
+            assert set(verified(process, BAD)) <= set(GOOD)
+            assert set(verified(process, MIXED)) == set(GOOD)
         assert not process.is_lost
 
 
@@ -176,13 +181,13 @@ def test_a_process_that_fails_costs_only_time(code: str, caplog: pytest.LogCaptu
     with running(sys.executable, "-c", SPEAK + code, answer_seconds=0.2) as process:
 
         def is_given_up() -> bool:
-            assert set(process.verify(MIXED)) <= set(GOOD)
-            assert not set(process.verify(BAD))
+            assert set(verified(process, MIXED)) <= set(GOOD)
+            assert not set(verified(process, BAD))
             return process.is_lost
 
         wait_until(is_given_up, "the end of its help")
         wait_until(lambda: not is_running(process.child.pid), "its death")
-        assert set(process.verify(MIXED)) == set(GOOD)
+        assert set(verified(process, MIXED)) == set(GOOD)
     warnings = [one for one in caplog.records if one.levelno >= logging.WARNING]
     assert len(warnings) == 1
     assert "without a second process" in caplog.text
@@ -191,7 +196,7 @@ def test_a_process_that_fails_costs_only_time(code: str, caplog: pytest.LogCaptu
 def test_a_process_that_is_not_up_yet_is_not_asked() -> None:
     with running(sys.executable, "-c", SPEAK + "say(hello[:-1]); wait()") as process:
         wait_until(lambda: process._arrived.poll(0), "a part of its hello")
-        assert set(process.verify(MIXED)) == set(GOOD)
+        assert set(verified(process, MIXED)) == set(GOOD)
         assert not process.is_lost
         assert not process.answered
 
@@ -201,7 +206,7 @@ def test_a_process_that_is_stopped_is_given_up() -> None:
         wait_for_share(process)
         process._answer_seconds = 0.2
         process.child.send_signal(signal.SIGSTOP)
-        assert set(process.verify(MIXED)) == set(GOOD)
+        assert set(verified(process, MIXED)) == set(GOOD)
         assert process.is_lost
 
 
@@ -210,7 +215,7 @@ def test_a_process_that_is_killed_is_given_up() -> None:
         wait_for_share(process)
         process.child.kill()
         process.child.wait()
-        assert set(process.verify(MIXED)) == set(GOOD)
+        assert set(verified(process, MIXED)) == set(GOOD)
         assert process.is_lost
 
 
