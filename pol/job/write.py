@@ -1,6 +1,6 @@
 """Writing a job directory, the reverse of ``load.py``; for the builder, at the consumer's."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -24,10 +24,12 @@ from pol.job.document import (
 from pol.job.program import Program
 from pol.limits import LIMITS, Limits
 from pol.state.arrays import Array, State, canonical_array, dtype_name
-from pol.state.canonical import encode_state, state_specs, state_tree
-from pol.state.tensors import dump_safetensors
+from pol.state.canonical import state_pieces, state_specs, state_tree
+from pol.state.tensors import dump_safetensors, safetensors_pieces
 from pol.values import TensorSpec
 
+_SHARD_SIZE = 2**26
+"""Bytes of a shard that a builder makes at most, if a row has not more: who reads or writes one has it in memory."""
 INITIAL = "initial.safetensors"
 HOLDOUT = "holdout.safetensors"
 
@@ -73,8 +75,8 @@ def _checked_columns(source: JobSource) -> tuple[dict[str, Array], int]:
 
 def _rows_that_fit(columns: Mapping[str, Array], wanted: int, limits: Limits) -> int:
     """Return how many rows a shard may have: ``wanted``, or fewer where rows are large."""
-    room = limits.shard_size - limits.header_size
     row_size = sum(array[:1].nbytes for array in columns.values())
+    room = min(_SHARD_SIZE, limits.shard_size - limits.header_size)
     widest = max(array[:1].size for array in columns.values())
     return max(1, min(wanted, room // max(1, row_size), limits.value_elements // max(1, widest)))
 
@@ -106,10 +108,6 @@ def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Jo
     try:
         columns, rows = _checked_columns(source)
         shards = _write_shards(directory, columns, rows, source.shard_rows, limits)
-        global_bytes, local_bytes = (
-            encode_state(source.global_state),
-            encode_state(source.local_state),
-        )
         global_tree = state_tree(source.global_state)
         document = JobDocument(
             version=VERSION,
@@ -144,23 +142,20 @@ def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Jo
         )
         initial = {f"global/{name}": array for name, array in source.global_state.items()}
         initial.update({f"local/{name}": array for name, array in source.local_state.items()})
-        initial_bytes, holdout_bytes = (
-            dump_safetensors(initial),
-            dump_safetensors(dict(source.holdout)),
-        )
+        files: dict[str, Iterable[bytes | memoryview]] = {
+            GLOBAL_STATE: state_pieces(source.global_state),
+            LOCAL_STATE: state_pieces(source.local_state),
+            INITIAL: safetensors_pieces(initial),
+        }
+        if source.holdout:
+            files[HOLDOUT] = safetensors_pieces(source.holdout)
+        for name, pieces in files.items():
+            with (directory / name).open("wb") as file:
+                file.writelines(pieces)
     except StateError as error:
         raise JobError(error.field, error.reason, "check the model and the data") from None
     document = replace(document, step_flops=step_work(document), outer_flops=outer_work(document))
     data = dump_job(document)
     job = parse_job(data, limits)
-    files = {
-        GLOBAL_STATE: global_bytes,
-        LOCAL_STATE: local_bytes,
-        INITIAL: initial_bytes,
-        DOCUMENT: data,
-    }
-    if source.holdout:
-        files[HOLDOUT] = holdout_bytes
-    for name, content in files.items():
-        (directory / name).write_bytes(content)
+    (directory / DOCUMENT).write_bytes(data)
     return job

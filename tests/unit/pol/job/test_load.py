@@ -83,6 +83,15 @@ def test_writing_again_gives_the_same_bytes(job: Path, tmp_path: Path) -> None:
         assert (again / name).read_bytes() == (job / name).read_bytes()
 
 
+def test_a_builder_makes_small_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads or writes one has it in memory."""
+    monkeypatch.setattr("pol.job.write._SHARD_SIZE", 2_000)
+    write_mlp_job(tmp_path, shard_rows=65_536)
+    loaded = load_job(tmp_path)
+    row_size = sum(column[:1].nbytes for column in loaded.data.columns.values())
+    assert {shard.rows for shard in loaded.job.document.shards[:-1]} == {2_000 // row_size}
+
+
 def test_only_uploaded_files_are_needed(job: Path) -> None:
     for name in ("initial.safetensors", "holdout.safetensors"):
         (job / name).unlink()
