@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -72,19 +73,32 @@ def begin_log(
         before = _begun.pop()
         logging.getLogger().removeHandler(before)
         before.close()
-    handler = logging.StreamHandler() if path is None else _rotating(path)
+    handler = logging.StreamHandler() if path is None else bounded_file(path)
     _add(handler, level, _FORMATTERS[form]())
     _begun.append(handler)
 
 
 def log_to_file(path: Path) -> None:
     """Send the process's log to ``path`` as JSON, whatever else is logged where; old files are kept up to a bound."""
-    _add(_rotating(path), "info", JsonLines())
+    _add(bounded_file(path), "info", JsonLines())
 
 
-def _rotating(path: Path) -> logging.Handler:
+def bounded_file(path: Path) -> logging.Handler:
+    """Return what writes lines to ``path``; when it is full, it becomes ``path.1`` and so on, up to a bound."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    return RotatingFileHandler(path, maxBytes=_FILE_BYTES_MAX, backupCount=_FILES_KEPT)
+    return _BoundedFile(path, maxBytes=_FILE_BYTES_MAX, backupCount=_FILES_KEPT)
+
+
+class _BoundedFile(RotatingFileHandler):
+    """Says once on stderr that it cannot be written, where others would print a trace for each line."""
+
+    _failed = False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """Go on without the line: a full disk stops the log, and what must not go on says so by itself."""
+        if not self._failed:
+            self._failed = True
+            sys.stderr.write(f"{self.baseFilename} cannot be written: {sys.exc_info()[1]}\n")
 
 
 def _add(handler: logging.Handler, level: str, formatter: logging.Formatter) -> None:

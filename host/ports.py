@@ -1,5 +1,6 @@
 """Ports that a program is about to listen on, or to let a child listen on."""
 
+import errno
 import socket
 import time
 
@@ -7,13 +8,18 @@ _LOOK_AGAIN_SECONDS = 0.1
 
 
 def is_free(host: str, port: int) -> bool:
-    """Tell whether a server could listen there now; connections of an earlier one that fade out do not count."""
+    """Tell whether a server could listen there now; OSError where none ever could, whoever else does.
+
+    Connections of an earlier server that fade out do not count.
+    """
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
             probe.listen(1)
-        except OSError:
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
             return False
     return True
 

@@ -42,16 +42,21 @@ def start_child(
     command: Sequence[str | Path],
     *,
     log_path: Path | None = None,
+    piped: bool = False,
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start ``command`` in a session of its own; output goes to the end of ``log_path``, or where the parent's goes."""
+    """Start ``command`` in a session of its own.
+
+    Its output goes to the end of ``log_path``, where ``piped`` into its ``stdout``, or else where the parent's goes.
+    """
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("children are started from the main thread only")
     wrapped = [sys.executable, "-I", "-S", __file__, str(os.getpid()), *map(str, command)]
     if log_path is None:
-        return _popen(wrapped, None, environment, directory, pass_fds)
+        out_fd = subprocess.PIPE if piped else None
+        return _popen(wrapped, out_fd, environment, directory, pass_fds)
     log_path.parent.mkdir(parents=True, exist_ok=True)
     with log_path.open("ab") as out:
         return _popen(wrapped, out.fileno(), environment, directory, pass_fds)

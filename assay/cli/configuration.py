@@ -105,7 +105,7 @@ SETTINGS = (
         "node.rpc_port",
         PORT,
         26657,
-        "Port of CometBFT's RPC on 127.0.0.1; it stands in node/config/config.toml, too.",
+        "Port of CometBFT's RPC on 127.0.0.1; `node start` writes it into node/config/config.toml.",
     ),
     Setting(
         "node.min_gas_price_millionths",

@@ -182,7 +182,7 @@ class AbciServer:
         number = connection.number
         try:
             serve_connection(connection.peer, partial(self._answer, connection))
-            log.info("connection %d closed by the peer", number)
+            log.debug("connection %d closed by the peer", number)
         except BrokenFrame as error:
             log.warning("connection %d closed: %s", number, error)
         except OSError as error:

@@ -1,7 +1,8 @@
 """The supervisor of CometBFT: one child, its log, a bounded restart policy, and an orderly end.
 
 CometBFT dies with this process whatever kills it (the kernel sees to it, ``host.process``), and this process
-notices CometBFT's death at once. It is started again with growing pauses; when it keeps dying, the node stops.
+notices CometBFT's death at once. It is started again with growing pauses; when it keeps dying, or its words say that
+it always will, the node stops.
 """
 
 import logging
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 
+from chain.app.comet_log import CometLog, Kind, Trouble
 from domain.errors import Expected
 from host.process import start_child, stop_child
 
@@ -70,7 +72,7 @@ class CometProcess:
             "--abci",
             "socket",
         ]
-        self._log_path = log_path
+        self._home, self._log_path = home, log_path
         self._policy = policy or RestartPolicy()
         self._on_start = on_start
         self._stopping = Event()
@@ -86,24 +88,27 @@ class CometProcess:
         failures = 0
         while not self._stopping.is_set():
             began = time.monotonic()
-            code = self._run_once()
+            code, trouble = self._run_once()
             if self._stopping.is_set():
                 return
             if time.monotonic() - began >= self._policy.healthy_seconds:
                 failures = 0
             failures += 1
-            log.error("CometBFT ended with code %d (%d in a row)", code, failures)
+            if trouble.kind is Kind.LASTS:
+                raise CometError(f"CometBFT cannot go on: {trouble.reason}", trouble.remedy)
+            log.error("CometBFT ended with code %d (%d in a row): %s", code, failures, trouble)
             if failures > self._policy.failures_max:
                 raise CometError(
-                    f"CometBFT ended {failures} times in a row, last with code {code}",
-                    f"its log is {self._log_path}",
+                    f"CometBFT ended {failures} times in a row, last with code {code}: {trouble.reason}",
+                    f"{trouble.remedy + '; ' if trouble.remedy else ''}its log is {self._log_path}",
                 )
             self._stopping.wait(self._policy.pause_after(failures))
 
-    def _run_once(self) -> int:
-        """Run CometBFT until it ends or is to be stopped; return its exit code."""
+    def _run_once(self) -> tuple[int, Trouble]:
+        """Run CometBFT until it ends or is to be stopped; return its exit code and why it ended."""
         self._changed.clear()
-        process = start_child(self._command, log_path=self._log_path)
+        process = start_child(self._command, piped=True)
+        said = CometLog(process, self._log_path, self._home)
         log.info("CometBFT started as process %d", process.pid)
         self._on_start(process.pid)
         waiter = Thread(target=self._wait_for_end, args=(process,), name="comet-wait", daemon=True)
@@ -112,7 +117,7 @@ class CometProcess:
             self._changed.wait()
         code = stop_child(process, self._policy.grace_seconds)
         waiter.join()
-        return code
+        return code, said.why()
 
     def _wait_for_end(self, process: subprocess.Popen[bytes]) -> None:
         process.wait()

@@ -172,24 +172,30 @@ def write_config(
         },
         "storage": {"discard_abci_responses": False},
         "tx_index": {"indexer": "kv"},  # CosmJS looks transactions up by tx_search
-        "instrumentation": {"prometheus": False},  # ``set_comet_metrics`` switches it on
+        "instrumentation": {"prometheus": False},  # ``set_comet_ports`` switches it on
     }
     (comet_home / "config" / "config.toml").write_text(tomli_w.dumps(config))
 
 
-def set_comet_metrics(comet_home: Path, port: int) -> None:
-    """Have CometBFT tell its own metrics on 127.0.0.1, or (port 0) not; the file is written where that changes it."""
+def set_comet_ports(comet_home: Path, rpc_port: int, metrics_port: int) -> None:
+    """Have CometBFT answer RPC on a port, and tell its own metrics on 127.0.0.1 or (port 0) not.
+
+    Our ``config.toml`` has both; CometBFT's file is written where that changes it.
+    """
     path = comet_home / "config" / "config.toml"
     try:
         config = tomllib.loads(path.read_text())
     except (OSError, ValueError):
         return  # CometBFT says it better
     wanted: dict[str, Any] = {"prometheus": False}
-    if port:
-        address = f"127.0.0.1:{port}"
+    if metrics_port:
+        address = f"127.0.0.1:{metrics_port}"
         wanted = {"prometheus": True, "prometheus_listen_addr": address, "namespace": "cometbft"}
-    if config.get("instrumentation") != wanted:
-        path.write_text(tomli_w.dumps({**config, "instrumentation": wanted}))
+    rpc = dict(config.get("rpc", {}))
+    host = str(rpc.get("laddr", "")).rpartition(":")[0] or "tcp://127.0.0.1"
+    changed = {**config, "rpc": {**rpc, "laddr": f"{host}:{rpc_port}"}, "instrumentation": wanted}
+    if changed != config:
+        path.write_text(tomli_w.dumps(changed))
 
 
 def genesis_document(genesis: Genesis, time_ns: int, app_version: int) -> bytes:

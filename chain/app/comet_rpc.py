@@ -86,6 +86,13 @@ class CometView:
         except (requests.RequestException, ValueError, LookupError, TypeError):
             return None
 
+    def node_id(self) -> str:
+        """Return the p2p identity of the node that answers there, nothing where none does."""
+        try:
+            return str(self._ask("status")["node_info"]["id"])
+        except (requests.RequestException, ValueError, LookupError, TypeError):
+            return ""
+
     def votes(self) -> Votes | None:
         """Return whose votes are there, None where it does not answer or there are none yet."""
         try:

@@ -4,12 +4,12 @@ import hashlib
 import json
 import logging
 import os
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -20,7 +20,12 @@ from chain.app.abci_server import AbciServer, Method, stop_loudly
 from chain.app.application import AppConfig, Application
 from chain.app.beacon_keys import BeaconKeys
 from chain.app.comet import CometProcess, RestartPolicy, find_binary
-from chain.app.comet_files import HomeError, read_addresses, read_genesis, set_comet_metrics
+from chain.app.comet_files import (
+    HomeError,
+    read_genesis,
+    read_keys,
+    set_comet_ports,
+)
 from chain.app.homes import (
     beacon_keys_path,
     check_genesis,
@@ -29,19 +34,17 @@ from chain.app.homes import (
     read_node_table,
 )
 from chain.app.interfaces import Broadcaster
+from chain.app.ports import Port, check_ports, comet_ports, own_ports
 from chain.app.solo import SoloEngine
 from chain.app.storage import Maker, Storage
 from chain.app.verifier import start_verifier
 from domain.errors import Refusal
 from host.daemon import calm_collector, log_to_file, on_stop_signal
 from host.files import write_whole
-from host.ports import wait_until_free
 from wire.canonical import IMPLEMENTATION, implementation
 
 log = logging.getLogger(__name__)
 
-_PORT_SECONDS = 10.0
-"""How long a port may stay taken: a CometBFT whose node was killed ends within a few seconds."""
 _LOOK_AGAIN_SECONDS = 0.05  # CometBFT tells nobody when its RPC listens
 
 
@@ -139,7 +142,7 @@ class _Node:
         self.stack = stack
         _check_protobuf()
         self.ready_callback = ready_callback
-        self.comet_pid = 0
+        self.comet_pid, self.comet_id = 0, ""
         self.stop = Event()
         self.genesis, self.genesis_time_ns = read_genesis(genesis_path(config.home))
         self.socket_path = config.socket_path or default_socket_path(config.home)
@@ -191,6 +194,7 @@ class _Node:
         engine = SoloEngine(
             self.app, self.genesis, genesis_time_ns=self.genesis_time_ns, on_fatal=stop_loudly
         )
+        check_ports(self._own_ports())
         self._serve_grpc(engine)
         if self.telling:
             self.telling.serve(self, waiting=lambda: engine.waiting)
@@ -203,21 +207,30 @@ class _Node:
     def _run_comet(self) -> None:
         from chain.app.comet_rpc import CometBroadcaster  # its HTTP client is not needed for solo
 
+        managed, home = self.config.consensus is Consensus.MANAGED, comet_home(self.config.home)
+        if managed:
+            self.comet_id = read_keys(home).node_id
+            set_comet_ports(home, self.config.rpc_port, self.config.comet_metrics_port)
+        check_ports(self._own_ports() | (comet_ports(self.config.home) if managed else {}))
         url = f"http://127.0.0.1:{self.config.rpc_port}"
         self._serve_grpc(CometBroadcaster(url))
         if self.telling:
             self.telling.serve(self, comet=url)
         self._serve_abci()
-        if self.config.consensus is Consensus.EXTERNAL:
+        if not managed:
             self._comet_started(0)
             log.warning("waiting for CometBFT on unix://%s", self.socket_path)
             on_stop_signal(self.stop.set)
             self.stop.wait()
             return
-        set_comet_metrics(comet_home(self.config.home), self.config.comet_metrics_port)
-        _check_ports(comet_home(self.config.home))
+        if (wait := self.genesis_time_ns - time.time_ns()) > 0:
+            log.warning(
+                "the chain begins in %s, as genesis.json says, and nothing happens before; if it has begun, the clock"
+                " of this machine is wrong",
+                timedelta(seconds=wait // 10**9 + 1),
+            )
         comet = CometProcess(
-            comet_home(self.config.home),
+            home,
             self.socket_path,
             binary=find_binary(),
             log_path=log_path(self.config.home).with_name("cometbft.log"),
@@ -226,6 +239,10 @@ class _Node:
         )
         on_stop_signal(comet.request_stop)
         comet.run()
+
+    def _own_ports(self) -> dict[str, Port]:
+        config = self.config
+        return own_ports(config.home, config.grpc_host, config.grpc_port, config.metrics_port)
 
     def _serve_abci(self) -> None:
         from chain.app.services import route  # one table for gRPC and ABCI
@@ -255,9 +272,12 @@ class _Node:
         Thread(target=self._announce_when_up, args=(pid,), name="announce", daemon=True).start()
 
     def _announce_when_up(self, comet_pid: int) -> None:
-        """Wait for a state and, where CometBFT is ours, for its RPC; the next start of CometBFT has its own wait."""
+        """Wait for a state and, where CometBFT is ours, until it answers; its next start has a wait of its own."""
+        from chain.app.comet_rpc import CometView
+
         self.app.started.wait()
-        while comet_pid == self.comet_pid and comet_pid and not _is_listening(self.config.rpc_port):
+        view = CometView(f"http://127.0.0.1:{self.config.rpc_port}")
+        while comet_pid == self.comet_pid and comet_pid and view.node_id() != self.comet_id:
             time.sleep(_LOOK_AGAIN_SECONDS)
         if comet_pid == self.comet_pid:
             self._announce()
@@ -326,24 +346,6 @@ class _Telling:
     def comet_started(self) -> None:
         """Count a start of CometBFT."""
         self._meters.count(self._metrics.COMET_STARTS)
-
-
-def _check_ports(home: Path) -> None:
-    """Raise HomeError where somebody else has a port of our CometBFT; one of a node that was killed is waited for."""
-    for name, (host, port) in read_addresses(home).items():
-        if not wait_until_free(host, port, _PORT_SECONDS):
-            raise HomeError(
-                f"port {port} on {host or 'all addresses'}, for CometBFT's {name}, is taken by another program",
-                f"end that program, or name another port in {home / 'config' / 'config.toml'}",
-            )
-
-
-def _is_listening(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), 1.0).close()
-    except OSError:
-        return False
-    return True
 
 
 def _check_protobuf() -> None:

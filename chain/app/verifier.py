@@ -15,7 +15,7 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from select import POLLIN, poll
 from threading import Lock
@@ -209,4 +209,5 @@ def _answer(portion: bytes, verdicts: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    with suppress(ConnectionError):  # the node is gone: there is nobody to tell
+        serve(socket.socket(fileno=int(sys.argv[1])))

@@ -17,8 +17,8 @@ from cosmpy.protos.cosmos.tx.v1beta1.tx_pb2 import AuthInfo, TxBody, TxRaw
 
 from chain.app.application import AppConfig, Application
 from chain.app.comet import find_binary
-from chain.app.comet_files import read_addresses
-from chain.app.comet_rpc import CometBroadcaster
+from chain.app.comet_files import read_addresses, read_keys
+from chain.app.comet_rpc import CometBroadcaster, CometView
 from chain.app.homes import comet_home, genesis_path, read_node_table
 from chain.app.node import default_socket_path, log_path, ready_path
 from chain.app.storage import Maker, Storage, export_state
@@ -47,6 +47,7 @@ def test_a_node_survives_every_kill_without_orphans(home: Path) -> None:
     try:
         assert node.ready["chain_id"] == CHAIN_ID
         assert node.height() >= 0, "the RPC of a node that is ready answers"
+        assert CometView(node.ready["rpc"]).node_id() == read_keys(comet_home(home)).node_id
         node.wait_for_height(2)
         sent = CometBroadcaster(node.ready["rpc"]).broadcast_sync(transfer(1, 0, 2, 100))
         assert (sent.code, sent.log) == (0, "")
@@ -191,18 +192,22 @@ def test_a_cometbft_of_somebody_else_may_drive_the_node(home: Path) -> None:
 
 
 def test_an_address_in_use_is_one_sentence(home: Path) -> None:
-    with socket.create_server(("127.0.0.1", int(read_node_table(home)["grpc_port"]))):
+    port = int(read_node_table(home)["grpc_port"])
+    with socket.create_server(("127.0.0.1", port)):
         said = refused_start(home, "solo")
-    assert "HomeError: cannot listen on 127.0.0.1:" in said
-    assert "choose another gRPC address" in said
+    assert f"HomeError: port {port} on 127.0.0.1, for gRPC, is taken by another program" in said
+    assert f"change node.grpc_port (with node_address) in {home / 'config.toml'}" in said
 
 
-@pytest.mark.parametrize("name", ["rpc", "p2p"])
-def test_a_port_of_cometbft_in_use_is_one_sentence(home: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "setting"), [("rpc", "node.rpc_port in"), ("p2p", "p2p.laddr in")]
+)
+def test_a_port_of_cometbft_in_use_is_one_sentence(home: Path, name: str, setting: str) -> None:
     """And it is said before anything is up."""
     with socket.create_server(read_addresses(comet_home(home))[name]):
         said = refused_start(home, "managed")
     assert f"for CometBFT's {name}, is taken by another program" in said
+    assert f"or change {setting}" in said
 
 
 def test_a_genesis_that_starts_no_chain_is_one_sentence(home: Path) -> None:

@@ -2373,4 +2373,28 @@ MUTANTS = (
         "        is_new = True\n",
         ("tests/unit/assay/cli/test_story.py",),
     ),
+    Mutant(
+        "comet-six-times",
+        "what lasts is tried again and again before it is said",
+        "chain/app/comet.py",
+        "if trouble.kind is Kind.LASTS:",
+        "if trouble.kind is Kind.RUNS:",
+        ("tests/unit/chain/app/test_comet.py",),
+    ),
+    Mutant(
+        "comet-again-and-again",
+        "what an operator has to mend fills the log",
+        "chain/app/comet_log.py",
+        "                self._told.add(trouble.reason)\n",
+        "",
+        ("tests/unit/chain/app/test_comet.py",),
+    ),
+    Mutant(
+        "port-of-another-program",
+        "a node starts although somebody else has its port",
+        "chain/app/ports.py",
+        "        if not free:\n",
+        "        if False:\n",
+        ("tests/unit/chain/app/test_ports.py",),
+    ),
 )

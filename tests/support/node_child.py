@@ -1,6 +1,6 @@
 """Runs a node: ``python -m tests.support.node_child HOME CONSENSUS [SECONDS]``; prints what it is ready with, as JSON.
 
-SECONDS is how long it waits for ports of CometBFT that are taken.
+SECONDS is how long it waits for ports that are taken.
 """
 
 import json
@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from chain.app import node
+from chain.app import ports
 from chain.app.node import Consensus, NodeConfig, NodeReady, run_node
 
 
@@ -19,5 +19,5 @@ def announce(ready: NodeReady) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) > 3:
-        node._PORT_SECONDS = float(sys.argv[3])
+        ports._SECONDS = float(sys.argv[3])
     run_node(NodeConfig.of_home(Path(sys.argv[1]), Consensus(sys.argv[2])), announce)

@@ -4,6 +4,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,15 @@ def test_old_files_are_kept_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.Mo
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["x.log", "x.log.1", "x.log.2", "x.log.3"]
     assert all(path.stat().st_size <= 200 for path in tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_disk_is_said_once_without_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = daemon.bounded_file(Path("/dev/full"))
+    for _ in range(3):
+        lines.handle(logging.makeLogRecord({"msg": "line"}))
+    with suppress(OSError):
+        lines.close()
+    assert capsys.readouterr().err == (
+        "/dev/full cannot be written: [Errno 28] No space left on device\n"
+    )

@@ -9,6 +9,7 @@ from threading import Thread
 import pytest
 
 from chain.app.comet import CometError, CometProcess, RestartPolicy
+from host import daemon
 from tests.support.waiting import is_running, wait_until
 
 QUICK = RestartPolicy(failures_max=2, first_pause_seconds=0.001, grace_seconds=5.0)
@@ -44,6 +45,98 @@ def test_it_gives_up_after_a_bounded_number_of_failures(tmp_path: Path) -> None:
     assert str(tmp_path / "comet.log") in str(error.value)
     assert len(pids) == 3
     assert f"unix://{tmp_path / 'app.sock'}" in (tmp_path / "comet.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("line", "reason", "remedy"),
+    [
+        (
+            "ERROR: failed to create node: failed to initialize database: database entry point either missing or"
+            " corrupted",
+            "a database in {home}/data is damaged",
+            "keep its priv_validator_state.json",
+        ),
+        (
+            "panic: state.AppHash does not match AppHash after replay. Got",
+            "not of one moment, one chain and one version",
+            "restore {home}/data whole",
+        ),
+        (
+            "Error reading PrivValidator state from h/node/data/priv_validator_state.json: invalid character 'x'",
+            "the validator's state in {home} cannot be read",
+            "it may sign twice",
+        ),
+        (
+            "* error decoding 'p2p.flush_throttle_timeout': time: invalid duration x",
+            "config.toml is wrong: error decoding 'p2p.flush_throttle_timeout'",
+            "correct it",
+        ),
+    ],
+)
+def test_what_lasts_ends_at_the_first_failure_in_our_words(
+    tmp_path: Path, line: str, reason: str, remedy: str
+) -> None:
+    pids: list[int] = []
+    comet = supervisor(tmp_path, f"raise SystemExit({line!r})", pids, QUICK)
+    with pytest.raises(CometError) as error:
+        comet.run()
+    assert len(pids) == 1
+    assert reason.format(home=tmp_path / "home") in error.value.reason
+    assert remedy.format(home=tmp_path / "home") in error.value.remedy
+
+
+def test_why_it_ended_is_said_at_the_first_failure_and_at_the_last(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = "ERROR: listen tcp 127.0.0.1:26657: bind: address already in use"
+    with pytest.raises(
+        CometError, match=r"127\.0\.0\.1:26657 is taken by another program"
+    ) as error:
+        supervisor(tmp_path, f"raise SystemExit({said!r})", [], QUICK).run()
+    assert "have CometBFT listen elsewhere" in error.value.remedy
+    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(told) == 3
+    assert "(1 in a row): 127.0.0.1:26657 is taken by another program" in told[0]
+
+
+def test_words_that_nobody_knows_are_repeated(tmp_path: Path) -> None:
+    code = (
+        "import sys; print('I[] fine'); sys.exit('panic: something\\x1b[31m new\\n\\ngoroutine 1')"
+    )
+    with pytest.raises(CometError, match="panic: something") as error:
+        supervisor(tmp_path, code, [], QUICK).run()
+    assert "\x1b" not in str(error.value)
+
+
+def test_what_an_operator_has_to_mend_is_logged_once_while_it_runs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = 'E[] Error dialing peer err="incompatible: peer is on a different network. Got a-1, expected b-1"'
+    code = f"import signal; print({line!r}, {line!r}, 'I[] end', sep=chr(10), flush=True); signal.pause()"
+    comet = supervisor(tmp_path, code, [], QUICK)
+
+    def act() -> None:
+        log = tmp_path / "comet.log"
+        wait_until(lambda: log.exists() and "I[] end" in log.read_text(), "its words")
+        comet.request_stop()
+
+    in_background(Thread(target=act))
+    comet.run()
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert told.startswith("a peer is on the chain a-1, and this node on b-1; compare ")
+
+
+def test_its_log_is_bounded_while_it_runs_and_across_restarts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon, "_FILE_BYTES_MAX", 1_000)
+    code = "import sys; [print('I[] line', i, flush=True) for i in range(200)]; sys.exit(1)"
+    with pytest.raises(CometError):
+        supervisor(tmp_path, code, [], QUICK).run()
+    files = sorted(tmp_path.glob("comet.log*"))
+    assert [file.name for file in files] == ["comet.log", *(f"comet.log.{i}" for i in (1, 2, 3))]
+    assert all(file.stat().st_size <= 1_000 for file in files)
+    assert files[0].read_text().splitlines()[-1] == "I[] line 199"
 
 
 def test_a_killed_child_is_started_again_and_stop_ends_it(tmp_path: Path) -> None:

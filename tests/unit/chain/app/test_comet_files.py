@@ -11,7 +11,15 @@ import pytest
 from nacl.signing import SigningKey
 
 from chain.app.comet import find_binary
-from chain.app.comet_files import LOCAL_TIMING, HomeError, Ports, read_genesis, read_keys
+from chain.app.comet_files import (
+    LOCAL_TIMING,
+    HomeError,
+    Ports,
+    read_addresses,
+    read_genesis,
+    read_keys,
+    set_comet_ports,
+)
 from chain.app.homes import (
     NodeSpec,
     comet_home,
@@ -163,3 +171,18 @@ def test_a_wrong_genesis_file_is_refused(tmp_path: Path, change, reason: str) ->
 def test_a_missing_genesis_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(HomeError, match="run `assay node init` with --genesis"):
         read_genesis(tmp_path / "genesis.json")
+
+
+def test_our_file_says_where_cometbft_answers(tmp_path: Path) -> None:
+    """Whoever changes a port changes it in one place; what else stands in CometBFT's file stays."""
+    init_node(tmp_path, "alpha", PORTS)
+    path = comet_home(tmp_path) / "config" / "config.toml"
+    before = tomllib.loads(path.read_text())
+    set_comet_ports(comet_home(tmp_path), 27000, 27001)
+    after = tomllib.loads(path.read_text())
+    assert after["rpc"]["laddr"] == "tcp://127.0.0.1:27000"
+    assert read_addresses(comet_home(tmp_path))["metrics"] == ("127.0.0.1", 27001)
+    same = {"rpc": before["rpc"], "instrumentation": before["instrumentation"]}
+    assert after | same == before
+    set_comet_ports(comet_home(tmp_path), PORTS.rpc, 0)
+    assert tomllib.loads(path.read_text()) == before

@@ -1,0 +1,226 @@
+"""CometBFT's log: kept in files of bounded size, and what matters in it told in our words.
+
+CometBFT writes into a pipe that is read here, so that files turn over without a restart, and its words are seen as they
+come: while it runs, what an operator has to mend is logged once; when it ends, the reason is known.
+"""
+
+import logging
+import re
+import subprocess
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from threading import Thread
+from typing import Final
+
+from domain.errors import printable
+from host.daemon import bounded_file
+
+log = logging.getLogger(__name__)
+
+LINE_BYTES_MAX: Final = 64 * 1024
+TOLD_MAX: Final = 300
+"""Characters of CometBFT's own words that are repeated."""
+_END_SECONDS: Final = 5.0
+
+
+class Kind(StrEnum):
+    """What follows from something that CometBFT says."""
+
+    RUNS = "runs"  # it goes on, and an operator has to know
+    ENDS = "ends"  # it ends, and may do better when it is started again
+    LASTS = "lasts"  # it ends, and does so each time
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why CometBFT does not work, in our words, and what to do about it."""
+
+    reason: str
+    remedy: str = ""
+    kind: Kind = Kind.ENDS
+
+    def __str__(self) -> str:
+        """Return both in one line."""
+        return self.reason + (f"; {self.remedy}" if self.remedy else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """Words of CometBFT (0.38) and ours for them: ``{home}`` is its home, other names are groups of the pattern."""
+
+    words: "re.Pattern[str]"
+    kind: Kind
+    reason: str
+    remedy: str
+
+    def read(self, line: str, home: Path) -> Trouble | None:
+        """Return what a line means, None where it has other words."""
+        found = self.words.search(line)
+        if found is None:
+            return None
+        values = {"home": home, **found.groupdict()}
+        return Trouble(self.reason.format(**values), self.remedy.format(**values), self.kind)
+
+
+_WHOLE_COPY = (
+    "restore {home}/data whole from a copy of one moment, but keep its priv_validator_state.json: a validator that"
+    " forgets what it signed may sign twice, which costs its stake"
+)
+SAYINGS: Final = tuple(
+    Saying(re.compile(words), kind, reason, remedy)
+    for words, kind, reason, remedy in (
+        (
+            r"listen \w+ (?P<address>\S+): bind: address already in use",
+            Kind.ENDS,
+            "{address} is taken by another program",
+            "end that program, or have CometBFT listen elsewhere ({home}/config/config.toml)",
+        ),
+        (
+            r"resource temporarily unavailable",
+            Kind.ENDS,
+            "another process has the databases in {home}/data open",
+            "end the CometBFT that runs with this home",
+        ),
+        (
+            r"missing or corrupted|leveldb: manifest corrupted|leveldb/\S+: .*corrupt|checksum mismatch",
+            Kind.LASTS,
+            "a database in {home}/data is damaged",
+            _WHOLE_COPY,
+        ),
+        (
+            r"AppHash does not match AppHash after replay|app block height \(\d+\) is",
+            Kind.LASTS,
+            "its blocks and the node's state are not of one moment, one chain and one version",
+            "run the version that the chain runs, or " + _WHOLE_COPY,
+        ),
+        (
+            r"Error reading PrivValidator (?P<what>\w+)",
+            Kind.LASTS,
+            "the validator's {what} in {home} cannot be read",
+            "restore priv_validator_key.json from a copy; priv_validator_state.json only as this validator wrote it"
+            " last, for with an older one it may sign twice, which costs its stake",
+        ),
+        (
+            r"failed to load or gen node key",
+            Kind.LASTS,
+            "{home}/config/node_key.json cannot be read",
+            "restore it from a copy; without it CometBFT makes another one, which is a new address for peers",
+        ),
+        (
+            r"(?P<what>While parsing config: .*|error decoding '.*|error in config file: .*)",
+            Kind.LASTS,
+            "{home}/config/config.toml is wrong: {what}",
+            "correct it, or restore it from a copy",
+        ),
+        (
+            r"error in genesis doc: (?P<what>.*)|(?P<other>genesis doc hash .*)",
+            Kind.LASTS,
+            "{home}/config/genesis.json is not the chain's ({what}{other})",
+            "get it from the chain's makers",
+        ),
+        (
+            r"no space left on device",
+            Kind.ENDS,
+            "the disk under {home} is full",
+            "make room there",
+        ),
+        (
+            r"too many open files",
+            Kind.ENDS,
+            "it may not open more files",
+            "raise the limit (ulimit -n, or LimitNOFILE of a service) to 65536",
+        ),
+        (
+            r"open (?P<path>\S+): permission denied",
+            Kind.LASTS,
+            "{path} may not be opened",
+            "give the home to the user who runs the node",
+        ),
+        (
+            r"peer is on a different network\. Got (?P<theirs>[^\s,]+), expected (?P<ours>[^\s\"]+)",
+            Kind.RUNS,
+            "a peer is on the chain {theirs}, and this node on {ours}",
+            "compare {home}/config/genesis.json with theirs, or correct persistent_peers in {home}/config/config.toml",
+        ),
+        (
+            r"peer is on a different Block version\. Got (?P<theirs>\w+), expected (?P<ours>\w+)",
+            Kind.RUNS,
+            "a peer makes blocks of version {theirs}, and this node of version {ours}",
+            "run the version of Assay that the chain runs",
+        ),
+        (
+            r"wrong Block\.Header\.(?P<what>AppHash|Version|LastResultsHash|ValidatorsHash|ConsensusHash)\b",
+            Kind.RUNS,
+            "the chain's blocks do not follow from what this node has (its {what} is another)",
+            "use the genesis file of the chain's makers and the version of Assay that the chain runs, and begin anew"
+            " with an empty store",
+        ),
+        (
+            r"auth failure: conn\.ID \((?P<found>\w+)\) dialed ID \((?P<named>\w+)\) mismatch",
+            Kind.RUNS,
+            "the node behind the address of peer {named} is {found}",
+            "correct persistent_peers in {home}/config/config.toml",
+        ),
+        (
+            r"found conflicting vote from ourselves",
+            Kind.RUNS,
+            "another CometBFT signs with this validator's key, or its priv_validator_state.json is an old one",
+            "end one of the two at once: signing twice costs the stake",
+        ),
+        (
+            r"CONSENSUS FAILURE!!!.*?err=\"?(?P<what>[^\"]*)",
+            Kind.RUNS,
+            "CometBFT takes no more part in making blocks ({what})",
+            "restart the node; where that does not help, restore {home}/data from a copy or fetch the chain anew",
+        ),
+    )
+)
+_PASSED_OVER = ("I[", "D[")  # what CometBFT logs as information
+_LAST_WORDS = ("ERROR:", "panic:", "fatal error:", "Error")
+
+
+class CometLog:
+    """Reads what one process of CometBFT writes, until it ends."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", path: Path, home: Path) -> None:
+        """Begin to read in a thread; every line goes to ``path``, of which old files are kept up to a bound."""
+        if process.stdout is None:
+            raise ValueError("the process does not write into a pipe")
+        self._pipe, self._path, self._home = process.stdout, path, home
+        self._told: set[str] = set()
+        self._found: Trouble | None = None
+        self._last_words = ""
+        self._thread = Thread(target=self._read, name="comet-log", daemon=True)
+        self._thread.start()
+
+    def why(self) -> Trouble:
+        """Return why a process that has ended did, by what it said; without words of ours for it, in its own."""
+        self._thread.join(_END_SECONDS)
+        if self._found is not None:
+            return self._found
+        return Trouble(self._last_words or "it said nothing")
+
+    def _read(self) -> None:
+        lines = bounded_file(self._path)
+        with self._pipe:
+            while raw := self._pipe.readline(LINE_BYTES_MAX):
+                line = raw.decode(errors="replace").rstrip()
+                lines.handle(logging.makeLogRecord({"msg": line}))
+                if not line.startswith(_PASSED_OVER):
+                    self._look_at(line)
+        lines.close()
+
+    def _look_at(self, line: str) -> None:
+        for saying in SAYINGS:
+            trouble = saying.read(line, self._home)
+            if trouble is None:
+                continue
+            if trouble.kind is not Kind.RUNS:
+                self._found = self._found or trouble
+            elif trouble.reason not in self._told and len(self._told) < len(SAYINGS):
+                self._told.add(trouble.reason)
+                log.error("%s", printable(str(trouble)))
+            return
+        if line.startswith(_LAST_WORDS):
+            self._last_words = printable(line)[:TOLD_MAX]
