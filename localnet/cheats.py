@@ -10,7 +10,6 @@ are started from here::
 
 import logging
 import os
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING
 from domain.errors import Expected
 from domain.genesis import LOCAL_PREFIX
 from domain.records import ShareClaim, ShareKey
+from host.daemon import on_stop_signal
 from link.types import TrainTask
 from pol.rules.commitment import boundary_root
 
@@ -249,8 +249,7 @@ def _provide(way: str, home: Path, node: str, validator: str, bond: int) -> None
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     stop = Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    on_stop_signal(stop.set)
     key = test_keyring(home).unlock(KEY)
     config = ProviderConfig(home / "provider", node, validator, key, bond=bond)
     run_provider(config, stop, behave=partial(parse, way))

@@ -196,7 +196,10 @@ def show(context: Settings, order: str) -> None:
         )
         for s in on_chain.shares
     ]
-    payments = [(p.kind, short(p.to), money(p.amount), p.round) for p in on_chain.payments]
+    payments = [
+        (p.kind, short(p.to), money(p.amount), "-" if p.round < 0 else p.round)
+        for p in on_chain.payments
+    ]
     share_columns = (
         "attempt", "round", "slot", "issue", "provider", "segments", "drawn", "state", "reason",
     )  # fmt: skip

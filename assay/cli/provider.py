@@ -1,6 +1,5 @@
 """``assay provider``."""
 
-import signal
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from assay.cli.errors import CliError
 from assay.cli.job import backend_option
 from assay.cli.output import ID_SHOWN, flops, money, table
 from assay.cli.running import running_options
+from host.daemon import on_stop_signal
 
 if TYPE_CHECKING:
     from compute_provider.api import Forecast, ProviderConfig
@@ -100,8 +100,7 @@ def join(
         _show(context, config, api.dry_run(config))
         return
     stop = Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    on_stop_signal(stop.set)
     context.output.note(f"joining {config.validator} as {config.key.address}")
     note = context.output.note
     api.run_provider(config, stop, lambda: note("joined"), note)
@@ -234,7 +233,7 @@ def _on_chain(context: Settings, found: dict[str, Any]) -> str:
             known = client.query(ProviderRequest(found["provider"])).provider
     except ChainError as error:
         return f"not asked ({error.reason}); all of this is what the daemon wrote last"
-    if known is None:
+    if known is None or not known.validator:
         return "in no cluster"
     there = "in" if known.admitted else "asks to join"
     return f"{there} the cluster of {known.validator}"

@@ -1,6 +1,5 @@
 """``assay validator``."""
 
-import signal
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from assay.cli.errors import CliError
 from assay.cli.job import backend_option
 from assay.cli.output import flops, short, table
 from assay.cli.running import running_options
+from host.daemon import on_stop_signal
 from validator.decide.admission import Policy
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ def run(
     endpoint = str(context.setting("validator.endpoint", endpoint).value or listen)
     policy = Policy(str(context.setting("validator.admit", admit).value))
     stop = Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    on_stop_signal(stop.set)
     config = ValidatorConfig(
         context.home / "validator",
         context.node,
