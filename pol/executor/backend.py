@@ -1,11 +1,17 @@
 """The back ends by name."""
 
+import logging
+from functools import cache
+
 from pol.errors import ExecutionError
 from pol.executor.interface import Backend
+from pol.executor.known_program import KNOWN, answer
 from pol.executor.names import BACKENDS, NATIVE, NUMPY, TORCH
 from pol.executor.native_backend import NativeBackend
 from pol.executor.numpy_backend import NumpyBackend
-from pol.native.library import choose_library, load_library
+from pol.native.library import Choice, Library, choose_library
+
+log = logging.getLogger(__name__)
 
 
 def backend(name: str, device: str = "cpu") -> Backend:
@@ -15,7 +21,7 @@ def backend(name: str, device: str = "cpu") -> Backend:
     machine flushes subnormal numbers to zero, or the switch of the native kernels names none.
     """
     if name == NATIVE:
-        library = load_library()
+        library = _choose().library
         return NumpyBackend() if library is None else NativeBackend(library)
     if name == NUMPY:
         return NumpyBackend()
@@ -34,5 +40,21 @@ def computing(name: str) -> str:
     """
     if name != NATIVE:
         return name
-    choice = choose_library()
+    choice = _choose()
     return f"{NATIVE} {choice.library.name}" if choice.library else f"{NUMPY}: {choice.reason}"
+
+
+def _choose() -> Choice:
+    """Return the library to compute with, once whole programs come out right, too."""
+    choice = choose_library()
+    if choice.library is None or _is_right(choice.library):
+        return choice
+    return Choice(None, f"the native library for {choice.library.name} computes wrongly")
+
+
+@cache
+def _is_right(library: Library) -> bool:
+    is_right = answer(NativeBackend(library, threads=1)) == KNOWN
+    if not is_right:
+        log.error("the native kernels for %s compute wrongly and are not used", library.name)
+    return is_right

@@ -1,6 +1,7 @@
 """NumPy's bits from native kernels: a whole program is one call of C (``pol/native/program.c``)."""
 
 import ctypes
+import logging
 import os
 from collections.abc import Collection, Mapping
 
@@ -19,6 +20,8 @@ from pol.native.library import Library, address
 from pol.ops.order import nowhere
 from pol.ops.shape import outside
 from pol.state.arrays import NUMPY_DTYPES, Array
+
+log = logging.getLogger(__name__)
 
 GRAIN = 100_000
 """Operations that are worth a second thread for one instruction."""
@@ -40,10 +43,16 @@ class NativeBackend(Remembering[Compiled]):
 
     def made(self, program: Program, seed: int) -> Compiled:
         """Return the program's tape, with elementwise nodes in chains where there is room for that."""
-        for groups in (grouped, singly) if can_be_written(program) else ():
+        has_kernels = can_be_written(program)
+        for groups in (grouped, singly) if has_kernels else ():
             tape = write_tape(program, seed, groups(program))
             if _size(program, tape) <= program.peak_size + ROUNDING:
                 return Taped(self, program, tape)
+        log.warning(
+            "a program of %s nodes does not run natively, so NumPy computes it, some times slower: %s",
+            f"{len(program.nodes):,}",
+            "it would need more memory than it declares" if has_kernels else "a kernel is missing",
+        )
         return self._plain.compile(program, seed)
 
     def take_arena(self, size: int) -> NDArray[np.uint8]:

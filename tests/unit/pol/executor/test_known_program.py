@@ -1,0 +1,50 @@
+"""Executors know the bits of a program before they compute another; what does not run natively is said."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from pol.executor import backend as module
+from pol.executor import native_backend
+from pol.executor.backend import backend, computing
+from pol.executor.known_program import KNOWN, answer, known_program
+from pol.executor.names import BACKENDS
+from pol.native.library import choose_library
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    module._is_right.cache_clear()
+    yield
+    module._is_right.cache_clear()
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_every_executor_knows_the_answer(name: str) -> None:
+    assert answer(backend(name)) == KNOWN
+
+
+def test_a_library_whose_programs_are_wrong_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    library = choose_library().library
+    if library is None:
+        pytest.skip("there are no native kernels")
+    monkeypatch.setattr(module, "KNOWN", "another")
+    assert backend("native").name == "numpy"
+    assert computing("native") == f"numpy: the native library for {library.name} computes wrongly"
+    assert f"kernels for {library.name} compute wrongly" in caplog.text
+
+
+def test_what_needs_more_memory_than_it_declares_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if choose_library().library is None:
+        pytest.skip("there are no native kernels")
+    executor = backend("native")
+    monkeypatch.setattr(native_backend, "ROUNDING", -known_program().peak_size)
+    with caplog.at_level(logging.WARNING):
+        assert answer(executor) == KNOWN
+    assert "13 nodes does not run natively" in caplog.text
+    assert "more memory than it declares" in caplog.text
