@@ -2,13 +2,13 @@
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
-from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from statistics import median
 from threading import RLock
 from typing import Any, Final
 
+from console.duties import duties_of
 from console.errors import ConsoleError, NotThere
 from console.index import EARNINGS
 from console.known import BLOCKS_SHOWN, Known
@@ -298,6 +298,7 @@ class Pages:
                 "jailed": v.jailed,
                 "alive": alive.get(v.endpoint),
                 "endpoint": v.endpoint,
+                "audit_speed": v.audit_speed,
                 "providers": cluster[v.operator],
                 "orders_settled": v.orders_settled,
                 "attempts_failed": v.attempts_failed,
@@ -361,36 +362,17 @@ class Pages:
             return self._find_duties(address)
 
     def _find_duties(self, address: str) -> list[dict[str, Any]]:
-        duties: list[dict[str, Any]] = []
+        found = []
         for state in (OrderState.MATCHED, OrderState.RUNNING, OrderState.PROVEN):
             rows, _ = self._index.orders(state=int(state), limit=100)
             for row in rows:
-                story = self.story(row.order_id)
-                current = story.current
-                if current is None:
-                    continue
-                add = partial(_duty, duties, row.order_id.hex())
-                if current.validator == address and state is OrderState.MATCHED:
-                    add("accept or decline", current.accept_deadline)
-                if current.validator == address and state is OrderState.RUNNING:
-                    add(f"close round {current.closed}", current.progress_deadline)
-                for round in current.rounds.values():
-                    if round.panel_over or not round.stages:
-                        continue
-                    stage = round.stages[-1]
-                    for seat in round.seats:
-                        if seat.validator != address or seat.stage != stage.number or stage.ended:
-                            continue
-                        if not seat.committed:
-                            add(f"recompute round {round.number}, and commit", stage.commits_end)
-                        elif not seat.revealed:
-                            add(f"show the answers on round {round.number}", stage.reveals_end)
-        return sorted(duties, key=lambda duty: duty["until"])
+                due = duties_of(self.story(row.order_id), address)
+                found += [
+                    {"order": row.order_id.hex(), "what": what, "until": until}
+                    for what, until in due
+                ]
+        return sorted(found, key=lambda duty: duty["until"])
 
 
 def _by_stake(validators: Iterable[Validator]) -> list[Validator]:
     return sorted(validators, key=lambda v: (-v.stake, v.moniker, v.operator))
-
-
-def _duty(duties: list[dict[str, Any]], order: str, what: str, until: int) -> None:
-    duties.append({"order": order, "what": what, "until": until})

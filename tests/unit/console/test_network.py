@@ -3,11 +3,14 @@
 from typing import Any
 
 from chain.state_machine.ledger.tables import POTS, SUPPLY
+from console.rows import Query
+from console.server import Console
 from domain import queries as q
 from domain.genesis import POWER_REDUCTION
 from domain.records import OrderState
 from escrow.moves import Pot
 from tests.support.chain_harness import cons_address
+from tests.support.told_market import ToldMarket
 from tests.unit.console.conftest import Told
 
 
@@ -73,3 +76,28 @@ def test_duties_are_those_that_the_chain_waits_for(told: Told) -> None:
     assert (f"close round {winner.round}", winner.progress_deadline) in {
         (duty["what"], duty["until"]) for duty in closing
     }
+
+
+def test_providers_and_consumers_have_duties_too() -> None:
+    market = ToldMarket()
+    order_id = market.submit()
+    with Console(0, probe=False) as console:
+        market.tell(console.known)
+
+        def duties(address: str) -> list[tuple[str, int]]:
+            market.tell(console.known)
+            found = console.pages.member(Query({}), address)["duties"]
+            return [(duty["what"], duty["until"]) for duty in found]
+
+        deadline = market.assignment(order_id).accept_deadline
+        assert duties("carol") == [("deliver the job's files", deadline)]
+        assert duties("v0") == [("accept or decline", deadline)]
+        market.accept(order_id)
+        assert duties("v0p0") == []
+        market.commit(order_id, market.trace(order_id, 0, provider="v0p0"))
+        progress = market.assignment(order_id).progress_deadline
+        assert duties("v0p0") == [("show what is asked of slot 0 in round 0", progress)]
+        market.commit(order_id, market.trace(order_id, 1, provider="v0p1"))
+        market.wait_drawn(order_id)
+        market.chain.ok(market.close_message(order_id))
+        assert duties("v0p0") == []

@@ -1,0 +1,57 @@
+"""What the chain waits for from somebody, and until when (chain clock)."""
+
+from collections.abc import Iterator
+
+from console.story import AttemptStory, RoundStory, Story
+from domain.records import OrderState, ShareState
+
+
+def duties_of(story: Story, address: str) -> Iterator[tuple[str, int]]:
+    """Yield what a validator, provider or consumer has to do in an order, and until when."""
+    current = story.current
+    if current is None:
+        return
+    if address == story.order.consumer:
+        yield from _of_consumer(story, current)
+    if address == current.validator:
+        yield from _of_winner(story, current)
+    if story.state is OrderState.RUNNING:
+        yield from _of_provider(current, address)
+    for round in current.rounds.values():
+        yield from _of_seat(round, address)
+
+
+def _of_consumer(story: Story, current: AttemptStory) -> Iterator[tuple[str, int]]:
+    if story.state is OrderState.MATCHED:
+        yield "deliver the job's files", current.accept_deadline
+    if current.settles_at:
+        yield "fetch the result, and dispute what is wrong", current.settles_at
+
+
+def _of_winner(story: Story, current: AttemptStory) -> Iterator[tuple[str, int]]:
+    if story.state is OrderState.MATCHED:
+        yield "accept or decline", current.accept_deadline
+    if story.state is OrderState.RUNNING:
+        yield f"close round {current.closed}", current.progress_deadline
+
+
+def _of_provider(current: AttemptStory, address: str) -> Iterator[tuple[str, int]]:
+    training = current.rounds.get(current.closed)
+    for share in training.shares.values() if training else ():
+        stands = share.state is ShareState.COMMITTED and not share.skipped
+        if share.provider == address and stands:
+            what = f"show what is asked of slot {share.slot} in round {current.closed}"
+            yield what, current.progress_deadline
+
+
+def _of_seat(round: RoundStory, address: str) -> Iterator[tuple[str, int]]:
+    if round.panel_over or not round.stages or round.stages[-1].ended:
+        return
+    stage = round.stages[-1]
+    for seat in round.seats:
+        if (seat.validator, seat.stage) != (address, stage.number):
+            continue
+        if not seat.committed:
+            yield f"recompute round {round.number}, and commit", stage.commits_end
+        elif not seat.revealed:
+            yield f"show the answers on round {round.number}", stage.reveals_end
