@@ -17,7 +17,7 @@ from assay.cli.fine_tuning import (
     spec_of,
 )
 from assay.cli.outlook import look_at, network_options
-from assay.cli.output import flops, load_line, step_progress, table
+from assay.cli.output import flops, load_line, stages, step_progress, table
 from domain.errors import Expected
 from domain.limits import ROUNDS_MAX
 from pol.executor.names import BACKENDS, DEFAULT
@@ -70,13 +70,14 @@ def build(context: Settings, file: Path | None, to: Path, **options: Any) -> Non
         raise CliError(f"a job comes from a FILE or from --hf, and {both}", "give one of them")
     if to.exists() and (not to.is_dir() or (any(to.iterdir()) and not (to / DOCUMENT).exists())):
         raise CliError(f"{to} exists and is not a job's folder", "name a new one with -o")
-    build_job, build_spec = _builders(context)
-    if file is None:
-        job = build_spec(spec_of(tuning, context.output.note), to, context.output.note)
-    else:
-        refuse_without_model(tuning)
-        with _errors_of(file):
-            job = build_job(file, to, context.output.note)
+    with stages(context.output) as tell:
+        build_job, build_spec = _builders(tell)
+        if file is None:
+            job = build_spec(spec_of(tuning, tell), to, tell)
+        else:
+            refuse_without_model(tuning)
+            with _errors_of(file):
+                job = build_job(file, to, tell)
     _show(context, job, to, options)
 
 
@@ -227,11 +228,11 @@ def _show(context: Settings, job: "Job", directory: Path, network: dict[str, Any
     )
 
 
-def _builders(context: Settings) -> tuple[Callable[..., "Job"], Callable[..., "Job"]]:
+def _builders(tell: Callable[[str], None]) -> tuple[Callable[..., "Job"], Callable[..., "Job"]]:
     """Return what builds a job from a file, and what does it from a description; importing torch takes seconds."""
     from pol.tracing.garbage import collected_later, keep_for_good
 
-    context.output.note("loading torch")
+    tell("loading torch")
     with collected_later():
         from pol.tracing.build import build, build_job
     keep_for_good()

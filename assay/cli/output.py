@@ -3,13 +3,15 @@
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -130,6 +132,23 @@ def flops(value: int) -> str:
             return f"{size:.4g} {unit}"
         size /= 1000
     return f"{size:.4g} EFLOP"
+
+
+@contextmanager
+def stages(output: Output) -> Iterator[Callable[[str], None]]:
+    """Give what says which stage of some work begins, a line each; a terminal shows how long it has taken, too."""
+    if not stderr.is_terminal:
+        yield output.note
+        return
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=stderr, transient=True) as shown:
+        task = shown.add_task("", total=None, visible=False)
+
+        def tell(text: str) -> None:
+            output.note(text)
+            shown.reset(task, description=escape(text), visible=True)
+
+        yield tell
 
 
 def byte_progress(output: Output) -> Progress:

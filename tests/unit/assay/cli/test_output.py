@@ -1,8 +1,13 @@
 """Numbers and texts as people see them."""
 
-import pytest
+import re
+from io import StringIO
 
-from assay.cli.output import cut, money
+import pytest
+from rich.console import Console
+
+from assay.cli import output
+from assay.cli.output import Output, cut, money, stages
 from tests.unit.assay.support import assay
 
 
@@ -33,3 +38,23 @@ def test_no_refusal_repeats_all_of_a_long_name(words: list[str], form: str) -> N
     ran = assay(*words, "x" * 5000, "--output", form, home="/nonexistent/home")
     assert ran.code
     assert len(ran.err) < 1000
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_stage_is_a_line_and_its_seconds_run_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    screen = StringIO()
+    console = Console(file=screen, force_terminal=is_terminal, width=80, soft_wrap=True)
+    monkeypatch.setattr(output, "stderr", console)
+    with stages(Output("text")) as tell:
+        tell("loading")
+        tell("tracing [x] of 3")
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
+    assert [
+        line for line in re.split(r"[\r\n]+", shown) if line in ("loading", "tracing [x] of 3")
+    ] == [
+        "loading",
+        "tracing [x] of 3",
+    ]
+    assert bool(re.search(r"tracing \[x\] of 3 0:00:0\d", shown)) == is_terminal
