@@ -5,6 +5,7 @@ They forget a round when it is verified, and the index keeps what it was told. N
 
 import logging
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,8 @@ from validator.store import TraceReader as ValidatorReader
 log = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 0.5
+PATIENCE: Final = 40
+"""Looks at a file that cannot be read before that is said, once."""
 VALIDATOR: Final = Path("validator", "validator.db")
 PROVIDER: Final = Path("provider", "provider.db")
 """Where a home has them."""
@@ -37,7 +40,7 @@ class Watcher:
         self._known, self._index = known, known.index
         self._homes = tuple(homes)
         self._readers: dict[Path, tuple[ValidatorReader | ProviderReader, int]] = {}
-        self._refused: set[Path] = set()
+        self._tries: Counter[Path] = Counter()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="console-records", daemon=True)
 
@@ -88,16 +91,20 @@ class Watcher:
     def _reader(
         self, path: Path, kind: type[ValidatorReader | ProviderReader]
     ) -> ValidatorReader | ProviderReader | None:
-        """Return what reads a file, None as long as it is not there, or if it is of another version of the program."""
+        """Return what reads a file, None as long as it is not there, or if it is of another version of the program.
+
+        A file that is just being made is of none yet, so that is said of one that stays so.
+        """
         if path in self._readers:
             return self._readers[path][0]
-        if path in self._refused or not path.is_file():
+        if not path.is_file():
             return None
         try:
             reader = kind(path if kind is ValidatorReader else path.parent)
         except Expected as error:
-            log.warning("%s", error)
-            self._refused.add(path)
+            self._tries[path] += 1
+            if self._tries[path] == PATIENCE:
+                log.warning("%s", error)
             return None
         self._readers[path] = reader, -1
         return reader
