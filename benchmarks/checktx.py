@@ -1,6 +1,7 @@
 """CheckTx over the ABCI socket: real signed transfers, strict decoding, all checks, beside a bare signature check.
 
-The server runs in this process, the client in another one, which sends everything as fast as the socket takes it.
+The server runs in this process, the client in another one, which sends everything as fast as the socket takes it. What
+two bare checks at once come to says what the second core is: two of its own, or a sibling of the first.
 """
 
 import multiprocessing
@@ -52,26 +53,32 @@ _RECHECK = 1
 
 def run() -> Figures:
     """Measure several times, and return the table: the median of the ratios, with the lowest and the highest."""
-    keys = [Key(sha256(b"bench %d" % number).digest()) for number in range(ACCOUNTS)]
+    keys = _keys()
     txs = _transfers(keys)
-    bare, new, recheck = zip(*(_once(keys, txs) for _ in range(REPEATS)), strict=True)
+    bare, twice, new, recheck = zip(*(_once(keys, txs) for _ in range(REPEATS)), strict=True)
     return Figures(
         NAME,
         [
             Row("coincurve verify, bare", median(bare), "1/s", None),
+            _row("the same in two processes at once", twice, bare),
             _row("CheckTx, pipelined over the socket", new, bare),
             _row("recheck, pipelined over the socket", recheck, bare),
         ],
     )
 
 
-def _once(keys: list[Key], txs: list[bytes]) -> tuple[float, float, float]:
-    """Return how many bare verifications, CheckTx and rechecks a second does."""
+def _keys() -> list[Key]:
+    return [Key(sha256(b"bench %d" % number).digest()) for number in range(ACCOUNTS)]
+
+
+def _once(keys: list[Key], txs: list[bytes]) -> tuple[float, float, float, float]:
+    """Return how many bare verifications, such in two processes, CheckTx and rechecks a second does."""
     before = _bare_verify_rate(keys)
+    twice = _two_at_once(keys)
     with tempfile.TemporaryDirectory() as directory, start_verifier() as verifier:
         new, recheck = _measure(verifier, keys, txs[:ACCOUNTS], txs[ACCOUNTS:], Path(directory))
     # Around the measurement: a shared machine drifts.
-    return (before + _bare_verify_rate(keys)) / 2, new, recheck
+    return (before + _bare_verify_rate(keys)) / 2, twice, new, recheck
 
 
 def _row(case: str, rates: Sequence[float], bare: Sequence[float]) -> Row:
@@ -113,6 +120,27 @@ def _bare_verify_rate(keys: list[Key]) -> float:
             if not public.verify(signature, message):
                 raise RuntimeError("a good signature does not verify")
     return rounds * len(cases) / (perf_counter() - start)
+
+
+def _two_at_once(keys: list[Key]) -> float:
+    """Return how many bare verifications two processes do together in a second."""
+    here, there = multiprocessing.get_context("spawn").Pipe()
+    other = multiprocessing.get_context("spawn").Process(target=verify_beside, args=(there,))
+    other.start()
+    here.recv()
+    here.send(None)
+    ours = _bare_verify_rate(keys)
+    theirs: float = here.recv()
+    other.join()
+    return ours + theirs
+
+
+def verify_beside(other: Connection) -> None:
+    """The second process: verify when it is told to, and report the rate."""
+    keys = _keys()
+    other.send(None)
+    other.recv()
+    other.send(_bare_verify_rate(keys))
 
 
 def _measure(
