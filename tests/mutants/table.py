@@ -870,8 +870,8 @@ MUTANTS = (
         "local-states-unchecked",
         "the consumer takes any local state",
         "consumer/result.py",
-        "        if state_tree(state).root != root:\n",
-        "        if not number and state_tree(state).root != root:\n",
+        "    if found != root:\n",
+        "    if not number and found != root:\n",
         ("tests/unit/consumer/test_result.py",),
     ),
     Mutant(
