@@ -147,7 +147,7 @@ class MetricsServer:
         except OSError as error:
             raise OSError(
                 error.errno,
-                f"nothing can be told there about this process ({error.strerror})",
+                f"nothing can be told there about this process ({error.strerror}): name another --metrics-port",
                 f"{HOST}:{port}",
             ) from None
         self.port: int = self._server.server_address[1]

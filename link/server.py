@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from errno import EADDRINUSE
 from hashlib import sha256
 from os import urandom
 from typing import Any, NoReturn
@@ -10,6 +11,7 @@ from typing import Any, NoReturn
 import grpc
 
 from assay.cluster.v1 import cluster_pb2 as pb
+from host.ports import is_free
 from link.calls import SERVICE, Call, decode, decode_newer, encode
 from link.envelope import Gate, SignedRequest
 from link.errors import ClusterError, ClusterErrorKind, ListenError
@@ -63,7 +65,7 @@ class ClusterServer:
         limits: ServerLimits | None = None,
         gate: Gate | None = None,
     ) -> None:
-        """Bind; calls are answered from :meth:`start` on. RuntimeError if the port is taken."""
+        """Bind; calls are answered from :meth:`start` on. ListenError if the port is taken."""
         self._handlers = handlers
         limits = limits or ServerLimits()
         self._gate = gate or Gate(chain_id, sha256(certificate.der).digest())
@@ -100,12 +102,13 @@ class ClusterServer:
         )
         credentials = grpc.ssl_server_credentials([(certificate.key_pem, certificate.cert_pem)])
         try:
+            _check_free(address)  # gRPC would write lines of its own to stderr
             self.port: int = self._server.add_secure_port(address, credentials)
-        except RuntimeError:
+        except (OSError, RuntimeError):
             self._pool.shutdown()
             raise ListenError(
                 f"{address} is taken by another program, or is not of this machine",
-                "end that program, or choose another port",
+                "end that program, or choose another port (--listen)",
             ) from None
         self._limiter = ConnectionLimiter(self.port, self._receiver.peers, limits)
 
@@ -206,3 +209,10 @@ def _fail(context: grpc.ServicerContext, error: ClusterError) -> NoReturn:
     context.set_trailing_metadata(((FAILURE_KEY, failure.SerializeToString()),))
     context.abort(_STATUS.get(error.kind, grpc.StatusCode.INTERNAL), str(error)[:1024])
     raise AssertionError("abort raises")
+
+
+def _check_free(address: str) -> None:
+    """Raise OSError where nothing can listen at host:port."""
+    host, _, port = address.rpartition(":")
+    if not is_free(host.strip("[]"), int(port)):
+        raise OSError(EADDRINUSE, address)

@@ -333,9 +333,7 @@ class _Telling:
                 node.config.metrics_port, self._meters, health=look.health, ready=look.readiness
             )
         except OSError as error:
-            raise HomeError(
-                f"{error.filename}: {error.strerror}", "name another --metrics-port"
-            ) from None
+            raise HomeError(str(error.strerror), field=str(error.filename)) from None
         node.stack.callback(server.close)
 
     def timed(self, methods: Mapping[str, Method]) -> dict[str, Method]:

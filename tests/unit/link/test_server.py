@@ -357,8 +357,9 @@ def test_strangers_share_one_bucket(tmp_path: Path) -> None:
     assert refused.value.kind is ClusterErrorKind.BUSY
 
 
-def test_two_servers_cannot_share_a_port(up: Running, tmp_path: Path) -> None:
+def test_two_servers_cannot_share_a_port(up: Running, capfd: pytest.CaptureFixture[str]) -> None:
     from link.server import ClusterServer
 
     with pytest.raises(ListenError, match="is taken by another program"):
         ClusterServer(up.endpoint, up.certificate, up.answers, CHAIN)
+    assert "add_port" not in capfd.readouterr().err, "gRPC has nothing to add"

@@ -1,6 +1,7 @@
 """Asking the process that keeps a network running."""
 
 import os
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,11 +22,11 @@ from localnet.supervisor import (
 
 
 @pytest.fixture
-def network(tmp_path: Path) -> Network:
+def network(tmp_path: Path) -> Iterator[Network]:
     """A network that is supervised by this process."""
     made = Network(create(tmp_path, validators=1, providers=0, kind=NetworkKind.SOLO))
-    (tmp_path / "supervisor.pid").write_text(str(os.getpid()))
-    return made
+    with held(tmp_path):
+        yield made
 
 
 def answered(network: Network, what: str, name: str) -> "Future[None]":
@@ -57,14 +58,20 @@ def test_a_supervisor_that_does_not_answer(network: Network) -> None:
 
 
 def test_one_process_keeps_a_network(tmp_path: Path) -> None:
-    (tmp_path / "supervisor.pid").write_text(str(os.getppid()))
-    with pytest.raises(NetworkError, match=f"process {os.getppid()} runs"), held(tmp_path):
-        pass
-    assert supervisor_of(tmp_path) == os.getppid(), "it is left as it was"
-    (tmp_path / "supervisor.pid").unlink()
     with held(tmp_path):
         assert supervisor_of(tmp_path) == os.getpid()
+        with pytest.raises(NetworkError, match=f"process {os.getpid()} runs"), held(tmp_path):
+            pass
+        assert supervisor_of(tmp_path) == os.getpid(), "it is left as it was"
     assert supervisor_of(tmp_path) == 0
+
+
+def test_an_id_that_another_process_got_is_no_supervisor(tmp_path: Path) -> None:
+    """As after a crash of the machine: the file is there, and its number is somebody else's."""
+    (tmp_path / "supervisor.pid").write_text(str(os.getppid()))
+    assert supervisor_of(tmp_path) == 0
+    with held(tmp_path):
+        assert supervisor_of(tmp_path) == os.getpid()
 
 
 def test_without_a_supervisor(tmp_path: Path) -> None:
