@@ -20,13 +20,13 @@ def ctc_loss(
     """Return connectionist temporal classification: the recursion of its paper over time, in logarithms."""
     if log_probs.dim() == 2:
         log_probs, targets = log_probs.unsqueeze(1), targets.reshape(1, -1)
-    if targets.dim() == 1:
-        raise NotImplementedError("ctc_loss takes targets of shape [rows, length], padded")
     times, rows, _ = log_probs.shape
     lengths, sizes = (
         torch.as_tensor(length).reshape(-1).expand(rows)
         for length in (input_lengths, target_lengths)
     )
+    if targets.dim() == 1:
+        targets, sizes = _padded(targets, sizes, times)
     named = targets.clamp(min=0)
     between = torch.stack([torch.full_like(named, blank), named], 2).flatten(1)
     labels = functional.pad(between, (0, 1), value=blank)
@@ -53,6 +53,17 @@ def ctc_loss(
     if reduction == "mean":
         return (loss / sizes.clamp(min=1)).mean()
     return loss.sum() if reduction == "sum" else loss
+
+
+def _padded(targets: Tensor, sizes: Tensor, times: int) -> tuple[Tensor, Tensor]:
+    """Return targets that were given one after another as rows, and how many of a row count.
+
+    What follows them in a row is never looked at. One label more than there are times is as impossible as many.
+    """
+    width = min(targets.numel(), times + 1)
+    first = torch.cumsum(sizes, 0) - sizes
+    places = first[:, None] + torch.arange(width)
+    return targets[places.clamp(max=targets.numel() - 1)], sizes.clamp(max=width)
 
 
 def gaussian_nll_loss(

@@ -97,6 +97,7 @@ def _pictures() -> dict[str, torch.Tensor]:
         "offsets": torch.tensor([0, 3, 3]),
         "targets": torch.tensor([[1, 1], [2, 0]]),
         "lengths": torch.tensor([2, 1]),
+        "joined": torch.tensor([1, 1, 2]),
     }
 
 
@@ -198,6 +199,20 @@ LAYERS: Cases = {
         torch.tensor([3, 2]),
         t["lengths"],
     ),
+    "ctc joined": lambda t: F.ctc_loss(
+        t["line"].permute(2, 0, 1).log_softmax(-1),
+        t["joined"],
+        torch.tensor([7, 6]),
+        t["lengths"],
+        reduction="none",
+    ),
+    "ctc too long": lambda t: F.ctc_loss(
+        t["line"][..., :1].permute(2, 0, 1).log_softmax(-1),
+        t["joined"],
+        torch.tensor([1, 1]),
+        t["lengths"],
+        zero_infinity=True,
+    ),
 }
 
 
@@ -208,7 +223,17 @@ def test_layers_and_losses() -> None:
         compare(traced, _pictures(), products={"of_both", "products"})
 
 
-@pytest.mark.parametrize("name", ["ctc", "grid", "grid to the edge", "nll"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ctc",
+        "ctc joined",
+        "ctc too long",
+        "grid",
+        "grid to the edge",
+        "nll",
+    ],
+)
 def test_what_is_in_other_words_is_the_same(name: str) -> None:
     inputs = {n: t.double() if t.is_floating_point() else t for n, t in _pictures().items()}
     with Rewriting():
