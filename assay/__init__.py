@@ -81,6 +81,7 @@ ORIGINS = {
     "load_trace": "pol.replay.trace_file:read_trace",
     "quote": "consumer.submit:quote",
     "read_job": "consumer.jobs:read_job",
+    "repeat": "pol.tracing.repeating:repeat",
     "run_locally": "pol.local.run:run_locally",
     "submit": "consumer.submit:submit",
     "text_rows": "pol.tracing.text:text_rows",

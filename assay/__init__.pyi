@@ -60,9 +60,10 @@ from pol.tracing.loading import load_result as load_result
 from pol.replay.trace_file import read_trace as load_trace
 from consumer.submit import quote as quote
 from consumer.jobs import read_job as read_job
+from pol.tracing.repeating import repeat as repeat
 from pol.local.run import run_locally as run_locally
 from consumer.submit import submit as submit
 from pol.tracing.text import text_rows as text_rows
 from pol.replay.replay import verify_trace as verify_trace
 from consumer.watch import wait_for as wait_for
-__all__ = ["AdamW", "AttemptEnd", "AttemptFailed", "Average", "ChainError", "Change", "Client", "CloseReason", "Conditions", "ConsumerError", "Delivery", "Error", "JobError", "JobSpec", "Key", "Keyring", "KeyringBackend", "Lion", "LoadedJob", "Nesterov", "OrderAccepted", "OrderClosed", "OrderDeclined", "OrderMatched", "OrderOpened", "OrderProven", "OrderSettled", "OrderState", "OrderSubmitted", "OrderUnmatched", "OrderVerified", "PaymentMade", "PlacedOrder", "Precision", "Quote", "Refusal", "Request", "Result", "RoundClosed", "RoundVerified", "RoundVoid", "SGD", "Session", "ShareAccepted", "ShareCommitted", "ShareReason", "ShareRejected", "StillWaiting", "Summary", "TxSender", "Why", "accuracy", "build_job", "connect", "cross_entropy", "fetch_result", "load_job", "load_result", "load_trace", "quote", "read_job", "run_locally", "submit", "text_rows", "verify_trace", "wait_for"]
+__all__ = ["AdamW", "AttemptEnd", "AttemptFailed", "Average", "ChainError", "Change", "Client", "CloseReason", "Conditions", "ConsumerError", "Delivery", "Error", "JobError", "JobSpec", "Key", "Keyring", "KeyringBackend", "Lion", "LoadedJob", "Nesterov", "OrderAccepted", "OrderClosed", "OrderDeclined", "OrderMatched", "OrderOpened", "OrderProven", "OrderSettled", "OrderState", "OrderSubmitted", "OrderUnmatched", "OrderVerified", "PaymentMade", "PlacedOrder", "Precision", "Quote", "Refusal", "Request", "Result", "RoundClosed", "RoundVerified", "RoundVoid", "SGD", "Session", "ShareAccepted", "ShareCommitted", "ShareReason", "ShareRejected", "StillWaiting", "Summary", "TxSender", "Why", "accuracy", "build_job", "connect", "cross_entropy", "fetch_result", "load_job", "load_result", "load_trace", "quote", "read_job", "repeat", "run_locally", "submit", "text_rows", "verify_trace", "wait_for"]

@@ -35,6 +35,7 @@ from pol.ops.table import PRIMITIVES
 from pol.state.arrays import NUMPY_DTYPES, Array
 from pol.work.segments import advance, slot_state
 from pol.work.train import aggregate
+from tests.support.bodies import counter, moved, nested, recurrence
 
 NAME = "work"
 EXECUTORS = ("native", "numpy", "torch")
@@ -66,7 +67,11 @@ class Case:
     def __str__(self) -> str:
         """Name the case in one line."""
         shapes = " ".join(f"{dtype}[{','.join(map(str, shape))}]" for dtype, shape in self.operands)
-        attrs = ",".join(f"{name}={value}" for name, value in self.attrs.items() if name != "value")
+        attrs = ",".join(
+            f"{name}={len(value.nodes)} nodes" if isinstance(value, Program) else f"{name}={value}"
+            for name, value in self.attrs.items()
+            if name != "value"
+        )
         spread = f"broadcast to {list(self.spread)}" if self.spread is not None else ""
         words = [self.op, shapes, attrs, spread, "" if self.values == "plain" else self.values]
         return " ".join(word for word in words if word)
@@ -92,6 +97,7 @@ def sweep() -> Iterator[Case]:
     yield from _products()
     yield from _windows()
     yield from _shapes()
+    yield from _repeats()
     yield Case("iota", (), {"size": 1})
     yield Case("iota", (), {"size": LARGE})
     for size in (1, 1_000, LARGE):
@@ -211,6 +217,24 @@ def _shapes() -> Iterator[Case]:
     for dtype, shape in product(("f32", "i64"), ((LARGE,), (LARGE // 2, 2), (1_024, 1_024), (1,))):
         for dim in range(len(shape)):
             yield Case("argsort", ((dtype, shape),), {"dim": dim})
+
+
+def _repeats() -> Iterator[Case]:
+    """Bodies that do nothing or little, of many values or of large ones."""
+    for body in (counter(nodes=0), counter(), counter(carried=8), counter(sequences=16)):
+        scalars = [("f32", spec.shape) for spec in body.inputs if spec.name.startswith("carry")]
+        for count in (1, 1_000):
+            rows = [("f32", (count,))] * (len(body.inputs) - len(scalars))
+            yield _of_body(body, [*scalars, *rows], count)
+    for shape in ((8, 64), (1_024, 1_024)):
+        for body in (moved(shape), recurrence(shape)):
+            operands = [("f32", shape), ("f32", (4, *shape)), ("f32", shape)]
+            yield _of_body(body, operands[: len(body.inputs)], 4)
+    yield _of_body(nested(counter(), (30,)), [("f32", ())], 30)
+
+
+def _of_body(body: Program, operands: Sequence[tuple[str, Shape]], count: int) -> Case:
+    return Case("repeat", tuple(operands), {"body": body, "count": count, "reverse": False})
 
 
 def _array(random: np.random.Generator, dtype: str, shape: Shape, case: Case) -> Array:

@@ -1,8 +1,8 @@
-"""An LSTM written by hand, which reads an image of a digit row by row: recurrent layers of torch are not traced.
+"""An LSTM written by hand as a loop of Python, which reads an image of a digit row by row.
 
     assay job build examples/lstm.py -o lstm-job
 
-The loop over the rows is unrolled when the step is traced, so its length is part of the job.
+The loop over the eight rows is written out when the step is traced; long ones are for nn.LSTM or assay.repeat.
 """
 
 import numpy as np

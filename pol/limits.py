@@ -9,7 +9,13 @@ MAX_RANK = 8
 MAX_DIMENSION = 2**31 - 1
 """Size of one dimension."""
 MAX_OPERANDS = 64
-"""Operands of one node (only ``concat`` takes more than three)."""
+"""Operands of one node (only ``concat`` takes more than three, and ``repeat`` even more)."""
+MAX_REPEATED = 1_024
+"""Operands of a ``repeat``."""
+MAX_TURNS = 2**20
+"""Turns of a ``repeat``."""
+MAX_NESTED = 2
+"""Bodies within one another: a ``repeat`` may have another one in its body, but that one no third."""
 MAX_SUMMED = 131_072
 """Summed dimension of a product: above it, four INT8 digit products would overflow INT32."""
 MAX_SITE = 2**31 - 1
@@ -23,15 +29,18 @@ MAX_INTEGER = 2**63 - 1
 class Limits:
     """Caps on a job that a machine is willing to load (sizes in bytes where not said otherwise).
 
-    ``live_size`` caps what a program has at once, and for a step also its batch and the order of an epoch's samples,
-    an array as long as there are ``rows``. ``tensors`` caps a state's, each of which costs time at every step. A batch
-    goes through the data ``epochs_per_batch`` times at most, for each time is an order of its own. How many rounds,
-    slots, steps and segments there may be is the same everywhere (``pol.rules.schedule.check_terms``).
+    ``nodes`` caps those of a program, and of each body in it; ``unrolled_nodes`` those that it has once its repeats
+    are written out. ``live_size`` caps what a program has at once, and for a step also its batch and the order of
+    an epoch's samples, an array as long as there are ``rows``. ``tensors`` caps a state's, each of which costs time
+    at every step. A batch goes through the data ``epochs_per_batch`` times at most, for each time is an order of
+    its own. How many rounds, slots, steps and segments there may be is the same everywhere
+    (``pol.rules.schedule.check_terms``).
     """
 
     document_size: int = 16 * 2**20
-    json_depth: int = 8
+    json_depth: int = 14
     nodes: int = 20_000
+    unrolled_nodes: int = 20_000_000
     inputs: int = 10_000
     constants_size: int = 2**20
     value_elements: int = 2**28

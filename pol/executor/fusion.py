@@ -6,7 +6,7 @@ chains never need each other, and all other nodes keep their order: a step that 
 executor. Views are no part of it, for nothing is computed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pol.job.program import Program
 from pol.ops.elementwise import ELEMENTWISE
@@ -21,6 +21,8 @@ VIEWS = frozenset({"reshape", "permute", "broadcast", "slice", "full"})
 
 Group = Sequence[int]
 """Value numbers of nodes in an order in which they can run: elementwise ones of one shape, or a single one."""
+Grouping = Callable[[Program], Sequence[Group]]
+"""How the nodes of a program are taken together: :func:`grouped` or :func:`singly`."""
 
 
 def grouped(program: Program) -> list[Group]:

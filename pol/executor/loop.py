@@ -1,21 +1,25 @@
 """The ordinary way to run a program: one function for each node, called one after another.
 
-What a node becomes, and what an array is, says a library (NumPy, torch). A value is let go after its last use.
+What a node becomes, and what an array is, says a library (NumPy, torch). A value is let go after its last use. The body
+of a repeat is called for one turn after another.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 from pol.executor.remember import Remembering
 from pol.job.program import Node, Program
 from pol.ops.primitive import Function, Site
+from pol.ops.repeat import form
 from pol.state.arrays import Array, array_from_bytes, canonical_array
 
 Value = Any
 """An array of the back end's library."""
+Place = tuple[int, ...]
+"""Of an operation: a value number; within a repeat, then the turn, and the value number in the body, and so on."""
+Watch = Callable[[Place, Array], None]
 
 
 class LoopBackend(Remembering["Loop"]):
@@ -44,6 +48,10 @@ class LoopBackend(Remembering["Loop"]):
         """Return the value with its elements in one block, the last dimension first: itself where it is so."""
 
     @abstractmethod
+    def empty(self, dtype: str, elements: int) -> Value:
+        """Return a value of so many elements that nobody has written yet."""
+
+    @abstractmethod
     def session(self) -> AbstractContextManager[object]:
         """Return the context in which functions are called (no warnings, no gradients)."""
 
@@ -58,12 +66,71 @@ def _may_stray(program: Program, number: int, node: Node) -> bool:
     return met or not program.repeating.isdisjoint(node.args)
 
 
-@dataclass(frozen=True, slots=True)
 class _Step:
-    function: Function
-    args: tuple[int, ...]
-    result: int
-    dead: tuple[int, ...]
+    """A node: what computes it, of which values, and what nobody needs after it."""
+
+    def __init__(
+        self, function: Function, args: Sequence[int], result: int, dead: Sequence[int]
+    ) -> None:
+        self.args, self.result, self.dead = args, result, dead
+        self._function = function
+
+    def run(self, operands: Sequence[Value], watch: Watch | None, place: Place) -> Value:
+        """Return the result for operands; what is not taken apart needs no watching."""
+        return self._function(*operands)
+
+
+class _Turns:
+    """A repeat: what its body computes in each turn, and what becomes of that."""
+
+    def __init__(self, backend: LoopBackend, program: Program, number: int, seed: int) -> None:
+        offset = number - program.first_node
+        node = program.nodes[offset]
+        self.args, self.result, self.dead = node.args, number, program.last_uses[offset]
+        body: Program = node.attrs["body"]
+        self._backend = backend
+        self._body = Loop(backend, body, seed)
+        self._count, self._reverse = node.attrs["count"], node.attrs["reverse"]
+        self._form = form(body, self._count)
+        self._type = program.types[number]
+        # where each stack begins in the result, and elements of a turn in it
+        sizes = [value.elements for _, value in self._form.parts]
+        starts = [sum(sizes[:index]) for index in range(len(sizes))]
+        carried = self._form.carried
+        names = [name for name, _ in self._form.parts]
+        self._stacks = list(zip(names, starts, strict=True))[carried:]
+        self._stack_sizes = [size // self._count for size in sizes[carried:]]
+        self._astray = [arg in program.repeating for arg in node.args]
+        self._carried_astray = [
+            body.outputs[name] in body.repeating for name, _ in self._form.parts[:carried]
+        ]
+
+    def run(self, operands: Sequence[Value], watch: Watch | None, place: Place) -> Value:
+        """Return the result for operands; ``watch`` gets what happens within each turn."""
+        form, in_order = self._form, self._backend.in_order
+        carried, sequences = form.carried, slice(form.carried, form.carried + form.sequences)
+        given = [
+            in_order(operand) if is_astray else operand
+            for operand, is_astray in zip(operands, self._astray, strict=True)
+        ]
+        kept, constants = given[:carried], given[sequences.stop :]
+        result = self._backend.empty(self._type.dtype, self._type.elements)
+        for turn in range(self._count):
+            at = self._count - 1 - turn if self._reverse else turn
+            parts = [sequence[at] for sequence in given[sequences]]
+            ends = self._body.values([*kept, *parts, *constants], watch, (*place, turn))
+            kept = [
+                in_order(ends[name]) if is_astray else ends[name]
+                for (name, _), is_astray in zip(form.parts, self._carried_astray, strict=False)
+            ]
+            for (name, first), size in zip(self._stacks, self._stack_sizes, strict=True):
+                start = first + at * size
+                result[start : start + size] = ends[name].reshape(-1)
+        start = 0
+        for value, (_, kind) in zip(kept, form.parts, strict=False):
+            result[start : start + kind.elements] = value.reshape(-1)
+            start += kind.elements
+        return result
 
 
 class Loop:
@@ -77,9 +144,12 @@ class Loop:
             backend.upload(array_from_bytes(c.data, c.type.dtype, c.type.shape, "constant"))
             for c in program.constants
         ]
-        self._steps = []
+        self._steps: list[_Step | _Turns] = []
         for offset, node in enumerate(program.nodes):
             number = program.first_node + offset
+            if node.op == "repeat":
+                self._steps.append(_Turns(backend, program, number, seed))
+                continue
             operands = tuple(program.types[arg] for arg in node.args)
             site = Site(node.attrs, operands, program.types[number], seed)
             function = backend.function(node.op, site)
@@ -91,21 +161,29 @@ class Loop:
         """Libraries may lay out a result as its operands are, or hand one back: readers count on rows in order."""
         return lambda *operands: self._backend.in_order(function(*operands))
 
-    def run(
-        self, inputs: Mapping[str, Array], watch: Callable[[int, Array], None] | None = None
-    ) -> dict[str, Array]:
-        """Return the outputs by name; ``watch`` gets the value number and array of every node, for bisection."""
+    def run(self, inputs: Mapping[str, Array], watch: Watch | None = None) -> dict[str, Array]:
+        """Return the outputs by name; ``watch`` gets the place and array of every operation, for bisection."""
         backend = self._backend
-        values: list[Value] = [backend.upload(inputs[name]) for name in self._inputs]
-        values += [*self._constants, *[None] * len(self._steps)]
+        given = [backend.upload(inputs[name]) for name in self._inputs]
         with backend.session():
-            for step in self._steps:
-                values[step.result] = step.function(*[values[arg] for arg in step.args])
-                if watch is not None:
-                    watch(step.result, backend.download(values[step.result]))
-                for number in step.dead:
-                    values[number] = None
-            return {name: backend.download(values[n]) for name, n in self._outputs.items()}
+            found = self.values(given, watch)
+            return {name: backend.download(found[name]) for name in self._outputs}
+
+    def values(
+        self, given: Sequence[Value], watch: Watch | None = None, place: Place = ()
+    ) -> dict[str, Value]:
+        """Return the outputs of inputs in their order, both as the library's own."""
+        values: list[Value] = [*given, *self._constants, *[None] * len(self._steps)]
+        for step in self._steps:
+            here = (*place, step.result)
+            operands = [values[arg] for arg in step.args]
+            values[step.result] = step.run(operands, watch, here)
+            del operands
+            if watch is not None:
+                watch(here, self._backend.download(values[step.result]))
+            for number in step.dead:
+                values[number] = None
+        return {name: values[number] for name, number in self._outputs.items()}
 
     def canonical(
         self, inputs: Mapping[str, Array], donated: Collection[str] = ()

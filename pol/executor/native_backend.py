@@ -44,8 +44,8 @@ class NativeBackend(Remembering[Compiled]):
     def made(self, program: Program, seed: int) -> Compiled:
         """Return the program's tape, with elementwise nodes in chains where there is room for that."""
         has_kernels = can_be_written(program)
-        for groups in (grouped, singly) if has_kernels else ():
-            tape = write_tape(program, seed, groups(program))
+        for grouping in (grouped, singly) if has_kernels else ():
+            tape = write_tape(program, seed, grouping)
             if _size(program, tape) <= program.peak_size + ROUNDING:
                 return Taped(self, program, tape)
         log.warning(
@@ -145,6 +145,7 @@ class Taped:
         places = [start + -start % LINE, address(tape.constants)]
         places += [address(array) for array in given]
         places += [address(array) for array in outputs.values()]
+        places += [0] * tape.moving
         bases = (ctypes.c_void_p * len(places))(*places)
         end = library.run(
             tape.words, bases, canonical, not_finite, self._backend.crew, self._backend.grain

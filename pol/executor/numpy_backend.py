@@ -8,7 +8,7 @@ from pol.errors import ExecutionError
 from pol.executor.loop import LoopBackend
 from pol.ops.primitive import Function, Site
 from pol.ops.table import PRIMITIVES
-from pol.state.arrays import Array
+from pol.state.arrays import NUMPY_DTYPES, Array
 
 
 def check_subnormals() -> None:
@@ -30,7 +30,9 @@ class NumpyBackend(LoopBackend):
 
     def function(self, op: str, site: Site) -> Function:
         """Return the reference of one node."""
-        return PRIMITIVES[op].reference(site)
+        maker = PRIMITIVES[op].reference
+        assert maker is not None, "a loop runs the operations of a body"
+        return maker(site)
 
     def upload(self, array: Array) -> Array:
         """Return the array itself, in C order."""
@@ -43,6 +45,10 @@ class NumpyBackend(LoopBackend):
     def in_order(self, value: Array) -> Array:
         """See ``LoopBackend.in_order``."""
         return np.asarray(value, order="C")
+
+    def empty(self, dtype: str, elements: int) -> Array:
+        """See ``LoopBackend.empty``."""
+        return np.empty(elements, NUMPY_DTYPES[dtype])
 
     def session(self) -> AbstractContextManager[object]:
         """Return a context in which overflow and NaN do not warn; outputs are checked at the end instead."""

@@ -3,6 +3,10 @@
 Views cost nothing: a value is a place and strides (:mod:`pol.native.strided`), and only what a kernel cannot read as it
 lies is copied. First the instructions are written with a base of its own for each value; then, when it is known how
 long each is needed, these become places in one arena.
+
+A repeat is the instructions of its body between two that begin it and begin it again. What is another place in each
+turn has a moving base: the part of a sequence, the part of a stack, and the two places of what is carried, one to read
+and one to write, which change places after each turn.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,11 +17,13 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from pol.executor.fusion import CHAINED, VIEWS, Group
+from pol.executor.fusion import CHAINED, VIEWS, Group, Grouping
+from pol.executor.moves import Moves, Place, parts_of
 from pol.job.program import Node, Program
 from pol.native.arena import Arena
 from pol.native.strided import Strided, in_order, merged
 from pol.ops.primitive import Site
+from pol.ops.repeat import form
 from pol.ops.shape import inner, slices
 from pol.values import ITEM_SIZE, Shape, TensorType
 
@@ -28,11 +34,11 @@ OPS = (
 """In the order of the enumeration in ``pol/native/chain.c``."""
 
 ARENA, CONSTANTS, FIRST_INPUT = 0, 1, 2
-"""Bases; behind the inputs come the outputs."""
+"""Bases; behind the inputs come the outputs, and then those that move."""
 
 SINGLE = frozenset({
     "matmul", "sum", "amax", "argmax", "take", "concat", "pad", "uniform", "iota", "add_rows", "argsort",
-    "matmul_windows",
+    "matmul_windows", "repeat",
 })  # fmt: skip
 """Operations that have an instruction, or a few, of their own."""
 
@@ -58,6 +64,8 @@ class Kind(IntEnum):
     ADD_ROWS = 10
     ARGSORT = 11
     WINDOWS = 12
+    TURNS = 13
+    AGAIN = 14
 
 
 ROWS_OF_TABLE = 8
@@ -65,9 +73,6 @@ ROWS_OF_TABLE = 8
 
 _MAY_FAIL = (Kind.TAKE, Kind.ADD_ROWS)
 """What has something to check even where it writes nothing."""
-
-Place = Callable[[Strided], tuple[int, int]]
-"""Base and offset of a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,26 +93,34 @@ class Instruction:
 class Tape:
     """What a run needs: the words, the constants, bytes of the arena, and types of the outputs in name order.
 
-    ``replacing`` are the outputs that may be written where the input of the same name lies.
+    Behind the bases of the outputs there are so many that are ``moving``. ``replacing`` are the outputs that may be
+    written where the input of the same name lies.
     """
 
     words: NDArray[np.int64]
     constants: NDArray[np.uint8]
     arena: int
     outputs: dict[str, TensorType]
+    moving: int
     replacing: frozenset[str]
 
 
-def write_tape(program: Program, seed: int, groups: Sequence[Group]) -> Tape:
-    """Return the tape of a program for a seed, with its nodes in these groups."""
-    writer = _Writer(program, seed)
-    for group in groups:
-        writer.take(group)
+def write_tape(program: Program, seed: int, grouping: Grouping) -> Tape:
+    """Return the tape of a program for a seed, with its nodes, and those of each body in it, in such groups."""
+    written = _Written(FIRST_INPUT + len(program.inputs) + len(program.outputs))
+    given = [
+        in_order(FIRST_INPUT + number, ITEM_SIZE[spec.dtype], spec.shape)
+        for number, spec in enumerate(program.inputs)
+    ]
+    writer = _Writer(program, seed, grouping, written, given)
+    for number, name in enumerate(program.outputs):
+        writer.name(name, number)
+    writer.take_all()
     writer.put_out()
-    words, arena = _laid_out(writer.instructions, writer.sizes)
-    constants = np.frombuffer(bytes(writer.constants) or bytes(_ALIGNED), np.uint8)
-    replacing = _replacing(program, writer.instructions)
-    return Tape(words, constants, arena, program.output_types(), replacing)
+    words, arena = _laid_out(written.instructions, written.sizes)
+    constants = np.frombuffer(bytes(written.constants) or bytes(_ALIGNED), np.uint8)
+    replacing = _replacing(program, written.instructions)
+    return Tape(words, constants, arena, program.output_types(), written.moving, replacing)
 
 
 def _replacing(program: Program, instructions: Sequence[Instruction]) -> frozenset[str]:
@@ -156,12 +169,19 @@ def _laid_out(
         return strided.base, strided.offset
 
     words: list[int] = []
+    begun: list[int] = []
     for at, instruction in enumerate(instructions):
         for strided in instruction.writes:
             if strided.base < 0 and strided.base not in places:
                 places[strided.base] = arena.take(sizes[-1 - strided.base])
         body = instruction.body(place)
+        if instruction.kind is Kind.AGAIN:
+            body = [begun.pop(), len(begun), *body]
+        elif instruction.kind is Kind.TURNS:
+            body = [len(begun), *body]
         words += [instruction.kind, 2 + len(body), *body]
+        if instruction.kind is Kind.TURNS:
+            begun.append(len(words))
         for base in ends.get(at, ()):
             arena.give_back(*places[base])
     return np.array(words, np.int64), arena.size
@@ -169,27 +189,48 @@ def _laid_out(
 
 def can_be_written(program: Program) -> bool:
     """Whether there is a kernel for every operation of a program."""
-    return {node.op for node in program.nodes} <= SINGLE | CHAINED | VIEWS
+    is_known = {node.op for node in program.nodes} <= SINGLE | CHAINED | VIEWS
+    return is_known and all(can_be_written(body) for body, _ in program.bodies)
+
+
+class _Written:
+    """What is written of a program and its bodies."""
+
+    def __init__(self, bases: int) -> None:
+        """Begin with so many bases."""
+        self.instructions: list[Instruction] = []
+        self.sizes: list[int] = []
+        self.constants = bytearray()
+        self.moving = 0
+        self._bases = bases
+
+    def new_base(self) -> int:
+        """Return a base that moves."""
+        self.moving += 1
+        return self._bases + self.moving - 1
 
 
 class _Writer:
     """Writes instructions; each value that is computed has a negative base of its own."""
 
-    def __init__(self, program: Program, seed: int) -> None:
+    def __init__(
+        self, program: Program, seed: int, grouping: Grouping, written: _Written, given: Sequence[Strided]
+    ) -> None:  # fmt: skip
+        """Begin with where the inputs are."""
         self.program, self.seed = program, seed
-        self.instructions: list[Instruction] = []
-        self.sizes: list[int] = []
-        self.constants = bytearray()
+        self.instructions, self.sizes = written.instructions, written.sizes
+        self.constants = written.constants
+        self._written, self._grouping = written, grouping
         self._values: list[Strided | None] = [None] * len(program.types)
-        for number, spec in enumerate(program.inputs):
-            self._values[number] = in_order(FIRST_INPUT + number, ITEM_SIZE[spec.dtype], spec.shape)
+        self._values[: len(given)] = given
         for number, constant in enumerate(program.constants, len(program.inputs)):
             kept = self._constant(constant.data, constant.type)
             self._values[number] = kept
-        self._numbers = {name: number for number, name in enumerate(program.outputs)}
+        # outputs of a program, which chains write as they leave it
+        self._numbers: dict[str, int] = {}
         self._names: dict[int, list[str]] = {}
-        for name, number in program.outputs.items():
-            self._names.setdefault(number, []).append(name)
+        # outputs of a body, each with the place where it is wanted
+        self._wanted: dict[int, Strided] = {}
         self._readers: dict[int, list[int]] = {}
         for number, node in enumerate(program.nodes, program.first_node):
             for arg in node.args:
@@ -198,7 +239,13 @@ class _Writer:
             "matmul": self._product, "sum": self._sum, "amax": self._largest, "argmax": self._find_largest,
             "take": self._take, "concat": self._concat, "pad": self._pad, "uniform": self._uniform, "iota": self._iota,
             "add_rows": self._add_rows, "argsort": self._argsort, "matmul_windows": self._windows,
+            "repeat": self._turns,
         }  # fmt: skip
+
+    def name(self, name: str, number: int) -> None:
+        """Let an output, which is a base, have a name."""
+        self._numbers[name] = number
+        self._names.setdefault(self.program.outputs[name], []).append(name)
 
     # --- values ---
 
@@ -271,10 +318,18 @@ class _Writer:
     def _type(self, number: int) -> TensorType:
         return self.program.types[number]
 
+    def _place_of(self, number: int, value: TensorType) -> Strided:
+        """Return the place where a value is written: where it is wanted, or a new one."""
+        return self._wanted.get(number) or self._new(value)
+
     # --- instructions ---
 
-    def take(self, group: Group) -> None:
-        """Write a group of nodes."""
+    def take_all(self) -> None:
+        """Write all nodes."""
+        for group in self._grouping(self.program):
+            self._take_group(group)
+
+    def _take_group(self, group: Group) -> None:
         first = self._node(group[0])
         if first.op in self._single:
             self._single[first.op](group[0], first, self._type(group[0]))
@@ -295,9 +350,13 @@ class _Writer:
         self._names.clear()
 
     def _emit(
-        self, kind: Kind, reads: Sequence[Strided], writes: Sequence[Strided], *rest: int
-    ) -> None:
-        """Write an instruction whose words are the places of what it reads and writes, and numbers."""
+        self, kind: Kind, reads: Sequence[Strided], writes: Sequence[Strided], *rest: int,
+        needed: Sequence[Strided] = (),
+    ) -> None:  # fmt: skip
+        """Write an instruction whose words are the places of what it reads and writes, and numbers.
+
+        What else is ``needed`` has its place until then.
+        """
         if not any(strided.view.size for strided in writes) and kind not in _MAY_FAIL:
             return
 
@@ -307,14 +366,15 @@ class _Writer:
                 words += place(strided)
             return words + list(rest)
 
-        self.instructions.append(Instruction(kind, reads, writes, body))
+        self.instructions.append(Instruction(kind, [*reads, *needed], writes, body))
 
-    def _copy(self, source: Strided, target: Strided) -> None:
+    def _copy(self, source: Strided, target: Strided, needed: Sequence[Strided] = ()) -> None:
         sizes, (source_strides, target_strides) = merged(
             source.shape, source.strides, target.strides
         )
         layout = [*_padded(sizes), *_padded(source_strides), *_padded(target_strides)]
-        self._emit(Kind.COPY, [source], [target], source.item, len(sizes), *layout)
+        numbers = source.item, len(sizes), *layout
+        self._emit(Kind.COPY, [source], [target], *numbers, needed=needed)
 
     def _product(self, number: int, node: Node, value: TensorType) -> None:
         left, right = (self._readable(strided) for strided in self._operands(node))
@@ -325,7 +385,7 @@ class _Writer:
             self._values[number] = result.seen_as(result.view.swapaxes(-1, -2))
             left, right = _turned(right), _turned(left)
         else:
-            result = self._new(value)
+            result = self._place_of(number, value)
             self._values[number] = result
         sizes, (of_left, of_right) = merged(left.shape[:-2], left.strides[:-2], right.strides[:-2])
         strides = (*left.strides[-2:], *right.strides[-2:])
@@ -346,7 +406,7 @@ class _Writer:
         """What the windows read is never laid out as a whole, so ``x`` may lie in any way."""
         left, x = self._operands(node)
         left = self._readable(left)
-        result = self._values[number] = self._new(value)
+        result = self._values[number] = self._place_of(number, value)
         attrs, steps = node.attrs, x.strides[1:]
         groups, rows, _ = left.shape
         per_group = x.shape[0] // groups
@@ -386,7 +446,7 @@ class _Writer:
     def _is_wanted_turned(self, number: int) -> bool:
         """Whether nobody reads a product but as its transpose."""
         readers = self._readers.get(number, [])
-        if len(readers) != 1 or number in self._names:
+        if len(readers) != 1 or number in self._names or number in self._wanted:
             return False
         node, rank = self._node(readers[0]), len(self._type(number).shape)
         return node.op == "permute" and node.attrs["dims"] == (*range(rank - 2), rank - 1, rank - 2)
@@ -436,7 +496,7 @@ class _Writer:
         table, index = self._operands(node)
         table = self._in_order(table, value.dtype)
         index = self._in_order(index, "i64")
-        result = self._values[number] = self._new(value)
+        result = self._values[number] = self._place_of(number, value)
         width = prod(table.shape[1:]) * table.item
         if index.view.size:
             self._emit(Kind.TAKE, [table, index], [result], table.shape[0], width, index.view.size)
@@ -444,20 +504,20 @@ class _Writer:
     def _add_rows(self, number: int, node: Node, value: TensorType) -> None:
         index, values = self._operands(node)
         index, values = self._in_order(index, "i64"), self._in_order(values, "f32")
-        result = self._values[number] = self._new(value)
+        result = self._values[number] = self._place_of(number, value)
         width = prod(value.shape[1:])
         self._emit(Kind.ADD_ROWS, [index, values], [result], value.shape[0], width, index.view.size)
 
     def _argsort(self, number: int, node: Node, value: TensorType) -> None:
         (strided,) = self._operands(node)
         strided = self._in_order(strided, self._type(node.args[0]).dtype)
-        result = self._values[number] = self._new(value)
+        result = self._values[number] = self._place_of(number, value)
         dim, shape = node.attrs["dim"], value.shape
         lines = prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :])
         self._emit(Kind.ARGSORT, [strided], [result], strided.item, *lines)
 
     def _concat(self, number: int, node: Node, value: TensorType) -> None:
-        result = self._values[number] = self._new(value)
+        result = self._values[number] = self._place_of(number, value)
         start, dim = 0, node.attrs["dim"]
         for strided in self._operands(node):
             stop = start + strided.shape[dim]
@@ -466,26 +526,74 @@ class _Writer:
 
     def _pad(self, number: int, node: Node, value: TensorType) -> None:
         (strided,) = self._operands(node)
-        result = self._values[number] = self._new(value)
+        result = self._values[number] = self._place_of(number, value)
         self._fill(bytes.fromhex(node.attrs["value"]), value, result)
         site = Site(node.attrs, (self._type(node.args[0]),), value, self.seed)
         self._copy(strided, result.part(inner(site)))
 
     def _uniform(self, number: int, node: Node, value: TensorType) -> None:
-        result = self._values[number] = self._new(value)
+        result = self._values[number] = self._place_of(number, value)
         seed = int(np.uint64(self.seed).astype(np.int64))
         self._emit(
             Kind.UNIFORM, self._operands(node), [result], seed, node.attrs["site"], value.elements
         )
 
     def _iota(self, number: int, node: Node, value: TensorType) -> None:
-        result = self._values[number] = self._new(value)
+        result = self._values[number] = self._place_of(number, value)
         self._emit(Kind.IOTA, [], [result], value.elements)
 
     def _fill(self, data: bytes, value: TensorType, result: Strided) -> None:
         """Write one element everywhere."""
         one = self._constant(data, TensorType(value.dtype, ()))
         self._copy(one.seen_as(np.broadcast_to(one.view, value.shape)), result)
+
+    # --- repeats ---
+
+    def _turns(self, number: int, node: Node, value: TensorType) -> None:
+        body, count, reverse = node.attrs["body"], node.attrs["count"], node.attrs["reverse"]
+        found = form(body, count)
+        operands = self._operands(node)
+        result = self._values[number] = self._place_of(number, value)
+        parts = parts_of(result, found)
+        moves, new_base = Moves(), self._written.new_base
+        # two places for each value that is carried
+        slots: list[Strided] = []
+        given: list[Strided] = []
+        targets: list[Strided] = []
+        for operand, spec in zip(operands[: found.carried], body.inputs, strict=False):
+            now, then = self._new(spec.type), self._new(spec.type)
+            self._copy(operand, now)
+            slots += [now, then]
+            given.append(moves.add(new_base(), now))
+            targets.append(moves.add(new_base(), then))
+            moves.swapped.append((given[-1].base, targets[-1].base))
+        kept, last = given[:], found.carried + found.sequences
+        given += [
+            moves.along(new_base(), operand, count, reverse=reverse)
+            for operand in operands[found.carried : last]
+        ]
+        targets += [
+            moves.along(new_base(), part, count, reverse=reverse) for part in parts[found.carried :]
+        ]
+        taken = [*operands, *slots, result]
+        self.instructions.append(Instruction(Kind.TURNS, taken, [*slots, result], moves.begin))
+        writer = _Writer(body, self.seed, self._grouping, self._written, [*given, *operands[last:]])
+        numbers = [body.outputs[name] for name, _ in found.parts]
+        writer.take_body(list(zip(numbers, targets, strict=True)))
+        self.instructions.append(Instruction(Kind.AGAIN, taken, (), lambda _: moves.again(count)))
+        for end, part in zip(kept, parts, strict=False):
+            self._copy(end, part, slots)
+
+    def take_body(self, outputs: Sequence[tuple[int, Strided]]) -> None:
+        """Write all nodes, and bring outputs to their places."""
+        for number, place in outputs:
+            if number >= self.program.first_node:
+                self._wanted.setdefault(number, place)
+        self.take_all()
+        for number, place in outputs:
+            value = self._value(number)
+            if value.base != place.base:
+                self._copy(value, place)
 
     # --- chains ---
 
@@ -501,10 +609,11 @@ class _Writer:
                 del self._names[number]
         wanted = [
             number for number in group
-            if number in self._names or not members.issuperset(self._readers.get(number, ()))
+            if number in self._names or number in self._wanted
+            or not members.issuperset(self._readers.get(number, ()))
         ]  # fmt: skip
         for number in wanted:
-            self._values[number] = self._new(self._type(number))
+            self._values[number] = self._place_of(number, self._type(number))
         links = [(self._node(number).args, number) for number in group]
         registers, inside = _registers(links, sources, wanted, [number for _, number in leaving])
         steps = [self._step(number, registers) for number in group]

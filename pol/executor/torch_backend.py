@@ -524,6 +524,10 @@ class TorchBackend(LoopBackend):
         """See ``LoopBackend.in_order``."""
         return value.contiguous()
 
+    def empty(self, dtype: str, elements: int) -> Tensor:
+        """See ``LoopBackend.empty``."""
+        return torch.empty(elements, dtype=_DTYPES[dtype], device=self._device)
+
     def session(self) -> AbstractContextManager[object]:
         """Return a context without gradients."""
         return torch.no_grad()

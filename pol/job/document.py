@@ -388,7 +388,8 @@ def _check_step(document: JobDocument) -> None:
 def _check_outer(document: JobDocument) -> None:
     """Check ``outer``. It may not fail but by a state that is not finite, else no round could be closed."""
     for index, node in enumerate(document.outer.nodes):
-        if PRIMITIVES[node.op].may_fail:
+        body = node.attrs.get("body")
+        if PRIMITIVES[node.op].may_fail or (body is not None and body.may_fail):
             reason = f"the end of a round does not {node.op}, which may fail"
             raise _refuse(f"outer.nodes[{index}].op", reason)
     state = _named("global", document.global_tensors)

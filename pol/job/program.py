@@ -15,7 +15,7 @@ from domain.bounds import Length, Range, Size, own_checker
 from domain.errors import Refusal
 from pol.errors import JobError
 from pol.job.strict_json import read_part
-from pol.limits import LIMITS, MAX_OPERANDS, Limits
+from pol.limits import LIMITS, MAX_NESTED, MAX_REPEATED, Limits
 from pol.ops.primitive import Work
 from pol.ops.table import PRIMITIVES, infer
 from pol.values import Dimensions, DType, TensorName, TensorSpec, TensorType
@@ -45,7 +45,7 @@ class Node:
     """One operation: name in the table, value numbers of the operands, attributes."""
 
     op: Annotated[str, Size(0, 64)]
-    args: Annotated[tuple[ValueNumber, ...], Length(0, MAX_OPERANDS)]
+    args: Annotated[tuple[ValueNumber, ...], Length(0, MAX_REPEATED)]
     attrs: Mapping[Annotated[str, Size(0, 64)], Any]
 
 
@@ -68,6 +68,35 @@ class Program:
     def first_node(self) -> int:
         """Value number of the first node."""
         return len(self.inputs) + len(self.constants)
+
+    @cached_property
+    def bodies(self) -> tuple[tuple["Program", int], ...]:
+        """The programs that are repeated in it, and how often each."""
+        return tuple(
+            (node.attrs["body"], node.attrs["count"]) for node in self.nodes if node.op == "repeat"
+        )
+
+    @cached_property
+    def nested(self) -> int:
+        """How many bodies are within one another: 0 where nothing is repeated."""
+        return max((1 + body.nested for body, _ in self.bodies), default=0)
+
+    @cached_property
+    def unrolled_nodes(self) -> int:
+        """Nodes that it takes to say without repeats what the nodes compute."""
+        return len(self.nodes) + sum(count * body.unrolled_nodes for body, count in self.bodies)
+
+    @cached_property
+    def may_fail(self) -> bool:
+        """Whether a run can end in OutOfRange."""
+        own = any(PRIMITIVES[node.op].may_fail for node in self.nodes)
+        return own or any(body.may_fail for body, _ in self.bodies)
+
+    @cached_property
+    def constants_size(self) -> int:
+        """Bytes of the constants, with those of its bodies."""
+        own = sum(constant.type.size for constant in self.constants)
+        return own + sum(body.constants_size for body, _ in self.bodies)
 
     @cached_property
     def repeating(self) -> frozenset[int]:
@@ -128,11 +157,29 @@ class Program:
         form, with a copy of one after another. Blocks of a fixed size (``BLOCKS_SIZE``) are not counted.
         """
         inputs = sum(spec.type.size for spec in self.inputs)
-        live = 2 * inputs + sum(constant.type.size for constant in self.constants)
-        peak = live
+        always = 2 * inputs + self.constants_size
+        peak, live = self._inner_sizes
+        outputs = [self.types[number] for number in self.outputs.values()]
+        made = {number for number in self.outputs.values() if number >= self.first_node}
+        # what has two names, or is an input, is not let go for its copy
+        again = sum(v.size for v in outputs) - sum(self.types[number].size for number in made)
+        # a copy of the largest, and one flag for each of its elements
+        largest = max((value.size + value.elements for value in outputs), default=0)
+        return always + max(peak, live + again + largest)
+
+    @property
+    def inner_size(self) -> int:
+        """Largest number of bytes that a turn has at once beside inputs and constants, where this is repeated."""
+        return self._inner_sizes[0]
+
+    @cached_property
+    def _inner_sizes(self) -> tuple[int, int]:
+        """Bytes beside inputs and constants: the most at once, and what is there at the end."""
+        live = peak = 0
         # values that lie in the memory of a node's result
         sharing = dict.fromkeys(range(self.first_node, len(self.types)), 0)
         for offset, (node, dead) in enumerate(zip(self.nodes, self.last_uses, strict=True)):
+            row = PRIMITIVES[node.op]
             operands = [self.types[number] for number in node.args]
             result = self.types[self.first_node + offset]
             memory = self.memory_of[self.first_node + offset]
@@ -140,17 +187,16 @@ class Program:
                 live += result.size
             if memory in sharing:
                 sharing[memory] += 1
-            peak = max(peak, live + PRIMITIVES[node.op].scratch_size(operands, node.attrs, result))
+            scratch = row.scratch_size(operands, node.attrs, result)
+            if row.in_order:
+                scratch += sum(
+                    self.types[number].size for number in self.repeating.intersection(node.args)
+                )
+            peak = max(peak, live + scratch)
             for memory in filter(sharing.__contains__, map(self.memory_of.__getitem__, dead)):
                 sharing[memory] -= 1
                 live -= 0 if sharing[memory] else self.types[memory].size
-        outputs = [self.types[number] for number in self.outputs.values()]
-        made = {number for number in self.outputs.values() if number >= self.first_node}
-        # what has two names, or is an input, is not let go for its copy
-        again = sum(v.size for v in outputs) - sum(self.types[number].size for number in made)
-        # a copy of the largest, and one flag for each of its elements
-        largest = max((value.size + value.elements for value in outputs), default=0)
-        return max(peak, live + again + largest)
+        return peak, live
 
     def output_types(self) -> dict[str, TensorType]:
         """Return the type of every output, in name order."""
@@ -212,6 +258,18 @@ def _check_leaves(
             )
 
 
+def infer_node(
+    op: str, operands: Sequence[TensorType], values: Mapping[str, object], limits: Limits = LIMITS
+) -> tuple[Mapping[str, Any], TensorType]:
+    """Check one node, with the program in it where JSON has one, as :func:`pol.ops.table.infer` does."""
+    row = PRIMITIVES.get(op)
+    for name, attribute in row.attributes.items() if row else ():
+        if attribute.kind == "program" and isinstance(values.get(name), Mapping):
+            body = parse_program(values[name], limits, f"attrs.{name}")
+            values = {**values, name: body}
+    return infer(op, operands, values)
+
+
 def _infer_nodes(
     types: list[TensorType], nodes: Sequence[Node], limits: Limits
 ) -> tuple[Node, ...]:
@@ -230,7 +288,8 @@ def _infer_nodes(
                     "order the nodes so that operands come first",
                 )
         try:
-            attributes, result = infer(node.op, [types[number] for number in node.args], node.attrs)
+            operands = [types[number] for number in node.args]
+            attributes, result = infer_node(node.op, operands, node.attrs, limits)
         except JobError as error:
             raise error.under(field) from None
         _check_value(result, limits, field)
@@ -277,6 +336,12 @@ def make_program(
     _check_needed(checked, len(types) - len(checked), outputs)
     ordered = {name: outputs[name] for name in sorted(outputs)}
     program = Program(tuple(inputs), tuple(constants), checked, ordered, tuple(types))
+    if program.nested > MAX_NESTED:
+        reason = f"{program.nested} repeats are within one another, more than {MAX_NESTED}"
+        raise JobError("nodes", reason, "unroll the innermost one")
+    if program.unrolled_nodes > limits.unrolled_nodes:
+        reason = f"they do the work of {program.unrolled_nodes}, more than {limits.unrolled_nodes}"
+        raise JobError("nodes", reason, _REMEDY)
     if program.peak_size > limits.live_size:
         reason = f"needs {program.peak_size} bytes at once, more than {limits.live_size}"
         raise JobError("nodes", reason, _REMEDY)
@@ -323,7 +388,8 @@ class ProgramBuilder:
     def node(self, op: str, *args: int, **attrs: object) -> int:
         """Add a node and return the handle of its result; JobError if the table refuses it."""
         try:
-            checked, result = infer(op, [self._types[number] for number in args], attrs)
+            operands = [self._types[number] for number in args]
+            checked, result = infer_node(op, operands, attrs, self._limits)
         except JobError as error:
             raise error.under(f"nodes[{len(self._nodes)}]") from None
         handle = self._next(result)
@@ -393,7 +459,10 @@ def program_json(program: Program) -> dict[str, object]:
 
 
 def _attributes_json(node: Node) -> dict[str, object]:
-    return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in node.attrs.items()
-    }
+    return {name: _attribute_json(value) for name, value in node.attrs.items()}
+
+
+def _attribute_json(value: Any) -> object:
+    if isinstance(value, Program):
+        return program_json(value)
+    return list(value) if isinstance(value, tuple) else value

@@ -98,9 +98,12 @@ def flops_by_operation(program: Program) -> dict[str, int]:
 
 
 def products_by_bits(program: Program) -> dict[str, int]:
-    """Return how many products have integers of 8, of 15 and of 22 bits."""
-    found = [node.attrs["bits"] for node in program.nodes if "bits" in node.attrs]
-    return {str(bits): found.count(bits) for bits in BITS}
+    """Return how many products have integers of 8, of 15 and of 22 bits; those of each turn of a repeat count."""
+    own = [node.attrs["bits"] for node in program.nodes if "bits" in node.attrs]
+    found = {str(bits): own.count(bits) for bits in BITS}
+    for body, count in program.bodies:
+        found = {bits: found[bits] + count * more for bits, more in products_by_bits(body).items()}
+    return found
 
 
 def _largest_first(totals: dict[str, int]) -> dict[str, int]:

@@ -1,13 +1,14 @@
 /* A whole program in one call: instructions one after another, on places that are known before it runs.
  *
  * The tape is a list of words. Each instruction begins with its kind and its length in words. A place is a base (the
- * arena, the constants, an input, an output) and an offset in bytes; what an array is besides, sizes and strides, the
+ * arena, the constants, an input, an output, or one that moves with the turns of a repeat) and an offset in bytes; what an array is besides, sizes and strides, the
  * instruction says. pol/executor/tape.py writes it.
  */
 
 #include "program.h"
 
-enum { CHAIN, COPY, PRODUCT, SUM, COUNT, LARGEST, FIND_LARGEST, TAKE, UNIFORM, IOTA, ADD_ROWS, ARGSORT, WINDOWS };
+enum { CHAIN, COPY, PRODUCT, SUM, COUNT, LARGEST, FIND_LARGEST, TAKE, UNIFORM, IOTA, ADD_ROWS, ARGSORT, WINDOWS,
+       TURNS, AGAIN };
 
 #define LANES 8
 #define COLUMNS 256
@@ -333,19 +334,57 @@ static int run_one(const int64_t *instruction, const Run *run)
     return NO_MEMORY;
 }
 
+/* How many repeats may be within one another; a program has two at most. */
+#define NESTED 8
+
+/* Begin a repeat: ``level``, the number of bases that move, and each with the place where it begins. */
+static void begin_turns(const int64_t *body, char **bases, int64_t *turns)
+{
+    turns[body[0]] = 0;
+    for (const int64_t *move = body + 2, *end = move + 3 * body[1]; move < end; move += 3)
+        bases[move[0]] = bases[move[1]] + move[2];
+}
+
+/* End a turn: the word where the body begins, ``level``, turns; then bases that go on by so many bytes, and pairs of
+ * bases that change places. Whether there is another turn.
+ */
+static int end_turn(const int64_t *body, char **bases, int64_t *turns)
+{
+    const int64_t *move = body + 4, *steps = move + 2 * body[3];
+    int is_over = ++turns[body[1]] == body[2];
+    for (; !is_over && move < steps; move += 2)
+        bases[move[0]] += move[1];
+    for (const int64_t *pair = steps + 1, *end = pair + 2 * steps[0]; pair < end; pair += 2) {
+        char *first = bases[pair[0]];
+        bases[pair[0]] = bases[pair[1]];
+        bases[pair[1]] = first;
+    }
+    return !is_over;
+}
+
 /* Run a tape of so many words, with a crew (or NULL) where an instruction has two times ``grain`` operations. Returns
  * DONE, NO_MEMORY, or OUTSIDE where a row was asked for that a table has not: ``end`` has the number of the
  * instruction's first word, and the row.
  */
-EXPORT int assay_run(const int64_t *tape, int64_t words, char *const *bases, int64_t canonical, uint8_t *not_finite,
+EXPORT int assay_run(const int64_t *tape, int64_t words, char **bases, int64_t canonical, uint8_t *not_finite,
                      Crew *crew, int64_t grain, int64_t end[2])
 {
     Run run = {bases, canonical, not_finite, end + 1, crew_take(crew), grain};
+    int64_t turns[NESTED];
     int status = DONE;
-    for (end[0] = 0; end[0] < words; end[0] += tape[end[0] + 1]) {
-        status = run_one(tape + end[0], &run);
+    for (end[0] = 0; end[0] < words;) {
+        const int64_t *instruction = tape + end[0];
+        if (instruction[0] == AGAIN && end_turn(instruction + 2, bases, turns)) {
+            end[0] = instruction[2];
+            continue;
+        }
+        if (instruction[0] == TURNS)
+            begin_turns(instruction + 2, bases, turns);
+        else if (instruction[0] != AGAIN)
+            status = run_one(instruction, &run);
         if (status != DONE)
             break;
+        end[0] += instruction[1];
     }
     crew_give_back(run.crew);
     return status;

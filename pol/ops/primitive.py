@@ -36,7 +36,8 @@ FLOPS_PER_BYTE = 3
 FLOPS_PER_RUN = 800
 """Work of an inner loop of a kernel, however few elements it takes."""
 
-AttributeValue = int | str | bool | tuple[int, ...]
+AttributeValue = Any
+"""An integer, text, truth or tuple of integers; of a ``repeat``, a program."""
 Attributes = Mapping[str, Any]
 """Attributes in checked form: exactly those of the row, each an :data:`AttributeValue`."""
 Operands = Sequence[TensorType]
@@ -54,7 +55,8 @@ class Attribute:
     """What an attribute may hold.
 
     ``kind`` is ``int``, ``ints`` (a list of at most eight), ``choice`` (one of the integers ``choices``), ``bool``,
-    ``dtype``, or ``element`` (one element as little-endian hex); each other integer lies in ``low``..``high``.
+    ``dtype``, ``element`` (one element as little-endian hex), or ``program``; each other integer lies in
+    ``low``..``high``.
     """
 
     kind: str
@@ -89,6 +91,12 @@ class Work:
             self.elements + other.elements,
             self.moved + other.moved,
             self.calls + other.calls,
+        )
+
+    def times(self, count: int) -> "Work":
+        """Return the work of doing it so many times."""
+        return Work(
+            count * self.products, count * self.elements, count * self.moved, count * self.calls
         )
 
 
@@ -137,21 +145,22 @@ class Primitive:
 
     ``arity`` is the smallest and largest number of operands. All ``attributes`` are required, and no others are
     allowed. ``rule`` returns the type of the result; it raises JobError with a field relative to the node
-    (``args[0]``, ``attrs.dims``). ``reference`` makes the function that says, bit by bit, what is computed.
+    (``args[0]``, ``attrs.dims``). ``reference`` makes the function that says, bit by bit, what is computed; None for
+    what is composed of others, which executors run one after another.
 
     ``cost`` is operations per computed element, which are those of the first operand where ``counts_operand`` (a
     reduction), else those of the result; ``calls`` is calls of kernels, and ``more`` the work that depends on shapes
     in another way. ``scratch`` is bytes beside operands and result while it runs, for each element of an operand, and
     ``scratch_result`` for each of the result: the most that an executor takes, without the blocks of ``BLOCKS_SIZE``;
     ``more_scratch`` adds what depends on shapes in another way.
-    What ``repeats`` has a result in which many elements share one place, so that another shape of it is a copy. What
-    ``may_fail`` can end in OutOfRange, whatever its operands are.
+    What ``repeats`` has a result in which many elements share one place, so that another shape of it is a copy; who
+    takes operands ``in_order`` only, copies these. What ``may_fail`` can end in OutOfRange, whatever its operands are.
     """
 
     name: str
     arity: tuple[int, int]
     rule: ShapeRule
-    reference: Maker
+    reference: Maker | None
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     cost: int = 1
     counts_operand: bool = False
@@ -162,6 +171,7 @@ class Primitive:
     scratch_result: int = 0
     more_scratch: BytesRule = _no_bytes
     repeats: bool = False
+    in_order: bool = False
     may_fail: bool = False
 
     def work(self, operands: Operands, attributes: Attributes, result: TensorType) -> Work:
@@ -293,6 +303,8 @@ def _checked_attribute(attribute: Attribute, value: object) -> AttributeValue:
             type(value) is str and len(value) <= 16 and not set(value) - set("0123456789abcdef")
         ):
             return value
+        case "program" if hasattr(value, "output_types"):
+            return value
         case "ints" if isinstance(value, list | tuple) and len(value) <= MAX_RANK:
             for index, entry in enumerate(value):
                 if type(entry) is not int or not low <= entry <= high:
@@ -305,5 +317,6 @@ def _checked_attribute(attribute: Attribute, value: object) -> AttributeValue:
         "bool": "true or false",
         "dtype": f"one of {', '.join(ITEM_SIZE)}",
         "element": "one element as little-endian hex digits",
+        "program": "a program",
     }
     raise refuse("", f"is not {expected[attribute.kind]}")

@@ -10,6 +10,7 @@ from pol.ops.order import ORDER
 from pol.ops.primitive import AttributeValue, Operands, Primitive, check_attributes, refuse
 from pol.ops.product import PRODUCT
 from pol.ops.reduce import REDUCE
+from pol.ops.repeat import REPEAT
 from pol.ops.shape import SHAPE
 from pol.ops.windows import WINDOWS
 from pol.values import TensorType
@@ -17,7 +18,7 @@ from pol.values import TensorType
 PRIMITIVES: Mapping[str, Primitive] = MappingProxyType(
     {
         row.name: row
-        for family in (ELEMENTWISE, SHAPE, REDUCE, ORDER, PRODUCT, WINDOWS, CREATE)
+        for family in (ELEMENTWISE, SHAPE, REDUCE, ORDER, PRODUCT, WINDOWS, CREATE, REPEAT)
         for row in family
     }
 )
@@ -28,6 +29,8 @@ def infer(
     op: str, operands: Operands, values: Mapping[str, object]
 ) -> tuple[dict[str, AttributeValue], TensorType]:
     """Check one node and return its attributes in checked form and the type of its result.
+
+    A body is a checked program (:func:`pol.job.program.infer_node` makes one of what JSON has).
 
     Raises JobError with a field relative to the node (``op``, ``args[1]``, ``attrs.dims``).
     """

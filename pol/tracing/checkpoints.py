@@ -10,16 +10,14 @@ from itertools import count
 from typing import Any
 from unittest.mock import patch
 
-from torch.fx import Node
-from torch.fx import traceback as fx_traceback
 from torch.utils import checkpoint
 
 from pol.tracing.dropout import SeededDropout
 from pol.tracing.origin import Places
+from pol.tracing.reruns import marked_as
 
 _NAME = "_checkpoint_without_reentrant_generator"
 _RUN = getattr(checkpoint, _NAME)
-_MARK = "rerun"
 
 
 @contextmanager
@@ -56,15 +54,9 @@ def _again(
     function: Callable[..., Any], draws: SeededDropout, first: int, reruns: Iterator[int]
 ) -> Callable[..., Any]:
     def run(*arguments: Any, **options: Any) -> Any:
-        marked = fx_traceback.annotate({_MARK: next(reruns)})
+        marked = marked_as(next(reruns))
         # torch computes gradients outside of the modes
         with Places(), draws, draws.again_from(first), marked:
             return function(*arguments, **options)
 
     return run
-
-
-def rerun_of(node: Node) -> int:
-    """Return which rerun of a checkpointed part a node is of, counted from 1; 0 for all other nodes."""
-    found: int = node.meta.get("custom", {}).get(_MARK, 0)
-    return found

@@ -10,9 +10,11 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from pol.tracing import recurrent, repeats
 from pol.tracing.draws import Draws
 from pol.tracing.rewritten import REWRITTEN
 
@@ -43,7 +45,6 @@ _FEATURE_DROPOUTS = {
     functional.dropout3d: 3,
 }
 """Those that keep a channel or not, with the number of dimensions of one."""
-_RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 
 
 class SeededDropout(TorchFunctionMode):
@@ -82,7 +83,7 @@ class SeededDropout(TorchFunctionMode):
         if function in _FEATURE_DROPOUTS:
             with_channel = {**options, "channel": _FEATURE_DROPOUTS[function]}
             return self._dropout(*args, **with_channel)
-        if function in _RECURRENT:
+        if function in recurrent.CELLS:
             return self._recurrent(function, *args, **options)
         other = self._draws.functions.get(function) or REWRITTEN.get(function, function)
         return other(*args, **options)
@@ -103,6 +104,11 @@ class SeededDropout(TorchFunctionMode):
 
     def _uniform(self, shape: list[int]) -> torch.Tensor:
         """Draw from a site of its own."""
+        if repeats.is_within():
+            raise NotImplementedError(
+                "a turn of a repeat draws the same numbers as all others; draw them for all turns before it, and "
+                "give them as a sequence"
+            )
         site, self._sites = self._sites, self._sites + 1
         drawn: torch.Tensor = uniform(self._number, shape, site)
         return drawn
@@ -150,22 +156,24 @@ class SeededDropout(TorchFunctionMode):
         bidirectional: bool,
         batch_first: bool,
     ) -> Any:
-        """Torch's own layers, one after another where dropout comes between them."""
-        if not p or not training or layers == 1:
-            kept = (has_biases, layers, 0.0, training, bidirectional, batch_first)
-            return function(x, hidden, weights, *kept)
+        """The layers as repeats, with dropout between them; torch's own where states are projected."""
         ways = 2 if bidirectional else 1
-        is_pair = isinstance(hidden, Sequence)
+        state = hidden if isinstance(hidden, Sequence) else [hidden]
+        kept = (has_biases, 1, 0.0, training, bidirectional, batch_first)
+
+        def of_torch(x: torch.Tensor, begin: Any, some: Sequence[torch.Tensor]) -> Any:
+            return function(x, begin if isinstance(hidden, Sequence) else begin[0], some, *kept)
+
+        own: recurrent.Layer = of_torch
+        is_plain = len(weights) == layers * ways * (4 if has_biases else 2)
+        if is_plain and get_proxy_mode() is not None:
+            own = recurrent.layer(function, has_biases, bidirectional, batch_first)
         each, ends = len(weights) // layers, []
         for layer in range(layers):
-            own = slice(layer * ways, (layer + 1) * ways)
-            begin = [part[own] for part in hidden] if is_pair else hidden[own]
             if layer:
-                x = self._dropout(x, p)
-            x, *end = function(
-                x, begin, weights[layer * each : (layer + 1) * each],
-                has_biases, 1, 0.0, training, bidirectional, batch_first,
-            )  # fmt: skip
+                x = self._dropout(x, p, training)
+            begin = [part[layer * ways : (layer + 1) * ways] for part in state]
+            x, *end = own(x, begin, weights[layer * each : (layer + 1) * each])
             ends.append(end)
         return x, *[torch.cat(parts) for parts in zip(*ends, strict=True)]
 

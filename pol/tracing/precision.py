@@ -12,6 +12,9 @@ gradient with :func:`gradient`; outputs called ``metric.…`` are what the forwa
 A product belongs to the parameters of which a factor is made without the batch, and a weight gradient to those whose
 gradient it makes. Precision may be chosen apart for parameters, by the names of their modules.
 
+All products in the body of a repeat are of one kind, that of the repeat as a whole. Where that is a weight gradient,
+they have the most bits of both kinds, for a body that adds up the one has products for the other, too.
+
 A forward product that is computed again for the backward pass is the same node as before (see ``Emitter.product``).
 """
 
@@ -21,6 +24,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from pol.job.document import BATCH_NUMBER
+from pol.tracing.repeat_op import REPEAT
 from pol.tracing.rules_window import CONVOLUTION_WEIGHT_GRADIENT
 from pol.tracing.spec import Precision
 
@@ -34,6 +38,7 @@ PRODUCTS = frozenset(
         _aten.vdot.default,
         _aten.convolution.default,
         CONVOLUTION_WEIGHT_GRADIENT,
+        REPEAT,
     }
 )
 _GATHERING = frozenset({_aten.add.Tensor, _aten.cat.default})
@@ -96,7 +101,10 @@ def bits_of_products(
         else:
             kind = "input_gradient" if node in backward else "forward"
         chosen = {_nearest(owner, precisions) for owner in owners} or {""}
-        found[node] = max(getattr(precisions[name], kind) for name in chosen)
+        # a body that adds up gradients of weights has products of both kinds
+        both = node.target is REPEAT and kind == "weight_gradient"
+        kinds = (kind, "input_gradient") if both else (kind,)
+        found[node] = max(getattr(precisions[name], kind) for name in chosen for kind in kinds)
     return found
 
 

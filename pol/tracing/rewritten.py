@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from pol.tracing.repeating import repeat
+
 _NEVER = -1e30
 """A logarithm of 0 that has differences."""
 
@@ -38,12 +40,18 @@ def ctc_loss(
     alpha = torch.where(
         begins & (torch.arange(labels.shape[1]) < 2 * sizes[:, None] + 1), seen[0], _NEVER
     )
-    for time in range(1, times):
-        one = functional.pad(alpha, (1, 0), value=_NEVER)[:, :-1]
-        two = functional.pad(alpha, (2, 0), value=_NEVER)[:, :-2]
+
+    def step(before: Tensor, now: tuple[Tensor, Tensor]) -> tuple[Tensor, None]:
+        scores, is_within = now
+        one = functional.pad(before, (1, 0), value=_NEVER)[:, :-1]
+        two = functional.pad(before, (2, 0), value=_NEVER)[:, :-2]
         two = torch.where(may_skip, two, _NEVER)
-        together = torch.logsumexp(torch.stack([alpha, one, two]), 0) + seen[time]
-        alpha = torch.where((time < lengths)[:, None], together, alpha)
+        together = torch.logsumexp(torch.stack([before, one, two]), 0) + scores
+        return torch.where(is_within, together, before), None
+
+    if times > 1:
+        is_within = torch.arange(1, times)[:, None, None] < lengths[:, None]
+        alpha, _ = repeat(step, alpha, (seen[1:], is_within))
     last = alpha.gather(1, 2 * sizes[:, None])
     ahead = alpha.gather(1, (2 * sizes[:, None] - 1).clamp(min=0))
     ahead = torch.where(sizes[:, None] > 0, ahead, _NEVER)

@@ -27,17 +27,18 @@ from pol.tracing import (
     rules_index,
     rules_order,
     rules_reduce,
+    rules_repeat,
     rules_shape,
     rules_strided,
     rules_window,
 )
-from pol.tracing.checkpoints import rerun_of
 from pol.tracing.emitter import Emitter
 from pol.tracing.folding import Folding
 from pol.tracing.garbage import collected_later
 from pol.tracing.origin import Places, begins_with, place_of_error, place_of_node
 from pol.tracing.precision import bits_of_products
 from pol.tracing.reasons import in_words
+from pol.tracing.reruns import rerun_of
 from pol.tracing.rules import RULES, Ref, TraceSite, Unsupported, dtype_of
 from pol.tracing.spec import Precision
 
@@ -50,6 +51,7 @@ HANDLER_MODULES = (
     rules_index,
     rules_order,
     rules_reduce,
+    rules_repeat,
     rules_shape,
     rules_strided,
     rules_window,

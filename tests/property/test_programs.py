@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pol.errors import OutOfRange
+from pol.executor.loop import Place
 from pol.executor.names import BACKENDS
 from pol.executor.numpy_backend import NumpyBackend
 from pol.ops.primitive import Function, Site
@@ -28,9 +29,12 @@ def test_values_lie_in_order_unless_they_repeat(seed: int, name: str) -> None:
     astray: list[str] = []
     executor = node_by_node(name)
 
-    def look(number: int, value: Array) -> None:
-        if number not in program.repeating and not value.flags.c_contiguous:
-            astray.append(program.nodes[number - program.first_node].op)
+    def look(place: Place, value: Array) -> None:
+        inside = program
+        for number in place[:-1:2]:
+            inside = inside.nodes[number - inside.first_node].attrs["body"]
+        if place[-1] not in inside.repeating and not value.flags.c_contiguous:
+            astray.append(inside.nodes[place[-1] - inside.first_node].op)
 
     with pytest.MonkeyPatch.context() as patch:
         # torch's own way down makes a copy in order

@@ -18,6 +18,7 @@ SIZES = (0, 1, 1, 2, 3, 3, 4, 5, 8, 17, 33)
 SPECIAL = np.concatenate([HOSTILE, NOT_FINITE])
 INTEGERS = np.array([0, 0, 1, 2, 3, -1, 2**24 + 1, 2**53 + 1, 2**62, -(2**63), 2**63 - 1], np.int64)
 NODES = 25
+NAMES = (*sorted(PRIMITIVES), "repeat")
 
 
 def array(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
@@ -101,6 +102,67 @@ def _windows_product(
     return 1
 
 
+def _one(
+    rng: np.random.Generator, builder: ProgramBuilder, name: str, values: list[int]
+) -> int | None:
+    """Add a node of a primitive if it takes some of the values, and return its handle."""
+    row = PRIMITIVES[name]
+    args = rng.choice(values, rng.integers(row.arity[0], min(row.arity[1], 3) + 1)).tolist()
+    first = builder.type(args[0]) if args else TensorType("f32", (2, 3))
+    attrs: dict[str, Any] = {
+        name: attribute(rng, name, kind, first) for name, kind in row.attributes.items()
+    }
+    try:
+        handle = builder.node(row.name, *args, **attrs)
+    except JobError:
+        return None
+    return handle if builder.type(handle).elements <= 50_000 else None
+
+
+def _repeat(
+    rng: np.random.Generator, builder: ProgramBuilder, values: list[int], depth: int = 0
+) -> int | None:
+    """Add a repeat of a random body, within which there may be another one."""
+    dtype = str(rng.choice(["f32", "f32", "f32", "i64", "bool"]))
+    small = [v for v in values if builder.type(v).elements <= 2_000]
+    long = [v for v in small if builder.type(v).shape and 0 < builder.type(v).shape[0] <= 9]
+    count = builder.type(int(rng.choice(long))).shape[0] if long else int(rng.integers(1, 5))
+    carried = _some(rng, [v for v in small if builder.type(v).dtype == dtype], 2)
+    sequences = _some(rng, [v for v in long if builder.type(v).shape[0] == count], 3)
+    constants = _some(rng, small, 3)
+    body, inside = ProgramBuilder(), list[int]()
+    for kind, chosen in (("carry", carried), ("sequence", sequences), ("constant", constants)):
+        for index, value in enumerate(chosen):
+            given = builder.type(value)
+            shape = given.shape[1:] if kind == "sequence" else given.shape
+            inside.append(body.input(f"{kind}.{index}", given.dtype, shape))
+    for _ in range(int(rng.integers(0, 30)) if inside else 0):
+        name = str(rng.choice(NAMES))
+        if name == "repeat":
+            handle = _repeat(rng, body, inside, depth + 1) if depth == 0 else None
+        else:
+            handle = _one(rng, body, name, inside) if name != "matmul_windows" else None
+        if handle is not None and body.type(handle).elements <= 2_000:
+            inside.append(handle)
+    for index, value in enumerate(carried):
+        fitting = [v for v in inside if body.type(v) == builder.type(value)]
+        body.output(
+            f"carry.{index}", int(rng.choice(fitting[-2:] if rng.random() < 0.7 else fitting))
+        )
+    stacked = _some(rng, [v for v in inside if body.type(v).dtype == dtype], 3)
+    for index, value in enumerate(stacked):
+        body.output(f"stacked.{index}", value)
+    if not carried and not stacked:
+        return None
+    attrs = {"body": body.build(), "count": count, "reverse": bool(rng.random() < 0.5)}
+    return builder.node("repeat", *carried, *sequences, *constants, **attrs)
+
+
+def _some(rng: np.random.Generator, values: list[int], most: int) -> list[int]:
+    """Some of the values, which may be the same; none where there are none."""
+    return rng.choice(values, rng.integers(0, most + 1)).tolist() if values else []
+
+
 def random_program(rng: np.random.Generator) -> tuple[Program, dict[str, Array]]:
     """A program of about ``NODES`` nodes, and inputs for it."""
     builder = ProgramBuilder()
@@ -112,23 +174,18 @@ def random_program(rng: np.random.Generator) -> tuple[Program, dict[str, Array]]
         shape = tuple(int(size) for size in rng.choice([*sides, 1], rng.integers(0, 4)))
         inputs[f"global.t{index}"] = array(rng, dtype, shape)
         values.append(builder.input(f"global.t{index}", dtype, shape))
-    names = sorted(PRIMITIVES)
     made = 0
     for _ in range(40 * NODES):
-        row = PRIMITIVES[str(rng.choice(names))]
-        if row.name == "matmul_windows":
+        chosen = str(rng.choice(NAMES))
+        if chosen == "matmul_windows":
             made += _windows_product(rng, builder, inputs, values)
             continue
-        args = rng.choice(values, rng.integers(row.arity[0], min(row.arity[1], 3) + 1)).tolist()
-        first = builder.type(args[0]) if args else TensorType("f32", (2, 3))
-        attrs: dict[str, Any] = {
-            name: attribute(rng, name, kind, first) for name, kind in row.attributes.items()
-        }
-        try:
-            handle = builder.node(row.name, *args, **attrs)
-        except JobError:
-            continue
-        if builder.type(handle).elements > 50_000:
+        handle = (
+            _repeat(rng, builder, values)
+            if chosen == "repeat"
+            else _one(rng, builder, chosen, values)
+        )
+        if handle is None:
             continue
         values.append(handle)
         made += 1

@@ -14,7 +14,7 @@ from pol.job.program import ProgramBuilder
 from pol.state.arrays import NUMPY_DTYPES, Array, dtype_name
 
 FOLDER = Path(__file__).parent
-FAMILIES = ("elementwise", "functions", "shape", "reduce", "order", "product", "create")
+FAMILIES = ("elementwise", "functions", "shape", "reduce", "order", "product", "create", "repeat")
 """Names of the files."""
 OUT_OF_RANGE = "out_of_range"
 _RESULT = "result"

@@ -9,11 +9,20 @@ from textwrap import dedent
 from typing import Any
 
 from pol.errors import JobError
-from pol.limits import MAX_DIMENSION, MAX_OPERANDS, MAX_RANK, MAX_SUMMED
+from pol.job.program import infer_node
+from pol.limits import (
+    MAX_DIMENSION,
+    MAX_NESTED,
+    MAX_OPERANDS,
+    MAX_RANK,
+    MAX_REPEATED,
+    MAX_SUMMED,
+    MAX_TURNS,
+)
 from pol.ops import functions, philox
 from pol.ops.primitive import Attribute, Primitive
 from pol.ops.product import BITS, BLOCK, largest_digit
-from pol.ops.table import PRIMITIVES, infer
+from pol.ops.table import PRIMITIVES
 from pol.values import ITEM_SIZE, TensorType
 from tests.vectors.arithmetic.cases import FAMILIES, read
 
@@ -47,7 +56,7 @@ def signatures(op: str) -> list[Signature]:
         operands = [TensorType(*pair) for pair in zip(dtypes, shapes, strict=True)]
         for attributes in _attributes(PRIMITIVES[op], case["attrs"]):
             try:
-                _, result = infer(op, operands, attributes)
+                _, result = infer_node(op, operands, attributes)
             except JobError:
                 continue
             found.append((dtypes, result.dtype))
@@ -77,6 +86,8 @@ def _types(op: str) -> str:
         taken = " or ".join(dict.fromkeys(" ".join(dtypes) for dtypes, _ in found))
         return f"{taken} → that of `dtype`".strip()
     low, high = PRIMITIVES[op].arity
+    if "body" in PRIMITIVES[op].attributes:
+        return f"those of the body → that of its outputs (up to {high:,} operands)"
     if low == high:
         return "; ".join(f"{' '.join(dtypes)} → {result}".strip() for dtypes, result in found)
     same = "; ".join(f"{dtypes[0]} … → {result}" for dtypes, result in found)
@@ -96,6 +107,8 @@ def _bounds(attribute: Attribute) -> str:
             return "true or false"
         case "dtype":
             return "/".join(ITEM_SIZE)
+        case "program":
+            return "a program"
     return "one element"
 
 
@@ -105,7 +118,9 @@ def _limits() -> str:
         "|---|---|",
         f"| dimensions of a value | {MAX_RANK} |",
         f"| size of a dimension | {_power(MAX_DIMENSION)} |",
-        f"| operands of a node | {MAX_OPERANDS} |",
+        f"| operands of a node | {MAX_OPERANDS}; of a `repeat` {MAX_REPEATED:,} |",
+        f"| turns of a `repeat` | {MAX_TURNS:,} |",
+        f"| bodies within one another | {MAX_NESTED} |",
         f"| summed dimension of a product | {MAX_SUMMED:,} |",
         *(
             f"| magnitude of a product's integers of {bits} bits | {largest_digit(bits):,} |"

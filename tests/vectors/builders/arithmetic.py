@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from pol.executor.backend import backend
+from pol.job.program import ProgramBuilder, program_json
 from pol.ops.philox import words
 from pol.ops.product import BITS, BLOCK, largest_digit
 from pol.state.arrays import Array
@@ -343,6 +344,66 @@ def _create() -> Iterator[Case]:
         yield _case("uniform", number, seed=seed, site=site, shape=shape)
 
 
+def _body(make: Callable[[ProgramBuilder], None]) -> dict[str, Any]:
+    builder = ProgramBuilder()
+    make(builder)
+    return program_json(builder.build())
+
+
+def _recurrence(b: ProgramBuilder) -> None:
+    """A state that sees a part of a sequence, and is stacked before and after that."""
+    state, part, scale = (
+        b.input(name, "f32", shape)
+        for name, shape in (("carry.0", (2, 3)), ("sequence.0", (2, 3)), ("constant.0", (3,)))
+    )
+    after = b.node("tanh", b.node("add", b.node("mul", state, scale), part))
+    b.output("carry.0", after)
+    b.output("stacked.0", after)
+    b.output("stacked.1", state)
+
+
+def _exchange(b: ProgramBuilder) -> None:
+    """Two values, each of which becomes the other one."""
+    first, second = b.input("carry.0", "f32", ()), b.input("carry.1", "f32", ())
+    b.output("carry.0", second)
+    b.output("carry.1", b.node("sub", first, second))
+
+
+def _of_repeats(b: ProgramBuilder) -> None:
+    total, rows = b.input("carry.0", "f32", (3,)), b.input("sequence.0", "f32", (4, 3))
+
+    def inner(c: ProgramBuilder) -> None:
+        left, row = c.input("carry.0", "f32", (3,)), c.input("sequence.0", "f32", (3,))
+        c.output("carry.0", c.node("add", c.node("mul", left, left), row))
+
+    result = b.node("repeat", total, rows, body=_body(inner), count=4, reverse=False)
+    b.output("carry.0", result)
+    b.output("stacked.0", b.node("neg", result))
+
+
+def _row(b: ProgramBuilder) -> None:
+    index, table = b.input("sequence.0", "i64", ()), b.input("constant.0", "f32", (3, 2))
+    b.output("stacked.0", b.node("take", table, index))
+
+
+def _repeat() -> Iterator[Case]:
+    state, parts, scale = (
+        ordinary(6, 31).reshape(2, 3),
+        ordinary(24, 32).reshape(4, 2, 3),
+        ordinary(3, 33),
+    )
+    for reverse in (False, True):
+        body = _body(_recurrence)
+        yield _case("repeat", state, parts, scale, body=body, count=4, reverse=reverse)
+    one, other = np.array(1.5, np.float32), np.array(-0.25, np.float32)
+    for count in (1, 2, 5):
+        yield _case("repeat", one, other, body=_body(_exchange), count=count, reverse=False)
+    rows = spread(24, 34, 3).reshape(2, 4, 3)
+    yield _case("repeat", ordinary(3, 35), rows, body=_body(_of_repeats), count=2, reverse=True)
+    index, table = np.array([0, 2, 3]), ordinary(6, 36).reshape(3, 2)
+    yield _case("repeat", index, table, body=_body(_row), count=3, reverse=False)
+
+
 BUILDERS: Mapping[str, Callable[[], Iterator[Case]]] = {
     "elementwise": _elementwise,
     "functions": _functions,
@@ -351,6 +412,7 @@ BUILDERS: Mapping[str, Callable[[], Iterator[Case]]] = {
     "order": _order,
     "product": _product,
     "create": _create,
+    "repeat": _repeat,
 }
 
 

@@ -100,7 +100,7 @@ def test_what_is_read_later_is_not_overwritten(make: Make, replacing: str) -> No
     for name, value in zip(NAMES, make(builder, x, y), strict=False):
         builder.output(name, value)
     program = builder.build()
-    tape = write_tape(program, 7, grouped(program))
+    tape = write_tape(program, 7, grouped)
     assert {name[-1] for name in tape.replacing} == set(replacing)
 
 

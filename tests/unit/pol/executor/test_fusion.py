@@ -152,7 +152,7 @@ def test_memory_that_a_job_has_not_declared_is_not_used() -> None:
     program, executor = build(make), native()
     compiled = executor.compile(program, 7)
     assert isinstance(compiled, Taped)
-    both = [write_tape(program, 7, groups(program)).arena for groups in (grouped, singly)]
+    both = [write_tape(program, 7, groups).arena for groups in (grouped, singly)]
     assert both[0] > 19 * 4 * size**2 > both[1] == compiled.arena
     inputs = {"global.x": floats(size, size)}
     assert outcome(executor, program, inputs) == outcome(get("numpy"), program, inputs)

@@ -18,6 +18,7 @@ from pol.job.program import Program, ProgramBuilder
 from pol.ops import elementwise, philox
 from pol.ops.table import PRIMITIVES
 from pol.state.arrays import NUMPY_DTYPES, Array
+from tests.support.bodies import moved, recurrence
 from tests.unit.pol.executor.ops import get
 
 SMALL_BLOCK = 2**12
@@ -86,6 +87,15 @@ def _cases() -> dict[str, tuple[str, Operands, dict[str, object]]]:
     add("iota", [], size=2**20)
     add("full", [], shape=list(MATRIX), dtype="f32", value="00000000")
     add("uniform", [("i64", ())], shape=list(MATRIX), site=0)
+    shape = (SIDE // 4, SIDE)
+    repeated = {"count": 4, "reverse": False}
+    add(
+        "repeat",
+        [("f32", shape), ("f32", (4, *shape)), ("f32", shape)],
+        body=recurrence(shape),
+        **repeated,
+    )
+    add("repeat", [("f32", shape), ("f32", (4, *shape))], body=moved(shape), **repeated)
     return cases
 
 

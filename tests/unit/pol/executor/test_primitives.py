@@ -25,7 +25,9 @@ M, N = (
 
 
 def test_both_back_ends_have_every_primitive() -> None:
-    assert set(torch_backend.MAKERS) == set(PRIMITIVES)
+    alone = {name for name, row in PRIMITIVES.items() if row.reference is not None}
+    assert set(torch_backend.MAKERS) == alone
+    assert set(PRIMITIVES) - alone == {"repeat"}
 
 
 def in_fp64(function: Callable[[Any, Any], Any], a: Array, b: Array) -> Array:

@@ -70,6 +70,7 @@ class Reference:
 
     def _ask(self, op: str, *operands: Array, **attrs: object) -> Array:
         row = PRIMITIVES[op]
+        assert row.reference is not None
         types = tuple(TensorType("f32", operand.shape) for operand in operands)
         with np.errstate(all="ignore"):
             found: Array = row.reference(Site(attrs, types, row.rule(types, attrs), 0))(*operands)

@@ -11,6 +11,7 @@ from pol.ops.elementwise import broadcast_shapes
 from pol.ops.primitive import FLOPS_PER_BYTE, FLOPS_PER_CALL, Work, runs
 from pol.ops.table import PRIMITIVES, infer
 from pol.values import TensorType
+from tests.support.bodies import recurrence
 
 
 def f32(*shape: int) -> TensorType:
@@ -30,7 +31,10 @@ WINDOWS = {
     "kernel": [1, 3, 2], "steps": [1, 1, -4],
 }  # fmt: skip
 
+REPEATED = {"body": recurrence((2,)), "count": 3, "reverse": True}
+
 ACCEPTED = [
+    ("repeat", [f32(2), f32(3, 2), f32(2)], REPEATED, f32(2 + 3 * 2)),
     ("add", [f32(3, 1), f32(4)], {}, f32(3, 4)),
     ("mul", [i64(2), i64()], {}, i64(2)),
     ("div", [f32(2), f32(2)], {}, f32(2)),
@@ -229,6 +233,9 @@ def test_work_is_products_elements_bytes_and_calls() -> None:
     assert work("take", [f32(1, 0), i64(1000)]).moved == 8 * 1000
     assert work("slice", [f32(1000)], starts=[0], stops=[10], steps=[1]).moved == 80
     assert work("permute", [f32(4, 5)], dims=[1, 0]).moved == 2 * 80
+    turn = recurrence((2,)).work + Work(moved=2 * 8, calls=2 + 3 + 2 * 2)
+    repeated = work("repeat", [f32(2), f32(3, 2), f32(2)], **REPEATED)
+    assert repeated == turn.times(3) + Work(moved=2 * 4 * 8, calls=8)
     for view in (work("reshape", [f32(10)], shape=[5, 2]), work("broadcast", [f32()], shape=[9])):
         assert (view.products, view.elements, view.moved) == (0, 0, 0)
 

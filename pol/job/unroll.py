@@ -1,0 +1,78 @@
+"""What a ``repeat`` means: the same program without it, each turn written out.
+
+It is the definition, the twin that executors are tested against, and how anybody comes from a node of a program to one
+operation: a turn of it, and a node of that turn's body.
+"""
+
+from collections.abc import Sequence
+
+from pol.job.program import Node, Program, ProgramBuilder
+from pol.limits import LIMITS, MAX_OPERANDS, Limits
+from pol.ops.repeat import CARRY, form
+
+
+def unroll(program: Program, limits: Limits = LIMITS) -> Program:
+    """Return a program without repeats whose outputs are the same, bit for bit.
+
+    Raises JobError where it has more nodes than the limits allow.
+    """
+    builder = ProgramBuilder(limits)
+    given = [builder.input(spec.name, spec.dtype, spec.shape) for spec in program.inputs]
+    values = _written(builder, program, given)
+    for name, number in program.outputs.items():
+        builder.output(name, values[number])
+    return builder.build()
+
+
+def _written(builder: ProgramBuilder, program: Program, given: Sequence[int]) -> list[int]:
+    """Write a program's nodes, and return the handles of all its values."""
+    values = list(given)
+    values += [builder.constant(c.dtype, c.shape, c.data) for c in program.constants]
+    for node in program.nodes:
+        operands = [values[number] for number in node.args]
+        if node.op == "repeat":
+            values.append(_turns(builder, node, operands))
+        else:
+            values.append(builder.node(node.op, *operands, **node.attrs))
+    return values
+
+
+def _turns(builder: ProgramBuilder, node: Node, operands: Sequence[int]) -> int:
+    body, count = node.attrs["body"], node.attrs["count"]
+    found = form(body, count)
+    carried = list(operands[: found.carried])
+    sequences = operands[found.carried : found.carried + found.sequences]
+    constants = operands[found.carried + found.sequences :]
+    stacks: dict[int, list[int]] = {}
+    for turn in range(count):
+        at = count - 1 - turn if node.attrs["reverse"] else turn
+        parts = [_part(builder, sequence, at) for sequence in sequences]
+        values = _written(builder, body, [*carried, *parts, *constants])
+        carried = [values[body.outputs[f"{CARRY}.{index}"]] for index in range(found.carried)]
+        stacks[at] = [values[body.outputs[name]] for name, _ in found.parts[found.carried :]]
+    ends = [_flat(builder, value) for value in carried]
+    for index in range(len(found.parts) - found.carried):
+        ends += [_flat(builder, stacks[at][index]) for at in range(count)]
+    return _joined(builder, ends)
+
+
+def _part(builder: ProgramBuilder, sequence: int, at: int) -> int:
+    _, *shape = builder.type(sequence).shape
+    rest = [0] * len(shape)
+    one = builder.node(
+        "slice", sequence,
+        starts=[at, *rest], stops=[at + 1, *shape], steps=[1] * (1 + len(shape)),
+    )  # fmt: skip
+    return builder.node("reshape", one, shape=shape)
+
+
+def _flat(builder: ProgramBuilder, value: int) -> int:
+    return builder.node("reshape", value, shape=[builder.type(value).elements])
+
+
+def _joined(builder: ProgramBuilder, parts: Sequence[int]) -> int:
+    while True:
+        groups = [parts[at : at + MAX_OPERANDS] for at in range(0, len(parts), MAX_OPERANDS)]
+        parts = [builder.node("concat", *group, dim=0) for group in groups]
+        if len(parts) == 1:
+            return parts[0]

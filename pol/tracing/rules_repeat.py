@@ -1,0 +1,12 @@
+"""A repeat, whose body was traced before."""
+
+from collections.abc import Sequence
+
+from pol.tracing.repeat_op import parsed, with_bits
+from pol.tracing.rules import Ref, TraceSite, rule
+
+
+@rule("assay.repeat.default")
+def _repeat(site: TraceSite, operands: Sequence[Ref], body: str, count: int, reverse: bool) -> int:
+    program = with_bits(parsed(body), site.bits)
+    return site.emitter.emit("repeat", *operands, body=program, count=count, reverse=reverse)
