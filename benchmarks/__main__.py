@@ -42,6 +42,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--curves", type=Path, metavar="FOLDER", help="of parity: draws curves there, as SVG"
     )
+    parser.add_argument("--blocks", type=int, metavar="N", help="of disk: how many  [10000]")
     options = parser.parse_args(arguments)
     module = importlib.import_module(f"benchmarks.{options.name}")
     known = getattr(module, "MODELS", {})
@@ -55,6 +56,7 @@ def main(arguments: list[str]) -> int:
         "precision": options.precision,
         "threads": options.threads,
         "curves": options.curves,
+        "blocks": options.blocks,
     }
     chosen = {name: value for name, value in chosen.items() if value is not None}
     if unknown := set(chosen) - set(signature(module.run).parameters):

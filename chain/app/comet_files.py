@@ -105,6 +105,17 @@ def read_keys(comet_home: Path) -> NodeKeys:
     return NodeKeys(cons_key, _node_id(node_key))
 
 
+def check_signer(comet_home: Path) -> None:
+    """Raise HomeError where a file is missing that CometBFT votes with: it would make another key without a word."""
+    needed = ("config/priv_validator_key.json", "data/priv_validator_state.json")
+    missing = [str(comet_home / name) for name in needed if not (comet_home / name).exists()]
+    if missing:
+        raise HomeError(
+            f"{' and '.join(missing)} is missing: without it a validator is somebody else, or signs twice",
+            "bring back the newest one; docs/operate/backup.md says what to do where it is lost",
+        )
+
+
 def read_addresses(comet_home: Path) -> dict[str, tuple[str, int]]:
     """Return host and port of CometBFT's RPC, p2p and metrics, as ``config.toml`` has them."""
     try:

@@ -22,6 +22,7 @@ from chain.app.beacon_keys import BeaconKeys
 from chain.app.comet import CometProcess, RestartPolicy, find_binary
 from chain.app.comet_files import (
     HomeError,
+    check_signer,
     read_genesis,
     read_keys,
     set_comet_ports,
@@ -163,6 +164,8 @@ class _Node:
         )
         self.announcing = Lock()
         self.is_over = False
+        if config.consensus is Consensus.MANAGED:
+            check_signer(comet_home(config.home))
         self._check_genesis()
 
     def _check_genesis(self) -> None:

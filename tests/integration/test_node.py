@@ -210,6 +210,17 @@ def test_a_port_of_cometbft_in_use_is_one_sentence(home: Path, name: str, settin
     assert f"or change {setting}" in said
 
 
+@pytest.mark.parametrize(
+    "name", ["config/priv_validator_key.json", "data/priv_validator_state.json"]
+)
+def test_a_home_without_what_it_votes_with_is_one_sentence(home: Path, name: str) -> None:
+    """CometBFT would make a key of its own, and validate no more."""
+    path = comet_home(home) / name
+    path.unlink()
+    assert f"HomeError: {path} is missing" in refused_start(home, "managed")
+    assert not path.exists()
+
+
 def test_a_genesis_that_starts_no_chain_is_one_sentence(home: Path) -> None:
     change_genesis(home, lambda state: state["accounts"][0].update(address="assay1nobody"))
     assert "HomeError: no chain can start from" in (said := refused_start(home, "solo"))
