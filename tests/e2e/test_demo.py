@@ -201,8 +201,11 @@ def test_it_ends_well_and_leaves_no_process(demo: Run) -> None:
 def test_ctrl_c_ends_everything_in_the_middle(tmp_path: Path) -> None:
     directory, errors = tmp_path / "network", tmp_path / "err"
     command = [sys.executable, "-m", "assay.cli", "demo", "--dir", str(directory)]
+    # Where these tests run behind a shell's back, it is ignored, and whoever is started ignores it, too.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with errors.open("wb") as err:
         process = subprocess.Popen(command, stdout=err, stderr=err, start_new_session=True)
+    signal.signal(signal.SIGINT, before)
     try:
         wait_until(lambda: "block    0  starting" in errors.read_text(), "the network to start")
         wait_until(lambda: len(descendants(process.pid)) >= 8, "its nodes to run")
