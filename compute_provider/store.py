@@ -232,7 +232,7 @@ def write_status(home: Path, status: dict[str, Any]) -> None:
 def read_status(home: Path) -> dict[str, Any] | None:
     """Return what the daemon wrote last, or None if none ever ran here (or a power cut took it)."""
     try:
-        status: dict[str, Any] = json.loads((home / STATUS_FILE).read_text())
+        status: Any = json.loads((home / STATUS_FILE).read_text())
     except (FileNotFoundError, ValueError):
         return None
-    return status
+    return status if isinstance(status, dict) else None

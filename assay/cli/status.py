@@ -198,7 +198,8 @@ def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | No
     from host.process import is_alive
 
     found = api.status(home / "provider")
-    if found is None:
+    # Somebody else may have written there.
+    if found is None or "provider" not in found:
         return None
     address, pid = str(found["provider"]), int(found.get("pid", 0))
     known = client.query(ProviderRequest(address)).provider if client else None

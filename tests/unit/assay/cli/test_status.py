@@ -115,3 +115,12 @@ def test_a_home_where_somebody_is_away(node: str, tmp_path: Path) -> None:
     assert [problem["code"] for problem in told.json["problems"]] == ["node_away"]
     assert told.json["disk"]["provider"] > 0
     assert "127.0.0.1:9" in assay("status", "--node", "127.0.0.1:9", home=tmp_path / "n").refusal
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}"])
+def test_a_status_file_that_no_daemon_wrote_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "provider").mkdir()
+    (tmp_path / "provider" / "status.json").write_text(text)
+    told = assay("status", "--node", "127.0.0.1:9", "--output", "json", home=tmp_path)
+    assert told.code == Exit.NEEDS_CARE
+    assert told.json["provider"] is None
