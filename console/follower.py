@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from threading import Event, Thread
-from typing import Final
+from typing import Any, Final
 
 import requests
 
@@ -125,13 +125,17 @@ class Follower:
         news = moved or bool(page.events) or bool(self._known.snapshot.away)
         if not more:
             if moved:
-                changes["mempool"] = self._mempool()
+                waiting = self._comet("num_unconfirmed_txs", "total")
+                changes["mempool"] = int(waiting) if str(waiting).isdecimal() else None
             if moved or page.events:
                 self._read_blocks(client, status)
             due = now - self._members_at > MEMBERS_SECONDS
             if due or any(not event.type.startswith(("share", "panel")) for event in page.events):
                 changes |= self._members(client)
                 self._members_at, news = now, True
+            if due:
+                found = self._comet("status", "sync_info", "catching_up")
+                changes["catching_up"] = found is True
         if news:
             self._known.show(**changes)
         if (
@@ -200,14 +204,17 @@ class Follower:
         if status.height % BLOCKS_KEPT == 0:
             self._index.forget_blocks(status.height - BLOCKS_KEPT)
 
-    def _mempool(self) -> int | None:
+    def _comet(self, path: str, *names: str) -> Any:
+        """Ask the node's CometBFT, and return what stands under those names; None where nobody can be asked."""
         if not self._rpc:
             return None
         try:
-            answer = self._session.get(f"{self._rpc}/num_unconfirmed_txs", timeout=1.0)
-            return int(answer.json()["result"]["total"])
+            found = self._session.get(f"{self._rpc}/{path}", timeout=1.0).json()["result"]
+            for name in names:
+                found = found[name]
         except (requests.RequestException, ValueError, LookupError, TypeError):
             return None
+        return found
 
     def _look_who_is_there(self) -> None:
         """Connect to the validators' endpoints, a few at a time, and hang up."""

@@ -29,6 +29,8 @@ class Snapshot:
     supply: int = 0
     # Transactions that wait, None where nobody can be asked.
     mempool: int | None = None
+    # Whether its CometBFT says that it fetches old blocks.
+    catching_up: bool = False
     # Whether an endpoint takes connections.
     alive: tuple[tuple[str, bool], ...] = ()
     # Why the node does not answer, empty while it does.
@@ -37,6 +39,11 @@ class Snapshot:
     seen_at: float = 0.0
     # The next number that the index needs, and the one that the chain gives next.
     next_event: int = 1
+
+    @property
+    def block_age(self) -> float:
+        """Seconds since the last block, by this machine's clock; 0 where that is not known."""
+        return max(0.0, time.time() - self.status.time_ns / 1e9) if self.status else 0.0
 
     @property
     def clock(self) -> int:

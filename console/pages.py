@@ -8,10 +8,11 @@ from statistics import median
 from threading import RLock
 from typing import Any, Final
 
+from console import words
 from console.duties import duties_of
 from console.errors import ConsoleError, NotThere
 from console.index import EARNINGS
-from console.known import BLOCKS_SHOWN, Known
+from console.known import BLOCKS_SHOWN, Known, Snapshot
 from console.order import OrderPage
 from console.programs import show_job
 from console.quotes import FIELDS, Ask, quote, read_form
@@ -33,7 +34,33 @@ WAITING: Final = 1_000
 """Orders in the book that are looked at for what keeps them there."""
 STORIES_KEPT: Final = 24
 """Orders whose story is held, so that a page that looks again reads only what is new."""
+LATE_SECONDS: Final = 60
+"""How old the last block may be; blocks come every few seconds."""
 _FILTERS: Final = {state.name.lower(): state for state in OrderState}
+
+
+def _notice(snapshot: Snapshot, behind: int) -> str:
+    """Say why a page does not show what is now, empty where it does."""
+    status, why = snapshot.status, words.cut(snapshot.away, 160)
+    known = status is not None and status.height > 0
+    if why and not known:
+        return f"Nothing is known yet: {why}. The page begins when it does."
+    if why:
+        return f"The node does not answer ({why}). What you see is what it said last; the page goes on when it is back."
+    if not known:
+        return f"Waiting for the node{f' at {snapshot.address}' if snapshot.address else ''} …"
+    if behind:
+        return f"Reading the chain's history: {behind:,} events to go."
+    if (age := snapshot.block_age) < LATE_SECONDS:
+        return ""
+    old = f"The last block is {words.duration(age)} old:"
+    if snapshot.catching_up:
+        return (
+            f"{old} the node is behind, and fetches those that came since. What you see is of then."
+        )
+    return (
+        f"{old} the chain stands still, or the node hears nothing of it. What you see is of then."
+    )
 
 
 def _nobody(_: object) -> SimulateMatchResponse:
@@ -72,8 +99,10 @@ class Pages:
         """Return where the chain stands, for the top of every page."""
         snapshot = self._known.snapshot
         status = snapshot.status
+        behind = max(0, status.next_event - snapshot.next_event) if status else 0
         return {
             "node": snapshot.address,
+            "notice": _notice(snapshot, behind),
             "away": snapshot.away,
             "seen_at": snapshot.seen_at,
             "chain_id": status.chain_id if status else "",
@@ -82,7 +111,7 @@ class Pages:
             "clock": snapshot.clock,
             "solo": bool(status and status.solo),
             "next_event": snapshot.next_event,
-            "behind": max(0, status.next_event - snapshot.next_event) if status else 0,
+            "behind": behind,
         }
 
     def names(self) -> dict[str, str]:
@@ -239,6 +268,7 @@ class Pages:
                 depth[-1]["free"] = free
             else:
                 depth.append({"price": bid.offer.price, "free": free})
+        asked = "rounds" in query.values
         rows, count = self._index.orders(state=int(OrderState.OPEN), limit=WAITING)
         reasons: Counter[str] = Counter()
         for row in rows:
@@ -247,9 +277,11 @@ class Pages:
             "bids": [self._bid(bid) for bid in bids],
             "depth": depth,
             "free": free,
-            "form": read_form(query, None if query.text("rounds") else self.job),
-            "form_job": self.job.document.name if self.job and not query.text("rounds") else "",
-            "fields": [{"name": field.name, "label": field.label} for field in FIELDS],
+            "form": read_form(query, None if asked else self.job),
+            "form_job": self.job.document.name if self.job and not asked else "",
+            "fields": [
+                {"name": field.name, "label": field.label, "unit": field.unit} for field in FIELDS
+            ],
             "quote": quote(self.ask, self._known.snapshot.params, query),
             "open_orders": count,
             "waiting": [order_row(self._index, row) for row in rows[:PAGE]],
@@ -323,7 +355,7 @@ class Pages:
                 "wrong": shares[p.address].wrong if p.address in shares else 0,
                 "earned": sum(earned.get(p.address, {}).values()),
             }
-            for p in snapshot.providers
+            for p in sorted(snapshot.providers, key=lambda p: (-p.shares_accepted, p.address))
         ]
         return {"validators": validators, "providers": providers}
 

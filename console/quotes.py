@@ -1,12 +1,13 @@
 """A quote without a job's files: the numbers that ``assay job inspect`` shows in, candidates and reasons out."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from console.errors import ConsoleError
 from console.rows import Query, condition_bars
-from console.words import UASSAY
+from console.words import UASSAY, cut
 from domain.amount import PFLOP, price_ceil
 from domain.bounds import check
 from domain.errors import Expected
@@ -14,7 +15,6 @@ from domain.limits import EXECUTOR_VERSION
 from domain.params import Params
 from domain.queries import SimulateMatchRequest, SimulateMatchResponse
 from domain.records import Conditions, JobTerms
-from pol.job.cost import step_work
 from pol.job.document import Job
 from pol.rules.outlook import outlook
 from pol.rules.schedule import check_terms, total_work
@@ -27,6 +27,11 @@ _CHUNK: Final = 64 * _KIB
 _SHOWN: Final = 20
 
 
+_PLACES: Final = 9
+"""Digits behind the point that are read at most."""
+_DECIMAL: Final = re.compile(rf"([0-9]{{0,24}})(?:\.([0-9]{{0,{_PLACES}}}))?", re.ASCII)
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """A number of the form: its name, what stands beside it, what is there at first, and what it is a multiple of."""
@@ -36,6 +41,31 @@ class Field:
     default: int
     unit: int = 1
 
+    def read(self, text: str) -> int:
+        """Return what a text of decimals is of what the unit is made of, rounded up; ConsoleError."""
+        found = _DECIMAL.fullmatch(text)
+        whole, part = (found[1], found[2] or "") if found else ("", "")
+        if not whole + part:
+            raise ConsoleError(
+                f"{cut(text, 24) or 'nothing'} is not a number",
+                f"give digits{' with a point, such as 0.25' if self.unit > 1 else ''}",
+                field=self.label,
+            )
+        scaled, digits = int(whole + part) * self.unit, int(f"1{'0' * len(part)}")
+        if scaled % digits and self.unit in (1, UASSAY):
+            raise ConsoleError(
+                f"{text} has more digits behind the point than there are",
+                "give whole ones" if self.unit == 1 else "give at most six",
+                field=self.label,
+            )
+        return -(-scaled // digits)
+
+    def write(self, value: int) -> str:
+        """Return a text that is read as that value, or as little above it as six digits allow."""
+        millionths = -(-value * 10**6 // self.unit)
+        text = f"{millionths // 10**6}.{millionths % 10**6:06}"
+        return text.rstrip("0").rstrip(".")
+
 
 FIELDS: Final = (
     Field("rounds", "Rounds", 10),
@@ -43,37 +73,39 @@ FIELDS: Final = (
     Field("steps", "Steps of a slot in a round", 100),
     Field("segment", "Steps in a segment", 10),
     Field("work", "Work of a step, MFLOP", 100, 10**6),
+    Field("outer", "Work between rounds, MFLOP", 1, 10**6),
     Field("state", "State of a slot, KiB", 512, _KIB),
     Field("files", "Job and data, KiB", 2_048, _KIB),
     Field("memory", "Memory of a device, MiB", 256, _KIB * _KIB),
-    Field("pays", "Costs at most, ASSAY (0: any)", 0, UASSAY),
+    Field("pays", "Costs at most, ASSAY", 0, UASSAY),
     Field("minutes", "Done within, minutes", 1_440, 60),
 )
 
 
-def read_form(query: Query, job: Job | None = None) -> dict[str, int | str]:
-    """Return what stands in the form: at first, the numbers of a job, if there is one."""
+def read_form(query: Query, job: Job | None = None) -> dict[str, str]:
+    """Return what stands in the form, as it was typed: at first, the numbers of a job, if there is one."""
     known = _of_job(job) if job is not None else {}
-    values: dict[str, int | str] = {
-        field.name: query.number(
-            field.name,
-            0,
-            -(-known[field.name] // field.unit) if field.name in known else field.default,
-        )
+    values = {
+        field.name: query.text(field.name, 40)
+        if field.name in query.values
+        else field.write(known[field.name])
+        if field.name in known
+        else str(field.default)
         for field in FIELDS
     }
     return values | {"tier": query.text("tier", 16), "region": query.text("region", 32)}
 
 
 def _of_job(job: Job) -> dict[str, int]:
-    """Return the numbers of a job that the form asks for."""
+    """Return the numbers of a job that the form asks for; the page's script finds the same in a job.json."""
     document = job.document
     return {
         "rounds": document.rounds,
         "slots": document.slots,
         "steps": document.round_steps,
         "segment": document.segment_steps,
-        "work": step_work(document),
+        "work": document.step_flops,
+        "outer": document.outer_flops,
         "state": encoded_size(document.global_tensors) + encoded_size(document.local_tensors),
         "files": job.payload_size,
     }
@@ -81,17 +113,17 @@ def _of_job(job: Job) -> dict[str, int]:
 
 def quote(ask: Ask, params: Params | None, query: Query) -> dict[str, Any] | None:
     """Return what such an order would meet now; None where nobody asked, ``error`` where it cannot be."""
-    if not query.text("rounds"):
+    if "rounds" not in query.values:
         return None
     form = read_form(query)
-    number = {field.name: int(form[field.name]) * field.unit for field in FIELDS}
     try:
+        number = {field.name: field.read(form[field.name]) for field in FIELDS}
         terms = _terms(number)
         check_terms(terms)
         conditions = Conditions(
             memory=number["memory"],
-            regions=tuple(filter(None, (str(form["region"]),))),
-            tier=str(form["tier"]),
+            regions=tuple(filter(None, (form["region"],))),
+            tier=form["tier"],
         )
         # What all of it may cost, as the price of its work that bids name.
         limit = number["pays"] * PFLOP // total_work(terms)
@@ -142,7 +174,7 @@ def _terms(number: dict[str, int]) -> JobTerms:
         batch=1,
         segment_steps=number["segment"],
         step_work=number["work"],
-        outer_work=number["slots"] * number["state"],
+        outer_work=number["outer"],
         global_bytes=number["state"],
         local_bytes=number["state"],
         global_chunks=chunks,

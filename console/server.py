@@ -74,6 +74,8 @@ _TYPES: Final = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
+ROWS_SHOWN: Final = 200
+"""Bids or providers in a table at most: nobody reads more, and pages are made again as things happen."""
 _EXACT: Final = 2**53
 _QUOTE_SECONDS: Final = 5.0
 
@@ -380,7 +382,11 @@ def _templates() -> Environment:
         "close_reason": words.close_reason,
         "plain_json": lambda value: json.dumps(plain(value), separators=(",", ":")),
     }
-    made.globals |= {"price_unit": words.price_unit, "payments": words.PAYMENTS}
+    made.globals |= {
+        "price_unit": words.price_unit,
+        "payments": words.PAYMENTS,
+        "rows_shown": ROWS_SHOWN,
+    }
     # The first page of each kind is as quick as the others.
     for name in made.list_templates():
         made.get_template(name)

@@ -47,6 +47,8 @@ function marks(places) {
   };
 }
 
+// Steps and blocks are counted: no mark stands between two of them.
+const WHOLE = { incrs: [1, 2, 5].flatMap((digit) => Array.from({ length: 13 }, (_, zeros) => digit * 10 ** zeros)).sort((a, b) => a - b) };
 const STEPS = { label: "step", value: (_, x) => (x == null ? "–" : x.toLocaleString("en")) };
 
 function loss(data) {
@@ -66,7 +68,7 @@ function loss(data) {
       series,
       plugins: [marks(data.ends)],
       scales: { x: { time: false, range: [0, data.until * 1.01] } },
-      axes: [axis({ label: "training steps of each slot", labelFont: LABEL, labelSize: 20 }), axis({ size: 64, label: "loss", labelFont: LABEL, labelSize: 18, values: (_, ticks) => ticks.map(digits) })],
+      axes: [axis({ label: "training steps of each slot", labelFont: LABEL, labelSize: 20, ...WHOLE }), axis({ size: 64, label: "loss", labelFont: LABEL, labelSize: 18, values: (_, ticks) => ticks.map(digits) })],
     },
   };
 }
@@ -80,7 +82,7 @@ function curve(data) {
         { label: "loss", stroke: colour("--accent"), width: 2, points: { show: data.length < 60, size: 6 }, value: (_, y) => digits(y) },
       ],
       scales: { x: { time: false } },
-      axes: [axis({ label: "step", labelFont: LABEL, labelSize: 20 }), axis({ size: 54, values: (_, ticks) => ticks.map(digits) })],
+      axes: [axis({ label: "step", labelFont: LABEL, labelSize: 20, ...WHOLE }), axis({ size: 54, values: (_, ticks) => ticks.map(digits) })],
     },
   };
 }
@@ -96,7 +98,7 @@ function blocks(data) {
         { label: "seconds", stroke: colour("--accent"), fill: colour("--plain-back"), width: 1.5, points: { show: false }, value: (_, y) => digits(y) },
       ],
       scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.min(high || 1, 12 * usual || 1) * 1.1] } },
-      axes: [axis({ label: "block", labelFont: LABEL, labelSize: 20 }), axis({ size: 44, label: "s", labelFont: LABEL, labelSize: 16 })],
+      axes: [axis({ label: "block", labelFont: LABEL, labelSize: 20, ...WHOLE }), axis({ size: 44, label: "s", labelFont: LABEL, labelSize: 16 })],
       legend: { show: false },
     },
   };

@@ -1,5 +1,6 @@
 // Live pages without a framework: the server renders, this listens, reads the page again and puts in what changed.
 import { drawCharts } from "/assets/charts.js";
+import "/assets/job-file.js";
 
 const body = document.body;
 const about = body.dataset.about;
@@ -23,7 +24,7 @@ function tick() {
   const chain = clock + (clock ? (now - clockAt) / 1000 : 0);
   for (const item of document.querySelectorAll("[data-until]")) {
     const left = Number(item.dataset.until) - chain;
-    const text = left > 0 ? span(left) : "any moment";
+    const text = span(Math.max(0, left));
     if (item.textContent !== text) item.textContent = text;
     item.classList.toggle("past", left <= 0);
   }
@@ -53,38 +54,43 @@ function compare(a, b) {
 
 function sort(table, column, way) {
   const rows = [...table.tBodies[0].rows].filter((row) => row.cells.length > column);
+  const before = [...rows];
   rows.sort((a, b) => way * compare(value(a, column), value(b, column)));
-  table.tBodies[0].append(...rows);
+  if (rows.some((row, at) => row !== before[at])) table.tBodies[0].append(...rows);
   [...table.tHead.rows[0].cells].forEach((head, at) => {
     if (at === column) head.setAttribute("aria-sort", way > 0 ? "ascending" : "descending");
     else head.removeAttribute("aria-sort");
   });
 }
 
-function prepareTables() {
-  document.querySelectorAll("table[data-sort]").forEach((table, number) => {
+// Heads become buttons, which keyboards and screen readers know; rows stay as they were sorted.
+function prepareTables(page) {
+  page.querySelectorAll("table[data-sort]").forEach((table, number) => {
     const name = `${table.closest("[id]").id}.${number}`;
-    [...table.tHead.rows[0].cells].forEach((head, column) => {
-      head.dataset.key = column;
-      head.tabIndex = 0;
-      const turn = () => {
-        const known = sorted.get(name);
-        const way = known && known.column === column ? -known.way : head.classList.contains("num") ? -1 : 1;
-        sorted.set(name, { column, way });
-        sort(table, column, way);
-      };
-      head.onclick = turn;
-      head.onkeydown = (event) => {
-        if (event.key === "Enter" || event.key === " ") {
-          event.preventDefault();
-          turn();
-        }
-      };
-    });
+    table.dataset.name = name;
+    for (const head of table.tHead.rows[0].cells) {
+      if (head.querySelector("button")) continue;
+      const button = page.createElement("button");
+      button.type = "button";
+      button.className = "sort";
+      button.append(...head.childNodes);
+      head.append(button);
+    }
     const known = sorted.get(name);
     if (known) sort(table, known.column, known.way);
   });
 }
+
+document.addEventListener("click", (event) => {
+  const head = event.target.closest(".sort")?.closest("th");
+  if (!head) return;
+  const table = head.closest("table");
+  const column = head.cellIndex;
+  const known = sorted.get(table.dataset.name);
+  const way = known && known.column === column ? -known.way : head.classList.contains("num") ? -1 : 1;
+  sorted.set(table.dataset.name, { column, way });
+  sort(table, column, way);
+});
 
 // --- copying -------------------------------------------------------------------------------------
 
@@ -105,12 +111,66 @@ document.addEventListener("keydown", (event) => {
 
 // --- what is new ---------------------------------------------------------------------------------
 
+// What changed goes into the page node by node, so that focus, selection, scrolling and what was typed stay.
+
+// Rows are known by what they begin with, other elements by their id, the rest by its place.
+function keyOf(node) {
+  if (node.nodeType !== Node.ELEMENT_NODE) return "";
+  return node.id || (node.localName === "tr" ? node.cells[0]?.textContent.trim() ?? "" : "");
+}
+
+function change(old, fresh) {
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    if (old.data !== fresh.data) old.data = fresh.data;
+    return;
+  }
+  if ("keep" in old.dataset) return;
+  for (const { name, value } of fresh.attributes) {
+    if (name === "class" && old.classList.contains("done")) continue;
+    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  for (const { name } of [...old.attributes]) {
+    // What the reader opened stays open.
+    if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
+  }
+  if (!old.dataset.chart) changeInside(old, fresh);
+}
+
+function changeInside(old, fresh) {
+  const wanted = new Set([...fresh.childNodes].map(keyOf));
+  const known = new Map();
+  for (const node of [...old.childNodes]) {
+    const key = keyOf(node);
+    if (!key) continue;
+    if (!wanted.has(key)) node.remove();
+    else known.set(key, [...(known.get(key) ?? []), node]);
+  }
+  let at = old.firstChild;
+  for (const node of [...fresh.childNodes]) {
+    const key = keyOf(node);
+    let match = key ? known.get(key)?.shift() : at;
+    while (!key && match && keyOf(match)) match = match.nextSibling;
+    if (!match || match.nodeName !== node.nodeName) {
+      old.insertBefore(node, at);
+      continue;
+    }
+    if (match === at) at = at.nextSibling;
+    else old.insertBefore(match, at);
+    change(match, node);
+  }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
+}
+
 let reading = false;
 let again = false;
 let later = 0;
 
 function prepare() {
-  prepareTables();
+  prepareTables(document);
   drawCharts();
   tick();
 }
@@ -125,31 +185,13 @@ async function read() {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
     if (!answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-    let changed = false;
-    // Parts that come or go, as the loss does with the first closed round, change the page as a whole.
-    const ids = (page) => [...page.querySelectorAll("main [data-live]")].map((part) => part.id).join();
-    if (ids(fresh) !== ids(document)) {
-      document.querySelector("main").replaceWith(fresh.querySelector("main"));
-      changed = true;
-    } else {
-      for (const part of fresh.querySelectorAll("[data-live]")) {
-        const old = document.getElementById(part.id);
-        if (!old || old.dataset.was === part.outerHTML) continue;
-        const open = [...old.querySelectorAll("details[open]")].map((item) => item.id);
-        const text = part.outerHTML;
-        if (old.dataset.chart) {
-          old.dataset.series = part.dataset.series;
-        } else {
-          old.replaceWith(part);
-          for (const id of open) document.getElementById(id)?.setAttribute("open", "");
-        }
-        document.getElementById(part.id).dataset.was = text;
-        changed = true;
-      }
-    }
+    const focused = document.activeElement;
+    prepareTables(fresh);
+    for (const id of ["where", "main"]) change(document.getElementById(id), fresh.getElementById(id));
+    if (focused?.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true });
     clock = Number(fresh.body.dataset.clock);
     clockAt = Date.now();
-    if (changed) prepare();
+    prepare();
   } catch {
     // The console itself is away: the stream says when it is back.
   } finally {
@@ -173,12 +215,13 @@ function soon(wait = 350) {
 
 let stream = null;
 let shown = 0;
+let lost = 0;
 
 function show(head) {
   document.getElementById("height").textContent = head.height.toLocaleString("en");
   const beat = document.getElementById("beat");
   const away = document.getElementById("away");
-  beat.classList.toggle("off", Boolean(head.away) || !head.height);
+  beat.classList.toggle("off", Boolean(head.notice));
   if (head.height !== shown) {
     shown = head.height;
     beat.classList.remove("now");
@@ -188,16 +231,8 @@ function show(head) {
     clock = head.clock;
     clockAt = Date.now();
   }
-  if (head.away && !head.height) {
-    away.textContent = `Nothing is known yet: ${head.away}. The page begins when it does.`;
-  } else if (head.away) {
-    away.textContent = `The node does not answer (${head.away}). What you see is what it said last; the page goes on when it is back.`;
-  } else if (head.behind) {
-    away.textContent = `Reading the chain's history: ${head.behind} events to go.`;
-  } else if (!head.height) {
-    away.textContent = "Waiting for the node …";
-  }
-  away.hidden = !(head.away || head.behind || !head.height);
+  away.textContent = head.notice;
+  away.hidden = !head.notice;
 }
 
 function listen() {
@@ -214,15 +249,25 @@ function listen() {
   stream.addEventListener("head", (event) => {
     const head = JSON.parse(event.data);
     const moved = head.height !== shown;
-    const back = !document.getElementById("away").hidden && !head.away && !head.behind && head.height;
+    const back = !document.getElementById("away").hidden && !head.notice;
     show(head);
     if (back) soon();
     // Blocks without events change little, and only on pages that show blocks.
     if (!about && moved && location.pathname === "/") soon(1000);
   });
   stream.addEventListener("again", () => location.reload());
+  stream.onopen = () => {
+    clearTimeout(lost);
+    lost = 0;
+  };
   stream.onerror = () => {
     document.getElementById("beat").classList.add("off");
+    // It ends now and then, and is there again in a second.
+    lost ||= setTimeout(() => {
+      const away = document.getElementById("away");
+      away.textContent = "The console does not answer. What you see is what it said last; start it again with assay console, and the page goes on.";
+      away.hidden = false;
+    }, 2500);
     // A stream that the server refused is not tried again by the browser itself.
     if (stream && stream.readyState === EventSource.CLOSED) {
       stream = null;
@@ -234,6 +279,8 @@ function listen() {
 // A browser opens few connections to one server: a page that nobody looks at needs none.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) {
+    clearTimeout(lost);
+    lost = 0;
     stream?.close();
     stream = null;
   } else {

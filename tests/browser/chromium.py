@@ -131,6 +131,8 @@ class Page:
 
     def __init__(self, browser: Browser, session: str, target: str) -> None:
         self._browser, self._session, self._target = browser, session, target
+        # Parts of complaints that a test expects.
+        self.expected: tuple[str, ...] = ()
         for domain in ("Page", "Runtime", "Log", "Network"):
             self._call(f"{domain}.enable")
         self.size(1400, 1000)
@@ -183,14 +185,30 @@ class Page:
 
     def key(self, key: str, code: int) -> None:
         """Press a key."""
+        text = "\r" if key == "Enter" else key if len(key) == 1 else ""
         for kind in ("keyDown", "keyUp"):
             self._call(
                 "Input.dispatchKeyEvent",
                 type=kind,
                 key=key,
                 windowsVirtualKeyCode=code,
-                text=key if kind == "keyDown" and len(key) == 1 else "",
+                text=text if kind == "keyDown" else "",
             )
+
+    def click(self, selector: str) -> None:
+        """Click an element with the mouse."""
+        x, y = self.ask(
+            f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])"
+            f"(document.querySelector('{selector}').getBoundingClientRect())"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def choose(self, selector: str, path: Path) -> None:
+        """Choose a file for an input, as a person does."""
+        found = self._call("Runtime.evaluate", expression=f"document.querySelector('{selector}')")
+        handle = found["result"]["objectId"]
+        self._call("DOM.setFileInputFiles", files=[str(path)], objectId=handle)
 
     def shot(self, path: Path, most: int = 100_000) -> None:
         """Write what is seen, down to the foot of the page or to ``most`` pixels, as PNG, once all is drawn."""
@@ -221,7 +239,7 @@ class Page:
                     found.append(json.dumps(event["params"]["entry"]))
                 case _:
                     continue
-        return found
+        return [text for text in found if not any(part in text for part in self.expected)]
 
     def requests(self) -> list[str]:
         """Return the addresses that the page has asked so far."""

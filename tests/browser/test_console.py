@@ -31,8 +31,10 @@ ROUNDS = 6
 
 @pytest.fixture
 def market(request: pytest.FixtureRequest) -> ToldMarket:
-    hostile = "hostile" in request.function.__name__
-    market = ToldMarket(time.time() - 175, LoggedChain if hostile else KindChain)
+    name = request.function.__name__
+    # So that what the test tells ends about now.
+    took = 90 if "from_start_to_end" in name else 150 if "pages_are_seen" in name else 30
+    market = ToldMarket(time.time() - took, LoggedChain if "hostile" in name else KindChain)
     market.bid_at(1.1, "v1")
     market.bid_at(1.4, "v2")
     market.bid_at(1.5, "v3")
@@ -157,8 +159,29 @@ def test_an_order_that_nobody_takes_says_why(
     page.open(f"{console.url}book")
     page.wait("document.querySelector('#depth canvas')")
     assert page.ask("document.querySelectorAll('#bids tbody tr').length") == 4
-    # The form is for people: they type, and press Enter.
-    page.ask("document.querySelector('[name=rounds]').value = '3'")
+    # A job.json gives the numbers that the console has of the same job, and is sent nowhere.
+    numbers = "Object.fromEntries([...document.querySelectorAll('#ask [data-unit]')].map((i) => [i.name, i.value]))"
+    of_job = page.ask(numbers)
+    page.ask("document.querySelectorAll('#ask [data-unit]').forEach((i) => { i.value = '' })")
+    page.choose("#job-file", JOB / "global.state")
+    page.wait("document.getElementById('job-said').textContent.includes('is not a job.json')")
+    before = len(page.requests())
+    page.choose("#job-file", JOB / "job.json")
+    page.wait("document.getElementById('job-said').textContent.includes('those of the job tiny')")
+    assert page.requests()[before:] == []
+    chosen = page.ask(numbers)
+    assert {name: chosen[name] or of_job[name] for name in of_job} == of_job
+    assert sum(map(bool, chosen.values())) == 8
+    for name, value in {"memory": "256", "pays": "1.25", "minutes": "1440"}.items():
+        page.ask(f"document.querySelector('[name={name}]').value = '{value}'")
+    # What was typed stays while the page goes on.
+    market.chain.block()
+    market.tell(console.known)
+    unmatched(market)
+    market.tell(console.known)
+    page.wait("document.querySelectorAll('#filters tbody tr').length === 2")
+    assert page.ask("document.querySelector('[name=pays]').value") == "1.25"
+    assert page.ask(f"({numbers}).work") == of_job["work"]
     page.ask("document.querySelector('.quote button').click()")
     page.wait("document.querySelectorAll('#quote tbody tr').length === 4")
     page.shot(shots / "console-book.png")
@@ -188,17 +211,46 @@ def test_pages_are_seen_within_a_second_and_load_nothing_from_elsewhere(
 
 
 def test_a_hostile_moniker_is_text(market: ToldMarket, console: Console, page: Page) -> None:
-    for name in ("", "members", "members/v1", "book", "orders"):
+    order_id = market.run()
+    market.tell(console.known)
+    # What is as long and as large as the chain lets it be breaks no layout either.
+    most, names = 2**63 - 1, {"v0": "W" * 70}
+    console.known.show(
+        validators=tuple(
+            replace(v, stake=most, audit_speed=most, moniker=names.get(v.operator, v.moniker))
+            for v in console.known.snapshot.validators
+        )
+    )
+    page.size(375, 800)
+    page.open(f"{console.url}orders/{order_id.hex()}")
+    assert "WWWW" in page.text()
+    assert page.ask("document.documentElement.scrollWidth") <= 375
+    for name in ("", "members", "members/v0", "members/v1", "book", "orders"):
         page.open(console.url + name)
+        assert page.ask("document.documentElement.scrollWidth") <= 375, name
         assert page.ask("[...document.scripts].every((script) => script.src.includes('/assets/'))")
-        assert "<script>alert(" in page.text() or name == "orders"
+        assert "<script>alert(" in page.text() or name in ("orders", "members/v0")
 
 
 def test_a_node_that_goes_away_and_comes_back(
     market: ToldMarket, console: Console, page: Page
 ) -> None:
+    page.size(375, 800)
     page.open(console.url)
     page.wait("document.getElementById('away').hidden")
+    # Who reads is left alone as the page goes on: focus, what is scrolled, how rows are sorted.
+    page.ask("document.querySelector('#validators th:nth-child(5) button').click()")
+    page.ask("(window.row = document.querySelector('#validators tbody tr:nth-child(2) a')).focus()")
+    page.ask("document.querySelector('#validators').scrollLeft = 120")
+    page.ask("scrollTo(0, 150)")
+    market.chain.block()
+    market.run()
+    market.tell(console.known)
+    page.wait(f"document.querySelector('#tiles dd').textContent === '{market.chain.height}'")
+    assert page.ask("document.activeElement === window.row")
+    assert page.ask("window.row.closest('tr').rowIndex") == 2
+    assert page.ask("document.querySelector('#validators th:nth-child(5)').ariaSort")
+    assert page.ask("[document.querySelector('#validators').scrollLeft, scrollY]") == [120, 150]
     console.known.show(away="no node answers at 127.0.0.1:1")
     page.wait("!document.getElementById('away').hidden")
     assert "The node does not answer" in page.text()
@@ -208,6 +260,19 @@ def test_a_node_that_goes_away_and_comes_back(
     market.tell(console.known)
     page.wait("document.getElementById('away').hidden")
     page.wait(f"document.getElementById('height').textContent === '{market.chain.height}'")
+    status = console.known.snapshot.status
+    assert status is not None
+    old = replace(status, time_ns=status.time_ns - 3_600 * 10**9)
+    console.known.show(status=old, catching_up=True)
+    page.wait("!document.getElementById('away').hidden")
+    assert "the node is behind, and fetches those that came since" in page.text()
+    # So does a console that ends, and one that is there again at the same address.
+    page.expected = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING")
+    console.close()
+    page.wait("document.getElementById('away').textContent.includes('The console does not answer')")
+    with Console(console.port, probe=False) as again:
+        market.tell(again.known)
+        page.wait("document.getElementById('away').hidden")
 
 
 def test_a_thousand_orders_sort_and_turn_pages(
@@ -224,10 +289,13 @@ def test_a_thousand_orders_sort_and_turn_pages(
     ids = "[...document.querySelectorAll('#orders tbody td:first-child a')].map((a) => a.title)"
     before = page.ask(ids)
     # By keyboard alone.
-    page.ask("document.querySelector('#orders th').focus()")
+    page.ask("document.querySelector('#orders th button').focus()")
     page.key("Enter", 13)
     assert page.ask("document.querySelector('#orders th').ariaSort") == "ascending"
     assert page.ask(ids) == sorted(before) != before
     page.key("/", 191)
     page.wait("document.activeElement.name === 'q'")
+    page.click(".copy")
+    page.wait("document.querySelector('.copy.done')")
+    page.wait("!document.querySelector('.copy.done')")
     page.shot(shots / "console-orders.png")

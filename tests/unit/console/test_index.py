@@ -1,5 +1,7 @@
 """The index: without gaps, there after a restart, built again for another chain, quick with many orders."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,23 @@ def test_a_file_that_is_no_index_is_replaced(tmp_path: Path) -> None:
     index = Index(path)
     assert index.next == 1
     index.close()
+
+
+def test_a_file_of_another_version_is_built_again(told: Told, tmp_path: Path) -> None:
+    path = tmp_path / "index.db"
+    index = Index(path)
+    index.begin("chain", "first")
+    index.add(told.market.logged)
+    index.close()
+    with closing(sqlite3.connect(path)) as older:
+        older.executescript("DROP TABLE orders; CREATE TABLE orders (id); PRAGMA user_version = 7;")
+    again = Index(path)
+    try:
+        assert (again.in_memory, again.next, again.chain) == (False, 1, ("", ""))
+        again.add(told.market.logged)
+        assert again.orders()[1] == 3
+    finally:
+        again.close()
 
 
 def test_a_second_console_keeps_its_index_in_memory(tmp_path: Path) -> None:

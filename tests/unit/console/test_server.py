@@ -1,21 +1,25 @@
 """The server over a real socket: who may ask what, what strangers wrote, and a stream that loses nothing."""
 
+import html
 import json
 import re
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
 
 from console.errors import ConsoleError
-from console.server import ASSETS, HEADERS, Console
+from console.server import ASSETS, HEADERS, ROWS_SHOWN, Console
 from console.stream import STREAMS_MAX
 from tests.support.told_market import HOSTILE, many_orders
-from tests.unit.console.conftest import Told
+from tests.unit.console.conftest import Told, ask
 
 
 def pages(told: Told) -> list[str]:
@@ -178,6 +182,78 @@ def test_a_thousand_orders_fill_pages(told: Told) -> None:
         assert many.get("/orders?page=20").text.count('href="/orders/0000') == 50
         assert many.json("/orders?page=21")["orders"] == []
         assert "No order waits" not in many.get("/book").text
+
+
+def test_tables_of_bids_and_providers_are_bounded(told: Told) -> None:
+    with Console(0, probe=False) as console:
+        told.market.tell(console.known)
+        (bid, *_), (provider, *_) = console.known.snapshot.bids, console.known.snapshot.providers
+        numbers = range(ROWS_SHOWN + 50)
+        console.known.show(
+            bids=tuple(replace(bid, id=number.to_bytes(32, "big")) for number in numbers),
+            providers=tuple(replace(provider, address=f"p{number}") for number in numbers),
+        )
+        many = Told(told.market, told.settled, told.running, told.waiting, console)
+        for path, what in (("/book", "bids"), ("/members", "providers")):
+            text = many.get(path).text
+            assert text.count("<tr><td>") < ROWS_SHOWN + 20
+            assert f"The first {ROWS_SHOWN} of {len(numbers)}" in text
+            assert len(many.json(path)[what]) == len(numbers)
+
+
+def test_a_node_that_is_behind_says_so_and_of_when_its_block_is(told: Told) -> None:
+    with Console(0, probe=False) as console:
+        told.market.tell(console.known)
+        status = console.known.snapshot.status
+        assert status is not None
+
+        def notice(age: int, **more: Any) -> str:
+            made = replace(status, time_ns=(int(time.time()) - age) * 10**9)
+            console.known.show(status=made, **more)
+            page = ask(console, "/").text
+            said: str = ask(console, "/api/head").json()["notice"]
+            assert html.escape(said, quote=False).replace("'", "&#39;") in page
+            assert ('class="notice" role="status" hidden' in page) is (not said)
+            return said
+
+        assert notice(5) == ""
+        assert notice(7_300).startswith("The last block is 2 h old: the chain stands still")
+        assert "fetches those that came since" in notice(7_300, catching_up=True)
+        assert "does not answer (gone)" in notice(7_300, away="gone")
+        assert notice(5, away="") == ""
+
+
+def test_colours_can_be_read() -> None:
+    """Text against what lies under it: 4.5 to 1, as WCAG 2.2 asks; edges of what can be filled in: 3 to 1."""
+    style = ASSETS["console.css"][1].decode()
+    light, dark = (
+        dict(re.findall(r"--([a-z-]+): (#[0-9a-f]+)", part)) for part in style.split("@media")[:2]
+    )
+    for colours in (light, light | dark):
+        texts = [
+            (text, under) for text in ("ink", "dim", "accent", "bad") for under in ("card", "back")
+        ]
+        texts += [("dim", "plain-back"), ("card", "accent"), ("card", "bad"), ("card", "good")]
+        texts += [(name, f"{name}-back") for name in ("good", "bad", "warm", "cool")]
+        for text, under in texts:
+            assert contrast(colours[text], colours[under]) >= 4.5, (text, under)
+        for under in ("card", "back"):
+            assert contrast(colours["edge"], colours[under]) >= 3, under
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours, such as #fff and #16202a, as WCAG computes it."""
+
+    def light(colour: str) -> float:
+        digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+        parts = (int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4))
+        red, green, blue = (
+            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        )
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    darker, lighter = sorted((light(one), light(other)))
+    return (lighter + 0.05) / (darker + 0.05)
 
 
 def test_assets_are_those_that_are_written_down() -> None:
