@@ -13,7 +13,7 @@ from chain.client.sender import TxSender
 from compute_provider.daemon import Daemon
 from compute_provider.interfaces import Behaviour, Honest, ProviderConfig, ProviderError
 from compute_provider.links import find_validator
-from compute_provider.store import read_status
+from compute_provider.store import read_status, runs_as
 from compute_provider.work.bench import Speed, measure_bandwidth, measure_speed
 from domain.amount import PFLOP
 from domain.messages import MsgLeaveCluster
@@ -39,6 +39,7 @@ __all__ = [
     "dry_run",
     "leave",
     "run_provider",
+    "runs_as",
     "status",
 ]
 _log = logging.getLogger("assay.provider")
@@ -177,5 +178,9 @@ def leave(config: ProviderConfig) -> None:
 
 
 def status(home: Path) -> dict[str, Any] | None:
-    """Return what the daemon in ``home`` wrote last, or None."""
-    return read_status(home)
+    """Return what the daemon in ``home`` wrote last, or None if none ever ran there; ProviderError if it is damaged.
+
+    ``pid`` is the process that runs there now, 0 if none does.
+    """
+    found = read_status(home)
+    return None if found is None else {**found, "pid": runs_as(home)}

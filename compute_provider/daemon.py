@@ -7,7 +7,6 @@ for again after a restart.
 """
 
 import logging
-import os
 import queue
 import random
 import sqlite3
@@ -351,7 +350,6 @@ class Daemon:
         status = {
             "provider": self._config.key.address,
             "validator": self._config.validator,
-            "pid": os.getpid(),
             "joined": state.joined,
             "admitted": self._is_admitted(),
             "speed": known.capability.speed if known and known.capability else 0,

@@ -1,19 +1,18 @@
 """What a provider remembers on disk, so that kill -9 in the middle of a round loses nothing, and the status file."""
 
-import fcntl
 import json
-import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from compute_provider.decide.shares import ShareWork, State
 from compute_provider.interfaces import ProviderError
 from domain import codec
 from domain.records import ShareKey
+from host import lock
 from host.files import write_whole
 from host.records import Records, RecordTable, Unusable
 from link.types import NAN_BITS
@@ -43,22 +42,26 @@ _MEASURED = RecordTable("measured", Measured, (str,))
 # The chain and the address that a home is of.
 _OWNERS = RecordTable("owners", str, (str,))
 _TABLES = (_WORKS, _BOUNDARIES, _EARNED, _MEASURED, _OWNERS)
+_LOCK_FILE = "provider.lock"
 
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Keep other providers out of ``directory``, until this process ends in whatever way; ProviderError."""
-    handle = os.open(directory / "provider.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ProviderError(
-                f"a provider runs in {directory} already", "stop it, or use another home"
-            ) from None
+
+    def refused(other: int) -> ProviderError:
+        return ProviderError(
+            f"a provider runs in {directory} already, as process {other or '?'}",
+            "stop it, or use another home",
+        )
+
+    with lock.held(directory / _LOCK_FILE, refused):
         yield
-    finally:
-        os.close(handle)
+
+
+def runs_as(directory: Path) -> int:
+    """Return the id of the process that runs the provider of ``directory``; 0 if none does."""
+    return lock.holder_of(directory / _LOCK_FILE)
 
 
 class Store:
@@ -229,10 +232,52 @@ def write_status(home: Path, status: dict[str, Any]) -> None:
     write_whole(home / STATUS_FILE, json.dumps(status, sort_keys=True))
 
 
+_STATUS: dict[str, type | tuple[type, ...]] = {
+    "provider": str,
+    "validator": str,
+    "joined": bool,
+    "admitted": bool,
+    "speed": int,
+    "newcomer": bool,
+    "note": str,
+    "computing": str,
+    "shares": list,
+    "orders": list,
+    "earned": int,
+    "workers": list,
+}
+_STATUS_OF_SHARE: dict[str, type | tuple[type, ...]] = {
+    "order": str,
+    "attempt": int,
+    "round": int,
+    "slot": int,
+    "issue": int,
+    "stage": str,
+    "step": int,
+    "steps": int,
+    "loss": (float, type(None)),
+    "text": str,
+}
+
+
 def read_status(home: Path) -> dict[str, Any] | None:
-    """Return what the daemon wrote last, or None if none ever ran here (or a power cut took it)."""
+    """Return what the daemon wrote last, or None if none ever ran here; ProviderError where that cannot be read."""
+    path = home / STATUS_FILE
     try:
-        status: Any = json.loads((home / STATUS_FILE).read_text())
-    except (FileNotFoundError, ValueError):
+        status: Any = json.loads(path.read_bytes())
+    except FileNotFoundError:
         return None
-    return status if isinstance(status, dict) else None
+    except (OSError, ValueError):
+        status = None
+    if not _has(status, _STATUS) or not all(
+        _has(share, _STATUS_OF_SHARE) for share in status["shares"]
+    ):
+        raise ProviderError(
+            f"{path} is not what a provider's daemon writes", "a daemon that runs writes it anew"
+        )
+    return cast("dict[str, Any]", status)
+
+
+def _has(value: Any, keys: Mapping[str, type | tuple[type, ...]]) -> bool:
+    """Whether a value is an object with these keys of these types."""
+    return isinstance(value, dict) and all(isinstance(value.get(key), keys[key]) for key in keys)

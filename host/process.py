@@ -27,17 +27,6 @@ def die_with_parent(parent: int) -> None:
         sys.exit(_EXIT_ORPHAN)
 
 
-def is_alive(pid: int) -> bool:
-    """Tell whether a process runs; 0 is none."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return pid > 0
-
-
 def start_child(
     command: Sequence[str | Path],
     *,

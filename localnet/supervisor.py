@@ -1,21 +1,19 @@
 """The one process that keeps a network running, and how other processes of this machine ask it for something.
 
-It writes its process id into a file of the network's directory, which it keeps locked: the kernel lets go of the lock
-when it ends, however it ends, and an id that another process got since means nothing. A request is a file beside it;
-the answer is another one, which is empty where the request was carried out and says otherwise why not.
+It holds a file of the network's directory with its process id (:mod:`host.lock`). A request is a file beside it; the
+answer is another one, which is empty where the request was carried out and says otherwise why not.
 """
 
-import fcntl
 import json
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from domain.errors import Exit
+from host import lock
 from host.files import write_whole
 from localnet.layout import NetworkError
 from localnet.network import Network
@@ -34,20 +32,7 @@ class NetworkBusy(NetworkError):
 
 def supervisor_of(directory: Path) -> int:
     """Return the process id of the network's supervisor, 0 if none runs."""
-    try:
-        with (directory / _PID_FILE).open() as file:
-            return 0 if _lock(file, fcntl.LOCK_SH) else int(file.read())
-    except (FileNotFoundError, ValueError):
-        return 0
-
-
-def _lock(file: IO[str], kind: int) -> bool:
-    """Lock a file until it is closed, without waiting; False where the supervisor has it."""
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    return lock.holder_of(directory / _PID_FILE)
 
 
 def supervise(
@@ -80,33 +65,15 @@ def supervise(
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
     """Be the one process that keeps the network in a directory running; NetworkError where another one is."""
-    path = directory / _PID_FILE
-    ends = time.monotonic() + _LOOK_SECONDS
-    while (file := _claim(path)) is None:  # who only looks has it for a moment
-        if time.monotonic() > ends:
-            raise NetworkError(
-                f"process {supervisor_of(directory) or '?'} runs a network in {directory}",
-                "stop it first (assay localnet stop), or take another directory with --dir",
-            )
-        time.sleep(_LOOK_SECONDS / 10)
-    with file:
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
 
+    def refused(other: int) -> NetworkError:
+        return NetworkError(
+            f"process {other or '?'} runs a network in {directory}",
+            "stop it first (assay localnet stop), or take another directory with --dir",
+        )
 
-def _claim(path: Path) -> IO[str] | None:
-    """Return the file, locked; None where somebody else has it, or has just deleted it."""
-    file = path.open("a+")
-    with suppress(FileNotFoundError):
-        if _lock(file, fcntl.LOCK_EX) and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
-            return file
-    file.close()
-    return None
+    with lock.held(directory / _PID_FILE, refused):
+        yield
 
 
 def ask_for_end(directory: Path, seconds: float = 60.0) -> None:

@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -38,8 +39,9 @@ from validator.decide.view import Look
 from validator.ledger import Ledger
 from validator.observer import Observer
 from validator.serve.service import Service
-from validator.store import COMPUTING, ValidatorStore
+from validator.store import COMPUTING, ValidatorStore, locked
 from validator.work import numerics
+from validator.work.files import clear
 from validator.work.outbox import Outbox
 from validator.work.perform import Performer, Table, work_of
 from validator.work.probe import ProbeChecker
@@ -97,6 +99,9 @@ class ValidatorDaemon:
         self._config, self._stop = config, stop
         self._me = key.address
         self._wake = Event()
+        # Before anything is opened: who opens the records sets aside what it cannot read.
+        self._held = ExitStack()
+        self._held.enter_context(locked(config.home))
         self._client = ChainClient(config.node)
         self._node = away.WatchedNode(config.node, stop, _log.warning)
         self._sender = TxSender(self._client, key)
@@ -110,6 +115,8 @@ class ValidatorDaemon:
         self._meters = Meters(metrics.METRICS)
         self._counts = metrics.Counts(self._meters)
         counted, scratch = self._counts.replays, config.home / "scratch"
+        clear(scratch)
+        self._scratch = scratch
         self._pool = ReplayPool(config.processes, folder=scratch, ended=counted("own"))
         # Silence on a seat is cut: no replay of its own rounds, however long, keeps this validator from it.
         self._seat_pool = ReplayPool(config.processes, folder=scratch, ended=counted("seats"))
@@ -211,6 +218,7 @@ class ValidatorDaemon:
             ledger,
             blobs,
             jobs,
+            self._scratch,
             self._pool,
             self._trials,
             self._config.backend,
@@ -254,6 +262,7 @@ class ValidatorDaemon:
         self._outbox.close()
         self._store.close()
         self._blobs.close()
+        self._held.close()
 
     def _check_operator(self) -> None:
         if self._me not in self._service.view.validators:

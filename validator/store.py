@@ -7,6 +7,7 @@ what changed, however many leaves and places the record has. In memory it is one
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -14,6 +15,7 @@ from threading import RLock
 from domain import codec
 from domain.errors import Expected
 from domain.records import ShareKey
+from host import lock
 from host.records import Key, Records, RecordTable, Unusable
 from link.types import ShareDelivery
 from validator.decide.duties import Duty, Record
@@ -60,6 +62,21 @@ _CLOCK = RecordTable("clock", int, (str,))
 
 class StoreError(Expected):
     """A database that cannot be used: which, and what to do."""
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keep other daemons out of ``directory``, until this process ends in whatever way; StoreError."""
+
+    def refused(other: int) -> StoreError:
+        return StoreError(
+            f"a validator's daemon runs in {directory} already, as process {other or '?'}",
+            "stop it, or use another home",
+        )
+
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with lock.held(directory / "validator.lock", refused):
+        yield
 
 
 class ValidatorStore:

@@ -104,7 +104,10 @@ def problems(seen: Seen) -> Iterator[Problem]:
         )
     yield from _of_blocks(seen)
     yield from _of_validator(seen)
-    if (provider := seen.provider) and not provider.running and provider.on_chain:
+    provider = seen.provider
+    # The chain knows one that has left its cluster, too.
+    known = provider.on_chain if provider and not provider.running else None
+    if provider and known and known.validator:
         yield Problem(
             Trouble.PROVIDER_STOPPED,
             f"the provider {provider.address} is in a cluster, and its daemon does not run",

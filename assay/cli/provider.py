@@ -114,17 +114,14 @@ def join(
 def status(context: Settings) -> None:
     """Read what the daemon wrote last, and ask the chain, which may know better."""
     from compute_provider import api
-    from host.process import is_alive
 
     found = api.status(context.home / "provider")
     if found is None:
         raise CliError(
             f"no provider has run in {context.home}; start one with assay provider join VALIDATOR"
         )
-    found["running"] = is_alive(found.get("pid", 0))
-    found["on_chain"] = _on_chain(context, found)
-    state = "running" if found["running"] else "stopped"
-    state += ", joined" if found["running"] and found["joined"] else ""
+    found["running"] = bool(found["pid"])
+    found |= _on_chain(context, found["provider"])
     rows = [
         (
             share["order"][:ID_SHOWN],
@@ -142,10 +139,10 @@ def status(context: Settings) -> None:
     context.output.result(
         found,
         [
-            f"{found['provider']} in the cluster of {found['validator']}: {state}",
-            _standing(found),
+            _headline(found),
+            *([_standing(found)] if found["validator"] else []),
             f"on chain: {found['on_chain']}",
-            *([f"computing with {found['computing']}"] if found.get("computing") else []),
+            *([f"computing with {found['computing']}"] if found["computing"] else []),
             *([f"last trouble: {found['note']}"] if found["note"] else []),
             f"earned {money(found['earned'])}",
             table("Shares", columns, rows),
@@ -162,13 +159,11 @@ def leave(context: Settings) -> None:
     """Leave; the bond comes back with assay tx withdraw-bond."""
     from compute_provider import api
     from compute_provider.interfaces import ProviderConfig
-    from host.process import is_alive
 
     config = ProviderConfig(context.home / "provider", context.node, "", context.key())
-    found = api.status(config.home)
-    if found is not None and is_alive(found.get("pid", 0)):
+    if pid := api.runs_as(config.home):
         # A daemon that is told that it is not known registers again.
-        raise CliError(f"the provider runs as process {found['pid']}", "stop it first (Ctrl-C)")
+        raise CliError(f"the provider runs as process {pid}", "stop it first (Ctrl-C)")
     api.leave(config)
     context.output.result(
         {"left": config.key.address},
@@ -215,25 +210,40 @@ def _in_words(found: "Forecast") -> str:
     )
 
 
+def _headline(found: dict[str, Any]) -> str:
+    """Say whose it is, as the chain has it where that was asked, and whether its daemon runs."""
+    state = "running" if found["running"] else "stopped"
+    state += ", joined" if found["running"] and found["joined"] else ""
+    where = f"in the cluster of {found['validator']}" if found["validator"] else "in no cluster"
+    return f"{found['provider']} {where}: {state}"
+
+
 def _standing(found: dict[str, Any]) -> str:
-    """Return how the chain has the provider, as the daemon read it last."""
-    speed = found.get("speed", 0)
-    said = "admitted" if found.get("admitted") else "not admitted"
+    """Return what its cluster knows of the provider."""
+    speed = found["speed"]
+    said = "admitted" if found["admitted"] else "not admitted"
     said += f", measured {flops(speed)}/s" if speed else ", not measured"
-    return said + (", a newcomer" if found.get("newcomer") else "")
+    return said + (", a newcomer" if found["newcomer"] else "")
 
 
-def _on_chain(context: Settings, found: dict[str, Any]) -> str:
-    """Say what the chain has of the provider now."""
+def _on_chain(context: Settings, address: str) -> dict[str, Any]:
+    """Return what the chain has of the provider now, in the place of what the daemon wrote last, and say it."""
     from chain.client.errors import ChainError
     from domain.queries import ProviderRequest
 
     try:
         with context.client() as client:
-            known = client.query(ProviderRequest(found["provider"])).provider
+            known = client.query(ProviderRequest(address)).provider
     except ChainError as error:
-        return f"not asked ({error.reason}); all of this is what the daemon wrote last"
+        last = "all of this is what the daemon wrote last"
+        return {"on_chain": f"not asked ({error.reason}); {last}"}
     if known is None or not known.validator:
-        return "in no cluster"
+        return {"on_chain": "in no cluster", "validator": "", "admitted": False}
     there = "in" if known.admitted else "asks to join"
-    return f"{there} the cluster of {known.validator}"
+    return {
+        "on_chain": f"{there} the cluster of {known.validator}",
+        "validator": known.validator,
+        "admitted": known.admitted,
+        "speed": known.capability.speed if known.capability else 0,
+        "newcomer": known.newcomer,
+    }

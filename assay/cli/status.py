@@ -195,15 +195,18 @@ def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | No
     from assay.cli.health import ProviderSeen
     from compute_provider import api
     from domain.queries import ProviderRequest
-    from host.process import is_alive
 
-    found = api.status(home / "provider")
-    # Somebody else may have written there.
-    if found is None or "provider" not in found:
+    try:
+        found = api.status(home / "provider")
+    # As a power cut leaves it. Whose the home is stands there alone.
+    except api.ProviderError as error:
+        pid = api.runs_as(home / "provider")
+        return ProviderSeen("", bool(pid), pid, str(error), None)
+    if found is None:
         return None
-    address, pid = str(found["provider"]), int(found.get("pid", 0))
+    address, pid = found["provider"], found["pid"]
     known = client.query(ProviderRequest(address)).provider if client else None
-    return ProviderSeen(address, is_alive(pid), pid, str(found.get("note", "")), known)
+    return ProviderSeen(address, bool(pid), pid, found["note"], known)
 
 
 def _answers(endpoint: str) -> bool:
@@ -269,7 +272,7 @@ def _home_rows(seen: "Seen") -> list[tuple[str, str]]:
         rows += [("duties", line) for line in _duty_lines(seen.duties)] or [("duties", "none")]
     if provider := seen.provider:
         doing = f"runs as process {provider.pid}" if provider.running else "is stopped"
-        rows.append(("provider", f"{short(provider.address)} {doing}"))
+        rows.append(("provider", f"{short(provider.address)} {doing}".strip()))
         if provider.note:
             rows.append(("its last trouble", provider.note))
     if seen.disk:

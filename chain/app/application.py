@@ -359,11 +359,17 @@ class Application:
 
     def block(self, height: int) -> CommittedBlock | None:
         """Return a committed block."""
-        return self._storage.block(height)
+        found = self._storage.block(height)
+        return found if found is not None and self._is_seen(found.height) else None
 
     def tx_by_hash(self, tx_hash: bytes) -> StoredTx | None:
-        """Return a committed transaction."""
-        return self._storage.tx(tx_hash)
+        """Return a committed transaction, whose effects every query has."""
+        found = self._storage.tx(tx_hash)
+        return found if found is not None and self._is_seen(found.height) else None
+
+    def _is_seen(self, height: int) -> bool:
+        """Whether queries are at a height; a block is in the store a moment before that."""
+        return height <= self._base.head.block.height
 
     def events(self, since: int, limit: int) -> EventsResponse:
         """Return numbered events of committed blocks, in order without gaps."""

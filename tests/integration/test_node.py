@@ -1,6 +1,7 @@
 """A whole node as a process, over a real CometBFT or solo: it makes blocks, and leaves no orphans."""
 
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -81,6 +82,38 @@ def test_a_node_survives_every_kill_without_orphans(home: Path) -> None:
         assert not Path(node.ready["socket"]).exists()
     finally:
         node.close()
+    _a_copy_of_the_stopped_home_goes_on_though_its_state_is_lost(home)
+
+
+def _a_copy_of_the_stopped_home_goes_on_though_its_state_is_lost(home: Path) -> None:
+    """As docs/operate/backup.md restores a home, and upkeep.md has a damaged state replayed from the blocks."""
+    before = export_state(home)
+    signed = signed_last(home)
+    assert signed >= before["height"]
+    archive = home.with_name("home.tar.gz")
+    subprocess.run(["tar", "-C", home, "-czf", archive, "."], check=True)
+    restored = home.with_name("restored")
+    restored.mkdir()
+    subprocess.run(["tar", "-C", restored, "-xpzf", archive], check=True)
+    shutil.rmtree(comet_home(restored) / "data" / "assay.db")
+    node = Node(restored, "managed")
+    try:
+        # CometBFT ends where the state of its blocks is another one than what was signed.
+        node.wait_for_height(before["height"] + 2)
+        assert node.balance(2) == COINS + 100
+        parameters = {"height": str(before["height"] + 1)}
+        answer = requests.get(f"{node.ready['rpc']}/block", params=parameters, timeout=5).json()
+        header = answer["result"]["block"]["header"]
+        assert header["app_hash"].lower() == before["app_hash"]
+        assert signed_last(restored) > signed, "it goes on after what it has signed"
+    finally:
+        node.close()
+
+
+def signed_last(home: Path) -> int:
+    """Return the height that the validator has signed last."""
+    path = comet_home(home) / "data" / "priv_validator_state.json"
+    return int(json.loads(path.read_text())["height"])
 
 
 @pytest.mark.network

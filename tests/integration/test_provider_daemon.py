@@ -240,11 +240,13 @@ def test_a_share_is_trained_submitted_opened_and_let_go(world: World) -> None:
 
 def worker_pids() -> set[int]:
     """Return the workers of daemons on threads of this process."""
-    return {
-        child.pid
-        for child in psutil.Process().children()
-        if "compute_provider.work.worker" in child.cmdline()
-    }
+    found = set()
+    for child in psutil.Process().children():
+        # one may end while it is looked at
+        with suppress(psutil.ZombieProcess, psutil.NoSuchProcess):
+            if "compute_provider.work.worker" in child.cmdline():
+                found.add(child.pid)
+    return found
 
 
 def test_a_provider_serves_several_slots_of_a_round_one_after_another(world: World) -> None:

@@ -1,17 +1,20 @@
-"""Job directories made from blobs: hard links, so that a payload lies on the disk once."""
+"""Job directories made from blobs, by hard links, so that a payload lies on the disk once; and what workers write."""
 
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 
 from host.files import link_whole
 from link.blobs import BlobStore
 from link.types import PayloadFile
 
 _DONE = ".complete"  # no file of a payload begins with a dot
+_MADE = "made-"
 
 
 def job_directory(files: Sequence[PayloadFile], jobs: Path) -> Path:
@@ -51,3 +54,20 @@ def sweep(jobs: Path, unused_seconds: float) -> None:
         done = directory / _DONE
         if (done if done.exists() else directory).stat().st_mtime < before:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def places_in(scratch: Path, count: int) -> Iterator[tuple[Path, ...]]:
+    """Give names in the folder where workers may write, for files that are deleted in the end."""
+    places = tuple(scratch / f"{_MADE}{token_hex(16)}" for _ in range(count))
+    try:
+        yield places
+    finally:
+        for place in places:
+            place.unlink(missing_ok=True)
+
+
+def clear(scratch: Path) -> None:
+    """Delete what a daemon that was killed left at such places."""
+    for place in scratch.glob(f"{_MADE}*"):
+        place.unlink()

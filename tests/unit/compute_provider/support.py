@@ -215,3 +215,11 @@ def with_order(response: OrderResponse, **changes: Any) -> OrderResponse:
 
 if __name__ == "__main__":
     main()
+
+
+# What a daemon writes into its status file.
+STATUS: dict[str, Any] = {
+    "provider": "assay1p", "validator": "assay1v", "joined": True, "admitted": True, "speed": 9,
+    "newcomer": False, "note": "", "shares": [], "orders": [], "earned": 12_345, "workers": [],
+    "computing": "native avx2",
+}  # fmt: skip

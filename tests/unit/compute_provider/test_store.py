@@ -1,5 +1,6 @@
 """What is saved is what is loaded, and what a crash left over goes."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,7 +10,7 @@ import pytest
 
 from compute_provider.decide.shares import ShareWork, Stage, State
 from compute_provider.interfaces import ProviderError
-from compute_provider.store import Measured, Store
+from compute_provider.store import Measured, Store, locked, runs_as
 from domain.records import ShareKey
 from pol.work.records import Boundary
 from tests.unit.compute_provider.support import ORDER_ID, task
@@ -111,3 +112,12 @@ def test_a_database_of_another_form_is_said(tmp_path: Path) -> None:
     database.close()
     with pytest.raises(ProviderError, match="use another home"):
         Store(tmp_path)
+
+
+def test_two_providers_of_one_home_are_refused(tmp_path: Path) -> None:
+    refused = pytest.raises(ProviderError, match=f"as process {os.getpid()}; stop it")
+    with locked(tmp_path), refused, locked(tmp_path):
+        pass
+    assert runs_as(tmp_path) == 0
+    with locked(tmp_path):
+        assert runs_as(tmp_path) == os.getpid()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from host.files import link_whole, move_durably, write_durably, write_whole
+from host.files import link_whole, move_durably, plain_pieces, write_durably, write_whole
 
 
 def full(*_: object) -> None:
@@ -64,6 +64,19 @@ def test_a_plain_file_is_moved_and_nothing_else(tmp_path: Path) -> None:
             move_durably(theirs / name, mine / "file")
     assert (mine / "file").read_bytes() == b"new"
     assert not list(theirs.iterdir())
+
+
+def test_a_plain_file_is_read_in_pieces_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(data := bytes(range(256)) * 5000)
+    pieces = list(plain_pieces(tmp_path / "file"))
+    assert b"".join(pieces) == data
+    assert len(pieces) == 2
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "folder", "pipe", "absent"):
+        with pytest.raises(OSError, match=name):
+            list(plain_pieces(tmp_path / name))
 
 
 def test_a_link_costs_no_space_and_may_be_made_again(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The daemon and its node: it waits for one that is not there, and goes on when one comes back."""
 
 import logging
+import os
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +34,7 @@ from tests.support.solo_node import (
 from tests.support.waiting import wait_until
 from tests.unit.assay.support import assay
 from validator.daemon import ValidatorConfig, ValidatorDaemon, WrongChain
+from validator.store import StoreError
 from wire.keys import Key
 
 WAIT = 20.0
@@ -233,3 +235,12 @@ def test_a_key_that_is_no_validators_ends_the_daemon(tmp_path: Path) -> None:
         assert isinstance(error, ChainError)
         assert error.kind is ErrorKind.NOT_FOUND
         assert "is not a validator of" in str(error)
+
+
+def test_two_daemons_of_one_home_are_refused(tmp_path: Path) -> None:
+    """As whoever begins one by hand beside the service: both would answer with one key."""
+    refused = pytest.raises(StoreError, match=f"as process {os.getpid()}; stop it")
+    with daemon(tmp_path / "validator", free_address()), refused:
+        Running(tmp_path / "validator", free_address())
+    with daemon(tmp_path / "validator", free_address()) as next_one:
+        assert next_one.thread.is_alive()

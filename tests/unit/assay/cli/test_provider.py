@@ -3,8 +3,14 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from compute_provider.store import locked, write_status
+from tests.support import solo_node
 from tests.unit.assay.support import assay
+from tests.unit.compute_provider.support import STATUS
 
 
 def test_bench() -> None:
@@ -23,13 +29,18 @@ def test_status(tmp_path: Path) -> None:
         "order": "ab" * 32, "attempt": 1, "round": 2, "slot": 0, "issue": 1, "stage": "training",
         "step": 30, "steps": 80, "loss": 0.5, "text": "",
     }  # fmt: skip
-    value = {
-        "provider": "assay1p", "validator": "assay1v", "pid": os.getpid(), "joined": True,
-        "note": "", "shares": [share], "orders": [share["order"]], "earned": 12_345, "workers": [],
-        "computing": "native avx2",
-    }  # fmt: skip
-    (tmp_path / "provider").mkdir()
-    (tmp_path / "provider" / "status.json").write_text(json.dumps(value))
+    home = tmp_path / "provider"
+    home.mkdir()
+    write_status(home, {**STATUS, "shares": [share], "orders": [share["order"]]})
+    with locked(home):
+        _shows_a_provider_that_runs(tmp_path, share)
+    # Whoever has its number now.
+    (home / "provider.lock").write_text(str(os.getpid()))
+    stopped = assay("provider", "status", "--node", "127.0.0.1:9", home=tmp_path)
+    assert "assay1v: stopped" in stopped.out
+
+
+def _shows_a_provider_that_runs(tmp_path: Path, share: dict[str, Any]) -> None:
     ran = assay("provider", "status", "--node", "127.0.0.1:9", home=tmp_path)
     assert ran.code == 0
     assert "on chain: not asked" in ran.out
@@ -41,7 +52,37 @@ def test_status(tmp_path: Path) -> None:
         "provider", "status", "--node", "127.0.0.1:9", "--output", "json", home=tmp_path
     ).json
     assert told["running"]
+    assert told["pid"] == os.getpid()
     assert told["shares"] == [share]
+
+
+def test_status_tells_what_the_chain_has_now(tmp_path: Path) -> None:
+    """What the daemon wrote last is old once the provider has left."""
+    value = {**STATUS, "provider": solo_node.ALICE.address, "speed": 5 * 10**9}
+    (tmp_path / "provider").mkdir()
+    write_status(tmp_path / "provider", value)
+    words = "provider", "status", "--node"
+    with solo_node.running(tmp_path) as node:
+        node.engine.make_block()
+        left = assay(*words, node.address, home=tmp_path).out
+    away = assay(*words, "127.0.0.1:9", home=tmp_path).out
+    assert left.startswith(f"{solo_node.ALICE.address} in no cluster: stopped\non chain: in no")
+    assert "assay1v" not in left
+    assert "admitted" not in left
+    assert "in the cluster of assay1v: stopped\nadmitted, measured 5 GFLOP/s" in away
+    assert "on chain: not asked (no node answers at 127.0.0.1:9)" in away
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", "\x00" * 9, json.dumps({**STATUS, "earned": "much"}),
+     json.dumps({**STATUS, "shares": [{}]}), json.dumps({**STATUS, "shares": [7]})],
+)  # fmt: skip
+def test_status_of_a_damaged_file_is_a_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "provider").mkdir()
+    (tmp_path / "provider" / "status.json").write_text(text)
+    refusal = assay("provider", "status", "--node", "127.0.0.1:9", home=tmp_path).refusal
+    assert "status.json is not what a provider's daemon writes" in refusal
 
 
 def test_join_refuses_a_mistyped_address(tmp_path: Path) -> None:
@@ -56,7 +97,12 @@ def test_leave_needs_a_key(tmp_path: Path) -> None:
 
 def test_leave_while_the_daemon_runs(tmp_path: Path) -> None:
     (tmp_path / "provider").mkdir()
-    (tmp_path / "provider" / "status.json").write_text(json.dumps({"pid": os.getpid()}))
     assay("keys", "add", "worker", "--keyring", "test", home=tmp_path)
     words = ("provider", "leave", "--keyring", "test", "--node", "127.0.0.1:9")
-    assert "stop it first" in assay(*words, home=tmp_path).refusal
+    with locked(tmp_path / "provider"):
+        refusal = assay(*words, home=tmp_path).refusal
+    assert f"process {os.getpid()}" in refusal
+    assert "stop it first" in refusal
+    # Whoever has its number now keeps nobody from leaving.
+    (tmp_path / "provider" / "provider.lock").write_text(str(os.getpid()))
+    assert "127.0.0.1:9" in assay(*words, home=tmp_path).refusal

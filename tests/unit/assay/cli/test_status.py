@@ -1,6 +1,5 @@
 """What `assay status` says of a home and its node, and how it ends."""
 
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -12,17 +11,20 @@ import pytest
 
 from assay.cli.health import FREE_BYTES, LATE_SECONDS, ProviderSeen, Seen, Trouble, problems
 from chain.app.comet_rpc import CometStanding, Votes
+from chain.client.keyring import Keyring
+from compute_provider.store import locked, write_status
 from domain.errors import Exit
 from domain.queries import AccountResponse, StatusResponse
-from domain.records import Account, BondAccount, Validator
+from domain.records import Account, BondAccount, Provider, Validator
 from tests.support import solo_node
 from tests.unit.assay.support import assay
+from tests.unit.compute_provider.support import STATUS
 from tests.unit.validator.support import ORDER_ID
 from validator.decide.deadlines import DutyKind, OpenDuty
 
 SECOND = 10**9
 NOW = 1_800_000_000 * SECOND
-STATUS = StatusResponse("assay-test", 9, NOW - 2 * SECOND, 20, 1, bytes(32), solo=False)
+CHAIN = StatusResponse("assay-test", 9, NOW - 2 * SECOND, 20, 1, bytes(32), solo=False)
 COMET = CometStanding("ab" * 20, 9, NOW - 2 * SECOND, False, ("val1",), 0, 0)
 ME, OTHER = (
     Validator(f"assay1{name}", name, bytes(32), bytes([n]) * 20, 5, False, "h:1", b"", 0, 0, 0, 0)
@@ -30,12 +32,12 @@ ME, OTHER = (
 )
 ACCOUNT = AccountResponse(Account(ME.operator, 0, 0, b""), 7, BondAccount(ME.operator, 0, ()))
 WELL = Seen(
-    NOW, status=STATUS, validators=(ME, OTHER), has_comet=True, comet=COMET, me=ME,
+    NOW, status=CHAIN, validators=(ME, OTHER), has_comet=True, comet=COMET, me=ME,
     account=ACCOUNT, listens="127.0.0.1:9191", answers=True,
 )  # fmt: skip
 LATE = replace(
     WELL,
-    status=replace(STATUS, time_ns=NOW - 2 * LATE_SECONDS * SECOND),
+    status=replace(CHAIN, time_ns=NOW - 2 * LATE_SECONDS * SECOND),
     comet=replace(COMET, time_ns=NOW - 2 * LATE_SECONDS * SECOND),
 )
 STOPPED = ProviderSeen("assay1p", False, 0, "", None)
@@ -47,7 +49,7 @@ def troubles(seen: Seen) -> list[Trouble]:
 
 def test_a_home_that_is_well_has_none() -> None:
     assert troubles(WELL) == []
-    assert troubles(Seen(NOW, status=STATUS, validators=(ME, OTHER))) == []
+    assert troubles(Seen(NOW, status=CHAIN, validators=(ME, OTHER))) == []
 
 
 @pytest.mark.parametrize(
@@ -76,6 +78,10 @@ def test_what_is_no_trouble() -> None:
     lone = replace(WELL, validators=(ME,), comet=replace(COMET, peers=()))
     assert troubles(lone) == []
     assert troubles(replace(WELL, provider=STOPPED)) == []
+    left = replace(STOPPED, on_chain=Provider("assay1p", "", b"", None, 0, 0))
+    assert troubles(replace(WELL, provider=left)) == []
+    stays = replace(STOPPED, on_chain=Provider("assay1p", "assay1v", b"", None, 0, 0, True))
+    assert troubles(replace(WELL, provider=stays)) == [Trouble.PROVIDER_STOPPED]
 
 
 def test_a_halt_names_whose_votes_lack() -> None:
@@ -105,9 +111,10 @@ def test_a_node_far_away(node: str, tmp_path: Path) -> None:
 
 def test_a_home_where_somebody_is_away(node: str, tmp_path: Path) -> None:
     (tmp_path / "provider").mkdir()
-    status = {"provider": solo_node.ALICE.address, "pid": os.getpid(), "note": "poll: nobody"}
-    (tmp_path / "provider" / "status.json").write_text(json.dumps(status))
-    ran = assay("status", "--node", node, home=tmp_path)
+    status = {**STATUS, "provider": solo_node.ALICE.address, "note": "poll: nobody"}
+    write_status(tmp_path / "provider", status)
+    with locked(tmp_path / "provider"):
+        ran = assay("status", "--node", node, home=tmp_path)
     assert f"runs as process {os.getpid()}" in ran.out
     assert "poll: nobody" in ran.out
     told = assay("status", "--node", "127.0.0.1:9", "--output", "json", home=tmp_path)
@@ -117,10 +124,30 @@ def test_a_home_where_somebody_is_away(node: str, tmp_path: Path) -> None:
     assert "127.0.0.1:9" in assay("status", "--node", "127.0.0.1:9", home=tmp_path / "n").refusal
 
 
+def test_the_home_of_a_solo_node(node: str, tmp_path: Path) -> None:
+    """Its rows are those that a node without CometBFT has."""
+    for part in ("node", "validator"):
+        (tmp_path / part).mkdir()
+    Keyring(tmp_path / "keys", "test").add("op", solo_node.OPERATOR)
+    (tmp_path / "config.toml").write_text(f'keyring = "test"\nnode_address = "{node}"\n')
+    ran = assay("status", home=tmp_path)
+    assert "(solo: for development)" in ran.out
+    rows = [line.split("│")[1].strip() for line in ran.out.splitlines() if line.startswith("│")]
+    assert rows[:7] == [
+        "validator", "its daemon", "stake", "missed stages of panels", "coins", "duties", "disk",
+    ]  # fmt: skip
+    told = assay("status", "--output", "json", home=tmp_path)
+    assert told.json["node"] is None
+    assert [problem["code"] for problem in told.json["problems"]] == ["daemon_away"]
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}"])
-def test_a_status_file_that_no_daemon_wrote_is_none(tmp_path: Path, text: str) -> None:
+def test_a_status_file_that_no_daemon_wrote_is_said(tmp_path: Path, text: str) -> None:
     (tmp_path / "provider").mkdir()
     (tmp_path / "provider" / "status.json").write_text(text)
     told = assay("status", "--node", "127.0.0.1:9", "--output", "json", home=tmp_path)
     assert told.code == Exit.NEEDS_CARE
-    assert told.json["provider"] is None
+    assert told.json["provider"] == {"address": "", "pid": 0, "running": False, "on_chain": None}
+    ran = assay("status", "--node", "127.0.0.1:9", home=tmp_path)
+    assert "is stopped" in ran.out
+    assert "status.json is not what a provider's daemon writes" in ran.out
