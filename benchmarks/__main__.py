@@ -30,8 +30,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--output", choices=("text", "json"), default="text")
     parser.add_argument(
         "--model",
+        "--only",
         action="append",
-        help="of parity, replay and training: this one only, again for more",
+        help="of models, parity, replay and training: this one only, again for more",
     )
     parser.add_argument(
         "--threads", type=int, choices=range(1, 65), metavar="1..64", help="of training  [1]"

@@ -57,7 +57,21 @@ class GPT(nn.Module):
 
 
 class LSTM(nn.Module):
-    """One cell, taken once for each place of a sequence, and a score for each class from where it ends."""
+    """One layer over a sequence, and a score for each class from where it ends."""
+
+    def __init__(self, width: int, features: int, classes: int) -> None:
+        super().__init__()
+        self.layer = nn.LSTM(features, width, batch_first=True)
+        self.score = nn.Linear(width, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found, _ = self.layer(x)
+        scores: torch.Tensor = self.score(found[:, -1])
+        return scores
+
+
+class Unrolled(nn.Module):
+    """The cell of an LSTM in a loop of Python, so that each place of a sequence has nodes of its own."""
 
     def __init__(self, width: int, features: int, classes: int) -> None:
         super().__init__()
@@ -153,10 +167,15 @@ def _gpt(width: int, length: int, batch: int) -> Callable[[int], JobSpec]:
     return made
 
 
-def _lstm(steps: int) -> JobSpec:
-    generator = np.random.default_rng(1)
-    x = generator.standard_normal((128, 128, 16), np.float32)
-    return spec("lstm-128", LSTM(64, 16, 10), x, generator.integers(0, 10, 128), 32, steps)
+def _lstm(name: str, model: type[LSTM] | type[Unrolled]) -> Callable[[int], JobSpec]:
+    """Sequences of 128 places."""
+
+    def made(steps: int) -> JobSpec:
+        generator = np.random.default_rng(1)
+        x = generator.standard_normal((128, 128, 16), np.float32)
+        return spec(name, model(64, 16, 10), x, generator.integers(0, 10, 128), 32, steps)
+
+    return made
 
 
 def _images(name: str, block: type[Residual] | type[Inverted]) -> Callable[[int], JobSpec]:
@@ -181,7 +200,8 @@ MODELS: Mapping[str, Callable[[int], JobSpec]] = MappingProxyType(
         "mlp-512": _mlp,
         "gpt-128": _gpt(128, 128, 8),
         "gpt-512": _gpt(512, 256, 4),
-        "lstm-128": _lstm,
+        "lstm-128": _lstm("lstm-128", LSTM),
+        "lstm-128-unrolled": _lstm("lstm-128-unrolled", Unrolled),
         "resnet": _images("resnet", Residual),
         "mobilenet": _images("mobilenet", Inverted),
     }

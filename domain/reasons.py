@@ -4,7 +4,13 @@ from enum import IntEnum
 
 
 class CloseReason(IntEnum):
-    """Why an order closed."""
+    """Why an order closed.
+
+    Example::
+
+        if order.why().closed is assay.CloseReason.UNSERVED:
+            print(order.why())
+    """
 
     CANCELLED = 1
     STOPPED_BY_JOB = 2  # the job has no result from some place on; what was done before is paid
@@ -17,7 +23,12 @@ class CloseReason(IntEnum):
 
 
 class AttemptEnd(IntEnum):
-    """Why an assignment ended without serving the order to its end."""
+    """Why an assignment ended without serving the order to its end.
+
+    Example::
+
+        print([assay.AttemptEnd(end).name for end in order.why().attempts.values()])
+    """
 
     PAYLOAD_NOT_DELIVERED = 1
     DECLINED_BAD_JOB = 2  # the job does not load
@@ -37,7 +48,14 @@ class AttemptEnd(IntEnum):
 
 
 class ShareReason(IntEnum):
-    """Why a share was skipped or rejected."""
+    """Why a share was skipped or rejected.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.ShareRejected):
+                print(assay.ShareReason(event.reason).name)
+    """
 
     NONE = 0
     # the validator's verdicts

@@ -30,6 +30,13 @@ class JobError(Expected):
     """A job is refused: which field is wrong, why, and what whoever wrote the job can do.
 
     ``field`` is a path in the job document, such as ``step.nodes[17].attrs.dims``, or the name of a file.
+
+    Example::
+
+        try:
+            assay.build_job(job, "my-job")
+        except assay.JobError as error:
+            print(error.field, error.reason, error.remedy)
     """
 
     def __init__(self, field: str, reason: str, remedy: str) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from pol.executor.backend import computing
 from pol.executor.names import BACKENDS, NUMPY
+from pol.job.program import Program
 from pol.job.unroll import unroll
 from tests.support.programs import observed, outcome, shown
 from tests.unit.pol.executor.ops import get
@@ -27,7 +28,10 @@ def differences(seeds: Sequence[int], executors: Sequence[str]) -> Iterator[tupl
         program, inputs = shown(np.random.default_rng(seed))
         reference = observed(get(NUMPY), program, inputs)
         found = []
-        if outcome(get(NUMPY), unroll(program), inputs) != reference["an output"]:
+        found_by_all = reference["an output"]
+        # a row that is missing in what no turn reads
+        is_left_out = isinstance(found_by_all, str) and _leaves_out(program)
+        if not is_left_out and outcome(get(NUMPY), unroll(program), inputs) != found_by_all:
             found.append(f"seed {seed}, {NUMPY}: an output differs once repeats are written out")
         for name in executors:
             other = observed(get(name), program, inputs)
@@ -37,6 +41,15 @@ def differences(seeds: Sequence[int], executors: Sequence[str]) -> Iterator[tupl
                 if reference.get(what) != other.get(what)
             ]
         yield len(program.nodes), "\n".join(sorted(found))
+
+
+def _leaves_out(program: Program) -> bool:
+    """Whether a body has an input that it does not read, so that its unrolling computes less."""
+    for body, _ in program.bodies:
+        read = {number for node in body.nodes for number in node.args} | set(body.outputs.values())
+        if not read.issuperset(range(len(body.inputs))) or _leaves_out(body):
+            return True
+    return False
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -52,6 +53,20 @@ TRAINING: tuple[Row, ...] = (
     ("optim.Adagrad", _torch_optimizer("Adagrad")),
     ("optim.Adamax", _torch_optimizer("Adamax")),
     ("optim.NAdam", _torch_optimizer("NAdam")),
+    ("optim.Rprop", _torch_optimizer("Rprop")),
+    ("optim.Adafactor", _torch_optimizer("Adafactor")),
+    (
+        "accumulate=128",
+        job(
+            lambda: nn.Sequential(linear(), nn.GELU(), nn.Linear(16, CLASSES)),
+            lambda: {
+                name: np.tile(column, (16, *[1] * (column.ndim - 1)))
+                for name, column in VECTORS().items()
+            },
+            batch=128,
+            accumulate=128,
+        ),
+    ),
     (
         "parameter groups",
         job(lambda: nn.Linear(16, CLASSES), VECTORS, optimizer=OfModel(_groups), schedule=None),

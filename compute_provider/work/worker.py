@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pol.executor.interface import Backend
     from pol.job.load import LoadedJob
     from pol.state.arrays import State
+    from pol.work.aside import Beside
     from pol.work.records import RoundSlot
     from pol.work.segments import SlotState
 
@@ -89,7 +90,7 @@ class Worker:
     ) -> None:
         self._folder, self._open_ends = folder, open_ends
         self._out, self._produce = out, produce
-        self._kept: tuple[str, LoadedJob, Backend] | None = None
+        self._kept: tuple[str, LoadedJob, Backend, Beside] | None = None
 
     def serve(self, order: WorkOrder) -> bool:
         """Train a share and tell of it; return whether this process may serve another one."""
@@ -111,8 +112,8 @@ class Worker:
         from pol.errors import ExecutionError, JobError, ReplayError, StateError, Stopped
 
         try:
-            loaded, executor = self._ready(order)
-            task = Task(order, self._folder, loaded, self._out, executor)
+            loaded, executor, aside = self._ready(order)
+            task = Task(order, self._folder, loaded, self._out, executor, aside)
             self._say(ready={"steps": loaded.job.document.round_steps, "open": self._open_ends})
             self._open_ends = ()
             made = self._produce(task, *_resume(task))
@@ -128,23 +129,24 @@ class Worker:
         roots = made.update_root.hex(), made.local_out_root.hex()
         self._say(done=dict(zip(("update_root", "local_out_root"), roots, strict=True)))
 
-    def _ready(self, order: WorkOrder) -> "tuple[LoadedJob, Backend]":
-        """Return the job and what runs it: loaded for the first share, and the same for each other."""
+    def _ready(self, order: WorkOrder) -> "tuple[LoadedJob, Backend, Beside]":
+        """Return the job, what runs it and what hashes beside: of the first share, and the same for each other."""
         if self._kept is None:
             from pol.executor.backend import backend
             from pol.executor.names import TORCH
             from pol.job.load import load_job
+            from pol.work.aside import Beside
 
             loaded = load_job(Path(order.job)).without_initial()
-            # starts threads
-            executor = backend(order.backend)
+            # both start threads
+            executor, aside = backend(order.backend), Beside()
             if order.backend != TORCH:
                 sandbox.forbid_processes()
-            self._kept = order.job, loaded, executor
-        job, loaded, executor = self._kept
+            self._kept = order.job, loaded, executor, aside
+        job, loaded, executor, aside = self._kept
         if job != order.job:
             raise Refused("this worker has met another job")
-        return loaded, executor
+        return loaded, executor, aside
 
     def _say(self, **message: object) -> None:
         _say(self._out, **message)
@@ -159,6 +161,7 @@ class Task:
     loaded: "LoadedJob"
     out: TextIO
     backend: "Backend"
+    aside: "Beside"
     bend: "Callable[[Boundary, State, State], tuple[Boundary, State, State]] | None" = None
 
     @property
@@ -207,6 +210,7 @@ class Task:
             backend=self.backend,
             on_boundary=emit,
             on_step=on_step,
+            aside=self.aside,
         )
 
 
@@ -230,7 +234,7 @@ def honest(task: Task, index: int, start: "SlotState") -> Produced:
 
     if index == 0:
         zero = opening_boundary(task.loaded, task.part, start)
-        task.emit(zero, start.global_state, start.local_state)
+        task.aside.begin(lambda: task.emit(zero, start.global_state, start.local_state))
     return result_of(task, task.train(range(index, task.segments), start, task.emit))
 
 

@@ -18,7 +18,8 @@ def backend(name: str, device: str = "cpu") -> Backend:
     """Return a back end: ``native``, ``numpy`` (reference), or ``torch`` on a ``device``.
 
     Where there are no native kernels, ``native`` is NumPy. Raises ExecutionError for an unknown name, or where this
-    machine flushes subnormal numbers to zero, or the switch of the native kernels names none.
+    machine flushes subnormal numbers to zero, or the switch of the native kernels names none, or there is no such
+    device, or it computes wrongly.
     """
     if name == NATIVE:
         library = _choose().library
@@ -28,7 +29,10 @@ def backend(name: str, device: str = "cpu") -> Backend:
     if name == TORCH:
         from pol.executor.torch_backend import TorchBackend
 
-        return TorchBackend(device)
+        made = TorchBackend(device)
+        if device != "cpu":
+            _check(made, device)
+        return made
     raise ExecutionError("backend", f"{name!r} is none of {', '.join(BACKENDS)}")
 
 
@@ -42,6 +46,17 @@ def computing(name: str) -> str:
         return name
     choice = _choose()
     return f"{NATIVE} {choice.library.name}" if choice.library else f"{NUMPY}: {choice.reason}"
+
+
+def _check(made: Backend, device: str) -> None:
+    """Refuse a device that cannot do what the products need, or does it otherwise."""
+    try:
+        is_right = answer(made) == KNOWN
+    except RuntimeError as error:
+        detail = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ExecutionError("backend", f"torch fails on {device}: {detail}") from error
+    if not is_right:
+        raise ExecutionError("backend", f"torch computes wrongly on {device}: it is not used")
 
 
 def _choose() -> Choice:

@@ -3,12 +3,16 @@
 :func:`run` has checked inputs in and outputs in canonical form out, whatever back end is between.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from pol.errors import ExecutionError
 from pol.job.program import Program
 from pol.state.arrays import NUMPY_DTYPES, Array
+
+
+def nothing_reads() -> None:
+    """Return: nobody else reads what is donated."""
 
 
 class Compiled(Protocol):
@@ -18,11 +22,14 @@ class Compiled(Protocol):
         """Return the outputs by name; all inputs are there, with the dtypes and shapes of the program."""
 
     def canonical(
-        self, inputs: Mapping[str, Array], donated: Collection[str] = ()
+        self,
+        inputs: Mapping[str, Array],
+        donated: Collection[str] = (),
+        release: Callable[[], None] = nothing_reads,
     ) -> dict[str, Array]:
         """Return the outputs in canonical form; NotFinite for the first by name that has none.
 
-        See :func:`run` for ``donated``.
+        See :func:`run` for ``donated`` and ``release``.
         """
 
 
@@ -43,6 +50,7 @@ def run(
     seed: int,
     backend: Backend,
     donated: Collection[str] = (),
+    release: Callable[[], None] = nothing_reads,
 ) -> dict[str, Array]:
     """Return a program's outputs in name order: FP32 is finite, and its zeros have no sign.
 
@@ -50,12 +58,14 @@ def run(
     the job's, the key of every ``uniform`` node. The result is the same on every back end.
 
     Inputs that are ``donated`` belong to nobody any more, whatever comes of the run: the output of the same name may be
-    written where they lie, so that a large state is there once. No two of them may share memory.
+    written where they lie, so that a large state is there once. No two of them may share memory. Who still reads them
+    when the run begins says so by ``release``: it is called before the first of them is overwritten, if one is, and
+    returns when they may be. What it raises ends the run.
 
     Raises NotFinite when an FP32 output holds NaN or infinity, OutOfRange when a ``take`` or ``add_rows`` asked for a
     row that does not exist, and ExecutionError when an input is missing or has another type.
     """
-    return backend.compile(program, seed).canonical(_checked(program, inputs), donated)
+    return backend.compile(program, seed).canonical(_checked(program, inputs), donated, release)
 
 
 def _checked(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:

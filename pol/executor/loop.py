@@ -7,8 +7,10 @@ of a repeat is called for one turn after another.
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from operator import itemgetter
 from typing import Any
 
+from pol.executor.interface import nothing_reads
 from pol.executor.remember import Remembering
 from pol.job.program import Node, Program
 from pol.ops.primitive import Function, Site
@@ -66,6 +68,14 @@ def _may_stray(program: Program, number: int, node: Node) -> bool:
     return met or not program.repeating.isdisjoint(node.args)
 
 
+def _operands(args: Sequence[int]) -> Callable[[Sequence[Value]], Sequence[Value]]:
+    """Return what takes a node's operands out of all values."""
+    if len(args) > 1:
+        return itemgetter(*args)
+    first = args[0] if args else 0
+    return itemgetter(slice(first, first + len(args)))
+
+
 class _Step:
     """A node: what computes it, of which values, and what nobody needs after it."""
 
@@ -73,11 +83,11 @@ class _Step:
         self, function: Function, args: Sequence[int], result: int, dead: Sequence[int]
     ) -> None:
         self.args, self.result, self.dead = args, result, dead
-        self._function = function
+        self.function = function
 
-    def run(self, operands: Sequence[Value], watch: Watch | None, place: Place) -> Value:
+    def watched(self, watch: Watch, place: Place, *operands: Value) -> Value:
         """Return the result for operands; what is not taken apart needs no watching."""
-        return self._function(*operands)
+        return self.function(*operands)
 
 
 class _Turns:
@@ -105,8 +115,15 @@ class _Turns:
             body.outputs[name] in body.repeating for name, _ in self._form.parts[:carried]
         ]
 
-    def run(self, operands: Sequence[Value], watch: Watch | None, place: Place) -> Value:
+    def function(self, *operands: Value) -> Value:
+        """Return the result for operands."""
+        return self._result(operands, None, ())
+
+    def watched(self, watch: Watch, place: Place, *operands: Value) -> Value:
         """Return the result for operands; ``watch`` gets what happens within each turn."""
+        return self._result(operands, watch, place)
+
+    def _result(self, operands: Sequence[Value], watch: Watch | None, place: Place) -> Value:
         form, in_order = self._form, self._backend.in_order
         carried, sequences = form.carried, slice(form.carried, form.carried + form.sequences)
         given = [
@@ -156,6 +173,10 @@ class Loop:
             if number not in program.repeating and _may_stray(program, number, node):
                 function = self._in_order(function)
             self._steps.append(_Step(function, node.args, number, program.last_uses[offset]))
+        # what is the same in every run is looked up once: small nodes take no longer than going from one to the next
+        self._flat = [
+            (step.function, _operands(step.args), step.result, step.dead) for step in self._steps
+        ]
 
     def _in_order(self, function: Function) -> Function:
         """Libraries may lay out a result as its operands are, or hand one back: readers count on rows in order."""
@@ -174,21 +195,33 @@ class Loop:
     ) -> dict[str, Value]:
         """Return the outputs of inputs in their order, both as the library's own."""
         values: list[Value] = [*given, *self._constants, *[None] * len(self._steps)]
+        if watch is not None:
+            return self._watched(values, watch, place)
+        for function, operands, result, dead in self._flat:
+            values[result] = function(*operands(values))
+            for number in dead:
+                values[number] = None
+        return {name: values[number] for name, number in self._outputs.items()}
+
+    def _watched(self, values: list[Value], watch: Watch, place: Place) -> dict[str, Value]:
         for step in self._steps:
             here = (*place, step.result)
-            operands = [values[arg] for arg in step.args]
-            values[step.result] = step.run(operands, watch, here)
-            del operands
-            if watch is not None:
-                watch(here, self._backend.download(values[step.result]))
+            values[step.result] = step.watched(watch, here, *(values[arg] for arg in step.args))
+            watch(here, self._backend.download(values[step.result]))
             for number in step.dead:
                 values[number] = None
         return {name: values[number] for name, number in self._outputs.items()}
 
     def canonical(
-        self, inputs: Mapping[str, Array], donated: Collection[str] = ()
+        self,
+        inputs: Mapping[str, Array],
+        donated: Collection[str] = (),
+        release: Callable[[], None] = nothing_reads,
     ) -> dict[str, Array]:
-        """Return the outputs in canonical form, with memory of their own; NotFinite where one has none."""
+        """Return the outputs in canonical form, with memory of their own; NotFinite where one has none.
+
+        No input is overwritten, so nobody is asked to release one.
+        """
         outputs = self.run(inputs)
         # one after another, so that there is a second copy of one output only
         return {name: canonical_array(outputs.pop(name), name) for name in tuple(outputs)}

@@ -3,14 +3,14 @@
 import ctypes
 import logging
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pol.errors import NotFinite
 from pol.executor.fusion import grouped, singly
-from pol.executor.interface import Compiled
+from pol.executor.interface import Compiled, nothing_reads
 from pol.executor.numpy_backend import NumpyBackend
 from pol.executor.remember import Remembering
 from pol.executor.tape import ROWS_OF_TABLE, Kind, Tape, can_be_written, write_tape
@@ -111,24 +111,33 @@ class Taped:
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Return the outputs as they are."""
-        outputs, _ = self._run(inputs, frozenset(), canonical=False)
+        outputs, _ = self._run(inputs, frozenset(), nothing_reads, canonical=False)
         return outputs
 
     def canonical(
-        self, inputs: Mapping[str, Array], donated: Collection[str] = ()
+        self,
+        inputs: Mapping[str, Array],
+        donated: Collection[str] = (),
+        release: Callable[[], None] = nothing_reads,
     ) -> dict[str, Array]:
         """Return the outputs in canonical form; NotFinite where one has none.
 
         They lie where donated inputs were, if the program has read these by then.
         """
-        outputs, not_finite = self._run(inputs, self._tape.replacing & set(donated), canonical=True)
+        replaced = self._tape.replacing & set(donated)
+        outputs, not_finite = self._run(inputs, replaced, release, canonical=True)
         for name, is_astray in zip(outputs, not_finite.tolist(), strict=True):
             if is_astray:
                 raise NotFinite(name)
         return outputs
 
     def _run(
-        self, inputs: Mapping[str, Array], replaced: Collection[str], *, canonical: bool
+        self,
+        inputs: Mapping[str, Array],
+        replaced: Collection[str],
+        release: Callable[[], None],
+        *,
+        canonical: bool,
     ) -> tuple[dict[str, Array], NDArray[np.uint8]]:
         tape, library = self._tape, self._backend.library
         library.check_thread()
@@ -147,14 +156,18 @@ class Taped:
         places += [address(array) for array in outputs.values()]
         places += [0] * tape.moving
         bases = (ctypes.c_void_p * len(places))(*places)
-        end = library.run(
-            tape.words, bases, canonical, not_finite, self._backend.crew, self._backend.grain
-        )
-        self._backend.give_back(arena)
-        if end is not None:
-            at, row = end
-            error = nowhere if tape.words[at] == Kind.ADD_ROWS else outside
-            raise error(row, int(tape.words[at + ROWS_OF_TABLE]))
+        crew, grain = self._backend.crew, self._backend.grain
+        try:
+            for words in (tape.reading, tape.writing):
+                if words is tape.writing and replaced:
+                    release()
+                end = library.run(words, bases, canonical, not_finite, crew, grain)
+                if end is not None:
+                    at, row = end
+                    error = nowhere if words[at] == Kind.ADD_ROWS else outside
+                    raise error(row, int(words[at + ROWS_OF_TABLE]))
+        finally:
+            self._backend.give_back(arena)
         return outputs, not_finite[: len(outputs)]
 
 

@@ -93,11 +93,13 @@ class Instruction:
 class Tape:
     """What a run needs: the words, the constants, bytes of the arena, and types of the outputs in name order.
 
+    ``reading`` are the words before the first instruction that writes an output of ``replacing``, ``writing`` the rest.
     Behind the bases of the outputs there are so many that are ``moving``. ``replacing`` are the outputs that may be
     written where the input of the same name lies.
     """
 
-    words: NDArray[np.int64]
+    reading: NDArray[np.int64]
+    writing: NDArray[np.int64]
     constants: NDArray[np.uint8]
     arena: int
     outputs: dict[str, TensorType]
@@ -117,21 +119,26 @@ def write_tape(program: Program, seed: int, grouping: Grouping) -> Tape:
         writer.name(name, number)
     writer.take_all()
     writer.put_out()
-    words, arena = _laid_out(written.instructions, written.sizes)
     constants = np.frombuffer(bytes(written.constants) or bytes(_ALIGNED), np.uint8)
-    replacing = _replacing(program, written.instructions)
-    return Tape(words, constants, arena, program.output_types(), written.moving, replacing)
+    replacing, first = _replacing(program, written.instructions)
+    parts, arena = _laid_out(written.instructions, written.sizes, first)
+    return Tape(*parts, constants, arena, program.output_types(), written.moving, replacing)
 
 
-def _replacing(program: Program, instructions: Sequence[Instruction]) -> frozenset[str]:
-    """Return the outputs that are written when nobody reads the input of the same name and type any more."""
+def _replacing(program: Program, instructions: Sequence[Instruction]) -> tuple[frozenset[str], int]:
+    """Return the outputs that are written when nobody reads the input of the same name and type any more.
+
+    And which instruction is the first one that writes one of them.
+    """
     read: dict[int, int] = {}
     written: dict[int, int] = {}
     for at, instruction in enumerate(instructions):
         read |= {strided.base: at for strided in instruction.reads}
-        written |= {strided.base: at for strided in instruction.writes}
+        for strided in instruction.writes:
+            written.setdefault(strided.base, at)
     inputs = {spec.name: number for number, spec in enumerate(program.inputs, FIRST_INPUT)}
     found = set()
+    first = len(instructions)
     for number, (name, value) in enumerate(program.output_types().items()):
         source, target = inputs.get(name), FIRST_INPUT + len(inputs) + number
         if source is None or target not in written:
@@ -140,14 +147,17 @@ def _replacing(program: Program, instructions: Sequence[Instruction]) -> frozens
         is_over = last < at or (last == at and source in instructions[at].in_step)
         if is_over and program.inputs[source - FIRST_INPUT].type == value:
             found.add(name)
-    return frozenset(found)
+            first = min(first, at)
+    return frozenset(found), first
 
 
 def _laid_out(
-    instructions: Sequence[Instruction], sizes: Sequence[int]
-) -> tuple[NDArray[np.int64], int]:
-    """Return the words, and bytes of the arena: a value has a place from the instruction that writes it to the last one
-    that reads it.
+    instructions: Sequence[Instruction], sizes: Sequence[int], split: int
+) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], int]:
+    """Return the words up to an instruction and from there on, and bytes of the arena.
+
+    A value has a place from the instruction that writes it to the last one that reads it. No repeat, whose words say
+    where it begins, lies on both sides: what its body writes is no output of the program.
     """
     last: dict[int, int] = {}
     for at, instruction in enumerate(instructions):
@@ -168,9 +178,10 @@ def _laid_out(
             return ARENA, places[strided.base][0] + strided.offset
         return strided.base, strided.offset
 
-    words: list[int] = []
+    parts: tuple[list[int], list[int]] = ([], [])
     begun: list[int] = []
     for at, instruction in enumerate(instructions):
+        words = parts[at >= split]
         for strided in instruction.writes:
             if strided.base < 0 and strided.base not in places:
                 places[strided.base] = arena.take(sizes[-1 - strided.base])
@@ -184,7 +195,8 @@ def _laid_out(
             begun.append(len(words))
         for base in ends.get(at, ()):
             arena.give_back(*places[base])
-    return np.array(words, np.int64), arena.size
+    reading, writing = (np.array(words, np.int64) for words in parts)
+    return (reading, writing), arena.size
 
 
 def can_be_written(program: Program) -> bool:

@@ -4,23 +4,27 @@ or a GPU.
 Written apart from the reference, so that one checks the other; ``pol/ops`` says what each
 primitive means. Traps that this file goes around: torch's sqrt is not IEEE on CPUs, division by a
 Python number may become a product with the reciprocal, ``alpha`` arguments fuse, reductions over an
-empty list of dimensions reduce everything.
+empty list of dimensions reduce everything. What a GPU does its own way is in ``integer_products.py``
+and ``row_sums.py``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache, partial
 from math import prod
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pol.errors import ExecutionError
+from pol.executor.integer_products import Multiply, in_digits, in_floats
 from pol.executor.loop import LoopBackend
-from pol.ops import functions, philox
+from pol.executor.row_sums import add_in_order
+from pol.executor.torch_functions import Functions, number
+from pol.ops import philox
 from pol.ops.order import nowhere
 from pol.ops.primitive import Function, Site
 from pol.ops.shape import outside
@@ -31,6 +35,11 @@ from pol.values import TensorType
 @dataclass(frozen=True, slots=True)
 class _Site(Site):
     device: torch.device
+    on_gpu: bool
+
+    def multiply(self, in_blocks: bool = False) -> Multiply:
+        plain = in_digits if self.on_gpu else in_floats
+        return partial(_sum_in_blocks, plain) if in_blocks else plain
 
 
 Maker = Callable[[_Site], Function]
@@ -42,68 +51,64 @@ _ROWS_SIZE = 2**24
 """Elements of rows of a product that have FP64 copies at once."""
 _WINDOWS_SIZE = 2**20
 """Elements of what windows read that are laid out at once."""
+_FEW = 2**14
+"""Elements up to which another copy costs less than another call."""
 _BLOCK = 2**18
 """Elements that a sequence of FP64 or 64-bit operations takes at once: its dozen temporaries are what it needs."""
 _DTYPES = {"f32": torch.float32, "i64": torch.int64, "bool": torch.bool}
 _MASK = 0xFFFFFFFF
 
 
-class _Namespace:
-    """The FP64 operations of ``functions.py`` in torch."""
+@cache
+def _reaching(bits: int, device: torch.device) -> Tensor:
+    """Return by what largest elements are multiplied so that the next power of two above is the inverse of the scale.
 
-    def round_even(self, x: Tensor) -> Tensor:
-        return torch.round(x)
-
-    def where(self, condition: Tensor, x: Any, y: Any) -> Tensor:
-        return torch.where(condition, x, y)
-
-    def clamp(self, x: Tensor, low: float, high: float) -> Tensor:
-        return torch.clamp(x, low, high)
-
-    def absolute(self, x: Tensor) -> Tensor:
-        return torch.abs(x)
-
-    def power_of_two(self, k: Tensor) -> Tensor:
-        return _power_of_two(k.to(torch.int64))
-
-    def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        bits = x.view(torch.int64)
-        k = ((bits >> 52) - 1023).to(torch.float64)
-        return k, ((bits & (2**52 - 1)) | (1023 << 52)).view(torch.float64)
+    A scaled element must not be rounded above the largest integer. So the next power of two is one further on from
+    halfway between the FP32 number that is just too large and the one before it: FP64 never rounds across that.
+    """
+    largest = LARGEST_DIGITS[bits]
+    # ties go to even: half above an odd integer is too large
+    side = 1 if largest % 2 == 0 else -1
+    return number(1 / (largest + 0.5 + side * 2.0 ** (bits - 26)), torch.float64, device)
 
 
-_NAMESPACE = _Namespace()
-
-
-def _power_of_two(exponent: Tensor) -> Tensor:
-    """Return 2^exponent in FP64, made of bits (torch.ldexp goes through pow)."""
-    return ((exponent + 1023) << 52).view(torch.float64)
+_ROW_OF_ZEROS = 2.0**-300
+"""What a row of zeros has in the place of its largest element; beside any other it is lost in rounding."""
 
 
 def scale_rows(x: Tensor, axis: int, bits: int) -> tuple[Tensor, Tensor]:
-    """Scale an FP32 operand along ``axis`` to integers of ``bits``; return them and the inverse scale, in FP64."""
+    """Scale an FP32 operand along ``axis`` to integers of ``bits``; return them and the scale, in FP64."""
+    if x.numel() <= _FEW:
+        wide = x.double()
+        scale = scales(torch.amax(wide.abs(), axis, True), bits)
+        return wide.mul_(scale).round_(), scale
     # without the absolute values of all, which would be another copy
-    ends = (torch.abs(end(x, dim=axis, keepdim=True)) for end in (torch.amax, torch.amin))
-    largest = torch.maximum(*ends)
-    return scaled(x, largest, bits), inverses(largest, bits)[1]
+    highest, lowest = torch.amax(x, axis, True), torch.amin(x, axis, True)
+    scale = scales(torch.maximum(highest, lowest.neg_()).double(), bits)
+    return scaled(x, scale), scale
 
 
-def inverses(largest: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-    """Return exponents of scales, and the inverse scales, by the absolute values of the largest elements."""
-    largest = largest.to(torch.float64)
-    exponent = (largest.view(torch.int64) >> 52) - 1023
-    shift = torch.where(largest == 0.0, 0, bits - 2 - exponent)
-    too_large = torch.round(largest * _power_of_two(shift)) > LARGEST_DIGITS[bits]
-    shift = torch.where(too_large, shift - 1, shift)
-    return shift, torch.where(torch.isfinite(largest), _power_of_two(-shift), float("nan"))
+def scales(largest: Tensor, bits: int) -> Tensor:
+    """Return the scales of rows by the magnitudes of their largest elements, in FP64, which are overwritten.
+
+    A scale is a power of two, and NaN where the largest element is infinite or NaN: all that is scaled by it, and what
+    is multiplied with that, is NaN then. It is a quotient of two numbers that it is the ratio of, so it is exact.
+    """
+    zeros = number(_ROW_OF_ZEROS, torch.float64, largest.device)
+    reached = largest.mul_(_reaching(bits, largest.device)).add_(zeros)
+    return torch.frexp(reached)[0].div_(reached)
 
 
-def scaled(x: Tensor, largest: Tensor, bits: int) -> Tensor:
-    """Return the integers of an operand by the absolute values of its rows' largest elements, in FP64."""
-    shift, _ = inverses(largest, bits)
-    # in place, for a second copy would double what a product needs beside its operands
-    wide = x.to(torch.float64).masked_fill_(~torch.isfinite(largest), 0.0)
-    return wide.mul_(_power_of_two(shift)).round_()
+def scaled(x: Tensor, scale: Tensor) -> Tensor:
+    """Return the integers of an operand, in FP64; in place, for a second copy would double what a product needs."""
+    return x.double().mul_(scale).round_()
+
+
+def _unscaled(total: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """Return sums without their scales, in FP32: exact up to the one rounding, for FP64 has room for all exponents."""
+    # the sign of a zero sum depends on the BLAS
+    zero = number(0.0, torch.float64, total.device)
+    return total.add_(zero).div_(left).div_(right).float()
 
 
 def rows_at_once(left: TensorType, right: TensorType) -> int:
@@ -112,40 +117,44 @@ def rows_at_once(left: TensorType, right: TensorType) -> int:
     return max(1, _ROWS_SIZE // max(1, widest))
 
 
-def _sum_in_blocks(left: Tensor, right: Tensor) -> Tensor:
+def _sum_in_blocks(multiply: Multiply, left: Tensor, right: Tensor, bits: int) -> Tensor:
     """Add exact sums of blocks of the summed dimension, in their order; of few rows at once, for they need memory."""
     size = _SUMMED_EXACTLY
     total = left.new_zeros((*left.shape[:-1], right.shape[-1]))
     for some, sums in zip(torch.split(left, size, -2), torch.split(total, size, -2), strict=True):
         for a, b in zip(torch.split(some, size, -1), torch.split(right, size, -2), strict=True):
-            sums.add_(torch.matmul(a, b))
+            sums.add_(multiply(a, b, bits))
     return total
 
 
 def _matmul(site: _Site) -> Function:
     bits = site.attrs["bits"]
     in_blocks = bits == 22 and site.operands[0].shape[-1] > _SUMMED_EXACTLY
-
+    multiply = site.multiply(in_blocks)
     rows = rows_at_once(*site.operands)
 
+    def at_once(a: Tensor, b: Tensor) -> Tensor:
+        right, right_scale = scale_rows(b, -2, bits)
+        left, left_scale = scale_rows(a, -1, bits)
+        return _unscaled(multiply(left, right, bits), left_scale, right_scale)
+
     def run(a: Tensor, b: Tensor) -> Tensor:
-        right, right_inverse = scale_rows(b, -2, bits)
+        right, right_scale = scale_rows(b, -2, bits)
         result = a.new_empty((*a.shape[:-1], b.shape[-1]))
         for some, target in zip(
             torch.split(a, rows, -2), torch.split(result, rows, -2), strict=True
         ):
-            left, left_inverse = scale_rows(some, -1, bits)
-            total = _sum_in_blocks(left, right) if in_blocks else torch.matmul(left, right)
-            target.copy_(total.add_(0.0).mul_(left_inverse).mul_(right_inverse))
+            left, left_scale = scale_rows(some, -1, bits)
+            target.copy_(_unscaled(multiply(left, right, bits), left_scale, right_scale))
         return result
 
-    return run
+    return at_once if site.result.shape[-2] <= rows else run
 
 
 def _windows_product(site: _Site) -> Function:
     """As many windows at once as make a small product, each place in a window a part of what they read."""
     attrs, (left, x) = site.attrs, site.operands
-    bits, groups = attrs["bits"], left.shape[0]
+    bits, groups, multiply = attrs["bits"], left.shape[0], site.multiply()
     sizes = zip(attrs["kernel"], attrs["steps"], x.shape[1:], strict=True)
     away = _away(list(sizes), site.device)
     starts = zip(attrs["starts"], attrs["strides"], attrs["counts"], x.shape[1:], strict=True)
@@ -163,14 +172,14 @@ def _windows_product(site: _Site) -> Function:
         return taken.reshape(groups, height, len(windows))
 
     def plain(a: Tensor, flat: Tensor) -> Tensor:
-        lines, left_inverse = scale_rows(a, -1, bits)
+        lines, left_scale = scale_rows(a, -1, bits)
         result = a.new_empty(site.result.shape)
         parts = torch.split(first, step)
         for windows, target in zip(parts, torch.split(result, step, -1), strict=True):
-            right, inverse = scale_rows(columns(flat, windows), -2, bits)
+            right, scale = scale_rows(columns(flat, windows), -2, bits)
             in_blocks = bits == 22 and height > _SUMMED_EXACTLY
-            total = _sum_in_blocks(lines, right) if in_blocks else torch.matmul(lines, right)
-            target.copy_(total.add_(0.0).mul_(left_inverse).mul_(inverse))
+            total = site.multiply(in_blocks)(lines, right, bits)
+            target.copy_(_unscaled(total, left_scale, scale))
         return result
 
     def transposed(a: Tensor, flat: Tensor) -> Tensor:
@@ -178,19 +187,19 @@ def _windows_product(site: _Site) -> Function:
             [columns(flat, some).abs().amax(-1, keepdim=True) for some in torch.split(first, step)],
             -1,
         ).amax(-1, keepdim=True)
-        of_left = a.abs().amax(-1, keepdim=True)
+        right_scale = scales(largest.double(), bits)
+        left_scale = scales(a.abs().amax(-1, keepdim=True).double(), bits)
         total = torch.zeros(site.result.shape, dtype=torch.float64, device=site.device)
-        block, left_inverse = torch.zeros_like(total), inverses(of_left, bits)[1]
+        block = torch.zeros_like(total)
         done = 0
         for windows, some in zip(torch.split(first, step), torch.split(a, step, -1), strict=True):
-            right = scaled(columns(flat, windows), largest, bits)
-            block += torch.matmul(scaled(some, of_left, bits), right.transpose(1, 2))
+            right = scaled(columns(flat, windows), right_scale)
+            block += multiply(scaled(some, left_scale), right.transpose(1, 2), bits)
             done += len(windows)
             if done % _SUMMED_EXACTLY == 0 or done == len(first):
                 total += block
                 block.zero_()
-        right_inverse = inverses(largest, bits)[1].transpose(1, 2)
-        return total.mul_(left_inverse).mul_(right_inverse).to(torch.float32)
+        return _unscaled(total, left_scale, right_scale.transpose(1, 2))
 
     run = transposed if attrs["transposed"] else plain
     return lambda a, value: run(a, value.reshape(len(value), -1))
@@ -213,13 +222,15 @@ def _sum_dim(x: Tensor, dim: int) -> Tensor:
     while count > 1:
         half = 1 << ((count - 1).bit_length() - 1)
         paired = count - half
+        if paired == half:
+            x, count = torch.add(*torch.chunk(x, 2, dim)), half
+            continue
         shorter = x.new_empty((*x.shape[:dim], half, *x.shape[dim + 1 :]))
         lower, upper = x.narrow(dim, 0, paired), x.narrow(dim, half, paired)
         torch.add(lower, upper, out=shorter.narrow(dim, 0, paired))
-        if paired < half:
-            # what has no partner is added to a zero of the padding
-            alone = x.narrow(dim, paired, half - paired)
-            torch.add(alone, 0.0, out=shorter.narrow(dim, paired, half - paired))
+        # what has no partner is added to a zero of the padding
+        alone = x.narrow(dim, paired, half - paired)
+        torch.add(alone, 0.0, out=shorter.narrow(dim, paired, half - paired))
         x, count = shorter, half
     return x
 
@@ -241,10 +252,11 @@ def _sum(site: _Site) -> Function:
 
 def _amax(site: _Site) -> Function:
     dims, keepdim = site.attrs["dims"], site.attrs["keepdim"]
+    zero = number(0.0, torch.float32, site.device)
     if not dims:
         return (lambda x: x + 0.0) if site.result.dtype == "f32" else (lambda x: x)
     if site.result.dtype == "f32":
-        return lambda x: torch.amax(x, dims, keepdim) + 0.0
+        return lambda x: torch.amax(x, dims, keepdim).add_(zero)
     return lambda x: torch.amax(x, dims, keepdim)
 
 
@@ -252,20 +264,27 @@ def _argmax(site: _Site) -> Function:
     dim, keepdim = site.attrs["dim"], site.attrs["keepdim"]
     size = site.operands[0].shape[dim]
     rest = len(site.operands[0].shape) - dim - 1
+    behind, zero = (number(value, torch.int64, site.device) for value in (size, 0))
+
+    def places() -> Tensor:
+        return torch.arange(size, device=site.device).reshape(size, *(1,) * rest)
+
+    kept = places() if size <= _FEW else None
 
     def run(x: Tensor) -> Tensor:
-        positions = torch.arange(size, device=x.device).reshape(size, *(1,) * rest)
-        found = torch.where(x == torch.amax(x, dim, keepdim=True), positions, size)
+        positions = places() if kept is None else kept
+        found = torch.where(x == torch.amax(x, dim, True), positions, behind)
         first = torch.amin(found, dim, keepdim)
-        return torch.where(first == size, 0, first)
+        return torch.where(first == behind, zero, first)
 
     return run
 
 
 def _extreme(function: Function) -> Maker:
     def make(site: _Site) -> Function:
+        zero = number(0.0, torch.float32, site.device)
         if site.result.dtype == "f32":
-            return lambda a, b: function(a, b) + 0.0
+            return lambda a, b: function(a, b).add_(zero)
         return function
 
     return make
@@ -276,20 +295,27 @@ def _plain(function: Function) -> Maker:
 
 
 def _sqrt(x: Tensor) -> Tensor:
-    return torch.sqrt(x.to(torch.float64)).to(torch.float32)
+    return x.double().sqrt_().float()
 
 
-def _composed(function: Callable[[functions.Namespace, Any], Any]) -> Maker:
-    def run(x: Tensor) -> Tensor:
-        flat = x.reshape(-1)
-        done = torch.empty_like(flat)
-        for start in range(0, len(flat), _BLOCK):
-            part = slice(start, start + _BLOCK)
-            # the one rounding to FP32 is in this assignment
-            done[part] = function(_NAMESPACE, flat[part].to(torch.float64))
-        return done.reshape(x.shape)
+def _composed(name: str) -> Maker:
+    def make(site: _Site) -> Function:
+        function: Function = getattr(Functions(site.device), name)
 
-    return _plain(run)
+        def run(x: Tensor) -> Tensor:
+            flat = x.reshape(-1)
+            done = torch.empty_like(flat)
+            for start in range(0, len(flat), _BLOCK):
+                part = slice(start, start + _BLOCK)
+                # the one rounding to FP32 is in this assignment
+                done[part] = function(flat[part].double())
+            return done.reshape(x.shape)
+
+        if site.result.elements <= _BLOCK:
+            return lambda x: function(x.double()).float()
+        return run
+
+    return make
 
 
 def _cast(site: _Site) -> Function:
@@ -297,7 +323,8 @@ def _cast(site: _Site) -> Function:
     if target == "bool":
         return lambda x: x != 0
     if (source, target) == ("f32", "i64"):
-        return lambda x: torch.where(torch.abs(x) < 2.0**63, x, 0.0).to(torch.int64)
+        most, zero = (number(value, torch.float32, site.device) for value in (2.0**63, 0.0))
+        return lambda x: torch.where(torch.abs(x) < most, x, zero).long()
     return lambda x: x.to(_DTYPES[target])
 
 
@@ -346,13 +373,23 @@ def _pad(site: _Site) -> Function:
     return run
 
 
+def _first_outside(index: Tensor, rows: int) -> int | None:
+    """Return the first number that no row has."""
+    if not index.numel():
+        return None
+    lowest, highest = index.aminmax()
+    if int(lowest) >= 0 and int(highest) < rows:
+        return None
+    return int(index[(index < 0) | (index >= rows)][0])
+
+
 def _take(site: _Site) -> Function:
     rows = site.operands[0].shape[0]
 
     def run(table: Tensor, index: Tensor) -> Tensor:
-        wrong = (index < 0) | (index >= rows)
-        if index.numel() and bool(wrong.any()):
-            raise outside(int(index[wrong][0]), rows)
+        wrong = _first_outside(index, rows)
+        if wrong is not None:
+            raise outside(wrong, rows)
         return table[index]
 
     return run
@@ -364,16 +401,14 @@ def _add_rows(site: _Site) -> Function:
 
     def run(index: Tensor, values: Tensor) -> Tensor:
         flat, added = index.reshape(-1), values.reshape(index.numel(), width)
-        wrong = (flat < 0) | (flat >= rows)
-        if bool(wrong.any()):
-            raise nowhere(int(flat[wrong][0]), rows)
+        wrong = _first_outside(flat, rows)
+        if wrong is not None:
+            raise nowhere(wrong, rows)
         total = torch.zeros(rows, width, device=device)
-        if device.type == "cpu":
-            return total.index_add_(0, flat, added).reshape(shape)
-        # other devices add in any order: a processor adds what they have
-        named, place = torch.unique(flat, return_inverse=True)
-        summed = torch.zeros(len(named), width).index_add_(0, place.cpu(), added.cpu())
-        total[named] = summed.to(device)
+        if site.on_gpu:
+            add_in_order(total, flat, added)
+        else:
+            total.index_add_(0, flat, added)
         return total.reshape(shape)
 
     return run
@@ -382,22 +417,30 @@ def _add_rows(site: _Site) -> Function:
 def _argsort(site: _Site) -> Function:
     """Integers are sorted in the place of FP32: which order those have depends on the device."""
     dim, is_float = site.attrs["dim"], site.operands[0].dtype == "f32"
+    most, sign = (number(value, torch.int32, site.device) for value in (0x7FFFFFFF, 31))
+    zero = number(0.0, torch.float32, site.device)
 
     def run(x: Tensor) -> Tensor:
         if is_float:
-            bits = (x + 0.0).view(torch.int32)
-            keys = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
-            x = torch.where(torch.isnan(x), 0x7FFFFFFF, keys)
+            bits = (x + zero).view(torch.int32)
+            # all but the sign of negative numbers is turned round
+            keys = (bits >> sign).bitwise_and_(most).bitwise_xor_(bits)
+            x = keys.masked_fill_(torch.isnan(x), most)
         return torch.sort(x, dim=dim, stable=True).indices
 
     return run
 
 
-def _floor_divide(a: Tensor, b: Tensor) -> Tensor:
-    is_zero, is_minus = b == 0, b == -1
-    by = torch.where(is_zero | is_minus, 1, b)
-    quotient = torch.where(is_minus, -a, torch.div(a, by, rounding_mode="floor"))
-    return torch.where(is_zero, 0, quotient)
+def _floor_divide(site: _Site) -> Function:
+    zero, one, minus = (number(value, torch.int64, site.device) for value in (0, 1, -1))
+
+    def run(a: Tensor, b: Tensor) -> Tensor:
+        is_zero, is_minus = b == zero, b == minus
+        by = torch.where(is_zero | is_minus, one, b)
+        quotient = torch.where(is_minus, -a, torch.div(a, by, rounding_mode="floor"))
+        return torch.where(is_zero, zero, quotient)
+
+    return run
 
 
 def _iota(site: _Site) -> Function:
@@ -410,30 +453,30 @@ def _full(site: _Site) -> Function:
     return lambda: filled
 
 
-def _multiply_words(multiplier: int, word: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the high and low half of a product of 32-bit words, in halves that do not overflow an i64."""
-    lower = multiplier * (word & 0xFFFF)
-    upper = multiplier * (word >> 16) + (lower >> 16)
-    return upper >> 16, ((upper & 0xFFFF) << 16) | (lower & 0xFFFF)
-
-
 def _uniform(site: _Site) -> Function:
-    seed, stream = site.seed, site.attrs["site"]
+    """Both products of a round at once: words 0 and 2 are rows of one tensor, words 1 and 3 of another."""
     shape, count, device = site.result.shape, site.result.elements, site.device
-    keys = philox.round_keys(seed)
+
+    def column(pair: Sequence[int]) -> Tensor:
+        return torch.tensor(pair, dtype=torch.int64, device=device)[:, None]
+
+    multipliers = column(philox.MULTIPLIERS)
+    keys = [column(key) for key in philox.round_keys(site.seed)]
+    mask, half = (number(value, torch.int64, device) for value in (_MASK, 32))
 
     def words(step: Tensor, first: int, last: int) -> Tensor:
-        c0 = torch.arange(first, last, dtype=torch.int64, device=device)
-        c1 = torch.full_like(c0, stream)
-        c2 = (step & _MASK).expand(c0.shape)
-        c3 = ((step >> 32) & _MASK).expand(c0.shape)
-        for low, high in keys:
-            (high0, low0), (high1, low1) = (
-                _multiply_words(philox.MULTIPLIERS[0], c0),
-                _multiply_words(philox.MULTIPLIERS[1], c2),
-            )
-            c0, c1, c2, c3 = high1 ^ c1 ^ low, low1, high0 ^ c3 ^ high, low0
-        return torch.stack([c0, c1, c2, c3], dim=1).reshape(-1)
+        even = torch.empty(2, last - first, dtype=torch.int64, device=device)
+        odd = torch.empty_like(even)
+        torch.arange(first, last, out=even[0])
+        even[1] = step & mask
+        odd[0] = site.attrs["site"]
+        odd[1] = (step >> half) & mask
+        for key in keys:
+            # all 64 bits, of which the uppermost is taken for a sign
+            products = (even * multipliers).flip(0)
+            even = (products >> half).bitwise_and_(mask).bitwise_xor_(odd).bitwise_xor_(key)
+            odd = products.bitwise_and_(mask)
+        return torch.stack([even, odd], dim=1).reshape(4, -1).T.reshape(-1)
 
     def run(step: Tensor) -> Tensor:
         done = torch.empty(count, dtype=torch.float32, device=device)
@@ -452,16 +495,16 @@ MAKERS: Mapping[str, Maker] = MappingProxyType(
         "sub": _plain(torch.sub),
         "mul": _plain(torch.mul),
         "div": _plain(torch.div),
-        "floor_divide": _plain(_floor_divide),
+        "floor_divide": _floor_divide,
         "maximum": _extreme(torch.maximum),
         "minimum": _extreme(torch.minimum),
         "neg": _plain(torch.neg),
         "abs": _plain(torch.abs),
         "sqrt": _plain(_sqrt),
-        "exp": _composed(functions.exp),
-        "log": _composed(functions.log),
-        "tanh": _composed(functions.tanh),
-        "erf": _composed(functions.erf),
+        "exp": _composed("exp"),
+        "log": _composed("log"),
+        "tanh": _composed("tanh"),
+        "erf": _composed("erf"),
         "eq": _plain(torch.eq),
         "ne": _plain(torch.ne),
         "lt": _plain(torch.lt),
@@ -495,21 +538,32 @@ MAKERS: Mapping[str, Maker] = MappingProxyType(
 
 
 class TorchBackend(LoopBackend):
-    """Torch on one device: ``cpu`` or ``cuda``."""
+    """Torch on one device: ``cpu``, or a GPU (``cuda``, ``cuda:1``)."""
 
     name = "torch"
 
-    def __init__(self, device: str = "cpu") -> None:
+    def __init__(self, device: str = "cpu", *, on_gpu: bool | None = None) -> None:
+        """Take a device, and a GPU's way of computing where it is none: ``on_gpu`` chooses it for a processor."""
         super().__init__()
-        self._device = torch.device(device)
-        smallest = torch.full((8,), 2.0**-140, device=self._device)
+        try:
+            self._device = torch.device(device)
+            smallest = torch.full((8,), 2.0**-140, device=self._device)
+        except (RuntimeError, AssertionError) as error:
+            # torch says in its first line what is missing, and then how to debug it
+            detail = str(error).splitlines()[0]
+            raise ExecutionError(
+                "backend", f"torch cannot compute on {device!r}: {detail}"
+            ) from error
+        self._on_gpu = self._device.type != "cpu" if on_gpu is None else on_gpu
         if not bool((smallest * torch.full_like(smallest, 0.5)).all()):
             reason = f"this process flushes subnormal numbers to zero on {device}"
             raise ExecutionError("backend", reason)
 
     def function(self, op: str, site: Site) -> Function:
         """Return the function of one node."""
-        return MAKERS[op](_Site(site.attrs, site.operands, site.result, site.seed, self._device))
+        return MAKERS[op](
+            _Site(site.attrs, site.operands, site.result, site.seed, self._device, self._on_gpu)
+        )
 
     def upload(self, array: Array) -> Tensor:
         """Return a copy of the array on the device (torch warns about read-only arrays)."""

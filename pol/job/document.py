@@ -146,7 +146,13 @@ class JobFile:
 
 @dataclass(frozen=True)
 class Job:
-    """A checked job: its fields, the SHA-256 of the canonical bytes, and their number."""
+    """A checked job: its fields, the SHA-256 of the canonical bytes, and their number.
+
+    Example::
+
+        job = assay.read_job("my-job")
+        print(job.id.hex(), job.total_flops)
+    """
 
     document: JobDocument
     id: bytes

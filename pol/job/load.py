@@ -80,7 +80,13 @@ _REMEDY = "fetch the job again, or build it again with assay job build"
 
 @dataclass(frozen=True)
 class LoadedJob:
-    """A job whose files were all verified: initial states and data are in memory, read-only."""
+    """A job whose files were all verified: initial states and data are in memory, read-only.
+
+    Example::
+
+        loaded = assay.load_job("my-job")
+        print(sorted(loaded.global_state))
+    """
 
     job: Job
     initial: tuple[State, State] | None
@@ -186,11 +192,17 @@ def load_data(directory: Path, document: JobDocument, limits: Limits = LIMITS) -
     return Dataset(columns, document.rows)
 
 
-def load_job(directory: Path, limits: Limits = LIMITS) -> LoadedJob:
+def load_job(directory: Path | str, limits: Limits = LIMITS) -> LoadedJob:
     """Load a job directory and verify all that the document says about it.
 
     Raises JobError, which names the field or file, for anything that is not exactly the job.
+
+    Example::
+
+        loaded = assay.load_job("my-job")
+        print(list(loaded.global_state))
     """
+    directory = Path(directory)
     job = parse_job(read_file(directory / DOCUMENT, DOCUMENT, limits.document_size), limits)
     document = job.document
     initial = (

@@ -14,6 +14,9 @@ from pol.ops.repeat import CARRY, form
 def unroll(program: Program, limits: Limits = LIMITS) -> Program:
     """Return a program without repeats whose outputs are the same, bit for bit.
 
+    An input that a body does not read is computed all the same, and may ask for a row that is missing; the program that
+    is returned leaves out what nobody reads.
+
     Raises JobError where it has more nodes than the limits allow.
     """
     builder = ProgramBuilder(limits)

@@ -37,7 +37,13 @@ class RoundReport:
 
 @dataclass(frozen=True)
 class LocalRun:
-    """A job trained on this machine: final state, rounds, metrics before and after, loss of every segment."""
+    """A job trained on this machine: final state, rounds, metrics before and after, loss of every segment.
+
+    Example::
+
+        ran = assay.run_locally("my-job")
+        print(ran.before["loss"], ran.after["loss"])
+    """
 
     state: State
     rounds: tuple[RoundReport, ...]
@@ -49,11 +55,11 @@ class LocalRun:
 
 
 def run_locally(
-    directory: Path,
+    directory: Path | str,
     rounds: int | None = None,
     backend_name: str = DEFAULT,
     on_progress: Callable[[int, int, int, float], None] | None = None,
-    out: Path | None = None,
+    out: Path | str | None = None,
     on_boundary: Callable[[Boundary, State, State], None] | None = None,
 ) -> LocalRun:
     """Train the job of a directory here, with the result that a network gives: all its slots, one after another.
@@ -63,7 +69,13 @@ def run_locally(
     ``model.safetensors`` and ``trace.json`` are written into the folder ``out``, if there is one.
 
     Raises Stopped at the place at which a network stops, too: the first that has no result, slot after slot.
+
+    Example::
+
+        ran = assay.run_locally("my-job", out="my-job/run")
+        print(ran.before["loss"], ran.after["loss"])
     """
+    directory, out = Path(directory), Path(out) if out is not None else None
     loaded = load_job(directory)
     job, executor = loaded.job, backend(backend_name)
     holdout = load_holdout(directory, job)

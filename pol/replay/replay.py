@@ -92,6 +92,12 @@ class Check:
 
     ``checked`` of its ``segments`` were replayed; ``fault`` says what does not hold, and is empty if all that was
     checked does.
+
+    Example::
+
+        trace = assay.load_trace("my-job/run/trace.json")
+        for check in assay.verify_trace(trace, "my-job"):
+            print(check.round, check.slot, check.fault or "holds")
     """
 
     round: int
@@ -182,10 +188,10 @@ Progress = Callable[[int, int], None]
 
 def verify_trace(
     trace: Trace,
-    directory: Path,
+    directory: Path | str,
     *,
     segments: int | None = None,
-    states: Path | None = None,
+    states: Path | str | None = None,
     backend_name: str = DEFAULT,
     on_progress: Progress | None = None,
 ) -> tuple[Check, ...]:
@@ -196,7 +202,13 @@ def verify_trace(
     ``on_progress`` is called after each segment.
 
     Raises JobError when the job does not load, the trace is of another job, or a kept state is missing.
+
+    Example::
+
+        trace = assay.load_trace("my-job/run/trace.json")
+        print(all(check.holds for check in assay.verify_trace(trace, "my-job")))
     """
+    directory = Path(directory)
     loaded = load_job(directory)
     if trace.job != loaded.job.id:
         raise TraceError("job", "the trace is of another job", _REMEDY)
@@ -204,7 +216,7 @@ def verify_trace(
     checker = _Checker(trace, loaded, backend(backend_name), on_progress, segments)
     if segments is None:
         return checker.all_in_order()
-    return checker.drawn(StateFolder(states or Path(STATES_FOLDER), loaded))
+    return checker.drawn(StateFolder(Path(states or STATES_FOLDER), loaded))
 
 
 def _check_shape(trace: Trace, loaded: LoadedJob) -> None:

@@ -54,7 +54,13 @@ class RoundEnd:
 
 @dataclass(frozen=True)
 class Trace:
-    """What is checked of a trace file: the job's id, and shares by round and slot. The rest is for people."""
+    """What is checked of a trace file: the job's id, and shares by round and slot. The rest is for people.
+
+    Example::
+
+        trace = assay.load_trace("my-job/run/trace.json")
+        print(trace.job.hex(), len(trace.rounds))
+    """
 
     job: Hash
     rounds: Annotated[tuple[RoundEnd, ...], Length(0, LIST_MAX)]
@@ -97,8 +103,14 @@ def broken_link(share: ShareRecord) -> str:
     return "" if again == share.trace_root else "the trace root is not the root of its leaves"
 
 
-def read_trace(path: Path) -> Trace:
-    """Read a trace file; TraceError names the field."""
+def read_trace(path: Path | str) -> Trace:
+    """Read a trace file; TraceError names the field.
+
+    Example::
+
+        trace = assay.load_trace("my-job/run/trace.json")
+    """
+    path = Path(path)
     try:
         value: object = json.loads(read_file(path.resolve(), str(path), FILE_SIZE_MAX))
     except JobError as error:

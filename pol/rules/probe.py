@@ -1,6 +1,6 @@
 """What a probe counts: pieces of a seeded program (:mod:`pol.work.probe`), in the time that they took."""
 
-PIECE_WORK = 34_557_920
+PIECE_WORK = 49_280_672
 """FLOPs of a piece."""
 
 

@@ -56,7 +56,7 @@ def build_job(
 
     Example::
 
-        assay.build_job(assay.JobSpec(name="mine", model=model, ...), "my-job")
+        assay.build_job(assay.JobSpec(..., name="mine", model=model), "my-job")
         assay.build_job("examples/digits.py", "digits-job")
     """
     tell, out = on_progress or (lambda _text: None), Path(out)
@@ -64,7 +64,11 @@ def build_job(
         return build(source, out, tell)
     if callable(source):
         return build(_made_by(source, getattr(source, "__name__", "job")), out, tell)
-    file = Path(source)
+    given: object = source
+    if not isinstance(given, str | Path):
+        reason = f"a {type(given).__name__} is no job"
+        raise JobError("source", reason, "give a JobSpec, a function that returns one, or a file")
+    file = Path(given)
     if not file.is_file():
         raise JobError(str(file), "there is no such file", "give the path of a Python file")
     tell(f"running {file.name}")
@@ -122,7 +126,8 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
     tell(f"tracing a step of {spec.batch} rows")
     tensors = {**dict(spec.model.named_parameters()), **dict(spec.model.named_buffers())}
     own = {name: tensor for name, tensor in tensors.items() if name in state}
-    example = {name: torch.from_numpy(column[:1]) for name, column in data.items()}
+    # copies, because torch warns of arrays that are read-only, as mapped ones are
+    example = {name: torch.from_numpy(np.array(column[:1])) for name, column in data.items()}
     step = trace_program(
         functions.step,
         {

@@ -30,7 +30,7 @@ def repeatable_checkpoints(draws: SeededDropout) -> Iterator[None]:
 
     def run(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         # what it is given here runs again; torch itself calls the function the first time
-        again = _again(function, draws, draws.next_site, reruns)
+        again = _again(function, draws, draws.sites.next, reruns)
         return _RUN(again, *arguments, **options)
 
     with (
@@ -56,7 +56,7 @@ def _again(
     def run(*arguments: Any, **options: Any) -> Any:
         marked = marked_as(next(reruns))
         # torch computes gradients outside of the modes
-        with Places(), draws, draws.again_from(first), marked:
+        with Places(), draws, draws.sites.again_from(first), marked:
             return function(*arguments, **options)
 
     return run

@@ -3,10 +3,10 @@
 Here is dropout in all its forms; ``draws.py`` has what else draws.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from math import sqrt
-from typing import Any
+from typing import Any, Self
 from unittest.mock import patch
 
 import torch
@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from pol.tracing import recurrent, repeats
 from pol.tracing.draws import Draws
 from pol.tracing.rewritten import REWRITTEN
+from pol.tracing.sites import Sites, drawing_from
 
 
 # the tag keeps torch from computing it while it traces
@@ -50,14 +51,30 @@ _FEATURE_DROPOUTS = {
 class SeededDropout(TorchFunctionMode):
     """While active, every call of dropout, or of what else draws, becomes ``assay::uniform`` with a site of its own.
 
-    Sites count up in the order of the calls, which is the order of the model's forward pass.
+    Sites count up in the order of the calls, which is the order of the model's forward pass. In a turn of a repeat a
+    site draws from a number of the turn's own: that of the batch times the number of turns, plus the turn's.
     """
 
     def __init__(self, number: torch.Tensor) -> None:
         super().__init__()
         self._number = number
-        self._sites = 0
+        self._outside = repeats.depth()
+        self.sites = Sites()
+        """Those that are drawn from."""
+        self._active: list[AbstractContextManager[None]] = []
         self._draws = Draws(self._uniform)
+
+    def __enter__(self) -> Self:
+        """Begin; it may be begun again meanwhile."""
+        self._active.append(drawing_from(self.sites))
+        self._active[-1].__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End."""
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self._active.pop().__exit__(None, None, None)
 
     def __torch_function__(
         self,
@@ -88,29 +105,13 @@ class SeededDropout(TorchFunctionMode):
         other = self._draws.functions.get(function) or REWRITTEN.get(function, function)
         return other(*args, **options)
 
-    @property
-    def next_site(self) -> int:
-        """The site that will be drawn from next."""
-        return self._sites
-
-    @contextmanager
-    def again_from(self, site: int) -> Iterator[None]:
-        """Draw once more from sites that were drawn from, from this one on."""
-        later, self._sites = self._sites, site
-        try:
-            yield
-        finally:
-            self._sites = later
-
     def _uniform(self, shape: list[int]) -> torch.Tensor:
         """Draw from a site of its own."""
-        if repeats.is_within():
-            raise NotImplementedError(
-                "a turn of a repeat draws the same numbers as all others; draw them for all turns before it, and "
-                "give them as a sequence"
-            )
-        site, self._sites = self._sites, self._sites + 1
-        drawn: torch.Tensor = uniform(self._number, shape, site)
+        site = self.sites.take()
+        number = repeats.numbered_within(self._number, self._outside)
+        drawn: torch.Tensor = (
+            torch.zeros(shape) if repeats.is_tried() else uniform(number, shape, site)
+        )
         return drawn
 
     def _attention(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import nn
 
 from pol.errors import JobError
 from pol.job.document import BATCH_NUMBER, STEP
+from pol.tracing.accumulation import accumulated
 from pol.tracing.checkpoints import repeatable_checkpoints
 from pol.tracing.dropout import EVALUATION, SeededDropout
 from pol.tracing.groups import trained_groups
@@ -17,8 +19,11 @@ from pol.tracing.optimizers import InnerOptimizer, averages, clip, clip_values, 
 from pol.tracing.origin import Measuring
 from pol.tracing.precision import gradient
 from pol.tracing.spec import Batch, JobSpec, Measure
+from pol.tracing.trace import trace_program
 
 Tensors = Mapping[str, torch.Tensor]
+_LOSS, _SUM, _PART = "metric.loss", "sum", "part"
+"""Names of values while a batch is gone through in parts; the first one is a metric, for precision."""
 
 
 def under(prefix: str, tensors: Tensors) -> dict[str, torch.Tensor]:
@@ -135,9 +140,10 @@ class JobFunctions:
         state, local, batch = (under(part, inputs) for part in ("global", "local", "batch"))
         leaves = {name: state[name].detach().requires_grad_() for name in self._trained}
         current = {**state, **leaves}
-        draws = SeededDropout(inputs[BATCH_NUMBER])
-        with training_mode(spec.model, True), draws, repeatable_checkpoints(draws):
-            loss, found = self._backward(current, leaves, batch)
+        if spec.accumulate == 1:
+            loss, found = self._backward(current, leaves, batch, inputs[BATCH_NUMBER])
+        else:
+            loss, found = self._accumulated(current, batch, inputs[BATCH_NUMBER])
         gradients = {name: gradient(part, name) for name, part in found.items()}
         if spec.clip_value is not None:
             gradients = clip_values(gradients, spec.clip_value)
@@ -153,27 +159,54 @@ class JobFunctions:
         }
 
     def _backward(
-        self, current: Tensors, leaves: Tensors, batch: Tensors
+        self, current: Tensors, leaves: Tensors, batch: Tensors, number: torch.Tensor
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Return the mean loss of the parts of a batch, and its gradient for each parameter that has one."""
+        """Return the loss of a batch and its gradient for each parameter that has one; draws are of ``number``."""
         spec = self._spec
-        rows = spec.batch // spec.accumulate
-        total: torch.Tensor | None = None
-        sums: dict[str, torch.Tensor] = {}
-        for first in range(0, spec.batch, rows):
-            part = {name: column[first : first + rows] for name, column in batch.items()}
-            given = batch if spec.accumulate == 1 else part
-            part_of = _Differentiated(spec.model, spec.loss, "loss", list(leaves.values()))
-            loss, found = _called(part_of, current, given)
-            for name, value in zip(leaves, found, strict=True):
-                if value is not None:
-                    sums[name] = sums[name] + value if name in sums else value
-            total = loss.detach() if total is None else total + loss.detach()
-        assert total is not None
-        if spec.accumulate == 1:
-            return total, sums
-        share = 1.0 / spec.accumulate
-        return total * share, {name: value * share for name, value in sums.items()}
+        draws = SeededDropout(number)
+        part = _Differentiated(spec.model, spec.loss, "loss", list(leaves.values()))
+        with training_mode(spec.model, True), draws, repeatable_checkpoints(draws):
+            loss, found = _called(part, current, batch)
+        slopes = zip(leaves, found, strict=True)
+        return loss.detach(), {name: slope for name, slope in slopes if slope is not None}
+
+    def _accumulated(
+        self, current: dict[str, torch.Tensor], batch: Tensors, number: torch.Tensor
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Return the mean loss of a batch's parts, and its gradients; buffers become what all parts made of them."""
+        spec, count = self._spec, self._spec.accumulate
+        buffers = [name for name in self._buffers() if name in current]
+        sums = named(_SUM, {name: torch.zeros_like(current[name]) for name in self._trained})
+        kept = {name: current[name] for name in buffers}
+        carried = {_LOSS: torch.zeros(()), **sums, **named("global", kept)}
+        parts = {
+            name: column.reshape(count, -1, *column.shape[1:]) for name, column in batch.items()
+        }
+
+        def part(values: Tensors) -> dict[str, torch.Tensor]:
+            state = under("global", values)
+            leaves = {name: state[name].detach().requires_grad_() for name in self._trained}
+            state |= leaves
+            drawn = values[BATCH_NUMBER] * count + values[_PART]
+            loss, found = self._backward(state, leaves, under("batch", values), drawn)
+            added = {
+                f"{_SUM}.{name}": values[f"{_SUM}.{name}"] + gradient(slope, name)
+                for name, slope in found.items()
+            }
+            after = {name: state[name] for name in buffers}
+            return {_LOSS: values[_LOSS] + loss, **added, **named("global", after)}
+
+        sequences = {**named("batch", parts), _PART: torch.arange(count)}
+        model = {**dict(spec.model.named_parameters()), **dict(spec.model.named_buffers())}
+        others = {name: current[name].detach() for name in model if name not in buffers}
+        constants = {**named("global", others), BATCH_NUMBER: number}
+        trace = partial(trace_program, precisions=spec.precisions, own=model)
+        found = accumulated(part, carried, sequences, constants, trace)
+        share = 1.0 / count
+        current.update(under("global", found))
+        return found[_LOSS] * share, {
+            name: value * share for name, value in under(_SUM, found).items()
+        }
 
     def _buffers(self) -> list[str]:
         """Names of buffers, which a forward pass may have changed; who counts batches needs no other count."""

@@ -25,6 +25,8 @@ _RULES: dict[type[_Optimizer], type[Rule]] = {
     torch.optim.RMSprop: updates.RMSprop,
     torch.optim.Adagrad: updates.Adagrad,
     torch.optim.Adadelta: updates.Adadelta,
+    torch.optim.Adafactor: updates.Adafactor,
+    torch.optim.Rprop: updates.Rprop,
 }
 _ALL = ", ".join(sorted(kind.__name__ for kind in _RULES))
 _WHY = {
@@ -32,8 +34,6 @@ _WHY = {
     "SparseAdam": "takes sparse gradients, and those of a job are dense",
     "ASGD": "averages weights by a rule of its own; take SGD, and ema=0.999 for the average",
     "Muon": "has no form in a job yet",
-    "Adafactor": "has no form in a job yet",
-    "Rprop": "has no form in a job yet",
 }
 
 
@@ -56,6 +56,9 @@ def trained_groups(spec: JobSpec, steps: int, rows: int) -> list[Group]:
     parts = list(
         _of_torch(spec.model, optimizer) if isinstance(optimizer, _Optimizer) else _ours(spec)
     )
+    if spec.schedule is not None and any(isinstance(rule, updates.Rprop) for _, _, rule in parts):
+        reason = "Rprop takes a learning rate for its first step only, and then makes its own"
+        raise JobError("schedule", reason, "leave it out, and give torch.optim.Rprop its lr")
     found = courses(spec, [options for _, options, _ in parts], steps, rows)
     rates = share_tables([course.lr for course in found])
     if not any(names for names, _, _ in parts):

@@ -31,7 +31,9 @@ class InnerOptimizer:
                 state[_of_group(name, index)] = torch.tensor(number)
             for kind, number in group.rule.kept().items():
                 for name in group.names:
-                    state[f"{kind}.{name}"] = torch.full_like(parameters[name], number)
+                    shape = group.rule.shapes(parameters[name].shape).get(kind)
+                    if shape is not None:
+                        state[f"{kind}.{name}"] = torch.full(shape, number)
         return state
 
     def update(
@@ -49,7 +51,8 @@ class InnerOptimizer:
             for name in group.names:
                 if name not in gradients:
                     continue
-                state = {kind: local[f"{kind}.{name}"] for kind in group.rule.kept()}
+                kinds = group.rule.shapes(parameters[name].shape)
+                state = {kind: local[f"{kind}.{name}"] for kind in kinds}
                 parameter = Parameter(parameters[name], gradients[name], state)
                 moved[name], state = group.rule.update(parameter, now, common)
                 kept.update({f"{kind}.{name}": tensor for kind, tensor in state.items()})

@@ -1,6 +1,7 @@
 """Where in the consumer's own code something comes from, for errors that name the module and the line."""
 
 import linecache
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ _CALLING = ("container.py", "module.py")
 """Files among them that only call others."""
 _CALL = nn.Module._call_impl.__code__
 _MARK = "place"
+_NO_GRADIENT = re.compile(r"derivative for '?(?:aten::)?(\w+)'? is not implemented")
+_BACKWARD = re.compile(r"Backward\d*$")
 
 _Line = tuple[str, int]
 """File, and number of the line."""
@@ -49,6 +52,10 @@ class Place:
     line: _Line | None = None
     layer: _Line | None = None
 
+    def __bool__(self) -> bool:
+        """Tell whether anything of the consumer's is known."""
+        return self != _NOWHERE
+
     def __str__(self) -> str:
         """Return the place as the field of an error."""
         parts = [self.kind] if self.kind else []
@@ -68,6 +75,16 @@ _NOWHERE = Place()
 class Places(TorchFunctionMode):
     """While active, the nodes that are traced know where the consumer's code calls them."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._gradients: dict[str, Place] = {}
+
+    def place_of_gradient(self, error: BaseException) -> Place:
+        """Say where that is called whose gradient torch does not know; nothing of the consumer's is on the stack."""
+        found = _NO_GRADIENT.search(str(error))
+        name = "".join(filter(str.isalnum, found[1])).lower() if found else ""
+        return self._gradients.get(name, _NOWHERE)
+
     def __torch_function__(
         self,
         function: Callable[..., Any],
@@ -80,7 +97,12 @@ class Places(TorchFunctionMode):
         if place == _NOWHERE:
             return function(*args, **(kwargs or {}))
         with fx_traceback.annotate({_MARK: place}):
-            return function(*args, **(kwargs or {}))
+            result = function(*args, **(kwargs or {}))
+        for part in result if isinstance(result, tuple) else (result,):
+            step = part.grad_fn if isinstance(part, torch.Tensor) else None
+            if step is not None:
+                self._gradients[_BACKWARD.sub("", step.name()).lower()] = place
+        return result
 
 
 _ends: set[CodeType] = set()

@@ -9,6 +9,10 @@ _CONTROL_FLOW = (
     GuardOnDataDependentSymNode,
 )
 _SAID: dict[str, tuple[str, str]] = {
+    "derivative for": (
+        "torch has no gradient of what is called there",
+        "compute it from x.detach(), which needs none, or in another way",
+    ),
     ".numpy() is not supported": (
         "NumPy computes there, which the job would not know of",
         "use the function of torch",

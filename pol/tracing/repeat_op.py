@@ -14,14 +14,16 @@ _DTYPES = {"f32": torch.float32, "i64": torch.int64, "bool": torch.bool}
 
 
 @torch.library.custom_op("assay::repeat", mutates_args=())
-def repeat_op(operands: list[Tensor], body: str, count: int, reverse: bool) -> Tensor:
+def repeat_op(
+    operands: list[Tensor], body: str, count: int, reverse: bool, is_whole: bool
+) -> Tensor:
     """A program that is run for one turn after another; exists while a job is traced and is never run."""
     raise NotImplementedError("a repeat of a job exists in the executor only")
 
 
 @repeat_op.register_fake
-def _(operands: list[Tensor], body: str, count: int, reverse: bool) -> Tensor:
-    del reverse
+def _(operands: list[Tensor], body: str, count: int, reverse: bool, is_whole: bool) -> Tensor:
+    del reverse, is_whole
     parts = form(parsed(body), count).parts
     elements = sum(value.elements for _, value in parts)
     return operands[0].new_empty(elements, dtype=_DTYPES[parts[0][1].dtype])
@@ -55,9 +57,19 @@ def with_bits(body: Program, bits: int) -> Program:
     return make_program(body.inputs, body.constants, nodes, body.outputs)
 
 
-def repeated(body: Program, operands: list[Tensor], count: int, *, reverse: bool) -> list[Tensor]:
-    """Return the parts of the result of a repeat: what is carried at the end, then what was stacked."""
-    whole = repeat_op(operands, _text(body), count, reverse)
+def repeated(
+    body: Program,
+    operands: list[Tensor],
+    count: int,
+    *,
+    reverse: bool = False,
+    is_whole: bool = False,
+) -> list[Tensor]:
+    """Return the parts of the result of a repeat: what is carried at the end, then what was stacked.
+
+    The products of a body that ``is_whole``, forward and backward passes, have their bits already.
+    """
+    whole = repeat_op(operands, _text(body), count, reverse, is_whole)
     found, start = [], 0
     for _, value in form(body, count).parts:
         found.append(whole[start : start + value.elements].reshape(value.shape))

@@ -1,6 +1,7 @@
 """``assay.repeat``: a loop of a fixed number of turns, for recurrences that no layer of torch is."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,11 +16,13 @@ from pol.tracing.repeats import (
     Turn,
     Values,
     looped,
+    numbered,
     repeat_turns,
     resolved,
     tried,
 )
 from pol.tracing.rules import dtype_of
+from pol.tracing.sites import active_sites
 
 Put = Callable[[Values], Any]
 """Puts tensors where others were."""
@@ -44,6 +47,14 @@ def repeat(
     In a job this is one operation, however many turns there are, and so is its gradient. Elsewhere it is a loop.
 
     Raises TypeError and ValueError for what cannot be repeated.
+
+    Example::
+
+        def turn(hidden, token):
+            hidden = cell(token, hidden)
+            return hidden, hidden
+
+        last, all_of_them = assay.repeat(turn, first_hidden, tokens)
     """
     begun, put_carry, form = _tensors(carry, "carry")
     sequences, put_parts, _ = _tensors(sequence, "sequence")
@@ -108,7 +119,20 @@ def _kind(value: Tensor) -> str:
 
 def _traced(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]:
     """Return what a repeat in the program gives: all in one dtype, for truths go as numbers where there are others."""
-    seen, ends, outputs = tried(turn, operands)
+    sites = active_sites()
+    first, is_drawn = sites.next, False
+
+    def of_number(carried: Values, parts: Values, constants: Values) -> tuple[Values, Values]:
+        nonlocal is_drawn
+        with numbered(parts[-1], operands.count) as number:
+            found = turn(carried, parts[:-1], constants)
+        is_drawn = number.is_used
+        return found
+
+    sequences = [*operands.sequences, torch.arange(operands.count)]
+    seen, ends, outputs = tried(of_number, replace(operands, sequences=sequences))
+    if not is_drawn:
+        sequences = list(operands.sequences)
     if not ends and not outputs:
         return [], []
     kinds = [value.dtype for value in (*ends, *outputs)]
@@ -128,14 +152,15 @@ def _traced(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]
 
     def within(carried: Values, parts: Values, constants: Values) -> tuple[Values, Values]:
         own = [value.to(kind) for value, kind in zip(carried, kinds, strict=False)]
-        with Swapping(seen, constants):
-            found = turn(own, parts, ())
+        # the same sites, however often it is traced
+        with Swapping(seen, constants), sites.again_from(first):
+            found = (of_number if is_drawn else turn)(own, parts, ())
         return plain(found[0]), plain(found[1])
 
+    constants = [resolved(value) for value in seen]
     given = Operands(
-        plain(operands.carried), operands.sequences, [resolved(value) for value in seen], operands.count,
-        operands.reverse,
-    )  # fmt: skip
+        plain(operands.carried), sequences, constants, operands.count, operands.reverse
+    )
     found = [value for values in repeat_turns(within, given) for value in values]
     own = [value.to(kind) for value, kind in zip(found, kinds, strict=True)]
     return own[:count], own[count:]

@@ -4,7 +4,7 @@ The body is traced apart from the function around it, with tensors of its own in
 there. Gradients of constants are added up from the last turn to the first one.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -27,12 +27,58 @@ from pol.tracing.turns import BEGIN, END, GIVEN, SLOPE, TOTAL, Passes, taken_apa
 Values = Sequence[Tensor]
 Turn = Callable[[Values, Values, Values], tuple[Values, Values]]
 """Carried values, parts of sequences and constants, to what is carried on and what is stacked."""
-_within: ContextVar[bool] = ContextVar("within", default=False)
 
 
-def is_within() -> bool:
-    """Whether it is the body of a repeat that is being traced."""
-    return _within.get()
+@dataclass(eq=False, slots=True)
+class TurnNumber:
+    """The number of the turn that is traced, of how many it is one, and whether anything was made of it."""
+
+    value: Tensor
+    count: int
+    is_used: bool = False
+
+
+_turns: ContextVar[tuple[TurnNumber, ...]] = ContextVar("turns", default=())
+_tried: ContextVar[bool] = ContextVar("tried", default=False)
+
+
+@contextmanager
+def numbered(value: Tensor, count: int) -> Iterator[TurnNumber]:
+    """Let what draws in a turn know its number."""
+    turn = TurnNumber(value, count)
+    token = _turns.set((*_turns.get(), turn))
+    try:
+        yield turn
+    finally:
+        _turns.reset(token)
+
+
+def depth() -> int:
+    """Return in how many turns whose numbers are known something is."""
+    return len(_turns.get())
+
+
+def numbered_within(number: Tensor, outside: int) -> Tensor:
+    """Return what a number becomes in the turns within ``outside`` others: a number of its own for each of them."""
+    number = resolved(number)
+    for turn in _turns.get()[outside:]:
+        turn.is_used = True
+        number = number * turn.count + resolved(turn.value)
+    return number
+
+
+@contextmanager
+def _trial() -> Iterator[None]:
+    token = _tried.set(True)
+    try:
+        yield
+    finally:
+        _tried.reset(token)
+
+
+def is_tried() -> bool:
+    """Whether a turn is called to see what it reads and gives, with zeros."""
+    return _tried.get()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +135,13 @@ def _same(value: Tensor) -> Tensor:
 @contextmanager
 def apart() -> Iterator[None]:
     """Be outside of the tracing that is going on."""
-    token = _within.set(True)
-    try:
-        # what is saved in here is no concern of a checkpoint around it
-        with _disable_current_modes(), torch.enable_grad(), saved_tensors_hooks(_same, _same):
-            yield
-    finally:
-        _within.reset(token)
+    # what is saved in here is no concern of a checkpoint around it
+    with _disable_current_modes(), torch.enable_grad(), saved_tensors_hooks(_same, _same):
+        yield
 
 
-def _stand_ins(values: Values) -> list[Tensor]:
+def stand_ins(values: Iterable[Tensor]) -> list[Tensor]:
+    """Return zeros like values, for tracing."""
     return [torch.zeros(tuple(value.shape), dtype=value.dtype) for value in values]
 
 
@@ -144,7 +187,7 @@ class _Finding(Swapping):
 
     def swapped(self, value: Any) -> Any:
         if isinstance(value, FakeTensor) and id(value) not in self.pairs:
-            (inner,) = _stand_ins([value])
+            (inner,) = stand_ins([value])
             self.pairs[id(value)] = value, inner
         return super().swapped(value)
 
@@ -160,8 +203,8 @@ def tried(turn: Turn, operands: Operands) -> tuple[list[Tensor], Values, Values]
     """Return which tensors around it a turn reads, and zeros like what it carries on and gives."""
     given = operands.carried, operands.parts
     with apart():
-        inside = [_stand_ins(values) for values in given]
-        with _Finding() as finding:
+        inside = [stand_ins(values) for values in given]
+        with _Finding() as finding, _trial():
             ends, outputs = turn(inside[0], inside[1], ())
         for outer, inner in finding.pairs.values():
             if inner._version:
@@ -169,7 +212,7 @@ def tried(turn: Turn, operands: Operands) -> tuple[list[Tensor], Values, Values]
                     f"a turn writes to a tensor of {list(outer.shape)} that it does not carry; "
                     "carry it, and return what it becomes"
                 )
-        return [outer for outer, _ in finding.pairs.values()], _stand_ins(ends), _stand_ins(outputs)
+        return [outer for outer, _ in finding.pairs.values()], stand_ins(ends), stand_ins(outputs)
 
 
 def _named(kinds: Mapping[str, Values]) -> dict[str, Tensor]:
@@ -188,7 +231,7 @@ def traced_turn(turn: Turn, operands: Operands) -> Program:
         return _named({CARRY: ends, STACKED: stacked})
 
     with apart():
-        kinds = zip((CARRY, SEQUENCE, CONSTANT), map(_stand_ins, shown), strict=True)
+        kinds = zip((CARRY, SEQUENCE, CONSTANT), map(stand_ins, shown), strict=True)
         return trace_program(function, _named(dict(kinds)))
 
 
@@ -218,10 +261,11 @@ def traced_gradient(turn: Turn, operands: Operands, wanted: Sequence[bool]) -> P
         return outputs
 
     with apart():
-        inside = [_stand_ins(values) for values in shown]
+        inside = [stand_ins(values) for values in shown]
         names = _named(dict(zip((CARRY, SEQUENCE, CONSTANT), inside, strict=True)))
-        ends, stacked = turn(*inside)
-        names |= _named({END: _stand_ins(ends), GIVEN: _stand_ins(stacked)})
+        with _trial():
+            ends, stacked = turn(*inside)
+        names |= _named({END: stand_ins(ends), GIVEN: stand_ins(stacked)})
         for at, (value, is_wanted) in enumerate(zip(inside[2], wanted[sequences:], strict=True)):
             if is_wanted:
                 names[f"{TOTAL}.{at}"] = torch.zeros_like(value)

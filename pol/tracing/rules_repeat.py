@@ -7,6 +7,8 @@ from pol.tracing.rules import Ref, TraceSite, rule
 
 
 @rule("assay.repeat.default")
-def _repeat(site: TraceSite, operands: Sequence[Ref], body: str, count: int, reverse: bool) -> int:
-    program = with_bits(parsed(body), site.bits)
+def _repeat(
+    site: TraceSite, operands: Sequence[Ref], body: str, count: int, reverse: bool, is_whole: bool
+) -> int:
+    program = parsed(body) if is_whole else with_bits(parsed(body), site.bits)
     return site.emitter.emit("repeat", *operands, body=program, count=count, reverse=reverse)

@@ -48,7 +48,12 @@ def _check_betas(betas: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SGD:
-    """Stochastic gradient descent as ``torch.optim.SGD`` computes it (dampening 0)."""
+    """Stochastic gradient descent as ``torch.optim.SGD`` computes it (dampening 0).
+
+    Example::
+
+        job = assay.JobSpec(..., optimizer=assay.SGD(momentum=0.9, nesterov=True), schedule=0.1)
+    """
 
     momentum: float = 0.0
     weight_decay: float = 0.0
@@ -63,7 +68,12 @@ class SGD:
 
 @dataclass(frozen=True, slots=True)
 class AdamW:
-    """AdamW as ``torch.optim.AdamW`` computes it; the powers of the betas are part of the slot's local state."""
+    """AdamW as ``torch.optim.AdamW`` computes it; the powers of the betas are part of the slot's local state.
+
+    Example::
+
+        job = assay.JobSpec(..., optimizer=assay.AdamW(weight_decay=0.1), schedule=3e-4)
+    """
 
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
@@ -77,7 +87,12 @@ class AdamW:
 
 @dataclass(frozen=True, slots=True)
 class Lion:
-    """Lion (arXiv 2302.06675): steps of one size, against the sign of a mean of gradients."""
+    """Lion (arXiv 2302.06675): steps of one size, against the sign of a mean of gradients.
+
+    Example::
+
+        job = assay.JobSpec(..., optimizer=assay.Lion(weight_decay=0.1), schedule=1e-4)
+    """
 
     betas: tuple[float, float] = (0.9, 0.99)
     weight_decay: float = 0.0
@@ -89,12 +104,22 @@ class Lion:
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """Outer optimizer: the new weights are the average of the slots' weights."""
+    """Outer optimizer: the new weights are the average of the slots' weights.
+
+    Example::
+
+        job = assay.JobSpec(..., slots=4, outer=assay.Average())
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Nesterov:
-    """Outer optimizer of DiLoCo (arXiv 2311.08105): Nesterov momentum on the averaged update."""
+    """Outer optimizer of DiLoCo (arXiv 2311.08105): Nesterov momentum on the averaged update.
+
+    Example::
+
+        job = assay.JobSpec(..., slots=4, outer=assay.Nesterov(lr=0.7, momentum=0.9))
+    """
 
     lr: float = 0.7
     momentum: float = 0.9
@@ -110,6 +135,9 @@ class Precision:
 
     ``forward`` is what the loss and metrics follow from, ``weight_gradient`` the products whose results are gradients
     of parameters, ``input_gradient`` those that carry the gradient further back.
+
+    >>> Precision(forward=22).weight_gradient
+    15
     """
 
     forward: int = DEFAULT_BITS
@@ -153,6 +181,19 @@ class JobSpec:
 
     Everything random comes from ``seed``. ``precision`` is the bits of all products, 8, 15 or 22, or a
     :class:`Precision`, or either by the name of a module, whose parameters' products have it; "" is the whole model.
+
+    Example::
+
+        job = assay.JobSpec(
+            name="mine",
+            model=model,
+            loss=assay.cross_entropy(),
+            train={"x": points, "y": classes},
+            holdout={"x": other_points, "y": other_classes},
+            batch=32,
+            steps=80,
+        )
+        assay.build_job(job, "my-job")
     """
 
     name: str
@@ -273,6 +314,10 @@ def cross_entropy(features: str = "x", labels: str = "y") -> Measure:
     """Return softmax cross-entropy of ``model(batch[features])`` against the classes in ``batch[labels]``.
 
     Classes are the second dimension of the outputs, or the last one, as sequences have them.
+
+    Example::
+
+        job = assay.JobSpec(..., loss=assay.cross_entropy(features="tokens", labels="next"))
     """
 
     def measure(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
@@ -288,7 +333,12 @@ def cross_entropy(features: str = "x", labels: str = "y") -> Measure:
 
 
 def accuracy(features: str = "x", labels: str = "y") -> Measure:
-    """Return the share of samples whose largest output is at the class in ``batch[labels]``."""
+    """Return the share of samples whose largest output is at the class in ``batch[labels]``.
+
+    Example::
+
+        job = assay.JobSpec(..., metrics={"accuracy": assay.accuracy()})
+    """
 
     def measure(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
         outputs: torch.Tensor = model(batch[features])

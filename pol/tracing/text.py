@@ -38,6 +38,11 @@ def text_rows(
     """Read a UTF-8 text; without a ``tokenizer.json`` each of its characters is a number, in their order.
 
     Raises JobError when a file cannot be read, or holds less than two rows, or the tokenizer has another hash.
+
+    Example::
+
+        rows = assay.text_rows("book.txt", length=64)
+        job = assay.JobSpec(..., train=rows, holdout=assay.text_rows("other.txt", length=64))
     """
     path = Path(path)
     if length < 1:

@@ -155,9 +155,10 @@ def trace_program(
 def _graph(function: Function, inputs: Tensors) -> tuple[GraphModule, list[str]]:
     """Return the flat graph of ``function`` without anything in place, and the names of its results."""
     names: list[str] = []
+    places = Places()
 
     def flat(*tensors: torch.Tensor) -> list[torch.Tensor]:
-        with Places():
+        with places:
             outputs = function(dict(zip(inputs, tensors, strict=True)))
         names[:] = list(outputs)
         return list(outputs.values())
@@ -176,7 +177,10 @@ def _graph(function: Function, inputs: Tensors) -> tuple[GraphModule, list[str]]
     except Exception as error:
         other = "write it in another way there (docs/jobs.md lists what works)"
         reason, remedy = in_words(error, other)
-        raise JobError(str(place_of_error(error)), f"cannot be traced: {reason}", remedy) from error
+        place = place_of_error(error)
+        if not place:
+            place = places.place_of_gradient(error)
+        raise JobError(str(place), f"cannot be traced: {reason}", remedy) from error
     graph.graph.eliminate_dead_code()
     return graph, names
 

@@ -59,7 +59,7 @@ def taken_apart(program: Program) -> Passes:
     fixed = {number: source for source, number in _of(inputs, SEQUENCE, CONSTANT)}
     saved = [number for number in sorted(kept) if number not in fixed]
     stacked = list(dict.fromkeys([*(number for _, number in own), *saved]))
-    forward = _body(program, given, [number for _, number in ends], stacked)
+    forward = body_of(program, given, [number for _, number in ends], stacked)
 
     carried = _of(inputs, END, TOTAL)
     sequences = [(source, n) for source, n in _of(inputs, GIVEN) if n in needed]
@@ -69,7 +69,7 @@ def taken_apart(program: Program) -> Passes:
     kinds = ((CARRY, carried), (SEQUENCE, sequences), (CONSTANT, constants))
     named = [((kind, at), n) for kind, chosen in kinds for at, (_, n) in enumerate(chosen)]
     distinct = list(dict.fromkeys(number for _, number in slopes))
-    backward = _body(program, named, [number for _, number in begins], distinct)
+    backward = body_of(program, named, [number for _, number in begins], distinct)
     return Passes(
         forward,
         tuple(stacked.index(number) for _, number in own),
@@ -146,7 +146,7 @@ def _is_cheap(program: Program, number: int) -> bool:
     return program.nodes[number - program.first_node].op in _CHEAP
 
 
-def _body(
+def body_of(
     program: Program, given: Sequence[tuple[Source, int]], ends: Sequence[int], stacked: Sequence[int]
 ) -> Program:  # fmt: skip
     """Return what computes some values of a program from others, as a body."""

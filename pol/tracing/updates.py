@@ -42,7 +42,10 @@ class Rule(Protocol):
     """The formula of one optimizer with its options."""
 
     def kept(self) -> dict[str, float]:
-        """Return what is kept of each parameter, in its shape, and the number that it is filled with at first."""
+        """Return what is kept of each parameter, and the number that it is filled with at first."""
+
+    def shapes(self, shape: torch.Size) -> dict[str, torch.Size]:
+        """Return the shapes of what is kept of a parameter of this shape."""
 
     def numbers(self) -> dict[str, float]:
         """Return the numbers that are kept of the group, before the first step."""
@@ -69,6 +72,10 @@ class _Plain:
     def kept(self) -> dict[str, float]:
         """Nothing."""
         return {}
+
+    def shapes(self, shape: torch.Size) -> dict[str, torch.Size]:
+        """That of the parameter."""
+        return dict.fromkeys(self.kept(), shape)
 
     def numbers(self) -> dict[str, float]:
         """None."""
@@ -400,6 +407,90 @@ class Adadelta(_Plain):
         delta = torch.sqrt(before + self.eps) / torch.sqrt(square + self.eps) * gradient
         kept = {"square_avg": square, "acc_delta": rho * before + (1.0 - rho) * (delta * delta)}
         return of.value - now.lr * delta, kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rprop(_Plain):
+    """``torch.optim.Rprop``, whose learning rate is the size of each element's first step and nothing else."""
+
+    lr: float = 1e-2
+    etas: tuple[float, float] = (0.5, 1.2)
+    step_sizes: tuple[float, float] = (1e-6, 50.0)
+
+    def kept(self) -> dict[str, float]:
+        """The gradient of the step before, and how far each element moves."""
+        return {"prev": 0.0, "step_size": self.lr}
+
+    def update(
+        self, of: Parameter, now: Now, common: Tensors
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Move farther as long as the gradient keeps its sign; where it turned, stay, and move less from then on."""
+        del now, common
+        gradient, (shrink, grow) = self.gradient(of), self.etas
+        product = gradient * of.state["prev"]
+        turned = product < 0
+        factor = torch.where(product > 0, grow, torch.where(turned, shrink, 1.0))
+        size = torch.clamp(of.state["step_size"] * factor, *self.step_sizes)
+        gradient = torch.where(turned, 0.0, gradient)
+        return of.value - torch.sign(gradient) * size, {"prev": gradient, "step_size": size}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adafactor(_Plain):
+    """``torch.optim.Adafactor`` (arXiv 1804.04235): of a matrix it keeps the mean squares of rows and of columns."""
+
+    beta2_decay: float = -0.8
+    eps: tuple[float | None, float] = (None, 1e-3)
+    d: float = 1.0
+
+    def kept(self) -> dict[str, float]:
+        """Mean squares: of rows and columns, or of elements where there are none."""
+        return {"row_var": 0.0, "col_var": 0.0, "variance": 0.0}
+
+    def shapes(self, shape: torch.Size) -> dict[str, torch.Size]:
+        """One number for each row and each column of the last two dimensions."""
+        if len(shape) < 2:
+            return {"variance": shape}
+        rows, columns = (*shape[:-1], 1), (*shape[:-2], 1, *shape[-1:])
+        return {"row_var": torch.Size(rows), "col_var": torch.Size(columns)}
+
+    def begin(self, numbers: Tensors, now: Now) -> tuple[dict[str, torch.Tensor], Tensors]:
+        """The share of the new squares in their mean, and the size of a step relative to the parameter."""
+        del numbers
+        number = (now.step + 1).to(torch.float32)
+        share = torch.exp(self.beta2_decay * torch.log(number))
+        return {}, {"share": share, "size": torch.minimum(now.lr, 1.0 / torch.sqrt(number))}
+
+    def update(
+        self, of: Parameter, now: Now, common: Tensors
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Move by the gradient, relative to the root of the mean square as rows and columns tell it."""
+        gradient = -of.gradient if self.maximize else of.gradient
+        least = torch.finfo(torch.float32).eps if self.eps[0] is None else self.eps[0]
+        size = torch.clamp(_root_mean_square(of.value), min=self.eps[1]) * common["size"]
+        value = of.value * (1.0 - now.lr * self.weight_decay) if self.weight_decay else of.value
+        squares = gradient * gradient
+        means = {
+            "row_var": lambda: squares.mean(-1, keepdim=True),
+            "col_var": lambda: squares.mean(-2, keepdim=True),
+            "variance": lambda: squares,
+        }
+        kept = {
+            name: before + common["share"] * (means[name]() - before)
+            for name, before in of.state.items()
+        }
+        if "variance" in kept:
+            variance = kept["variance"]
+        else:
+            scale = torch.clamp(kept["row_var"].mean(-2, keepdim=True), min=least)
+            variance = kept["row_var"] * kept["col_var"] / scale
+        step = gradient / torch.sqrt(torch.clamp(variance, min=least * least))
+        factor = torch.clamp(_root_mean_square(step) / self.d, min=1.0)
+        return value - (size / factor) * step, kept
+
+
+def _root_mean_square(values: torch.Tensor) -> torch.Tensor:
+    return torch.sqrt((values * values).mean())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,6 +117,9 @@ class _Reader(pickle.Unpickler):
         found = getattr(sys.modules.get(module), name, None)
         if found is rebuilt:
             return found
+        # How Python before 3.11.4, Debian 12's among them, writes a member of an enumeration.
+        if found is getattr:
+            return _member
         if isinstance(found, type) and issubclass(found, Enum):
             return partial(found)
         # A pickle may also set attributes, even of a class, unless the class says itself how that is done.
@@ -127,6 +130,14 @@ class _Reader(pickle.Unpickler):
         ):
             return found
         raise pickle.UnpicklingError(f"{module}.{name} is no record")
+
+
+def _member(made: Any, name: Any) -> Enum:
+    """Return a member of the enumeration that the reader has found."""
+    kind: Any = made.func if isinstance(made, partial) else None
+    if isinstance(kind, type) and issubclass(kind, Enum) and name in kind.__members__:
+        return kind[name]
+    raise pickle.UnpicklingError(f"{name} is no member of an enumeration, and no record")
 
 
 Ended = Callable[[float, BaseException | None], None]

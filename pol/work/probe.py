@@ -3,6 +3,9 @@
 A seed names the inputs of all pieces, and every back end gives the same bits. So whoever drew the seed finds out by a
 few pieces whether all were worked out, however fast the other machine is; and nothing of one seed serves another, or
 one piece another.
+
+A piece is a part of a large model and steps of a tiny one: what is promised must be kept with either. An executor whose
+every call takes long, as torch's do, reaches the speed of its large products with no small model.
 """
 
 from collections.abc import Iterable
@@ -18,19 +21,65 @@ from pol.ops.philox import uniform
 from pol.state.arrays import Array
 
 _ROWS, _WIDTH = 64, 256
+_FEW, _INNER, _OUTER, _STEPS = 8, 16, 4, 4
+"""Rows of a step of the tiny model, its widths, and how many steps there are."""
 _BATCH, _WEIGHTS, _SCALE = 1, 2, 3
 """Streams of random numbers."""
 
 
 @cache
 def program() -> Program:
-    """Return what is run for each piece: two products with a function between them, as a layer of a network has."""
+    """Return what is run for each piece."""
     builder = ProgramBuilder()
     x = builder.input("batch.x", "f32", (_ROWS, _WIDTH))
     w = builder.input("global.w", "f32", (_WIDTH, _WIDTH))
-    hidden = builder.node("tanh", builder.node("matmul", x, w, bits=15))
-    builder.output("global.w", builder.node("matmul", hidden, w, bits=15))
+    builder.output("global.w", _layer(builder, x, w))
+    trained = _corner(builder, w, 0, _INNER), _corner(builder, w, 1, _OUTER)
+    rows, wanted = _corner(builder, x, 0, _INNER, _FEW), _corner(builder, x, 1, _OUTER, _FEW)
+    rate = builder.constant("f32", (), np.array(0.125, "<f4").tobytes())
+    for _ in range(_STEPS):
+        trained = _step(builder, rows, wanted, trained, rate)
+    for name, value in zip(("tiny0", "tiny1"), trained, strict=True):
+        builder.output(f"global.{name}", value)
     return builder.build()
+
+
+def _layer(builder: ProgramBuilder, x: int, w: int) -> int:
+    """Two products with a function between them, as a layer of a large network has."""
+    hidden = builder.node("tanh", builder.node("matmul", x, w, bits=15))
+    return builder.node("matmul", hidden, w, bits=15)
+
+
+def _corner(builder: ProgramBuilder, value: int, at: int, width: int, rows: int = _INNER) -> int:
+    """Return the first rows of some columns."""
+    starts, stops = [0, at * _INNER], [rows, at * _INNER + width]
+    return builder.node("slice", value, starts=starts, stops=stops, steps=[1, 1])
+
+
+def _step(
+    builder: ProgramBuilder, x: int, wanted: int, weights: tuple[int, int], rate: int
+) -> tuple[int, int]:
+    """Return the weights of two layers with tanh between them after one step towards what is wanted."""
+
+    def product(left: int, right: int) -> int:
+        return builder.node("matmul", left, right, bits=15)
+
+    def turned(value: int) -> int:
+        return builder.node("permute", value, dims=[1, 0])
+
+    first, second = weights
+    hidden = builder.node("tanh", product(x, first))
+    error = builder.node("sub", product(hidden, second), wanted)
+    back = product(error, turned(second))
+    slope = builder.node(
+        "sub", back, builder.node("mul", back, builder.node("mul", hidden, hidden))
+    )
+    gradients = product(turned(x), slope), product(turned(hidden), error)
+    after = [
+        builder.node("sub", weight, builder.node("mul", gradient, rate))
+        for weight, gradient in zip(weights, gradients, strict=True)
+    ]
+    return after[0], after[1]
 
 
 def work_pieces(seed: bytes, pieces: Iterable[int], backend: Backend) -> tuple[bytes, ...]:
@@ -43,9 +92,11 @@ def work_pieces(seed: bytes, pieces: Iterable[int], backend: Backend) -> tuple[b
         # A factor for each column is cheap to draw, and nothing that is known of the product without it helps.
         scale = uniform(key, _SCALE, piece, _WIDTH) + np.float32(0.5)
         inputs = {"batch.x": batch * scale, "global.w": weights}
-        output = run(program(), inputs, 0, backend)["global.w"]
-        data = np.ascontiguousarray(output).astype("<f4", copy=False).tobytes()
-        found.append(hash_fields("assay/probe/piece", seed, u32(piece), sha256(data).digest()))
+        outputs = run(program(), inputs, 0, backend)
+        digest = sha256()
+        for output in outputs.values():
+            digest.update(np.ascontiguousarray(output).astype("<f4", copy=False).tobytes())
+        found.append(hash_fields("assay/probe/piece", seed, u32(piece), digest.digest()))
     return tuple(found)
 
 

@@ -13,7 +13,7 @@ from pol.errors import (
     StateError,
     StepFailed,
 )
-from pol.executor.interface import Backend, run
+from pol.executor.interface import Backend, nothing_reads, run
 from pol.job.document import BATCH_NUMBER, STEP, JobDocument
 from pol.job.load import LoadedJob, batch_at
 from pol.rules.commitment import boundary_root
@@ -125,10 +125,13 @@ def advance(
     slot: int,
     backend: Backend,
     donate: bool = False,
+    release: Callable[[], None] = nothing_reads,
 ) -> tuple[SlotState, dict[str, Array]]:
     """Take an inner step of the job in a slot and return the state after it and the metrics.
 
-    With ``donate`` nobody may use ``before`` any more: the state after it may lie where it was.
+    With ``donate`` nobody may use ``before`` any more: the state after it may lie where it was. Who still reads it when
+    the step begins is waited for by ``release``, before the first tensor is overwritten; at the end of the step nobody
+    does.
 
     Raises NotFiniteStep when a result is not finite, and StepFailed when the step reads a row that does not exist.
     """
@@ -140,11 +143,13 @@ def advance(
     inputs.update(batch_at(loaded.data, loaded.job, number))
     inputs[STEP], inputs[BATCH_NUMBER] = np.array(step, np.int64), np.array(number, np.int64)
     try:
-        outputs = run(document.step, inputs, document.seed, backend, donated)
+        outputs = run(document.step, inputs, document.seed, backend, donated, release)
     except NotFinite as error:
         raise NotFiniteStep(step, error.field, error.reason) from None
     except OutOfRange as error:
         raise StepFailed(step, error.field, error.reason) from None
+    # what was hashed meanwhile is known from here on
+    release()
     return before.after(outputs), {name: outputs[f"metric.{name}"] for name in document.metrics}
 
 
@@ -168,11 +173,31 @@ def run_segment(
     cancelled: Callable[[], bool] | None = None,
     donate: bool = False,
 ) -> tuple[SlotState, Boundary]:
-    """Take the steps of segment ``index`` of a slot in a round and return where they end.
+    """Take the steps of segment ``index`` of a slot in a round and return where they end, hashed.
+
+    As :func:`run_steps`.
+    """
+    state, metrics = run_steps(loaded, part, index, state, backend, on_step, cancelled, donate)
+    end = boundary_step(loaded.job.document, part.round, index + 1)
+    return state, state.boundary(index + 1, end, metrics)
+
+
+def run_steps(
+    loaded: LoadedJob,
+    part: RoundSlot,
+    index: int,
+    state: SlotState,
+    backend: Backend,
+    on_step: Callable[[int, float, SlotState], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    donate: bool = False,
+    release: Callable[[], None] = nothing_reads,
+) -> tuple[SlotState, tuple[int, ...]]:
+    """Take the steps of segment ``index`` of a slot in a round and return where they end, and the bits of the metrics.
 
     The caller has checked that the job has them. ``on_step`` gets the step's number, its first metric and the state
     after it. With ``donate`` nobody may use ``state`` any more, nor what ``on_step`` got when that has returned: so
-    there is one state in memory, and not two.
+    there is one state in memory, and not two. ``release`` as for :func:`advance`.
     """
     document = loaded.job.document
     start = boundary_step(document, part.round, index)
@@ -181,11 +206,10 @@ def run_segment(
     for step in range(start, end):
         if cancelled is not None and cancelled():
             raise Cancelled
-        state, metrics = advance(loaded, state, step, part.slot, backend, donate)
+        state, metrics = advance(loaded, state, step, part.slot, backend, donate, release)
         values = [np.float64(metrics[name]) for name in document.metrics]
         sums = [total + value for total, value in zip(sums, values, strict=True)]
         if on_step is not None:
             on_step(step, float(values[0]) if values else 0.0, state)
     means = (np.float32(total / np.float64(document.segment_steps)) for total in sums)
-    bits = tuple(f32_bits(float(mean + np.float32(0.0))) for mean in means)
-    return state, state.boundary(index + 1, end, bits)
+    return state, tuple(f32_bits(float(mean + np.float32(0.0))) for mean in means)

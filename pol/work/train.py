@@ -4,6 +4,7 @@ At the end of a round the accepted updates, in slot order, make the next global 
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from pol.job.load import LoadedJob
 from pol.state.arrays import Array, State, canonical_array
 from pol.state.canonical import StateTree, state_tree
 from pol.values import TensorSpec
+from pol.work.aside import Aside, AtOnce
 from pol.work.records import AggregateResult, Boundary, RoundSlot, TrainedShare, UpdateResult
 from pol.work.segments import (
     SlotState,
@@ -30,7 +32,7 @@ from pol.work.segments import (
     check_specs,
     check_state,
     merged,
-    run_segment,
+    run_steps,
     slot_state,
 )
 
@@ -67,7 +69,7 @@ def train_share(
     zero = _at_opening(loaded, part, start)
     reached(zero, start.global_state, start.local_state)
     segments = range(loaded.job.document.share_segments)
-    end = _go_on(loaded, part, segments, start, backend, reached, on_step, cancelled)
+    end = _go_on(loaded, part, segments, start, backend, reached, on_step, cancelled, AtOnce())
     result = share_update(loaded, opening, end)
     return TrainedShare(
         tuple(boundaries),
@@ -94,17 +96,23 @@ def train_segments(
     backend: Backend,
     on_boundary: Callable[[Boundary, State, State], None],
     on_step: Callable[[int, float], None] | None = None,
+    aside: Aside | None = None,
 ) -> SlotState:
     """Train some segments of a share, one after another, from the states at which the first of them begins.
 
     So training goes on from the last boundary of an earlier try. Nobody may use ``start`` any more. ``on_boundary``
     gets the end of each segment, with states that are overwritten when it has returned. Returns the states at the end
     of the last one; raises as :func:`train_share`.
+
+    Each boundary is hashed, and ``on_boundary`` called, ``aside``: beside the next step, as far as that only reads the
+    states. What was begun there before reads ``start``, and is waited for alike. Nothing is being done there any more
+    when this returns or raises; ``on_step`` is called while nothing is.
     """
     check_part(loaded.job.document, part)
     if not set(segments) <= set(range(loaded.job.document.share_segments)):
         raise RangeError(f"{segments} is outside a share's segments")
-    return _go_on(loaded, part, segments, start, backend, on_boundary, on_step, None)
+    doing = aside or AtOnce()
+    return _go_on(loaded, part, segments, start, backend, on_boundary, on_step, None, doing)
 
 
 def _at_opening(loaded: LoadedJob, part: RoundSlot, start: SlotState) -> Boundary:
@@ -120,16 +128,24 @@ def _go_on(
     on_boundary: Callable[[Boundary, State, State], None],
     on_step: Callable[[int, float], None] | None,
     cancelled: Callable[[], bool] | None,
+    aside: Aside,
 ) -> SlotState:
     def observe(step: int, loss: float, _state: SlotState) -> None:
         if on_step is not None:
             on_step(step, loss)
 
-    for index in segments:
-        state, boundary = run_segment(
-            loaded, part, index, state, backend, observe, cancelled, donate=True
-        )
-        on_boundary(boundary, state.global_state, state.local_state)
+    def at_boundary(index: int, state: SlotState, metrics: tuple[int, ...]) -> None:
+        step = boundary_step(loaded.job.document, part.round, index)
+        on_boundary(state.boundary(index, step, metrics), state.global_state, state.local_state)
+
+    try:
+        for index in segments:
+            state, metrics = run_steps(
+                loaded, part, index, state, backend, observe, cancelled, True, aside.finish
+            )
+            aside.begin(partial(at_boundary, index + 1, state, metrics))
+    finally:
+        aside.finish()
     return state
 
 

@@ -20,7 +20,7 @@ TARGET_NS = 5 * 10**8
 TRIES = 3
 TRIES_MAX = 8
 """Where they are too short at first."""
-FIRST_PIECES = 4
+FIRST_PIECES = 2
 GROWTH = 64
 """How many times as many pieces the next try has at most."""
 SAMPLED = 12

@@ -1,4 +1,4 @@
-"""What runs in the process pool: loading, replaying, aggregating. Paths and bytes in, small records out.
+"""What runs in the process pool: loading, replaying, aggregating. Paths and bytes in, small records and files out.
 
 A worker process calls these functions with paths into the blob store; nothing that a provider sent is trusted before
 its root was recomputed here, and everything that a replay starts from comes from the order.
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 
 from domain.reasons import ShareReason
@@ -30,7 +31,7 @@ from pol.replay.replay import replay_from, replay_segment
 from pol.rules.commitment import boundary_root, update_claim
 from pol.rules.panels import answer_digest
 from pol.state.arrays import State
-from pol.state.canonical import chunk_lengths, encode_state, read_state, state_pieces, state_tree
+from pol.state.canonical import chunk_lengths, read_state, state_pieces, state_tree
 from pol.state.layout import MAX_HEADER, encoded_size
 from pol.values import TensorSpec
 from pol.work.probe import work_pieces
@@ -168,17 +169,20 @@ def check_stop(
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
-    """A canonical state: root and bytes."""
+class Written:
+    """A root, and SHA-256 of each file with a state behind it: other tasks can write where it lies."""
 
     root: bytes
-    data: bytes
+    digests: tuple[bytes, ...]
 
 
 def aggregate_round(
-    directory: Path, opening: Path, updates: Sequence[Path], backend_name: str
-) -> Encoded | None:
-    """Aggregate the updates of all slots, in their order, into the next global state; None where there is none."""
+    directory: Path, opening: Path, updates: Sequence[Path], backend_name: str, to: Path
+) -> Written | None:
+    """Aggregate the updates of all slots, in their order, into the next global state, and write it to ``to``.
+
+    None where there is none.
+    """
     job = _job(directory)
     start = read_state(opening, job.job.document.global_tensors)
     read = (read_state(path, job.job.updated) for path in updates)
@@ -186,7 +190,17 @@ def aggregate_round(
         result = aggregate(job, start, read, _backend(backend_name))
     except AggregationFailed:
         return None
-    return Encoded(result.root, encode_state(result.state))
+    return Written(result.root, (write_state(to, result.state),))
+
+
+def write_state(to: Path, state: State) -> bytes:
+    """Write a state to a new file, piece by piece; return SHA-256 of it."""
+    digest = sha256()
+    with to.open("xb") as file:
+        for piece in state_pieces(state):
+            digest.update(piece)
+            file.write(piece)
+    return digest.digest()
 
 
 # --- what seats recompute ------------------------------------------------------------------------
@@ -314,10 +328,11 @@ def recompute_states(
     index: int,
     states: tuple[Path, Path],
     backend_name: str,
-) -> tuple[bytes, bytes, bytes] | None:
-    """Replay from the states at boundary ``start`` to ``index`` behind it: (boundary root, global, local bytes).
+    to: tuple[Path, Path],
+) -> Written | None:
+    """Replay from the states at boundary ``start`` to ``index`` behind it, and write those (global, local) to ``to``.
 
-    None where training from there has no result.
+    The root is the boundary's; None where training from there has no result.
     """
     job = _job(directory)
     opened = _open_states(job, states)
@@ -330,7 +345,7 @@ def recompute_states(
             current, root = (replayed.global_state, replayed.local_state), replayed.boundary.root
     except ReplayError:
         return None
-    return root, encode_state(current[0]), encode_state(current[1])
+    return Written(root, tuple(map(write_state, to, current)))
 
 
 def sizes(directory: Path) -> Sizes:

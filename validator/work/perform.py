@@ -5,7 +5,7 @@ what is missing at the end of it is asked for again, and what is moot by now is 
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from domain.limits import BIDS_PER_VALIDATOR_MAX
 from domain.messages import MsgCommitTraces
 from domain.queries import BidsRequest, OrderRequest
 from domain.records import Assignment, RoundKey, ShareKey
+from host.files import plain_pieces
 from host.lanes import Work
 from link.blobs import BlobStore
 from link.handover import HandoverId
@@ -42,7 +43,7 @@ from validator.decide.traces import metrics_at, root_at
 from validator.decide.trial import died, judged, overdue, trial_seconds, trial_slot
 from validator.ledger import Ledger
 from validator.work import numerics
-from validator.work.files import materialise
+from validator.work.files import materialise, places_in
 from validator.work.sealing import seal_into
 
 T = TypeVar("T")
@@ -62,7 +63,8 @@ def work_of(table: Table, action: do.Action) -> Work:
 class Performer:
     """Everything that actions about attempts need: chain, records, blobs, and the process pools.
 
-    ``trials`` is for jobs that nobody has run yet, ``processes`` are those of ``pool``, and ``clock`` is the chain's.
+    ``trials`` is for jobs that nobody has run yet, ``processes`` are those of ``pool``, whose workers may write to
+    ``scratch``, and ``clock`` is the chain's.
     """
 
     chain_id: str
@@ -71,6 +73,7 @@ class Performer:
     ledger: Ledger
     blobs: BlobStore
     jobs: Path
+    scratch: Path
     pool: ReplayPool
     trials: ReplayPool
     backend: str
@@ -211,19 +214,22 @@ class Performer:
         local, current, work, packet = found
         held = (o.index for o in work.openings if o.verified and o.index < action.index)
         start = max(held, default=0)
-        result = self.run(
-            numerics.recompute_states,
-            self._directory(local),
-            RoundSlot(current.round, work.slot),
-            start,
-            action.index,
-            self._states(current, work, start),
-            self.backend,
-        )
         states: tuple[BlobRef, BlobRef] | None = None
-        if result is not None and result[0] == root_at(current, work, packet, action.index):
-            states = (self.blobs.add(result[1]), self.blobs.add(result[2]))
-        else:
+        with places_in(self.scratch, 2) as places:
+            written = self.run(
+                numerics.recompute_states,
+                self._directory(local),
+                RoundSlot(current.round, work.slot),
+                start,
+                action.index,
+                self._states(current, work, start),
+                self.backend,
+                places,
+            )
+            if written is not None and written.root == root_at(current, work, packet, action.index):
+                first, second = self._taken(places, written)
+                states = first, second
+        if states is None:
             _log.error("%s: wrong outside what was drawn, boundary %d", action.key, action.index)
         keep = partial(
             receive.state_recomputed, key=action.share, index=action.index, states=states
@@ -242,18 +248,21 @@ class Performer:
             for work in accepted_works(current)
             if work.packet is not None and work.packet.update is not None
         )
-        encoded = self.run(
-            numerics.aggregate_round,
-            self._directory(local),
-            self._path(current.global_in.blob),
-            updates,
-            self.backend,
-        )
-        if encoded is None:
-            _log.warning("%s: the updates lead to no next state", action.key)
-            self._change(attempt, lambda now: not_aggregated(now, round))
-            return
-        state = StateRef(encoded.root, self.blobs.add(encoded.data))
+        with places_in(self.scratch, 1) as places:
+            written = self.run(
+                numerics.aggregate_round,
+                self._directory(local),
+                self._path(current.global_in.blob),
+                updates,
+                self.backend,
+                *places,
+            )
+            if written is None:
+                _log.warning("%s: the updates lead to no next state", action.key)
+                self._change(attempt, lambda now: not_aggregated(now, round))
+                return
+            (blob,) = self._taken(places, written)
+            state = StateRef(written.root, blob)
         self._change(attempt, lambda now: aggregated(now, round, state), state.blob)
 
     def seal(self, action: do.Seal) -> None:
@@ -272,6 +281,13 @@ class Performer:
         self._change(attempt, lambda now: receive.sealed(now, round, result), result.blob)
 
     # Inside
+
+    def _taken(self, places: Sequence[Path], written: numerics.Written) -> list[BlobRef]:
+        """Keep files of states as a worker wrote them, which are never in memory here."""
+        blobs = [self.blobs.gather(plain_pieces(place)) for place in places]
+        if tuple(blob.sha256 for blob in blobs) != written.digests:
+            raise WorkerDied("a file changed after the worker had written it")
+        return blobs
 
     def _chunks(self, blob: BlobRef) -> Iterator[bytes]:
         """Read the canonical chunks of a state one by one."""

@@ -41,7 +41,6 @@ from validator.decide.records import LocalOrder, LocalUpkeep, ReplayOutcome, fin
 from validator.decide.traces import leaves_of
 from validator.decide.upkeep import CERTIFY_SECONDS
 from validator.work import numerics
-from validator.work.numerics import Encoded
 
 T = TypeVar("T")
 ME = "v0"
@@ -192,7 +191,8 @@ class Numerics:
             return self._outcome(-1)
         if function is numerics.aggregate_round:
             data = digest("aggregated", args[2]) * 4
-            return Encoded(digest("root", data), data)
+            args[4].write_bytes(data)
+            return numerics.Written(digest("root", data), (sha256(data).digest(),))
         if function is numerics.probe_pieces:
             return pieces_of(args[0], args[1])
         if function is numerics.result_lengths:

@@ -240,10 +240,11 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
         lambda: made[0].clock,
     )
     opening, update = JOB / "global.state", trained.sent[0]
-    encoded = numerics.aggregate_round(JOB, opening, [update] * TERMS.slots, "numpy")
-    assert encoded is not None
+    updates = [update] * TERMS.slots
+    following = numerics.aggregate_round(JOB, opening, updates, "numpy", tmp_path / "next")
+    assert following is not None
     packet = packet_of(trained, ledger)
-    made.append(Setting(trained, ledger, service, client, auditor, stopped, packet, encoded.root))
+    made.append(Setting(trained, ledger, service, client, auditor, stopped, packet, following.root))
     yield made[0]
     client.close()
     server.stop(0)

@@ -1,5 +1,6 @@
 """What runs in the pool, with a real job: a right share passes, and each kind of wrong share gives its own reason."""
 
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -154,7 +155,7 @@ def test_a_step_that_is_not_finite(trained: Trained, tmp_path: Path) -> None:
     pair = (path, trained.paths(1)[1])
     outcome = numerics.check_segment(JOB, PART, 1, pair, (), ends, "numpy")
     assert outcome.reason == ShareReason.NOT_FINITE
-    assert numerics.recompute_states(JOB, PART, 1, 2, pair, "numpy") is None
+    assert numerics.recompute_states(JOB, PART, 1, 2, pair, "numpy", (path, path)) is None
     # A seat says where it stopped, and shows by the digest that it came that far.
     found = numerics.recompute_segment(JOB, PART, 1, pair, (), root, SEED, "numpy")
     first = boundary_step(load_job(JOB).job.document, PART.round, 1)
@@ -257,22 +258,27 @@ def stopped(step: int, inner: list[bytes], *states: State) -> Recomputed:
     return Recomputed("", AnswerKind.STOPPED, b"", made, step)
 
 
-def test_validator_and_seat_aggregate_alike(trained: Trained) -> None:
+def written(root: bytes, *places: Path) -> numerics.Written:
+    return numerics.Written(root, tuple(sha256(place.read_bytes()).digest() for place in places))
+
+
+def test_validator_and_seat_aggregate_alike(trained: Trained, tmp_path: Path) -> None:
     loaded = load_job(JOB)
     opening, update = JOB / "global.state", trained.sent[0]
     other = trained.folder / "other"
     other.write_bytes(encode_state(bent(trained.share.update)))
     updates = [trained.share.update, bent(trained.share.update)]
     wanted = aggregate(loaded, loaded.global_state, updates, backend("numpy"))
-    encoded = numerics.aggregate_round(JOB, opening, [update, other], "numpy")
-    assert encoded is not None
-    assert (encoded.root, encoded.data) == (wanted.root, encode_state(wanted.state))
+    place = tmp_path / "made"
+    made = numerics.aggregate_round(JOB, opening, [update, other], "numpy", place)
+    assert made == written(wanted.root, place)
+    assert place.read_bytes() == encode_state(wanted.state)
     root = trained.share.update_root
     known = loaded.job.document.global_root
     sent = [(update, root), (other, state_tree(updates[1]).root)]
     found = numerics.recompute_aggregation(JOB, (opening, known), sent, SEED, "numpy")
-    made = answer_digest(SEED, [], [encoded.data])
-    assert found == Recomputed("", AnswerKind.FINISHED, encoded.root, made)
+    answer = answer_digest(SEED, [], [place.read_bytes()])
+    assert found == Recomputed("", AnswerKind.FINISHED, wanted.root, answer)
     for start, claimed in ((bytes(32), root), (known, bytes(32))):
         refused = numerics.recompute_aggregation(
             JOB, (opening, start), [(update, claimed)] * 2, SEED, "numpy"
@@ -286,7 +292,8 @@ def test_updates_that_lead_to_no_finite_state(outer: Path, tmp_path: Path) -> No
     update = {spec.name: np.full_like(start[spec.name], 3.4e38) for spec in job.job.updated}
     (tmp_path / "u").write_bytes(encode_state(update))
     (tmp_path / "s").write_bytes(encode_state(start))
-    assert numerics.aggregate_round(outer, tmp_path / "s", [tmp_path / "u"] * 2, "numpy") is None
+    updates, place = [tmp_path / "u"] * 2, tmp_path / "made"
+    assert numerics.aggregate_round(outer, tmp_path / "s", updates, "numpy", place) is None
     found = numerics.recompute_aggregation(
         outer,
         (tmp_path / "s", state_tree(start).root),
@@ -309,13 +316,16 @@ def test_a_seat_finds_the_update_that_the_validator_finds(trained: Trained) -> N
         assert refused == Recomputed(NOT_THERE)
 
 
-def test_recomputed_states_are_those_that_the_provider_had(trained: Trained) -> None:
+def test_recomputed_states_are_those_that_the_provider_had(
+    trained: Trained, tmp_path: Path
+) -> None:
     for start, index in ((0, 3), (1, 3), (2, 3)):
-        found = numerics.recompute_states(JOB, PART, start, index, trained.paths(start), "numpy")
-        assert found is not None
-        root, first, second = found
-        assert root == trained.boundaries[index].root
-        assert (first, second) == tuple(path.read_bytes() for path in trained.paths(index))
+        opened = trained.paths(start)
+        made = tmp_path / f"global{start}", tmp_path / f"local{start}"
+        found = numerics.recompute_states(JOB, PART, start, index, opened, "numpy", made)
+        assert found == written(trained.boundaries[index].root, *made)
+        there = [path.read_bytes() for path in trained.paths(index)]
+        assert [path.read_bytes() for path in made] == there
     root, metrics = trained.boundaries[3].root, trained.boundaries[3].metrics
     assert numerics.opening_holds(JOB, trained.paths(3), metrics, root)
     assert not numerics.opening_holds(JOB, trained.paths(2), metrics, root)

@@ -16,6 +16,7 @@ from link.blobs import BlobStore
 from link.handover import HandoverId, open_chunk, public_point, split_ciphertext
 from pol.job.document import order_terms
 from pol.job.load import load_job
+from pol.state.arrays import State
 from pol.state.canonical import chunks_of
 from pol.work.pool import PoolError
 from tests.unit.validator.support import CHAIN_ID, ORDER_ID, share_key
@@ -37,6 +38,8 @@ from validator.decide.records import (
 )
 from validator.ledger import Ledger
 from validator.store import ValidatorStore
+from validator.work import numerics
+from validator.work.files import clear, places_in
 from validator.work.perform import Performer
 from validator.work.perform import work_of as work_of_action
 
@@ -137,7 +140,7 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
     ledger, pool = Ledger(store, blobs, Event()), InThisProcess()
     nobody: Any = None
     performer = Performer(
-        CHAIN_ID, b"secret", nobody, ledger, blobs, tmp_path / "jobs", pool, nobody, "numpy", 1, lambda: 0  # type: ignore[arg-type]
+        CHAIN_ID, b"secret", nobody, ledger, blobs, tmp_path / "jobs", tmp_path, pool, nobody, "numpy", 1, lambda: 0  # type: ignore[arg-type]
     )  # fmt: skip
     yield Setting(trained, ledger, pool, performer)
     store.close()
@@ -231,6 +234,40 @@ def sealed_by(setting: Setting, local: LocalOrder) -> SealedResult:
     (current,) = after.rounds
     assert current.sealed is not None
     return current.sealed
+
+
+@pytest.mark.parametrize("target", ["other", "secret"])
+def test_what_another_task_puts_where_a_state_was_written_is_no_state(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    """Workers share a folder: one that a stranger's job has taken over may write there, and make links."""
+    local, write = setting.share(), numerics.write_state
+    (setting.performer.scratch / "secret").write_bytes(b"of the validator")
+
+    def spoilt(to: Path, state: State) -> bytes:
+        digest = write(to, state)
+        to.unlink()
+        if target == "other":
+            to.write_bytes(b"another state")
+        else:
+            to.symlink_to(setting.performer.scratch / target)
+        return digest
+
+    monkeypatch.setattr(numerics, "write_state", spoilt)
+    with pytest.raises((PoolError, OSError)):
+        setting.perform(local, do.Aggregate("aggregate", KEY.round(0)))
+    assert setting.ledger.load(ORDER_ID, 1) == local
+    assert not list(setting.performer.scratch.glob("made-*"))
+
+
+def test_what_a_killed_daemon_left_of_states_goes(tmp_path: Path) -> None:
+    with places_in(tmp_path, 2) as (first, second):
+        first.write_bytes(b"state")
+        second.write_bytes(b"half a st")
+        clear(tmp_path)
+        assert not list(tmp_path.iterdir())
+        second.write_bytes(b"state")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

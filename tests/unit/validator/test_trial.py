@@ -82,7 +82,8 @@ class Trials:
         book: Any = Book(memory)
         jobs, pool = self.folder / "jobs", self.pool
         performer = Performer(
-            "chain", b"secret", book, self.ledger, blobs, jobs, pool, pool, "numpy", 1, lambda: clock
+            "chain", b"secret", book, self.ledger, blobs, jobs, self.folder / "pool", pool, pool,
+            "numpy", 1, lambda: clock,
         )  # fmt: skip
         performer.try_job(action)
         after = self.ledger.load(ORDER_ID, 1)

@@ -73,6 +73,39 @@ def test_no_bit_changes(threads: int, seed: int) -> None:
     assert made(native(threads), program, copies, donated=True) == expected
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_who_reads_on_is_waited_for_before_anything_is_overwritten(seed: int) -> None:
+    program = updates(np.random.default_rng(seed))
+    inputs = {name: floats(SIDE, SIDE, seed=at) for at, name in enumerate(NAMES)}
+    given_away = {name: array.copy() for name, array in inputs.items()}
+    seen: list[object] = []
+
+    def release() -> None:
+        seen.append({name: bits(array) for name, array in given_away.items()})
+
+    run(program, given_away, 7, native(), NAMES, release)
+    is_replaced = bool(write_tape(program, 7, grouped).replacing)
+    assert seen == [{name: bits(array) for name, array in inputs.items()}] * is_replaced
+
+
+def test_what_fails_while_somebody_reads_on_ends_the_run_before_it_writes() -> None:
+    builder = ProgramBuilder()
+    builder.output(NAMES[0], builder.node("neg", builder.input(NAMES[0], "f32", (SIDE,))))
+    array = floats(SIDE)
+    before = bits(array)
+
+    def release() -> None:
+        raise OSError("no space")
+
+    program, executor = builder.build(), native()
+    with pytest.raises(OSError, match="no space"):
+        run(program, {NAMES[0]: array}, 7, executor, NAMES, release)
+    assert bits(array) == before
+    found = run(program, {NAMES[0]: array.copy()}, 7, executor, NAMES)[NAMES[0]]
+    assert bits(found) == bits(-array)
+
+
 def first_row(b: ProgramBuilder, x: int) -> int:
     return b.node("slice", x, starts=[0, 0], stops=[1, SIDE], steps=[1, 1])
 

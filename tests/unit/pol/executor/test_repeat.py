@@ -217,7 +217,10 @@ def test_native_kernels_take_a_body_once_however_many_turns() -> None:
         compiled = get("native").compile(program, 7)
         if not isinstance(compiled, Taped):
             pytest.skip("there are no native kernels here")
-        sizes[count] = len(compiled._tape.words), compiled.arena - 4 * 64 * count
+        sizes[count] = (
+            len(compiled._tape.reading) + len(compiled._tape.writing),
+            compiled.arena - 4 * 64 * count,
+        )
     (few, small), (many, large) = sizes.values()
     assert few == many
     assert abs(large - small) < 2_000

@@ -3,14 +3,14 @@
 import gc
 import tracemalloc
 import weakref
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 import pytest
 
 from pol.errors import ExecutionError, NotFinite
 from pol.executor.backend import backend
-from pol.executor.interface import run
+from pol.executor.interface import nothing_reads, run
 from pol.executor.names import BACKENDS
 from pol.job.document import BATCH_NUMBER
 from pol.job.program import Program, ProgramBuilder
@@ -79,7 +79,10 @@ class Whole:
         return {"global.x": inputs["global.x"], "global.y": inputs["global.x"] * np.float32(0.5)}
 
     def canonical(
-        self, inputs: Mapping[str, Array], donated: Collection[str] = ()
+        self,
+        inputs: Mapping[str, Array],
+        donated: Collection[str] = (),
+        release: Callable[[], None] = nothing_reads,
     ) -> dict[str, Array]:
         return {name: canonical_array(found, name) for name, found in self.run(inputs).items()}
 

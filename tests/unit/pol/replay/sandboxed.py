@@ -69,6 +69,16 @@ def colour() -> Colour:
     return Colour.RED
 
 
+class Named:
+    """Stands in a pickle for an attribute of something, as members of enumerations did before Python 3.11.4."""
+
+    def __init__(self, owner: object, name: str) -> None:
+        self._parts = owner, name
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, str]]:
+        return getattr, self._parts
+
+
 class Bomb:
     """Looks like a result, and names a function for its reader to call."""
 

@@ -284,6 +284,21 @@ def test_members_of_enumerations_come_back_as_they_are(closed: ReplayPool) -> No
     assert closed.submit(sandboxed.colour).result(20) is sandboxed.Colour.RED
 
 
+def test_members_come_back_from_a_python_that_names_them(closed: ReplayPool) -> None:
+    """Before 3.11.4 a pickle of a member is ``getattr`` of the enumeration and its name."""
+    made: object = closed.submit(sandboxed.Named, sandboxed.Colour, "RED").result(20)
+    assert made is sandboxed.Colour.RED
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(sandboxed.Colour, "__init__"), (sandboxed.Colour, "mro"), (sandboxed.Mutable(), "__init__")],
+)
+def test_a_worker_gets_no_other_attribute(closed: ReplayPool, owner: object, name: str) -> None:
+    with pytest.raises(WorkerDied, match="no record"):
+        closed.submit(sandboxed.Named, owner, name).result(20)
+
+
 def test_what_a_worker_says_is_no_error_is_none_here(closed: ReplayPool) -> None:
     said = pickle.dumps((False, "no error"))
     with pytest.raises(WorkerDied, match="without an error"):

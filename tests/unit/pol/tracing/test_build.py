@@ -335,6 +335,18 @@ def test_columns_that_lack_something_are_refused(
         build(replace(spec, train=data, holdout=holdout), tmp_path)
 
 
+def test_torch_has_nothing_to_warn_of_where_an_array_is_mapped(tmp_path: Path) -> None:
+    spec = _spec()
+    np.save(tmp_path / "x.npy", np.asarray(spec.train["x"], np.float32))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    torch.set_warn_always(True)
+    try:
+        # a warning is an error here
+        build(replace(spec, train={**spec.train, "x": mapped}), tmp_path / "job")
+    finally:
+        torch.set_warn_always(False)
+
+
 @pytest.mark.parametrize("wrong", [3, -1])
 def test_a_label_outside_the_classes_is_refused(tmp_path: Path, wrong: int) -> None:
     """A traced loss would leave such a row out without a word."""

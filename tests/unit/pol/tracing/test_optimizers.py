@@ -77,6 +77,10 @@ _Make = Callable[[Any], optim.Optimizer]
         lambda p: optim.RMSprop(p, 0.05, alpha=0.8, momentum=0.9, centered=True),
         lambda p: optim.Adagrad(p, 0.1, 0.05, 0.1, initial_accumulator_value=0.5),
         lambda p: optim.Adadelta(p, 1.0, weight_decay=0.1),
+        lambda p: optim.Rprop(p, 0.05),
+        lambda p: optim.Rprop(p, 0.05, (0.3, 1.5), (0.04, 0.06), maximize=True),
+        lambda p: optim.Adafactor(p, 0.05),
+        lambda p: optim.Adafactor(p, 0.3, -0.5, (1e-4, 0.2), 1.5, weight_decay=0.1, maximize=True),
     ],
 )
 def test_each_optimizer_moves_parameters_as_torch_does(make: _Make) -> None:
@@ -320,6 +324,7 @@ def _with_hook(model: nn.Module) -> optim.Optimizer:
         (lambda m: 0.1, "builtins.float is not known"),
         (lambda m: optim.SGD(nn.Linear(2, 2).parameters(), 0.1), "none of the model's"),
         (_with_hook, "has hooks"),
+        (lambda m: optim.Muon([m.get_parameter("0.weight")]), "Muon has no form.*give one of"),
     ],
 )
 def test_an_optimizer_that_no_job_has_is_refused_with_a_reason(
@@ -371,3 +376,25 @@ def test_a_schedule_longer_than_a_jobs_constants_is_refused() -> None:
     spec = _spec(model, optimizer=optimizer, schedule=lr_scheduler.StepLR(optimizer, 2))
     with pytest.raises(JobError, match="schedule: its table would have"):
         trained_groups(spec, MOST_STEPS + 1, ROWS)
+
+
+def test_rows_and_columns_are_kept_instead_of_a_matrix() -> None:
+    model = _model()
+    found = trained_groups(_spec(model, optimizer=optim.Adafactor(model.parameters())), STEPS, ROWS)
+    initial = InnerOptimizer(found).initial(dict(model.named_parameters()))
+    shapes = {name: tuple(tensor.shape) for name, tensor in initial.items()}
+    assert shapes == {
+        "row_var.0.weight": (4, 1),
+        "col_var.0.weight": (1, 3),
+        "variance.0.bias": (4,),
+        "row_var.1.weight": (2, 1),
+        "col_var.1.weight": (1, 4),
+        "variance.1.bias": (2,),
+    }
+
+
+def test_a_schedule_that_rprop_would_not_follow_is_refused() -> None:
+    model = _model()
+    spec = _spec(model, optimizer=optim.Rprop(model.parameters()), schedule=0.1)
+    with pytest.raises(JobError, match=r"schedule: Rprop.*leave it out"):
+        trained_groups(spec, STEPS, ROWS)

@@ -205,7 +205,6 @@ def test_gradients_of_constants_are_added_up_from_the_last_turn() -> None:
             lambda t: repeat(lambda s, x: (s + t["v"].add_(1), None), t["v"] + 0, count=2),
             "carry it",
         ),
-        (lambda t: repeat(lambda s, x: (F.dropout(s), None), t["v"], count=2), "draw them for all"),
         (
             lambda t: repeat(lambda s, x: (s if s.sum() > 0 else -s, None), t["v"], count=2),
             "if, a while",
@@ -215,6 +214,53 @@ def test_gradients_of_constants_are_added_up_from_the_last_turn() -> None:
 def test_what_cannot_be_repeated_is_told(function: Any, told: str) -> None:
     with pytest.raises(JobError, match=told):
         traced(lambda t: function({n: v.clone() for n, v in t.items()})[0].sum(), _tensors())
+
+
+def _drawing(t: Mapping[str, Tensor]) -> Tensor:
+    """Draws before, in turns, in turns of turns, and behind; the sum of what was kept of v, and v's own part of it."""
+
+    def inner(s: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        return s, F.dropout(t["v"], 0.5) * x
+
+    def outer(s: Tensor, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        _, found = repeat(inner, s, x)
+        return s, {"own": F.dropout(t["v"], 0.5) * x[0], "inner": found}
+
+    v, ones = t["v"], torch.ones(3, 4, 1)
+    _, found = repeat(outer, torch.zeros(1), ones)
+    parts = [
+        F.dropout(v, 0.5)[None],
+        found["own"],
+        found["inner"].flatten(0, 1),
+        F.dropout(v, 0.5)[None],
+    ]
+    return torch.cat(parts)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_each_turn_draws_its_own(name: str) -> None:
+    tensors = {"v": torch.ones(64)}
+    program = traced(lambda t: _drawing(t).sum(), tensors)
+    inputs = {"v": tensors["v"].numpy(), "batch_number": np.array(5)}
+    found = run(program, inputs, 7, get(name))
+    expected = run(unroll(program), inputs, 7, get("numpy"))
+    assert {n: bits(v) for n, v in found.items()} == {n: bits(v) for n, v in expected.items()}
+    # the backward pass has the masks of the forward pass
+    assert found["global.v"].sum() == found["metric.loss"]
+
+
+def test_no_two_turns_draw_the_same() -> None:
+    def step(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        with SeededDropout(given["batch_number"]):
+            return {"drawn": _drawing(given)}
+
+    program = trace_program(step, {"v": torch.ones(64), "batch_number": torch.tensor(0)})
+    rows = []
+    for number in (0, 1, 2):
+        inputs = {"v": np.ones(64, np.float32), "batch_number": np.array(number)}
+        rows += [row.tobytes() for row in run(program, inputs, 7, get("native"))["drawn"]]
+    # 1 before, 3 turns, 3 x 4 turns of turns, 1 behind
+    assert len(rows) == len(set(rows)) == 3 * 17
 
 
 def test_products_have_the_bits_of_their_pass() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from pol.executor.backend import backend
+from pol.ops.primitive import FLOPS_PER_CALL
 from pol.rules.probe import PIECE_WORK, speed
 from pol.work.probe import program, work_pieces
 
@@ -15,13 +16,21 @@ def test_a_piece_has_the_work_that_is_counted() -> None:
     assert speed(1, 0) == PIECE_WORK * 10**9
 
 
+def test_a_piece_is_small_steps_beside_large_products() -> None:
+    """A promise made of large products alone is not kept with small jobs where calls take long."""
+    step = program()
+    calls = FLOPS_PER_CALL * step.work.calls
+    assert PIECE_WORK // 5 < calls < PIECE_WORK // 2
+    assert step.work.products > PIECE_WORK // 5
+
+
 def test_pieces_are_the_same_wherever_and_in_whatever_order() -> None:
     numpy = backend("numpy")
     all_of_them = work_pieces(SEED, range(4), numpy)
     assert len(set(all_of_them)) == 4
     assert work_pieces(SEED, (3, 1), numpy) == (all_of_them[3], all_of_them[1])
     assert all_of_them[0].hex() == (
-        "55b95a302a95837abecb24d1e1036183de4ba10548b8d6b246551ee79207dfe0"
+        "37539e31c763622a9f29a454d6ad7d87a528168c2fbbcb71694be76fbe5fa2e5"
     )
 
 

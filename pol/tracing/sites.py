@@ -1,0 +1,45 @@
+"""The sites that a step draws from: each call that draws has one of its own, counted in the order of the calls."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+
+class Sites:
+    """Counts sites."""
+
+    def __init__(self) -> None:
+        self.next = 0
+        """The site that will be drawn from next."""
+
+    def take(self) -> int:
+        """Return a site that nothing has drawn from."""
+        site, self.next = self.next, self.next + 1
+        return site
+
+    @contextmanager
+    def again_from(self, site: int) -> Iterator[None]:
+        """Draw once more from sites that were drawn from, from this one on."""
+        later, self.next = self.next, site
+        try:
+            yield
+        finally:
+            self.next = later
+
+
+_active: ContextVar[tuple[Sites, ...]] = ContextVar("active", default=())
+
+
+@contextmanager
+def drawing_from(sites: Sites) -> Iterator[None]:
+    """Let :func:`active_sites` be these."""
+    token = _active.set((*_active.get(), sites))
+    try:
+        yield
+    finally:
+        _active.reset(token)
+
+
+def active_sites() -> Sites:
+    """Return the sites that are drawn from now; new ones where nothing draws."""
+    return _active.get()[-1] if _active.get() else Sites()

@@ -1,0 +1,189 @@
+"""A GPU gives the bits of the reference, and so does a processor that computes in a GPU's way.
+
+``.venv/bin/python -m pytest tests/gpu`` is what to run on a machine with a GPU; ``ASSAY_GPU`` names one of several
+(``cuda:1``). Where there is none its half is skipped, and pytest says why.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from pol.errors import ExecutionError
+from pol.executor import backend as backends
+from pol.executor.backend import backend
+from pol.executor.integer_products import in_digits, in_floats
+from pol.executor.interface import Backend
+from pol.executor.known_program import KNOWN, answer
+from pol.executor.names import NUMPY, TORCH
+from pol.executor.row_sums import add_in_order
+from pol.executor.torch_backend import TorchBackend
+from pol.limits import MAX_SUMMED
+from pol.ops.product import BITS, BLOCK, largest_digit
+from pol.state.arrays import Array
+from tests.support.programs import observed, shown
+from tests.unit.pol.executor.ops import HOSTILE, NOT_FINITE, get
+from tests.unit.pol.executor.stand_in import exact
+from tests.unit.pol.executor.test_stand_ins import PINNED
+from tests.vectors.arithmetic.cases import FAMILIES, asked, read
+from tests.vectors.arithmetic.cases import answer as answer_to
+from tests.vectors.arithmetic.check import compare
+from tests.vectors.builders import training
+from tests.vectors.kinds import first_difference, path_of
+
+PROCESSOR = "cpu"
+GPU = os.environ.get("ASSAY_GPU", "cuda")
+PROGRAMS = {PROCESSOR: 12, GPU: 1_000}
+LARGEST = {PROCESSOR: 2_000, GPU: 2**62}
+"""Elements of an operand of a vector that is asked: a processor is slow at products of digits."""
+
+SHAPES = [(1, 1, 1), (16, 8, 8), (17, 8, 8), (3, 9, 5), (32, 32, 32), (33, 31, 65), (2, 130, 40)]
+
+
+@pytest.fixture(params=[PROCESSOR, GPU], scope="module")
+def device(request: pytest.FixtureRequest) -> str:
+    if request.param != PROCESSOR and not torch.cuda.is_available():
+        pytest.skip("torch finds no GPU on this machine")
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def executor(device: str) -> Backend:
+    """On a processor, one that goes a GPU's way."""
+    return TorchBackend(PROCESSOR, on_gpu=True) if device == PROCESSOR else backend(TORCH, device)
+
+
+@pytest.fixture(autouse=True)
+def what_gpus_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse matrices of digits that CUDA refuses, and a layout that not every GPU has, on a processor, too."""
+    multiply: Callable[[Tensor, Tensor], Tensor] = torch._int_mm
+
+    def checked(left: Tensor, right: Tensor) -> Tensor:
+        rows, summed = left.shape
+        assert rows > 16
+        assert summed % 8 == 0
+        assert right.shape[1] % 8 == 0
+        assert left.is_contiguous()
+        assert right.t().is_contiguous()
+        return multiply(left, right)
+
+    monkeypatch.setattr(torch, "_int_mm", checked)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_vectors(family: str, executor: Backend, device: str) -> None:
+    wrong = {
+        (index, case["op"]): difference
+        for index, case in enumerate(read(family))
+        if all(prod(operand["shape"]) <= LARGEST[device] for operand in case["operands"])
+        and (difference := compare(case, answer_to(executor, asked(case))))
+    }
+    assert not wrong
+
+
+def test_the_job_of_the_vectors(executor: Backend) -> None:
+    wanted = json.loads(path_of("training").read_text(encoding="utf-8"))
+    assert first_difference(wanted, training.build(executor)) == ""
+
+
+@pytest.mark.parametrize("device", [GPU], indirect=True)
+def test_training_steps_and_large_products(executor: Backend) -> None:
+    assert exact(executor) == PINNED
+
+
+def test_the_known_program(executor: Backend) -> None:
+    assert answer(executor) == KNOWN
+
+
+def test_random_programs(executor: Backend, device: str) -> None:
+    for seed in range(PROGRAMS[device]):
+        program, inputs = shown(np.random.default_rng(seed))
+        wanted, found = (observed(one, program, inputs) for one in (get(NUMPY), executor))
+        assert found == wanted, f"the program of seed {seed}"
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_digits_give_the_sums(shape: tuple[int, int, int], bits: int, device: str) -> None:
+    """Of any integers, of the largest ones, in batches, and of operands that are turned."""
+    rows, summed, columns = shape
+    generator = np.random.default_rng(bits)
+    most = largest_digit(bits)
+    left = generator.integers(-most, most + 1, (2, 3, rows, summed))
+    right = generator.integers(-most, most + 1, (2, 3, columns, summed))
+    left[0, 0], left[0, 1], right[0, :2] = most, -most, most
+    a, b = (torch.from_numpy(x.astype(np.float64)).to(device) for x in (left, right))
+    found = in_digits(a, b.transpose(-1, -2), bits).cpu().numpy()
+    assert np.array_equal(found, left @ right.swapaxes(-1, -2))
+
+
+@pytest.mark.parametrize(("bits", "summed"), [(8, MAX_SUMMED), (15, MAX_SUMMED), (22, BLOCK)])
+def test_the_largest_sums(bits: int, summed: int, device: str) -> None:
+    """No INT32 overflows, and a unit less is seen."""
+    most = largest_digit(bits)
+    a = torch.full((1, summed), float(most), dtype=torch.float64, device=device)
+    b = a.t().clone()
+    b[-1] -= 1
+    assert int(in_digits(a, b, bits)) == summed * most**2 - most
+    assert int(in_digits(-a, b, bits)) == most - summed * most**2
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 2), (2, 3, 0), (0, 0, 0)])
+def test_products_without_elements(shape: tuple[int, int, int], device: str) -> None:
+    rows, summed, columns = shape
+    a, b = (
+        torch.zeros(size, dtype=torch.float64, device=device)
+        for size in ((rows, summed), (summed, columns))
+    )
+    assert in_digits(a, b, 15).shape == in_floats(a, b, 15).shape
+
+
+def in_turn(rows: Array, added: Array, count: int) -> Array:
+    """The sums, one row after another."""
+    total = np.zeros((count, added.shape[1]), np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for row, values in zip(rows, added, strict=True):
+            total[row] += values
+    return total
+
+
+@pytest.mark.parametrize("count", [1, 3, 50])
+def test_rows_are_added_in_their_order(count: int, device: str) -> None:
+    generator = np.random.default_rng(count)
+    rows = generator.integers(0, count, 90)
+    hostile = np.concatenate([HOSTILE, NOT_FINITE[:1]])
+    for added in (
+        generator.choice(hostile, (90, 4)),
+        # their sums are below what is normal, and are no zeros
+        np.full((90, 4), 1e-45, np.float32),
+        generator.standard_normal((90, 4)).astype(np.float32),
+    ):
+        total = torch.zeros(count, 4, device=device)
+        add_in_order(total, torch.from_numpy(rows).to(device), torch.from_numpy(added).to(device))
+        assert np.array_equal(total.cpu().numpy(), in_turn(rows, added, count), equal_nan=True)
+
+
+def test_a_gpu_that_is_not_there_is_named() -> None:
+    with pytest.raises(ExecutionError, match="torch cannot compute on 'cuda:93'"):
+        backend(TORCH, "cuda:93")
+
+
+def test_a_device_that_computes_wrongly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No device is at hand that does: another answer is what it has to give."""
+    monkeypatch.setattr(backends, "KNOWN", "0" * 64)
+    with pytest.raises(ExecutionError, match="computes wrongly on cpu:0"):
+        backend(TORCH, "cpu:0")
+
+
+def test_a_device_that_cannot_multiply_digits_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(executor: Backend) -> str:
+        raise RuntimeError("CUBLAS_STATUS_NOT_SUPPORTED\nand how to debug it")
+
+    monkeypatch.setattr(backends, "answer", fails)
+    with pytest.raises(ExecutionError, match=r"on cpu:0: CUBLAS_STATUS_NOT_SUPPORTED$"):
+        backend(TORCH, "cpu:0")
