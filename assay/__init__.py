@@ -4,7 +4,7 @@ What a program of yours uses is here, and nothing else is promised::
 
     import assay
 
-    assay.build_job(assay.JobSpec(name="mine", model=model, ...), "my-job")
+    assay.build_job(assay.JobSpec(..., name="mine", model=model), "my-job")
     with assay.connect() as network:
         order = network.submit("my-job")
         for event in order.events():
@@ -26,12 +26,14 @@ ORIGINS = {
     "Average": "pol.tracing.spec:Average",
     "ChainError": "chain.client.errors:ChainError",
     "Change": "domain.events:Change",
+    "Check": "pol.replay.replay:Check",
     "Client": "chain.client.client:ChainClient",
     "CloseReason": "domain.reasons:CloseReason",
     "Conditions": "domain.records:Conditions",
     "ConsumerError": "consumer.errors:ConsumerError",
     "Delivery": "consumer.watch:Delivery",
     "Error": "domain.errors:Expected",
+    "Job": "pol.job.document:Job",
     "JobError": "pol.errors:JobError",
     "JobSpec": "pol.tracing.spec:JobSpec",
     "Key": "wire.keys:Key",
@@ -39,6 +41,7 @@ ORIGINS = {
     "KeyringBackend": "chain.client.keyring:KeyringBackend",
     "Lion": "pol.tracing.spec:Lion",
     "LoadedJob": "pol.job.load:LoadedJob",
+    "LocalRun": "pol.local.run:LocalRun",
     "Nesterov": "pol.tracing.spec:Nesterov",
     "OrderAccepted": "domain.events:OrderAccepted",
     "OrderClosed": "domain.events:OrderClosed",
@@ -52,6 +55,7 @@ ORIGINS = {
     "OrderUnmatched": "domain.events:OrderUnmatched",
     "OrderVerified": "domain.events:OrderVerified",
     "PaymentMade": "domain.events:PaymentMade",
+    "PlaceRuled": "domain.events:PlaceRuled",
     "PlacedOrder": "assay.session:PlacedOrder",
     "Precision": "pol.tracing.spec:Precision",
     "Quote": "consumer.submit:Quote",
@@ -59,16 +63,20 @@ ORIGINS = {
     "Request": "consumer.submit:Request",
     "Result": "consumer.result:Result",
     "RoundClosed": "domain.events:RoundClosed",
+    "RoundStopped": "domain.events:RoundStopped",
     "RoundVerified": "domain.events:RoundVerified",
     "RoundVoid": "domain.events:RoundVoid",
     "SGD": "pol.tracing.spec:SGD",
     "Session": "assay.session:Session",
     "ShareAccepted": "domain.events:ShareAccepted",
     "ShareCommitted": "domain.events:ShareCommitted",
+    "ShareDrawn": "domain.events:ShareDrawn",
     "ShareReason": "domain.reasons:ShareReason",
     "ShareRejected": "domain.events:ShareRejected",
     "StillWaiting": "consumer.errors:StillWaiting",
+    "SubmittedOrder": "consumer.submit:SubmittedOrder",
     "Summary": "consumer.watch:Summary",
+    "Trace": "pol.replay.trace_file:Trace",
     "TxSender": "chain.client.sender:TxSender",
     "Why": "consumer.why:Why",
     "accuracy": "pol.tracing.spec:accuracy",

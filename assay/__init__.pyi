@@ -5,12 +5,14 @@ from domain.events import AttemptFailed as AttemptFailed
 from pol.tracing.spec import Average as Average
 from chain.client.errors import ChainError as ChainError
 from domain.events import Change as Change
+from pol.replay.replay import Check as Check
 from chain.client.client import ChainClient as Client
 from domain.reasons import CloseReason as CloseReason
 from domain.records import Conditions as Conditions
 from consumer.errors import ConsumerError as ConsumerError
 from consumer.watch import Delivery as Delivery
 from domain.errors import Expected as Error
+from pol.job.document import Job as Job
 from pol.errors import JobError as JobError
 from pol.tracing.spec import JobSpec as JobSpec
 from wire.keys import Key as Key
@@ -18,6 +20,7 @@ from chain.client.keyring import Keyring as Keyring
 from chain.client.keyring import KeyringBackend as KeyringBackend
 from pol.tracing.spec import Lion as Lion
 from pol.job.load import LoadedJob as LoadedJob
+from pol.local.run import LocalRun as LocalRun
 from pol.tracing.spec import Nesterov as Nesterov
 from domain.events import OrderAccepted as OrderAccepted
 from domain.events import OrderClosed as OrderClosed
@@ -31,6 +34,7 @@ from domain.events import OrderSubmitted as OrderSubmitted
 from domain.events import OrderUnmatched as OrderUnmatched
 from domain.events import OrderVerified as OrderVerified
 from domain.events import PaymentMade as PaymentMade
+from domain.events import PlaceRuled as PlaceRuled
 from assay.session import PlacedOrder as PlacedOrder
 from pol.tracing.spec import Precision as Precision
 from consumer.submit import Quote as Quote
@@ -38,16 +42,20 @@ from domain.errors import Refusal as Refusal
 from consumer.submit import Request as Request
 from consumer.result import Result as Result
 from domain.events import RoundClosed as RoundClosed
+from domain.events import RoundStopped as RoundStopped
 from domain.events import RoundVerified as RoundVerified
 from domain.events import RoundVoid as RoundVoid
 from pol.tracing.spec import SGD as SGD
 from assay.session import Session as Session
 from domain.events import ShareAccepted as ShareAccepted
 from domain.events import ShareCommitted as ShareCommitted
+from domain.events import ShareDrawn as ShareDrawn
 from domain.reasons import ShareReason as ShareReason
 from domain.events import ShareRejected as ShareRejected
 from consumer.errors import StillWaiting as StillWaiting
+from consumer.submit import SubmittedOrder as SubmittedOrder
 from consumer.watch import Summary as Summary
+from pol.replay.trace_file import Trace as Trace
 from chain.client.sender import TxSender as TxSender
 from consumer.why import Why as Why
 from pol.tracing.spec import accuracy as accuracy
@@ -66,4 +74,4 @@ from consumer.submit import submit as submit
 from pol.tracing.text import text_rows as text_rows
 from pol.replay.replay import verify_trace as verify_trace
 from consumer.watch import wait_for as wait_for
-__all__ = ["AdamW", "AttemptEnd", "AttemptFailed", "Average", "ChainError", "Change", "Client", "CloseReason", "Conditions", "ConsumerError", "Delivery", "Error", "JobError", "JobSpec", "Key", "Keyring", "KeyringBackend", "Lion", "LoadedJob", "Nesterov", "OrderAccepted", "OrderClosed", "OrderDeclined", "OrderMatched", "OrderOpened", "OrderProven", "OrderSettled", "OrderState", "OrderSubmitted", "OrderUnmatched", "OrderVerified", "PaymentMade", "PlacedOrder", "Precision", "Quote", "Refusal", "Request", "Result", "RoundClosed", "RoundVerified", "RoundVoid", "SGD", "Session", "ShareAccepted", "ShareCommitted", "ShareReason", "ShareRejected", "StillWaiting", "Summary", "TxSender", "Why", "accuracy", "build_job", "connect", "cross_entropy", "fetch_result", "load_job", "load_result", "load_trace", "quote", "read_job", "repeat", "run_locally", "submit", "text_rows", "verify_trace", "wait_for"]
+__all__ = ["AdamW", "AttemptEnd", "AttemptFailed", "Average", "ChainError", "Change", "Check", "Client", "CloseReason", "Conditions", "ConsumerError", "Delivery", "Error", "Job", "JobError", "JobSpec", "Key", "Keyring", "KeyringBackend", "Lion", "LoadedJob", "LocalRun", "Nesterov", "OrderAccepted", "OrderClosed", "OrderDeclined", "OrderMatched", "OrderOpened", "OrderProven", "OrderSettled", "OrderState", "OrderSubmitted", "OrderUnmatched", "OrderVerified", "PaymentMade", "PlaceRuled", "PlacedOrder", "Precision", "Quote", "Refusal", "Request", "Result", "RoundClosed", "RoundStopped", "RoundVerified", "RoundVoid", "SGD", "Session", "ShareAccepted", "ShareCommitted", "ShareDrawn", "ShareReason", "ShareRejected", "StillWaiting", "SubmittedOrder", "Summary", "Trace", "TxSender", "Why", "accuracy", "build_job", "connect", "cross_entropy", "fetch_result", "load_job", "load_result", "load_trace", "quote", "read_job", "repeat", "run_locally", "submit", "text_rows", "verify_trace", "wait_for"]

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Self
 
 from chain.client.away import WatchedNode
 from chain.client.client import ChainClient
-from chain.client.keyring import Keyring, KeyringBackend
+from chain.client.keyring import Keyring
 from chain.client.sender import TxSender
 from consumer import watch
 from consumer.errors import ConsumerError, StillWaiting
@@ -32,19 +32,6 @@ if TYPE_CHECKING:
     from assay.cli.context import Settings
 
 DAY = 86_400.0
-
-
-class Asked(TypedDict, total=False):
-    """What may be asked for when a job is quoted or ordered; money in uassay, time in seconds, memory in bytes."""
-
-    price_limit: int
-    device_class: str
-    memory: int
-    regions: Sequence[str]
-    tier: str
-    time_to_live: int
-    deadline: int
-    rematch: bool
 
 
 def connect(
@@ -78,7 +65,7 @@ def connect(
 
 
 def _unlock(settings: "Settings", passphrase: str) -> Key:
-    kind = KeyringBackend(str(settings.setting("keyring").value))
+    kind = str(settings.setting("keyring").value)
     ring = Keyring(settings.home / "keys", kind, lambda name: passphrase)
     return ring.unlock(settings.key_name(ring))
 
@@ -115,23 +102,65 @@ class Session:
         return self._unlock()
 
     def balance(self) -> int:
-        """Return what the key's account has, in uassay."""
+        """Return what the key's account has, in uassay.
+
+        Example::
+
+            print(network.balance() / 1e6, "ASSAY")
+        """
         return self.client.query(AccountRequest(self.key.address)).balance
 
-    def quote(self, job: Path | str, **asked: Unpack[Asked]) -> Quote:
+    def quote(
+        self,
+        job: Path | str,
+        *,
+        price_limit: int = 0,
+        device_class: str = "",
+        memory: int = 0,
+        regions: Sequence[str] = (),
+        tier: str = "exact",
+        time_to_live: int = 600,
+        deadline: int = 86_400,
+        rematch: bool = True,
+    ) -> Quote:
         """Ask what a job would cost now; nothing is signed or paid.
+
+        Money is in uassay (a million are an ASSAY), time in seconds, memory in bytes; a ``price_limit`` of 0 is none.
 
         Example::
 
             found = network.quote("my-job", regions=["eu"])
             print(found.cost, found.seconds)
         """
-        return quote(self.client, read_job(Path(job)), request_of(asked))
+        request = request_of(
+            price_limit=price_limit,
+            device_class=device_class,
+            memory=memory,
+            regions=regions,
+            tier=tier,
+            time_to_live=time_to_live,
+            deadline=deadline,
+            rematch=rematch,
+        )
+        return quote(self.client, read_job(job), request)
 
-    def submit(self, job: Path | str, **asked: Unpack[Asked]) -> "PlacedOrder":
+    def submit(
+        self,
+        job: Path | str,
+        *,
+        price_limit: int = 0,
+        device_class: str = "",
+        memory: int = 0,
+        regions: Sequence[str] = (),
+        tier: str = "exact",
+        time_to_live: int = 600,
+        deadline: int = 86_400,
+        rematch: bool = True,
+    ) -> "PlacedOrder":
         """Order the job in a directory, lock the payment, and return the order.
 
-        Whoever follows it or waits for it delivers the payload to the validator that wins it.
+        Units are those of :meth:`quote`; without a ``price_limit`` it is twice the best price. Whoever follows it or
+        waits for it delivers the payload to the validator that wins it.
 
         Raises ConsumerError where no bid would take it and no ``price_limit`` is given, Refusal for what the chain
         would refuse, and ChainError.
@@ -140,7 +169,17 @@ class Session:
 
             order = network.submit("my-job", deadline=2 * 3600)
         """
-        directory, request = Path(job), request_of(asked)
+        directory = Path(job)
+        request = request_of(
+            price_limit=price_limit,
+            device_class=device_class,
+            memory=memory,
+            regions=regions,
+            tier=tier,
+            time_to_live=time_to_live,
+            deadline=deadline,
+            rematch=rematch,
+        )
         document = read_job(directory)
         request = limited(quote(self.client, document, request), request)
         since = self.client.query(EventsRequest(1, 1)).next
@@ -226,7 +265,7 @@ class PlacedOrder:
 
             order.wait(assay.OrderState.RUNNING, seconds=600)
         """
-        client = self.session.client
+        client, until = self.session.client, _state(until)
         return summarise(
             wait_for(client, self.id, until, self._delivery(), Event(), float(seconds))
         )
@@ -245,7 +284,7 @@ class PlacedOrder:
                 if isinstance(event, assay.RoundVerified):
                     print("paid:", event.price)
         """
-        client, stop = self.session.client, Event()
+        client, stop, until = self.session.client, Event(), _state(until)
         node = WatchedNode(client.address, stop, self.session._note)
         delivery, since = self._delivery(), self._since()
         ends, last = time.monotonic() + seconds, False
@@ -308,22 +347,44 @@ class PlacedOrder:
         return Delivery(session.client, session.key, self.id, directory, job, None, note)
 
 
-def request_of(asked: Asked) -> Request:
-    """Return what is asked for, with the defaults of the command line.
+def request_of(
+    *,
+    price_limit: int = 0,
+    device_class: str = "",
+    memory: int = 0,
+    regions: Sequence[str] = (),
+    tier: str = "exact",
+    time_to_live: int = 600,
+    deadline: int = 86_400,
+    rematch: bool = True,
+) -> Request:
+    """Return what is asked for; ConsumerError names what is of another kind.
 
-    >>> request_of({"deadline": 3600, "regions": ["us", "eu"]}).conditions.regions
+    >>> request_of(deadline=3600, regions=["us", "eu"]).conditions.regions
     ('eu', 'us')
     """
-    defaults = Request()
-    return Request(
-        Conditions(
-            device_class=asked.get("device_class", ""),
-            memory=asked.get("memory", 0),
-            regions=tuple(sorted(set(asked.get("regions", ())))),
-            tier=asked.get("tier", defaults.conditions.tier),
-        ),
-        asked.get("price_limit", defaults.price_limit),
-        asked.get("time_to_live", defaults.time_to_live),
-        asked.get("deadline", defaults.deadline),
-        asked.get("rematch", defaults.rematch),
-    )
+    numbers = {
+        "price_limit": (price_limit, "uassay of a PFLOP"),
+        "memory": (memory, "bytes"),
+        "time_to_live": (time_to_live, "seconds"),
+        "deadline": (deadline, "seconds"),
+    }
+    for field, (number, unit) in numbers.items():
+        if not isinstance(number, int):
+            raise ConsumerError(f"{number!r} is no whole number", f"give {unit}", field=field)
+    if isinstance(regions, str):
+        raise ConsumerError(
+            f"{regions!r} is one text", f"give a list: [{regions!r}]", field="regions"
+        )
+    conditions = Conditions(device_class, memory, tuple(sorted(set(regions))), tier)
+    return Request(conditions, price_limit, time_to_live, deadline, rematch)
+
+
+def _state(until: object) -> OrderState:
+    if not isinstance(until, OrderState):
+        raise ConsumerError(
+            f"{until!r} is no state of an order",
+            "give one as assay.OrderState.PROVEN",
+            field="until",
+        )
+    return until

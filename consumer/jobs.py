@@ -19,8 +19,15 @@ from pol.state.arrays import State
 from pol.state.tensors import safetensors_pieces
 
 
-def read_job(directory: Path) -> Job:
-    """Read and check ``job.json``; JobError names the field. Data and states are checked by who loads them."""
+def read_job(directory: Path | str) -> Job:
+    """Read and check ``job.json``; JobError names the field. Data and states are checked by who loads them.
+
+    Example::
+
+        job = assay.read_job("my-job")
+        print(job.id.hex(), job.total_flops)
+    """
+    directory = Path(directory)
     if directory.is_file() and directory.suffix == ".py":
         reason = "is a job file, not yet a job"
         raise JobError(str(directory), reason, f"build it: assay job build {directory}")

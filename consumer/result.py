@@ -50,6 +50,12 @@ class Result:
     """What a hand-over round left, decrypted and checked: the global state, and the local one of each slot.
 
     Their tensors stay on disk, each until it is used.
+
+    Example::
+
+        result = order.result()
+        print(result.round, result.root.hex())
+        assay.load_result(model, result)
     """
 
     state: State
@@ -66,6 +72,9 @@ def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Assign
     ConsumerError where there is none (yet).
     """
     current, wanted = answer.current, answer.order.terms.rounds - 1 if round is None else round
+    rounds = answer.order.terms.rounds
+    if not 0 <= wanted < rounds:
+        raise ConsumerError(f"the job has no round {wanted}", f"name one of 0 to {rounds - 1}")
     stop = stopped_round(answer)
     if stop is not None and (round is None or round >= stop.round):
         left = [r.round for r in answer.rounds_of(stop.attempt) if r.ciphertext_root]
@@ -104,7 +113,7 @@ def fetch_result(
     key: Key,
     order_id: bytes,
     job: Job,
-    scratch: Path,
+    scratch: Path | str,
     progress: Callable[[int, int], None] | None = None,
     round: int | None = None,
 ) -> Result:
@@ -112,8 +121,13 @@ def fetch_result(
 
     ``scratch`` keeps what was fetched, so that a second try goes on where the first stopped. HandoverError names the
     chunk that is not what was promised; ClusterError where the link fails.
+
+    Example::
+
+        job = assay.read_job("my-job")
+        result = assay.fetch_result(client, key, order_id, job, "results")
     """
-    answer = client.query(OrderRequest(order_id))
+    scratch, answer = Path(scratch), client.query(OrderRequest(order_id))
     attempt, closed = handed_over(answer, round)
     check_ordered(job, answer.order)
     validator = find_validator(client, attempt.validator)

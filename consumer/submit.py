@@ -76,7 +76,13 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What an order would meet now: work, the best bid's price, cost and time, and why other bids do not fit."""
+    """What an order would meet now: work, the best bid's price, cost and time, and why other bids do not fit.
+
+    Example::
+
+        found = network.quote("my-job")
+        print(found.cost, found.price, found.seconds, found.match.unmatched)
+    """
 
     terms: JobTerms
     match: SimulateMatchResponse
@@ -122,6 +128,10 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
     """Ask the node which bids would serve this job; nothing is signed or paid.
 
     Refusal names what the chain would refuse of the order; without a price limit, a search for any price comes first.
+
+    Example::
+
+        found = assay.quote(client, assay.read_job("my-job"), assay.Request(deadline=3600))
     """
     terms, request = order_terms(job), fit_memory(job, request)
     params = client.query(ParamsRequest()).params
@@ -216,7 +226,13 @@ def explain(unmatched: Histogram, cheapest: int = 0) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class SubmittedOrder:
-    """An order on chain: its id, deposit, the transaction and its fee."""
+    """An order on chain: its id, deposit, the transaction and its fee.
+
+    Example::
+
+        made = assay.submit(client, assay.TxSender(client, key), key, job, assay.Request())
+        print(made.order_id.hex(), made.deposit)
+    """
 
     order_id: bytes
     deposit: int
@@ -235,6 +251,11 @@ def submit(
     """Submit an order and lock its deposit; Refusal, ChainError or TxRefused say why not.
 
     ``sending`` is told the order's id before it is sent: from then on it may be on chain, whatever happens here.
+
+    Example::
+
+        request = assay.Request(price_limit=10**12)
+        made = assay.submit(client, assay.TxSender(client, key), key, job, request)
     """
     terms, request = order_terms(job), fit_memory(job, request)
     deposit = check_request(client, terms, request).deposit

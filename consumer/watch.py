@@ -28,7 +28,13 @@ _REJECTED = (ShareState.REJECTED, ShareState.RIGHT, ShareState.WRONG)
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Where an order stands, in one look."""
+    """Where an order stands, in one look.
+
+    Example::
+
+        found = order.status()
+        print(found.state.name, found.round, found.rounds, found.paid)
+    """
 
     state: OrderState
     # Of closing, in words; empty while it lives.
@@ -114,7 +120,13 @@ def _still(answer: OrderResponse | None) -> StillWaiting:
 
 @dataclass
 class Delivery:
-    """Keeps delivering the payload to whoever has to be given it, attempt by attempt."""
+    """Keeps delivering the payload to whoever has to be given it, attempt by attempt.
+
+    Example::
+
+        delivery = assay.Delivery(client, key, order_id, Path("my-job"), assay.read_job("my-job"))
+        assay.wait_for(client, order_id, assay.OrderState.RUNNING, delivery, Event(), seconds=600)
+    """
 
     client: ChainClient
     key: Key
@@ -125,8 +137,9 @@ class Delivery:
     note: Callable[[str], None] = lambda text: None
     # The attempt that has everything.
     _delivered: int = 0
-    # Said once, not at each try.
     _trouble: str = ""
+    # Said once it comes twice, and not again.
+    _said: str = ""
 
     def step(self, answer: OrderResponse) -> None:
         """Deliver if the order is matched and its attempt lacks the payload; what fails is tried again."""
@@ -142,8 +155,10 @@ class Delivery:
             )
         except (ClusterError, ConsumerError, ChainError) as error:
             trouble = f"delivery to {current.validator}: {error}; trying again"
-            if trouble != self._trouble:
+            # A validator may see the match a moment later than others.
+            if trouble == self._trouble != self._said:
                 self.note(trouble)
+                self._said = trouble
             self._trouble = trouble
             return
         if state.complete:
@@ -163,6 +178,10 @@ def wait_for(
     """Deliver when asked for and wait until the order has reached ``wanted`` (or is closed).
 
     A node that goes away meanwhile is waited for.
+
+    Example::
+
+        assay.wait_for(client, order_id, assay.OrderState.PROVEN, None, Event(), seconds=600)
     """
     ends = time.monotonic() + seconds
     node = WatchedNode(client.address, stop, delivery.note if delivery else lambda text: None)

@@ -10,7 +10,14 @@ from domain.records import OrderState
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """What an order waits for, or ended with; as text it is a line for each reason."""
+    """What an order waits for, or ended with; as text it is a line for each reason.
+
+    Example::
+
+        found = order.why()
+        print(found)
+        print(found.unmatched, found.attempts)
+    """
 
     state: OrderState
     # None while it lives.

@@ -64,6 +64,13 @@ class Expected(Exception):
 
     ``exit_code`` is how a command ends that runs into it. The text is ``field: reason; remedy``, of which only the
     reason must be there. A kind that always names a place takes it first: code or kind, field, reason, remedy.
+
+    Example::
+
+        try:
+            order = network.submit("my-job")
+        except assay.Error as error:
+            print(error.field, error.reason, error.remedy)
     """
 
     exit_code = Exit.REFUSED
@@ -115,7 +122,15 @@ class Code:
 
 
 class Refusal(Expected):
-    """A message or transaction that does not hold; the transaction gets ``code`` and its changes are dropped."""
+    """A message or transaction that does not hold; the transaction gets ``code`` and its changes are dropped.
+
+    Example::
+
+        try:
+            network.quote("my-job", tier="gold")
+        except assay.Refusal as error:
+            print(error.word, error.field, error.reason)
+    """
 
     def __init__(self, code: Code, field: str, reason: str, remedy: str = "") -> None:
         """Keep the code beside the parts."""

@@ -44,7 +44,14 @@ Counts = tuple[tuple[str, int], ...]
 
 
 class Change:
-    """A change of the state that people and daemons follow; ``KIND`` is its name on the wire."""
+    """A change of the state that people and daemons follow; ``KIND`` is its name on the wire.
+
+    Example::
+
+        for event in order.events():
+            assert isinstance(event, assay.Change)
+            print(event.KIND, event)
+    """
 
     __slots__ = ()
     KIND: ClassVar[str]
@@ -207,7 +214,14 @@ class BidClosed(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderSubmitted(Change):
-    """An order is there, and its deposit locked; it opens in the same moment."""
+    """An order is there, and its deposit locked; it opens in the same moment.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.OrderSubmitted):
+                print(event.consumer, event.deposit)
+    """
 
     KIND: ClassVar[str] = "order.submitted"
     order: bytes
@@ -218,7 +232,14 @@ class OrderSubmitted(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderOpened(Change):
-    """An order is in the book, for the first time or again, until ``expires_at`` on the chain clock."""
+    """An order is in the book, for the first time or again, until ``expires_at`` on the chain clock.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.OrderOpened):
+                print(event.price_limit, event.expires_at)
+    """
 
     KIND: ClassVar[str] = "order.opened"
     order: bytes
@@ -234,7 +255,14 @@ class OrderOpened(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderMatched(Change):
-    """The auction found a bid for an order."""
+    """The auction found a bid for an order.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.OrderMatched):
+                print(event.validator, event.price)
+    """
 
     KIND: ClassVar[str] = "order.matched"
     order: bytes
@@ -259,7 +287,14 @@ class OrderExcluded(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderUnmatched(Change):
-    """The auction found none, with one attribute for each condition that bids failed on."""
+    """The auction found none, with one attribute for each condition that bids failed on.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.OrderUnmatched):
+                print(dict(event.failed))
+    """
 
     KIND: ClassVar[str] = "order.unmatched"
     order: bytes
@@ -268,7 +303,14 @@ class OrderUnmatched(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderAccepted(Change):
-    """A validator accepted a match."""
+    """A validator accepted a match.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.OrderAccepted):
+                print(event.validator)
+    """
 
     KIND: ClassVar[str] = "order.accepted"
     order: bytes
@@ -288,7 +330,14 @@ class ProgressRestarted(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderDeclined(Change):
-    """A validator declined a match, with an ``AttemptEnd``."""
+    """A validator declined a match, with an ``AttemptEnd``.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.OrderDeclined):
+                print(event.validator, assay.AttemptEnd(event.reason).name)
+    """
 
     KIND: ClassVar[str] = "order.declined"
     order: bytes
@@ -299,7 +348,14 @@ class OrderDeclined(Change):
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed(Change):
-    """An attempt failed, with an ``AttemptEnd``."""
+    """An attempt failed, with an ``AttemptEnd``.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.AttemptFailed):
+                print(event.validator, assay.AttemptEnd(event.reason).name)
+    """
 
     KIND: ClassVar[str] = "order.failed"
     order: bytes
@@ -310,7 +366,14 @@ class AttemptFailed(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderProven(Change):
-    """The last round is closed, or one in which the job stopped: what remains is that windows pass."""
+    """The last round is closed, or one in which the job stopped: what remains is that windows pass.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.OrderProven):
+                print("trained in attempt", event.attempt)
+    """
 
     KIND: ClassVar[str] = "order.proven"
     order: bytes
@@ -319,7 +382,14 @@ class OrderProven(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderVerified(Change):
-    """Every closed round is verified: the order ends at ``settles_at`` on the chain clock."""
+    """Every closed round is verified: the order ends at ``settles_at`` on the chain clock.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.OrderVerified):
+                print("settles at", event.settles_at)
+    """
 
     KIND: ClassVar[str] = "order.verified"
     order: bytes
@@ -341,6 +411,12 @@ class OrderSettled(Change):
     """An attempt is done, with an ``AttemptEnd`` where the job stopped: its validator gets what was withheld.
 
     The order closes when its bonds have returned.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.OrderSettled):
+                print(event.validator, event.attempt)
     """
 
     KIND: ClassVar[str] = "order.settled"
@@ -352,7 +428,14 @@ class OrderSettled(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderClosed(Change):
-    """An order ended with a ``CloseReason``; ``failed`` is what its last auction failed on."""
+    """An order ended with a ``CloseReason``; ``failed`` is what its last auction failed on.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.OrderClosed):
+                print(assay.CloseReason(event.reason).name, event.refunded)
+    """
 
     KIND: ClassVar[str] = "order.closed"
     order: bytes
@@ -363,7 +446,14 @@ class OrderClosed(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareCommitted(Change):
-    """The commitment to a share is on chain."""
+    """The commitment to a share is on chain.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.ShareCommitted):
+                print(event.provider, event.share.slot, event.bond)
+    """
 
     KIND: ClassVar[str] = "share.committed"
     share: ShareKey
@@ -387,7 +477,14 @@ class ShareSkipped(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareRejected(Change):
-    """A share does not stand any more, with a ``ShareReason``."""
+    """A share does not stand any more, with a ``ShareReason``.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.ShareRejected):
+                print(event.provider, assay.ShareReason(event.reason).name)
+    """
 
     KIND: ClassVar[str] = "share.rejected"
     share: ShareKey
@@ -397,7 +494,14 @@ class ShareRejected(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareDrawn(Change):
-    """The public lot drew segments of a share."""
+    """The public lot drew segments of a share.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.ShareDrawn):
+                print(event.share.slot, event.segments)
+    """
 
     KIND: ClassVar[str] = "share.drawn"
     share: ShareKey
@@ -409,6 +513,12 @@ class ShareAccepted(Change):
     """A share is in a closed round, with what its commitment hid; ``metrics`` are FP32 bits at its last boundary.
 
     One without an update ends where the job stopped, after so many whole ``segments``.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.ShareAccepted):
+                print(event.provider, event.share.round, event.share.slot)
     """
 
     KIND: ClassVar[str] = "share.accepted"
@@ -450,7 +560,14 @@ class ShareFoundWrong(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoundClosed(Change):
-    """A round was closed; its window runs until ``window_ends`` on the chain clock."""
+    """A round was closed; its window runs until ``window_ends`` on the chain clock.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.RoundClosed):
+                print(event.round.round, event.window_ends)
+    """
 
     KIND: ClassVar[str] = "round.closed"
     round: RoundKey
@@ -463,7 +580,14 @@ class RoundClosed(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoundStopped(Change):
-    """A round was closed without a next state, because the job stopped at a place of it (an ``AuditKind``)."""
+    """A round was closed without a next state, because the job stopped at a place of it (an ``AuditKind``).
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.RoundStopped):
+                print(event.round.round, event.slot, event.segment)
+    """
 
     KIND: ClassVar[str] = "round.stopped"
     round: RoundKey
@@ -478,6 +602,12 @@ class RoundVerified(Change):
     """A round was verified: of its price, ``withheld`` is kept for the validator, and the rest was paid.
 
     ``price`` is without the audit fee, which its panel has.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.RoundVerified):
+                print(event.round.round, event.price)
     """
 
     KIND: ClassVar[str] = "round.verified"
@@ -489,7 +619,14 @@ class RoundVerified(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoundVoid(Change):
-    """A round will never be verified."""
+    """A round will never be verified.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.RoundVoid):
+                print(event.round.attempt, event.round.round)
+    """
 
     KIND: ClassVar[str] = "round.void"
     round: RoundKey
@@ -637,7 +774,14 @@ class SeatDiffered(Change):
 
 @dataclass(frozen=True, slots=True)
 class PlaceRuled(Change):
-    """A place was decided by a stage, with a ``Ruling``, and what was found: an ``AnswerKind``, 0 where undecided."""
+    """A place was decided by a stage, with a ``Ruling``, and what was found: an ``AnswerKind``, 0 where undecided.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.PlaceRuled):
+                print(event.round.round, event.place, event.stage)
+    """
 
     KIND: ClassVar[str] = "panel.ruled"
     round: RoundKey
@@ -695,6 +839,12 @@ class PaymentMade(Change):
 
     ``attempt``, ``slot`` and ``issue`` name the bond that they come from: of a job, of which slot and issue are 0, or
     of a share. Without an attempt they come from the deposit.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.PaymentMade):
+                print(event.to, event.kind, event.amount)
     """
 
     KIND: ClassVar[str] = "payment"

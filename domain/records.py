@@ -220,7 +220,11 @@ class Bid:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What an order asks of an offer; an empty string or tuple and 0 mean "any"."""
+    """What an order asks of an offer; an empty string or tuple and 0 mean "any".
+
+    >>> Conditions(device_class="cpu", regions=("eu",), tier="exact").memory
+    0
+    """
 
     device_class: MaybeName = ""
     memory: ByteCount = 0
@@ -229,7 +233,13 @@ class Conditions:
 
 
 class OrderState(IntEnum):
-    """``open → matched → running → proven → closed`` (protocol section 3)."""
+    """``open → matched → running → proven → closed`` (protocol section 3).
+
+    Example::
+
+        order.wait(assay.OrderState.RUNNING, seconds=600)
+        assert order.status().state >= assay.OrderState.RUNNING
+    """
 
     OPEN = 1
     MATCHED = 2

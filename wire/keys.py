@@ -41,7 +41,11 @@ _PUBLIC_KEYS_REMEMBERED = 16_384
 
 
 class Key:
-    """A private key with its public key and address. The secret never appears in ``repr``."""
+    """A private key with its public key and address. The secret never appears in ``repr``.
+
+    >>> Key.generate().address[:6]
+    'assay1'
+    """
 
     def __init__(self, secret: bytes) -> None:
         """Take the 32 bytes of the secret; ValueError where they are not a key."""

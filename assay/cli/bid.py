@@ -1,5 +1,6 @@
 """``assay bid``."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ from domain.events import BidPlaced, changes_of
 from domain.limits import PROVIDERS_BPS_MAX
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from chain.client.client import ChainClient
     from domain.records import Bid
 
@@ -77,6 +80,11 @@ def list_(context: Settings, validator: str) -> None:
 
     with context.client() as client:
         bids, clock = client.query(BidsRequest(validator, 1000, b"")).bids, client.status().clock
+    context.output.result(bids, bid_table(bids, clock))
+
+
+def bid_table(bids: "Sequence[Bid]", clock: int) -> "Table":
+    """Return bids for people, with the time that each has left on the chain's ``clock``."""
     rows = [
         (
             short(bid.id),
@@ -85,7 +93,7 @@ def list_(context: Settings, validator: str) -> None:
             bid.offer.device_class,
             f"{flops(bid.offer.slot_speed)}/s",
             bid.offer.slots,
-            flops(bid.capacity),
+            flops(bid.free),
             ",".join(bid.offer.tiers),
             duration(max(0, bid.expires_at - clock)),
         )
@@ -95,7 +103,7 @@ def list_(context: Settings, validator: str) -> None:
         "bid", "validator", "price of a PFLOP", "device", "speed of a slot", "slots", "work left",
         "tiers", "expires in",
     )  # fmt: skip
-    context.output.result(bids, table("Bids", columns, rows))
+    return table("Bids", columns, rows)
 
 
 @command.command(help="Show a bid.\n\n" + BID_ID + "Example: assay bid show 1a2b…")

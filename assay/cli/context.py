@@ -65,10 +65,9 @@ class Settings:
 
     def keyring(self) -> "Keyring":
         """Return the home's keyring."""
-        from chain.client.keyring import Keyring, KeyringBackend
+        from chain.client.keyring import Keyring
 
-        name = str(self.setting("keyring").value)
-        return Keyring(self.home / "keys", KeyringBackend(name), _passphrase)
+        return Keyring(self.home / "keys", str(self.setting("keyring").value), _passphrase)
 
     def key(self) -> "Key":
         """Unlock the key that ``--from`` names (or the only one there is)."""

@@ -2,10 +2,13 @@
 
 import importlib
 import json
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import StringIO
 from itertools import pairwise
+from threading import current_thread, main_thread
 
 import click
 from rich.text import Text
@@ -92,8 +95,8 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
     error: Expected
     try:
         code = command.main(given, standalone_mode=False)
-    except click.exceptions.Abort:
-        error = Interrupted("interrupted")
+    except click.exceptions.Abort as abort:
+        error = _interrupted(abort)
     except click.ClickException as wrong:
         if not as_json:
             shown = StringIO()
@@ -116,11 +119,33 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
         )
     else:
         return code if isinstance(code, int) else Exit.DONE
-    if as_json:
-        click.echo(json.dumps({"error": _plain(error)}), err=True)
-    else:
-        stderr.print(Text.assemble(("error:", "bold red"), cut(f" {error}")))
+    with _undisturbed():
+        if as_json:
+            click.echo(json.dumps({"error": _plain(error)}), err=True)
+        else:
+            stderr.print(Text.assemble(("error:", "bold red"), cut(f" {error}")))
     return error.exit_code
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let no Ctrl-C cut off what is said last."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _interrupted(abort: BaseException) -> Interrupted:
+    """Return what the command said of the first Ctrl-C, even if another one came while it ended."""
+    found: BaseException | None = abort
+    while found is not None and not isinstance(found, Interrupted):
+        found = found.__context__
+    return found or Interrupted("interrupted")
 
 
 def _wrong_usage(error: click.ClickException) -> WrongUsage:

@@ -1,5 +1,6 @@
 """``assay order``."""
 
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -59,24 +60,8 @@ def submit(context: Settings, directory: Path, seconds: int, **values: Any) -> N
             remember(context.home, OrderNote(order_id, directory, key.address))
             sent.append(order_id)
 
-        matched: list[int] = []
-
-        def seen(answer: OrderResponse) -> None:
-            """Say once what keeps an order waiting that was sent, and who takes it."""
-            unmatched, current = answer.order.unmatched, answer.current
-            is_matched = answer.order.state is OrderState.MATCHED
-            if is_matched and current and current.attempt not in matched:
-                matched.append(current.attempt)
-                context.output.note(
-                    f"matched: {short(current.validator)} takes it at {money(current.price)} a PFLOP, gets the "
-                    "payload, and tries the job"
-                )
-            if answer.order.state is OrderState.OPEN and unmatched and unmatched not in told:
-                told.append(unmatched)
-                cheapest = quote(client, job, request).cheapest
-                context.output.note("; ".join((*explain(unmatched, cheapest), "the order waits")))
-
         sent: list[bytes] = []
+        telling = Telling(context.output.note, lambda: quote(client, job, request).cheapest, told)
         try:
             made = submit_order(client, context.sender(client, key), key, job, request, sending)
             context.output.note(f"order {made.order_id.hex()}: locked {money(made.deposit)}")
@@ -98,11 +83,11 @@ def submit(context: Settings, directory: Path, seconds: int, **values: Any) -> N
                     delivery,
                     Event(),
                     float(seconds),
-                    seen,
+                    telling.look,
                 )
         except (KeyboardInterrupt, click.exceptions.Abort):
             if not sent:
-                raise
+                raise Interrupted("interrupted before anything was sent") from None
             name = short(sent[-1])
             raise Interrupted(
                 f"interrupted: order {name} is sent, and goes on without you",
@@ -123,6 +108,37 @@ def submit(context: Settings, directory: Path, seconds: int, **values: Any) -> N
     )
     if summary.over:
         raise CliError(f"the order closed: {summary.reason}", "see assay order why")
+    context.output.note(
+        f"leave assay order watch {short(made.order_id)} running: if this validator fails it, another one may take it, "
+        "and needs the payload from you"
+    )
+
+
+class Telling:
+    """Says once what keeps an order waiting that was sent, and who takes it."""
+
+    def __init__(
+        self, note: Callable[[str], None], cheapest: Callable[[], int], told: list[Histogram]
+    ) -> None:
+        """Say it with ``note``; ``cheapest`` asks for the price that would do, ``told`` are reasons known already."""
+        self._note, self._cheapest, self._told = note, cheapest, told
+        self._matched: list[int] = []
+
+    def look(self, answer: OrderResponse) -> None:
+        """Say what is new in an answer about the order."""
+        from consumer.submit import explain
+
+        order, current = answer.order, answer.current
+        is_matched = order.state is OrderState.MATCHED
+        if is_matched and current and current.attempt not in self._matched:
+            self._matched.append(current.attempt)
+            self._note(
+                f"matched: {short(current.validator)} takes it at {money(current.price)} a PFLOP, gets the payload, "
+                "and tries the job"
+            )
+        if order.state is OrderState.OPEN and order.unmatched and order.unmatched not in self._told:
+            self._told.append(order.unmatched)
+            self._note("; ".join((*explain(order.unmatched, self._cheapest()), "the order waits")))
 
 
 @command.command("list", help="List orders.\n\nExample: assay order list --consumer assay1…")

@@ -12,7 +12,7 @@ from assay.cli.outlook import duration, outlook_rows
 from assay.cli.output import flops, money, short, table
 
 if TYPE_CHECKING:
-    from consumer.submit import Checked
+    from consumer.submit import Checked, Quote
 
 
 @click.command(
@@ -60,17 +60,27 @@ def command(context: Settings, directory: Path, **values: Any) -> None:
             "unmatched": unmatched,
         },
         [
-            f"work {flops(found.work)}; best price {money(found.price)} a PFLOP; cost {money(found.cost)}; "
-            f"rounds take {duration(found.seconds)}; an order's price limit is {money(found.price_limit)} a PFLOP"
-            " unless you name another",
+            told_headline(found),
             *expected,
-            *([_told(found.checked)] if found.checked else []),
-            table("Bids that fit", columns, rows),
+            *([_told(found.checked)] if found.checked and found.price_limit else []),
+            *([table("Bids that fit", columns, rows)] if rows else []),
             f"bids that do not fit, by condition: {why or 'none'}",
         ],
     )
     if not found.match.bids:
         raise CliError(*explain(found.match.unmatched, found.cheapest))
+
+
+def told_headline(found: "Quote") -> str:
+    """Say what it comes to with the best bid, if one fits."""
+    work = f"work {flops(found.work)}"
+    if not found.match.bids:
+        return f"{work}; no bid fits"
+    return (
+        f"{work}; best price {money(found.price)} a PFLOP; cost {money(found.cost)}; "
+        f"rounds take {duration(found.seconds)}; an order's price limit is {money(found.price_limit)} a PFLOP"
+        " unless you name another"
+    )
 
 
 def _told(checked: "Checked") -> str:

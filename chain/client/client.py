@@ -50,6 +50,11 @@ class TxReceipt:
 class ChainClient:
     """One node, reached over gRPC. Every call has a deadline; any thread may call; use it in a
     ``with``.
+
+    Example::
+
+        with assay.Client("127.0.0.1:9090") as client:
+            print(client.status().height)
     """
 
     def __init__(self, address: str, timeout: float = TIMEOUT_SECONDS) -> None:

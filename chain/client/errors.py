@@ -22,7 +22,15 @@ class ErrorKind(StrEnum):
 
 
 class ChainError(Expected):
-    """A call that failed: its kind, what happened, and what to do about it."""
+    """A call that failed: its kind, what happened, and what to do about it.
+
+    Example::
+
+        try:
+            network.submit("my-job")
+        except assay.ChainError as error:
+            print(error.word, error.reason, error.remedy)
+    """
 
     def __init__(self, kind: ErrorKind, reason: str, remedy: str, code: Code | None = None) -> None:
         """Keep the kind beside the parts."""

@@ -31,7 +31,12 @@ _OPS_MAX, _MEMORY_MAX = 16, 1 << 30
 
 
 class KeyringBackend(StrEnum):
-    """How keys lie on disk."""
+    """How keys lie on disk.
+
+    Example::
+
+        ring = assay.Keyring("~/.assay/keys", assay.KeyringBackend.TEST)
+    """
 
     FILE = "file"  # encrypted with a passphrase
     TEST = "test"  # in the clear: local networks only

@@ -51,7 +51,13 @@ class _Account:
 
 
 class TxSender:
-    """Sends for one key; any thread may call, one transaction is in flight at a time."""
+    """Sends for one key; any thread may call, one transaction is in flight at a time.
+
+    Example::
+
+        sender = assay.TxSender(client, key)
+        made = assay.submit(client, sender, key, job, assay.Request())
+    """
 
     def __init__(
         self,

@@ -40,7 +40,8 @@ def _wrapped(call: str) -> str:
             parts.append(inner[start:at].strip())
             start = at + 1
     parts.append(inner[start:].strip())
-    return head + "(\n" + "".join(f"    {part},\n" for part in parts if part) + ")" + tail
+    shown = [part for part in parts if part and not part.startswith("_")]
+    return head + "(\n" + "".join(f"    {part},\n" for part in shown) + ")" + tail
 
 
 def _methods(path: str, name: str) -> str:

@@ -33,8 +33,15 @@ PROGRAMS = (
     "localnet.demo",
     "validator.daemon",
 )
-TRACING = ("pol.tracing.build", "sklearn.datasets")
-"""What comes with torch."""
+TRACING = (
+    "pol.tracing.build",
+    "sklearn.datasets",
+    "mlxtend.data",
+    "torchvision",
+    "transformers.models.gpt2.modeling_gpt2",
+    "peft",
+)
+"""What comes with torch, and what the examples take of others' models."""
 
 
 def sources() -> list[Path]:

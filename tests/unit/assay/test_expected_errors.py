@@ -1,10 +1,17 @@
 import json
+import os
 import pickle
+import signal
+from contextlib import ExitStack
+from io import StringIO
+from typing import Literal
 
 import click
 import pytest
+from rich.console import Console
 
-from assay.cli.errors import CliError
+from assay.cli import main
+from assay.cli.errors import CliError, Interrupted
 from assay.cli.main import assay as root
 from assay.cli.main import run
 from chain.client.errors import ChainTimeout, TxRefused
@@ -83,6 +90,39 @@ def test_wrong_usage_as_json(
     assert (told["kind"], told["field"], told["exit_code"]) == ("wrong_usage", field, 2)
     assert told["reason"]
     assert str(told["remedy"]).endswith("--help")
+
+
+def test_an_error_is_red_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_terminal in (True, False):
+        screen = StringIO()
+        system: Literal["standard", "auto"] = "standard" if is_terminal else "auto"
+        no_color = not is_terminal
+        console = Console(
+            file=screen, force_terminal=is_terminal, color_system=system, no_color=no_color
+        )
+        monkeypatch.setattr(main, "stderr", console)
+        run(command(CliError("it is open")), [])
+        told = "\x1b[1;31merror:\x1b[0m it is open\n" if is_terminal else "error: it is open\n"
+        assert screen.getvalue() == told
+
+
+def test_what_was_said_of_the_first_ctrl_c_outlives_the_second(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As where a connection is closed meanwhile."""
+
+    def interrupted(output: str) -> None:
+        with ExitStack() as closing:
+            closing.callback(os.kill, os.getpid(), signal.SIGINT)
+            raise Interrupted("order 1a2b is sent", "assay order watch 1a2b")
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        asked = click.Command("c", callback=interrupted, params=[click.Option(["--output"])])
+        assert run(asked, []) == Exit.REFUSED
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err.endswith("error: order 1a2b is sent; assay order watch 1a2b\n")
 
 
 def test_what_still_waits_has_a_code_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:

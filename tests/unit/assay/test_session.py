@@ -2,6 +2,7 @@
 
 import doctest
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_not_asked_for_is_what_the_command_line_takes() -> None:
-    assert request_of({}) == run(condition_options, read_request)
+    assert request_of() == run(condition_options, read_request)
+    for asking in (Session.quote, Session.submit):
+        shown, taken = signature(asking).parameters, signature(request_of).parameters
+        assert {name: shown[name] for name in taken} == dict(taken)
 
 
 def test_all_that_the_command_line_takes_may_be_asked_for() -> None:
@@ -82,12 +86,37 @@ def test_all_that_the_command_line_takes_may_be_asked_for() -> None:
         " --time-to-live 90s --no-rematch"
     )
     asked = request_of(
-        {
-            "device_class": "cpu", "memory": 8 << 30, "regions": ["fr", "de"], "tier": "exact",
-            "price_limit": 7, "deadline": 7200, "time_to_live": 90, "rematch": False,
-        }
+        device_class="cpu", memory=8 << 30, regions=["fr", "de"], tier="exact",
+        price_limit=7, deadline=7200, time_to_live=90, rematch=False,
     )  # fmt: skip
     assert asked == run(condition_options, read_request, *given.split())
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"price_limit": "5ASSAY"}, {"memory": "8GiB"}, {"deadline": 3600.5},
+        {"time_to_live": None}, {"regions": "eu"},
+    ],
+)  # fmt: skip
+def test_what_is_of_another_kind_is_named(tmp_path: Path, asked: dict[str, Any]) -> None:
+    write_mlp_job(tmp_path)
+    network = session(Node([], [OrderState.OPEN]), tmp_path)
+    for asking in (network.quote, network.submit):
+        with pytest.raises(assay.ConsumerError) as refused:
+            asking(tmp_path, **asked)
+        assert refused.value.field in asked
+        mistyped: dict[str, Any] = {"pricelimit": 5}
+        with pytest.raises(TypeError, match="pricelimit"):
+            asking(tmp_path, **mistyped)
+
+
+def test_a_state_is_one_of_an_order(tmp_path: Path) -> None:
+    order = PlacedOrder(session(Node([], [OrderState.OPEN]), tmp_path), s.ORDER_ID)
+    until: Any = "proven"
+    for asking in (lambda: order.wait(until), lambda: list(order.events(until))):
+        with pytest.raises(assay.ConsumerError, match=r"assay\.OrderState\.PROVEN"):
+            asking()
 
 
 @pytest.mark.parametrize("away", [0, 3])
@@ -162,9 +191,18 @@ def test_connect_takes_home_and_environment(
 def test_a_passphrase_is_asked_for_only_where_something_is_signed(tmp_path: Path) -> None:
     with pytest.raises(assay.Error, match="choose file or test"):
         assay.Keyring(tmp_path, "gold")
+    with pytest.raises(assay.Error, match="choose file or test"):
+        _ = assay.connect("127.0.0.1:9", home=tmp_path, keyring="gold").key
     network = assay.connect("127.0.0.1:9", home=tmp_path)
     with network, pytest.raises(assay.Error, match="--from"):
         _ = network.key
+
+
+def test_directories_and_files_may_be_texts(made: Path) -> None:
+    trace = assay.load_trace(str(made / "run" / "trace.json"))
+    assert trace.job == assay.read_job(str(made)).id == assay.load_job(str(made)).job.id
+    assert all(check.holds for check in assay.verify_trace(trace, str(made)))
+    assert assay.run_locally(str(made), rounds=1).after
 
 
 def test_all_errors_are_of_one_family() -> None:

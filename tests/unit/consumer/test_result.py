@@ -383,7 +383,7 @@ def test_an_earlier_hand_over_is_fetched_by_its_round(
     assert (found.round, found.root) == (FIRST, market.roots[0])
     with pytest.raises(ConsumerError, match=f"round {FIRST + 1} hands nothing over"):
         fetch_result(Node(market), KEY, ORDER, job, tmp_path, round=FIRST + 1)
-    with pytest.raises(ConsumerError, match="no result yet"):
+    with pytest.raises(ConsumerError, match=f"no round {LAST + 1}"):
         fetch_result(Node(market), KEY, ORDER, job, tmp_path, round=LAST + 1)
 
 
@@ -416,3 +416,11 @@ def test_no_result_yet_or_ever(state: OrderState, reason: str) -> None:
     answer = replace(s.with_order(s.order(), state=state), assignments=())
     with pytest.raises(ConsumerError, match=reason):
         handed_over(answer)
+
+
+@pytest.mark.parametrize("state", [OrderState.RUNNING, OrderState.CLOSED])
+@pytest.mark.parametrize("round", [-1, 2, 99])
+def test_a_round_that_the_job_has_not(state: OrderState, round: int) -> None:
+    answer = s.with_order(s.order(), state=state)
+    with pytest.raises(ConsumerError, match=f"the job has no round {round}; name one of 0 to 1"):
+        handed_over(answer, round)

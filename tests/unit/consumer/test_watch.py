@@ -121,14 +121,15 @@ def test_a_delivery_that_fails_is_tried_again_while_nothing_else_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gone = ClusterError(ClusterErrorKind.UNREACHABLE, "no connection", "")
-    make, said = deliver_with(monkeypatch, gone, gone, False, True, True)
+    late = ClusterError(ClusterErrorKind.NOT_FOUND, "no such order", "")
+    make, said = deliver_with(monkeypatch, late, gone, gone, gone, False, True, True)
     matched, again = at(OrderState.MATCHED), at(OrderState.MATCHED, attempt=2)
-    node = Node(matched, matched, matched, matched, matched, again, at(OrderState.CLOSED, 2))
+    node = Node(*[matched] * 7, again, at(OrderState.CLOSED, 2))
     delivery = make(node)
     for chain in follow(node, s.ORDER_ID, Event(), 30.0):
         delivery.step(chain)
     assert [line.partition(" to ")[0] for line in said] == [
-        "delivery",  # once for both failures
+        "delivery",  # once, and not of what is over at the next try
         "delivered the payload",
         "delivered the payload",  # the second attempt's validator gets it, too
     ]

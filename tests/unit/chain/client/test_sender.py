@@ -50,6 +50,27 @@ def test_included_with_gas_fee_and_events(client: ChainClient, node: SoloNode) -
     assert client.tx(receipt.hash) == receipt
 
 
+def test_a_receipt_is_told_no_sooner_than_queries_see_what_was_done(
+    client: ChainClient, node: SoloNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, real, early = node.app, node.app._storage.snapshot, list[object]()
+
+    def snapshot() -> Any:
+        """In the middle of a commit: the store has the block, queries are at the one before."""
+        pending = app._pending
+        assert pending is not None
+        early.append(app.block(pending.head.block.height))
+        early.extend(app.tx_by_hash(stored.hash) for stored in pending.txs)
+        return real()
+
+    monkeypatch.setattr(app._storage, "snapshot", snapshot)
+    with making_blocks(node.engine):
+        receipt = TxSender(client, ALICE).send(send_to_bob(1))
+    assert len(early) >= 2
+    assert set(early) == {None}
+    assert client.tx(receipt.hash) == receipt
+
+
 def test_many_threads_share_a_sender(client: ChainClient, node: SoloNode) -> None:
     sender = TxSender(client, ALICE)
     with making_blocks(node.engine), ThreadPoolExecutor(4) as pool:
