@@ -51,14 +51,18 @@ def move_durably(source: Path, target: Path) -> None:
 def plain_pieces(path: Path) -> Iterator[bytes]:
     """Yield the bytes of a plain file, a mebibyte at a time; OSError where it is anything else, as a link.
 
-    For what somebody wrote who is not trusted with what this process may read.
+    For what somebody wrote who is not trusted with what this process may read, and who may write on: there are as many
+    bytes as the file has now.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
         os.close(handle)
         raise OSError(EINVAL, "is not a plain file", str(path))
+    left = status.st_size
     with os.fdopen(handle, "rb") as file:
-        while piece := file.read(_PIECE_BYTES):
+        while piece := file.read(min(left, _PIECE_BYTES)):
+            left -= len(piece)
             yield piece
 
 

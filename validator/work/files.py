@@ -4,7 +4,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
@@ -64,10 +64,19 @@ def places_in(scratch: Path, count: int) -> Iterator[tuple[Path, ...]]:
         yield places
     finally:
         for place in places:
-            place.unlink(missing_ok=True)
+            _delete(place)
 
 
 def clear(scratch: Path) -> None:
     """Delete what a daemon that was killed left at such places."""
     for place in scratch.glob(f"{_MADE}*"):
-        place.unlink()
+        _delete(place)
+
+
+def _delete(place: Path) -> None:
+    """Delete whatever is there: a worker may make anything, a folder too."""
+    if place.is_dir() and not place.is_symlink():
+        with suppress(RecursionError):  # of folders in folders without end
+            shutil.rmtree(place, ignore_errors=True)
+    else:
+        place.unlink(missing_ok=True)

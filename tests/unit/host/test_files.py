@@ -79,6 +79,17 @@ def test_a_plain_file_is_read_in_pieces_and_nothing_else(tmp_path: Path) -> None
             list(plain_pieces(tmp_path / name))
 
 
+def test_a_file_that_grows_while_it_is_read_is_read_no_further_than_it_went(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(3 * 2**20))
+    read = 0
+    for piece in plain_pieces(path):
+        read += len(piece)
+        with path.open("ab") as file:
+            file.write(piece)
+    assert read == 3 * 2**20
+
+
 def test_a_link_costs_no_space_and_may_be_made_again(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(b"data")

@@ -270,6 +270,23 @@ def test_what_a_killed_daemon_left_of_states_goes(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_folders_and_links_in_the_place_of_states_go_too(tmp_path: Path) -> None:
+    """Else whoever can write there could keep a daemon from starting."""
+    scratch, kept = tmp_path / "scratch", tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    with places_in(scratch, 3) as (first, second, third):
+        (first / "folder").mkdir(parents=True)
+        (first / "folder" / "file").touch()
+        second.symlink_to(kept)
+        clear(scratch)
+        assert not list(scratch.iterdir())
+        (third / "folder").mkdir(parents=True)
+        second.symlink_to("nowhere")
+    assert not list(scratch.iterdir())
+    assert (kept / "file").exists()
+
+
 @pytest.mark.parametrize(
     "action",
     [
