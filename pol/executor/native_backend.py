@@ -16,7 +16,7 @@ from pol.executor.remember import Remembering
 from pol.executor.tape import ROWS_OF_TABLE, Kind, Tape, can_be_written, write_tape
 from pol.job.program import Program
 from pol.native.arena import LINE
-from pol.native.library import Library, address
+from pol.native.library import Addresses, Library, address
 from pol.ops.order import nowhere
 from pol.ops.shape import outside
 from pol.state.arrays import NUMPY_DTYPES, Array
@@ -103,6 +103,7 @@ class Taped:
         self._backend = backend
         self._tape = tape
         self._inputs = [spec.name for spec in program.inputs]
+        self._addresses = Addresses(len(self._inputs))
 
     @property
     def arena(self) -> int:
@@ -142,19 +143,20 @@ class Taped:
         tape, library = self._tape, self._backend.library
         library.check_thread()
         given = [_readable(inputs[name]) for name in self._inputs]
-        outputs = {
-            name: inputs[name]
-            if name in replaced and _is_free(inputs[name])
-            else np.empty(value.shape, NUMPY_DTYPES[value.dtype])
-            for name, value in tape.outputs.items()
-        }
+        places = self._addresses.of(given)
+        lie = dict(zip(self._inputs, places, strict=True))
+        outputs: dict[str, Array] = {}
+        for name, value in tape.outputs.items():
+            if name in replaced and _is_free(inputs[name]):
+                outputs[name] = inputs[name]
+                places.append(lie[name])
+            else:
+                outputs[name] = np.empty(value.shape, NUMPY_DTYPES[value.dtype])
+                places.append(address(outputs[name]))
         not_finite = np.zeros(max(1, len(outputs)), np.uint8)
         arena = self._backend.take_arena(tape.arena)
         start = address(arena)
-        places = [start + -start % LINE, address(tape.constants)]
-        places += [address(array) for array in given]
-        places += [address(array) for array in outputs.values()]
-        places += [0] * tape.moving
+        places = [start + -start % LINE, address(tape.constants), *places, *[0] * tape.moving]
         bases = (ctypes.c_void_p * len(places))(*places)
         crew, grain = self._backend.crew, self._backend.grain
         try:
@@ -175,10 +177,13 @@ def _is_free(array: Array) -> bool:
     """Make an array writable that a kernel can read as it is, and that is no view of other memory."""
     if not array.flags.owndata or _readable(array) is not array:
         return False
-    array.flags.writeable = True
+    array.setflags(write=True)
     return True
 
 
 def _readable(array: Array) -> Array:
     """Return an array whose elements lie in order, each where a processor can read it."""
+    flags = array.flags  # asked here, for a step of a small model has many arrays
+    if flags.c_contiguous and flags.aligned:
+        return array
     return np.require(array, requirements=("C", "A"))

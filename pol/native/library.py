@@ -7,12 +7,12 @@ is used only after its answers to known questions were right (:mod:`pol.native.s
 import ctypes
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
-from weakref import finalize
+from weakref import finalize, ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -220,6 +220,33 @@ def address(array: Array) -> int:
     """Return where an array's first element lies."""
     found: int = array.__array_interface__["data"][0]
     return found
+
+
+class Addresses:
+    """Where arrays lie that are the same ones again and again, as a state that is trained in place.
+
+    NumPy takes longer to say it than some kernels take for their work. An array that is here no longer is forgotten.
+    """
+
+    def __init__(self, count: int) -> None:
+        """Know nothing yet of so many arrays."""
+        self._known: list[tuple[Callable[[], Array | None], int]] = [(_nothing, 0)] * count
+
+    def of(self, arrays: Sequence[Array]) -> list[int]:
+        """Return where each array's first element lies; as many arrays each time."""
+        found = []
+        for number, array in enumerate(arrays):
+            # one tuple, as another thread may write here meanwhile
+            seen, place = self._known[number]
+            if seen() is not array:
+                place = address(array)
+                self._known[number] = ref(array), place
+            found.append(place)
+        return found
+
+
+def _nothing() -> None:
+    return None
 
 
 def _strides(array: Array) -> list[int]:

@@ -158,7 +158,7 @@ def merged(before: State, outputs: Mapping[str, Array], prefix: str) -> dict[str
     state = dict(before)
     for name, array in outputs.items():
         if name.startswith(prefix):
-            array.flags.writeable = False
+            array.setflags(write=False)
             state[name[len(prefix) :]] = array
     return state
 

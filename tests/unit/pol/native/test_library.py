@@ -20,7 +20,9 @@ from pol.native.library import (
     FOLDER,
     INSTRUCTION_SETS,
     SWITCH,
+    Addresses,
     Library,
+    address,
     choose_library,
     load_library,
 )
@@ -287,3 +289,15 @@ def test_it_works_where_no_process_and_no_thread_may_be_started() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["3.0"]
+
+
+def test_where_arrays_lie_is_asked_again_when_there_are_others() -> None:
+    """Also of one that has the place of another one in the interpreter, but not its elements."""
+    known, again, numbers = Addresses(2), np.zeros(3, np.float32), set[int]()
+    for size in range(1, 200):
+        other = np.zeros(size * 100, np.float32)
+        numbers.add(id(other))
+        for _ in range(2):
+            assert known.of([other, again]) == [address(other), address(again)]
+        del other
+    assert len(numbers) < 199
