@@ -4,6 +4,7 @@ import gc
 import tracemalloc
 import weakref
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,6 +40,18 @@ def test_outputs_are_canonical_and_own_their_memory(name: str) -> None:
     for array in outputs.values():
         assert not np.signbit(array).any()
         assert not np.shares_memory(array, x)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_numbers_of_numpy_are_inputs_too(name: str) -> None:
+    """NumPy gives them where an array of no dimension was to come."""
+    builder = ProgramBuilder()
+    x = builder.input("x", "f32", ())
+    builder.output("y", builder.node("add", x, x))
+    program = builder.build()
+    for number in (np.float32(1.5), np.float32(2.5)):
+        given: dict[str, Any] = {"x": number}
+        assert run(program, given, 0, get(name))["y"] == 2 * number
 
 
 @pytest.mark.parametrize("name", BACKENDS)
