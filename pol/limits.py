@@ -10,12 +10,14 @@ MAX_DIMENSION = 2**31 - 1
 """Size of one dimension."""
 MAX_OPERANDS = 64
 """Operands of one node (only ``concat`` takes more than three, and ``repeat`` even more)."""
-MAX_REPEATED = 1_024
-"""Operands of a ``repeat``."""
+MAX_REPEATED = 10_000
+"""Operands of a ``repeat``: as many as its body may have inputs, so that a batch can be gone through in parts, which
+takes two for each tensor that is trained.
+"""
 MAX_TURNS = 2**20
 """Turns of a ``repeat``."""
-MAX_NESTED = 2
-"""Bodies within one another: a ``repeat`` may have another one in its body, but that one no third."""
+MAX_NESTED = 4
+"""Bodies within one another: a recurrent layer in a loop in a loop, for one part of a batch after another."""
 MAX_SUMMED = 131_072
 """Summed dimension of a product: above it, four INT8 digit products would overflow INT32."""
 MAX_SITE = 2**31 - 1
@@ -38,7 +40,7 @@ class Limits:
     """
 
     document_size: int = 16 * 2**20
-    json_depth: int = 14
+    json_depth: int = 22
     nodes: int = 20_000
     unrolled_nodes: int = 20_000_000
     inputs: int = 10_000

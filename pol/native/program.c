@@ -334,7 +334,7 @@ static int run_one(const int64_t *instruction, const Run *run)
     return NO_MEMORY;
 }
 
-/* How many repeats may be within one another; a program has two at most. */
+/* How many repeats may be within one another; a program has four at most (pol/limits.py). */
 #define NESTED 8
 
 /* Begin a repeat: ``level``, the number of bases that move, and each with the place where it begins. */

@@ -106,10 +106,9 @@ def _repeated(operands: Operands, attributes: Attributes) -> TensorType:
         if operand != TensorType(spec.dtype, shape):
             wanted = TensorType(spec.dtype, shape)
             raise refuse(f"args[{index}]", f"{operand} is not the {wanted} of {spec.name}", _REMEDY)
-    for name, value in found.parts[: found.carried]:
-        given = next(spec.type for spec in body.inputs if spec.name == name)
-        if value != given:
-            reason = f"{name} is {value} after a turn, and {given} before it"
+    for (name, value), spec in zip(found.parts[: found.carried], body.inputs, strict=False):
+        if value != spec.type:
+            reason = f"{name} is {value} after a turn, and {spec.type} before it"
             raise refuse(f"attrs.body.outputs.{name}", reason, _REMEDY)
     dtypes = {value.dtype for _, value in found.parts}
     if len(dtypes) != 1:

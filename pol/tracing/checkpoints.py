@@ -1,11 +1,11 @@
 """Activation checkpointing (``torch.utils.checkpoint``): what runs again for its gradients draws the same again.
 
 It runs where the backward pass asks for it, and its nodes are marked, so that they are not merged with those of the
-forward pass: what these made is let go in between.
+forward pass: what these made is let go in between. In the body of a repeat they are merged, and nothing is let go.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import count
 from typing import Any
 from unittest.mock import patch
@@ -14,6 +14,7 @@ from torch.utils import checkpoint
 
 from pol.tracing.dropout import SeededDropout
 from pol.tracing.origin import Places
+from pol.tracing.repeats import Within
 from pol.tracing.reruns import marked_as
 
 _NAME = "_checkpoint_without_reentrant_generator"
@@ -53,10 +54,13 @@ class _NotReentrant:
 def _again(
     function: Callable[..., Any], draws: SeededDropout, first: int, reruns: Iterator[int]
 ) -> Callable[..., Any]:
+    within = Within.now()
+
     def run(*arguments: Any, **options: Any) -> Any:
-        marked = marked_as(next(reruns))
+        # a turn keeps what its backward pass reads, so there it is one with the forward pass
+        marked = nullcontext() if within.is_any else marked_as(next(reruns))
         # torch computes gradients outside of the modes
-        with Places(), draws, draws.sites.again_from(first), marked:
+        with Places(), draws, within.again(), draws.sites.again_from(first), marked:
             return function(*arguments, **options)
 
     return run

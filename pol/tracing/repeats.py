@@ -5,7 +5,7 @@ there. Gradients of constants are added up from the last turn to the first one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Self
@@ -190,6 +190,37 @@ class _Finding(Swapping):
             (inner,) = stand_ins([value])
             self.pairs[id(value)] = value, inner
         return super().swapped(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """In which turns something is: what a part that runs again for its gradients has to be put back into."""
+
+    turns: tuple[TurnNumber, ...]
+    swapping: tuple[Swapping, ...]
+
+    @classmethod
+    def now(cls) -> Self:
+        """Return where whoever asks is."""
+        return cls(_turns.get(), _active.get())
+
+    @property
+    def is_any(self) -> bool:
+        """Whether it is in the body of a repeat."""
+        return bool(self.swapping)
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Be there once more."""
+        turns, active = _turns.set(self.turns), _active.set(())
+        try:
+            with ExitStack() as stack:
+                for mode in self.swapping:
+                    stack.enter_context(mode)
+                yield
+        finally:
+            _active.reset(active)
+            _turns.reset(turns)
 
 
 def resolved(value: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from pol.errors import JobError
 from pol.job.program import Node, Program, ProgramBuilder, make_program, parse_program, program_json
 from pol.job.strict_json import dump_json, parse_json
 from pol.job.unroll import unroll
-from pol.limits import LIMITS, MAX_TURNS, Limits
+from pol.limits import LIMITS, MAX_NESTED, MAX_TURNS, Limits
 from pol.ops.primitive import Work
 from tests.support.bodies import counter, nested, recurrence
 from tests.unit.pol.job.test_program import change
@@ -104,14 +104,17 @@ def test_nothing_comes_of_nothing() -> None:
         program(body.build())
 
 
-def test_repeats_are_within_one_another_twice_at_most() -> None:
-    assert program(nested(counter(), (3,))).nested == 2
-    with pytest.raises(JobError, match="3 repeats are within one another, more than 2"):
-        program(nested(counter(), (3, 3)))
+def test_so_many_repeats_are_within_one_another_and_no_more() -> None:
+    within = (2,) * (MAX_NESTED - 1)
+    assert program(nested(counter(), within)).nested == MAX_NESTED
+    with pytest.raises(JobError, match="5 repeats are within one another, more than 4"):
+        program(nested(counter(), (*within, 2)))
 
 
 def test_the_document_is_deep_enough_and_no_deeper() -> None:
-    data = dump_json({"step": program_json(program(nested(recurrence_of_one(), (2,))))})
+    data = dump_json(
+        {"step": program_json(program(nested(recurrence_of_one(), (2,) * (MAX_NESTED - 1))))}
+    )
     parse_json(data, LIMITS.document_size, LIMITS.json_depth, "job.json")
     with pytest.raises(JobError, match="nested deeper"):
         parse_json(data, LIMITS.document_size, LIMITS.json_depth - 1, "job.json")

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
-from assay import SGD, AdamW, JobSpec, Precision
+from assay import SGD, AdamW, JobSpec, Precision, repeat
 from pol.errors import JobError
 from pol.executor.interface import run
 from pol.executor.names import BACKENDS
@@ -101,6 +103,65 @@ def test_parts_are_their_unrolling_on_every_executor(name: str) -> None:
     expected = run(unroll(program), inputs, 7, get("numpy"))
     found = run(program, inputs, 7, get(name))
     assert {n: bits(v) for n, v in found.items()} == {n: bits(v) for n, v in expected.items()}
+
+
+class Checkpointed(nn.Module):
+    """Parts that draw, and one in a turn; none has statistics, which torch moves again."""
+
+    def __init__(self, again: bool) -> None:
+        super().__init__()
+        torch.manual_seed(2)
+        self.inner, self.outer = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.layers = nn.LSTM(WIDTH, WIDTH, batch_first=True)
+        self.again = again
+
+    def part(self, x: Tensor) -> Tensor:
+        return functional.dropout(torch.tanh(self.inner(x)), 0.3) + self.outer(x)
+
+    def kept(self, x: Tensor) -> Tensor:
+        found: Tensor = (
+            checkpoint(self.part, x, use_reentrant=False) if self.again else self.part(x)
+        )
+        return found
+
+    def forward(self, x: Tensor) -> Tensor:
+        def turn(h: Tensor, x: Tensor) -> tuple[Tensor, None]:
+            seen, _ = self.layers(torch.stack([h, x], 1))
+            return self.kept(seen[:, -1]), None
+
+        h, _ = repeat(turn, self.kept(x[:, 0]), x.transpose(0, 1))
+        return h
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_checkpoints_and_loops_in_parts_change_nothing(name: str) -> None:
+    """A recurrent layer in a turn in a part: three repeats within one another."""
+    plain, again = (
+        _traced(_spec(Checkpointed(is_again), 2, optimizer=AdamW())) for is_again in (False, True)
+    )
+    assert again[0].nested == 3
+    expected = run(unroll(plain[0]), plain[1], 5, get("numpy"))
+    found = run(again[0], again[1], 5, get(name))
+    assert {n: bits(v) for n, v in found.items()} == {n: bits(v) for n, v in expected.items()}
+
+
+class Many(nn.Module):
+    """As many tensors as large networks have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.scales = nn.ParameterList(torch.randn(WIDTH) for _ in range(700))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, -1] * torch.stack(list(self.scales)).sum(0)
+
+
+def test_networks_of_many_tensors_are_accumulated() -> None:
+    program, inputs = _traced(_spec(Many(), 2))
+    assert max(len(node.args) for node in program.nodes) > 1400
+    plain, native = (run(program, inputs, 5, get(name)) for name in ("numpy", "native"))
+    assert {n: bits(v) for n, v in native.items()} == {n: bits(v) for n, v in plain.items()}
 
 
 @pytest.mark.parametrize("count", [2, 150])

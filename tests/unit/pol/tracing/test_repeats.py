@@ -1,6 +1,7 @@
 """Loops of a fixed number of turns: ``assay.repeat``, recurrent layers, CTC: one operation, with eager's values."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from pol.executor.interface import run
 from pol.executor.names import BACKENDS
 from pol.job.program import Program
 from pol.job.unroll import unroll
+from pol.tracing.checkpoints import repeatable_checkpoints
 from pol.tracing.dropout import SeededDropout
 from pol.tracing.precision import gradient
 from pol.tracing.trace import trace_program
@@ -35,7 +37,7 @@ def traced(function: Function, tensors: Mapping[str, Tensor], **options: Any) ->
             for name, value in given.items()
             if name != "batch_number"
         }
-        with SeededDropout(given["batch_number"]):
+        with SeededDropout(given["batch_number"]) as draws, repeatable_checkpoints(draws):
             loss = function(leaves)
             wanted = {name: leaf for name, leaf in leaves.items() if leaf.requires_grad}
             found = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
@@ -247,6 +249,52 @@ def test_each_turn_draws_its_own(name: str) -> None:
     assert {n: bits(v) for n, v in found.items()} == {n: bits(v) for n, v in expected.items()}
     # the backward pass has the masks of the forward pass
     assert found["global.v"].sum() == found["metric.loss"]
+
+
+KINDS: dict[str, Callable[..., Tensor]] = {
+    "plain": lambda part, *given: part(*given),
+    "checkpointed": lambda part, *given: checkpoint(part, *given, use_reentrant=False),
+    "reentrant": lambda part, *given: checkpoint(part, *given, use_reentrant=True),
+}
+
+
+def _in_turns(t: Mapping[str, Tensor], kind: str) -> Tensor:
+    """Parts that draw and read from around, in turns, in turns of turns, and around both."""
+    run_part = KINDS[kind]
+
+    def part(h: Tensor, x: Tensor) -> Tensor:
+        return F.dropout(torch.tanh(F.dropout(h @ t["w"], 0.3) + x @ t["u"] + t["v"]), 0.4)
+
+    def plain(h: Tensor, x: Tensor) -> Tensor:
+        return torch.tanh(h @ t["w"] * t["v"] + x @ t["u"])
+
+    def inner(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        h = run_part(part, h, x)
+        return h, run_part(plain, h, x)
+
+    def outer(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        h = run_part(part, h, x)
+        h, seen = repeat(inner, h, torch.stack([x, x * 0.5]))
+        return run_part(plain, h, x), seen
+
+    def whole(h: Tensor) -> Tensor:
+        h, seen = repeat(outer, h, t["x"])
+        return h.square().sum() + seen.sum()
+
+    return run_part(whole, F.dropout(t["h"], 0.2)) + run_part(part, t["h"], t["x"][0]).sum()
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("kind", ["checkpointed", "reentrant"])
+def test_what_is_checkpointed_in_a_turn_is_what_it_is_without(kind: str, name: str) -> None:
+    """It draws the same again, and reads the same from around the turn."""
+    tensors = _tensors()
+    inputs = {n: v.numpy() for n, v in tensors.items()} | {"batch_number": np.array(3)}
+    plain, again = (
+        run(traced(partial(_in_turns, kind=one), tensors), inputs, 7, get(name))
+        for one in ("plain", kind)
+    )
+    assert {n: bits(v) for n, v in again.items()} == {n: bits(v) for n, v in plain.items()}
 
 
 def test_no_two_turns_draw_the_same() -> None:
