@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import nn
 
-from pol.job.load import LoadedJob, batch_at
+from pol.job.dataset import batch_at
+from pol.job.load import LoadedJob
 from pol.state.arrays import Array
 from pol.tracing.loading import load_into
 from pol.tracing.spec import AdamW, JobSpec, Measure

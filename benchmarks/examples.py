@@ -18,8 +18,9 @@ import torch
 from benchmarks.figures import Figures, Row
 from benchmarks.models import plain_random_numbers
 from localnet.demo import JOBS
+from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP
-from pol.job.load import LoadedJob, batch_at, load_job
+from pol.job.load import LoadedJob, load_job
 from pol.local.evaluate import quality_of
 from pol.local.run import run_locally
 from pol.rules.schedule import batch_number

@@ -23,8 +23,9 @@ from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.executor.interface import run as run_program
 from pol.executor.names import NATIVE
+from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP
-from pol.job.load import LoadedJob, batch_at, load_job
+from pol.job.load import LoadedJob, load_job
 from pol.ops import philox
 from pol.state.arrays import Array
 from pol.tracing import dropout

@@ -20,8 +20,9 @@ from benchmarks.figures import Figures, Row
 from benchmarks.memory import AVAILABLE, memory, reset_peak
 from pol.executor.backend import backend
 from pol.executor.names import NATIVE, NUMPY
+from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP
-from pol.job.load import batch_at, load_job
+from pol.job.load import load_job
 
 NAME = "peaks"
 GOAL = 1.3

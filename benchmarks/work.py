@@ -25,8 +25,9 @@ from benchmarks.figures import Figures, Row
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
 from pol.job import cost
+from pol.job.dataset import batch_at
 from pol.job.document import DIFFERENCE
-from pol.job.load import LoadedJob, batch_at, load_job
+from pol.job.load import LoadedJob, load_job
 from pol.job.program import Program, ProgramBuilder
 from pol.job.write import JobSource, write_job
 from pol.ops.philox import permutation

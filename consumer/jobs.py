@@ -13,7 +13,7 @@ from domain.records import Order
 from host.files import write_durably
 from pol.errors import JobError
 from pol.job.document import DOCUMENT, Job, parse_job
-from pol.job.load import read_file
+from pol.job.files import read_file
 from pol.limits import LIMITS
 from pol.state.arrays import State
 from pol.state.tensors import safetensors_pieces

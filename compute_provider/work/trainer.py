@@ -26,7 +26,7 @@ from host.files import move_durably
 _log = logging.getLogger("assay.provider")
 _LINE_BYTES_MAX = 1 << 20
 IDLE_SECONDS = 120.0
-"""For how long a worker waits for the next share of its order, with the job in memory."""
+"""For how long a worker waits for the next share of its order, with the job loaded."""
 
 Listen = Callable[[ShareKey, dict[str, Any]], None]
 

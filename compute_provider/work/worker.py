@@ -154,7 +154,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A share to train, its job in memory. What it makes is written to ``folder``."""
+    """A share to train, its job loaded. What it makes is written to ``folder``."""
 
     order: WorkOrder
     folder: Path

@@ -138,12 +138,11 @@ def aggregation_size(job: Costed) -> int:
 def memory_size(job: Costed) -> int:
     """Return the bytes that a process needs to train, replay or aggregate a job with whichever executor.
 
-    Those are data and both states, twice (what was loaded, and what a step begins with), the most that a step or an
-    aggregation has beside them, and ``BLOCKS_SIZE``. The interpreter and its libraries are not counted.
+    Those are both states, twice (what was loaded, and what a step begins with), the most that a step or an aggregation
+    has beside them, and ``BLOCKS_SIZE``. Data stay on disk. The interpreter and its libraries are not counted.
     """
-    data = job.rows * sum(column.type.size for column in job.columns)
     states = 2 * (global_size(job) + local_size(job))
-    return data + states + max(running_size(job), aggregation_size(job)) + BLOCKS_SIZE
+    return states + max(running_size(job), aggregation_size(job)) + BLOCKS_SIZE
 
 
 def batch_types(columns: Sequence[TensorSpec], batch: int) -> dict[str, TensorType]:

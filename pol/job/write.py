@@ -95,6 +95,8 @@ def _write_shards(
         }
         data = dump_safetensors(part)
         name = f"{index:05d}.safetensors"
+        # Whoever trains with the file of before keeps its bytes.
+        (folder / name).unlink(missing_ok=True)
         (folder / name).write_bytes(data)
         shards.append(Shard(name, sha256(data).digest(), len(data), min(shard_rows, rows - first)))
     return tuple(shards)

@@ -14,7 +14,8 @@ from pol.errors import JobError, RangeError, ReplayError, StateError, TraceError
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
 from pol.executor.names import DEFAULT
-from pol.job.load import LoadedJob, load_job, read_file
+from pol.job.files import read_file
+from pol.job.load import LoadedJob, load_job
 from pol.replay.trace_file import ShareRecord, Trace, broken_link
 from pol.state.arrays import State
 from pol.state.canonical import decode_state, encode_state, state_tree

@@ -13,7 +13,7 @@ from domain import plain
 from domain.bounds import Count, Hash, Length
 from domain.errors import Refusal
 from pol.errors import JobError, TraceError
-from pol.job.load import read_file
+from pol.job.files import read_file
 from pol.rules.commitment import boundary_root, compute_trace_root
 from pol.work.records import Boundary, RoundSlot
 

@@ -8,9 +8,12 @@ is ever unpickled.
 """
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -28,7 +31,9 @@ _TOKEN_LIMIT = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class Entry:
+    """A tensor of a file: its bytes are ``start`` to ``stop``, counted from the end of the header."""
+
     name: str
     type: TensorType
     start: int
@@ -59,7 +64,7 @@ def _check_metadata(value: object) -> None:
         raise StateError("header", "its __metadata__ is not a map of strings")
 
 
-def _parse_entry(name: str, value: object, limits: Limits) -> _Entry:
+def _parse_entry(name: str, value: object, limits: Limits) -> Entry:
     if len(name) > 256:
         raise StateError("header", "a name has more than 256 characters")
     if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
@@ -82,10 +87,10 @@ def _parse_entry(name: str, value: object, limits: Limits) -> _Entry:
         raise StateError(name, "its data_offsets are not two integers")
     if offsets[0] < 0 or offsets[1] - offsets[0] != found.size:
         raise StateError(name, f"its data_offsets do not hold {found}")
-    return _Entry(name, found, offsets[0], offsets[1])
+    return Entry(name, found, offsets[0], offsets[1])
 
 
-def _parse_header(prefix: bytes, header: bytes, data_size: int, limits: Limits) -> list[_Entry]:
+def _parse_header(header: bytes, data_size: int, limits: Limits) -> list[Entry]:
     fields = _parse_json(header)
     if "__metadata__" in fields:
         _check_metadata(fields.pop("__metadata__"))
@@ -112,27 +117,21 @@ def _header_size(prefix: bytes, limits: Limits) -> int:
     return size
 
 
-def _read(source: bytes | Path, limits: Limits) -> tuple[list[_Entry], bytes]:
-    """Return the entries of a file and its data; of a file on disk, the header is read and checked first."""
-    if isinstance(source, bytes):
-        size = _header_size(source[:_PREFIX], limits)
-        header, data = source[_PREFIX : _PREFIX + size], source[_PREFIX + size :]
-        if len(header) != size:
-            raise StateError("header", "the file is too short")
-        return _parse_header(source[:_PREFIX], header, len(data), limits), data
-    with source.open("rb") as file:
-        total = file.seek(0, 2)
-        file.seek(0)
-        prefix = file.read(_PREFIX)
-        size = _header_size(prefix, limits)
-        header = file.read(size)
-        if len(header) != size:
-            raise StateError("header", "the file is too short")
-        entries = _parse_header(prefix, header, total - _PREFIX - size, limits)
-        return entries, file.read(total - _PREFIX - size)
+def read_entries(file: BinaryIO, limits: Limits = LIMITS) -> list[Entry]:
+    """Return the tensors of a file in the order of their bytes, which begin where it stands then; StateError."""
+    prefix = file.read(_PREFIX)
+    size = _header_size(prefix, limits)
+    header = file.read(size)
+    if len(header) != size:
+        raise StateError("header", "the file is too short")
+    start = file.tell()
+    total = file.seek(0, os.SEEK_END)
+    file.seek(start)
+    return _parse_header(header, total - start, limits)
 
 
-def _check_specs(entries: Sequence[_Entry], specs: Sequence[TensorSpec]) -> None:
+def check_entries(entries: Sequence[Entry], specs: Sequence[TensorSpec]) -> None:
+    """Refuse a file that has not exactly these tensors, with a StateError."""
     found = {entry.name: entry.type for entry in entries}
     expected = {spec.name: spec.type for spec in specs}
     for name in sorted(found.keys() ^ expected.keys()):
@@ -153,9 +152,11 @@ def load_safetensors(
     Raises StateError when the file is not strictly what is described above, and NotFinite when a tensor holds NaN or
     infinity.
     """
-    entries, data = _read(source, limits)
-    if specs is not None:
-        _check_specs(entries, specs)
+    with source.open("rb") if isinstance(source, Path) else BytesIO(source) as file:
+        entries = read_entries(file, limits)
+        if specs is not None:
+            check_entries(entries, specs)
+        data = file.read(max((entry.stop for entry in entries), default=0))
     view = memoryview(data)
     result: dict[str, Array] = {}
     for entry in sorted(entries, key=lambda entry: entry.name):

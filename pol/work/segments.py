@@ -14,8 +14,9 @@ from pol.errors import (
     StepFailed,
 )
 from pol.executor.interface import Backend, nothing_reads, run
+from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP, JobDocument
-from pol.job.load import LoadedJob, batch_at
+from pol.job.load import LoadedJob
 from pol.rules.commitment import boundary_root
 from pol.rules.schedule import batch_number
 from pol.state.arrays import Array, State

@@ -38,6 +38,8 @@ _MATCH = "tests/unit/matching_engine/test_match.py"
 _MATCHED = "tests/unit/chain/state_machine/market/handlers/test_open_and_matched.py"
 _AUCTION = "tests/unit/chain/state_machine/market/test_auction.py"
 _COST = "tests/unit/pol/job/test_cost.py"
+_DATASET = "tests/unit/pol/job/test_dataset.py"
+_LOAD = "tests/unit/pol/job/test_load.py"
 _REGISTRY = "tests/unit/chain/state_machine/registry/test_handlers.py"
 _PROBE = "tests/unit/validator/test_probe.py"
 _TRIAL = "tests/unit/validator/test_trial.py"
@@ -2135,6 +2137,38 @@ MUTANTS = (
         "        + job.outer.work.flops\n",
         "",
         (f"{_COST}::test_the_end_of_a_round_is_work",),
+    ),
+    Mutant(
+        "minus-zero",
+        "a batch has the -0.0 that the root of the data says nothing of",
+        "pol/job/dataset.py",
+        "if not self._canonical:",
+        "if False:",
+        (f"{_LOAD}::test_minus_zero_is_read_as_zero",),
+    ),
+    Mutant(
+        "other-shards-rows",
+        "rows of a later shard are looked for where the first one's lie",
+        "pol/job/dataset.py",
+        "places += self._origins[shards]",
+        "places += self._origins[0]",
+        (f"{_DATASET}::test_rows_come_from_whichever_shard_they_are_in",),
+    ),
+    Mutant(
+        "unverified-rows",
+        "the root of the data is not compared",
+        "pol/job/shards.py",
+        "if _root(document, hashes) != document.data_root:",
+        "if False:",
+        (f"{_LOAD}::test_data_against_their_root",),
+    ),
+    Mutant(
+        "rebuilt-under-training",
+        "a job that is built again overwrites the bytes that somebody trains with",
+        "pol/job/write.py",
+        "        (folder / name).unlink(missing_ok=True)\n",
+        "",
+        (f"{_DATASET}::test_files_that_get_another_content_keep_theirs_for_who_has_loaded_them",),
     ),
     Mutant(
         "hidden-copies",

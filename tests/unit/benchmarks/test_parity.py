@@ -14,7 +14,7 @@ from benchmarks import __main__ as runner
 from benchmarks import corpora, curves, eager, parity
 from benchmarks.networks import GPT
 from benchmarks.parity import BACKWARDS, FP32, PRECISIONS, Trained
-from pol.job.load import batch_at
+from pol.job.dataset import batch_at
 
 STEPS = 12
 TINY = {

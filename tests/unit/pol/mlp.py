@@ -3,8 +3,10 @@
 Written without tracing, so that tests of loading and execution need no torch.
 """
 
+from collections.abc import Mapping
 from math import prod
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -208,9 +210,16 @@ def rows(count: int) -> dict[str, Array]:
 
 
 def write_mlp_job(
-    directory: Path, count: int = 200, shard_rows: int = 80, limits: Limits = LIMITS
+    directory: Path,
+    count: int = 200,
+    shard_rows: int = 80,
+    limits: Limits = LIMITS,
+    more: Mapping[str, Array] = MappingProxyType({}),
 ) -> Job:
-    """Write the whole job: two rounds of two slots, four steps in segments of two, three shards."""
+    """Write the whole job: two rounds of two slots, four steps in segments of two, three shards.
+
+    ``more`` are columns beside those that its step reads.
+    """
     weights, local = initial_states()
     source = JobSource(
         name="test mlp",
@@ -227,7 +236,7 @@ def write_mlp_job(
         metrics=("loss",),
         global_state=weights,
         local_state=local,
-        data=rows(count),
+        data={**rows(count), **more},
         holdout=rows(8),
         shard_rows=shard_rows,
     )

@@ -40,7 +40,7 @@ def _trained(kind: str, executor: Backend) -> Any:
         "document": document,
         "global": _tensors(loaded.global_state),
         "local": _tensors(loaded.local_state),
-        "data": _tensors(loaded.data.columns),
+        "data": _tensors(loaded.data.take(np.arange(loaded.data.rows))),
         "rounds": list(_rounds(loaded, executor)),
     }
 

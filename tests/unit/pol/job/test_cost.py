@@ -349,9 +349,13 @@ def test_the_end_of_a_round_takes_as_much_memory_for_a_thousand_slots() -> None:
     assert cost.memory_size(many) >= cost.aggregation_size(many)
 
 
-def test_memory_is_that_of_data_states_batch_order_and_program() -> None:
+def test_memory_is_that_of_states_batch_order_and_program() -> None:
+    """Data stay on disk."""
     column = TensorSpec("x", "f32", (100,))
     made = loaded(document(adds(), rows=1_000, batch=10, column=column))
-    assert cost.memory_size(made) > 1_000 * 400 + cost.running_size(made)
+    wide = replace(made, columns=(TensorSpec("x", "f32", (100,)), TensorSpec("y", "f32", (10**6,))))
+    most = cost.running_size(made) + 2 * (cost.global_size(made) + cost.local_size(made))
+    assert cost.memory_size(made) == most + cost.BLOCKS_SIZE
+    assert cost.memory_size(wide) - cost.memory_size(made) == made.batch * 4 * 10**6
     assert cost.running_size(made) > 10 * 400 + made.step.peak_size
     run(made.step, {"global.w": np.zeros((), np.float32)}, 1, get("numpy"))

@@ -1,5 +1,7 @@
 """Position p of the sample stream is row perm(seed, p div N)[p mod N]."""
 
+import shutil
+import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -10,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pol.job.dataset import batch_at, sample_rows
 from pol.job.document import Job
-from pol.job.load import Dataset, batch_at, sample_rows
+from pol.job.load import load_job
 from pol.ops.philox import permutation
 from pol.rules.schedule import batch_number
+from tests.unit.pol.datasets import all_rows, dataset
 from tests.unit.pol.mlp import BATCH, rows, write_mlp_job
 
 
@@ -33,11 +37,11 @@ def test_every_row_once_in_an_epoch() -> None:
 def test_slots_together_read_what_one_machine_with_a_larger_batch_would(
     slots: int, batch: int, step: int
 ) -> None:
-    dataset, job = Dataset(rows(200), 200), _job()
+    data, job = dataset(rows(200)), _job()
     one = replace(job, document=replace(job.document, slots=1, batch=slots * batch))
     many = replace(job, document=replace(job.document, slots=slots, batch=batch))
-    whole = batch_at(dataset, one, batch_number(1, step, 0))
-    parts = [batch_at(dataset, many, batch_number(slots, step, slot)) for slot in range(slots)]
+    whole = batch_at(data, one, batch_number(1, step, 0))
+    parts = [batch_at(data, many, batch_number(slots, step, slot)) for slot in range(slots)]
     for name, column in whole.items():
         assert np.array_equal(column, np.concatenate([part[name] for part in parts]))
 
@@ -51,8 +55,55 @@ def _job() -> Job:
 def test_batch(tmp_path: Path) -> None:
     job = write_mlp_job(tmp_path)
     data = rows(200)
-    batch = batch_at(Dataset(data, 200), job, 6)
+    batch = batch_at(dataset(data), job, 6)
     chosen = sample_rows(job.document.seed, 200, 6 * BATCH, BATCH)
     assert set(batch) == {"batch.x", "batch.y"}
     assert np.array_equal(batch["batch.x"], data["x"][chosen])
     assert np.array_equal(batch["batch.y"], data["y"][chosen])
+
+
+MORE = {
+    "flag": np.arange(600).reshape(200, 3) % 7 == 0,
+    "nothing": np.zeros((200, 0), np.float32),
+    "number": np.arange(200, dtype=np.float32),
+    "pair": np.arange(400).reshape(200, 2),
+}
+"""Columns of all types, after which no shard has the next one where its type would lie."""
+
+
+@pytest.mark.parametrize("shard_rows", [1, 7, 200])
+def test_rows_come_from_whichever_shard_they_are_in(tmp_path: Path, shard_rows: int) -> None:
+    write_mlp_job(tmp_path, shard_rows=shard_rows, more=MORE)
+    data = load_job(tmp_path).data
+    chosen = np.random.default_rng(1).integers(0, 200, 300)
+    found = data.take(chosen)
+    expected = {name: column[chosen] for name, column in {**rows(200), **MORE}.items()}
+    assert found.keys() == expected.keys()
+    for name, column in found.items():
+        assert column.dtype == expected[name].dtype
+        assert np.array_equal(column, expected[name])
+        assert column.flags.writeable
+
+
+def test_files_that_get_another_content_keep_theirs_for_who_has_loaded_them(tmp_path: Path) -> None:
+    write_mlp_job(tmp_path, more={"number": MORE["number"]})
+    data = load_job(tmp_path).data
+    write_mlp_job(tmp_path, more={"number": MORE["number"] + 1})
+    assert np.array_equal(all_rows(data)["number"], MORE["number"])
+    shutil.rmtree(tmp_path)
+    assert np.array_equal(all_rows(data)["number"], MORE["number"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what is mapped is told by Linux")
+def test_a_dataset_has_no_descriptors_and_gives_its_addresses_back(tmp_path: Path) -> None:
+    write_mlp_job(tmp_path, shard_rows=1)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    data = load_job(tmp_path).data
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+    def mapped() -> int:
+        return Path("/proc/self/maps").read_text().count(str(tmp_path))
+
+    assert data.rows == mapped() == 200
+    del data
+    assert mapped() == 0

@@ -23,6 +23,7 @@ from pol.limits import Limits
 from pol.state.canonical import encode_state, state_tree
 from pol.state.tensors import dump_safetensors
 from pol.values import TensorSpec
+from tests.unit.pol.datasets import all_rows
 from tests.unit.pol.mlp import initial_states, rows, write_mlp_job
 
 Change = Callable[[Path], object]
@@ -67,9 +68,8 @@ def test_loads_what_was_written(job: Path) -> None:
     assert state_tree(loaded.local_state).root == state_tree(local).root
     assert loaded.data.rows == 200
     for name, column in rows(200).items():
-        assert np.array_equal(loaded.data.columns[name], column)
-    arrays = [*loaded.global_state.values(), *loaded.data.columns.values()]
-    assert not any(array.flags.writeable for array in arrays)
+        assert np.array_equal(all_rows(loaded.data)[name], column)
+    assert not any(array.flags.writeable for array in loaded.global_state.values())
 
 
 def test_writing_again_gives_the_same_bytes(job: Path, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_builder_makes_small_shards(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("pol.job.write._SHARD_SIZE", 2_000)
     write_mlp_job(tmp_path, shard_rows=65_536)
     loaded = load_job(tmp_path)
-    row_size = sum(column[:1].nbytes for column in loaded.data.columns.values())
+    row_size = sum(column[:1].nbytes for column in all_rows(loaded.data).values())
     assert {shard.rows for shard in loaded.job.document.shards[:-1]} == {2_000 // row_size}
 
 
@@ -183,6 +183,16 @@ def test_shard_against_its_hash(job: Path) -> None:
     error = refused(job)
     assert error.field == SHARD
     assert "SHA-256" in error.reason
+
+
+def test_minus_zero_is_read_as_zero(tmp_path: Path) -> None:
+    """A shard may have it, of which the root of the data says nothing."""
+    zeros = np.zeros((200, 3), np.float32)
+    write_mlp_job(tmp_path, more={"z": zeros})
+    part = {name: column[80:160] for name, column in rows(200).items()}
+    put_shard(tmp_path, safetensors.numpy.save({**part, "z": -zeros[:80]}))
+    found = all_rows(load_job(tmp_path).data)["z"]
+    assert found.tobytes() == zeros.tobytes()
 
 
 def test_data_against_their_root(job: Path) -> None:

@@ -16,6 +16,7 @@ from pol.local.run import LocalRun, run_locally
 from pol.state.canonical import state_tree
 from pol.work.records import RoundSlot
 from pol.work.train import aggregate, train_share
+from tests.unit.pol.datasets import all_rows
 from tests.unit.pol.odd_jobs import (
     Change,
     beyond_the_table,
@@ -48,7 +49,7 @@ def divided(directory: Path, rounds: int, slots: int, round_steps: int) -> JobDo
         metrics=old.metrics,
         global_state=loaded.global_state,
         local_state=loaded.local_state,
-        data=loaded.data.columns,
+        data=all_rows(loaded.data),
         holdout=load_holdout(FIXTURE, loaded.job),
     )
     return write_job(directory, source).document

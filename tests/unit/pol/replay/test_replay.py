@@ -11,8 +11,9 @@ from pol.errors import Cancelled, NotFiniteStep, RangeError, StateError, StepFai
 from pol.executor.backend import backend
 from pol.executor.names import BACKENDS
 from pol.executor.native_backend import NativeBackend
+from pol.job.dataset import batch_at
 from pol.job.document import DIFFERENCE
-from pol.job.load import LoadedJob, batch_at
+from pol.job.load import LoadedJob
 from pol.replay.replay import replay_segment
 from pol.rules.commitment import boundary_root
 from pol.state.canonical import encode_state, state_tree
@@ -20,6 +21,7 @@ from pol.values import metric_values
 from pol.work.records import Boundary, ReplayedSegment, RoundSlot, TrainedShare
 from pol.work.segments import SlotState, advance, run_segment, slot_state
 from pol.work.train import opening_boundary, share_update, train_segments, train_share
+from tests.unit.pol.datasets import all_rows, dataset
 from tests.unit.pol.replay.conftest import SHARE, States
 
 NUMPY = backend("numpy")
@@ -311,8 +313,8 @@ def test_states_that_are_handed_out_cannot_be_changed(trained: tuple[TrainedShar
 def test_batches_come_from_the_job_alone(loaded: LoadedJob) -> None:
     batch = batch_at(loaded.data, loaded.job, 24)
     assert batch["batch.x"].shape == (16, 2)
-    other = replace(loaded.data, columns={**loaded.data.columns, "x": loaded.data.columns["x"] + 1})
-    fake = replace(loaded, data=other)
+    columns = all_rows(loaded.data)
+    fake = replace(loaded, data=dataset({**columns, "x": columns["x"] + 1}))
     states = (loaded.global_state, loaded.local_state)
     honest = replay_segment(loaded, SHARE, 0, *states, NUMPY)
     assert replay_segment(fake, SHARE, 0, *states, NUMPY).boundary.root != honest.boundary.root

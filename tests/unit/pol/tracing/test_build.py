@@ -16,8 +16,9 @@ from domain.limits import SLOTS_MAX
 from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.executor.interface import run
+from pol.job.dataset import batch_at
 from pol.job.document import DIFFERENCE, Job, order_terms
-from pol.job.load import batch_at, load_job
+from pol.job.load import load_job
 from pol.local.evaluate import evaluate, load_holdout
 from pol.local.inspect import inspect_job
 from pol.local.run import run_locally

@@ -13,8 +13,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pol.errors import JobError
 from pol.executor.backend import backend
+from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP
-from pol.job.load import LoadedJob, batch_at, load_job
+from pol.job.load import LoadedJob, load_job
 from pol.tracing.build import build
 from pol.tracing.functions import JobFunctions
 from pol.tracing.loading import load_into

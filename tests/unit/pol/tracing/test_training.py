@@ -12,7 +12,8 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from benchmarks.eager import as_tensors, take_step
-from pol.job.load import LoadedJob, batch_at, load_job
+from pol.job.dataset import batch_at
+from pol.job.load import LoadedJob, load_job
 from pol.local.run import run_locally
 from pol.tracing.build import build
 from pol.tracing.loading import load_into

@@ -1,0 +1,132 @@
+"""The data of a job where they lie, on disk, and the order in which training reads them.
+
+The verified shards are mapped into memory, one behind the other, and a batch copies its rows from there: so data may be
+larger than memory, which the system lends for as much of them as there is room for, once for all processes that read
+the same files. Why mapped, and what happens to who writes to such a file: docs/decisions/data-stay-on-disk.md.
+"""
+
+import ctypes
+import mmap
+import os
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pol.job.document import Job
+from pol.ops.philox import permutation
+from pol.state.arrays import NUMPY_DTYPES, Array
+from pol.values import TensorSpec
+
+_MAP_FIXED = 0x10
+_ZERO = np.float32(0.0)
+
+
+class MappedFiles:
+    """The bytes of several files one behind the other, read-only, without a descriptor for each.
+
+    They are those of the very files that were added, whatever other file gets their names; the addresses are given back
+    when nobody reads the bytes any more.
+    """
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        """Reserve addresses for files of these sizes; OSError where the process may not have so many."""
+        pages = (-(-size // mmap.PAGESIZE) * mmap.PAGESIZE for size in sizes)
+        self.starts = (0, *accumulate(pages))
+        # Of nothing: it is neither memory nor counted against a bound on it.
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        place = mmap.mmap(-1, self.starts[-1], flags=flags, prot=mmap.PROT_READ)
+        self.bytes: NDArray[np.uint8] = np.frombuffer(place, np.uint8)
+
+    def add(self, index: int, descriptor: int, size: int) -> None:
+        """Let file ``index`` be the open one, whose descriptor is not needed any more; OSError."""
+        address = self.bytes.ctypes.data + self.starts[index]
+        flags = mmap.MAP_PRIVATE | _MAP_FIXED
+        if _mmap()(address, size, mmap.PROT_READ, flags, descriptor, 0) != address:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+@cache
+def _mmap() -> Callable[..., int | None]:
+    """Return the system's own: that of Python chooses the address, and keeps a descriptor open."""
+    found = ctypes.CDLL(None, use_errno=True).mmap
+    number, size = ctypes.c_int, ctypes.c_size_t
+    found.argtypes = (ctypes.c_void_p, size, number, number, number, ctypes.c_long)
+    found.restype = ctypes.c_void_p
+    return found
+
+
+class Column:
+    """The rows of a column in mapped bytes. Row r of the data, if it is in shard s, is at ``origins[s]`` + r x size."""
+
+    def __init__(
+        self, spec: TensorSpec, data: NDArray[np.uint8], origins: Sequence[int], canonical: bool
+    ) -> None:
+        """``canonical`` says that no element is -0.0, which is read as +0.0."""
+        self.name, self._shape, self._canonical = spec.name, spec.shape, canonical
+        self._dtype, self._size = NUMPY_DTYPES[spec.dtype], spec.type.size
+        self._origins = np.array(origins, np.int64)
+        # A row at every byte, of which those are taken where one begins: shards align nothing.
+        count = max(0, len(data) - self._size + 1)
+        self._at = (
+            np.ndarray((count,), f"V{self._size}", data, strides=(1,)) if self._size else None
+        )
+
+    def take(self, rows: NDArray[np.int64], shards: NDArray[np.int64]) -> Array:
+        """Return the values of some rows, which are in these shards, in an array of its own."""
+        shape = (len(rows), *self._shape)
+        if self._at is None:
+            return np.empty(shape, self._dtype)
+        places = rows * self._size
+        places += self._origins[shards]
+        taken: Array = self._at[places].view(self._dtype).reshape(shape)
+        if not self._canonical:
+            # -0.0 + 0.0 is +0.0
+            taken += _ZERO
+        return taken
+
+
+class Dataset:
+    """The rows of a job in the order of its shards, of which each has so many as ``shard_rows`` says."""
+
+    def __init__(self, columns: Sequence[Column], shard_rows: Sequence[int]) -> None:
+        self._columns = tuple(columns)
+        self._ends = np.cumsum(np.array(shard_rows, np.int64))
+        self.rows = sum(shard_rows)
+
+    def take(self, rows: NDArray[np.int64]) -> dict[str, Array]:
+        """Return column name to the values of rows, given by their numbers, in arrays of their own."""
+        shards = self._ends.searchsorted(rows, "right")
+        return {column.name: column.take(rows, shards) for column in self._columns}
+
+
+@lru_cache(maxsize=2)
+def _order(seed: int, epoch: int, rows: int) -> NDArray[np.int64]:
+    return permutation(seed, epoch, rows)
+
+
+def sample_rows(seed: int, rows: int, position: int, count: int) -> NDArray[np.int64]:
+    """Return the row numbers of ``count`` positions of the stream from ``position`` on (it may cross epochs).
+
+    Position p of the job's stream is row perm(seed, p div N)[p mod N] of the data.
+    """
+    parts = []
+    while count:
+        epoch, offset = divmod(position, rows)
+        part = _order(seed, epoch, rows)[offset : offset + count]
+        parts.append(part)
+        position += len(part)
+        count -= len(part)
+    return np.concatenate(parts)
+
+
+def batch_at(dataset: Dataset, job: Job, number: int) -> dict[str, Array]:
+    """Return batch ``number`` of the job's sample stream: positions number x batch to number x batch + batch - 1.
+
+    It is ``batch.<column>`` to array of ``batch`` rows, ready to be an input of the step.
+    """
+    batch = job.document.batch
+    rows = sample_rows(job.document.seed, dataset.rows, number * batch, batch)
+    return {f"batch.{name}": column for name, column in dataset.take(rows).items()}

@@ -1,0 +1,48 @@
+"""Opening the files of a job directory: plain files of the size that is expected, and nothing else."""
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from pol.errors import JobError
+
+REMEDY = "fetch the job again, or build it again with assay job build"
+"""What helps where a file is not the one that the document describes."""
+
+
+def open_file(path: Path, field: str, size_limit: int, size: int | None = None) -> BinaryIO:
+    """Open a plain file of at most ``size_limit`` bytes, or of exactly ``size`` where that is known, to read it.
+
+    Links, folders and devices are refused. Raises JobError, which calls the file ``field``, when it is missing, not a
+    plain file, or of the wrong size.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise JobError(field, f"the file cannot be opened ({error.strerror})", REMEDY) from None
+    flaw = _flaw(os.fstat(descriptor), size_limit, size)
+    if flaw:
+        os.close(descriptor)
+        raise JobError(field, flaw, REMEDY)
+    return os.fdopen(descriptor, "rb")
+
+
+def _flaw(status: os.stat_result, size_limit: int, size: int | None) -> str:
+    if not stat.S_ISREG(status.st_mode):
+        return "is not a plain file"
+    if status.st_size > size_limit:
+        return f"has {status.st_size} bytes, more than {size_limit}"
+    if size is not None and status.st_size != size:
+        return f"has {status.st_size} bytes, not {size}"
+    return ""
+
+
+def read_file(path: Path, field: str, size_limit: int, size: int | None = None) -> bytes:
+    """Return the bytes of a file, of which no more are read than it has when it is opened; as :func:`open_file`."""
+    with open_file(path, field, size_limit, size) as file:
+        expected = os.fstat(file.fileno()).st_size
+        data = file.read(expected + 1)
+    if len(data) != expected:
+        raise JobError(field, "changed while it was read", REMEDY)
+    return data

@@ -1,0 +1,137 @@
+"""Verifying the shards of a job a piece at a time, before anybody trains with their rows."""
+
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from pol.errors import JobError, StateError
+from pol.job.dataset import Column, Dataset, MappedFiles
+from pol.job.document import DATA_FOLDER, JobDocument, Shard
+from pol.job.files import REMEDY, open_file
+from pol.limits import LIMITS, Limits
+from pol.state.arrays import array_from_bytes, canonical_array, raw_bytes
+from pol.state.canonical import StateTree, chunk_leaf
+from pol.state.layout import CHUNK_SIZE, header_chunk
+from pol.state.tensors import check_entries, read_entries
+from pol.values import TensorSpec
+
+_PIECE_SIZE = 2**20
+_NO_MAP = "keep the job on a disk of this machine, and load fewer of them at once"
+
+
+class _ColumnHash:
+    """What is verified of a column: its values, and the leaves of its chunks, which go on across shards."""
+
+    def __init__(self, spec: TensorSpec) -> None:
+        self.spec = spec
+        self.is_canonical = True
+        self._leaves: list[bytes] = []
+        self._rest = bytearray()
+
+    def add(self, piece: bytes) -> None:
+        """Take the next bytes of the column; StateError and NotFinite where they are no values of it."""
+        array = array_from_bytes(piece, self.spec.dtype, (-1,), self.spec.name)
+        canonical = canonical_array(array, self.spec.name)
+        if canonical is not array and self.is_canonical:
+            self.is_canonical = np.array_equal(canonical.view(np.uint32), array.view(np.uint32))
+        self._rest += raw_bytes(canonical)
+        whole = len(self._rest) // CHUNK_SIZE * CHUNK_SIZE
+        if whole:
+            with memoryview(self._rest) as view:
+                for first in range(0, whole, CHUNK_SIZE):
+                    self._leaves.append(chunk_leaf(view[first : first + CHUNK_SIZE]))
+            del self._rest[:whole]
+
+    def leaves(self) -> list[bytes]:
+        """Return the leaves of the whole column."""
+        return [*self._leaves, chunk_leaf(bytes(self._rest))] if self._rest else self._leaves
+
+
+def load_data(directory: Path, document: JobDocument, limits: Limits = LIMITS) -> Dataset:
+    """Verify the shards of a job, and return their rows where they lie.
+
+    Raises JobError when a file is missing or is not the one that the document describes.
+    """
+    folder = directory / DATA_FOLDER
+    if folder.is_symlink():
+        raise JobError(DATA_FOLDER, "is a link", REMEDY)
+    hashes = {spec.name: _ColumnHash(spec) for spec in document.columns}
+    origins: dict[str, list[int]] = {spec.name: [] for spec in document.columns}
+    mapped = _reserved(document)
+    first = 0
+    for index, shard in enumerate(document.shards):
+        name = f"{DATA_FOLDER}/{shard.name}"
+        with open_file(folder / shard.name, name, limits.shard_size, shard.size) as file:
+            try:
+                starts = _verify(file, shard, hashes, limits)
+            except StateError as error:
+                raise JobError(f"{name}:{error.field}", error.reason, REMEDY) from None
+            try:
+                mapped.add(index, file.fileno(), shard.size)
+            except OSError as error:
+                raise JobError(name, f"cannot be mapped ({error.strerror})", _NO_MAP) from None
+        for column in document.columns:
+            start = mapped.starts[index] + starts[column.name]
+            origins[column.name].append(start - first * column.type.size)
+        first += shard.rows
+    if _root(document, hashes) != document.data_root:
+        raise JobError("data_root", "is not the root of the data", REMEDY)
+    columns = [
+        Column(spec, mapped.bytes, origins[spec.name], hashes[spec.name].is_canonical)
+        for spec in document.columns
+    ]
+    return Dataset(columns, [shard.rows for shard in document.shards])
+
+
+def _reserved(document: JobDocument) -> MappedFiles:
+    try:
+        return MappedFiles([shard.size for shard in document.shards])
+    except OSError as error:
+        raise JobError(DATA_FOLDER, f"cannot be mapped ({error.strerror})", _NO_MAP) from None
+
+
+def _verify(
+    file: BinaryIO, shard: Shard, hashes: dict[str, _ColumnHash], limits: Limits
+) -> dict[str, int]:
+    """Hash a shard and, where it is the one that is expected, each column's part; return where these begin."""
+    digest = sha256()
+    for piece in _pieces(file, shard.size):
+        digest.update(piece)
+    if digest.digest() != shard.sha256:
+        name = f"{DATA_FOLDER}/{shard.name}"
+        raise JobError(name, "its SHA-256 is not the one in the document", REMEDY)
+    file.seek(0)
+    entries = read_entries(file, limits)
+    check_entries(
+        entries,
+        [
+            TensorSpec(name, found.spec.dtype, (shard.rows, *found.spec.shape))
+            for name, found in hashes.items()
+        ],
+    )
+    start = file.tell()
+    for entry in entries:
+        for piece in _pieces(file, entry.type.size):
+            hashes[entry.name].add(piece)
+    return {entry.name: start + entry.start for entry in entries}
+
+
+def _pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
+    """Yield the next ``size`` bytes of a file."""
+    while size:
+        piece = file.read(min(size, _PIECE_SIZE))
+        if not piece:
+            raise StateError("data", "changed while it was read")
+        size -= len(piece)
+        yield piece
+
+
+def _root(document: JobDocument, hashes: dict[str, _ColumnHash]) -> bytes:
+    specs = [
+        TensorSpec(spec.name, spec.dtype, (document.rows, *spec.shape)) for spec in document.columns
+    ]
+    leaves = {name: found.leaves() for name, found in hashes.items()}
+    return StateTree(chunk_leaf(header_chunk(specs)), leaves).root
