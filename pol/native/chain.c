@@ -11,6 +11,7 @@
 #define BLOCK 512
 #define REGISTERS 384
 #define BLOCK_BYTES (BLOCK * 8)
+#define PANELS 4 /* sources that may have one */
 
 enum { FLOAT, INTEGER, TRUTH }; /* FP32, INT64, a byte that is 0 or 1 */
 
@@ -247,6 +248,74 @@ static void copy_block(const Source *source, const char *start, int64_t first, i
     }
 }
 
+/* Some rows of a source whose rows lie across the lines of memory, as those of a transpose do. */
+typedef struct {
+    int64_t rows; /* 0: there is none */
+    int64_t stride, first;
+    char *room;
+} Panel;
+
+#define PANEL_BYTES (512 * 1024)
+#define PANEL_ROWS 16
+#define FAR (32 * 1024) /* what a row spans that the first cache cannot keep for the next one */
+
+static Panel panel_of(const Source *source)
+{
+    Panel panel = {0, source->sizes[0] + 16, -1, NULL};
+    int64_t span = source->sizes[0] * source->strides[0] * source->item;
+    if (source->dims < 2 || source->strides[1] != 1 || source->sizes[1] < 2 || (span < FAR && span > -FAR))
+        return panel;
+    panel.rows = PANEL_BYTES / (panel.stride * source->item);
+    if (panel.rows > PANEL_ROWS)
+        panel.rows = PANEL_ROWS;
+    if (panel.rows < 2)
+        panel.rows = 0;
+    return panel;
+}
+
+#define TURN(type)                                                                                        \
+    for (int64_t i = 0; i < source->sizes[0]; i++) {                                                      \
+        const type *from = (const type *)start + offset + i * source->strides[0];                         \
+        type *to = (type *)panel->room + i;                                                               \
+        for (int64_t j = 0; j < rows; j++)                                                                \
+            to[j * panel->stride] = from[j];                                                              \
+    }                                                                                                     \
+    break
+
+/* Put the rows from one on into a panel: each line of memory is read once. */
+static void fill_panel(const Source *source, const char *start, int64_t first, Panel *panel)
+{
+    int64_t offset = 0, rest = first, rows = source->sizes[1] - first % source->sizes[1];
+    for (int d = 1; d < source->dims; d++) {
+        offset += rest % source->sizes[d] * source->strides[d];
+        rest /= source->sizes[d];
+    }
+    if (rows > panel->rows)
+        rows = panel->rows;
+    panel->first = first;
+    switch (source->item) {
+    case 4: TURN(float);
+    case 8: TURN(int64_t);
+    default: TURN(uint8_t);
+    }
+}
+
+/* The same as copy_block, through a panel. */
+static void copy_rows(const Source *source, const char *start, int64_t first, int64_t n, Panel *panel, char *room)
+{
+    while (n > 0) {
+        int64_t row = first / source->sizes[0], column = first % source->sizes[0];
+        int64_t left = source->sizes[0] - column, count = left < n ? left : n;
+        int64_t line = row % source->sizes[1] % panel->rows;
+        if (panel->first != row - line)
+            fill_panel(source, start, row - line, panel);
+        memcpy(room, panel->room + (line * panel->stride + column) * source->item, (size_t)(count * source->item));
+        room += count * source->item;
+        first += count;
+        n -= count;
+    }
+}
+
 static int is_in_order(const Source *source)
 {
     return source->dims == 1 && source->strides[0] == 1;
@@ -273,9 +342,20 @@ static int run_blocks(const int64_t *body, const Run *run, int64_t begin, int64_
     int64_t sources = head->sources, targets = head->targets;
     int64_t count = sources + targets + head->inside;
     char *registers[REGISTERS];
-    char *room = count > REGISTERS ? NULL : scratch((size_t)(sources + head->inside) * BLOCK_BYTES);
+    Panel panels[PANELS];
+    int64_t all = (sources + head->inside) * BLOCK_BYTES;
+    for (int64_t s = 0; s < sources && s < PANELS; s++) {
+        panels[s] = panel_of(source + s);
+        all += panels[s].rows ? PANEL_BYTES : 0;
+    }
+    char *room = count > REGISTERS ? NULL : scratch((size_t)all);
     if (room == NULL)
         return NO_MEMORY;
+    for (int64_t s = 0; s < sources && s < PANELS; s++)
+        if (panels[s].rows) {
+            panels[s].room = room;
+            room += PANEL_BYTES;
+        }
     for (int64_t r = 0; r < count; r++)
         if (r < sources || r >= sources + targets) {
             registers[r] = room;
@@ -290,6 +370,8 @@ static int run_blocks(const int64_t *body, const Run *run, int64_t begin, int64_
             char *start = run->bases[source[s].base] + source[s].offset;
             if (is_in_order(source + s))
                 registers[s] = start + first * source[s].item;
+            else if (s < PANELS && panels[s].rows)
+                copy_rows(source + s, start, first, width, panels + s, registers[s]);
             else if (!is_one_element(source + s))
                 copy_block(source + s, start, first, width, registers[s]);
         }

@@ -18,14 +18,30 @@ typedef struct {
 /* Tile by tile, so that the lines which a transpose reads and writes stay in the cache. */
 #define PLANE(type)                                                                                       \
     for (int64_t first = 0; first < a.size; first += TILE)                                                \
-        for (int64_t second = 0; second < b.size; second += TILE)                                         \
-            for (int64_t j = second; j < b.size && j < second + TILE; j++) {                              \
-                const type *x = (const type *)from + j * b.from;                                          \
-                type *y = (type *)to + j * b.to;                                                          \
-                for (int64_t i = first; i < a.size && i < first + TILE; i++)                              \
-                    y[i * a.to] = x[i * a.from];                                                          \
-            }                                                                                             \
+        for (int64_t second = 0; second < b.size; second += TILE) {                                       \
+            int64_t across = a.size - first < TILE ? a.size - first : TILE;                               \
+            int64_t down = b.size - second < TILE ? b.size - second : TILE;                               \
+            const type *x = (const type *)from + first * a.from + second * b.from;                        \
+            type *y = (type *)to + first * a.to + second * b.to;                                          \
+            if (is_transpose && across == TILE && down == TILE)                                           \
+                turn_tile(type, x, a.from, y, b.to)                                                       \
+            else                                                                                          \
+                for (int64_t j = 0; j < down; j++)                                                        \
+                    for (int64_t i = 0; i < across; i++)                                                  \
+                        y[j * b.to + i * a.to] = x[j * b.from + i * a.from];                              \
+        }                                                                                                 \
     break
+
+/* Each line is read once and written once: at strides of a power of two they push each other out of the cache. */
+#define turn_tile(type, x, from_line, y, to_line)                                                         \
+    {                                                                                                     \
+        type tile[TILE][TILE];                                                                            \
+        for (int64_t i = 0; i < TILE; i++)                                                                \
+            for (int64_t j = 0; j < TILE; j++)                                                            \
+                tile[j][i] = x[i * from_line + j];                                                        \
+        for (int64_t j = 0; j < TILE; j++)                                                                \
+            memcpy(y + j * to_line, tile[j], sizeof tile[j]);                                             \
+    }
 
 #define FILL(type)                                                                                        \
     for (int64_t j = 0; j < b.size; j++) {                                                                \
@@ -55,6 +71,7 @@ static void copy_plane(const char *from, char *to, Line a, Line b, int64_t item)
             memcpy(to + j * b.to * item, from + j * b.from * item, (size_t)(a.size * item));
         return;
     }
+    int is_transpose = b.from == 1 && a.to == 1;
     switch (item) {
     case 4: PLANE(float);
     case 8: PLANE(int64_t);

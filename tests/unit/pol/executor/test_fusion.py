@@ -17,6 +17,7 @@ from pol.job.program import Program, ProgramBuilder
 from pol.native.library import load_library
 from pol.ops.elementwise import ELEMENTWISE
 from pol.ops.table import PRIMITIVES
+from pol.state.arrays import NUMPY_DTYPES, Array
 from tests.support.programs import outcome, shown
 from tests.unit.pol.executor.ops import bits, floats, get
 
@@ -58,6 +59,48 @@ def test_threads_share_a_product(batch: int, bits: int) -> None:
     inputs = {"global.x": floats(batch, 130, 70), "global.y": floats(batch, 70, 33, seed=1)}
     crew = NativeBackend(native().library, threads=3, grain=1)
     assert outcome(crew, program, inputs) == outcome(get("numpy"), program, inputs)
+
+
+def _numbers(shape: tuple[int, ...], dtype: str, seed: int) -> Array:
+    found = np.random.default_rng(seed).integers(0, 2 if dtype == "bool" else 1000, shape)
+    return found.astype(NUMPY_DTYPES[dtype])
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i64", "bool"])
+@pytest.mark.parametrize(
+    ("shape", "dims"),
+    [
+        ((37, 1031), [1, 0]),
+        ((256, 256), [1, 0]),
+        ((3, 17, 2048), [2, 0, 1]),
+        ((5, 21, 33, 16), [0, 3, 2, 1]),
+        ((3, 30, 1024), [0, 2, 1]),
+        # rows too long for as many of them as a line of memory has elements, and for any
+        ((20_000, 9), [1, 0]),
+        ((150_000, 3), [1, 0]),
+    ],
+)
+def test_rows_across_the_lines_of_memory_are_read_in_their_order(
+    shape: tuple[int, ...], dims: list[int], dtype: str
+) -> None:
+    """In a chain that has more such operands than are put in order some rows at a time, and as the result itself."""
+
+    def make(b: ProgramBuilder) -> None:
+        given = [b.input(f"global.x{at}", dtype, shape) for at in range(6)]
+        turned = [b.node("permute", value, dims=dims) for value in given]
+        total = turned[0]
+        for value in turned[1:]:
+            total = b.node("logical_and" if dtype == "bool" else "sub", total, value)
+        b.output("global.total", total)
+        b.output("global.turned", turned[3])
+        b.output("global.sum", b.node("sum", turned[1], dims=[len(shape) - 1], keepdim=False))
+
+    program = build(make)
+    inputs = {f"global.x{at}": _numbers(shape, dtype, at) for at in range(6)}
+    expected = outcome(get("numpy"), program, inputs)
+    for threads in (1, 3):
+        crew = NativeBackend(native().library, threads=threads, grain=1)
+        assert outcome(crew, program, inputs) == expected
 
 
 @pytest.mark.parametrize(("said", "threads"), [("1", 1), ("3", 3), ("0", 0), ("many", 0), ("", 0)])
