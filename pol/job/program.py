@@ -5,7 +5,7 @@ in checked form: making one infers the type of every value, so whoever holds one
 run it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
@@ -107,31 +107,27 @@ class Program:
                 found.add(number)
         return frozenset(found)
 
-    @cached_property
-    def memory_of(self) -> Mapping[int, int]:
+    def _memory_of(self) -> list[int]:
         """For each value the one in whose memory it lies: itself, or what it is another shape of."""
-        found = {number: number for number in range(len(self.types))}
+        found = list(range(len(self.types)))
         for number, node in enumerate(self.nodes, self.first_node):
             if node.op == "reshape" and node.args[0] not in self.repeating:
                 found[number] = found[node.args[0]]
         return found
 
-    @cached_property
-    def works(self) -> tuple[Work, ...]:
-        """Work of each node, from the table of primitives; a reshape of what repeats elements writes them out."""
-        result = []
+    def works(self) -> Iterator[Work]:
+        """Yield each node's work, from the table of primitives; a reshape of what repeats elements writes them out."""
         for number, node in enumerate(self.nodes, self.first_node):
             operands = [self.types[arg] for arg in node.args]
             work = PRIMITIVES[node.op].work(operands, node.attrs, self.types[number])
             if node.op == "reshape" and node.args[0] in self.repeating:
                 work += Work(moved=2 * self.types[number].size)
-            result.append(work)
-        return tuple(result)
+            yield work
 
     @cached_property
     def work(self) -> Work:
         """Work of one run: the sum over the nodes."""
-        return sum(self.works, Work())
+        return sum(self.works(), Work())
 
     @cached_property
     def last_uses(self) -> tuple[tuple[int, ...], ...]:
@@ -178,11 +174,12 @@ class Program:
         live = peak = 0
         # values that lie in the memory of a node's result
         sharing = dict.fromkeys(range(self.first_node, len(self.types)), 0)
+        memory_of = self._memory_of()
         for offset, (node, dead) in enumerate(zip(self.nodes, self.last_uses, strict=True)):
             row = PRIMITIVES[node.op]
             operands = [self.types[number] for number in node.args]
             result = self.types[self.first_node + offset]
-            memory = self.memory_of[self.first_node + offset]
+            memory = memory_of[self.first_node + offset]
             if memory == self.first_node + offset:
                 live += result.size
             if memory in sharing:
@@ -193,7 +190,7 @@ class Program:
                     self.types[number].size for number in self.repeating.intersection(node.args)
                 )
             peak = max(peak, live + scratch)
-            for memory in filter(sharing.__contains__, map(self.memory_of.__getitem__, dead)):
+            for memory in filter(sharing.__contains__, map(memory_of.__getitem__, dead)):
                 sharing[memory] -= 1
                 live -= 0 if sharing[memory] else self.types[memory].size
         return peak, live

@@ -92,7 +92,7 @@ def inspect_job(job: Job) -> JobSummary:
 def flops_by_operation(program: Program) -> dict[str, int]:
     """Return the work of one run by primitive, largest first."""
     totals: dict[str, int] = {}
-    for node, work in zip(program.nodes, program.works, strict=True):
+    for node, work in zip(program.nodes, program.works(), strict=True):
         totals[node.op] = totals.get(node.op, 0) + work.flops
     return _largest_first(totals)
 

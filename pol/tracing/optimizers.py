@@ -33,7 +33,7 @@ class InnerOptimizer:
                 for name in group.names:
                     shape = group.rule.shapes(parameters[name].shape).get(kind)
                     if shape is not None:
-                        state[f"{kind}.{name}"] = torch.full(shape, number)
+                        state[f"{kind}.{name}"] = torch.full(shape, number, dtype=parameters[name].dtype)
         return state
 
     def update(

@@ -186,7 +186,7 @@ def test_functions_of_scalars_are_work() -> None:
     step = builder.input("step", "i64", ())
     drawn = builder.node("uniform", step, shape=[], site=0)
     builder.output("global.w", builder.node("add", value, drawn))
-    works = builder.build().works
+    works = tuple(builder.build().works())
     # about as many calls as operations in the sequences
     assert all(work.flops > 20 * CALL for work in works[:4])
     assert works[4].flops > 100 * CALL
@@ -222,7 +222,7 @@ def test_products_of_small_matrices_are_work() -> None:
     builder.output("global.y", builder.node("matmul", x, x, bits=15))
     a, b = builder.input("global.a", "f32", (2**20, 1)), builder.input("global.b", "f32", (1, 1))
     builder.output("global.c", builder.node("matmul", a, b, bits=15))
-    small, thin = builder.build().works
+    small, thin = builder.build().works()
     assert small.products == 2**16 * 16
     assert small.flops > 2**16 * 4 * 300
     assert thin.flops > 2**20 * 600
@@ -307,8 +307,9 @@ def test_a_reshape_of_what_was_permuted_is_no_copy(name: str) -> None:
     turned = builder.node("neg", builder.node("permute", x, dims=[1, 0]))
     builder.output("global.y", builder.node("reshape", turned, shape=[2_048]))
     program = builder.build()
-    assert program.works[0].moved == 2 * 4 * 2_048
-    assert program.works[2].moved == 0
+    works = tuple(program.works())
+    assert works[0].moved == 2 * 4 * 2_048
+    assert works[2].moved == 0
     seen: list[Array] = []
     inputs = {"global.x": np.ones((64, 32), np.float32)}
     node_by_node(name).compile(program, 1).run(inputs, lambda _number, value: seen.append(value))
@@ -326,7 +327,7 @@ def test_a_reshape_of_what_repeats_is_a_copy_and_counts() -> None:
     builder.output("global.z", builder.node("reshape", full, shape=[32]))
     program = builder.build()
     moved: dict[str, list[int]] = {node.op: [] for node in program.nodes}
-    for node, work in zip(program.nodes, program.works, strict=True):
+    for node, work in zip(program.nodes, program.works(), strict=True):
         moved[node.op].append(work.moved)
     assert moved == {"broadcast": [0], "full": [0], "reshape": [2 * 4 * 2_048] * 2 + [2 * 4 * 32]}
 

@@ -49,6 +49,8 @@ def _agrees(spec: JobSpec, steps: int = STEPS) -> None:
         if isinstance(scheduler, lr_scheduler.LRScheduler):
             scheduler.step()
         moved, kept = inner.update(weights, gradients, local, torch.tensor(step))
+        # a state has the types that it began with
+        assert {n: t.dtype for n, t in kept.items()} == {n: local[n].dtype for n in kept}
         weights, local = {**weights, **moved}, {**local, **kept}
     for name, parameter in named.items():
         np.testing.assert_allclose(
@@ -75,6 +77,7 @@ _Make = Callable[[Any], optim.Optimizer]
         lambda p: optim.Adamax(p, 0.05, weight_decay=0.1),
         lambda p: optim.RMSprop(p, 0.05, weight_decay=0.1),
         lambda p: optim.RMSprop(p, 0.05, alpha=0.8, momentum=0.9, centered=True),
+        lambda p: optim.Adagrad(p, 0.1),
         lambda p: optim.Adagrad(p, 0.1, 0.05, 0.1, initial_accumulator_value=0.5),
         lambda p: optim.Adadelta(p, 1.0, weight_decay=0.1),
         lambda p: optim.Rprop(p, 0.05),
