@@ -3,6 +3,7 @@
 import logging
 from functools import cache
 
+from domain.errors import Expected
 from pol.errors import ExecutionError
 from pol.executor.interface import Backend
 from pol.executor.known_program import KNOWN, answer
@@ -27,12 +28,7 @@ def backend(name: str, device: str = "cpu") -> Backend:
     if name == NUMPY:
         return NumpyBackend()
     if name == TORCH:
-        from pol.executor.torch_backend import TorchBackend
-
-        made = TorchBackend(device)
-        if device != "cpu":
-            _check(made, device)
-        return made
+        return _on(device)
     raise ExecutionError("backend", f"{name!r} is none of {', '.join(BACKENDS)}")
 
 
@@ -48,15 +44,40 @@ def computing(name: str) -> str:
     return f"{NATIVE} {choice.library.name}" if choice.library else f"{NUMPY}: {choice.reason}"
 
 
-def _check(made: Backend, device: str) -> None:
-    """Refuse a device that cannot do what the products need, or does it otherwise."""
+def _on(device: str) -> Backend:
+    """Return torch on a device: with kernels for chains where there are some that know the answer, too."""
+    from pol.executor.torch_backend import TorchBackend, chains_on
+
+    made = TorchBackend(device)
+    if device == "cpu":
+        return made
     try:
-        is_right = answer(made) == KNOWN
+        is_right = _knows(made)
     except RuntimeError as error:
         detail = (str(error).splitlines() or [type(error).__name__])[0]
         raise ExecutionError("backend", f"torch fails on {device}: {detail}") from error
     if not is_right:
         raise ExecutionError("backend", f"torch computes wrongly on {device}: it is not used")
+    chains = chains_on(device)
+    if chains is None:
+        return made
+    chained = TorchBackend(device, chains=chains)
+    try:
+        is_right = _knows(chained)
+    except RuntimeError:
+        is_right = False
+    if not is_right:
+        log.error("chains compute wrongly on %s: nodes run one by one", device)
+    # where no kernel can be made, that is said already
+    return chained if is_right and chained.in_chains else made
+
+
+def _knows(made: Backend) -> bool:
+    """Whether a back end knows the answer of the known program; what has no answer does not."""
+    try:
+        return answer(made) == KNOWN
+    except Expected:
+        return False
 
 
 def _choose() -> Choice:
@@ -69,7 +90,7 @@ def _choose() -> Choice:
 
 @cache
 def _is_right(library: Library) -> bool:
-    is_right = answer(NativeBackend(library, threads=1)) == KNOWN
+    is_right = _knows(NativeBackend(library, threads=1))
     if not is_right:
         log.error("the native kernels for %s compute wrongly and are not used", library.name)
     return is_right

@@ -1,19 +1,27 @@
 """A program of which every executor that is chosen at run time has to know the bits, before it computes anything else.
 
-Kernels that only a whole program reaches are in it: products of windows, chains, sorting, sums by rows.
+Kernels that only a whole program reaches are in it: products of windows, chains, sorting, sums by rows. So is every
+elementwise operation, in chains, on every pair of numbers at the edges of their dtype. It is a sample all the same: the
+right answer is no proof of the others.
 """
 
+from collections.abc import Mapping
 from hashlib import sha256
 from math import prod
+from types import MappingProxyType
 
 import numpy as np
 
+from pol.errors import JobError
 from pol.executor.interface import Backend, run
 from pol.job.program import Program, ProgramBuilder
+from pol.ops.elementwise import ELEMENTWISE
 from pol.ops.philox import words
 from pol.ops.product import BITS
+from pol.state.arrays import Array
+from pol.values import ITEM_SIZE
 
-KNOWN = "0da32204464875aa13f97562dd434cd3263e7fdce6cb4b9b5b27744c36890b38"
+KNOWN = "6e484d8aa1ac0057d7f31ec1c4dcb0525ed53b37e520f43edac69ef4f3772597"
 """SHA-256 of what the reference makes of it."""
 
 _SEED = 20_261_123
@@ -23,10 +31,21 @@ _LEFT, _TRANSPOSED = (2, 5, 2 * 9), (2, 5, 7 * 13)
 _WINDOWS = {
     "starts": [1, 0], "strides": [2, 1], "counts": [7, 13], "kernel": [3, 3], "steps": [1, 1]
 }  # fmt: skip
+_EDGES: Mapping[str, Array] = MappingProxyType({
+    "f32": np.array([
+        0.0, -0.0, 0.1, 0.5, -1 / 3, 1.0, -1.0, 1 + 2.0**-23, 2.5, -3.1415927, 2.0**-149, -(2.0**-149), 3 * 2.0**-141,
+        2.0**-126 - 2.0**-149, 2.0**-126, -1e-20, 88.7, -103.9, 2.0**24 + 2, -1e20, 2.0**63, -(2.0**63), 3.4e38,
+        np.inf, -np.inf, np.nan,
+    ], np.float32),
+    "i64": np.array([
+        0, 1, -1, 2, -3, 7, 2**24 + 1, -(2**53) - 1, 2**62, 2**63 - 1, -(2**63),
+    ], np.int64),
+    "bool": np.array([False, True]),
+})  # fmt: skip
 
 
 def known_program() -> Program:
-    """Return the program: of matrices for each group, an image, and a table of rows."""
+    """Return the program: of matrices for each group, an image, a table of rows, and edges of each dtype."""
     builder = ProgramBuilder()
     lefts = builder.input("left", "f32", _LEFT), builder.input("transposed", "f32", _TRANSPOSED)
     image = builder.input("image", "f32", _IMAGE)
@@ -41,7 +60,47 @@ def known_program() -> Program:
     builder.output("rows", builder.node("add_rows", order, builder.node("exp", table), rows=50))
     squared = builder.node("mul", table, builder.node("tanh", builder.node("neg", table)))
     builder.output("summed", builder.node("sum", squared, dims=[1], keepdim=False))
+    for dtype in _EDGES:
+        _take_pairs(builder, dtype)
     return builder.build()
+
+
+def _take_pairs(builder: ProgramBuilder, dtype: str) -> None:
+    """Add every elementwise operation that takes a dtype, on every pair of its edges; ``where`` chooses by a third."""
+    edges = _EDGES[dtype]
+    pair = [
+        builder.constant(dtype, shape, edges.tobytes())
+        for shape in ((1, len(edges), 1), (len(edges),))
+    ]
+    is_chosen = builder.constant("bool", (2, 1, 1), bytes([0, 1]))
+    for row in ELEMENTWISE:
+        operands = [is_chosen, *pair] if row.name == "where" else pair[: row.arity[0]]
+        attributes = [{"dtype": target} for target in ITEM_SIZE] if row.attributes else [{}]
+        for attrs in attributes:
+            try:
+                result = builder.node(row.name, *operands, **attrs)
+            except JobError:
+                # not of this dtype
+                continue
+            _show(builder, f"edges.{row.name}.{dtype}.{attrs.get('dtype', '')}".rstrip("."), result)
+
+
+def _show(builder: ProgramBuilder, name: str, value: int) -> None:
+    """Let a value be seen: of FP32 what is finite, what is NaN, and the sign of a zero."""
+    if builder.type(value).dtype != "f32":
+        builder.output(name, value)
+        return
+    infinite, one, zero = (
+        builder.node("full", shape=[], dtype="f32", value=np.float32(number).tobytes().hex())
+        for number in (np.inf, 1.0, 0.0)
+    )
+    # a product that is added without a rounding of its own is seen in the last place
+    added = builder.node("add", builder.node("mul", value, value), value)
+    for shown, kept in ((name, value), (f"{name}.added", added)):
+        is_finite = builder.node("lt", builder.node("abs", kept), infinite)
+        builder.output(shown, builder.node("where", is_finite, kept, zero))
+    builder.output(f"{name}.nan", builder.node("ne", value, value))
+    builder.output(f"{name}.sign", builder.node("lt", builder.node("div", one, value), zero))
 
 
 def answer(backend: Backend) -> str:

@@ -68,7 +68,7 @@ def _may_stray(program: Program, number: int, node: Node) -> bool:
     return met or not program.repeating.isdisjoint(node.args)
 
 
-def _operands(args: Sequence[int]) -> Callable[[Sequence[Value]], Sequence[Value]]:
+def operands_of(args: Sequence[int]) -> Callable[[Sequence[Value]], Sequence[Value]]:
     """Return what takes a node's operands out of all values."""
     if len(args) > 1:
         return itemgetter(*args)
@@ -99,7 +99,7 @@ class _Turns:
         self.args, self.result, self.dead = node.args, number, program.last_uses[offset]
         body: Program = node.attrs["body"]
         self._backend = backend
-        self._body = Loop(backend, body, seed)
+        self._body = backend.made(body, seed)
         self._count, self._reverse = node.attrs["count"], node.attrs["reverse"]
         self._form = form(body, self._count)
         self._type = program.types[number]
@@ -161,6 +161,7 @@ class Loop:
             backend.upload(array_from_bytes(c.data, c.type.dtype, c.type.shape, "constant"))
             for c in program.constants
         ]
+        self._first_node = program.first_node
         self._steps: list[_Step | _Turns] = []
         for offset, node in enumerate(program.nodes):
             number = program.first_node + offset
@@ -175,7 +176,7 @@ class Loop:
             self._steps.append(_Step(function, node.args, number, program.last_uses[offset]))
         # what is the same in every run is looked up once: small nodes take no longer than going from one to the next
         self._flat = [
-            (step.function, _operands(step.args), step.result, step.dead) for step in self._steps
+            (step.function, operands_of(step.args), step.result, step.dead) for step in self._steps
         ]
 
     def _in_order(self, function: Function) -> Function:
@@ -194,14 +195,26 @@ class Loop:
         self, given: Sequence[Value], watch: Watch | None = None, place: Place = ()
     ) -> dict[str, Value]:
         """Return the outputs of inputs in their order, both as the library's own."""
-        values: list[Value] = [*given, *self._constants, *[None] * len(self._steps)]
+        values = self.begun(given)
         if watch is not None:
             return self._watched(values, watch, place)
         for function, operands, result, dead in self._flat:
             values[result] = function(*operands(values))
             for number in dead:
                 values[number] = None
+        return self.ended(values)
+
+    def begun(self, given: Sequence[Value]) -> list[Value]:
+        """Return room for all values, with inputs and constants in it."""
+        return [*given, *self._constants, *[None] * len(self._steps)]
+
+    def ended(self, values: Sequence[Value]) -> dict[str, Value]:
+        """Return the outputs by name."""
         return {name: values[number] for name, number in self._outputs.items()}
+
+    def function_of(self, number: int) -> Function:
+        """Return what computes the node of a value."""
+        return self._steps[number - self._first_node].function
 
     def _watched(self, values: list[Value], watch: Watch, place: Place) -> dict[str, Value]:
         for step in self._steps:
@@ -210,7 +223,7 @@ class Loop:
             watch(here, self._backend.download(values[step.result]))
             for number in step.dead:
                 values[number] = None
-        return {name: values[number] for name, number in self._outputs.items()}
+        return self.ended(values)
 
     def canonical(
         self,

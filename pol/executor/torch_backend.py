@@ -8,28 +8,34 @@ empty list of dimensions reduce everything. What a GPU does its own way is in ``
 and ``row_sums.py``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from math import prod
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pol.errors import ExecutionError
+from pol.executor.chained_loop import Chain, ChainedLoop, ChainFunction
 from pol.executor.integer_products import Multiply, in_digits, in_floats
-from pol.executor.loop import LoopBackend
+from pol.executor.loop import Loop, LoopBackend
 from pol.executor.row_sums import add_in_order
-from pol.executor.torch_functions import Functions, number
+from pol.executor.torch_functions import DTYPES, Functions, number
+from pol.job.program import Program
 from pol.ops import philox
 from pol.ops.order import nowhere
 from pol.ops.primitive import Function, Site
 from pol.ops.shape import outside
 from pol.state.arrays import NUMPY_DTYPES, Array
 from pol.values import TensorType
+
+if TYPE_CHECKING:
+    from pol.executor.triton_chains import Chains
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,6 @@ _FEW = 2**14
 """Elements up to which another copy costs less than another call."""
 _BLOCK = 2**18
 """Elements that a sequence of FP64 or 64-bit operations takes at once: its dozen temporaries are what it needs."""
-_DTYPES = {"f32": torch.float32, "i64": torch.int64, "bool": torch.bool}
 _MASK = 0xFFFFFFFF
 
 
@@ -325,7 +330,7 @@ def _cast(site: _Site) -> Function:
     if (source, target) == ("f32", "i64"):
         most, zero = (number(value, torch.float32, site.device) for value in (2.0**63, 0.0))
         return lambda x: torch.where(torch.abs(x) < most, x, zero).long()
-    return lambda x: x.to(_DTYPES[target])
+    return lambda x: x.to(DTYPES[target])
 
 
 def _reshape(site: _Site) -> Function:
@@ -542,8 +547,13 @@ class TorchBackend(LoopBackend):
 
     name = "torch"
 
-    def __init__(self, device: str = "cpu", *, on_gpu: bool | None = None) -> None:
-        """Take a device, and a GPU's way of computing where it is none: ``on_gpu`` chooses it for a processor."""
+    def __init__(
+        self, device: str = "cpu", *, on_gpu: bool | None = None, chains: "Chains | None" = None
+    ) -> None:
+        """Take a device, and a GPU's way of computing where it is none: ``on_gpu`` chooses it for a processor.
+
+        ``chains`` make kernels of elementwise nodes, which run one by one otherwise.
+        """
         super().__init__()
         try:
             self._device = torch.device(device)
@@ -558,6 +568,42 @@ class TorchBackend(LoopBackend):
         if not bool((smallest * torch.full_like(smallest, 0.5)).all()):
             reason = f"this process flushes subnormal numbers to zero on {device}"
             raise ExecutionError("backend", reason)
+        self._chains = chains
+
+    @property
+    def in_chains(self) -> bool:
+        """Whether kernels compute chains of elementwise nodes."""
+        return self._chains is not None and self._chains.are_there
+
+    def made(self, program: Program, seed: int) -> Loop:
+        """Return the functions of a program's nodes for a seed, or of its chains."""
+        if self._chains is None:
+            return super().made(program, seed)
+        return ChainedLoop(self, program, seed, self._of_chain)
+
+    def _of_chain(self, chain: Chain) -> ChainFunction:
+        assert self._chains is not None
+        return self._chains.function(chain, self._node_by_node(chain))
+
+    def _node_by_node(self, chain: Chain) -> ChainFunction:
+        """Return what computes a chain one node after another, each of operands of the chain's shape."""
+        types = [TensorType(value.dtype, chain.shape) for value in chain.operands]
+        rows = []
+        for step in chain.steps:
+            result = TensorType(step.dtype, chain.shape)
+            attrs = {"dtype": step.dtype} if step.op == "cast" else {}
+            operands = tuple(types[arg] for arg in step.args)
+            rows.append((self.function(step.op, Site(attrs, operands, result, 0)), step.args))
+            types.append(result)
+        results = [len(chain.operands) + result for result in chain.results]
+
+        def run(*operands: Tensor) -> Sequence[Tensor]:
+            values = [operand.expand(chain.shape) for operand in operands]
+            for function, args in rows:
+                values.append(function(*(values[arg] for arg in args)))
+            return [values[result].contiguous() for result in results]
+
+        return run
 
     def function(self, op: str, site: Site) -> Function:
         """Return the function of one node."""
@@ -580,8 +626,21 @@ class TorchBackend(LoopBackend):
 
     def empty(self, dtype: str, elements: int) -> Tensor:
         """See ``LoopBackend.empty``."""
-        return torch.empty(elements, dtype=_DTYPES[dtype], device=self._device)
+        return torch.empty(elements, dtype=DTYPES[dtype], device=self._device)
 
-    def session(self) -> AbstractContextManager[object]:
-        """Return a context without gradients."""
-        return torch.no_grad()
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        """Return a context without gradients, in which kernels begin on the device."""
+        is_cuda = self._device.type == "cuda"
+        with torch.no_grad(), torch.cuda.device(self._device) if is_cuda else nullcontext():
+            yield
+
+
+def chains_on(device: str) -> "Chains | None":
+    """Return what makes kernels of chains, None where Triton is not installed or makes none for the device."""
+    try:
+        from pol.executor.triton_chains import Chains, are_for
+    except ImportError:
+        return None
+    found = torch.device(device)
+    return Chains(found) if are_for(found) else None

@@ -4,14 +4,19 @@ Written out for torch, whose calls take longer than what they do with few elemen
 any more, with numbers that are tensors already. Each function overwrites its operand.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
 from pol.ops import functions
 
+DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
+    {"f32": torch.float32, "i64": torch.int64, "bool": torch.bool}
+)
+"""What torch calls each dtype."""
 _NAN, _INFINITY = float("nan"), float("inf")
 _BIAS, _MANTISSA_BITS = 1023, 52
 

@@ -107,7 +107,7 @@ class Program:
                 found.add(number)
         return frozenset(found)
 
-    def _memory_of(self) -> list[int]:
+    def memory_of(self) -> list[int]:
         """For each value the one in whose memory it lies: itself, or what it is another shape of."""
         found = list(range(len(self.types)))
         for number, node in enumerate(self.nodes, self.first_node):
@@ -174,7 +174,7 @@ class Program:
         live = peak = 0
         # values that lie in the memory of a node's result
         sharing = dict.fromkeys(range(self.first_node, len(self.types)), 0)
-        memory_of = self._memory_of()
+        memory_of = self.memory_of()
         for offset, (node, dead) in enumerate(zip(self.nodes, self.last_uses, strict=True)):
             row = PRIMITIVES[node.op]
             operands = [self.types[number] for number in node.args]

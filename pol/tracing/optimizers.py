@@ -33,7 +33,9 @@ class InnerOptimizer:
                 for name in group.names:
                     shape = group.rule.shapes(parameters[name].shape).get(kind)
                     if shape is not None:
-                        state[f"{kind}.{name}"] = torch.full(shape, number, dtype=parameters[name].dtype)
+                        state[f"{kind}.{name}"] = torch.full(
+                            shape, number, dtype=parameters[name].dtype
+                        )
         return state
 
     def update(

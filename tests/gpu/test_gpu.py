@@ -22,11 +22,12 @@ from pol.executor.interface import Backend
 from pol.executor.known_program import KNOWN, answer
 from pol.executor.names import NUMPY, TORCH
 from pol.executor.row_sums import add_in_order
-from pol.executor.torch_backend import TorchBackend
+from pol.executor.torch_backend import TorchBackend, chains_on
 from pol.limits import MAX_SUMMED
 from pol.ops.product import BITS, BLOCK, largest_digit
 from pol.state.arrays import Array
-from tests.support.programs import observed, shown
+from tests.support.chains import random_chain
+from tests.support.programs import observed, outcome, shown
 from tests.unit.pol.executor.ops import HOSTILE, NOT_FINITE, get
 from tests.unit.pol.executor.stand_in import exact
 from tests.unit.pol.executor.test_stand_ins import PINNED
@@ -39,6 +40,8 @@ from tests.vectors.kinds import first_difference, path_of
 PROCESSOR = "cpu"
 GPU = os.environ.get("ASSAY_GPU", "cuda")
 PROGRAMS = {PROCESSOR: 12, GPU: 1_000}
+CHAINS = 100
+"""Each of them is up to ten kernels to compile."""
 LARGEST = {PROCESSOR: 2_000, GPU: 2**62}
 """Elements of an operand of a vector that is asked: a processor is slow at products of digits."""
 
@@ -102,6 +105,38 @@ def test_the_known_program(executor: Backend) -> None:
 
 def test_random_programs(executor: Backend, device: str) -> None:
     for seed in range(PROGRAMS[device]):
+        program, inputs = shown(np.random.default_rng(seed))
+        wanted, found = (observed(one, program, inputs) for one in (get(NUMPY), executor))
+        assert found == wanted, f"the program of seed {seed}"
+
+
+@pytest.mark.parametrize("device", [GPU], indirect=True)
+def test_chains_are_kernels_with_the_bits_of_the_reference(
+    device: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of single nodes, too, and more of them than a process makes otherwise."""
+    pytest.importorskip("triton", reason="Triton is not installed here")
+    from pol.executor import triton_chains
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(triton_chains, "KERNELS_MAX", 10_000)
+        patched.setattr(triton_chains, "STEPS_MIN", 1)
+        executor = TorchBackend(device, chains=chains_on(device))
+        for family in ("elementwise", "functions"):
+            for index, case in enumerate(read(family)):
+                assert not compare(case, answer_to(executor, asked(case))), f"{family} {index}"
+        for seed in range(CHAINS):
+            program, inputs = random_chain(np.random.default_rng(seed))
+            wanted, found = (outcome(one, program, inputs) for one in (get(NUMPY), executor))
+            assert found == wanted, f"the chain of seed {seed}"
+    assert executor.in_chains, caplog.text
+
+
+@pytest.mark.parametrize("device", [GPU], indirect=True)
+def test_random_programs_node_by_node(device: str) -> None:
+    """As they run where no kernel can be made."""
+    executor = TorchBackend(device)
+    for seed in range(PROGRAMS[device] // 4):
         program, inputs = shown(np.random.default_rng(seed))
         wanted, found = (observed(one, program, inputs) for one in (get(NUMPY), executor))
         assert found == wanted, f"the program of seed {seed}"

@@ -8,6 +8,7 @@ import pytest
 from pol.executor import backend as module
 from pol.executor import native_backend
 from pol.executor.backend import backend, computing
+from pol.executor.fusion import CHAINED
 from pol.executor.known_program import KNOWN, answer, known_program
 from pol.executor.names import BACKENDS
 from pol.native.library import choose_library
@@ -23,6 +24,10 @@ def fresh() -> Iterator[None]:
 @pytest.mark.parametrize("name", BACKENDS)
 def test_every_executor_knows_the_answer(name: str) -> None:
     assert answer(backend(name)) == KNOWN
+
+
+def test_every_elementwise_operation_is_asked_for() -> None:
+    assert {node.op for node in known_program().nodes} >= CHAINED
 
 
 def test_a_library_whose_programs_are_wrong_is_not_used(
@@ -46,5 +51,5 @@ def test_what_needs_more_memory_than_it_declares_is_said(
     monkeypatch.setattr(native_backend, "ROUNDING", -known_program().peak_size)
     with caplog.at_level(logging.WARNING):
         assert answer(executor) == KNOWN
-    assert "13 nodes does not run natively" in caplog.text
+    assert f"{len(known_program().nodes)} nodes does not run natively" in caplog.text
     assert "more memory than it declares" in caplog.text
