@@ -51,7 +51,7 @@ class _Lines:
 
     def __init__(self) -> None:
         self.done: list[str] = []
-        self._numbers: dict[float, str] = {}
+        self._numbers: dict[int, str] = {}
 
     def new(self, expression: str) -> str:
         """Return the name of a value that is computed."""
@@ -61,10 +61,10 @@ class _Lines:
 
     def number(self, value: float) -> str:
         """Return the name of an FP64 number."""
-        if value not in self._numbers:
-            (bits,) = struct.unpack("<q", struct.pack("<d", value))
-            self._numbers[value] = self.new(_wide(f"tl.full((), {bits}, tl.int64)"))
-        return self._numbers[value]
+        (bits,) = struct.unpack("<q", struct.pack("<d", value))
+        if bits not in self._numbers:
+            self._numbers[bits] = self.new(_wide(f"tl.full((), {bits}, tl.int64)"))
+        return self._numbers[bits]
 
 
 def _wide(bits: str) -> str:

@@ -40,8 +40,10 @@ from tests.vectors.kinds import first_difference, path_of
 PROCESSOR = "cpu"
 GPU = os.environ.get("ASSAY_GPU", "cuda")
 PROGRAMS = {PROCESSOR: 12, GPU: 1_000}
-CHAINS = 100
-"""Each of them is up to ten kernels to compile."""
+CHAINS = 40
+"""Each of them is a few kernels to compile."""
+SECONDS = 900
+"""What kernels take, which are compiled one after another."""
 LARGEST = {PROCESSOR: 2_000, GPU: 2**62}
 """Elements of an operand of a vector that is asked: a processor is slow at products of digits."""
 
@@ -103,6 +105,7 @@ def test_the_known_program(executor: Backend) -> None:
     assert answer(executor) == KNOWN
 
 
+@pytest.mark.timeout(SECONDS)
 def test_random_programs(executor: Backend, device: str) -> None:
     for seed in range(PROGRAMS[device]):
         program, inputs = shown(np.random.default_rng(seed))
@@ -110,6 +113,7 @@ def test_random_programs(executor: Backend, device: str) -> None:
         assert found == wanted, f"the program of seed {seed}"
 
 
+@pytest.mark.timeout(SECONDS)
 @pytest.mark.parametrize("device", [GPU], indirect=True)
 def test_chains_are_kernels_with_the_bits_of_the_reference(
     device: str, caplog: pytest.LogCaptureFixture
@@ -132,6 +136,7 @@ def test_chains_are_kernels_with_the_bits_of_the_reference(
     assert executor.in_chains, caplog.text
 
 
+@pytest.mark.timeout(SECONDS)
 @pytest.mark.parametrize("device", [GPU], indirect=True)
 def test_random_programs_node_by_node(device: str) -> None:
     """As they run where no kernel can be made."""
