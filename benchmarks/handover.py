@@ -1,8 +1,9 @@
 """Gigabytes between owners: a payload to a validator and on to a provider, and a result back to its consumer.
 
 Each owner is a process of its own, and what they send goes over the real link, with TLS and signed calls, from disk to
-disk. A result is sealed by the validator, and fetched, opened and written as safetensors by the consumer. A row has the
-seconds, and by how much the peaks of both processes grew over what they had before: that may not depend on the bytes.
+disk. A result is sealed by the validator, and fetched, opened and written as safetensors by the consumer. With data the
+provider's worker trains a share, which a process of the validator's pool replays. A row has the seconds, and by how
+much the peaks of both processes grew over what they had before: that may not depend on the bytes.
 """
 
 import json
@@ -19,10 +20,11 @@ from typing import Any, cast
 import numpy as np
 
 from benchmarks.figures import Figures, Row
+from benchmarks.handover_job import LARGE, SMALL, payload, replay_shares, train_shares, write_jobs
 from benchmarks.memory import memory, reset_peak
 from consumer.jobs import write_result
 from consumer.result import open_states
-from host.files import write_durably
+from host.files import link_whole, write_durably
 from link import types as t
 from link.blobs import BlobStore
 from link.client import ClusterClient
@@ -30,6 +32,7 @@ from link.handover import HandoverId, public_point
 from link.server import ClusterServer
 from link.tls import make_certificate
 from pol.state.canonical import state_pieces, state_specs, state_tree
+from validator.work.files import materialise
 from validator.work.numerics import result_lengths
 from validator.work.sealing import seal_into
 from wire.keys import Key
@@ -48,29 +51,36 @@ _HANDOVER = HandoverId(_CHAIN, bytes(32), 1, 0)
 _ROOT = Path(__file__).parents[1]
 _Grown = tuple[float, int]
 """Seconds, and bytes by which a process grew meanwhile."""
+_Client = Callable[[Key], ClusterClient]
+Way = Callable[[Path, _Client], _Grown | None] | str
+"""What a process of its own does beside the validator's, or the word that tells the validator to.
+
+It returns seconds and growth where they are another process's.
+"""
 
 
 def run(size: int = SIZE) -> Figures:
-    """Send a state of about ``size`` bytes all its ways."""
-    rows = []
+    """Send a state and data of about ``size`` bytes all their ways."""
+    return judged([*_rows(WAYS, _write_state, size), *_rows(WAYS_OF_DATA, write_jobs, size)])
+
+
+def _rows(ways: Mapping[str, Way], write: Callable[[Path, int], int], size: int) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        _write_state(folder, size)
-        sent = (folder / "state").stat().st_size / 2**20
+        sent = write(folder, size) / 2**20
         with _validator(folder) as ask:
-            for case, actor in WAYS.items():
+            for case, way in ways.items():
                 print(f"{NAME}: {case}", file=sys.stderr, flush=True)
                 ask("begin")
-                seconds, grown = _of_actor(actor.__name__, folder) if actor else (0.0, 0)
-                if actor is None:
-                    seconds, there = ask("seal")
+                if isinstance(way, str):
+                    seconds, there, grown = ask(way)
                 else:
-                    _, there = ask("end")
+                    seconds, grown = _of_actor(way.__name__, folder)
+                    _, there, _ = ask("end")
                 columns = {"MiB": sent, "validator grew": there / 2**20}
-                if actor is not None:
+                if grown is not None:
                     columns["other grew"] = grown / 2**20
-                rows.append(Row(case, seconds, "s", columns=columns))
-    return judged(rows)
+                yield Row(case, seconds, "s", columns=columns)
 
 
 def judged(rows: Sequence[Row]) -> Figures:
@@ -82,7 +92,7 @@ def judged(rows: Sequence[Row]) -> Figures:
     return Figures(NAME, rows, notes, bool(over))
 
 
-def _write_state(folder: Path, size: int) -> None:
+def _write_state(folder: Path, size: int) -> int:
     draws, count = np.random.default_rng(1), max(1, size // TENSOR)
     state = {f"w{i:05d}": draws.random(TENSOR // 4, np.float32) for i in range(count)}
     write_durably(folder / "state", state_pieces(state))
@@ -90,6 +100,7 @@ def _write_state(folder: Path, size: int) -> None:
         digest = file_digest(file, "sha256").hexdigest()
     about = {"count": count, "root": state_tree(state).root.hex(), "sha256": digest}
     (folder / "about").write_text(json.dumps(about))
+    return (folder / "state").stat().st_size
 
 
 def _about(folder: Path) -> tuple[t.BlobRef, list[Any], bytes]:
@@ -126,8 +137,11 @@ class _Shelf:
 
 
 @contextmanager
-def _validator(folder: Path) -> Iterator[Callable[[str], _Grown]]:
-    """Run the validator, and give what tells it something and waits until it has done that."""
+def _validator(folder: Path) -> Iterator[Callable[[str], tuple[float, int, int | None]]]:
+    """Run the validator, and give what tells it something and waits until it has done that.
+
+    That is seconds, and the bytes by which it grew, and a process of its pool.
+    """
     command = [sys.executable, "-m", f"benchmarks.{NAME}", "validator", str(folder)]
     process = subprocess.Popen(
         command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -136,11 +150,11 @@ def _validator(folder: Path) -> Iterator[Callable[[str], _Grown]]:
     assert process.stdout
     told, answers = process.stdin, process.stdout
 
-    def ask(word: str) -> _Grown:
+    def ask(word: str) -> tuple[float, int, int | None]:
         told.write(f"{word}\n")
         told.flush()
-        seconds, grown = json.loads(answers.readline())
-        return seconds, grown
+        seconds, grown, of_pool = json.loads(answers.readline())
+        return seconds, grown, of_pool
 
     with process:
         try:
@@ -158,14 +172,16 @@ def _serve(folder: Path) -> None:
     (folder / "endpoint").write_text(f"127.0.0.1:{server.port}")
     before = 0
     for line in sys.stdin:
-        word, seconds = line.strip(), 0.0
+        word, seconds, of_pool = line.strip(), 0.0, None
         if word == "begin":
             before = _begin()
         elif word == "seal":
             start = perf_counter()
             _seal(folder, blobs)
             seconds = perf_counter() - start
-        print(json.dumps([seconds, memory("VmHWM") - before]), flush=True)
+        elif word == "replay":
+            seconds, of_pool = _replay(folder, blobs)
+        print(json.dumps([seconds, memory("VmHWM") - before, of_pool]), flush=True)
 
 
 def _seal(folder: Path, blobs: BlobStore) -> None:
@@ -189,6 +205,12 @@ def _seal(folder: Path, blobs: BlobStore) -> None:
     (folder / "manifest").write_text(json.dumps(manifest))
 
 
+def _replay(folder: Path, blobs: BlobStore) -> _Grown:
+    large = materialise(tuple(payload(folder, LARGE)), blobs, folder / "jobs")
+    trained = folder / SMALL, folder / "fetched" / LARGE
+    return replay_shares((folder / SMALL, large), trained)
+
+
 # --- the others ----------------------------------------------------------------------------------
 
 
@@ -205,13 +227,13 @@ def _of_actor(actor: str, folder: Path) -> _Grown:
     return seconds, grown
 
 
-def deliver(folder: Path, client: Callable[[Key], ClusterClient]) -> None:
+def deliver(folder: Path, client: _Client) -> None:
     """Send the state as a consumer does a file of its payload."""
     with client(_CONSUMER) as link:
         link.put_blob(folder / "state")
 
 
-def train(folder: Path, client: Callable[[Key], ClusterClient]) -> None:
+def train(folder: Path, client: _Client) -> None:
     """Fetch it as a provider does before it trains."""
     blobs = BlobStore(folder / "provider", 2**40)
     with client(_PROVIDER) as link:
@@ -219,7 +241,7 @@ def train(folder: Path, client: Callable[[Key], ClusterClient]) -> None:
     blobs.close()
 
 
-def receive(folder: Path, client: Callable[[Key], ClusterClient]) -> None:
+def receive(folder: Path, client: _Client) -> None:
     """Fetch the sealed state, open it, and write it as a model."""
     manifest = json.loads((folder / "manifest").read_text())
     blob = t.BlobRef(bytes.fromhex(manifest["sha256"]), manifest["size"])
@@ -233,13 +255,43 @@ def receive(folder: Path, client: Callable[[Key], ClusterClient]) -> None:
     write_result(state, folder / "model.safetensors")
 
 
-WAYS: Mapping[str, Callable[[Path, Callable[[Key], ClusterClient]], None] | None] = {
+def deliver_data(folder: Path, client: _Client) -> None:
+    """Send the job as a consumer does."""
+    with client(_CONSUMER) as link:
+        for file in payload(folder, LARGE):
+            link.put_blob(folder / LARGE / file.path)
+
+
+def fetch_data(folder: Path, client: _Client) -> None:
+    """Fetch the job as a provider does, and let it lie as a worker needs it."""
+    blobs = BlobStore(folder / "provider", 2**40)
+    with client(_PROVIDER) as link:
+        for file in payload(folder, LARGE):
+            link.fetch(file.blob, blobs)
+            target = folder / "fetched" / LARGE / file.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            link_whole(blobs.path(file.blob.sha256), target)
+    blobs.close()
+
+
+def train_data(folder: Path, _client: _Client) -> _Grown:
+    """Train with it."""
+    return train_shares((folder / SMALL, folder / "fetched" / LARGE), folder / "shares")
+
+
+WAYS: Mapping[str, Way] = {
     "payload, consumer to validator": deliver,
     "payload, validator to provider": train,
-    "result, sealed by the validator": None,
+    "result, sealed by the validator": "seal",
     "result, validator to consumer": receive,
 }
-"""What a process of its own does, beside the validator's, in this order."""
+"""The ways of a state, in this order."""
+WAYS_OF_DATA: Mapping[str, Way] = {
+    "data, consumer to validator": deliver_data,
+    "data, validator to provider": fetch_data,
+    "data, a share by the provider": train_data,
+    "data, the share by the validator": "replay",
+}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -250,10 +302,11 @@ def main(arguments: Sequence[str]) -> None:
         return
     certificate = (folder / "certificate").read_bytes()
     endpoint = (folder / "endpoint").read_text()
-    way: Any = {each.__name__: each for each in WAYS.values() if each}[actor]
+    ways = (*WAYS.values(), *WAYS_OF_DATA.values())
+    way = {each.__name__: each for each in ways if not isinstance(each, str)}[actor]
     before, start = _begin(), perf_counter()
-    way(folder, lambda key: ClusterClient(endpoint, certificate, key, _CHAIN))
-    print(json.dumps([perf_counter() - start, memory("VmHWM") - before]))
+    other = way(folder, lambda key: ClusterClient(endpoint, certificate, key, _CHAIN))
+    print(json.dumps(other or (perf_counter() - start, memory("VmHWM") - before)))
 
 
 if __name__ == "__main__":

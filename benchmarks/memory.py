@@ -24,9 +24,9 @@ def growth(model: str, executor: str, folder: Path, threads: int) -> float:
     return found
 
 
-def memory(field: str) -> int:
+def memory(field: str, process: int | str = "self") -> int:
     """Return ``VmRSS`` or ``VmHWM``, the peak of it, in bytes (proc_pid_status(5))."""
-    lines = Path("/proc/self/status").read_text().splitlines()
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 

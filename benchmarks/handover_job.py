@@ -1,0 +1,141 @@
+"""A job with gigabytes of data, for the benchmark of what goes between owners: it is trained, and replayed, once there.
+
+A provider's worker and a process of a validator's pool take a job of little data first, so that their growth is what
+the data take.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import partial
+from hashlib import file_digest
+from pathlib import Path
+from queue import SimpleQueue
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from benchmarks.memory import memory
+from compute_provider.interfaces import Honest
+from compute_provider.work.trainer import Trainer
+from compute_provider.work.worker import ENDS, WorkOrder
+from domain.reasons import ShareReason
+from domain.records import ShareKey
+from host.sandbox import physical_memory
+from link import types as t
+from pol.executor.names import NUMPY
+from pol.job.document import CLOSING, DOCUMENT, GLOBAL_STATE, LOCAL_STATE, parse_job
+from pol.job.program import ProgramBuilder
+from pol.job.write import JobSource, write_job
+from pol.rules.commitment import boundary_root
+from pol.work.pool import ReplayPool
+from pol.work.records import RoundSlot
+from validator.work import numerics
+
+LARGE, SMALL = "job", "small"
+_ROW = 2**14
+"""FP32 numbers of a row: few rows that are read take little memory, too."""
+_BATCH, _STEPS = 4, 4
+_KEY = ShareKey(bytes(32), 1, 0, 0, 0)
+
+
+def write_jobs(folder: Path, size: int) -> int:
+    """Write a job with about ``size`` bytes of data, and one with a batch of them; return the bytes of the payload."""
+    for name, rows in ((LARGE, max(_BATCH, size // 4 // _ROW)), (SMALL, _BATCH)):
+        (folder / name).mkdir()
+        job = write_job(folder / name, _source(rows))
+        files = []
+        for file in job.payload:
+            with (folder / name / file.path).open("rb") as data:
+                digest = file_digest(data, "sha256").hexdigest()
+            files.append((file.path, digest, file.size))
+        (folder / f"{name}.payload").write_text(json.dumps(files))
+    return sum(file.blob.size for file in payload(folder, LARGE))
+
+
+def _source(rows: int) -> JobSource:
+    step, outer, evaluate = ProgramBuilder(), ProgramBuilder(), ProgramBuilder()
+    total = step.node(
+        "sum", step.input("batch.x", "f32", (_BATCH, _ROW)), dims=[0, 1], keepdim=False
+    )
+    step.output("global.w", step.node("add", step.input("global.w", "f32", ()), total))
+    step.output("metric.loss", total)
+    outer.output("global.w", outer.input("aggregate.w", "f32", ()))
+    evaluate.output("metric.w", evaluate.input("global.w", "f32", ()))
+    return JobSource(
+        name="data", seed=1, rounds=1, slots=1, round_steps=_STEPS, batch=_BATCH, segment_steps=_STEPS,
+        aggregation=CLOSING, step=step.build(), outer=outer.build(), eval=evaluate.build(), metrics=("loss",),
+        global_state={"w": np.zeros((), np.float32)}, local_state={},
+        data={"x": np.random.default_rng(1).random((rows, _ROW), np.float32)},
+    )  # fmt: skip
+
+
+def payload(folder: Path, name: str) -> Iterator[t.PayloadFile]:
+    """Yield the files of one of them, as a consumer names them."""
+    for path, digest, size in json.loads((folder / f"{name}.payload").read_text()):
+        yield t.PayloadFile(path, t.BlobRef(bytes.fromhex(digest), size))
+
+
+def train_shares(jobs: Sequence[Path], folder: Path) -> tuple[float, int]:
+    """Train a share of two jobs as a provider; return the seconds of the second, and how much more memory it took.
+
+    The roots of its boundaries are written beside each job, for who replays it.
+    """
+    (_, first), (seconds, second) = (_share(job, folder / job.name) for job in jobs)
+    return seconds, second - first
+
+
+def _share(job: Path, folder: Path) -> tuple[float, int]:
+    """Return the seconds of a share, and the most memory that its worker had."""
+    own = folder / "share"
+    own.mkdir(parents=True)
+    document = parse_job((job / DOCUMENT).read_bytes()).document
+    order = WorkOrder(
+        str(job), str(own), str(job / GLOBAL_STATE), str(job / LOCAL_STATE), document.global_root,
+        document.local_root, round=0, slot=0, backend=NUMPY, memory_bytes=physical_memory(), boundaries=(),
+    )  # fmt: skip
+    said: SimpleQueue[dict[str, Any]] = SimpleQueue()
+    trainer, start = Trainer(partial(_hear, said), folder), perf_counter()
+    boundaries = [boundary_root(document.global_root, document.local_root, ()).hex()]
+    try:
+        trainer.start(_KEY, order, Honest().worker(_KEY))
+        message: dict[str, Any] = {}
+        while not ENDS & message.keys():
+            message = said.get(timeout=600)
+            if message.get("boundary", {}).get("index") == 1:
+                boundaries.append(message["boundary"]["root"])
+        if "done" not in message:
+            raise RuntimeError(f"the share has no result: {message}")
+        seconds = perf_counter() - start
+        (pid,) = trainer.pids()
+        most = memory("VmHWM", pid)
+    finally:
+        trainer.close()
+    job.with_suffix(".trained").write_text(json.dumps(boundaries))
+    return seconds, most
+
+
+def _hear(said: "SimpleQueue[dict[str, Any]]", _key: ShareKey, message: dict[str, Any]) -> None:
+    said.put(message)
+
+
+def replay_shares(jobs: Sequence[Path], trained: Sequence[Path]) -> tuple[float, int]:
+    """Replay the shares of two jobs in a pool; return the seconds of the second, and by how much the process grew.
+
+    ``trained`` are the jobs where they were trained.
+    """
+    most = []
+    with ReplayPool(1) as pool:
+        for job, other in zip(jobs, trained, strict=True):
+            roots = json.loads(other.with_suffix(".trained").read_text())
+            first, last = map(bytes.fromhex, roots)
+            states = job / GLOBAL_STATE, job / LOCAL_STATE
+            start = perf_counter()
+            outcome = pool.submit(
+                numerics.check_segment, job, RoundSlot(0, 0), 0, states, (), (first, last), NUMPY
+            ).result()
+            seconds = perf_counter() - start
+            if outcome.reason != ShareReason.NONE:
+                raise RuntimeError(f"the share does not hold: {outcome}")
+            most.append(pool.submit(memory, "VmHWM").result())
+    return seconds, most[1] - most[0]
