@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate
+from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ from pol.values import TensorSpec
 
 _MAP_FIXED = 0x10
 _ZERO = np.float32(0.0)
+_WORDS = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
+"""Types that are copied at once, by their bytes."""
 
 
 class MappedFiles:
@@ -66,21 +69,24 @@ class Column:
     ) -> None:
         """``canonical`` says that no element is -0.0, which is read as +0.0."""
         self.name, self._shape, self._canonical = spec.name, spec.shape, canonical
-        self._dtype, self._size = NUMPY_DTYPES[spec.dtype], spec.type.size
-        self._origins = np.array(origins, np.int64)
-        # A row at every byte, of which those are taken where one begins: shards align nothing.
-        count = max(0, len(data) - self._size + 1)
-        self._at = (
-            np.ndarray((count,), f"V{self._size}", data, strides=(1,)) if self._size else None
-        )
+        self._dtype = NUMPY_DTYPES[spec.dtype]
+        self._at: Array | None = None
+        if size := spec.type.size:
+            # As if a row were at every place where one may be, for shards align nothing but what their writer aligned.
+            unit = gcd(size, *origins)
+            self._units, self._origins = size // unit, np.array(origins, np.int64) // unit
+            # NumPy takes aligned words faster than bytes.
+            item = _WORDS.get(size) if unit >= min(size, 8) else None
+            count = max(0, (len(data) - size) // unit + 1)
+            self._at = np.ndarray((count,), item or f"V{size}", data, strides=(unit,))
 
     def take(self, rows: NDArray[np.int64], shards: NDArray[np.int64]) -> Array:
         """Return the values of some rows, which are in these shards, in an array of its own."""
         shape = (len(rows), *self._shape)
         if self._at is None:
             return np.empty(shape, self._dtype)
-        places = rows * self._size
-        places += self._origins[shards]
+        places = rows * self._units
+        places += self._origins.take(shards)
         taken: Array = self._at[places].view(self._dtype).reshape(shape)
         if not self._canonical:
             # -0.0 + 0.0 is +0.0
@@ -94,12 +100,20 @@ class Dataset:
     def __init__(self, columns: Sequence[Column], shard_rows: Sequence[int]) -> None:
         self._columns = tuple(columns)
         self._ends = np.cumsum(np.array(shard_rows, np.int64))
+        first, last = shard_rows[0], shard_rows[-1]
+        self._equal = first if last <= first and {*shard_rows[:-1]} <= {first} else None
         self.rows = sum(shard_rows)
 
     def take(self, rows: NDArray[np.int64]) -> dict[str, Array]:
         """Return column name to the values of rows, given by their numbers, in arrays of their own."""
-        shards = self._ends.searchsorted(rows, "right")
+        shards = self._shards_of(rows)
         return {column.name: column.take(rows, shards) for column in self._columns}
+
+    def _shards_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        # A division is ten times as fast as a search, and builders make shards of equal length.
+        if self._equal is not None:
+            return rows // self._equal
+        return self._ends.searchsorted(rows, "right")
 
 
 @lru_cache(maxsize=2)

@@ -2190,8 +2190,8 @@ MUTANTS = (
         "other-shards-rows",
         "rows of a later shard are looked for where the first one's lie",
         "pol/job/dataset.py",
-        "places += self._origins[shards]",
-        "places += self._origins[0]",
+        "self._origins.take(shards)",
+        "self._origins[0]",
         (f"{_DATASET}::test_rows_come_from_whichever_shard_they_are_in",),
     ),
     Mutant(

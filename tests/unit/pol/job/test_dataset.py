@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pol.job.dataset import batch_at, sample_rows
+from pol.job.dataset import Column, Dataset, batch_at, sample_rows
 from pol.job.document import Job
 from pol.job.load import load_job
 from pol.ops.philox import permutation
 from pol.rules.schedule import batch_number
+from pol.values import TensorSpec
 from tests.unit.pol.datasets import all_rows, dataset
 from tests.unit.pol.mlp import BATCH, rows, write_mlp_job
 
@@ -83,6 +84,23 @@ def test_rows_come_from_whichever_shard_they_are_in(tmp_path: Path, shard_rows: 
         assert column.dtype == expected[name].dtype
         assert np.array_equal(column, expected[name])
         assert column.flags.writeable
+
+
+@pytest.mark.parametrize("lengths", [(3, 5, 2), (4, 4, 2), (2, 2, 6), (10,)])
+@pytest.mark.parametrize("gaps", [(0, 8, 16), (8, 0, 5)])
+def test_shards_have_any_length_and_lie_anywhere(
+    lengths: tuple[int, ...], gaps: tuple[int, ...]
+) -> None:
+    numbers = np.arange(10) * 2**40
+    data, origins, first = b"", [], 0
+    for length, gap in zip(lengths, gaps, strict=False):
+        data += b"\xff" * gap
+        origins.append(len(data) - 8 * first)
+        data += numbers[first : first + length].tobytes()
+        first += length
+    column = Column(TensorSpec("n", "i64", ()), np.frombuffer(data, np.uint8), origins, True)
+    chosen = np.array([9, 0, 2, 3, 4, 4, 7, 8, 1])
+    assert Dataset([column], lengths).take(chosen)["n"].tolist() == numbers[chosen].tolist()
 
 
 def test_files_that_get_another_content_keep_theirs_for_who_has_loaded_them(tmp_path: Path) -> None:
