@@ -44,8 +44,9 @@ class NativeBackend(Remembering[Compiled]):
     def made(self, program: Program, seed: int) -> Compiled:
         """Return the program's tape, with elementwise nodes in chains where there is room for that."""
         has_kernels = can_be_written(program)
-        for grouping in (grouped, singly) if has_kernels else ():
-            tape = write_tape(program, seed, grouping)
+        ways = ((grouped, True), (grouped, False), (singly, False))
+        for grouping, is_packing in ways if has_kernels else ():
+            tape = write_tape(program, seed, grouping, is_packing=is_packing)
             if _size(program, tape) <= program.peak_size + ROUNDING:
                 return Taped(self, program, tape)
         log.warning(

@@ -9,7 +9,7 @@ turn has a moving base: the part of a sequence, the part of a stack, and the two
 and one to write, which change places after each turn.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from math import prod
@@ -46,6 +46,8 @@ _OUTPUT = len(OPS)
 _TYPES = {"f32": 0, "i64": 1, "bool": 2}
 _DIMENSIONS = 8
 _ALIGNED = 8
+_FEW = 256
+"""Rows or columns of the other operand, up to which it counts whether a matrix is packed once or in each turn."""
 
 
 class Kind(IntEnum):
@@ -66,6 +68,7 @@ class Kind(IntEnum):
     WINDOWS = 12
     TURNS = 13
     AGAIN = 14
+    PACK = 15
 
 
 ROWS_OF_TABLE = 8
@@ -107,9 +110,12 @@ class Tape:
     replacing: frozenset[str]
 
 
-def write_tape(program: Program, seed: int, grouping: Grouping) -> Tape:
-    """Return the tape of a program for a seed, with its nodes, and those of each body in it, in such groups."""
-    written = _Written(FIRST_INPUT + len(program.inputs) + len(program.outputs))
+def write_tape(program: Program, seed: int, grouping: Grouping, *, is_packing: bool = True) -> Tape:
+    """Return the tape of a program for a seed, with its nodes, and those of each body in it, in such groups.
+
+    With ``is_packing`` it needs more memory, for operands of products that are the same in each turn of a repeat.
+    """
+    written = _Written(FIRST_INPUT + len(program.inputs) + len(program.outputs), is_packing)
     given = [
         in_order(FIRST_INPUT + number, ITEM_SIZE[spec.dtype], spec.shape)
         for number, spec in enumerate(program.inputs)
@@ -205,11 +211,63 @@ def can_be_written(program: Program) -> bool:
     return is_known and all(can_be_written(body) for body, _ in program.bodies)
 
 
+class _Turn:
+    """The body of a repeat: what is the same in each turn, and operands of products among it, packed before the first.
+
+    Else each turn would pack them again, which takes longer than a product of few rows.
+    """
+
+    def __init__(self, bases: Collection[int], begins: int) -> None:
+        """Know the bases of what is the same, and which instruction begins the turns."""
+        self._bases, self._begins = bases, begins
+        self._packed: dict[tuple[object, ...], Strided] = {}
+
+    @property
+    def packed(self) -> list[Strided]:
+        """What was packed: it is needed until the last turn ends."""
+        return list(self._packed.values())
+
+    def pack(
+        self, operand: Strided, bits: int, is_left: bool, written: "_Written"
+    ) -> Strided | None:
+        """Return where a matrix is packed, [rows, summed] or [summed, columns]; None where it is not."""
+        if operand.base not in self._bases or bits not in _NARROW:
+            return None
+        order = slice(-2, None) if is_left else slice(-1, -3, -1)
+        (lanes, summed), (lane, k) = operand.shape[order], operand.strides[order]
+        form = (bits, int(is_left), lane, k, lanes, summed)
+        key = (operand.base, operand.offset, *form)
+        if key not in self._packed:
+            size = packed_size(lanes, summed)
+            written.sizes.append(size)
+            kept = in_order(-len(written.sizes), 1, (size,))
+            self._packed[key] = kept
+
+            def body(place: Place) -> list[int]:
+                return [*place(operand), *place(kept), *form, size]
+
+            instruction = Instruction(Kind.PACK, [operand], [kept], body)
+            written.instructions.insert(self._begins, instruction)
+            self._begins += 1
+        return self._packed[key]
+
+
+_NARROW = (8, 15)
+_LEFT, _RIGHT = 1, 2
+
+
+def packed_size(lanes: int, summed: int) -> int:
+    """Return the most bytes that scales and integers of an operand take, with every instruction set."""
+    wide, blocks = -(-lanes // 64) * 64, -(-summed // 8) * 8
+    return wide * (2 * blocks + 24) + 128
+
+
 class _Written:
     """What is written of a program and its bodies."""
 
-    def __init__(self, bases: int) -> None:
+    def __init__(self, bases: int, is_packing: bool) -> None:
         """Begin with so many bases."""
+        self.is_packing = is_packing
         self.instructions: list[Instruction] = []
         self.sizes: list[int] = []
         self.constants = bytearray()
@@ -226,9 +284,11 @@ class _Writer:
     """Writes instructions; each value that is computed has a negative base of its own."""
 
     def __init__(
-        self, program: Program, seed: int, grouping: Grouping, written: _Written, given: Sequence[Strided]
+        self, program: Program, seed: int, grouping: Grouping, written: _Written, given: Sequence[Strided],
+        turn: _Turn | None = None,
     ) -> None:  # fmt: skip
-        """Begin with where the inputs are."""
+        """Begin with where the inputs are; ``turn`` where this is the body of a repeat."""
+        self._turn = turn
         self.program, self.seed = program, seed
         self.instructions, self.sizes = written.instructions, written.sizes
         self.constants = written.constants
@@ -403,11 +463,20 @@ class _Writer:
         strides = (*left.strides[-2:], *right.strides[-2:])
         shape = (left.shape[-2], left.shape[-1], right.shape[-1])
         batch = [*_padded(sizes), *_padded(of_left), *_padded(of_right)]
+        bits, packed = node.attrs["bits"], 0
+        if self._turn is not None and prod(sizes) == 1 and value.elements:
+            kept = self._turn.pack(right, bits, False, self._written) if shape[0] <= _FEW else None
+            if kept is not None:
+                right, packed = kept, _RIGHT
+            elif shape[2] <= _FEW:
+                kept = self._turn.pack(left, bits, True, self._written)
+                left, packed = (left, 0) if kept is None else (kept, _LEFT)
         self._emit(
             Kind.PRODUCT,
             [left, right],
             [result],
-            node.attrs["bits"],
+            bits,
+            packed,
             *strides,
             *shape,
             len(sizes),
@@ -589,10 +658,14 @@ class _Writer:
         ]
         taken = [*operands, *slots, result]
         self.instructions.append(Instruction(Kind.TURNS, taken, [*slots, result], moves.begin))
-        writer = _Writer(body, self.seed, self._grouping, self._written, [*given, *operands[last:]])
+        constants = operands[last:]
+        same = {constant.base for constant in constants} if self._written.is_packing else ()
+        turn = _Turn(same, len(self.instructions) - 1)
+        writer = _Writer(body, self.seed, self._grouping, self._written, [*given, *constants], turn)
         numbers = [body.outputs[name] for name, _ in found.parts]
         writer.take_body(list(zip(numbers, targets, strict=True)))
-        self.instructions.append(Instruction(Kind.AGAIN, taken, (), lambda _: moves.again(count)))
+        needed = [*taken, *turn.packed]
+        self.instructions.append(Instruction(Kind.AGAIN, needed, (), lambda _: moves.again(count)))
         for end, part in zip(kept, parts, strict=False):
             self._copy(end, part, slots)
 

@@ -31,7 +31,7 @@ SWITCH = "ASSAY_NATIVE"
 """``OFF`` for none, the name of an instruction set to force it, nothing for the best."""
 OFF = "0"
 
-_INTERFACE = 8
+_INTERFACE = 9
 _ADDRESS, _SIZE, _STATUS = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 _OUTSIDE = 2
 _FUNCTIONS = ("exp", "log", "tanh", "erf")

@@ -19,6 +19,16 @@ static int64_t panel_of_left(int64_t blocks, int bits)
     return HEAD + blocks * ROWS * form_size(bits);
 }
 
+static int64_t left_size(int64_t rows, int64_t summed, int bits)
+{
+    return rounded(rows, ROWS) / ROWS * panel_of_left(rounded(summed, BLOCK) / BLOCK, bits);
+}
+
+static int64_t right_size(int64_t columns, int64_t summed, int bits)
+{
+    return rounded(columns, COLUMNS) * (rounded(summed, BLOCK) / BLOCK) * form_size(bits);
+}
+
 static void pack_left(const Operand *x, const Scales *s, int64_t summed, int bits, char *panels)
 {
     int64_t blocks = rounded(summed, BLOCK) / BLOCK, rows = rounded(x->lanes, ROWS);
@@ -65,18 +75,47 @@ static inline ALWAYS void write_tile(const Tile *tile, const Scales *left, const
     }
 }
 
-static inline ALWAYS int multiply(const Operand *left, const Operand *right, int64_t summed, int bits, float *result)
+/* Bytes that an operand takes with its scales. */
+static inline size_t packed_size(int64_t lanes, int is_left, int64_t summed, int bits)
+{
+    return scales_size(lanes) + (size_t)(is_left ? left_size(lanes, summed, bits) : right_size(lanes, summed, bits)) + 64;
+}
+
+/* Pack an operand into ``room``, behind its scales, or find there what was packed before. */
+static inline ALWAYS char *pack(const Operand *x, int is_left, int is_packed, int64_t summed, int bits, char **room, Scales *s)
+{
+    *s = is_packed ? place_scales(x->lanes, room) : find_scales(x, summed, bits, room);
+    char *panels = carve(room, (size_t)(is_left ? left_size(x->lanes, summed, bits) : right_size(x->lanes, summed, bits)));
+    if (is_packed)
+        return panels;
+    if (is_left)
+        pack_left(x, s, summed, bits, panels);
+    else
+        pack_right(x, s, summed, bits, panels);
+    return panels;
+}
+
+int pack_narrow(const Operand *x, int is_left, int64_t summed, int bits, char *room, int64_t bytes)
+{
+    Scales scales;
+    if (packed_size(x->lanes, is_left, summed, bits) > (size_t)bytes)
+        return 0;
+    pack(x, is_left, 0, summed, bits, &room, &scales);
+    return 1;
+}
+
+static inline ALWAYS int multiply(const Operand *left, const Operand *right, Packed packed, int64_t summed, int bits,
+                                  float *result)
 {
     int64_t rows = left->lanes, columns = right->lanes, blocks = rounded(summed, BLOCK) / BLOCK;
     int64_t panel = panel_of_left(blocks, bits), panels = rounded(rows, ROWS) / ROWS, column_size = blocks * form_size(bits);
-    size_t left_size = (size_t)(panels * panel), right_size = (size_t)(rounded(columns, COLUMNS) * column_size);
-    char *room = scratch(scales_size(rows) + scales_size(columns) + left_size + right_size + 2 * 64);
+    char *room = scratch(64 + (packed.left ? 0 : packed_size(rows, 1, summed, bits)) +
+                         (packed.right ? 0 : packed_size(columns, 0, summed, bits)));
     if (room == NULL)
         return 0;
-    Scales of_left = find_scales(left, summed, bits, &room), of_right = find_scales(right, summed, bits, &room);
-    char *a = carve(&room, left_size), *b = carve(&room, right_size);
-    pack_left(left, &of_left, summed, bits, a);
-    pack_right(right, &of_right, summed, bits, b);
+    Scales of_left, of_right;
+    char *a = pack(left, 1, packed.left != NULL, summed, bits, packed.left ? &packed.left : &room, &of_left);
+    char *b = pack(right, 0, packed.right != NULL, summed, bits, packed.right ? &packed.right : &room, &of_right);
     int64_t together = LEFT_BYTES / panel > 0 ? LEFT_BYTES / panel : 1;
     for (int64_t first = 0; first < panels; first += together)
         for (int64_t column = 0; column < columns; column += COLUMNS)
@@ -88,22 +127,12 @@ static inline ALWAYS int multiply(const Operand *left, const Operand *right, int
     return 1;
 }
 
-int multiply_narrow(const Operand *left, const Operand *right, int64_t summed, int bits, float *result)
+int multiply_narrow(const Operand *left, const Operand *right, Packed packed, int64_t summed, int bits, float *result)
 {
-    return bits == 8 ? multiply(left, right, summed, 8, result) : multiply(left, right, summed, 15, result);
+    return bits == 8 ? multiply(left, right, packed, summed, 8, result) : multiply(left, right, packed, summed, 15, result);
 }
 
 /* --- in parts -------------------------------------------------------------------------------------------------- */
-
-static int64_t left_size(int64_t rows, int64_t summed, int bits)
-{
-    return rounded(rows, ROWS) / ROWS * panel_of_left(rounded(summed, BLOCK) / BLOCK, bits);
-}
-
-static int64_t right_size(int64_t columns, int64_t summed, int bits)
-{
-    return rounded(columns, COLUMNS) * (rounded(summed, BLOCK) / BLOCK) * form_size(bits);
-}
 
 static inline ALWAYS void add_tiles(const char *a, const char *b, int64_t rows, int64_t columns, int64_t blocks, int bits,
                                     double *totals, int64_t stride)

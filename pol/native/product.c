@@ -13,8 +13,8 @@ EXPORT int assay_product(int bits, int64_t count, const int64_t *left_offsets, c
     for (int64_t i = 0; i < count; i++) {
         Operand a = {left + left_offsets[i], left_row, left_k, rows};
         Operand b = {right + right_offsets[i], right_column, right_k, columns};
-        int (*multiply)(const Operand *, const Operand *, int64_t, int, float *) = bits == 22 ? multiply_wide : multiply_narrow;
-        if (!multiply(&a, &b, summed, bits, result + i * rows * columns))
+        float *to = result + i * rows * columns;
+        if (!(bits == 22 ? multiply_wide(&a, &b, summed, bits, to) : multiply_narrow(&a, &b, (Packed){0}, summed, bits, to)))
             return 0;
     }
     return 1;

@@ -46,14 +46,25 @@ size_t scales_size(int64_t lanes);
 /* Find the scales of an operand for integers of ``bits``, in memory from ``room``. */
 Scales find_scales(const Operand *x, int64_t summed, int bits, char **room);
 
+/* Where the scales of so many lanes lie in ``room``. */
+Scales place_scales(int64_t lanes, char **room);
+
 /* The same in parts: memory for so many lanes, larger elements of each lane, and the scales when all were seen. */
 Scales start_scales(int64_t lanes, char **room);
 void see_largest(const Operand *x, int64_t summed, uint32_t *RESTRICT largest);
 void set_scales(Scales *scales, int64_t lanes, int bits);
 
-/* Multiply one pair of matrices in integers of 8 or 15 bits, or of 22; 0 where there is no memory. */
-int multiply_narrow(const Operand *left, const Operand *right, int64_t summed, int bits, float *result);
+/* Multiply one pair of matrices in integers of 8 or 15 bits, or of 22; 0 where there is no memory. ``packed`` are operands
+ * that are packed already, or NULL.
+ */
+typedef struct {
+    char *left, *right;
+} Packed;
+int multiply_narrow(const Operand *left, const Operand *right, Packed packed, int64_t summed, int bits, float *result);
 int multiply_wide(const Operand *left, const Operand *right, int64_t summed, int bits, float *result);
+
+/* Pack an operand of products of 8 or 15 bits into so many ``bytes``, aligned to a cache line; 0 where it does not fit. */
+int pack_narrow(const Operand *x, int is_left, int64_t summed, int bits, char *room, int64_t bytes);
 
 /* How a product is made of parts, for those that lay out few columns at a time: operands as panels, and panels multiplied
  * and added to [rows, columns] of totals whose rows lie ``stride`` apart. Of 22 bits at most WHOLE are summed at once. */

@@ -7,8 +7,10 @@
 
 #include "program.h"
 
+#include "product.h"
+
 enum { CHAIN, COPY, PRODUCT, SUM, COUNT, LARGEST, FIND_LARGEST, TAKE, UNIFORM, IOTA, ADD_ROWS, ARGSORT, WINDOWS,
-       TURNS, AGAIN };
+       TURNS, AGAIN, PACK };
 
 #define LANES 8
 #define COLUMNS 256
@@ -20,11 +22,19 @@ typedef struct {
 
 typedef struct {
     Place left, right, result;
-    int64_t bits;
+    int64_t bits, packed; /* which operand a PACK has put where it is */
     int64_t left_row, left_k, right_k, right_column, rows, summed, columns;
     int64_t dims; /* of the batch, from the last one on */
     int64_t sizes[DIMENSIONS], left_strides[DIMENSIONS], right_strides[DIMENSIONS];
 } Product;
+
+enum { NEITHER, LEFT, RIGHT };
+
+/* An operand of products that is the same in each turn of a repeat. */
+typedef struct {
+    Place from, to;
+    int64_t bits, is_left, lane, k, lanes, summed, bytes;
+} Pack;
 
 /* Of [outer, n, inner] over n, in order; ``item`` is bytes of an element: 4 for FP32, 8 for INT64, 1 for truths. */
 typedef struct {
@@ -74,6 +84,11 @@ static int run_slice(const Product *p, const Run *run, int64_t number, int64_t s
     int64_t begin = p->rows * slice / slices, end = p->rows * (slice + 1) / slices;
     const float *left = (const float *)at(run, p->left) + begin * p->left_row, *right = at(run, p->right);
     float *result = (float *)at(run, p->result) + (number * p->rows + begin) * p->columns;
+    if (p->packed) {
+        Operand a = {left, p->left_row, p->left_k, end - begin}, b = {right, p->right_column, p->right_k, p->columns};
+        Packed packed = {p->packed == LEFT ? at(run, p->left) : NULL, p->packed == RIGHT ? at(run, p->right) : NULL};
+        return multiply_narrow(&a, &b, packed, p->summed, (int)p->bits, result);
+    }
     for (int64_t d = 0; d < p->dims; d++) {
         left += number % p->sizes[d] * p->left_strides[d];
         right += number % p->sizes[d] * p->right_strides[d];
@@ -99,8 +114,8 @@ static int run_product(const Product *p, const Run *run)
         count *= p->sizes[d];
     double operations = 2.0 * (double)count * (double)p->rows * (double)p->summed * (double)p->columns;
     Products shared = {p, run, count, 1, parts_of(run, INT64_MAX, operations), 0};
-    /* every slice packs the right operand again, so there are no more than threads */
-    if (count < shared.parts)
+    /* every slice packs the right operand again, so there are no more than threads; rows that are packed stay together */
+    if (count < shared.parts && p->packed != LEFT)
         shared.slices = p->rows / ROWS_MIN < shared.parts ? p->rows / ROWS_MIN : shared.parts;
     if (shared.slices < 1)
         shared.slices = 1;
@@ -109,6 +124,12 @@ static int run_product(const Product *p, const Run *run)
         shared.parts = shared.items;
     crew_do(run->crew, shared.parts, run_products, &shared);
     return shared.failed ? NO_MEMORY : DONE;
+}
+
+static int run_pack(const Pack *p, const Run *run)
+{
+    Operand x = {at(run, p->from), p->lane, p->k, p->lanes};
+    return pack_narrow(&x, (int)p->is_left, p->summed, (int)p->bits, at(run, p->to), p->bytes) ? DONE : NO_MEMORY;
 }
 
 typedef struct {
@@ -309,6 +330,7 @@ static int run_one(const int64_t *instruction, const Run *run)
     case CHAIN: return run_chain(body, run);
     case COPY: run_copy(body, run); return DONE;
     case PRODUCT: return run_product((const Product *)body, run);
+    case PACK: return run_pack((const Pack *)body, run);
     case SUM: return run_sum((const Reduction *)body, run);
     case COUNT: run_count((const Reduction *)body, run); return DONE;
     case LARGEST: run_largest((const Reduction *)body, run); return DONE;

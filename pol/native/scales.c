@@ -83,7 +83,7 @@ size_t scales_size(int64_t lanes)
     return wide * (3 * sizeof(float) + sizeof(double));
 }
 
-Scales start_scales(int64_t lanes, char **room)
+Scales place_scales(int64_t lanes, char **room)
 {
     size_t wide = (size_t)rounded(lanes, 64);
     Scales scales;
@@ -91,6 +91,12 @@ Scales start_scales(int64_t lanes, char **room)
     scales.second = carve(room, wide * sizeof(float));
     scales.inverse = carve(room, wide * sizeof(double));
     scales.largest = carve(room, wide * sizeof(uint32_t));
+    return scales;
+}
+
+Scales start_scales(int64_t lanes, char **room)
+{
+    Scales scales = place_scales(lanes, room);
     memset(scales.largest, 0, (size_t)lanes * sizeof(uint32_t));
     return scales;
 }

@@ -7,15 +7,19 @@ import numpy as np
 import pytest
 
 from pol.errors import OutOfRange
+from pol.executor.fusion import grouped
 from pol.executor.interface import run
 from pol.executor.names import BACKENDS
-from pol.executor.native_backend import Taped
+from pol.executor.native_backend import NativeBackend, Taped
+from pol.executor.tape import Kind, Tape, write_tape
 from pol.job.program import Program, ProgramBuilder
 from pol.job.unroll import unroll
+from pol.native.library import load_library
 from pol.state.arrays import Array
 from pol.values import TensorType
 from tests.support.bodies import counter, moved, nested, recurrence
-from tests.unit.pol.executor.ops import bits, floats, get, node_by_node
+from tests.unit.pol.executor.ops import bits as bits_of
+from tests.unit.pol.executor.ops import floats, get, node_by_node
 
 Inputs = Mapping[str, Array]
 
@@ -43,7 +47,7 @@ def same(program: Program, inputs: Inputs) -> Array:
         for form in (program, flat):
             found = get(name).compile(form, 7).run(inputs)
             for output, value in found.items():
-                assert bits(value) == bits(wanted[output]), f"{name}: {output} differs"
+                assert bits_of(value) == bits_of(wanted[output]), f"{name}: {output} differs"
     return wanted["result"]
 
 
@@ -65,7 +69,7 @@ def test_turns_follow_one_another(shape: tuple[int, ...], count: int, reverse: b
     for at in reversed(range(count)) if reverse else range(count):
         state = np.abs(state * inputs["scale"] + inputs["parts"][at])
         stack[at] = state
-    assert bits(result) == bits(np.concatenate([state.reshape(-1), stack.reshape(-1)]))
+    assert bits_of(result) == bits_of(np.concatenate([state.reshape(-1), stack.reshape(-1)]))
 
 
 def test_what_is_carried_changes_places_at_once() -> None:
@@ -159,6 +163,75 @@ def test_products_and_views_inside() -> None:
     same(repeated(c.build(), inputs, 9), inputs)
 
 
+def _of_products(bits: int, rows: int) -> Program:
+    """Constants as they are and transposed, on the left and on the right, with a batch of one, and twice."""
+    c = ProgramBuilder()
+    h = c.input("carry.0", "f32", (rows, 21))
+    x = c.input("sequence.0", "f32", (21, 21))
+    w, v = c.input("constant.0", "f32", (21, 21)), c.input("constant.1", "f32", (1, 21, 21))
+    turned = c.node("permute", w, dims=[1, 0])
+    h = c.node("matmul", h, w, bits=bits)
+    h = c.node("matmul", h, turned, bits=bits)
+    h = c.node("matmul", c.node("tanh", h), turned, bits=bits)
+    one = c.node("matmul", c.node("reshape", h, shape=[1, rows, 21]), v, bits=bits)
+    after = c.node("tanh", c.node("reshape", one, shape=[rows, 21]))
+    left = c.node("matmul", w, c.node("permute", after, dims=[1, 0]), bits=bits)
+    c.output("carry.0", c.node("tanh", c.node("permute", left, dims=[1, 0])))
+    of_x = c.node("matmul", w, x, bits=bits)
+    c.output("stacked.0", c.node("matmul", of_x, c.node("matmul", w, w, bits=bits), bits=bits))
+    return c.build()
+
+
+def _kinds(tape: Tape) -> list[Kind]:
+    """What the instructions of a tape do."""
+    found = []
+    for words in (tape.reading, tape.writing):
+        at = 0
+        while at < len(words):
+            found.append(Kind(words[at]))
+            at += words[at + 1]
+    return found
+
+
+@pytest.mark.parametrize("rows", [1, 40, 300])
+@pytest.mark.parametrize("bits", [8, 15, 22])
+def test_what_is_the_same_in_each_turn_is_packed_once(bits: int, rows: int) -> None:
+    inputs = {
+        "h": floats(rows, 21),
+        "x": floats(3, 21, 21, seed=1),
+        "w": floats(21, 21, seed=2),
+        "v": floats(1, 21, 21, seed=3),
+    }
+    program = repeated(_of_products(bits, rows), inputs, 3)
+    result = same(program, inputs)
+    kinds = _kinds(write_tape(program, 7, grouped))
+    packed = [at for at, kind in enumerate(kinds) if kind is Kind.PACK]
+    # of 22 bits nothing is packed; beside many rows it does not count
+    assert len(packed) == (0 if bits == 22 else 2 if rows == 300 else 4)
+    assert all(at < kinds.index(Kind.TURNS) for at in packed)
+    library = load_library()
+    assert library is not None
+    shared = NativeBackend(library, threads=3, grain=1)
+    assert bits_of(shared.compile(program, 7).run(inputs)["result"]) == bits_of(result)
+
+
+def test_what_changes_between_turns_is_packed_again() -> None:
+    """What a turn within carries nothing of may change in the turns around it."""
+    inner = ProgramBuilder()
+    h, w = inner.input("carry.0", "f32", (2, 5)), inner.input("constant.0", "f32", (5, 5))
+    inner.output("carry.0", inner.node("tanh", inner.node("matmul", h, w, bits=15)))
+    c = ProgramBuilder()
+    w, x = c.input("carry.0", "f32", (5, 5)), c.input("sequence.0", "f32", (2, 5))
+    attrs: dict[str, Any] = {"body": inner.build(), "count": 4, "reverse": False}
+    c.output("carry.0", c.node("neg", c.node("matmul", w, w, bits=15)))
+    c.output("stacked.0", c.node("repeat", x, w, **attrs))
+    inputs = {"w": floats(5, 5), "x": floats(3, 2, 5, seed=1)}
+    program = repeated(c.build(), inputs, 3)
+    same(program, inputs)
+    kinds = _kinds(write_tape(program, 7, grouped))
+    assert kinds.index(Kind.TURNS) < kinds.index(Kind.PACK)
+
+
 def test_a_repeat_within_a_repeat() -> None:
     inputs = {"x": np.array(1.5, np.float32)}
     result = same(repeated(nested(counter(), (3,)), inputs, 5), inputs)
@@ -207,7 +280,9 @@ def test_every_operation_has_a_place(name: str) -> None:
         for (number,), value in values.items()
         if flat.nodes[number - flat.first_node].op == "tanh"
     ]
-    assert [bits(seen[first, turn, inner + 2]) for turn in range(2)] == list(map(bits, wanted))
+    assert [bits_of(seen[first, turn, inner + 2]) for turn in range(2)] == list(
+        map(bits_of, wanted)
+    )
 
 
 def test_native_kernels_take_a_body_once_however_many_turns() -> None:
@@ -247,4 +322,4 @@ def test_outputs_lie_in_the_place_of_inputs_only_when_these_were_read() -> None:
     for name in BACKENDS:
         given = {"global.w": w.copy(), "x": x}
         found = run(program, given, 7, get(name), donated=["global.w"])["global.w"]
-        assert bits(found) == bits(wanted)
+        assert bits_of(found) == bits_of(wanted)
