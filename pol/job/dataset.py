@@ -34,14 +34,18 @@ class MappedFiles:
     when nobody reads the bytes any more.
     """
 
-    def __init__(self, sizes: Sequence[int]) -> None:
-        """Reserve addresses for files of these sizes; OSError where the process may not have so many."""
+    def __init__(self, sizes: Sequence[int], scattered: bool) -> None:
+        """Reserve addresses for files of these sizes; OSError where the process may not have so many.
+
+        ``scattered`` says that few bytes are read at a time, anywhere: then the disk reads no more than those.
+        """
+        self._scattered = scattered
         pages = (-(-size // mmap.PAGESIZE) * mmap.PAGESIZE for size in sizes)
         self.starts = (0, *accumulate(pages))
         # Of nothing: it is neither memory nor counted against a bound on it.
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        place = mmap.mmap(-1, self.starts[-1], flags=flags, prot=mmap.PROT_READ)
-        self.bytes: NDArray[np.uint8] = np.frombuffer(place, np.uint8)
+        self._place = mmap.mmap(-1, self.starts[-1], flags=flags, prot=mmap.PROT_READ)
+        self.bytes: NDArray[np.uint8] = np.frombuffer(self._place, np.uint8)
 
     def add(self, index: int, descriptor: int, size: int) -> None:
         """Let file ``index`` be the open one, whose descriptor is not needed any more; OSError."""
@@ -49,6 +53,8 @@ class MappedFiles:
         flags = mmap.MAP_PRIVATE | _MAP_FIXED
         if _mmap()(address, size, mmap.PROT_READ, flags, descriptor, 0) != address:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        if self._scattered:
+            self._place.madvise(mmap.MADV_RANDOM, self.starts[index], size)
 
 
 @cache

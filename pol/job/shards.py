@@ -19,6 +19,8 @@ from pol.state.tensors import check_entries, read_entries
 from pol.values import TensorSpec
 
 _PIECE_SIZE = 2**20
+_LARGE_ROW = 2**16
+"""Bytes from which on a row is worth that the disk reads ahead."""
 _NO_MAP = "keep the job on a disk of this machine, and load fewer of them at once"
 
 
@@ -87,8 +89,9 @@ def load_data(directory: Path, document: JobDocument, limits: Limits = LIMITS) -
 
 
 def _reserved(document: JobDocument) -> MappedFiles:
+    row_size = sum(column.type.size for column in document.columns)
     try:
-        return MappedFiles([shard.size for shard in document.shards])
+        return MappedFiles([shard.size for shard in document.shards], row_size < _LARGE_ROW)
     except OSError as error:
         raise JobError(DATA_FOLDER, f"cannot be mapped ({error.strerror})", _NO_MAP) from None
 

@@ -1,5 +1,6 @@
 """Position p of the sample stream is row perm(seed, p div N)[p mod N]."""
 
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -125,3 +126,18 @@ def test_a_dataset_has_no_descriptors_and_gives_its_addresses_back(tmp_path: Pat
     assert data.rows == mapped() == 200
     del data
     assert mapped() == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what is mapped is told by Linux")
+@pytest.mark.parametrize(("width", "scattered"), [(1, True), (2**14, False)])
+def test_the_disk_reads_ahead_for_large_rows_alone(
+    tmp_path: Path, width: int, scattered: bool
+) -> None:
+    """Of data that are larger than memory, where a small row would come with megabytes beside it."""
+    write_mlp_job(tmp_path, more={"wide": np.zeros((200, width), np.float32)})
+    data = load_job(tmp_path).data
+    about = Path("/proc/self/smaps").read_text().split(str(tmp_path))[1:]
+    flags = [re.search(r"^VmFlags:(.*)$", each, re.MULTILINE) for each in about]
+    assert len(flags) == 3
+    assert {"rr" in found[1].split() for found in flags if found} == {scattered}
+    assert data.rows == 200
