@@ -300,7 +300,13 @@ def _plain(function: Function) -> Maker:
 
 
 def _sqrt(x: Tensor) -> Tensor:
-    return x.double().sqrt_().float()
+    if x.device.type != "cpu":
+        return x.double().sqrt_().float()
+    # NumPy's is IEEE on every processor, and takes a fifth of the time of torch's in FP64
+    result = torch.empty_like(x, memory_format=torch.contiguous_format)
+    with np.errstate(invalid="ignore"):
+        np.sqrt(x.numpy(), out=result.numpy())
+    return result
 
 
 def _composed(name: str) -> Maker:

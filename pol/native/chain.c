@@ -257,13 +257,14 @@ typedef struct {
 
 #define PANEL_BYTES (512 * 1024)
 #define PANEL_ROWS 16
+#define NARROW 16 /* columns of a source whose rows are not worth a call each */
 #define FAR (32 * 1024) /* what a row spans that the first cache cannot keep for the next one */
 
 static Panel panel_of(const Source *source)
 {
     Panel panel = {0, source->sizes[0] + 16, -1, NULL};
     int64_t span = source->sizes[0] * source->strides[0] * source->item;
-    if (source->dims < 2 || source->strides[1] != 1 || source->sizes[1] < 2 || (span < FAR && span > -FAR))
+    if (source->dims < 2 || source->strides[1] != 1 || source->sizes[0] <= NARROW || source->sizes[1] < 2 || (span < FAR && span > -FAR))
         return panel;
     panel.rows = PANEL_BYTES / (panel.stride * source->item);
     if (panel.rows > PANEL_ROWS)
@@ -276,28 +277,30 @@ static Panel panel_of(const Source *source)
 #define TURN(type)                                                                                        \
     for (int64_t i = 0; i < source->sizes[0]; i++) {                                                      \
         const type *from = (const type *)start + offset + i * source->strides[0];                         \
-        type *to = (type *)panel->room + i;                                                               \
+        type *to = (type *)room + i;                                                                      \
         for (int64_t j = 0; j < rows; j++)                                                                \
-            to[j * panel->stride] = from[j];                                                              \
+            to[j * stride] = from[j];                                                                     \
     }                                                                                                     \
     break
 
-/* Put the rows from one on into a panel: each line of memory is read once. */
-static void fill_panel(const Source *source, const char *start, int64_t first, Panel *panel)
+/* Put up to ``most`` rows from one on where each begins ``stride`` behind the last one; return how many. Each line of memory
+ * is read once.
+ */
+static int64_t turn_rows(const Source *source, const char *start, int64_t first, int64_t most, int64_t stride, char *room)
 {
     int64_t offset = 0, rest = first, rows = source->sizes[1] - first % source->sizes[1];
     for (int d = 1; d < source->dims; d++) {
         offset += rest % source->sizes[d] * source->strides[d];
         rest /= source->sizes[d];
     }
-    if (rows > panel->rows)
-        rows = panel->rows;
-    panel->first = first;
+    if (rows > most)
+        rows = most;
     switch (source->item) {
     case 4: TURN(float);
     case 8: TURN(int64_t);
     default: TURN(uint8_t);
     }
+    return rows;
 }
 
 /* The same as copy_block, through a panel. */
@@ -308,12 +311,33 @@ static void copy_rows(const Source *source, const char *start, int64_t first, in
         int64_t left = source->sizes[0] - column, count = left < n ? left : n;
         int64_t line = row % source->sizes[1] % panel->rows;
         if (panel->first != row - line)
-            fill_panel(source, start, row - line, panel);
+            turn_rows(source, start, panel->first = row - line, panel->rows, panel->stride, panel->room);
         memcpy(room, panel->room + (line * panel->stride + column) * source->item, (size_t)(count * source->item));
         room += count * source->item;
         first += count;
         n -= count;
     }
+}
+
+static int is_narrow(const Source *source)
+{
+    return source->dims > 1 && source->sizes[0] <= NARROW && source->strides[0] != 1 && source->strides[1] == 1;
+}
+
+/* The same as copy_block for such a source: many rows at once, where whole ones are wanted. */
+static void copy_narrow(const Source *source, const char *start, int64_t first, int64_t n, char *room)
+{
+    int64_t columns = source->sizes[0], column = first % columns, left = column ? columns - column : 0;
+    if (left > n)
+        left = n;
+    copy_block(source, start, first, left, room);
+    for (first += left, n -= left, room += left * source->item; n >= columns;) {
+        int64_t taken = columns * turn_rows(source, start, first / columns, n / columns, columns, room);
+        first += taken;
+        n -= taken;
+        room += taken * source->item;
+    }
+    copy_block(source, start, first, n, room);
 }
 
 static int is_in_order(const Source *source)
@@ -370,6 +394,8 @@ static int run_blocks(const int64_t *body, const Run *run, int64_t begin, int64_
             char *start = run->bases[source[s].base] + source[s].offset;
             if (is_in_order(source + s))
                 registers[s] = start + first * source[s].item;
+            else if (is_narrow(source + s))
+                copy_narrow(source + s, start, first, width, registers[s]);
             else if (s < PANELS && panels[s].rows)
                 copy_rows(source + s, start, first, width, panels + s, registers[s]);
             else if (!is_one_element(source + s))

@@ -75,6 +75,10 @@ def _numbers(shape: tuple[int, ...], dtype: str, seed: int) -> Array:
         ((3, 17, 2048), [2, 0, 1]),
         ((5, 21, 33, 16), [0, 3, 2, 1]),
         ((3, 30, 1024), [0, 2, 1]),
+        # rows of few, many at once
+        ((2, 3001), [1, 0]),
+        ((3, 700), [1, 0]),
+        ((5, 16, 300), [0, 2, 1]),
         # rows too long for as many of them as a line of memory has elements, and for any
         ((20_000, 9), [1, 0]),
         ((150_000, 3), [1, 0]),
