@@ -1,7 +1,7 @@
 """A job's program by layer, for people: what each computes, of which, with how much work."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -9,6 +9,7 @@ from typing import Any, Final
 from pol.job.cost import outer_work, step_work
 from pol.job.document import Job
 from pol.job.program import Program
+from pol.ops.primitive import Work
 
 LAYERS_SHOWN: Final = 500
 LAYERS_DRAWN: Final = 80
@@ -63,6 +64,7 @@ def layers(program: Program) -> list[Layer]:
         else:
             made[number] = INPUT
     pending: dict[str, list[int]] = {}
+    works = tuple(program.works())
     for number, node in enumerate(program.nodes, program.first_node):
         owners = [owned[arg] for arg in node.args if owned[arg]]
         makers = [made[arg] for arg in sorted(node.args, reverse=True) if made[arg]]
@@ -75,8 +77,8 @@ def layers(program: Program) -> list[Layer]:
         layer = found.setdefault(name, Layer(name))
         made[number] = name
         for waiting in pending.pop(name, ()) if owners else ():
-            _add(layer, program, waiting)
-        _add(layer, program, number)
+            _add(layer, program, works, waiting)
+        _add(layer, program, works, number)
         layer.shape = str(program.types[number])
         for source in dict.fromkeys(makers):
             if source not in (name, *layer.sources):
@@ -84,7 +86,7 @@ def layers(program: Program) -> list[Layer]:
     for name, numbers in pending.items():
         layer = found.setdefault(name or "constants", Layer(name or "constants"))
         for number in numbers:
-            _add(layer, program, number)
+            _add(layer, program, works, number)
             layer.shape = layer.shape or str(program.types[number])
     for spec in program.inputs:
         if spec.name.startswith(_PREFIXES) and layer_of(spec.name) in found:
@@ -164,10 +166,10 @@ def draw(rows: list[Layer]) -> Picture | None:
     )
 
 
-def _add(layer: Layer, program: Program, number: int) -> None:
+def _add(layer: Layer, program: Program, works: Sequence[Work], number: int) -> None:
     offset = number - program.first_node
     layer.operations[program.nodes[offset].op] += 1
-    layer.flops += program.works[offset].flops
+    layer.flops += works[offset].flops
 
 
 def show_job(job: Job, wanted: str) -> dict[str, Any]:

@@ -116,7 +116,8 @@ class Checkpointed(nn.Module):
         self.again = again
 
     def part(self, x: Tensor) -> Tensor:
-        return functional.dropout(torch.tanh(self.inner(x)), 0.3) + self.outer(x)
+        found: Tensor = functional.dropout(torch.tanh(self.inner(x)), 0.3) + self.outer(x)
+        return found
 
     def kept(self, x: Tensor) -> Tensor:
         found: Tensor = (
@@ -129,8 +130,8 @@ class Checkpointed(nn.Module):
             seen, _ = self.layers(torch.stack([h, x], 1))
             return self.kept(seen[:, -1]), None
 
-        h, _ = repeat(turn, self.kept(x[:, 0]), x.transpose(0, 1))
-        return h
+        found: Tensor = repeat(turn, self.kept(x[:, 0]), x.transpose(0, 1))[0]
+        return found
 
 
 @pytest.mark.parametrize("name", BACKENDS)

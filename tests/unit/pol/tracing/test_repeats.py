@@ -279,9 +279,11 @@ def _in_turns(t: Mapping[str, Tensor], kind: str) -> Tensor:
 
     def whole(h: Tensor) -> Tensor:
         h, seen = repeat(outer, h, t["x"])
-        return h.square().sum() + seen.sum()
+        found: Tensor = h.square().sum() + seen.sum()
+        return found
 
-    return run_part(whole, F.dropout(t["h"], 0.2)) + run_part(part, t["h"], t["x"][0]).sum()
+    total: Tensor = run_part(whole, F.dropout(t["h"], 0.2))
+    return total + run_part(part, t["h"], t["x"][0]).sum()
 
 
 @pytest.mark.parametrize("name", BACKENDS)
