@@ -20,6 +20,7 @@ from link.errors import ClusterError, ClusterErrorKind
 from link.handover import HandoverId, open_chunk, split_ciphertext
 from tests.support.chain_harness import CHAIN_ID
 from tests.support.chain_market import BOND, bid, digest
+from tests.support.waiting import wait_until
 from tests.unit.validator.loop import (
     CONTENT,
     MACHINE,
@@ -292,6 +293,9 @@ def test_duties_do_not_wait_behind_a_crowd(tmp_path: Path, monkeypatch: pytest.M
         for _ in range(20):  # while the first of them is on its way into a block
             loop.daemon._observer._slow_at = 0.0
             loop.daemon._tick()
+            wait_until(
+                lambda: not loop.daemon._lanes.busy(), "the end of what needs no transaction"
+            )
         go.set()
         loop.until(lambda: loop.chain(order_id).order.state == OrderState.RUNNING)
         assert loop.node.names().index("AcceptOrder") < 10
