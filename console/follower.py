@@ -4,6 +4,7 @@ One thread asks, so that a busy page asks the node no more than an idle one. A n
 is known stays on show, with its age.
 """
 
+import json
 import logging
 import socket
 import sqlite3
@@ -14,6 +15,7 @@ from threading import Event, Thread
 from typing import Any, Final
 
 import requests
+from urllib3.exceptions import HTTPError
 
 from chain.client.away import closed_at, is_away
 from chain.client.client import ChainClient
@@ -43,6 +45,7 @@ _BLOCKS_A_TURN: Final = 200
 _LISTED_MAX: Final = 10_000
 """Providers and bids that are held at most: a page that lists more helps nobody."""
 _CONNECT_SECONDS: Final = 1.0
+_ANSWER_BYTES: Final = 2**18
 
 
 class Follower:
@@ -87,8 +90,8 @@ class Follower:
                     if self._stop.is_set():
                         return
                     self._lost(error.reason, logged=not is_away(error))
-                except (ValueError, sqlite3.Error) as error:
-                    # A node of another version, or a full disk: what is known stays on show.
+                except (ValueError, ArithmeticError, LookupError, sqlite3.Error) as error:
+                    # A node of another version or one that lies, or a full disk: what is known stays on show.
                     self._lost(f"what it says cannot be kept: {error}", logged=True)
                 except Gap as gap:
                     log.warning("the index is built again: %s", gap)
@@ -209,11 +212,21 @@ class Follower:
         if not self._rpc:
             return None
         try:
-            found = self._session.get(f"{self._rpc}/{path}", timeout=1.0).json()["result"]
+            found = json.loads(self._read(f"{self._rpc}/{path}"))["result"]
             for name in names:
                 found = found[name]
-        except (requests.RequestException, ValueError, LookupError, TypeError):
+        except (requests.RequestException, HTTPError, ValueError, LookupError, TypeError):
             return None
+        return found
+
+    def _read(self, url: str) -> bytes:
+        """Return what stands at an address; ValueError where it is long, or comes in drops."""
+        found, ends = b"", time.monotonic() + 2 * _CONNECT_SECONDS
+        with self._session.get(url, timeout=_CONNECT_SECONDS, stream=True) as answer:
+            while part := answer.raw.read1(_ANSWER_BYTES):
+                found += part
+                if len(found) > _ANSWER_BYTES or time.monotonic() > ends:
+                    raise ValueError("it does not end")
         return found
 
     def _look_who_is_there(self) -> None:

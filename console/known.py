@@ -50,9 +50,15 @@ class Snapshot:
         """The chain clock now, as far as that can be told: it goes on between blocks."""
         if self.status is None:
             return 0
-        passed = time.time() - self.status.time_ns / 1e9 if not self.away else 0.0
-        # A chain that stands still, or a machine whose clock is wrong, is not extrapolated.
-        return self.status.clock + int(passed if 0 <= passed < 60 else 0)
+        passed = max(0.0, time.time() - self.status.time_ns / 1e9) if not self.away else 0.0
+        return min(self.status.clock + int(passed), self.clock_most)
+
+    @property
+    def clock_most(self) -> int:
+        """What the chain clock is at most with the next block: while a chain stands still, no deadline passes."""
+        if self.status is None:
+            return 0
+        return self.status.clock + (self.params.clock_step_max if self.params else 0)
 
 
 class Known:

@@ -109,6 +109,7 @@ class Pages:
             "height": status.height if status else 0,
             "time_ns": status.time_ns if status else 0,
             "clock": snapshot.clock,
+            "clock_most": snapshot.clock_most,
             "solo": bool(status and status.solo),
             "next_event": snapshot.next_event,
             "behind": behind,
@@ -227,7 +228,8 @@ class Pages:
             if self._of != self._index.chain:
                 self._stories.clear()
                 self._of = self._index.chain
-            story = self._stories.get(order_id)
+            # It is there again when all that is new has been told.
+            story = self._stories.pop(order_id, None)
             if story is None:
                 story = tell(self._index.events_of(order_id))
                 if story is None:
@@ -235,7 +237,6 @@ class Pages:
             else:
                 story.follow(self._index.events_of(order_id, story.next))
             self._stories[order_id] = story
-            self._stories.move_to_end(order_id)
             while len(self._stories) > STORIES_KEPT:
                 self._stories.popitem(last=False)
             return story

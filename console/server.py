@@ -1,6 +1,7 @@
 """The console's web server: pages, their JSON, the stream and the assets, on this machine alone, for reading only."""
 
 import json
+import logging
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import uvicorn
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import (
@@ -28,6 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chain.client.client import ChainClient
 from console import words
+from console.connections import Connection
 from console.errors import ConsoleError, NotThere
 from console.follower import Follower
 from console.index import Index
@@ -74,10 +76,13 @@ _TYPES: Final = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
+_SAID: Final = {502: "This page cannot be made of what the node says: it does not fit together."}
 ROWS_SHOWN: Final = 200
 """Bids or providers in a table at most: nobody reads more, and pages are made again as things happen."""
 _EXACT: Final = 2**53
 _QUOTE_SECONDS: Final = 5.0
+
+log = logging.getLogger(__name__)
 
 
 class Guard:
@@ -91,7 +96,8 @@ class Guard:
         """Answer, or refuse."""
         if scope["type"] != "http":
             return
-        given = [value for name, value in scope["headers"] if name == b"host"]
+        headers = Headers(scope=scope)
+        given = headers.getlist("host")
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -99,16 +105,25 @@ class Guard:
                 for name, value in HEADERS.items():
                     headers[name] = value
                 headers.setdefault("Cache-Control", "no-store")
+                headers["Connection"] = "close"
             await send(message)
 
         refusal: Response | None = None
-        if len(given) != 1 or given[0].decode("latin-1").lower() not in self._hosts():
+        if len(given) != 1 or given[0].lower() not in self._hosts():
             refusal = PlainTextResponse("The console answers under its own address only.\n", 421)
+        elif _is_from_elsewhere(headers):
+            refusal = PlainTextResponse("The console answers its own pages only.\n", 403)
         elif scope["method"] not in ("GET", "HEAD"):
             refusal = PlainTextResponse(
                 "The console is for reading.\n", 405, {"Allow": "GET, HEAD"}
             )
         await (refusal or self._app)(scope, receive, guarded)
+
+
+def _is_from_elsewhere(headers: Headers) -> bool:
+    """Tell whether a page of another site asks behind its reader's back; a link that was followed is none of that."""
+    site = headers.get("sec-fetch-site", "none")
+    return site not in ("none", "same-origin") and headers.get("sec-fetch-mode") != "navigate"
 
 
 class Console:
@@ -139,7 +154,7 @@ class Console:
         self._templates = _templates()
         config = uvicorn.Config(
             Guard(self._app(), lambda: self._hosts),
-            http="h11",
+            http=Connection,
             loop="asyncio",
             ws="none",
             lifespan="off",
@@ -150,7 +165,6 @@ class Console:
             access_log=False,
             server_header=False,
             limit_concurrency=CONNECTIONS_MAX,
-            timeout_keep_alive=15,
             timeout_graceful_shutdown=_STOP_SECONDS,
             h11_max_incomplete_event_size=16 * 1024,
         )
@@ -252,7 +266,7 @@ class Console:
         template = self._templates.get_template(f"{name}.html")
 
         def answer(request: Request) -> Response:
-            found = view(_query(request), **request.path_params)
+            found = _values(view, request)
             return HTMLResponse(
                 template.render(self._common(name), page=found, query=_query(request))
             )
@@ -261,7 +275,7 @@ class Console:
 
     def _json(self, view: Callable[..., dict[str, Any]]) -> Callable[[Request], Response]:
         def answer(request: Request) -> Response:
-            found = view(_query(request), **request.path_params)
+            found = _values(view, request)
             text = json.dumps(plain(found), indent=1, ensure_ascii=False)
             return Response(text, media_type="application/json")
 
@@ -300,7 +314,7 @@ class Console:
 
     def _refused(self, request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        return self._error(request, "There is no such page.", status)
+        return self._error(request, _SAID.get(status, "There is no such page."), status)
 
     def _error(self, request: Request, text: str, status: int) -> Response:
         if request.url.path.startswith("/api/"):
@@ -325,6 +339,16 @@ def _listen(port: int) -> socket.socket:
             field="--port",
         ) from None
     return listening
+
+
+def _values(view: Callable[..., dict[str, Any]], request: Request) -> dict[str, Any]:
+    """Return what a page shows; 502 where that cannot be made of what the node said."""
+    try:
+        return view(_query(request), **request.path_params)
+    except (LookupError, ValueError, ArithmeticError, TypeError, StopIteration) as error:
+        # It lies, or is of another version: other pages go on.
+        log.warning("%s cannot be shown: %r", request.url.path, error)
+        raise HTTPException(502) from None
 
 
 def _query(request: Request) -> Query:

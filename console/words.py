@@ -90,9 +90,12 @@ def duration(seconds: float) -> str:
 
 def moment(time_ns: int) -> str:
     """Write a time of the calendar, in UTC."""
-    return (
-        datetime.fromtimestamp(time_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S") if time_ns else "–"
-    )
+    try:
+        made = datetime.fromtimestamp(time_ns / 1e9, UTC)
+    except (ValueError, OverflowError, OSError):
+        # No calendar has it.
+        return "–"
+    return made.strftime("%Y-%m-%d %H:%M:%S") if time_ns else "–"
 
 
 def number(value: int) -> str:

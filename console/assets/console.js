@@ -4,8 +4,9 @@ import "/assets/job-file.js";
 
 const body = document.body;
 const about = body.dataset.about;
-let clock = Number(body.dataset.clock);
-let clockAt = Date.now();
+let clock = 0;
+let clockMost = 0;
+let clockAt = 0;
 let next = Number(body.dataset.next);
 
 // --- times ---------------------------------------------------------------------------------------
@@ -19,9 +20,16 @@ function span(seconds) {
   return `${round(s / 86400)} days`;
 }
 
+// The chain's clock stands while no block comes, but for the step that the next one may make.
+function setClock(now, most) {
+  clock = Number(now);
+  clockMost = Number(most);
+  clockAt = Date.now();
+}
+
 function tick() {
   const now = Date.now();
-  const chain = clock + (clock ? (now - clockAt) / 1000 : 0);
+  const chain = Math.min(clock + (now - clockAt) / 1000, clockMost);
   for (const item of document.querySelectorAll("[data-until]")) {
     const left = Number(item.dataset.until) - chain;
     const text = span(Math.max(0, left));
@@ -189,8 +197,7 @@ async function read() {
     prepareTables(fresh);
     for (const id of ["where", "main"]) change(document.getElementById(id), fresh.getElementById(id));
     if (focused?.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true });
-    clock = Number(fresh.body.dataset.clock);
-    clockAt = Date.now();
+    setClock(fresh.body.dataset.clock, fresh.body.dataset.clockMost);
     prepare();
   } catch {
     // The console itself is away: the stream says when it is back.
@@ -227,10 +234,7 @@ function show(head) {
     beat.classList.remove("now");
     requestAnimationFrame(() => beat.classList.add("now"));
   }
-  if (head.clock) {
-    clock = head.clock;
-    clockAt = Date.now();
-  }
+  if (head.clock) setClock(head.clock, head.clock_most);
   away.textContent = head.notice;
   away.hidden = !head.notice;
 }
@@ -292,5 +296,6 @@ document.addEventListener("visibilitychange", () => {
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawCharts(true));
 addEventListener("resize", () => drawCharts(true));
 setInterval(tick, 1000);
+setClock(body.dataset.clock, body.dataset.clockMost);
 prepare();
 listen();

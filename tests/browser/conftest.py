@@ -34,4 +34,6 @@ def page(browser: Browser) -> Iterator[Page]:
 @pytest.fixture
 def shots(tmp_path: Path) -> Path:
     given = os.environ.get(SHOTS)
-    return Path(given).resolve() if given else tmp_path
+    found = Path(given).resolve() if given else tmp_path
+    found.mkdir(parents=True, exist_ok=True)
+    return found

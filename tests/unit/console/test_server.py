@@ -6,7 +6,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import requests
 
+from console import connections, words
 from console.errors import ConsoleError
-from console.server import ASSETS, HEADERS, ROWS_SHOWN, Console
+from console.server import ASSETS, CONNECTIONS_MAX, HEADERS, ROWS_SHOWN, Console
 from console.stream import STREAMS_MAX
 from tests.support.told_market import HOSTILE, many_orders
 from tests.unit.console.conftest import Told, ask
@@ -79,6 +80,100 @@ def test_another_name_that_leads_here_is_refused(told: Told, host: str) -> None:
     assert "validators" not in answer.text
     right = told.get("/", headers={"Host": f"LOCALHOST:{told.console.port}"})
     assert right.status_code == 200
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_page_of_another_site_may_lead_here_and_no_more(told: Told, site: str) -> None:
+    def asked(mode: str) -> int:
+        headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}
+        return told.get("/api/network", headers=headers).status_code
+
+    assert [asked(mode) for mode in ("no-cors", "cors", "navigate")] == [403, 403, 200]
+    assert told.get("/", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 200
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: ", b"GET /api/book HTTP/1.1\r\n"])
+def test_connections_that_ask_for_nothing_are_cut(
+    told: Told, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(connections, "ANSWER_SECONDS", 0.5)
+    with ExitStack() as stack:
+        idle = []
+        for _ in range(CONNECTIONS_MAX):
+            idle.append(socket.create_connection(("127.0.0.1", told.console.port), 10))
+            stack.enter_context(idle[-1])
+            idle[-1].sendall(sent)
+        for each in idle:
+            with suppress(ConnectionResetError):
+                assert each.recv(1) == b""
+        monkeypatch.undo()
+        assert told.get("/").status_code == 200
+
+
+def test_a_stream_stays_when_other_connections_are_cut(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "ANSWER_SECONDS", 0.1)
+    with told.get("/stream", stream=True) as answer:
+        heads = (line for line in answer.iter_lines() if line == b"event: head")
+        assert next(heads)
+        # One that came later has been cut.
+        idle = socket.create_connection(("127.0.0.1", told.console.port), 10)
+        with idle, suppress(ConnectionResetError):
+            assert idle.recv(1) == b""
+        told.console.known.show()
+        assert next(heads)
+
+
+def test_a_story_that_does_not_fit_together_is_no_page(
+    told: Told, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A node may lie: an order then begins to run that nobody took."""
+    known = told.console.known
+    lie = next(e for e in told.market.logged if e.type == "round.closed")
+    about = tuple((k, told.waiting.hex() if k == "order" else v) for k, v in lie.attributes)
+    known.index.add([replace(lie, number=known.index.next, attributes=about)])
+    try:
+        for path in (f"/orders/{told.waiting.hex()}", f"/api/orders/{told.waiting.hex()}"):
+            answer = told.get(path)
+            assert answer.status_code == 502
+            assert "does not fit together" in answer.text
+        assert told.get(f"/orders/{told.settled.hex()}").status_code == 200
+        assert all(record.exc_info is None for record in caplog.records)
+    finally:
+        known.index.begin("assay-test", "first")
+        told.market.tell(known)
+
+
+def test_a_time_that_no_calendar_has_is_none(told: Told) -> None:
+    with Console(0, probe=False) as console:
+        told.market.tell(console.known)
+        (newest, *_) = console.index.blocks(1)
+        console.index.add_blocks([replace(newest, height=newest.height + 1, time_ns=2**63 - 1)])
+        console.known.show(validators=told.console.known.snapshot.validators)
+        assert ask(console, "/").status_code == 200
+        assert words.moment(2**80) == "–"
+
+
+def test_deadlines_do_not_pass_while_a_chain_stands(told: Told) -> None:
+    with Console(0, probe=False) as console:
+        told.market.tell(console.known)
+        status, params = console.known.snapshot.status, console.known.snapshot.params
+        assert status is not None
+        assert params is not None
+        step = params.clock_step_max
+
+        def clock(age: int) -> int:
+            made = replace(status, time_ns=time.time_ns() - age * 10**9)
+            console.known.show(status=made)
+            head = ask(console, "/api/head").json()
+            assert head["clock_most"] == made.clock + step
+            passed: int = head["clock"] - made.clock
+            return passed
+
+        assert clock(-5) == 0
+        assert clock(1) == 1
+        assert clock(step + 30) == clock(90_000) == step
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
