@@ -594,6 +594,14 @@ class Index:
         )
         return [_order_row(row) for row in rows], int(count)
 
+    def spent(self, consumer: str) -> tuple[int, int]:
+        """Return what a consumer's orders have paid, and what they still have locked (uassay)."""
+        ((paid, locked),) = self._all(
+            "SELECT COALESCE(SUM(paid), 0), COALESCE(SUM(deposit - paid - refunded), 0) FROM orders WHERE consumer = ?",
+            consumer,
+        )
+        return int(paid), int(locked)
+
     def order(self, order_id: bytes) -> OrderRow | None:
         """Return an order's row."""
         rows = self._all(f"SELECT {_COLUMNS} FROM orders WHERE order_id = ?", order_id)

@@ -202,12 +202,18 @@ class Pages:
         }
         rows, count = self._index.orders(offset=(at - 1) * PAGE, limit=PAGE, **filters)  # type: ignore[arg-type]
         counts = self._index.count_states()
+        _, settled = self._index.orders(
+            state=int(OrderState.CLOSED), reason=int(CloseReason.SETTLED), limit=0
+        )
         return {
             "filters": {"state": state, "consumer": consumer, "validator": validator},
             "page": at,
             "pages": max(1, -(-count // PAGE)),
             "count": count,
-            "counts": {name: counts.get(found, 0) for name, found in _FILTERS.items()},
+            "counts": {
+                **{name: counts.get(found, 0) for name, found in _FILTERS.items()},
+                "settled": settled,
+            },
             "orders": [order_row(self._index, row) for row in rows],
         }
 
@@ -367,6 +373,7 @@ class Pages:
         validator = next((v for v in members["validators"] if v["operator"] == address), None)
         provider = next((p for p in members["providers"] if p["address"] == address), None)
         ordered, count = self._index.orders(consumer=address, limit=PAGE)
+        paid, locked = self._index.spent(address)
         served, served_count = self._index.orders(validator=address, limit=PAGE)
         earned = self._index.earnings().get(address, {})
         if not (validator or provider or ordered or served or earned):
@@ -383,6 +390,8 @@ class Pages:
             ],
             "ordered": [order_row(self._index, row) for row in ordered],
             "ordered_count": count,
+            "paid": paid,
+            "locked": locked,
             "served": [order_row(self._index, row) for row in served],
             "served_count": served_count,
             "bids": [self._bid(bid) for bid in snapshot.bids if bid.validator == address],

@@ -26,6 +26,7 @@ class Trouble(StrEnum):
 
     NODE_AWAY = "node_away"
     COMET_AWAY = "comet_away"
+    OTHER_CHAIN = "other_chain"
     CATCHING_UP = "catching_up"
     HALTED = "halted"
     WRONG_CLOCK = "wrong_clock"
@@ -62,13 +63,15 @@ class ProviderSeen:
 class Seen:
     """One look at a home and its node. ``now_ns`` is this machine's clock in Unix nanoseconds.
 
-    ``away`` is why the node did not answer, ``has_comet`` whether it is one of this home and has a CometBFT. ``me`` is
-    the validator whose keys are here, ``listens`` where its daemon does, ``answers`` whether it does so now. ``disk``
-    are bytes by folder of the home, ``free`` those left beside them.
+    ``away`` is why the node did not answer, ``own_chain`` the chain of the home's own node, ``has_comet`` whether it
+    is one of this home and has a CometBFT. ``me`` is the validator whose keys are here, ``listens`` where its daemon
+    does, ``answers`` whether it does so now. ``disk`` are bytes by folder of the home, ``free`` those left beside
+    them.
     """
 
     now_ns: int
     away: str = ""
+    own_chain: str = ""
     status: StatusResponse | None = None
     validators: tuple[Validator, ...] = ()
     has_comet: bool = False
@@ -101,6 +104,12 @@ def problems(seen: Seen) -> Iterator[Problem]:
     if seen.has_comet and seen.comet is None:
         yield Problem(
             Trouble.COMET_AWAY, "CometBFT of this home does not answer", "see the log of the node"
+        )
+    if seen.status is not None and seen.own_chain not in ("", seen.status.chain_id):
+        yield Problem(
+            Trouble.OTHER_CHAIN,
+            f"a node of {cut(seen.status.chain_id)} answers in the place of this home's, which is of {seen.own_chain}",
+            "give this node ports of its own in config.toml, and start it (assay node start)",
         )
     yield from _of_blocks(seen)
     yield from _of_validator(seen)

@@ -134,9 +134,22 @@ def _look(context: Settings) -> "Seen":
             seen["away"] = error.reason
             seen["provider"] = _of_provider(home, None)
     is_solo = "status" in seen and seen["status"].solo
-    if (home / "node").is_dir() and not context.node_option and not is_solo:
-        seen |= _of_comet(context)
+    if (home / "node").is_dir() and not context.node_option:
+        seen["own_chain"] = _own_chain(home)
+        if not is_solo:
+            seen |= _of_comet(context)
     return Seen(**seen)
+
+
+def _own_chain(home: Path) -> str:
+    from chain.app.comet_files import HomeError, read_genesis
+    from chain.app.homes import genesis_path
+
+    try:
+        return read_genesis(genesis_path(home))[0].chain_id
+    except HomeError:
+        # It waits for its genesis file.
+        return ""
 
 
 def _of_comet(context: Settings) -> dict[str, Any]:

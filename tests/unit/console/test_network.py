@@ -3,8 +3,10 @@
 from typing import Any
 
 from chain.state_machine.ledger.tables import POTS, SUPPLY
+from console.flows import deposit_of
 from console.rows import Query
 from console.server import Console
+from console.story import tell
 from domain import queries as q
 from domain.genesis import POWER_REDUCTION
 from domain.records import OrderState
@@ -76,6 +78,27 @@ def test_duties_are_those_that_the_chain_waits_for(told: Told) -> None:
     assert (f"close round {winner.round}", winner.progress_deadline) in {
         (duty["what"], duty["until"]) for duty in closing
     }
+
+
+def test_a_consumer_sees_what_orders_took_and_hold(told: Told) -> None:
+    stories = [
+        tell(told.console.index.events_of(order_id))
+        for order_id in (told.settled, told.running, told.waiting)
+    ]
+    escrows = [deposit_of(story) for story in stories if story is not None]
+    back = sum(flow.amount for each in escrows for flow in each.flows if flow.kind == "refund")
+    page = told.json("/members/carol")
+    assert page["locked"] == sum(each.held + each.withheld for each in escrows)
+    assert page["paid"] + page["locked"] + back == sum(each.total for each in escrows)
+    text = told.get("/members/carol").text
+    assert "Paid for them" in text
+    assert "Earned" not in text
+    assert "Earned" in told.get("/members/v0").text
+
+
+def test_orders_are_counted_beside_each_filter(told: Told) -> None:
+    counts = told.json("/orders")["counts"]
+    assert counts["settled"] == told.json("/orders?state=settled")["count"] == 1
 
 
 def test_providers_and_consumers_have_duties_too() -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from assay.cli.health import FREE_BYTES, LATE_SECONDS, ProviderSeen, Seen, Trouble, problems
+from chain.app.comet_files import genesis_document
 from chain.app.comet_rpc import CometStanding, Votes
+from chain.app.homes import genesis_path
 from chain.client.keyring import Keyring
 from compute_provider.store import locked, write_status
 from domain.errors import Exit
@@ -57,6 +59,7 @@ def test_a_home_that_is_well_has_none() -> None:
     [
         (replace(WELL, away="no node answers", status=None), Trouble.NODE_AWAY),
         (replace(WELL, comet=None), Trouble.COMET_AWAY),
+        (replace(WELL, own_chain="mine-1"), Trouble.OTHER_CHAIN),
         (LATE, Trouble.HALTED),
         (replace(LATE, comet=replace(COMET, time_ns=0, catching_up=True)), Trouble.CATCHING_UP),
         (replace(WELL, now_ns=NOW - 60 * SECOND), Trouble.WRONG_CLOCK),
@@ -139,6 +142,18 @@ def test_the_home_of_a_solo_node(node: str, tmp_path: Path) -> None:
     told = assay("status", "--output", "json", home=tmp_path)
     assert told.json["node"] is None
     assert [problem["code"] for problem in told.json["problems"]] == ["daemon_away"]
+
+
+@pytest.mark.parametrize("chain_id", ["assay-test", "mine-1"])
+def test_a_node_in_the_place_of_the_homes_own(node: str, tmp_path: Path, chain_id: str) -> None:
+    genesis_path(tmp_path).parent.mkdir(parents=True)
+    made = replace(solo_node.genesis(), chain_id=chain_id)
+    genesis_path(tmp_path).write_bytes(genesis_document(made, NOW, 1))
+    (tmp_path / "config.toml").write_text(f'node_address = "{node}"\n')
+    told = assay("status", "--output", "json", home=tmp_path)
+    found = [problem["code"] for problem in told.json["problems"]]
+    assert found == (["other_chain"] if chain_id == "mine-1" else [])
+    assert told.code == (Exit.NEEDS_CARE if found else Exit.DONE)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}"])
