@@ -11,21 +11,28 @@ from threading import Event
 from typing import TYPE_CHECKING, Self
 
 from chain.client.away import WatchedNode
-from chain.client.client import ChainClient
+from chain.client.client import ChainClient, TxReceipt
 from chain.client.keyring import Keyring
 from chain.client.sender import TxSender
 from consumer import watch
 from consumer.errors import ConsumerError, StillWaiting
-from consumer.jobs import OrderNote, read_job, recall, remember
+from consumer.jobs import read_job, recall
 from consumer.result import Result, fetch_result
-from consumer.submit import Quote, Request, limited, quote, submit
+from consumer.submit import Quote, Request, limited, quote, remembering, submit
 from consumer.watch import Delivery, Summary, summarise, wait_for
 from consumer.why import Why, why
 from domain.events import Change, read_event
-from domain.limits import EVENTS_LIMIT_MAX
-from domain.messages import MsgCancelOrder
-from domain.queries import AccountRequest, EventsRequest, OrderRequest
-from domain.records import Conditions, OrderState
+from domain.genesis import DENOM
+from domain.limits import EVENTS_LIMIT_MAX, QUERY_LIMIT_MAX
+from domain.messages import MsgCancelOrder, MsgSend
+from domain.queries import (
+    AccountRequest,
+    EventsRequest,
+    OrderRequest,
+    OrderResponse,
+    OrdersRequest,
+)
+from domain.records import Bid, Coin, Conditions, Order, OrderState
 from wire.keys import Key
 
 if TYPE_CHECKING:
@@ -79,6 +86,10 @@ class Session:
             order = network.submit("my-job", deadline=3600)
     """
 
+    client: ChainClient
+    # With the keys, and what was ordered.
+    home: Path
+
     def __init__(
         self,
         client: ChainClient,
@@ -94,6 +105,16 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection, as a ``with`` does; for where none fits, such as a notebook's cells.
+
+        Example::
+
+            network = assay.connect()
+            network.close()
+        """
         self.client.close()
 
     @cached_property
@@ -109,6 +130,44 @@ class Session:
             print(network.balance() / 1e6, "ASSAY")
         """
         return self.client.query(AccountRequest(self.key.address)).balance
+
+    def send(self, to: str, coins: int) -> TxReceipt:
+        """Send so many uassay to another address, and return once a block has it.
+
+        Example::
+
+            receipt = network.send("assay1…", 2_500_000)
+            print(receipt.height)
+        """
+        moved = (Coin(DENOM, coins),)
+        return TxSender(self.client, self.key).send(MsgSend(self.key.address, to, moved))
+
+    def bids(self) -> list[Bid]:
+        """Return every bid in the book.
+
+        Example::
+
+            print(min(bid.offer.price for bid in network.bids()))
+        """
+        from assay.cli.arguments import all_bids
+
+        return list(all_bids(self.client))
+
+    def orders(self, *, consumer: str = "", validator: str = "") -> list[Order]:
+        """Return the orders on the chain: all, those of a consumer's address, or those that a validator took.
+
+        Example::
+
+            for known in network.orders(consumer=network.key.address):
+                print(known.id.hex(), known.state.name)
+        """
+        from assay.cli.arguments import all_pages
+
+        def page(after: bytes) -> Sequence[Order]:
+            asked = OrdersRequest(consumer, validator, 0, QUERY_LIMIT_MAX, after)
+            return self.client.query(asked).orders
+
+        return list(all_pages(page))
 
     def quote(
         self,
@@ -182,13 +241,9 @@ class Session:
         )
         document = read_job(directory)
         request = limited(quote(self.client, document, request), request)
-        since = self.client.query(EventsRequest(1, 1)).next
-
-        def sending(order_id: bytes) -> None:
-            remember(self.home, OrderNote(order_id, directory, self.key.address, since))
-
+        keep = remembering(self.client, self.home, directory, self.key.address)
         sender = TxSender(self.client, self.key)
-        made = submit(self.client, sender, self.key, document, request, sending)
+        made = submit(self.client, sender, self.key, document, request, keep)
         return PlacedOrder(self, made.order_id)
 
     def order(self, name: str | bytes, job: Path | str | None = None) -> "PlacedOrder":
@@ -237,7 +292,17 @@ class PlacedOrder:
 
             print(order.status().state.name)
         """
-        return summarise(self.session.client.query(OrderRequest(self.id)))
+        return summarise(self.details())
+
+    def details(self) -> OrderResponse:
+        """Return all that the chain has of it: attempts, shares, rounds, panels, escrow, and every payment.
+
+        Example::
+
+            for payment in order.details().payments:
+                print(payment.kind, payment.to, payment.amount)
+        """
+        return self.session.client.query(OrderRequest(self.id))
 
     def why(self) -> Why:
         """Return why it is where it is: what bids fail on, attempts that failed, what panels found.
@@ -246,7 +311,7 @@ class PlacedOrder:
 
             print(order.why())
         """
-        return why(self.session.client.query(OrderRequest(self.id)))
+        return why(self.details())
 
     def cancel(self) -> None:
         """Take it back, which works until it is matched; the deposit returns.

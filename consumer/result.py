@@ -15,7 +15,7 @@ from nacl.bindings import crypto_aead_chacha20poly1305_ietf_ABYTES as TAG_SIZE
 from chain.client.client import ChainClient
 from consumer.deliver import find_validator
 from consumer.errors import ConsumerError
-from consumer.jobs import check_ordered
+from consumer.jobs import check_ordered, write_result
 from consumer.panels import stopped_round, tell_stop
 from consumer.submit import recover_secret
 from domain.queries import OrderRequest, OrderResponse
@@ -55,6 +55,7 @@ class Result:
 
         result = order.result()
         print(result.round, result.root.hex())
+        result.save("model.safetensors")
         assay.load_result(model, result)
     """
 
@@ -64,6 +65,10 @@ class Result:
     attempt: int
     round: int
     validator: str
+
+    def save(self, path: Path | str) -> bytes:
+        """Write the global state as safetensors, as ``assay order result`` does, and return the file's SHA-256."""
+        return write_result(self.state, Path(path))
 
 
 def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Assignment, Round]:

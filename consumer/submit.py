@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 
 from chain.client.client import ChainClient
 from chain.client.errors import TxRefused
 from chain.client.sender import TxSender
 from consumer.errors import ConsumerError
+from consumer.jobs import OrderNote, remember
 from domain.amount import MONEY_MAX, in_assay, price_ceil
 from domain.errors import BAD_PROOF
 from domain.events import OrderOpened, changes_of
@@ -18,6 +20,7 @@ from domain.messages import MsgSubmitOrder
 from domain.params import Params
 from domain.queries import (
     AccountRequest,
+    EventsRequest,
     OrdersRequest,
     ParamsRequest,
     SimulateMatchRequest,
@@ -65,7 +68,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the chain makes of an order that it would take: its deposit, and who recomputes its rounds in what time."""
+    """What the chain makes of an order that it would take: its deposit, and who recomputes its rounds in what time.
+
+    Example::
+
+        if checked := network.quote("my-job").checked:
+            print(checked.deposit, checked.eligible, checked.window)
+    """
 
     deposit: int
     audit_ms: int
@@ -295,6 +304,18 @@ def submit(
     if opened is None:
         raise ConsumerError("the transaction opened no order", "look at it with assay query tx")
     return SubmittedOrder(opened.order, deposit, receipt.hash, receipt.height)
+
+
+def remembering(
+    client: ChainClient, home: Path, directory: Path, address: str
+) -> Callable[[bytes], None]:
+    """Return what is to be told of an order before it is sent: the home keeps it, with where its events begin."""
+    since = client.query(EventsRequest(1, 1)).next
+
+    def sending(order_id: bytes) -> None:
+        remember(home, OrderNote(order_id, directory, address, since))
+
+    return sending
 
 
 def recover_secret(client: ChainClient, key: Key, order: Order) -> bytes:

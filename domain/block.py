@@ -37,7 +37,13 @@ class TxResult:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastResult:
-    """What the mempool said: code 0 means accepted there, not that a block has it."""
+    """What the mempool said: code 0 means accepted there, not that a block has it.
+
+    Example::
+
+        def taken(result: assay.BroadcastResult) -> bool:
+            return result.code == 0
+    """
 
     hash: bytes
     code: int

@@ -114,7 +114,15 @@ def printable(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A kind of refusal: codespace, number (unique in the codespace), and a stable name for scripts."""
+    """A kind of refusal: codespace, number (unique in the codespace), and a stable name for scripts.
+
+    Example::
+
+        try:
+            network.submit("my-job", price_limit=1)
+        except assay.Refusal as error:
+            print(error.code.space, error.code.number, error.code.name)
+    """
 
     space: str
     number: int

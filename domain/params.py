@@ -65,7 +65,12 @@ class OrderParams:
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters with the defaults of a public network."""
+    """Parameters with the defaults of a public network.
+
+    Example::
+
+        print(network.quote("my-job").params.window_max, assay.Params().window_max)
+    """
 
     # The most by which a block moves the chain clock.
     clock_step_max: Annotated[int, Range(1, 86_400)] = 60

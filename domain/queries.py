@@ -63,7 +63,12 @@ class Query(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class StatusResponse:
-    """``clock`` is the chain clock in seconds; ``next_event`` the number that the next event gets."""
+    """``clock`` is the chain clock in seconds; ``next_event`` the number that the next event gets.
+
+    Example::
+
+        print(network.client.status().height)
+    """
 
     chain_id: ChainId
     height: Number
@@ -93,7 +98,13 @@ class ParamsRequest(Query[ParamsResponse]):
 
 @dataclass(frozen=True, slots=True)
 class AccountResponse:
-    """The account, balance and bond account."""
+    """The account, balance and bond account.
+
+    Example::
+
+        found = network.client.account(network.key.address)
+        print(found.balance, found.bond.free)
+    """
 
     account: Account
     balance: Money
@@ -185,7 +196,13 @@ class OrdersRequest(Query[OrdersResponse]):
 
 @dataclass(frozen=True, slots=True)
 class OrderResponse:
-    """The order; assignments of all attempts; shares, rounds, and panels of all attempts; escrow; payments."""
+    """The order; assignments of all attempts; shares, rounds, and panels of all attempts; escrow; payments.
+
+    Example::
+
+        found = order.details()
+        print(found.order.state.name, len(found.shares), found.payments)
+    """
 
     order: Order
     assignments: Annotated[tuple[Assignment, ...], Many]
@@ -360,7 +377,13 @@ class PanelDutiesRequest(Query[PanelDutiesResponse]):
 
 @dataclass(frozen=True, slots=True)
 class SimulateMatchResponse:
-    """The best bid (none: empty ``bids``), the candidates in order, and how many failed on which condition."""
+    """The best bid (none: empty ``bids``), the candidates in order, and how many failed on which condition.
+
+    Example::
+
+        for bid in network.quote("my-job").match.bids:
+            print(bid.validator, bid.offer.price)
+    """
 
     bids: Annotated[tuple[Bid, ...], Many]
     unmatched: Histogram

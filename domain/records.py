@@ -202,6 +202,11 @@ class Bid:
 
     ``capacity`` is the FLOPs that it may have sold at once. ``reserved`` is the work of what it was matched with, until
     those assignments end; a change of the bid leaves it.
+
+    Example::
+
+        for bid in network.bids():
+            print(bid.offer.price, bid.offer.slots, bid.capacity - bid.reserved)
     """
 
     id: Hash
@@ -255,6 +260,10 @@ class JobTerms:
     ``payload_bytes`` are those of the document and both opening states, ``data_bytes`` those of the rows. ``step_work``
     and ``outer_work`` are FLOPs; ``global_bytes`` and ``local_bytes`` those of a boundary state's two canonical parts,
     ``global_chunks`` and ``local_chunks`` the leaves of their trees.
+
+    Example::
+
+        print(network.quote("my-job").terms.rounds)
     """
 
     job_id: Hash
@@ -294,7 +303,13 @@ class JobTerms:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A consumer's signed order and where it stands."""
+    """A consumer's signed order and where it stands.
+
+    Example::
+
+        for known in network.orders():
+            print(known.id.hex(), known.state.name, known.deadline)
+    """
 
     id: Hash
     consumer: Address
@@ -378,7 +393,14 @@ class ShareState(IntEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class RoundKey:
-    """Names a round of an attempt; unpacks into its parts, in the order that keys and events have."""
+    """Names a round of an attempt; unpacks into its parts, in the order that keys and events have.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.RoundVerified):
+                print(event.round.attempt, event.round.round)
+    """
 
     order_id: Hash
     attempt: Count
@@ -395,7 +417,14 @@ class RoundKey:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ShareKey:
-    """Names one issue of a share; unpacks into its parts, in the order that keys and events have."""
+    """Names one issue of a share; unpacks into its parts, in the order that keys and events have.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.ShareRejected):
+                print(event.share.round, event.share.slot, event.share.issue)
+    """
 
     order_id: Hash
     attempt: Count

@@ -30,6 +30,13 @@ class ClusterError(Expected):
     """A call that did not succeed: its kind, the field at fault, the reason, and a remedy.
 
     The words may be another owner's: what a terminal or a log should not get is written as escapes.
+
+    Example::
+
+        try:
+            result = order.result()
+        except assay.ClusterError as error:
+            print("the validator does not serve it:", error.reason)
     """
 
     def __init__(

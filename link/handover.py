@@ -33,7 +33,15 @@ _GROUP_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD036414
 
 
 class HandoverError(Expected):
-    """A chunk that is not what its root or key promises; ``chunk`` is its index (-1: the whole result)."""
+    """A chunk that is not what its root or key promises; ``chunk`` is its index (-1: the whole result).
+
+    Example::
+
+        try:
+            result = order.result()
+        except assay.HandoverError as error:
+            print("chunk", error.chunk, error.reason)
+    """
 
     def __init__(self, chunk: int, reason: str) -> None:
         """Keep the index and the reason."""

@@ -49,7 +49,15 @@ class JobError(Expected):
 
 
 class TraceError(JobError):
-    """A file is not a trace, or not one of this job."""
+    """A file is not a trace, or not one of this job.
+
+    Example::
+
+        try:
+            trace = assay.load_trace("my-job/run/trace.json")
+        except assay.TraceError as error:
+            print(error.field, error.reason, error.remedy)
+    """
 
 
 class StateError(Expected):
@@ -86,7 +94,15 @@ class RangeError(ReplayError):
 
 
 class Stopped(ReplayError):
-    """The job has no result at some place, on any machine: something is not finite, or a row is not there."""
+    """The job has no result at some place, on any machine: something is not finite, or a row is not there.
+
+    Example::
+
+        try:
+            assay.run_locally("my-job")
+        except assay.Stopped as error:
+            print(error.field, error.reason)
+    """
 
     def within(self, where: str) -> "Stopped":
         """Return the same error with what the place is in put before it."""

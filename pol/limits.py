@@ -37,6 +37,10 @@ class Limits:
     at every step. A batch goes through the data ``epochs_per_batch`` times at most, for each time is an order of
     its own. How many rounds, slots, steps and segments there may be is the same everywhere
     (``pol.rules.schedule.check_terms``).
+
+    Example::
+
+        job = assay.load_job("my-job", limits=assay.Limits(nodes=50_000))
     """
 
     document_size: int = 16 * 2**20

@@ -52,7 +52,13 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """A named tensor of a state, or a column of the data (whose shape leaves the row dimension out)."""
+    """A named tensor of a state, or a column of the data (whose shape leaves the row dimension out).
+
+    Example::
+
+        for spec in assay.read_job("my-job").updated:
+            print(spec.name, spec.dtype, spec.shape)
+    """
 
     name: TensorName
     dtype: DType

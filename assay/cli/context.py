@@ -109,7 +109,8 @@ def _passphrase(name: str) -> str:
         return given
     if not sys.stdin.isatty():
         raise CliError(
-            f"key {name} needs its passphrase", f"set {PASSPHRASE_VARIABLE} or use a terminal"
+            f"key {name} needs its passphrase",
+            f"set {PASSPHRASE_VARIABLE}, use a terminal, or in a program give passphrase=",
         )
     return getpass.getpass(f"Passphrase of key {name}: ")
 

@@ -73,8 +73,6 @@ def spec_of(options: dict[str, Any], tell: Callable[[str], None]) -> Any:
         raise CliError("a fine-tuning has no text", "give one with --data")
     if {"steps", "epochs"} <= set(given):
         raise CliError("both --steps and --epochs are given", "give one of them")
-    if not {"steps", "epochs"} & set(given):
-        given["epochs"] = 1.0
     if "lora" in given:
         given["rank"] = given.pop("lora")
     return fine_tuning(FineTuning(model=model, text=text, **given), tell)

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pol.job.document import Job
     from pol.local.run import LocalRun
 
-RUN_FOLDER = "run"
-
 backend_option = click.option(
     "--backend",
     type=click.Choice(BACKENDS),
@@ -124,7 +122,7 @@ def run(
     """Train here, with a progress bar."""
     from pol.job.load import load_job
     from pol.local.run import run_locally
-    from pol.replay.replay import STATES_FOLDER, StateFolder
+    from pol.replay.replay import RUN_FOLDER
 
     to = to or directory / RUN_FOLDER
     with step_progress(context.output) as bar:
@@ -138,14 +136,13 @@ def run(
             text = f"round {round} of {wanted}, slot {slot} loss {loss:.4f}"
             bar.update(task, advance=1, description=text)
 
-        folder = StateFolder(to / STATES_FOLDER, loaded)
-        done = run_locally(
-            directory, wanted, backend, stepped, to, folder.keep if keep_states else None
-        )
+        done = run_locally(directory, wanted, backend, stepped, to, keep_states)
     _tell(context, loaded.job, done, to)
 
 
 def _tell(context: Settings, job: "Job", done: "LocalRun", to: Path) -> None:
+    from pol.replay.replay import RUN_FOLDER
+
     names = [name for name in done.after if name != "majority_baseline"]
     rows: list[tuple[object, ...]] = [
         ("-", "-", *(f"{done.before[name]:.4f}" for name in names)),

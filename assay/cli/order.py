@@ -34,8 +34,8 @@ def command() -> None:
 @common_options
 def submit(context: Settings, directory: Path, seconds: int, **values: Any) -> None:
     """Submit, wait for the match, deliver, and wait until the validator has accepted."""
-    from consumer.jobs import OrderNote, read_job, remember
-    from consumer.submit import explain, limited, lively_orders, quote
+    from consumer.jobs import read_job
+    from consumer.submit import explain, limited, lively_orders, quote, remembering
     from consumer.submit import submit as submit_order
     from consumer.watch import Delivery, summarise, wait_for
 
@@ -56,11 +56,12 @@ def submit(context: Settings, directory: Path, seconds: int, **values: Any) -> N
             told.append(found.match.unmatched)
         request = limited(found, request)
 
+        keep, sent = remembering(client, context.home, directory, key.address), list[bytes]()
+
         def sending(order_id: bytes) -> None:
-            remember(context.home, OrderNote(order_id, directory, key.address))
+            keep(order_id)
             sent.append(order_id)
 
-        sent: list[bytes] = []
         telling = Telling(context.output.note, lambda: quote(client, job, request).cheapest, told)
         try:
             made = submit_order(client, context.sender(client, key), key, job, request, sending)
@@ -325,7 +326,7 @@ def result(
     context: Settings, order: str, to: Path, directory: Path | None, round: int | None
 ) -> None:
     """Write the trained state; all roots on chain are checked before."""
-    from consumer.jobs import read_job, recall, write_result
+    from consumer.jobs import read_job, recall
     from consumer.result import fetch_result
 
     key = context.key()
@@ -342,7 +343,7 @@ def result(
             lambda done, total: bar.update(task, completed=done, total=total),
             round,
         )
-    digest = write_result(found.state, to)
+    digest = found.save(to)
     context.output.result(
         {"path": str(to), "sha256": digest, "root": found.root, "validator": found.validator},
         [

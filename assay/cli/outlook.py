@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 PUBLIC = "the defaults of a public network"
-SLOT_SPEED = 1_000_000_000
-"""FLOP/s of a slot, unless somebody names another: a core or two."""
 _OPTIONS = (
     click.option(
         "--params",
@@ -70,6 +68,7 @@ def look_at(
     terms: "JobTerms", file: Path | None, slot_speed: int | None, slots: int | None
 ) -> tuple[dict[str, Any], list[tuple[str, str]], str]:
     """Return the outlook of a job as JSON values, as lines of a table, and as the table's title."""
+    from pol.local.inspect import SLOT_SPEED
     from pol.rules.outlook import outlook
 
     params = read_params(file)

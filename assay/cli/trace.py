@@ -27,11 +27,11 @@ def command() -> None:
 @common_options
 def show(context: Settings, file: Path) -> None:
     """Print one row for each share; hashes are recomputed, nothing is replayed."""
-    from pol.replay.trace_file import broken_link, read_trace
+    from pol.replay.trace_file import read_trace
     from pol.values import metric_values
 
     trace = read_trace(file)
-    faults = [broken_link(share) for share in trace.shares]
+    faults = [share.fault for share in trace.shares]
     rows = []
     for share, fault in zip(trace.shares, faults, strict=True):
         last = metric_values(share.boundaries[-1].metrics)
@@ -111,7 +111,7 @@ def verify(context: Settings, file: Path, directory: Path, segments: int, backen
             directory,
             segments=segments or None,
             states=file.parent / STATES_FOLDER,
-            backend_name=backend,
+            backend=backend,
             on_progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     wrong = [check for check in checks if not check.holds]

@@ -26,7 +26,12 @@ _BLOCK_METHOD = "/cosmos.base.tendermint.v1beta1.Service/GetBlockByHeight"
 
 @dataclass(frozen=True, slots=True)
 class BlockHead:
-    """When a block was made (ns since the epoch), and by whom (consensus address)."""
+    """When a block was made (ns since the epoch), and by whom (consensus address).
+
+    Example::
+
+        print(network.client.block(1).time_ns)
+    """
 
     height: int
     time_ns: int
@@ -35,7 +40,13 @@ class BlockHead:
 
 @dataclass(frozen=True, slots=True)
 class TxReceipt:
-    """A transaction in a block. Events have no numbers here; the event log has them."""
+    """A transaction in a block. Events have no numbers here; the event log has them.
+
+    Example::
+
+        receipt = network.send("assay1…", 2_500_000)
+        print(receipt.height, receipt.hash.hex(), receipt.gas_used)
+    """
 
     hash: bytes
     height: int

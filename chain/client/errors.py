@@ -11,7 +11,15 @@ from domain.errors import Code, Exit, Expected
 
 
 class ErrorKind(StrEnum):
-    """Why a call failed."""
+    """Why a call failed.
+
+    Example::
+
+        try:
+            order.status()
+        except assay.ChainError as error:
+            print("nobody answers" if error.kind is assay.ErrorKind.UNAVAILABLE else error)
+    """
 
     UNAVAILABLE = "unavailable"  # no node answers at the address
     CLOSED = "closed"  # the client was closed by its owner: nothing to wait for
@@ -46,7 +54,15 @@ class ChainError(Expected):
 
 
 class ChainTimeout(ChainError):
-    """The time is up, and how it ended is not known."""
+    """The time is up, and how it ended is not known.
+
+    Example::
+
+        try:
+            network.send("assay1…", 2_500_000)
+        except assay.ChainTimeout as error:
+            print("it may still happen:", error.remedy)
+    """
 
     exit_code = Exit.TIMED_OUT
 
@@ -56,7 +72,15 @@ class ChainTimeout(ChainError):
 
 
 class TxRefused(ChainError):
-    """A transaction that the chain refused; ``height`` is 0 where it never came into a block, and cost nothing."""
+    """A transaction that the chain refused; ``height`` is 0 where it never came into a block, and cost nothing.
+
+    Example::
+
+        try:
+            order.cancel()
+        except assay.TxRefused as error:
+            print(error.name, error.log, error.height)
+    """
 
     def __init__(self, code: Code, log: str, tx_hash: bytes = b"", height: int = 0) -> None:
         """Keep code, its stable name, the chain's words, and where it happened."""

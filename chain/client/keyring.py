@@ -43,12 +43,26 @@ class KeyringBackend(StrEnum):
 
 
 class KeyringError(Expected):
-    """A key that cannot be read, written or unlocked: the reason and the remedy."""
+    """A key that cannot be read, written or unlocked: the reason and the remedy.
+
+    Example::
+
+        try:
+            assay.Keyring("~/.assay/keys").show("alice")
+        except assay.KeyringError as error:
+            print(error.reason, error.remedy)
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class KeyInfo:
-    """What is known of a key without its passphrase."""
+    """What is known of a key without its passphrase.
+
+    Example::
+
+        for info in assay.Keyring("~/.assay/keys").names():
+            print(info.name, info.address)
+    """
 
     name: str
     address: str

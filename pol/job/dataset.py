@@ -101,7 +101,12 @@ class Column:
 
 
 class Dataset:
-    """The rows of a job in the order of its shards, of which each has so many as ``shard_rows`` says."""
+    """The rows of a job in the order of its shards, of which each has so many as ``shard_rows`` says.
+
+    Example::
+
+        print(assay.load_job("my-job").data.rows)
+    """
 
     def __init__(self, columns: Sequence[Column], shard_rows: Sequence[int]) -> None:
         self._columns = tuple(columns)

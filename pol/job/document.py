@@ -91,6 +91,11 @@ class JobDocument:
 
     Each of ``rounds`` has ``slots`` that run ``round_steps`` inner steps, in segments of ``segment_steps``; a slot
     takes ``batch`` rows in a step. ``outer`` gets the mean of the slots' updates; ``aggregation`` says what those are.
+
+    Example::
+
+        document = assay.read_job("my-job").document
+        print(document.rounds, document.slots, len(document.step.nodes))
     """
 
     version: Count
@@ -136,7 +141,13 @@ FIELDS = tuple(JobDocument.__dataclass_fields__)
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """A file that the consumer uploads; checked by ``sha256``, or by the root of the state that it holds."""
+    """A file that the consumer uploads; checked by ``sha256``, or by the root of the state that it holds.
+
+    Example::
+
+        for file in assay.read_job("my-job").payload:
+            print(file.path, file.size)
+    """
 
     path: str
     size: int

@@ -2,11 +2,16 @@
 
 from dataclasses import dataclass
 
+from domain.params import Params
 from pol.job import cost
 from pol.job.document import Job, order_terms
 from pol.job.program import Program
 from pol.ops.product import BITS
+from pol.rules.outlook import Outlook, outlook
 from pol.rules.schedule import segment_work
+
+SLOT_SPEED = 1_000_000_000
+"""FLOP/s of a slot, unless somebody names another: a core or two."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +24,11 @@ class JobSummary:
     ``steps`` are the inner steps of the whole job, the same for all slots; ``segments`` are those of all slots in all
     rounds. A segment comes with the boundary that ends it; ``memory_bytes`` is what a process takes to train, replay or
     aggregate, beside its libraries.
+
+    Example::
+
+        found = assay.inspect_job(assay.read_job("my-job"))
+        print(found.parameters, found.segment_flops, found.flops_by_operation)
     """
 
     name: str
@@ -50,7 +60,12 @@ class JobSummary:
 
 
 def inspect_job(job: Job) -> JobSummary:
-    """Return what a person wants to know of a job."""
+    """Return what a person wants to know of a job.
+
+    Example::
+
+        print(assay.inspect_job(assay.load_job("my-job").job).memory_bytes)
+    """
     document = job.document
     return JobSummary(
         name=document.name,
@@ -87,6 +102,27 @@ def inspect_job(job: Job) -> JobSummary:
         local_root=document.local_root.hex(),
         data_root=document.data_root.hex(),
     )
+
+
+def job_outlook(
+    job: Job,
+    *,
+    params: Params | None = None,
+    slot_speed: int = SLOT_SPEED,
+    slots_at_once: int | None = None,
+) -> Outlook:
+    """Return what a network would make of a job, without asking one; of the best bid there is ``Quote.outlook``.
+
+    ``params`` are those of a chain, such as ``Quote.params``, or else the defaults of a public network; so many slots
+    train at once (those of the job, if None), each at ``slot_speed`` FLOP/s.
+
+    Example::
+
+        found = assay.job_outlook(assay.read_job("my-job"), slot_speed=5 * 10**9, slots_at_once=2)
+        print(found.round, found.audit, found.window)
+    """
+    terms = order_terms(job)
+    return outlook(terms, params or Params(), slot_speed, slots_at_once or terms.slots)
 
 
 def flops_by_operation(program: Program) -> dict[str, int]:

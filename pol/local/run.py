@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from domain import codec
-from pol.errors import Stopped
-from pol.executor.backend import backend
+from pol.errors import JobError, Stopped
+from pol.executor.backend import backend as executor_named
 from pol.executor.names import DEFAULT
 from pol.job.load import LoadedJob, load_job
 from pol.local.evaluate import evaluate, load_holdout
+from pol.replay.replay import STATES_FOLDER, StateFolder
 from pol.replay.trace_file import VERSION, share_record
 from pol.state.arrays import State
 from pol.state.tensors import dump_safetensors
@@ -27,7 +28,13 @@ TRACE_FILE = "trace.json"
 
 @dataclass(frozen=True)
 class RoundReport:
-    """A round of a local run: mean loss, and the metrics on the holdout after it."""
+    """A round of a local run: mean loss, and the metrics on the holdout after it.
+
+    Example::
+
+        for report in assay.run_locally("my-job").rounds:
+            print(report.round, report.loss, report.metrics)
+    """
 
     round: int
     loss: float
@@ -57,16 +64,16 @@ class LocalRun:
 def run_locally(
     directory: Path | str,
     rounds: int | None = None,
-    backend_name: str = DEFAULT,
+    backend: str = DEFAULT,
     on_progress: Callable[[int, int, int, float], None] | None = None,
     out: Path | str | None = None,
-    on_boundary: Callable[[Boundary, State, State], None] | None = None,
+    keep_states: bool = False,
 ) -> LocalRun:
     """Train the job of a directory here, with the result that a network gives: all its slots, one after another.
 
-    ``rounds`` of the job are trained (all, if None) on the back end ``numpy`` or ``torch``. ``on_progress`` gets round,
-    slot, step and loss after each step; ``on_boundary`` every boundary with both its states, for whoever keeps them.
-    ``model.safetensors`` and ``trace.json`` are written into the folder ``out``, if there is one.
+    ``rounds`` of the job are trained (all, if None) on the back end ``native``, ``numpy`` or ``torch``. ``on_progress``
+    gets round, slot, step and loss after each step. ``model.safetensors`` and ``trace.json`` are written into the
+    folder ``out``, if there is one, and with ``keep_states`` all boundary states, of which a check replays a few.
 
     Raises Stopped at the place at which a network stops, too: the first that has no result, slot after slot.
 
@@ -76,8 +83,11 @@ def run_locally(
         print(ran.before["loss"], ran.after["loss"])
     """
     directory, out = Path(directory), Path(out) if out is not None else None
+    if keep_states and out is None:
+        raise JobError("keep_states", "there is no folder for states", "give one: out=")
     loaded = load_job(directory)
-    job, executor = loaded.job, backend(backend_name)
+    job, executor = loaded.job, executor_named(backend)
+    kept = StateFolder(out / STATES_FOLDER, loaded).keep if out and keep_states else None
     holdout = load_holdout(directory, job)
     state, locals_ = loaded.global_state, [loaded.local_state] * job.document.slots
     before = evaluate(job, state, holdout, executor)
@@ -97,7 +107,7 @@ def run_locally(
                     opening,
                     locals_[slot],
                     backend=executor,
-                    on_boundary=on_boundary,
+                    on_boundary=kept,
                     on_step=observe,
                 )
             except Stopped as stop:

@@ -11,12 +11,12 @@ from typing import Protocol
 
 from host.files import write_whole
 from pol.errors import JobError, RangeError, ReplayError, StateError, TraceError
-from pol.executor.backend import backend
+from pol.executor.backend import backend as executor_named
 from pol.executor.interface import Backend
 from pol.executor.names import DEFAULT
 from pol.job.files import read_file
 from pol.job.load import LoadedJob, load_job
-from pol.replay.trace_file import ShareRecord, Trace, broken_link
+from pol.replay.trace_file import ShareRecord, Trace
 from pol.state.arrays import State
 from pol.state.canonical import decode_state, encode_state, state_tree
 from pol.state.layout import encoded_size
@@ -78,7 +78,8 @@ def replay_from(
 # Without kept states everything is replayed from the job's initial states, round by round: nothing of whoever wrote the
 # trace is used. With kept states, drawn segments are replayed on their own, each from states whose roots are checked.
 
-STATES_FOLDER = "states"
+RUN_FOLDER, STATES_FOLDER = "run", "states"
+"""Of a job's directory, what a run leaves there unless told otherwise; and of that, the states that it has kept."""
 _REMEDY = "give the job directory that the run was made from"
 _OTHER_START = "it does not start from the state of the round before"
 _OTHER_LOCAL_START = (
@@ -193,14 +194,14 @@ def verify_trace(
     *,
     segments: int | None = None,
     states: Path | str | None = None,
-    backend_name: str = DEFAULT,
+    backend: str = DEFAULT,
     on_progress: Progress | None = None,
 ) -> tuple[Check, ...]:
     """Check a trace against the job in ``directory``; what follows a fault in a replay of all is not checked.
 
-    Without ``segments`` everything is replayed from the beginning, on the back end ``numpy`` or ``torch``; with N of
-    them, N drawn segments of each share and the first, the last and the update, from the folder of kept ``states``.
-    ``on_progress`` is called after each segment.
+    Without ``segments`` everything is replayed from the beginning, on the back end ``native``, ``numpy`` or ``torch``;
+    with N of them, N drawn segments of each share and the first, the last and the update, from the folder of kept
+    ``states``: ``run/states`` in ``directory``, unless another is named. ``on_progress`` is called after each segment.
 
     Raises JobError when the job does not load, the trace is of another job, or a kept state is missing.
 
@@ -214,10 +215,11 @@ def verify_trace(
     if trace.job != loaded.job.id:
         raise TraceError("job", "the trace is of another job", _REMEDY)
     _check_shape(trace, loaded)
-    checker = _Checker(trace, loaded, backend(backend_name), on_progress, segments)
+    checker = _Checker(trace, loaded, executor_named(backend), on_progress, segments)
     if segments is None:
         return checker.all_in_order()
-    return checker.drawn(StateFolder(Path(states or STATES_FOLDER), loaded))
+    kept = Path(states) if states is not None else directory / RUN_FOLDER / STATES_FOLDER
+    return checker.drawn(StateFolder(kept, loaded))
 
 
 def _check_shape(trace: Trace, loaded: LoadedJob) -> None:
@@ -304,7 +306,7 @@ class _Checker:
         def failed(fault: str) -> tuple[Check, State]:
             return Check(share.round, share.slot, share.segments, checked, fault), {}
 
-        fault = broken_link(share) or self._wrong_shape(share)
+        fault = share.fault or self._wrong_shape(share)
         if fault:
             return failed(fault)
         opening = states.at(share.boundaries[0])

@@ -25,7 +25,13 @@ _REMEDY = "write it again with assay job run"
 
 @dataclass(frozen=True)
 class ShareRecord:
-    """What a trace file holds of one slot's work in one round."""
+    """What a trace file holds of one slot's work in one round.
+
+    Example::
+
+        for share in assay.load_trace("my-job/run/trace.json").shares:
+            print(share.round, share.slot, share.segments, share.fault or "whole")
+    """
 
     slot: Count
     round: Count
@@ -44,10 +50,31 @@ class ShareRecord:
         """The number n of segments between the n + 1 boundaries."""
         return len(self.boundaries) - 1
 
+    @property
+    def fault(self) -> str:
+        """What does not fit together in the share's own hashes, empty if all does; nothing is replayed."""
+        for index, boundary in enumerate(self.boundaries):
+            if boundary.index != index:
+                return f"boundary {index} is numbered {boundary.index}"
+            if boundary.root != boundary_root(
+                boundary.global_root, boundary.local_root, boundary.metrics
+            ):
+                return f"the root of boundary {index} is not the hash of its two states' roots and its metrics"
+        if self.boundaries[0].metrics:
+            return "boundary 0 has metrics"
+        again = trace_root(self.boundaries)
+        return "" if again == self.trace_root else "the trace root is not the root of its leaves"
+
 
 @dataclass(frozen=True)
 class RoundEnd:
-    """How a round of a local run ended: the root of the global state after it."""
+    """How a round of a local run ended: the root of the global state after it.
+
+    Example::
+
+        for end in assay.load_trace("my-job/run/trace.json").rounds:
+            print(end.state_root.hex())
+    """
 
     state_root: Hash
 
@@ -86,21 +113,6 @@ def share_record(
 def trace_root(boundaries: tuple[Boundary, ...]) -> bytes:
     """Return the root of the trace of a share whose boundaries are 0 to n: boundary 0 is the opening, and no leaf."""
     return compute_trace_root(boundary.leaf for boundary in boundaries[1:])
-
-
-def broken_link(share: ShareRecord) -> str:
-    """Return what does not fit together in a share's own hashes, empty if all does; nothing is replayed."""
-    for index, boundary in enumerate(share.boundaries):
-        if boundary.index != index:
-            return f"boundary {index} is numbered {boundary.index}"
-        if boundary.root != boundary_root(
-            boundary.global_root, boundary.local_root, boundary.metrics
-        ):
-            return f"the root of boundary {index} is not the hash of its two states' roots and its metrics"
-    if share.boundaries[0].metrics:
-        return "boundary 0 has metrics"
-    again = trace_root(share.boundaries)
-    return "" if again == share.trace_root else "the trace root is not the root of its leaves"
 
 
 def read_trace(path: Path | str) -> Trace:

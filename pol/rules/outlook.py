@@ -26,6 +26,11 @@ class Outlook:
     round takes ``turns`` of those that there are. ``round`` and ``job`` are the time of training and aggregating,
     ``accept`` the longest from match to acceptance, ``progress`` the longest that a round may take. An auditor takes
     ``audit`` for the places that are always drawn, and a round is paid ``window`` after it was closed.
+
+    Example::
+
+        found = network.quote("my-job").outlook
+        print(found.round, found.window) if found else print("no bid fits")
     """
 
     steps: int

@@ -33,13 +33,18 @@ class FineTuning:
 
     ``weights`` and ``tokenizer`` are those beside the configuration where there are some; without weights the model is
     drawn by its own laws, without a tokenizer each character is a token. ``rank`` is that of LoRA's matrices
-    (arXiv 2106.09685); without one all weights are trained. ``rate`` is the largest learning rate.
+    (arXiv 2106.09685); without one all weights are trained. ``rate`` is the largest learning rate. Of ``steps`` and
+    ``epochs`` one is given; without both the text is gone through once.
+
+    Example::
+
+        wanted = assay.FineTuning(model="gpt2", text="book.txt", rank=8, epochs=2)
     """
 
-    model: Path
-    text: Path
-    weights: Path | None = None
-    tokenizer: Path | None = None
+    model: Path | str
+    text: Path | str
+    weights: Path | str | None = None
+    tokenizer: Path | str | None = None
     length: int = 128
     batch: int = 8
     steps: int | None = None
@@ -50,19 +55,26 @@ class FineTuning:
     seed: int = 0
 
 
-def fine_tuning(wanted: FineTuning, tell: Callable[[str], None]) -> JobSpec:
-    """Return the job; JobError names what is missing or does not fit."""
+def fine_tuning(wanted: FineTuning, tell: Callable[[str], None] = lambda text: None) -> JobSpec:
+    """Return the job; JobError names what is missing or does not fit. ``tell`` is told what happens on the way.
+
+    Example::
+
+        job = assay.fine_tuning(assay.FineTuning(model="gpt2", text="book.txt", rank=8))
+        assay.build_job(job, "tuned")
+    """
     library = _package("transformers")
     # its remarks on configurations are not about this job
     library.logging.set_verbosity_error()
-    folder = wanted.model if wanted.model.is_dir() else wanted.model.parent
-    file = wanted.model / CONFIG if wanted.model.is_dir() else wanted.model
+    given, text = Path(wanted.model), Path(wanted.text)
+    folder = given if given.is_dir() else given.parent
+    file = given / CONFIG if given.is_dir() else given
     config = _config(library, file)
-    rows = text_rows(wanted.text, wanted.length, wanted.tokenizer or _beside(folder, TOKENIZER))
+    rows = text_rows(text, wanted.length, wanted.tokenizer or _beside(folder, TOKENIZER))
     tell(f"{len(rows.train['x']):,} rows of {wanted.length}: {rows.source}")
     _check_fits(config, rows.words, wanted.length)
     torch.manual_seed(wanted.seed)
-    weights = wanted.weights or _beside(folder, WEIGHTS)
+    weights = Path(wanted.weights) if wanted.weights else _beside(folder, WEIGHTS)
     model = _model(library, config)
     if weights is not None:
         tell(f"weights of {weights}")
@@ -70,14 +82,14 @@ def fine_tuning(wanted: FineTuning, tell: Callable[[str], None]) -> JobSpec:
     if wanted.rank is not None:
         model = _adapted(model, wanted.rank)
     spec = JobSpec(
-        name=f"{config.model_type}-{wanted.text.stem}"[:64],
+        name=f"{config.model_type}-{text.stem}"[:64],
         model=model,
         loss=next_token_loss,
         train={"x": rows.train["x"]},
         holdout={"x": rows.holdout["x"]},
         batch=wanted.batch,
         steps=wanted.steps,
-        epochs=wanted.epochs,
+        epochs=1.0 if wanted.steps is None and wanted.epochs is None else wanted.epochs,
         slots=wanted.slots,
         optimizer=AdamW(),
         clip_norm=1.0,

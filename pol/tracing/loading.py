@@ -19,7 +19,13 @@ _Model = TypeVar("_Model", bound=nn.Module)
 
 
 class HasState(Protocol):
-    """What was fetched: it has the state that a job left."""
+    """What was fetched: it has the state that a job left.
+
+    Example::
+
+        def load_newest(results: list[assay.HasState]) -> None:
+            assay.load_result(model, results[-1])
+    """
 
     @property
     def state(self) -> Mapping[str, Array]:

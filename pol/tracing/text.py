@@ -21,6 +21,11 @@ class TextRows:
     """Rows of a text, i64 [rows, length]: ``x``, and ``y``, which is what follows each number of ``x``.
 
     ``words`` is how many different numbers there may be, ``source`` says in a line what they stand for.
+
+    Example::
+
+        rows = assay.text_rows("book.txt", length=64)
+        print(rows.words, rows.source, rows.train["x"].shape)
     """
 
     train: dict[str, Array]
@@ -42,7 +47,7 @@ def text_rows(
     Example::
 
         rows = assay.text_rows("book.txt", length=64)
-        job = assay.JobSpec(..., train=rows, holdout=assay.text_rows("other.txt", length=64))
+        job = assay.JobSpec(..., train=rows.train, holdout=rows.holdout)
     """
     path = Path(path)
     if length < 1:

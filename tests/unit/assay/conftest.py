@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pol.job.load import load_job
 from pol.local.run import run_locally
-from pol.replay.replay import STATES_FOLDER, StateFolder
 from tests.unit.pol.mlp import write_mlp_job
 
 
@@ -17,8 +15,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("made") / "job"
     directory.mkdir()
     write_mlp_job(directory)
-    folder = StateFolder(directory / "run" / STATES_FOLDER, load_job(directory))
-    run_locally(directory, out=directory / "run", on_boundary=folder.keep)
+    run_locally(directory, out=directory / "run", keep_states=True)
     return directory
 
 

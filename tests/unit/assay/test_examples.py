@@ -62,9 +62,7 @@ def wrong(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(value=ast.Name(id=holder), attr=name) if holder in OBJECTS:
-                if not (
-                    name in assay.__all__ if holder == "assay" else hasattr(OBJECTS[holder], name)
-                ):
+                if not _has(holder, name):
                     yield f"{holder}.{name}"
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=holder), attr=name)) if (
@@ -78,6 +76,13 @@ def wrong(tree: ast.Module) -> Iterator[str]:
                         case ast.Attribute(value=ast.Name(id="event"), attr=name):
                             if not hasattr(kind, name):
                                 yield f"{kind}: {name}"
+
+
+def _has(holder: str, name: str) -> bool:
+    if holder == "assay":
+        return name in assay.__all__
+    kind = OBJECTS[holder]
+    return hasattr(kind, name) or name in getattr(kind, "__annotations__", {})
 
 
 def _refused(call: ast.Call, name: str, called: Any) -> Iterator[str]:

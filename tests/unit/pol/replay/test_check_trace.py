@@ -34,8 +34,7 @@ NUMPY = backend("numpy")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The trace of a run of the checked-in job, with its states."""
     folder = tmp_path_factory.mktemp("run")
-    keep = StateFolder(folder / STATES_FOLDER, load_job(FIXTURE)).keep
-    run_locally(FIXTURE, out=folder, on_boundary=keep)
+    run_locally(FIXTURE, out=folder, keep_states=True)
     return folder
 
 
