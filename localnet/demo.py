@@ -409,6 +409,7 @@ def summary(finished: Finished, quality: dict[str, object]) -> dict[str, object]
             for v in finished.verdicts
         ],
         "cheat": {
+            "meant": next(spec.address for spec in layout.providers if spec.misbehave),
             "provider": cheat.claim.provider if cheat else "",
             "method": CHEAT_METHOD,
             "round": cheat.claim.round if cheat else -1,

@@ -28,7 +28,9 @@ def notebook(script: str) -> str:
             cells.append(_code(body))
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
-    value = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    value = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
-from assay.cli.output import flops, money, short, stderr, table
+from assay.cli.output import flops, load_line, money, short, stderr, table
 
 if TYPE_CHECKING:
     from assay.cli.story import Story
@@ -250,6 +250,8 @@ def _plot_terminal(finished: "Finished") -> str:
 
 def _tell(context: Settings, finished: "Finished", value: dict[str, Any], directory: Path) -> None:
     """Print the summary for people."""
+    from assay.cli.story import tell_cheat
+
     names = names_of(finished.network.layout)
     payouts = value["payouts"]
     roles = {
@@ -258,6 +260,7 @@ def _tell(context: Settings, finished: "Finished", value: dict[str, Any], direct
         if p.kind in ("provider", "validator", "auditor")
     }
     cheat, order, model = value["cheat"], value["order"], value["model"]
+    document = finished.job.document
     rows: list[tuple[object, ...]] = [
         (
             names.get(address, short(address)),
@@ -280,7 +283,7 @@ def _tell(context: Settings, finished: "Finished", value: dict[str, Any], direct
         ),
         f"deposit {money(int(order['deposit']))} = payouts + refund + fees, to the last uassay: "
         f"{'yes' if value['deposit_accounted'] else 'no'}",
-        *_caught(finished, cheat, names),
+        tell_cheat(cheat, names, document.segment_steps, document.round_steps),
         *_rival(finished, value["second_order"], names),
         f"work quoted {flops(int(order['flops_quoted']))}, verified {flops(int(order['flops_verified']))}",
         _plot_terminal(finished),
@@ -288,31 +291,11 @@ def _tell(context: Settings, finished: "Finished", value: dict[str, Any], direct
         f"{model['after']:.3f} after ({_trivial(model)})",
         f"loss curve: {directory / 'loss.png'}",
         f"model: {finished.path}",
-        "load it:  from safetensors.torch import load_file; "
-        f"model.load_state_dict(load_file('{finished.path}'))",
+        load_line(finished.path),
         "next: assay localnet start, then follow docs/consumer.md with your own model "
         "(examples/digits.py shows how a job is written)",
     ]
     output.result(value, shown)
-
-
-def _caught(finished: "Finished", cheat: dict[str, Any], names: dict[str, str]) -> list[str]:
-    """Say in a sentence what the cheat did, where, and how it was seen."""
-    if not cheat["provider"]:
-        return []
-    steps = finished.job.document.segment_steps
-    first = cheat["segment"] * steps
-    place = (
-        f"steps {first + 1} to {first + steps}"
-        if cheat["segment"] < finished.job.document.round_steps // steps
-        else "the update at its end"
-    )
-    return [
-        f"the cheat: {names[cheat['provider']]} said that it had trained slot {cheat['slot']} of round "
-        f"{cheat['round']}, and had not; its validator drew {place} by lot after it had committed to its "
-        f"states, computed them again and came to another state; somebody else trained the slot, and "
-        f"{money(int(cheat['slashed']))} of the bond are gone"
-    ]
 
 
 def _rival(finished: "Finished", second: dict[str, Any] | None, names: dict[str, str]) -> list[str]:

@@ -1,7 +1,8 @@
 """The story of the demo's orders: a sentence for each thing that a person would tell somebody else."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from assay.cli.output import money, short
 from console.words import share_reason
@@ -89,3 +90,23 @@ class Story:
         is_new = what not in self._told
         self._told.add(what)
         return is_new
+
+
+def tell_cheat(
+    cheat: Mapping[str, Any], names: Mapping[str, str], segment_steps: int, round_steps: int
+) -> str:
+    """Say in a sentence what the cheat did, where, and how it was seen; or why nobody could see it."""
+    who = names[cheat["meant"]]
+    if not cheat["provider"]:
+        return (
+            f"the cheat: {who} was too late with what it had not trained, so nothing of it could be checked this time; "
+            "run the demo again when less runs beside it"
+        )
+    first = cheat["segment"] * segment_steps
+    in_steps = cheat["segment"] < round_steps // segment_steps
+    place = f"steps {first + 1} to {first + segment_steps}" if in_steps else "the update at its end"
+    return (
+        f"the cheat: {who} said that it had trained slot {cheat['slot']} of round {cheat['round']}, and had not; its "
+        f"validator drew {place} by lot after it had committed to its states, computed them again and came to another "
+        f"state; somebody else trained the slot, and {money(int(cheat['slashed']))} of the bond are gone"
+    )

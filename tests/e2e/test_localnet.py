@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import requests
 
+from assay.session import connect
+from chain.client.keyring import Keyring
 from localnet.layout import NetworkKind, load_layout
 from tests.support.waiting import is_running, wait_until
 
@@ -90,6 +92,27 @@ def run_quickstart(home: str, folder: Path) -> None:
     result = str(folder / "model.safetensors")
     found = assay("order", "result", order["id"][:12], "-o", result, "--home", home)
     assert found["path"] == result
+    look_from_a_program(home, order["id"], Path(result))
+
+
+def look_from_a_program(home: str, order_id: str, model: Path) -> None:
+    """See and do from a program what commands show and do."""
+    with connect(home=home) as network:
+        assert {bid.id.hex() for bid in network.bids()} == {
+            bid["id"] for bid in assay("bid", "list", "--home", home)
+        }
+        (known,) = network.orders(consumer=network.key.address)
+        assert known.id.hex() == order_id
+        order = network.order(order_id[:12])
+        details = order.details()
+        assert details.payments
+        assert order.status().paid == sum(row.paid for row in details.escrow.depositors)
+        order.result().save(model.with_name("again.safetensors"))
+        assert model.with_name("again.safetensors").read_bytes() == model.read_bytes()
+        other = Keyring(model.parent / "ring", "test").add("other")
+        assert network.send(other.address, 1_500_000).height > 0
+        assert network.client.account(other.address).balance == 1_500_000
+    network.close()
 
 
 def test_a_solo_network_from_start_to_stop(tmp_path: Path) -> None:

@@ -1,15 +1,21 @@
 """The library: a session takes the values of the command line, and knows what commands ordered."""
 
 import doctest
+from hashlib import sha256
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import click
 import pytest
 
 import assay
 import consumer.watch
+import pol.local.inspect
+import pol.local.run
+import pol.replay.replay
+from assay.cli import job, order, trace, tx
 from assay.cli.conditions import condition_options, read_request
 from assay.session import PlacedOrder, Session, request_of
 from chain.client.client import ChainClient
@@ -90,6 +96,49 @@ def test_all_that_the_command_line_takes_may_be_asked_for() -> None:
         price_limit=7, deadline=7200, time_to_live=90, rematch=False,
     )  # fmt: skip
     assert asked == run(condition_options, read_request, *given.split())
+
+
+SAME: dict[str, tuple[click.Command, object, dict[str, str]]] = {
+    "job inspect": (
+        job.inspect,
+        pol.local.inspect.job_outlook,
+        {"params_file": "params", "directory": ""},
+    ),
+    "job run": (job.run, pol.local.run.run_locally, {"to": "out"}),
+    "trace verify": (
+        trace.verify,
+        pol.replay.replay.verify_trace,
+        {"file": "trace", "directory": ""},
+    ),
+    "order list": (order.list_, Session.orders, {}),
+    "order result": (order.result, PlacedOrder.result, {"to": "", "directory": "", "order": ""}),
+    "tx send": (tx.send, Session.send, {}),
+}
+"""Commands, what does the same in a program, and names that differ there (empty: of another call)."""
+OTHER_DEFAULTS = {
+    # The chain's reference, or those of the job.
+    "slot_speed": None,
+    # A word for all of them.
+    "segments": "all",
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_each_option_is_a_keyword_with_the_same_default(name: str) -> None:
+    command, call, others = SAME[name]
+    taken = signature(cast(Any, call)).parameters
+    compared = 0
+    for option in command.params:
+        if option.name in ("home", "node", "keyring", "from_", "output"):
+            continue
+        keyword = others.get(str(option.name), option.name)
+        if keyword:
+            default = taken[keyword].default
+            compared += 1
+            if isinstance(option, click.Option) and not option.required:
+                given = option.to_info_dict()["default"]
+                assert given == OTHER_DEFAULTS.get(keyword, default), keyword
+    assert compared
 
 
 @pytest.mark.parametrize(
@@ -203,6 +252,33 @@ def test_directories_and_files_may_be_texts(made: Path) -> None:
     assert trace.job == assay.read_job(str(made)).id == assay.load_job(str(made)).job.id
     assert all(check.holds for check in assay.verify_trace(trace, str(made)))
     assert assay.run_locally(str(made), rounds=1).after
+
+
+def test_kept_states_are_where_a_check_looks_for_them(made: Path) -> None:
+    trace = assay.load_trace(made / "run" / "trace.json")
+    assert [share.fault for share in trace.shares] == [""] * len(trace.shares)
+    assert all(check.holds for check in assay.verify_trace(trace, made, segments=1))
+    with pytest.raises(assay.JobError, match="out="):
+        assay.run_locally(made, keep_states=True)
+
+
+def test_a_job_in_numbers(made: Path) -> None:
+    job = assay.load_job(made).job
+    found, expected = assay.inspect_job(job), assay.job_outlook(job, slot_speed=10**6)
+    assert found.total_flops == job.total_flops
+    assert expected.job > assay.job_outlook(job).job
+    assert expected.window >= assay.Params().round_window
+
+
+def test_a_saved_result_is_what_a_command_writes(tmp_path: Path, made: Path) -> None:
+    state = assay.run_locally(made, out=tmp_path).state
+    result = assay.Result(state, (), b"", 1, 0, "assay1v")
+    digest = result.save(tmp_path / "again.safetensors")
+    written = (tmp_path / "again.safetensors").read_bytes()
+    assert written == (tmp_path / "model.safetensors").read_bytes()
+    assert sha256(written).digest() == digest
+    with pytest.raises(assay.ConsumerError, match="name another file"):
+        result.save(tmp_path)
 
 
 def test_all_errors_are_of_one_family() -> None:

@@ -66,7 +66,8 @@ def signatures(name: str) -> Iterator[tuple[str, Any]]:
 
 RECORDS = {
     "AccountResponse", "Bid", "ClusterError", "Dataset", "JobDocument", "JobTerms", "LoadedJob", "Order",
-    "OrderResponse", "Params", "ShareKey", "ShareRecord", "SimulateMatchResponse", "StatusResponse", "TensorSpec", "TxReceipt",
+    "OrderResponse", "Params", "ShareKey", "ShareRecord", "SimulateMatchResponse", "StatusResponse", "TensorSpec",
+    "TxReceipt",
 }  # fmt: skip
 """What comes of a chain, a job, a trace or a link: whoever reads their fields names no type of them."""
 

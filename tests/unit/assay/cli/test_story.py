@@ -1,6 +1,6 @@
 """The demo tells each thing once, when it happened, in names that people know."""
 
-from assay.cli.story import Story
+from assay.cli.story import Story, tell_cheat
 from domain.reasons import ShareReason
 from tests.support.told_market import ToldMarket
 
@@ -36,3 +36,28 @@ def test_the_story_of_an_order_with_a_cheat() -> None:
     market.settle(order_id)
     assert told()[-1] == "the order is settled: what was not spent is back"
     assert told() == []
+
+
+def test_what_became_of_the_cheat_is_told_in_a_sentence() -> None:
+    names = {"assay1p": "prov0"}
+    caught = {
+        "meant": "assay1p", "provider": "assay1p", "round": 0, "slot": 3, "segment": 2, "slashed": 2_693_200,
+    }  # fmt: skip
+    told = tell_cheat(caught, names, segment_steps=5, round_steps=40)
+    assert told.startswith(
+        "the cheat: prov0 said that it had trained slot 3 of round 0, and had not;"
+    )
+    assert "drew steps 11 to 15 by lot" in told
+    assert "2.6932 ASSAY of the bond are gone" in told
+    assert "the update at its end" in tell_cheat(caught | {"segment": 8}, names, 5, 40)
+    late = {
+        "meant": "assay1p",
+        "provider": "",
+        "round": -1,
+        "slot": -1,
+        "segment": -1,
+        "slashed": 0,
+    }
+    told = tell_cheat(late, names, 5, 40)
+    assert told.startswith("the cheat: prov0 was too late")
+    assert told.endswith("run the demo again when less runs beside it")
