@@ -157,7 +157,7 @@ def _everywhere(bits: int) -> Precision:
 
 @dataclass(frozen=True, kw_only=True)
 class JobSpec:
-    """One training job, as the consumer writes it.
+    """One training job, as the consumer writes it; ``name`` is what people see it by.
 
     ``model`` is any module whose operations are supported; its parameters and buffers are the global state, and
     ``weights`` says whether they are drawn from the seed (``seed``) or taken as they are (``keep``). ``loss`` is
