@@ -217,6 +217,13 @@ class Demo:
                     f"round {void[0]} was not confirmed by strangers: the machine was too busy for the windows of a "
                     f"local network; run the demo again (logs: {self._directory}/logs)"
                 )
+            if any(tried.end_reason for tried in on_chain.assignments):
+                # At its price nobody else takes it.
+                self._moment(network, client, on_chain, None)
+                raise NetworkError(
+                    "the first order's attempt ended: the machine was too busy for the deadlines of a local network; "
+                    f"run the demo again when less runs beside it (logs: {self._directory}/logs)"
+                )
             other = client.query(OrderRequest(second.order_id)) if second else None
             if second and other:
                 second.step(other)

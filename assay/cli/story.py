@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.cli.output import money, short
-from console.words import share_reason
+from console.words import attempt_end, share_reason
 from domain.queries import OrderResponse
-from domain.reasons import CloseReason
+from domain.reasons import CloseReason, ShareReason
 from domain.records import OrderState, Round, Share, ShareState
 
 _REJECTED = (ShareState.REJECTED, ShareState.WRONG)
@@ -27,6 +27,7 @@ class Story:
         """Return sentences; ``loss`` is that of the last closed round."""
         lines = self._matched(on_chain)
         lines += [line for share in on_chain.shares for line in self._rejected(share)]
+        lines += self._ended(on_chain)
         for found in on_chain.rounds_of(on_chain.order.attempt):
             lines += self._closed(on_chain, found, loss)
             lines += self._verified(on_chain, found)
@@ -50,10 +51,20 @@ class Story:
 
     def _rejected(self, share: Share) -> list[str]:
         claim = share.claim
-        if share.state not in _REJECTED or not self._is_new("rejected", claim.key):
+        if share.state not in _REJECTED or share.reason == ShareReason.ATTEMPT_ENDED:
+            return []
+        if not self._is_new("rejected", claim.key):
             return []
         where = f"{self._name(claim.provider)}'s share of round {claim.round}, slot {claim.slot}"
         return [f"{where} is rejected: {share_reason(share.reason)}; somebody else trains the slot"]
+
+    def _ended(self, on_chain: OrderResponse) -> list[str]:
+        """Tell of attempts that failed."""
+        return [
+            f"{self._name(tried.validator)} loses {self.order}: {attempt_end(tried.end_reason)}"
+            for tried in on_chain.assignments
+            if tried.end_reason and self._is_new("ended", tried.attempt)
+        ]
 
     def _closed(self, on_chain: OrderResponse, found: Round, loss: float | None) -> list[str]:
         if not self._is_new("round", found.key):

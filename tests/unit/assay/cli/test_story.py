@@ -38,6 +38,19 @@ def test_the_story_of_an_order_with_a_cheat() -> None:
     assert told() == []
 
 
+def test_an_attempt_that_fails_is_told_once() -> None:
+    market = ToldMarket()
+    story = Story("the order", {"v0": "val0", "v0p0": "ada"})
+    order_id = market.run()
+    story.tell(market.all_of(order_id))
+    market.commit(order_id, market.trace(order_id, 0, provider="v0p0"))
+    market.chain.pass_time(market.order(order_id).params.progress_base * 10)
+    told = story.tell(market.all_of(order_id))
+    assert told[0] == "val0 loses the order: the validator did not close a round in time"
+    assert not any("rejected" in line for line in told)
+    assert not any("loses" in line for line in story.tell(market.all_of(order_id)))
+
+
 def test_what_became_of_the_cheat_is_told_in_a_sentence() -> None:
     names = {"assay1p": "prov0"}
     caught = {
