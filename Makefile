@@ -1,7 +1,7 @@
 # Everything a developer types. `make setup` needs Python 3.11 or 3.12 with venv, git and make.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-node test test-browser nightly demo lint style types layers site lock
+.PHONY: help setup setup-node test test-browser nightly demo wheel lint style types layers site lock
 
 # The first Python on PATH that fits; else whichever there is, and the set-up says what is wrong.
 ifndef PYTHON
@@ -41,6 +41,12 @@ nightly: setup ## what is too long for that: a demo without a validator, the tut
 
 demo: setup ## a market on this machine, from an order to settled training
 	@.venv/bin/assay demo
+
+# What an earlier one left in build/lib would go into the next.
+wheel: setup ## a wheel with the native kernels, for machines of this kind, in dist/
+	@rm -rf build/lib
+	@.venv/bin/uv build --quiet --wheel --no-build-isolation --python .venv/bin/python
+	@ls dist/*.whl
 
 lint: style types layers site ## style, types, layers, and the links of the documentation
 

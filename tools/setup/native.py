@@ -124,6 +124,7 @@ def build(uv: Path, target: Path) -> None:
         compiler, sets = find_compiler(), instruction_sets()
         if compiler is None:
             compiler, sets = fetch_compiler(uv, out / "zig"), for_zig(sets)
+            say("there is no C compiler: ziglang from PyPI makes the native kernels", last=True)
         env = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(out), "ZIG_LOCAL_CACHE_DIR": str(out)}
         known: dict[str, Flags] = {}
         for name, flags in sets.items():

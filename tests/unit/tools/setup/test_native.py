@@ -57,6 +57,23 @@ def test_without_a_compiler_the_set_up_goes_on(
     assert not native.are_built()
 
 
+def test_a_compiler_that_was_fetched_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    fetched = native.find_compiler()
+    if fetched is None:
+        pytest.skip("it takes a C compiler")
+    source = tmp_path / "one.c"
+    source.write_text("int one(void) { return 1; }\n")
+    monkeypatch.setattr(native, "sources", lambda: [source])
+    monkeypatch.setattr(native, "instruction_sets", lambda: {native.PORTABLE: native.Flags()})
+    monkeypatch.setattr(native, "find_compiler", lambda: None)
+    monkeypatch.setattr(native, "fetch_compiler", lambda *_: fetched)
+    native.install(UV)
+    assert "there is no C compiler: ziglang from PyPI makes" in capsys.readouterr().out
+    assert native.are_built()
+
+
 def test_what_the_compiler_does_not_know_is_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
