@@ -20,7 +20,7 @@ from consumer.jobs import read_job, recall
 from consumer.result import Result, fetch_result
 from consumer.submit import Quote, Request, limited, quote, remembering, submit
 from consumer.watch import Delivery, Summary, summarise, wait_for
-from consumer.why import Why, why
+from consumer.why import Why, ask_why
 from domain.events import Change, read_event
 from domain.genesis import DENOM
 from domain.limits import EVENTS_LIMIT_MAX, QUERY_LIMIT_MAX
@@ -311,7 +311,7 @@ class PlacedOrder:
 
             print(order.why())
         """
-        return why(self.details())
+        return ask_why(self.session.client, self.id)
 
     def cancel(self) -> None:
         """Take it back, which works until it is matched; the deposit returns.

@@ -92,6 +92,7 @@ class Forecast:
     """What a provider could earn with a validator, if it had work all the time."""
 
     moniker: str
+    validator: str  # its operator's address
     speed: Speed
     # Bytes/s; None: the validator does not answer.
     bandwidth: int | None
@@ -156,6 +157,7 @@ def dry_run(config: ProviderConfig) -> Forecast:
         income = per_day * best.offer.providers_bps // 10_000
     return Forecast(
         validator.moniker,
+        operator,
         speed,
         bandwidth,
         best.offer.price if best else None,

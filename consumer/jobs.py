@@ -11,9 +11,8 @@ from pathlib import Path
 from consumer.errors import ConsumerError
 from domain.records import Order
 from host.files import write_durably
-from pol.errors import JobError
 from pol.job.document import DOCUMENT, Job, parse_job
-from pol.job.files import read_file
+from pol.job.files import check_folder, read_file
 from pol.limits import LIMITS
 from pol.state.arrays import State
 from pol.state.tensors import safetensors_pieces
@@ -28,12 +27,7 @@ def read_job(directory: Path | str) -> Job:
         print(job.id.hex(), job.total_flops)
     """
     directory = Path(directory)
-    if directory.is_file() and directory.suffix == ".py":
-        reason = "is a job file, not yet a job"
-        raise JobError(str(directory), reason, f"build it: assay job build {directory}")
-    if not directory.is_dir():
-        reason = "is not a directory" if directory.exists() else "is not there"
-        raise JobError(str(directory), reason, "name the directory that assay job build wrote")
+    check_folder(directory)
     return parse_job(read_file(directory / DOCUMENT, DOCUMENT, LIMITS.document_size))
 
 

@@ -28,6 +28,7 @@ from domain.queries import (
     ValidatorsRequest,
 )
 from domain.records import Conditions, Histogram, JobTerms, Order, OrderState
+from escrow.settle import audit_fee
 from link.handover import order_secret, public_point
 from matching_engine.conditions import CONDITIONS
 from pol.job.cost import memory_size
@@ -36,7 +37,7 @@ from pol.rules.commitment import possession_sign_bytes
 from pol.rules.orders import check_order, least_deposit
 from pol.rules.outlook import Outlook, outlook
 from pol.rules.panels import Promised, audit_floor, is_eligible
-from pol.rules.schedule import total_work
+from pol.rules.schedule import round_work, total_work
 from wire.keys import Key
 
 LIMIT_FACTOR = 2
@@ -115,8 +116,16 @@ class Quote:
 
     @property
     def cost(self) -> int:
-        """What the whole job costs at that price (uassay), rounded up."""
-        return price_ceil(self.work, self.price)
+        """What the whole job costs at that price (uassay): its work, rounded up, and what audits need beside it."""
+        return price_ceil(self.work, self.price) + self.audits
+
+    @property
+    def audits(self) -> int:
+        """What audits cost beyond their part of the work's price (uassay), at the order's limit."""
+        if not self.price or not self.checked:
+            return 0
+        part = audit_fee(round_work(self.terms), self.price, self.params.audit_bps)
+        return self.terms.rounds * max(0, self.checked.audit_floor - part)
 
     @property
     def seconds(self) -> int:

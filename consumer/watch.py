@@ -48,10 +48,12 @@ class Summary:
     shares_committed: int
     shares_rejected: int
     panels_open: int
+    # The deposit is these three: what went to those who trained, served and checked, what came back, and what is still
+    # locked. Of that last part, ``withheld`` is kept for the validator until the order settles.
     paid: int
-    # Of the price of verified rounds, kept for the validator until the order settles.
     withheld: int
     refunded: int
+    locked: int
 
     @property
     def over(self) -> bool:
@@ -78,6 +80,7 @@ def summarise(answer: OrderResponse) -> Summary:
         paid=sum(row.paid for row in answer.escrow.depositors),
         withheld=answer.escrow.withheld,
         refunded=sum(row.refunded for row in answer.escrow.depositors),
+        locked=sum(row.locked for row in answer.escrow.depositors),
     )
 
 

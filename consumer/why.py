@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from chain.client.client import ChainClient
 from consumer.panels import tell_panel, tell_stop
-from domain.queries import OrderResponse
+from domain.amount import in_assay
+from domain.queries import OrderRequest, OrderResponse, SimulateMatchRequest
 from domain.reasons import AttemptEnd, CloseReason
 from domain.records import OrderState
 
@@ -30,6 +32,9 @@ class Why:
     stopped: str
     # What panels wait for or found wrong.
     panels: tuple[str, ...]
+    # The order's limit, and what the cheapest bid asks that fits but for that: uassay per PFLOP, 0 if there is none.
+    price_limit: int = 0
+    cheapest: int = 0
 
     def __str__(self) -> str:
         """Return the reasons, one on each line."""
@@ -39,12 +44,33 @@ class Why:
             f"attempt {number} ended: {end.name.lower()}" for number, end in self.attempts.items()
         ]
         lines += [self.stopped] if self.stopped else []
-        lines += [f"{count} bids fail on {name}" for name, count in self.unmatched.items()]
+        lines += [
+            f"{count} bid{'s fail' if count > 1 else ' fails'} on {name}"
+            for name, count in self.unmatched.items()
+        ]
+        if self.cheapest > self.price_limit:
+            lines.append(
+                f"the cheapest bid that fits asks {in_assay(self.cheapest)} for a PFLOP now, and the order pays "
+                f"{in_assay(self.price_limit)} at most; wait for another bid, or cancel it and order again with a "
+                "higher limit"
+            )
         return "\n".join([*lines, *self.panels])
 
 
-def why(on_chain: OrderResponse) -> Why:
-    """Return the reasons that the chain has."""
+def ask_why(client: ChainClient, order_id: bytes) -> Why:
+    """Ask the chain about an order, and the book for a price at which somebody would take one that waits."""
+    on_chain = client.query(OrderRequest(order_id))
+    order = on_chain.order
+    if order.state is not OrderState.OPEN or not order.unmatched:
+        return why(on_chain)
+    left = max(1, order.deadline - client.status().clock)
+    request = SimulateMatchRequest(order.conditions, 0, left, order.terms)
+    bids = client.query(request).bids
+    return why(on_chain, bids[0].offer.price if bids else 0)
+
+
+def why(on_chain: OrderResponse, cheapest: int = 0) -> Why:
+    """Return the reasons that the chain has; ``cheapest`` is the price at which a bid would take the order."""
     order = on_chain.order
     return Why(
         order.state,
@@ -53,4 +79,6 @@ def why(on_chain: OrderResponse) -> Why:
         dict(order.unmatched),
         tell_stop(on_chain),
         tuple(line for panel in on_chain.panels for line in tell_panel(panel)),
+        order.price_limit,
+        cheapest,
     )

@@ -68,12 +68,15 @@ class Network:
         for name in nodes:
             self.start_one(name)
         if nodes:
-            note(f"started {len(nodes)} nodes, waiting for the first blocks")
+            note(
+                f"started {len(nodes)} node{'s' * (len(nodes) != 1)}, waiting for the first blocks"
+            )
             self.wait_for_height(2, [name.removesuffix(".node") for name in nodes])
         for name in chosen:
             if name not in nodes:
                 self.start_one(name)
-        note(f"started {len(chosen) - len(nodes)} daemons")
+        others = len(chosen) - len(nodes)
+        note(f"started {others} daemon{'s' * (others != 1)}")
 
     def _measure_providers(self, names: Sequence[str]) -> None:
         """Measure the machine once for all providers that are new: each would measure what the others leave of it.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from assay.cli.errors import CliError, WrongUsage
-from domain.amount import ASSAY, MONEY_MAX, WORK_MAX
+from domain.amount import ASSAY, MONEY_MAX, WORK_MAX, in_assay
 from domain.errors import Refusal
 from domain.limits import DURATION_MAX, QUERY_LIMIT_MAX, ROUNDS_MAX
 
@@ -26,6 +26,8 @@ _ASSAY = re.compile(rf"([0-9]{{1,30}})(?:\.([0-9]{{1,{_DECIMALS}}}))?ASSAY")
 _BEACON_KEY = re.compile("0[23][0-9a-fA-F]{64}")
 ORDER_ID = "ORDER is the id of an order, or its first digits: 8 or more.\n\n"
 BID_ID = "BID is the id of a bid, or its first digits: 8 or more.\n\n"
+NOTES = "assay.notes"
+"""Where arguments leave in a context what people should be told of them."""
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
@@ -104,6 +106,15 @@ class Amount(Bounded):
 
     name = "amount"
     high = MONEY_MAX
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return uassay, and note of digits alone what they come to: who has ASSAY in mind would be far off."""
+        amount = super().convert(value, param, ctx)
+        if isinstance(value, str) and _DIGITS.fullmatch(value) and param and ctx:
+            name = param.get_error_hint(ctx).strip("'")
+            said = f"{name}: {value} without a unit is uassay, {in_assay(amount)}"
+            ctx.meta.setdefault(NOTES, []).append(said)
+        return amount
 
     def read(self, text: str) -> int:
         """Return uassay, which is what digits alone mean."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from assay.cli.arguments import ENDPOINT
+from assay.cli.arguments import ENDPOINT, NOTES
 from assay.cli.errors import CliError
 from assay.cli.output import Output
 
@@ -37,6 +37,8 @@ class Settings:
     node_option: str | None = None
     keyring_option: str | None = None
     from_option: str | None = None
+    # By an option, so that a command that is suggested has to name it, too.
+    home_is_named: bool = False
     _configuration: "Configuration | None" = None
 
     def setting(self, name: str, option: str | int | None = None) -> "Value":
@@ -152,9 +154,14 @@ def common_options(command: F) -> F:
     """Add --home, --node, --keyring, --from and --output to a command; they win over those before its name."""
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        before = click.get_current_context().find_root().obj or {}
+        called = click.get_current_context()
+        before = called.find_root().obj or {}
         values = {name: kwargs.pop(name) or before.get(name) for name in _COMMON_NAMES}
-        return command(make_context(values), *args, **kwargs)
+        context = make_context(values)
+        if not context.output.json:
+            for note in called.meta.get(NOTES, ()):
+                context.output.note(note)
+        return command(context, *args, **kwargs)
 
     return _with_options(wrapped, command)
 
@@ -171,11 +178,17 @@ def _with_options(wrapped: Any, command: F) -> F:
 
 def make_context(values: dict[str, str | None]) -> Settings:
     """Build the context from option values, falling back to environment and defaults."""
-    home = Path(values["home"] or os.environ.get("ASSAY_HOME") or DEFAULT_HOME).expanduser()
+    try:
+        home = Path(values["home"] or os.environ.get("ASSAY_HOME") or DEFAULT_HOME).expanduser()
+    except RuntimeError:
+        raise CliError(
+            "nobody knows this user's home", "set HOME, or say where with --home DIRECTORY"
+        ) from None
     return Settings(
         home,
         Output(values["output"] or "text"),
         values["node"],
         values["keyring"],
         values["from_"],
+        bool(values["home"]),
     )

@@ -2,7 +2,7 @@
 
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from assay.cli.fine_tuning import (
     spec_of,
 )
 from assay.cli.outlook import look_at, network_options
-from assay.cli.output import flops, load_line, stages, step_progress, table
+from assay.cli.output import counted, flops, load_line, size, stages, step_progress, table
 from domain.errors import Expected
 from domain.limits import ROUNDS_MAX
 from pol.executor.names import BACKENDS, DEFAULT
@@ -68,7 +68,7 @@ def build(context: Settings, file: Path | None, to: Path, **options: Any) -> Non
         raise CliError(f"a job comes from a FILE or from --hf, and {both}", "give one of them")
     if to.exists() and (not to.is_dir() or (any(to.iterdir()) and not (to / DOCUMENT).exists())):
         raise CliError(f"{to} exists and is not a job's folder", "name a new one with -o")
-    with stages(context.output) as tell:
+    with stages(context.output) as tell, _folder(to):
         build_job, build_spec = _builders(tell)
         if file is None:
             job = build_spec(spec_of(tuning, tell), to, tell)
@@ -77,6 +77,19 @@ def build(context: Settings, file: Path | None, to: Path, **options: Any) -> Non
             with _errors_of(file):
                 job = build_job(file, to, tell)
     _show(context, job, to, options)
+
+
+@contextmanager
+def _folder(to: Path) -> Iterator[None]:
+    """Make the folder before a minute's work for it, and take it away if nothing came of that."""
+    is_new = not to.exists()
+    to.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        if is_new:
+            with suppress(OSError):  # as it is no more empty
+                to.rmdir()
 
 
 @command.command(
@@ -189,9 +202,9 @@ def _show(context: Settings, job: "Job", directory: Path, network: dict[str, Any
     rows = [
         ("job id", about.id),
         ("parameters that train", f"{about.parameters:,}"),
-        ("steps", f"{about.steps:,}: {about.rounds} rounds of {about.round_steps:,}"),
+        ("steps", f"{about.steps:,}: {counted(about.rounds, 'round')} of {about.round_steps:,}"),
         ("slots, batch", f"{about.slots}, {about.batch} rows each"),
-        ("segments", f"{about.segments:,} of {about.segment_steps} steps"),
+        ("segments", f"{about.segments:,} of {counted(about.segment_steps, 'step')}"),
         ("rows of data, times read", f"{about.rows:,}, {about.epochs:.1f}"),
         ("operations (step, outer, eval)", ", ".join(map(str, about.nodes.values()))),
         (
@@ -202,10 +215,10 @@ def _show(context: Settings, job: "Job", directory: Path, network: dict[str, Any
         ("work of a segment", flops(about.segment_flops)),
         ("work of an aggregation", flops(about.outer_flops)),
         ("work in all", flops(about.total_flops)),
-        ("memory of who trains or checks", f"{about.memory_bytes:,} bytes"),
-        ("payload", f"{about.payload_bytes:,} bytes"),
-        ("global state", f"{about.state_bytes:,} bytes"),
-        ("local state of a slot", f"{about.local_state_bytes:,} bytes"),
+        ("memory of who trains or checks", size(about.memory_bytes)),
+        ("payload", size(about.payload_bytes)),
+        ("global state", size(about.state_bytes)),
+        ("local state of a slot", size(about.local_state_bytes)),
         ("data root", about.data_root),
         ("initial global root", about.global_root),
         ("initial local root", about.local_root),

@@ -1,12 +1,14 @@
 """The ``assay`` command: groups are imported when they are used, so that help is quick and a node needs no torch."""
 
+import errno
 import importlib
 import json
+import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from io import StringIO
+from io import StringIO, TextIOWrapper
 from itertools import pairwise
 from threading import current_thread, main_thread
 
@@ -38,6 +40,18 @@ GROUPS = {
     "console": "Show the network in a browser, live and for reading only.",
     "localnet": "Run a network of several validators on this machine.",
     "completion": "Print what lets a shell complete commands and options.",
+}
+
+
+_OS_REMEDIES = {
+    errno.ENOSPC: "make room on the disk, and try again",
+    errno.EDQUOT: "make room within the quota, and try again",
+    errno.EACCES: "see whose it is, or name another place",
+    errno.EROFS: "name a place that can be written, as with --home",
+    errno.ENOENT: "check the name",
+    errno.ENOTDIR: "check the name: a part of it is a file",
+    errno.EISDIR: "name a file",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
 }
 
 
@@ -81,7 +95,25 @@ def assay(context: click.Context) -> None:
 
 def main() -> None:
     """Run the command line."""
+    mend_streams()
+    # What gRPC's core has to say of its connections says nothing to people; what fails is an error of ours.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    # Whatever the umask is, what a command makes can be changed by its owner alone, and by the owner's group.
+    os.umask(os.umask(0) | 0o002)
     sys.exit(run(assay))
+
+
+def mend_streams() -> None:
+    """Bear streams that are closed, and encodings that lack a letter, which is shown as a question mark."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # Else the next file that is opened is one of them, and gets what others print.
+            os.open(os.devnull, os.O_RDWR)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
@@ -110,7 +142,8 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
         if not system.strerror:
             raise
         where = str(system.filename or "")
-        error = SystemFailed(system.strerror, "see to it and try again", field=where)
+        remedy = _OS_REMEDIES.get(system.errno or 0, "see to it and try again")
+        error = SystemFailed(system.strerror, remedy, field=where)
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] != "torch":
             raise

@@ -119,7 +119,7 @@ def init(
     ports = Ports(kept("p2p_port", p2p_port), kept("rpc_port", rpc_port), grpc_port)
     host, grpc_host = kept("host", host), kept("grpc_host", grpc_host)
     keys = init_node(context.home, moniker, ports, genesis=data, persistent_peers=peers, host=host)
-    _write_addresses(context.home, grpc_host, grpc_port)
+    elsewhere = _write_addresses(context.home, grpc_host, grpc_port)
     if new_chain:
         beacon_key = get_beacon_key(context.home)
         own = GenesisValidator(
@@ -141,8 +141,13 @@ def init(
     elif founders:
         lines += [f"the others join with {made['genesis']} and --peers {made['peer']}"]
     if made["genesis"]:
+        home = f" --home {context.home}" if context.home_is_named else ""
         solo = "" if founders or data else " --solo (for development), or under CometBFT without it"
-        lines += [f"start it: assay node start{solo}"]
+        lines += [f"start it: assay node start{home}{solo}"]
+    if elsewhere:
+        context.output.note(
+            f"commands of this home ask the node in it from now on, and no longer the one at {elsewhere}"
+        )
     context.output.result(made, lines)
 
 
@@ -311,14 +316,16 @@ class _Kept:
         return kept
 
 
-def _write_addresses(home: Path, grpc_host: str, grpc_port: int) -> None:
-    """Write down where the node serves, and that commands of this home ask it."""
+def _write_addresses(home: Path, grpc_host: str, grpc_port: int) -> str:
+    """Write down where the node serves, and that commands of this home ask it; return whom they asked, if another."""
     import tomli_w
 
     path = home / "config.toml"
     config = tomllib.loads(path.read_text())
     config["node"]["grpc_host"] = grpc_host
-    path.write_text(tomli_w.dumps(config | {"node_address": f"127.0.0.1:{grpc_port}"}))
+    before, address = config.get("node_address"), f"127.0.0.1:{grpc_port}"
+    path.write_text(tomli_w.dumps(config | {"node_address": address}))
+    return str(before) if before and before != address else ""
 
 
 def _read_genesis(path: Path) -> bytes:

@@ -14,7 +14,14 @@ from assay.cli.errors import CliError, Interrupted
 from assay.cli.output import byte_progress, flops, load_line, money, short, table
 from domain.errors import Expected
 from domain.queries import OrderResponse
-from domain.records import Histogram, OrderState
+from domain.records import Histogram, Order, OrderState
+
+job_option = click.option(
+    "--job",
+    "directory",
+    type=click.Path(path_type=Path),
+    help="The job directory.  [the one that this home ordered]",
+)
 
 
 @click.group(help="Submit orders, watch them, fetch results.")
@@ -147,15 +154,25 @@ class Telling:
 @click.option("--validator", default="", help="Only with an assignment of this validator.")
 @common_options
 def list_(context: Settings, consumer: str, validator: str) -> None:
-    """List orders with state and reason."""
+    """List orders with state and reason, and the job directory of those that this home ordered."""
+    from consumer.errors import ConsumerError
+    from consumer.jobs import recall
     from domain.queries import OrdersRequest
     from domain.reasons import CloseReason
 
     with context.client() as client:
         orders = client.query(OrdersRequest(consumer, validator, 0, 1000, b"")).orders
+
+    def job_of(order: Order) -> str:
+        try:
+            return recall(context.home, order.id).job.name
+        except ConsumerError:
+            return "-"
+
     rows = [
         (
             short(order.id),
+            job_of(order),
             order.state.name.lower(),
             CloseReason(order.close_reason).name.lower() if order.close_reason else "-",
             order.attempt,
@@ -163,7 +180,7 @@ def list_(context: Settings, consumer: str, validator: str) -> None:
         )
         for order in orders
     ]
-    columns = ("order", "state", "closed", "attempt", "price limit of a PFLOP")
+    columns = ("order", "job", "state", "closed", "attempt", "price limit of a PFLOP")
     context.output.result(orders, table("Orders", columns, rows))
 
 
@@ -193,9 +210,11 @@ def show(context: Settings, order: str) -> None:
             "rounds closed / verified / all",
             f"{summary.round} / {summary.verified} / {terms.rounds}",
         ),
-        ("paid", money(summary.paid)),
-        ("withheld from the validator", money(summary.withheld)),
-        ("refunded", money(summary.refunded)),
+        ("deposit", money(summary.paid + summary.locked + summary.refunded)),
+        ("of it paid, for work and audits", money(summary.paid)),
+        ("of it locked", money(summary.locked)),
+        ("of that withheld from the validator", money(summary.withheld)),
+        ("of it refunded", money(summary.refunded)),
     ]
     if stop := tell_stop(on_chain):
         head.append(("stopped", stop))
@@ -239,8 +258,9 @@ def show(context: Settings, order: str) -> None:
 )
 @click.argument("order")
 @click.option("--wait", "seconds", type=DURATION, default="1d", show_default=True, help="At most.")
+@job_option
 @common_options
-def watch(context: Settings, order: str, seconds: int) -> None:
+def watch(context: Settings, order: str, seconds: int, directory: Path | None) -> None:
     """Print one line per change."""
     from consumer.jobs import read_job, recall
     from consumer.watch import Delivery, follow, summarise
@@ -249,9 +269,9 @@ def watch(context: Settings, order: str, seconds: int) -> None:
         wanted = find_order(client, order)
         delivery: Delivery | None = None
         try:
-            note = recall(context.home, wanted)
-            key, job = context.key(), read_job(note.job)
-            delivery = Delivery(client, key, wanted, note.job, job, None, context.output.note)
+            directory = directory or recall(context.home, wanted).job
+            key, job = context.key(), read_job(directory)
+            delivery = Delivery(client, key, wanted, directory, job, None, context.output.note)
         except Expected as error:
             context.output.note(f"watching only: {error}")
         shown = None
@@ -278,11 +298,10 @@ def watch(context: Settings, order: str, seconds: int) -> None:
 @common_options
 def why(context: Settings, order: str) -> None:
     """Print the reasons: unmatched histogram, failed attempts, what panels wait for or found wrong, closing."""
-    from consumer.why import why as find_why
-    from domain.queries import OrderRequest
+    from consumer.why import ask_why
 
     with context.client() as client:
-        found = find_why(client.query(OrderRequest(find_order(client, order))))
+        found = ask_why(client, find_order(client, order))
     value = {
         "state": found.state.name.lower(),
         "closed": found.closed.name.lower() if found.closed else "",
@@ -290,6 +309,8 @@ def why(context: Settings, order: str) -> None:
         "unmatched": found.unmatched,
         "stopped": found.stopped,
         "panels": found.panels,
+        "price_limit": found.price_limit,
+        "cheapest": found.cheapest,
     }
     context.output.result(value, str(found))
 
@@ -319,7 +340,7 @@ def cancel(context: Settings, order: str) -> None:
 )
 @click.argument("order")
 @click.option("-o", "--to", required=True, type=click.Path(path_type=Path), help="File to write.")
-@click.option("--job", "directory", type=click.Path(path_type=Path), help="The job directory.")
+@job_option
 @click.option("--round", type=ROUND, help="A hand-over round; the last, if not given.")
 @common_options
 def result(

@@ -9,7 +9,7 @@ import click
 
 from assay.cli.arguments import FLOPS
 from assay.cli.errors import CliError
-from assay.cli.output import flops
+from assay.cli.output import counted, flops
 from domain.limits import SLOTS_MAX
 
 if TYPE_CHECKING:
@@ -81,7 +81,9 @@ def look_at(
         "slots_at_once": at_once,
         **{name: getattr(found, name) for name in type(found).__slots__},
     }
-    title = f"On a network with {network}: {at_once} slots at once, {flops(speed)}/s each"
+    title = (
+        f"On a network with {network}: {counted(at_once, 'slot')} at once, {flops(speed)}/s each"
+    )
     return value, outlook_rows(found), title
 
 
@@ -89,7 +91,10 @@ def outlook_rows(found: "Outlook") -> list[tuple[str, str]]:
     """Return an outlook for people."""
     return [
         ("steps one after another", f"{found.steps:,}"),
-        ("providers that are of use at once", f"{found.providers:,}, in {found.turns:,} turns"),
+        (
+            "providers that are of use at once",
+            f"{found.providers:,}, in {counted(found.turns, 'turn')}",
+        ),
         ("a round", duration(found.round)),
         ("all rounds", duration(found.job)),
         ("from match to acceptance, at most", duration(found.accept)),

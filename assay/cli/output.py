@@ -33,7 +33,9 @@ _WORD_SHOWN = 80
 # Longer than any path or hash that a message may have to name.
 _LONG_WORD = re.compile(r"\S{400,}")
 stdout = Console(
-    highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPED_WIDTH
+    highlight=False,
+    soft_wrap=True,
+    width=None if sys.stdout and sys.stdout.isatty() else PIPED_WIDTH,
 )
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -55,7 +57,10 @@ class Output:
             stdout.print_json(json.dumps(plain(value)), indent=2)
             return
         for part in [text] if isinstance(text, str | Table) else text:
-            stdout.print(part, markup=False) if isinstance(part, str) else stdout.print(part)
+            if isinstance(part, str):
+                stdout.print(part, markup=False)
+            else:
+                stdout.print(part if part.row_count else f"{part.title}: none")
 
     def line(self, value: Any, text: str) -> None:
         """Print one item of a stream: one JSON object on a line, or a line of text."""
@@ -92,6 +97,19 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     for row in rows:
         made.add_row(*(amount(cell) if isinstance(cell, int) else str(cell) for cell in row))
     return made
+
+
+def counted(number: int, noun: str) -> str:
+    """Write how many there are of something whose plural ends in s: 1 round, 1,024 rounds."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def size(value: int) -> str:
+    """Write bytes with a unit: 70861840 becomes 67.6 MiB."""
+    for unit, bytes_ in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if value >= bytes_:
+            return f"{value / bytes_:,.1f} {unit}"
+    return counted(value, "byte")
 
 
 def amount(value: int) -> str:

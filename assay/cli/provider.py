@@ -9,7 +9,7 @@ from assay.cli.arguments import AMOUNT
 from assay.cli.context import Settings, common_options
 from assay.cli.errors import CliError
 from assay.cli.job import backend_option
-from assay.cli.output import ID_SHOWN, flops, money, table
+from assay.cli.output import ID_SHOWN, flops, money, size, table
 from assay.cli.running import running_options
 from host.daemon import on_stop_signal
 
@@ -50,7 +50,7 @@ def bench(context: Settings, backend: str, seconds: int) -> None:
         },
         [
             f"{flops(speed.flops)}/s of exact work with {speed.backend} ({_spread(speed)})",
-            f"{speed.memory / 2**30:.1f} GiB of memory",
+            f"{size(speed.memory)} of memory",
         ],
     )
 
@@ -177,13 +177,13 @@ def leave(context: Settings) -> None:
 def _show(context: Settings, config: "ProviderConfig", found: "Forecast") -> None:
     price, bandwidth = found.price_per_pflop, found.bandwidth
     rows = [
-        ("validator", f"{found.moniker} ({config.validator})"),
+        ("validator", f"{found.moniker} ({found.validator})"),
         (
             "speed",
             f"{flops(found.speed.flops)}/s with {found.speed.backend} ({_spread(found.speed)})",
         ),
-        ("memory", f"{found.speed.memory / 2**30:.1f} GiB"),
-        ("from the validator", f"{bandwidth:,} bytes/s" if bandwidth else "it does not answer"),
+        ("memory", size(found.speed.memory)),
+        ("from the validator", f"{size(bandwidth)}/s" if bandwidth else "it does not answer"),
         ("its lowest bid", f"{money(price)} a PFLOP" if price else "it has none"),
         ("providers' share of earnings", f"{found.providers_bps / 100:g} %" if price else "-"),
         ("income with work all day", f"{money(found.income_per_day)} a day" if price else "-"),

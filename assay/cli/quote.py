@@ -52,6 +52,7 @@ def command(context: Settings, directory: Path, **values: Any) -> None:
             "work": found.work,
             "price": found.price,
             "cost": found.cost,
+            "audit_cost": found.audits,
             "price_limit": found.price_limit,
             "seconds": found.seconds,
             "outlook": found.outlook,
@@ -77,18 +78,19 @@ def told_headline(found: "Quote") -> str:
     if not found.match.bids:
         return f"{work}; no bid fits"
     return (
-        f"{work}; best price {money(found.price)} a PFLOP; cost {money(found.cost)}; "
-        f"rounds take {duration(found.seconds)}; an order's price limit is {money(found.price_limit)} a PFLOP"
+        f"{work}; best price {money(found.price)} a PFLOP; cost {money(found.cost)}"
+        + (f", of which {money(found.audits)} for audits" if found.audits else "")
+        + f"; rounds take {duration(found.seconds)}; an order's price limit is {money(found.price_limit)} a PFLOP"
         " unless you name another"
     )
 
 
 def _told(checked: "Checked") -> str:
-    """Say who recomputes rounds, in what time, and what that costs at least."""
+    """Say who recomputes rounds, in what time, and what is locked."""
     if not checked.audit_ms:
         return "nobody audits on this chain"
     return (
         f"{checked.eligible} validators can audit it, in {checked.audit_ms / 1000:.1f} s; a round is paid "
-        f"{checked.window:,} s after it was closed, and its audit costs at least {money(checked.audit_floor)}; "
-        f"an order locks {money(checked.deposit)}"
+        f"{checked.window:,} s after it was closed; an order locks {money(checked.deposit)}, and what is not needed "
+        "comes back"
     )

@@ -126,7 +126,7 @@ def _look(context: Settings) -> "Seen":
             seen["validators"] = validators
             me = _own_validator(context, validators)
             if me is not None:
-                seen |= {"me": me, **_of_validator(context, client, me.operator)}
+                seen |= {"me": me, **_of_validator(context, client, me)}
             seen["provider"] = _of_provider(home, client)
         except ChainError as error:
             if not operated:
@@ -176,19 +176,21 @@ def _own_validator(context: Settings, validators: "tuple[Validator, ...]") -> "V
     return next(mine, None)
 
 
-def _of_validator(context: Settings, client: "ChainClient", me: str) -> dict[str, Any]:
+def _of_validator(context: Settings, client: "ChainClient", me: "Validator") -> dict[str, Any]:
     from domain.queries import DutiesRequest
     from validator.decide.deadlines import open_duties
 
-    duties = client.query(DutiesRequest(me))
-    listens = str(context.setting("validator.listen").value)
+    duties = client.query(DutiesRequest(me.operator))
+    listens, answers = find_daemon(str(context.setting("validator.listen").value), me.endpoint)
     return {
-        "account": client.account(me),
+        "account": client.account(me.operator),
         "duties": tuple(
-            open_duties(duties.assignments, _panel_duties(client, me), duties.clock, me)
+            open_duties(
+                duties.assignments, _panel_duties(client, me.operator), duties.clock, me.operator
+            )
         ),
         "listens": listens,
-        "answers": _answers(listens),
+        "answers": answers,
     }
 
 
@@ -220,6 +222,12 @@ def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | No
     address, pid = found["provider"], found["pid"]
     known = client.query(ProviderRequest(address)).provider if client else None
     return ProviderSeen(address, bool(pid), pid, found["note"], known)
+
+
+def find_daemon(configured: str, published: str) -> tuple[str, bool]:
+    """Return where a daemon listens, and whether it answers: an option of it goes before config.toml."""
+    where = next((each for each in (configured, published) if each and _answers(each)), "")
+    return where or configured, bool(where)
 
 
 def _answers(endpoint: str) -> bool:

@@ -111,7 +111,6 @@ _CODES: Final = {
     (code.space, code.number): code for code in vars(errors).values() if isinstance(code, Code)
 }
 _REMEDIES: Final = {
-    "insufficient_funds": "fund the account, or send less",
     "insufficient_fee": "raise the gas price",
     "wrong_sequence": "another program uses this key: give each its own",
     "mempool_full": "the node is busy: try again in a few seconds",

@@ -11,6 +11,16 @@ REMEDY = "fetch the job again, or build it again with assay job build"
 """What helps where a file is not the one that the document describes."""
 
 
+def check_folder(directory: Path) -> None:
+    """Check that it may be a job's directory, before anything in it is looked for; JobError says what to do."""
+    if directory.is_file() and directory.suffix == ".py":
+        build = f"assay job build {directory} -o {directory.with_suffix('')}"
+        raise JobError(str(directory), "is a job file, not yet a job", f"build it: {build}")
+    if not directory.is_dir():
+        reason = "is not a directory" if directory.exists() else "is not there"
+        raise JobError(str(directory), reason, "name the directory that assay job build wrote")
+
+
 def open_file(path: Path, field: str, size_limit: int, size: int | None = None) -> BinaryIO:
     """Open a plain file of at most ``size_limit`` bytes, or of exactly ``size`` where that is known, to read it.
 

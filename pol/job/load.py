@@ -7,7 +7,7 @@ from pathlib import Path
 from pol.errors import JobError, StateError
 from pol.job.dataset import Dataset
 from pol.job.document import DOCUMENT, GLOBAL_STATE, LOCAL_STATE, Job, parse_job
-from pol.job.files import REMEDY, read_file
+from pol.job.files import REMEDY, check_folder, read_file
 from pol.job.shards import load_data
 from pol.limits import LIMITS, Limits
 from pol.state.arrays import Array, State
@@ -76,6 +76,7 @@ def load_job(directory: Path | str, limits: Limits = LIMITS) -> LoadedJob:
         print(list(loaded.global_state))
     """
     directory = Path(directory)
+    check_folder(directory)
     job = parse_job(read_file(directory / DOCUMENT, DOCUMENT, limits.document_size), limits)
     document = job.document
     initial = (

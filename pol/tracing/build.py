@@ -141,7 +141,7 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
         own=own,
     )
     updated = _updated(step, state)
-    tell(f"{len(step.nodes)} operations, {step.work.flops:,} FLOPs a step")
+    tell(f"{len(step.nodes):,} operations in a step")
     averaged = {name: state[name] for name in updated}
     outer = trace_program(
         functions.outer, {**named("global", state), **named("aggregate", averaged)}

@@ -10,6 +10,7 @@ import pytest
 from chain.client.client import ChainClient, TxReceipt
 from chain.client.errors import TxRefused
 from chain.client.sender import TxSender
+from chain.state_machine.proof.fees import compute_round_cost
 from consumer.errors import ConsumerError
 from consumer.jobs import read_job
 from consumer.submit import (
@@ -338,3 +339,28 @@ def test_an_order_that_was_overtaken_is_proven_again_and_its_id_is_known_before(
     assert ids == expected
     with pytest.raises(TxRefused, match="does not hold"):
         submit(node, Overtaken(node, 99), KEY, job, request())
+
+
+@pytest.mark.parametrize("answer_fee", [None, 0])
+@pytest.mark.parametrize("audit_bps", [300, 10_000])
+def test_a_quote_comes_to_what_the_chain_takes_for_all_rounds(
+    job: Job, audit_bps: int, answer_fee: int | None
+) -> None:
+    """Work and audits together, where the floor of the audit fee is above its part of the price, and below it."""
+    node, price = Node(sequence=5), 10**17
+    fee = node.params.answer_fee if answer_fee is None else answer_fee
+    node.params = replace(node.params, audit_bps=audit_bps, answer_fee=fee)
+    node.bids = (standing(price),)
+    found = quote(node, job, replace(request(), price_limit=price))
+    response = s.order()
+    order = replace(
+        response.order,
+        terms=found.terms,
+        price_limit=price,
+        params=node.params.for_order(),
+    )
+    assignment = replace(response.assignments[0], price=price)
+    cost = found.terms.rounds * compute_round_cost(order, assignment)
+    # Each round is rounded down, the whole up.
+    assert 0 <= found.cost - cost <= found.terms.rounds
+    assert found.audits < found.cost

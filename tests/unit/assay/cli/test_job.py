@@ -149,3 +149,18 @@ def test_build_without_torch_names_the_remedy(tmp_path: Path) -> None:
             del sys.modules[name]
         ran = assay("job", "build", file, "-o", tmp_path / "out")
     assert "assay[train]" in ran.refusal
+
+
+def test_a_folder_is_made_before_the_work_and_taken_away_where_it_fails(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    file, out = tmp_path / "job.py", tmp_path / "out"
+    file.write_text(
+        f"from pathlib import Path\ndef job():\n    return Path({str(out)!r}).is_dir()\n"
+    )
+    assert "job() returned bool" in assay("job", "build", file, "-o", out).refusal
+    assert not out.exists()
+    file.write_text(
+        f"from pathlib import Path\ndef job():\n    return {{}}[Path({str(out)!r}).is_dir()]\n"
+    )
+    assert "KeyError: True" in assay("job", "build", file, "-o", out).refusal
+    assert "a part of it is a file" in assay("job", "build", file, "-o", file / "out").refusal

@@ -134,3 +134,17 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
     assert "none.json" in missing.refusal
     (tmp_path / "wrong.json").write_text(json.dumps({"app_state": 1}))
     assert run(tmp_path, "node", "show").refusal.endswith("run `assay node init` first")
+
+
+def test_a_home_that_asked_another_node_is_told_so(tmp_path: Path) -> None:
+    key = make_key(tmp_path, "op")
+    assert key
+    (tmp_path / "config.toml").write_text('node_address = "far:9090"\n')
+    ran = run(tmp_path, "node", "init", "a", "--new-chain", "assay-local-1")
+    assert "no longer the one at far:9090" in ran.err
+    assert "start it: assay node start --solo" in ran.out
+    other = tmp_path / "other"
+    words = ("node", "init", "a", "--genesis", tmp_path / "node/config/genesis.json")
+    again = assay(*words, "--home", other)
+    assert "no longer" not in again.err
+    assert f"start it: assay node start --home {other}" in again.out

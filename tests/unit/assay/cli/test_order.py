@@ -1,5 +1,6 @@
 """What an order's commands say of a bid, and of an order that waits or is taken."""
 
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
@@ -11,9 +12,10 @@ from assay.cli.bid import bid_table
 from assay.cli.order import Telling
 from assay.cli.quote import told_headline
 from consumer.submit import Quote
+from consumer.watch import summarise
 from domain.params import local_params
 from domain.queries import SimulateMatchResponse
-from domain.records import Bid, Offer, OrderState
+from domain.records import Bid, Depositor, Escrow, Offer, OrderState
 from tests.unit.compute_provider import support as s
 
 DAY = 86_400
@@ -55,3 +57,15 @@ def test_a_quote_without_a_bid_names_no_price() -> None:
     params = local_params()
     none = Quote(s.terms(), SimulateMatchResponse((), (("regions", 3),)), params)
     assert told_headline(none).endswith("; no bid fits")
+
+
+def test_what_an_order_locked_is_what_the_rows_of_it_say() -> None:
+    found = summarise(
+        replace(
+            s.order(),
+            escrow=Escrow(
+                s.ORDER_ID, (Depositor("a", 5, 7, 11), Depositor("b", 1, 2, 3)), (), withheld=4
+            ),
+        )
+    )
+    assert (found.paid, found.refunded, found.locked, found.withheld) == (9, 14, 6, 4)

@@ -1,13 +1,18 @@
 """Numbers and texts as people see them."""
 
+import os
 import re
+import shlex
+import subprocess
+import sys
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from assay.cli import output
-from assay.cli.output import Output, cut, money, stages
+from assay.cli.output import Output, cut, money, size, stages, table
 from tests.unit.assay.support import assay
 
 
@@ -58,3 +63,67 @@ def test_a_stage_is_a_line_and_its_seconds_run_on_a_terminal(
         "tracing [x] of 3",
     ]
     assert bool(re.search(r"tracing \[x\] of 3 0:00:0\d", shown)) == is_terminal
+
+
+def test_a_table_without_rows_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("text").result(
+        [], [table("Bids", ("bid", "price"), []), table("Keys", ("name",), [("k",)])]
+    )
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "Bids: none"
+    assert len(told) > 3
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1, "1 byte"),
+        (1023, "1,023 bytes"),
+        (1536, "1.5 KiB"),
+        (70_861_840, "67.6 MiB"),
+        (2**33, "8.0 GiB"),
+    ],
+)
+def test_sizes_have_a_unit(value: int, text: str) -> None:
+    assert size(value) == text
+
+
+def test_letters_that_an_encoding_lacks_are_shown_as_question_marks() -> None:
+    done = run_assay("order", "show", "z" * 500, PYTHONIOENCODING="ascii")
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert "zzz? is not the id" in done.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_streams_may_be_closed(tmp_path: Path, closed: str) -> None:
+    done = run_assay("keys", "add", "k", "--keyring", "test", home=tmp_path, redirection=closed)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+    assert [path.name for path in tmp_path.rglob("*.json")] == ["k.json"]
+
+
+def test_nobody_else_may_change_what_a_command_makes(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    done = run_assay("keys", "add", "k", "--keyring", "test", home=home, before="umask 000;")
+    assert done.returncode == 0
+    made = [home, *home.rglob("*")]
+    assert len(made) == 4
+    assert not [path for path in made if path.stat().st_mode & 0o002]
+
+
+def run_assay(
+    *arguments: str,
+    home: Path = Path("/nonexistent"),
+    before: str = "",
+    redirection: str = "",
+    **variables: str,
+) -> subprocess.CompletedProcess[str]:
+    """Run ``assay …`` in a shell of its own."""
+    words = shlex.join([sys.executable, "-m", "assay.cli", *arguments])
+    return subprocess.run(
+        ["sh", "-c", f"{before} {words} {redirection}"],
+        env=os.environ | {"ASSAY_HOME": str(home)} | variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )

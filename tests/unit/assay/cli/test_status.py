@@ -1,6 +1,7 @@
 """What `assay status` says of a home and its node, and how it ends."""
 
 import os
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from assay.cli.health import FREE_BYTES, LATE_SECONDS, ProviderSeen, Seen, Trouble, problems
+from assay.cli.status import find_daemon
 from chain.app.comet_files import genesis_document
 from chain.app.comet_rpc import CometStanding, Votes
 from chain.app.homes import genesis_path
@@ -166,3 +168,15 @@ def test_a_status_file_that_no_daemon_wrote_is_said(tmp_path: Path, text: str) -
     ran = assay("status", "--node", "127.0.0.1:9", home=tmp_path)
     assert "is stopped" in ran.out
     assert "status.json is not what a provider's daemon writes" in ran.out
+
+
+def test_a_daemon_is_found_where_an_option_let_it_listen() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as daemon,
+        socket.create_server(("127.0.0.1", 0)) as away,
+    ):
+        there, gone = (f"127.0.0.1:{each.getsockname()[1]}" for each in (daemon, away))
+        away.close()
+        assert find_daemon(there, gone) == (there, True)
+        assert find_daemon(gone, there) == (there, True)
+        assert find_daemon(gone, "") == find_daemon(gone, gone) == (gone, False)

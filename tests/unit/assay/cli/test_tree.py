@@ -205,7 +205,7 @@ def test_an_unknown_option_is_no_receiver() -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("mlp.py", "assay job build"), ("nope", "is not there"), ("file", "directory")],
+    [("mlp.py", "/mlp.py -o "), ("nope", "is not there"), ("file", "directory")],
 )
 def test_what_is_no_job_directory_is_named(tmp_path: Path, name: str, said: str) -> None:
     (tmp_path / "mlp.py").touch()
@@ -228,3 +228,27 @@ def test_help_says_that_the_beginning_of_an_id_does(what: str) -> None:
         text = " ".join(CliRunner().invoke(root, [*words.split(), "--help"]).output.split())
         assert told in text, words
         assert "its first digits: 8 or more" in text, words
+
+
+def test_an_amount_without_a_unit_is_named_in_both() -> None:
+    words = ["tx", "deposit-bond", "500", "--from", "op", "--node", "127.0.0.1:1"]
+    hint = "COINS: 500 without a unit is uassay, 0.0005ASSAY"
+    assert hint in assay(*words, home="/nonexistent").err
+    words[2] = "500uassay"
+    assert "without a unit" not in assay(*words, home="/nonexistent").err
+    words[2] = "500"
+    assert "without a unit" not in assay(*words, "--output", "json", home="/nonexistent").err
+
+
+def test_a_home_that_nobody_knows_is_refused() -> None:
+    ran = assay("keys", "list", home="~nobody-of-this-name/x")
+    assert (
+        ran.refusal == "nobody knows this user's home; set HOME, or say where with --home DIRECTORY"
+    )
+
+
+@pytest.mark.parametrize("words", [["job", "inspect"], ["job", "run"], ["console", "--job"]])
+def test_whoever_loads_a_job_names_its_folder(words: list[str]) -> None:
+    assert assay(*words, "/no/such/job", home="/nonexistent").refusal.startswith(
+        "/no/such/job: is not there; name the directory"
+    )
