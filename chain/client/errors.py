@@ -85,9 +85,11 @@ class TxRefused(ChainError):
     def __init__(self, code: Code, log: str, tx_hash: bytes = b"", height: int = 0) -> None:
         """Keep code, its stable name, the chain's words, and where it happened."""
         where = f" in block {height}" if height else ""
-        # That a transaction was refused is said already.
-        said = f"{code.name}{where}: {log.removeprefix('tx: ')}"
-        super().__init__(ErrorKind.REFUSED, said, _REMEDIES.get(code.name, ""), code)
+        # That a transaction was refused is said already, and most refusals of the chain end with what helps.
+        told, remedy = log.removeprefix("tx: "), _REMEDIES.get(code.name, "")
+        if not remedy:
+            told, _, remedy = told.partition("; ")
+        super().__init__(ErrorKind.REFUSED, f"{code.name}{where}: {told}", remedy, code)
         self.name = code.name
         self.log = log
         self.hash = tx_hash
