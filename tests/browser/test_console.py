@@ -210,7 +210,7 @@ def test_pages_are_seen_within_a_second_and_load_nothing_from_elsewhere(
     market.tell(console.known)
     for name in ("", "orders", "book", "members", "job"):
         # What other programs take of the machine is none of its time: the best of three counts.
-        paints = []
+        paints: list[float] = []
         while len(paints) < 3 and min(paints, default=PAINT_MS) >= PAINT_MS:
             page.open(console.url + name)
             page.wait("performance.getEntriesByName('first-contentful-paint').length")
