@@ -37,7 +37,7 @@ def lstm(nodes: int) -> Program:
     """A training step of an LSTM that is written by hand as a loop of Python, and so is written out."""
     from benchmarks import networks
 
-    return _step_of(networks.LSTM(8, 4, 10), nodes // 68)
+    return _step_of(networks.Unrolled(8, 4, 10), nodes // 68)
 
 
 def repeat(nodes: int) -> Program:
