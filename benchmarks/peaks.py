@@ -61,17 +61,31 @@ def _checkpointed() -> Any:
     return spec
 
 
+def _accumulated() -> Any:
+    return replace(_network("gpt-128", 32)(), accumulate=4)
+
+
+def _adapted() -> Any:
+    from peft import LoraConfig, get_peft_model
+
+    spec = _network("gpt-128", 8)()
+    model = get_peft_model(spec.model, LoraConfig(r=8, target_modules=["project", "join"]))
+    return replace(spec, model=model, weights="keep")
+
+
 MODELS: Mapping[str, Callable[[], Any]] = MappingProxyType(
     {
         "digits": _network("digits", 1024),
         "vision": _vision,
         "gpt-128": _network("gpt-128", 8),
         "gpt-128, checkpointed": _checkpointed,
+        "gpt-128, accumulated": _accumulated,
+        "gpt-128, LoRA": _adapted,
         "gpt-512": _network("gpt-512", 4),
         "lstm-128": _network("lstm-128", 256),
     }
 )
-"""A residual network among them; each makes a job."""
+"""Each makes a job; among them are convolutions, and what is repeated: an LSTM, and the parts of a batch."""
 
 
 def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
