@@ -61,6 +61,7 @@ def command() -> None:
 def build(context: Settings, file: Path | None, to: Path, **options: Any) -> None:
     """Trace a job file and write the job directory."""
     from pol.job.document import DOCUMENT
+    from pol.tracing.garbage import keep_for_good
 
     tuning = {option: options.pop(option) for option in TUNING_NAMES}
     if (file is None) == (tuning["hf"] is None):
@@ -77,6 +78,7 @@ def build(context: Settings, file: Path | None, to: Path, **options: Any) -> Non
             with _errors_of(file):
                 job = build_job(file, to, tell)
     _show(context, job, to, options)
+    keep_for_good()  # the process ends, which would look at every module and model once more
 
 
 @contextmanager
