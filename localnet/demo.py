@@ -17,6 +17,7 @@ from consumer.jobs import read_job, write_result
 from consumer.result import fetch_result
 from consumer.submit import LIMIT_FACTOR, Request, SubmittedOrder, explain, quote, submit
 from consumer.watch import Delivery, wait_for
+from consumer.why import why
 from domain.events import OrderOpened, changes_of
 from domain.queries import EventsRequest, OrderRequest, OrderResponse, SeatsRequest
 from domain.reasons import ShareReason
@@ -54,6 +55,7 @@ FOUR_SLOTS = _EXAMPLES / "market.py"
 CLUSTERS = (4, 4, 0, 0)
 """Providers of each validator where two clusters compete; the other two validators are strangers to both orders."""
 _LOOK_SECONDS = 0.5
+_BUSY = "run the demo again, with less for the machine to do beside it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +161,10 @@ class Demo:
                 network, client, key, job, job_directory
             )
             if not on_chain.order.close_reason or not on_chain.rounds:
+                told = "; ".join(str(why(on_chain)).splitlines())
                 raise NetworkError(
-                    f"the order closed without a verified round; see {self._directory}"
+                    f"no round of the order was verified: {told} (logs: {self._directory}/logs)",
+                    _BUSY,
                 )
             found = fetch_result(client, key, made.order_id, job, self._directory / "scratch")
             path = self._directory / "model.safetensors"
@@ -215,7 +219,8 @@ class Demo:
             if void:
                 raise NetworkError(
                     f"round {void[0]} was not confirmed by strangers: the machine was too busy for the windows of a "
-                    f"local network; run the demo again (logs: {self._directory}/logs)"
+                    f"local network (logs: {self._directory}/logs)",
+                    _BUSY,
                 )
             if any(tried.end_reason for tried in on_chain.assignments):
                 # At its price nobody else takes it.
@@ -263,7 +268,8 @@ class Demo:
             except TimeoutExpired:
                 network.check_alive()
                 if time.monotonic() > ends:
-                    raise NetworkError(f"the job was not built in {seconds:.0f} s") from None
+                    reason = f"the job was not built in {seconds:.0f} s"
+                    raise NetworkError(reason, _BUSY) from None
                 self._say("building the job", network)
         if build.returncode:
             text = errors.decode(errors="replace")[-500:]
