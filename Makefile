@@ -30,7 +30,7 @@ test: setup ## all tests; PYTEST_ARGS adds options
 test-browser: setup ## the console in a Chromium, which root gets from Debian where there is none; SHOTS=docs/images keeps pictures
 	@ASSAY_SCREENSHOTS="$(SHOTS)" .venv/bin/python -m pytest -m browser tests/browser $(PYTEST_ARGS)
 
-nightly: setup ## what is too long for that: a demo without a validator, the tutorials, random programs, every model, every row of one result for one job, every mutant
+nightly: setup ## what is too long for that: demos of other jobs and without a validator, the tutorials, random programs, every model, every row of one result for one job, every mutant
 	@.venv/bin/python -m pytest -m nightly
 	@.venv/bin/python -m tests.fuzz
 	@.venv/bin/python -m tests.sanitized

@@ -81,7 +81,7 @@ class Run:
             storage.close()
 
 
-def run_demo(directory: Path, *options: str) -> Run:
+def run_demo(directory: Path, *options: str, seconds: float = RUN_SECONDS) -> Run:
     """Run the command to its end, and remember every process that it started."""
     command = [sys.executable, "-m", "assay.cli", "demo", "--dir", str(directory), *options]
     started, seen = time.monotonic(), set[int]()
@@ -92,7 +92,7 @@ def run_demo(directory: Path, *options: str) -> Run:
         process = subprocess.Popen([*command, "--output", "json"], stdout=out, stderr=err)
         try:
             while process.poll() is None:
-                assert time.monotonic() < started + RUN_SECONDS, "the demo does not end"
+                assert time.monotonic() < started + seconds, "the demo does not end"
                 seen |= descendants(process.pid)
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(0.5)
@@ -164,12 +164,18 @@ def check_learned(run: Run) -> None:
     assert model["parameters"] > 10_000
     assert model["before"] < 0.5
     assert model["after"] >= AFTER_LEAST > model["majority_baseline"] + 0.5
-    # The curve has all rounds, also those that the validator no longer needs to remember.
+    curve = check_curve(run)
+    assert curve[max(curve)] < curve[min(curve)] / 4
+
+
+def check_curve(run: Run) -> dict[float, float]:
+    """Return the loss by rounds trained, which has all rounds, also those that the validator forgets."""
     curve = {point["rounds_trained"]: point["loss"] for point in run.summary["loss"]}
     assert list(curve) == sorted(curve)
     assert set(range(1, run.summary["rounds"] + 1)) <= curve.keys()
     assert {int(at) for at in curve} >= set(range(run.summary["rounds"]))
-    assert curve[max(curve)] < curve[min(curve)] / 4
+    assert curve[max(curve)] < curve[min(curve)]
+    return curve
 
 
 def check_cheat(run: Run) -> None:
@@ -341,3 +347,23 @@ def test_one_of_four_validators_down_all_the_time(tmp_path: Path) -> None:
     check_cheat(run)
     missing = run.layout.validator("val3").operator
     assert not any(seat.answers for seat in run.seats() if seat.validator == missing)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("job", ["vision", "gpt", "finetune"])
+def test_another_job_is_settled_and_better_than_what_learns_nothing(
+    job: str, tmp_path: Path
+) -> None:
+    run = run_demo(tmp_path / "network", "--job", job, seconds=600.0)
+    check_ended(run)
+    check_settled(run)
+    check_curve(run)
+    check_cheat(run)
+    model = run.summary["model"]
+    if model["metric"] == "accuracy":
+        assert model["after"] > max(model["before"], model["majority_baseline"]) + 0.5
+    else:
+        assert model["metric"] == "loss"
+        assert model["after"] < min(model["before"], model["frequency_baseline"])
+    assert (run.directory / "loss.png").stat().st_size > 1000
