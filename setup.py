@@ -1,4 +1,4 @@
-"""A wheel is for the system and the processor that it was made on: it holds native kernels. All else: pyproject.toml."""
+"""A wheel is for the system and processor that it was made on: it holds native kernels. All else: pyproject.toml."""
 
 from sysconfig import get_platform
 

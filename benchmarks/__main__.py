@@ -10,10 +10,12 @@ from pathlib import Path
 
 import benchmarks
 from benchmarks.figures import as_json, as_table
+from benchmarks.instructions import INSTRUCTIONS, hold_to
 from pol.ops.product import BITS
 
 NOT_BENCHMARKS = {
-    "__main__", "catalogue", "corpora", "curves", "eager", "figures", "memory", "networks", "threads"
+    "__main__", "catalogue", "corpora", "curves", "eager", "figures", "instructions", "memory", "networks",
+    "threads",
 }  # fmt: skip
 
 
@@ -41,10 +43,17 @@ def main(arguments: list[str]) -> int:
         "--precision", type=int, choices=BITS, help="of training: bits of products  [15]"
     )
     parser.add_argument(
+        "--instructions", choices=INSTRUCTIONS, help="of training: hold both sides to these"
+    )
+    parser.add_argument(
         "--curves", type=Path, metavar="FOLDER", help="of parity: draws curves there, as SVG"
     )
     parser.add_argument("--blocks", type=int, metavar="N", help="of disk: how many  [10000]")
     options = parser.parse_args(arguments)
+    if options.instructions:
+        if options.name != "training":
+            parser.error(f"{options.name} has no choice of instructions")
+        hold_to(options.instructions)
     module = importlib.import_module(f"benchmarks.{options.name}")
     known = getattr(module, "MODELS", {})
     for model in options.model or ():

@@ -210,7 +210,8 @@ def test_what_is_the_same_in_each_turn_is_packed_once(bits: int, rows: int) -> N
     assert len(packed) == (0 if bits == 22 else 2 if rows == 300 else 4)
     assert all(at < kinds.index(Kind.TURNS) for at in packed)
     library = load_library()
-    assert library is not None
+    if library is None:
+        pytest.skip("there are no native kernels here")
     shared = NativeBackend(library, threads=3, grain=1)
     assert bits_of(shared.compile(program, 7).run(inputs)["result"]) == bits_of(result)
 
