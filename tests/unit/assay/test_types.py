@@ -57,7 +57,7 @@ def signatures(name: str) -> Iterator[tuple[str, Any]]:
         if dataclasses.is_dataclass(value):
             yield name, value
         elif "__init__" in vars(value):
-            yield name, value.__init__
+            yield name, vars(value)["__init__"]
         for method, member in vars(value).items():
             function = getattr(member, "fget", None) or getattr(member, "func", member)
             if not method.startswith("_") and inspect.isfunction(function):
