@@ -14,7 +14,7 @@ import pytest
 from pol.executor.backend import computing
 from pol.native.library import FOLDER
 from tools.setup.environment import UV
-from tools.setup.steps import ROOT
+from tools.setup.steps import ROOT, Command
 
 STEP = """
 import numpy as np
@@ -41,7 +41,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / package, copy / package, ignore=ignored)
     for name in ("pyproject.toml", "setup.py", "README.md"):
         shutil.copy(ROOT / name, copy)
-    command = [UV, "build", "--wheel", "--offline", "--no-build-isolation", "--out-dir", out]
+    command: Command = [UV, "build", "--wheel", "--offline", "--no-build-isolation", "--out-dir", out]
     done = subprocess.run(
         [*command, "--python", sys.executable, copy], capture_output=True, text=True, check=False
     )
