@@ -41,7 +41,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / package, copy / package, ignore=ignored)
     for name in ("pyproject.toml", "setup.py", "README.md"):
         shutil.copy(ROOT / name, copy)
-    command: Command = [UV, "build", "--wheel", "--offline", "--no-build-isolation", "--out-dir", out]
+    command: Command = [
+        UV,
+        "build",
+        "--wheel",
+        "--offline",
+        "--no-build-isolation",
+        "--out-dir",
+        out,
+    ]
     done = subprocess.run(
         [*command, "--python", sys.executable, copy], capture_output=True, text=True, check=False
     )
