@@ -27,6 +27,7 @@
     ├── PoolError                a task of the pool has no result                     (pol.work.pool)
     │   └── PoolFull, TaskTimeout, WorkerDied, OutOfMemory, PoolClosed
     ├── Unsupported              a model that cannot be written in primitives         (pol.tracing.rules)
+    ├── NotInAJob                what a step has no place for                         (pol.tracing.reasons)
     ├── ProviderError ── NotAdmitted; StoreError              daemons         (compute_provider, validator)
     ├── NetworkError, CheatError                              local networks  (localnet)
     │   └── NetworkBusy          exit code 3

@@ -22,6 +22,7 @@ from pol.tracing.columns import Columns, Scratch
 from pol.tracing.data import read_columns
 from pol.tracing.division import Rounds, divide_rounds, divide_segments
 from pol.tracing.functions import JobFunctions, batch_norms, measured, named, training_mode
+from pol.tracing.habits import Trying
 from pol.tracing.model import prepare_model
 from pol.tracing.optimizers import (
     AVERAGE,
@@ -31,7 +32,8 @@ from pol.tracing.optimizers import (
     outer_initial,
 )
 from pol.tracing.origin import place_of_error
-from pol.tracing.reasons import in_words
+from pol.tracing.reasons import NotInAJob, in_words
+from pol.tracing.remembered import Remembered
 from pol.tracing.spec import JobSpec
 from pol.tracing.trace import trace_program
 from pol.tracing.weights import seeded_parameters
@@ -128,30 +130,34 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
     own = {name: tensor for name, tensor in tensors.items() if name in state}
     # copies, because torch warns of arrays that are read-only, as mapped ones are
     example = {name: torch.from_numpy(np.array(column[:1])) for name, column in data.items()}
-    step = trace_program(
-        functions.step,
-        {
-            **named("global", state),
-            **named("local", local),
-            **named("batch", _batch_of(example, spec.batch)),
-            STEP: torch.tensor(0),
-            BATCH_NUMBER: torch.tensor(0),
-        },
-        precisions=spec.precisions,
-        own=own,
-    )
-    updated = _updated(step, state)
-    tell(f"{len(step.nodes):,} operations in a step")
-    averaged = {name: state[name] for name in updated}
-    outer = trace_program(
-        functions.outer, {**named("global", state), **named("aggregate", averaged)}
-    )
-    evaluate = trace_program(
-        functions.evaluate,
-        {**named("global", state), **named("batch", _batch_of(example, eval_batch))},
-        precisions=spec.precisions,
-        own=own,
-    )
+    batch = _batch_of(example, spec.batch)
+    forward = {**named("global", state), **named("batch", batch), BATCH_NUMBER: torch.tensor(0)}
+    with Remembered(spec.model) as remembered:
+        step = trace_program(
+            functions.step,
+            {
+                **named("global", state),
+                **named("local", local),
+                **named("batch", batch),
+                STEP: torch.tensor(0),
+                BATCH_NUMBER: torch.tensor(0),
+            },
+            precisions=spec.precisions,
+            own=own,
+        )
+        remembered.check(lambda: trace_program(functions.forward, forward, own=own))
+        updated = _updated(step, state)
+        tell(f"{len(step.nodes):,} operations in a step")
+        averaged = {name: state[name] for name in updated}
+        outer = trace_program(
+            functions.outer, {**named("global", state), **named("aggregate", averaged)}
+        )
+        evaluate = trace_program(
+            functions.evaluate,
+            {**named("global", state), **named("batch", _batch_of(example, eval_batch))},
+            precisions=spec.precisions,
+            own=own,
+        )
     if spec.weights == "seed":  # last, so that a layer that cannot be traced is named as that
         state.update(seeded_parameters(spec.model, spec.seed, functions.trained))
         state.update(averages_initial(spec.ema, state, functions.trained))
@@ -228,10 +234,21 @@ def _check_batch_norm(model: nn.Module) -> None:
             raise JobError(f"model.{name}", reason, "give it a momentum, as 0.1")
 
 
+def _check_hooks(model: nn.Module) -> None:
+    for name, parameter in model.named_parameters():
+        if getattr(parameter, "_post_accumulate_grad_hooks", None):
+            reason = "a hook runs after its gradient is there, and a step has no place for one"
+            remedy = (
+                "change the gradient with register_hook(…), and leave the rest to the optimizer"
+            )
+            raise JobError(f"model.{name}", reason, remedy)
+
+
 def _initial_state(spec: JobSpec, functions: JobFunctions) -> dict[str, torch.Tensor]:
     """Return the global state with the weights as they are in the model."""
     model = spec.model
     _check_batch_norm(model)
+    _check_hooks(model)
     parameters = {name: p.detach().clone() for name, p in sorted(model.named_parameters())}
     buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
     trained = {name: parameters[name] for name in functions.trained}
@@ -290,8 +307,8 @@ def try_loss(
     """
     # a forward pass may write
     weights = {name: tensor.clone() for name, tensor in state.items()}
-    narrow = _NarrowTypes()
-    with training_mode(spec.model, False), narrow:
+    narrow, trying = _NarrowTypes(), Trying()
+    with training_mode(spec.model, False), narrow, trying:
         for rows in _batches(data, spec.batch):
             batch = {name: torch.from_numpy(column[rows]) for name, column in data.items()}
             try:
@@ -300,13 +317,11 @@ def try_loss(
                 raise
             except Exception as error:
                 reason, remedy = _of_loss(error, data)
-                raise JobError(
-                    str(place_of_error(error)),
-                    f"the loss of a batch that holds row {rows[0]} fails: {reason}",
-                    remedy,
-                ) from error
-    if narrow.seen:
-        names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in narrow.seen))
+                if not isinstance(error, NotInAJob):
+                    reason = f"the loss of a batch that holds row {rows[0]} fails: {reason}"
+                raise JobError(str(place_of_error(error)), reason, remedy) from error
+    if seen := narrow.seen | trying.narrow:
+        names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in seen))
         tell(f"what the loss computes in {names} (autocast, or a cast) is computed in float32")
 
 
@@ -318,6 +333,8 @@ def _of_loss(error: Exception, data: Mapping[str, Array]) -> tuple[str, str]:
 
 class _NarrowTypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees which other floating types than FP32 a function computes in."""
+
+    supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

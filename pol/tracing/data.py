@@ -52,6 +52,10 @@ def read_columns(source: object, field: str, scratch: Scratch, tell: Progress) -
         )
     if isinstance(source, TensorDataset):
         source = _named(source.tensors, field)
+    if hasattr(source, "iloc") and hasattr(source, "columns"):
+        # a table of pandas
+        table: Any = source
+        source = {name: table[name].to_numpy() for name in table.columns}
     if isinstance(source, Mapping):
         if any(hasattr(part, "column_names") for part in source.values()):
             raise JobError(field, "has several splits", 'give one of them, such as data["train"]')
@@ -71,6 +75,8 @@ def read_columns(source: object, field: str, scratch: Scratch, tell: Progress) -
         where = f"{field}.{name}"
         if not re.fullmatch(str(NAME.pattern), str(name)):
             raise JobError(where, f"its name is not {NAME.what}", NAME.remedy)
+        if "." in str(name):
+            raise JobError(where, "the name of a column has no dot", "rename it")
         check_finite(column, where)
     return {str(name): columns[name] for name in sorted(columns, key=str)}
 
@@ -111,7 +117,12 @@ def _items(source: Any, field: str, scratch: Scratch, tell: Progress) -> Columns
     """Read each item of a map-style data set once."""
     rows = Rows(len(source), field, scratch)
     for number in range(len(source)):
-        item = source[number]
+        try:
+            item = source[number]
+        # the consumer's own code
+        except Exception as error:
+            reason = f"item {number} cannot be read: {type(error).__name__}: {error}"
+            raise JobError(field, reason, "check the data set") from error
         parts = item if isinstance(item, Mapping) else _named(_parts(item), field)
         rows.put(number, {name: _one_row(part, f"{field}.{name}") for name, part in parts.items()})
     tell(f"{field}: {len(source):,} items, each read once, with what its transforms drew then")

@@ -12,6 +12,7 @@ from unittest.mock import patch
 import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from pol.tracing import recurrent, repeats
@@ -127,9 +128,11 @@ class SeededDropout(TorchFunctionMode):
     ) -> torch.Tensor:
         """Torch's own attention; with dropout, the formula of its documentation with ours in it."""
         if not dropout_p:
-            return _ATTENTION(
-                query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
-            )
+            # whatever kernel the model asks for
+            with sdpa_kernel(SDPBackend.MATH):
+                return _ATTENTION(
+                    query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
+                )
         if enable_gqa:
             groups = query.shape[-3] // key.shape[-3]
             key, value = key.repeat_interleave(groups, -3), value.repeat_interleave(groups, -3)

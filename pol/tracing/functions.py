@@ -15,6 +15,7 @@ from pol.tracing.accumulation import accumulated
 from pol.tracing.checkpoints import repeatable_checkpoints
 from pol.tracing.dropout import EVALUATION, SeededDropout
 from pol.tracing.groups import trained_groups
+from pol.tracing.habits import without_scaling
 from pol.tracing.optimizers import InnerOptimizer, averages, clip, clip_values, outer_update
 from pol.tracing.origin import Measuring
 from pol.tracing.precision import gradient
@@ -22,6 +23,8 @@ from pol.tracing.spec import Batch, JobSpec, Measure
 from pol.tracing.trace import trace_program
 
 Tensors = Mapping[str, torch.Tensor]
+_NO_GRAPH = "does not require grad and does not have a grad_fn"
+"""What torch says where gradients are taken of what has no graph."""
 _LOSS, _SUM, _PART = "metric.loss", "sum", "part"
 """Names of values while a batch is gone through in parts; the first one is a metric, for precision."""
 
@@ -69,6 +72,10 @@ class _Differentiated(_Measured):
 
     def forward(self, batch: Batch) -> Any:
         loss = super().forward(batch)
+        if not loss.requires_grad:
+            reason = "depends on no weight that is trained"
+            remedy = "leave .detach(), torch.no_grad() and argmax out of what it is made of"
+            raise JobError(self._field, reason, remedy)
         return loss, torch.autograd.grad(loss, self._leaves, allow_unused=True)
 
 
@@ -76,16 +83,39 @@ def measured(
     model: nn.Module, measure: Measure, weights: Tensors, batch: Batch, field: str
 ) -> torch.Tensor:
     """Return ``measure`` of the model with other weights and buffers."""
-    value = _called(_Measured(model, measure, field), weights, batch)
+    part = _Measured(model, measure, field)
+    try:
+        value, _ = _called(part, weights, batch)
+    except RuntimeError as error:
+        if _NO_GRAPH not in str(error):
+            raise
+        # it takes gradients by weights itself, for which there are graphs in training only
+        leaves = {name: tensor.detach() for name, tensor in weights.items()}
+        for leaf in filter(torch.is_floating_point, leaves.values()):
+            leaf.requires_grad_()
+        value, _ = _called(part, leaves, batch)
+        value = value.detach()
     assert isinstance(value, torch.Tensor)
     return value
 
 
-def _called(part: _Measured, weights: Tensors, batch: Batch) -> Any:
+def _called(part: _Measured, weights: Tensors, batch: Batch) -> tuple[Any, dict[str, torch.Tensor]]:
+    """Return what a measure gives with other weights and buffers, and what became of the buffers."""
     own = {*dict(part.model.named_parameters()), *dict(part.model.named_buffers())}
     known = named("model", {name: tensor for name, tensor in weights.items() if name in own})
-    with _as_written():
-        return torch.func.functional_call(part, known, (batch,))
+    with _as_written(), without_scaling():
+        # it puts the tensors that are assigned to buffers into this very dictionary
+        value = torch.func.functional_call(part, known, (batch,))
+    after = under("model", known)
+    return value, {n: after[n].detach() for n, _ in part.model.named_buffers() if n in after}
+
+
+def _hooked(parameter: nn.Parameter, gradient: torch.Tensor) -> torch.Tensor:
+    """Return a gradient as the parameter's own hooks make it."""
+    for hook in (parameter._backward_hooks or {}).values():
+        changed = hook(gradient)
+        gradient = gradient if changed is None else changed
+    return gradient
 
 
 @contextmanager
@@ -158,17 +188,36 @@ class JobFunctions:
             "metric.loss": loss,
         }
 
+    def forward(self, inputs: Tensors) -> dict[str, torch.Tensor]:
+        """The loss of a step alone."""
+        state, batch = under("global", inputs), under("batch", inputs)
+        with training_mode(self._spec.model, True), SeededDropout(inputs[BATCH_NUMBER]):
+            return {
+                "metric.loss": measured(self._spec.model, self._spec.loss, state, batch, "loss")
+            }
+
     def _backward(
-        self, current: Tensors, leaves: Tensors, batch: Tensors, number: torch.Tensor
+        self,
+        current: dict[str, torch.Tensor],
+        leaves: Tensors,
+        batch: Tensors,
+        number: torch.Tensor,
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Return the loss of a batch and its gradient for each parameter that has one; draws are of ``number``."""
+        """Return the loss of a batch and its gradient for each parameter that has one; draws are of ``number``.
+
+        Buffers in ``current`` become what the forward pass makes of them.
+        """
         spec = self._spec
         draws = SeededDropout(number)
         part = _Differentiated(spec.model, spec.loss, "loss", list(leaves.values()))
         with training_mode(spec.model, True), draws, repeatable_checkpoints(draws):
-            loss, found = _called(part, current, batch)
+            (loss, found), buffers = _called(part, current, batch)
+        current.update(buffers)
+        parameters = dict(spec.model.named_parameters())
         slopes = zip(leaves, found, strict=True)
-        return loss.detach(), {name: slope for name, slope in slopes if slope is not None}
+        return loss.detach(), {
+            name: _hooked(parameters[name], slope) for name, slope in slopes if slope is not None
+        }
 
     def _accumulated(
         self, current: dict[str, torch.Tensor], batch: Tensors, number: torch.Tensor

@@ -128,7 +128,10 @@ def _of_torch(model: nn.Module, optimizer: _Optimizer) -> Iterator[_Part]:
             if name is None:
                 shape = tuple(parameter.shape)
                 reason = f"parameter {place} of group {index} ({shape}) is none of the model's"
-                remedy = "make the optimizer of the very model that the JobSpec has, after all changes to it"
+                remedy = (
+                    "make the optimizer of the very model that the JobSpec has, after all changes to it, with "
+                    "what a loss trains as a part of it"
+                )
                 raise JobError("optimizer", reason, remedy)
             if parameter.requires_grad:
                 names.append(name)

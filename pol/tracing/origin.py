@@ -3,6 +3,7 @@
 import linecache
 import re
 import sys
+import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 _OWN_FOLDER = str(Path(__file__).parent)
 _TORCH_FOLDER = str(Path(torch.__file__).parent)
+_PYTHONS_FOLDER = sysconfig.get_path("stdlib")
 _LAYERS = "/torch/nn/modules/"
 _CALLING = ("container.py", "module.py")
 """Files among them that only call others."""
@@ -132,6 +134,14 @@ def place_of_error(error: BaseException) -> Place:
     return _place(reversed(list(walk_tb(error.__traceback__))))
 
 
+def place_of_line(frame: FrameType | None, number: int | None = None) -> Place:
+    """Say where a running frame is, or was at another line of it."""
+    found = _place(_callers(frame))
+    if frame is None or number is None:
+        return found
+    return replace(found, line=(frame.f_code.co_filename, number))
+
+
 def _callers(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
     while frame is not None and frame.f_code not in _ends:
         yield frame, frame.f_lineno
@@ -151,7 +161,7 @@ def _place(frames: Iterable[tuple[FrameType, int]]) -> Place:
                 root = module.model
                 break
             modules.append(module)
-        elif line is None and _is_consumers(path):
+        elif line is None and is_consumers(path):
             line = path, number
         elif line is None and layer is None and _is_layer(path):
             layer = path, number
@@ -172,5 +182,7 @@ def _is_layer(path: str) -> bool:
     return _LAYERS in path and not path.endswith(_CALLING)
 
 
-def _is_consumers(path: str) -> bool:
-    return not path.startswith((_OWN_FOLDER, _TORCH_FOLDER, "<"))
+def is_consumers(path: str) -> bool:
+    """Whether a file is no part of Assay's tracing, torch or Python itself."""
+    is_pythons = path.startswith(_PYTHONS_FOLDER) and "-packages" not in path
+    return not is_pythons and not path.startswith((_OWN_FOLDER, _TORCH_FOLDER, "<"))

@@ -3,10 +3,25 @@
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from domain.errors import Expected
+
+
+class NotInAJob(Expected):
+    """What somebody writes that no step can have: why, and what to write instead."""
+
+
 _CONTROL_FLOW = (
     DataDependentOutputException,
     DynamicOutputShapeException,
     GuardOnDataDependentSymNode,
+)
+_VALUES = (
+    "what is computed there depends on values of a tensor (an if, a while, .item())",
+    "use torch.where or a mask: a step has fixed shapes and no control flow that depends on the values of tensors",
+)
+_DEVICE = (
+    "tensors go to a GPU there, and a job says nothing of devices",
+    "leave .cuda() and device= out, or say device=x.device",
 )
 _SAID: dict[str, tuple[str, str]] = {
     "derivative for": (
@@ -17,13 +32,22 @@ _SAID: dict[str, tuple[str, str]] = {
         "NumPy computes there, which the job would not know of",
         "use the function of torch",
     ),
-    "NVIDIA driver": (
-        "tensors go to a GPU there, and a job says nothing of devices",
-        "leave .cuda() and device= out, or say device=x.device",
+    "NVIDIA driver": _DEVICE,
+    "not compiled with CUDA": _DEVICE,
+    "support for mps devices": _DEVICE,
+    "format string passed to FakeTensor": _VALUES,
+    "unhashable type: non-nested SymInt": _VALUES,
+    "a leaf Variable that requires grad is being used in an in-place operation": (
+        "a weight is changed in place there, and its gradient is asked for",
+        "do it under torch.no_grad(), or make another tensor of it, as w = w + 1",
     ),
-    "not compiled with CUDA": (
-        "tensors go to a GPU there, and a job says nothing of devices",
-        "leave .cuda() and device= out, or say device=x.device",
+    "does not require grad and does not have a grad_fn": (
+        "a gradient is asked for there of what depends on no weight that is trained",
+        "leave .detach(), torch.no_grad() and argmax out of what is differentiated",
+    ),
+    "HigherOrderOperator": (
+        "an operation that takes functions is called there, as torch's scan or cond is",
+        "use assay.repeat for a loop and torch.where for a choice",
     ),
 }
 """Part of what torch says, to what it means here and what to write instead."""
@@ -31,12 +55,10 @@ _SAID: dict[str, tuple[str, str]] = {
 
 def in_words(error: Exception, remedy: str) -> tuple[str, str]:
     """Return reason and remedy for an error of torch; its own words and ``remedy``, where no others are known."""
+    if isinstance(error, NotInAJob):
+        return error.reason, error.remedy
     if isinstance(error, _CONTROL_FLOW):
-        return (
-            "what is computed there depends on values of a tensor (an if, a while, .item())",
-            "use torch.where or a mask: a step has fixed shapes and no control flow that depends on "
-            "the values of tensors",
-        )
+        return _VALUES
     text = str(error)
     for part, words in _SAID.items():
         if part in text:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from pol.tracing.habits import HABITS
 from pol.tracing.repeating import repeat
 
 _NEVER = -1e30
@@ -127,7 +128,8 @@ def grid_sample(
     return upper * (1 - low) + lower * low
 
 
-REWRITTEN: dict[Any, Callable[..., Tensor]] = {
+REWRITTEN: dict[Any, Callable[..., Any]] = {
+    **HABITS,
     functional.ctc_loss: ctc_loss,
     functional.gaussian_nll_loss: gaussian_nll_loss,
     functional.grid_sample: grid_sample,

@@ -300,7 +300,15 @@ class JobSpec:
     def learning_rate(self, step: int) -> float:
         """Return the learning rate of a step, where the schedule is a number, a function, or none."""
         rate: object = DEFAULT_RATE if self.schedule is None else self.schedule
-        rate = rate(step) if callable(rate) else rate
+        if isinstance(rate, type):
+            remedy = f"give the object, {rate.__name__}(optimizer, …)"
+            raise JobError("schedule", f"{rate.__name__} is a class", remedy)
+        try:
+            rate = rate(step) if callable(rate) else rate
+        # the consumer's own function
+        except Exception as error:
+            reason = f"fails for step {step}: {type(error).__name__}: {error}"
+            raise JobError("schedule", reason, "give one that has a rate for each step") from error
         try:
             return float(rate)  # type: ignore[arg-type]
         except (TypeError, ValueError):

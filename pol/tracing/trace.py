@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from functools import cache
 from types import MappingProxyType
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.distributions import Distribution
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -61,6 +64,7 @@ ORDINARY = MappingProxyType({"": Precision()})
 NOTHING: Tensors = {}
 _NOISY = logging.getLogger("torch._subclasses.fake_tensor")
 """Prints the stack of every error of a function under tracing, which ends as one sentence here."""
+_KEEP = "keep it in a buffer (register_buffer) and change that, or carry it in assay.repeat"
 _aten = torch.ops.aten
 _DECOMPOSED = (
     _aten._log_softmax,
@@ -139,6 +143,7 @@ def trace_program(
         elif node.op == "get_attr":
             tensor = getattr(graph, str(node.target))
             with _Located(node):
+                _check_has_values(tensor)
                 _check_not_own(tensor, own)
             writer.folding.keep(node, tensor)
         elif node.op == "call_function":
@@ -166,9 +171,11 @@ def _graph(function: Function, inputs: Tensors) -> tuple[GraphModule, list[str]]
     begins_with(flat)
     try:
         plain = sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False)
-        with _quiet(), collected_later(), plain[0], plain[1]:
+        unasked = patch.object(Distribution, "_validate_args", False)
+        with _quiet(), collected_later(), plain[0], plain[1], unasked:
             graph = _make_fx(flat, list(inputs.values()))
-            if any(_is_mutable(node) for node in graph.graph.nodes):
+            if mutable := [node for node in graph.graph.nodes if _is_mutable(node)]:
+                _check_changed(mutable)
                 again = torch.func.functionalize(_AtenViews(graph).run, remove="mutations")
                 graph = _make_fx(again, list(inputs.values()))
                 _drop_write_backs(graph)
@@ -241,6 +248,18 @@ def _drop_write_backs(graph: GraphModule) -> None:
 def _is_mutable(node: Node) -> bool:
     schema = getattr(node.target, "_schema", None)
     return bool(schema is not None and schema.is_mutable)
+
+
+def _check_changed(nodes: Sequence[Node]) -> None:
+    for node in nodes:
+        if isinstance(node.args[0], Node) and node.args[0].op == "get_attr":
+            reason = "a tensor that is no buffer of the model is changed in place, which no step would keep"
+            raise JobError(str(place_of_node(node)), reason, _KEEP)
+
+
+def _check_has_values(tensor: torch.Tensor) -> None:
+    if isinstance(tensor, FakeTensor):
+        raise Unsupported(f"it reads a tensor that an earlier call or turn has left; {_KEEP}")
 
 
 def _check_not_own(tensor: torch.Tensor, own: Tensors) -> None:
