@@ -9,6 +9,7 @@ turn has a moving base: the part of a sequence, the part of a stack, and the two
 and one to write, which change places after each turn.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -41,6 +42,9 @@ SINGLE = frozenset({
     "matmul_windows", "repeat",
 })  # fmt: skip
 """Operations that have an instruction, or a few, of their own."""
+
+Order = tuple[int, ...]
+"""Dimensions from the outermost one on, as they lie in memory."""
 
 _OUTPUT = len(OPS)
 _TYPES = {"f32": 0, "i64": 1, "bool": 2}
@@ -321,10 +325,14 @@ class _Writer:
 
     # --- values ---
 
-    def _new(self, value: TensorType) -> Strided:
-        """Return a place for a value, in order."""
+    def _new(self, value: TensorType, order: Order | None = None) -> Strided:
+        """Return a place for a value, with its dimensions in an order from the outermost on: their own if None."""
         self.sizes.append(value.size)
-        return in_order(-len(self.sizes), ITEM_SIZE[value.dtype], value.shape)
+        base, item = -len(self.sizes), ITEM_SIZE[value.dtype]
+        if order is None:
+            return in_order(base, item, value.shape)
+        placed = in_order(base, item, tuple(value.shape[dim] for dim in order))
+        return placed.seen_as(placed.view.transpose(np.argsort(order)))
 
     def _constant(self, data: bytes, value: TensorType) -> Strided:
         """Return a value that is there before the program runs."""
@@ -562,14 +570,23 @@ class _Writer:
         parts: Sequence[tuple[int, int]],
     ) -> None:  # fmt: skip
         """Reduce one part of the dimensions after another, each from its first one to before its end."""
-        if parts:
-            strided = self._in_order(strided, operand.dtype)
-        shape, item = operand.shape, strided.item
+        if not parts:
+            self._values[number] = self._reshaped(strided, value)
+            return
+        order = strided.order
+        if not (all(end == dim + 1 for dim, end in parts) and strided.is_dense):
+            strided, order = (
+                self._in_order(strided, operand.dtype),
+                tuple(range(len(operand.shape))),
+            )
+        shape, item = list(operand.shape), strided.item
         for first, end in parts:
-            before, reduced, after = shape[:first], shape[first:end], shape[end:]
-            shape = (*before, *[1] * len(reduced), *after)
-            result = self._new(TensorType(value.dtype, shape))
-            self._emit(kind, [strided], [result], item, prod(before), prod(reduced), prod(after))
+            ordered = [shape[dim] for dim in order]
+            at = order.index(first) if end > first else 0
+            sizes = ordered[:at], ordered[at : at + end - first], ordered[at + end - first :]
+            shape[first:end] = [1] * (end - first)
+            result = self._new(TensorType(value.dtype, tuple(shape)), order)
+            self._emit(kind, [strided], [result], item, *map(prod, sizes))
             strided, item = result, result.item
         self._values[number] = self._reshaped(strided, value)
 
@@ -697,8 +714,12 @@ class _Writer:
             if number in self._names or number in self._wanted
             or not members.issuperset(self._readers.get(number, ()))
         ]  # fmt: skip
+        shape = self._type(group[0]).shape
+        # outputs of the program, and what has its place already, are in order
+        is_free = not leaving and self._wanted.keys().isdisjoint(wanted)
+        order = _order(operands, shape) if is_free else None
         for number in wanted:
-            self._values[number] = self._place_of(number, self._type(number))
+            self._values[number] = self._wanted.get(number) or self._new(self._type(number), order)
         links = [(self._node(number).args, number) for number in group]
         registers, inside = _registers(links, sources, wanted, [number for _, number in leaving])
         steps = [self._step(number, registers) for number in group]
@@ -709,18 +730,18 @@ class _Writer:
         ]
         targets = [(self._value(number), number) for number in wanted]
         targets += [(self._output(name), number) for name, number in leaving]
-        self._emit_chain(operands, targets, inside, steps)
+        self._emit_chain(operands, targets, inside, steps, order)
 
     def _emit_chain(
         self, sources: Sequence[Strided], targets: Sequence[tuple[Strided, int]], inside: int,
-        steps: Sequence[list[int]],
+        steps: Sequence[list[int]], order: Order | None = None,
     ) -> None:  # fmt: skip
         written = [strided for strided, _ in targets]
         shape = written[0].shape
         elements = prod(shape)
         if not elements:
             return
-        layouts = [_source(strided, shape) for strided in sources]
+        layouts = [_source(strided, shape, order) for strided in sources]
 
         def body(place: Place) -> list[int]:
             words = [elements, len(sources), len(targets), inside, len(steps)]
@@ -785,10 +806,25 @@ def _registers(
     return registers, count
 
 
-def _source(strided: Strided, shape: Shape) -> list[int]:
-    """Return dimensions, sizes and strides of an operand as it broadcasts to the shape of a chain."""
+def _order(operands: Sequence[Strided], shape: Shape) -> Order | None:
+    """Return the order of dimensions, from the outermost on, in which most operands lie that have a chain's shape.
+
+    What is written in it needs no copy where it is read together with them.
+    """
+    found = Counter(
+        operand.order
+        for operand in operands
+        if operand.shape == shape
+        and all(step for size, step in zip(shape, operand.strides, strict=True) if size > 1)
+    )
+    return max(found, key=found.__getitem__, default=None)
+
+
+def _source(strided: Strided, shape: Shape, order: Order | None) -> list[int]:
+    """Return dimensions, sizes and strides of an operand as it broadcasts to the shape of a chain, in an order."""
     view = np.broadcast_to(strided.view, shape)
-    sizes, (strides,) = merged(shape, view.strides)
+    view = view if order is None else view.transpose(order)
+    sizes, (strides,) = merged(view.shape, view.strides)
     return [len(sizes), *_padded(sizes), *_padded(strides)]
 
 

@@ -31,6 +31,22 @@ static inline void *carve(char **room, size_t bytes)
     return part;
 }
 
+#define INFINITE 0x7f800000u
+
+static inline uint32_t magnitude(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits & 0x7fffffffu;
+}
+
+static inline float float_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 /* An element as the integer of its lane, in FP32. Where a lane of infinities is scaled by zero, NaN may come; it becomes
  * zero.
  */

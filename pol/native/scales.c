@@ -2,16 +2,8 @@
 
 #include "product.h"
 
-#define INFINITE 0x7f800000u
 #define NORMAL 0x00800000u /* the smallest normal number */
 #define ONE 0x3f800000u
-
-static inline uint32_t magnitude(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits & 0x7fffffffu;
-}
 
 static inline uint32_t larger(uint32_t a, uint32_t b)
 {
@@ -42,13 +34,6 @@ void see_largest(const Operand *x, int64_t summed, uint32_t *RESTRICT largest)
                 largest[i] = larger(largest[i], magnitude(line[i]));
         }
     }
-}
-
-static inline float float_of(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
 }
 
 /* s = bits - 2 - floor(log2 max), one less where max would round above the largest integer; no number at all where one is

@@ -46,6 +46,18 @@ class Strided:
         """Whether the elements lie side by side, the last dimension first."""
         return self.view.flags.c_contiguous
 
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The dimensions by their strides, the longest first; those of one element stay where they are."""
+        dims = [dim for dim, size in enumerate(self.shape) if size > 1]
+        ordered = iter(sorted(dims, key=lambda dim: -self.strides[dim]))
+        return tuple(next(ordered) if size > 1 else dim for dim, size in enumerate(self.shape))
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the elements lie side by side in some order of the dimensions."""
+        return self.view.transpose(self.order).flags.c_contiguous
+
     def seen_as(self, view: Array) -> "Strided":
         """Return another view of the same memory."""
         return Strided(self.base, self.item, view)

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "dots.h"
 #include "product.h"
 #include "program.h"
 
@@ -15,8 +16,11 @@
 #define FEW 2           /* rows that are not worth panels */
 #define FEW_SUMMED 128
 #define WIDE_STRIP 256  /* of few rows */
+#define IMAGE 12288     /* integers of a part of the value */
+#define LONG (WHOLE + 32)
+#define SOME 16          /* floats that are copied at once */
+#define TINY 0x08000000u /* an FP32 number whose scale is one, of 8 bits as of 15 */
 #define SIDE 16
-#define SOME 8           /* floats that are copied at once */
 #define DEEP 8          /* products of 15 bits whose sum fits INT32 */
 
 /* Sizes and strides, from the innermost dimension on. */
@@ -112,28 +116,30 @@ static int64_t find_runs(const Axis *axis, int64_t first, int64_t count, Span *r
     return found;
 }
 
-/* Copy rows of the matrix, each as a line of ``to``. A copy may go on for up to SOME beyond a line: what is there comes
+/* Copy rows of the matrix, each as a line of ``to``. A copy may go on for up to SOME beyond a run: what is there comes
  * later, and the room for the last line is larger. */
 static void lay_out(const Columns *part, int64_t row, int64_t rows, const Span *runs, int64_t count, float *to, int64_t line)
 {
-    int64_t stride = part->product->windows.strides[0];
+    int64_t stride = part->product->windows.strides[0], end = 0;
+    for (int64_t r = 0; r < count; r++) {
+        int64_t last = runs[r].offset + runs[r].length + SOME;
+        end = last > end ? last : end;
+    }
     for (int64_t k = row; k < row + rows; k++, to += line) {
         const float *data = part->x + part->offsets[k];
         float *out = to;
-        for (int64_t r = 0; r < count; r++) {
-            const float *from = data + runs[r].offset;
-            int64_t length = runs[r].length;
-            if (stride == 1 && part->limit - from >= length + SOME)
-                for (int64_t i = 0; i < length; i += SOME)
-                    memcpy(out + i, from + i, SOME * sizeof *out);
-            else if (stride == 2)
-                for (int64_t i = 0; i < length; i++)
-                    out[i] = from[2 * i];
-            else
-                for (int64_t i = 0; i < length; i++)
-                    out[i] = from[i * stride];
-            out += length;
-        }
+        if (stride == 1 && part->limit - data >= end)
+            for (const Span *run = runs; run < runs + count; out += run++->length)
+                for (int64_t i = 0; i < run->length; i += SOME)
+                    memcpy(out + i, data + run->offset + i, SOME * sizeof *out);
+        else if (stride == 2)
+            for (const Span *run = runs; run < runs + count; out += run++->length)
+                for (int64_t i = 0; i < run->length; i++)
+                    out[i] = data[run->offset + 2 * i];
+        else
+            for (const Span *run = runs; run < runs + count; out += run++->length)
+                for (int64_t i = 0; i < run->length; i++)
+                    out[i] = data[run->offset + i * stride];
     }
 }
 
@@ -296,6 +302,64 @@ static void add_deep(const float (*x)[WIDE_STRIP], const int32_t *by, int64_t de
     }
 }
 
+#define ROUNDER 12582912.0f /* 1.5 x 2^23: what is added to it becomes an integer in its last bits */
+#define ROUNDED 0x4b400000u
+
+/* One row of results of windows that are ordinary: all of one element are zero, or the largest is no subnormal number and
+ * finite, with a scale that is one FP32 number. Whether they all are; else what is in ``out`` does not count.
+ */
+static inline ALWAYS int multiply_ordinary(const float (*x)[WIDE_STRIP], int summed, int bits, const int32_t *by, double inverse,
+                                           int64_t n, float *RESTRICT out)
+{
+    const float top = (float)((int64_t)1 << (bits - 2)), most = (float)(127 << (bits - 8));
+    uint32_t astray = 0, offsets[2] = {0, 0};
+    for (int k = 0; k < summed; k++)
+        offsets[k / DEEP] += ROUNDED * (uint32_t)by[k];
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t largest = 0, sums[2] = {0, 0};
+        for (int k = 0; k < summed; k++) {
+            uint32_t here = magnitude(x[k][i]);
+            largest = here > largest ? here : largest;
+        }
+        astray |= largest - 1 < TINY - 1 || largest >= INFINITE;
+        int32_t shift = bits - 2 + 127 - (int32_t)(largest >> 23);
+        shift -= rintf(float_of((largest & 0x7fffffu) | 0x3f800000u) * top) > most;
+        shift = largest ? shift : 0;
+        float scale = float_of((uint32_t)(shift + 127) << 23);
+        for (int k = 0; k < summed; k++) {
+            float moved = x[k][i] * scale + ROUNDER;
+            uint32_t integer;
+            memcpy(&integer, &moved, sizeof integer);
+            sums[k / DEEP] += integer * (uint32_t)by[k];
+        }
+        double sum = (double)(int32_t)(sums[0] - offsets[0]);
+        if (summed > DEEP)
+            sum += (double)(int32_t)(sums[1] - offsets[1]);
+        out[i] = (float)(sum * inverse * double_of((uint64_t)(int64_t)(1023 - shift) << 52));
+    }
+    return !astray;
+}
+
+#define ORDINARY(summed)                                                                                  \
+    case summed: return multiply_ordinary(x, summed, bits, by, inverse, n, out)
+
+static int few_ordinary(const float (*x)[WIDE_STRIP], int64_t summed, int bits, const int32_t *by, double inverse, int64_t n,
+                        float *RESTRICT out)
+{
+    switch (summed) {
+        ORDINARY(1);
+        ORDINARY(2);
+        ORDINARY(3);
+        ORDINARY(4);
+        ORDINARY(5);
+        ORDINARY(6);
+        ORDINARY(7);
+        ORDINARY(8);
+        ORDINARY(9);
+    }
+    return 0;
+}
+
 static int few_columns(const Columns *part)
 {
     int bits = (int)part->product->bits;
@@ -317,6 +381,12 @@ static int few_columns(const Columns *part)
         int64_t count = find_runs(&part->product->windows, column, width, runs);
         Operand x = {strip[0], 1, WIDE_STRIP, width};
         lay_out(part, 0, summed, runs, count, strip[0], WIDE_STRIP);
+        int is_ordinary = bits != 22;
+        for (int64_t r = 0; is_ordinary && r < rows; r++)
+            is_ordinary = few_ordinary((const float(*)[WIDE_STRIP])strip, summed, bits, left + r * summed, of_left.inverse[r], width,
+                                       part->result + r * part->count + column);
+        if (is_ordinary)
+            continue;
         memset(scales.largest, 0, (size_t)width * sizeof *scales.largest);
         see_largest(&x, summed, scales.largest);
         set_scales(&scales, width, bits);
@@ -398,6 +468,212 @@ static int few_lines(const Columns *part)
     return 1;
 }
 
+/* --- windows are summed, line by line ------------------------------------------------------------------------- */
+
+#if DOTS
+
+/* Integers of a line; zeros follow it until a whole number of DOT. */
+static void round_line(const float *x, int64_t stride, float first, float second, int64_t n, int16_t *RESTRICT out)
+{
+    if (stride == 1)
+        for (int64_t i = 0; i < n; i++)
+            out[i] = (int16_t)integer_of(x[i], first, second);
+    else
+        for (int64_t i = 0; i < n; i++)
+            out[i] = (int16_t)integer_of(x[i * stride], first, second);
+    memset(out + n, 0, (size_t)(rounded(n, DOT) - n) * sizeof *out);
+}
+
+/* One row of the matrix as a line: where it is, or laid out. */
+static Operand line_of(const Columns *part, int64_t row, const Span *runs, int64_t count, float *room)
+{
+    if (count == 1)
+        return (Operand){part->x + part->offsets[row] + runs[0].offset, 0, part->product->windows.strides[0], 1};
+    lay_out(part, row, 1, runs, count, room, WHOLE);
+    return (Operand){room, 0, 1, 1};
+}
+
+/* Rows of the matrix that read one part of the value, as those of the places of a window in one channel do: so many
+ * together, or 0 where that part is too large for what is read of it, and the offsets between which the first ones lie.
+ * What a block of windows reads of it is rounded once for each scale, not once for each place.
+ */
+typedef struct {
+    int64_t together, first, last;
+} Image;
+
+/* Where the windows of a block begin and end. */
+static Span extent_of(const Columns *part, const Span *runs, int64_t count)
+{
+    int64_t stride = part->product->windows.strides[0], begin = runs[0].offset, end = begin;
+    for (int64_t r = 0; r < count; r++) {
+        begin = smaller(begin, runs[r].offset);
+        int64_t last = runs[r].offset + (runs[r].length - 1) * stride + 1;
+        end = last > end ? last : end;
+    }
+    return (Span){begin, end - begin};
+}
+
+static Image image_of(const Columns *part)
+{
+    const Axis *places = &part->product->places;
+    Image found = {0, 0, 0};
+    Span runs[WHOLE];
+    int64_t longest = 0;
+    for (int64_t k = 0; k < part->count; k += WHOLE) {
+        int64_t some = smaller(WHOLE, part->count - k), count = find_runs(&part->product->windows, k, some, runs);
+        Span extent = extent_of(part, runs, count);
+        longest = extent.length > longest ? extent.length : longest;
+    }
+    for (int64_t d = 0, together = 1; d < places->dims; d++) {
+        int64_t first = 0, last = 0;
+        together *= places->sizes[d];
+        for (int64_t k = 0; k < together; k++) {
+            int64_t offset = part->offsets[k];
+            first = smaller(first, offset);
+            last = offset > last ? offset : last;
+        }
+        if (together > 1 && longest + last - first <= smaller(IMAGE, together * smaller(WHOLE, part->count)))
+            found = (Image){together, first, last};
+    }
+    return found;
+}
+
+/* Whether a window begins at an offset. */
+static int has_window(const Axis *windows, int64_t offset)
+{
+    for (int64_t d = windows->dims - 1; d >= 0; d--) {
+        int64_t stride = windows->strides[d], index = stride > 0 ? offset / stride : 0;
+        if (offset < 0 || index >= windows->sizes[d])
+            return 0;
+        offset -= index * stride;
+    }
+    return offset == 0;
+}
+
+/* The largest elements of lines. Where the largest one of an image is an element of a line, it is the line's. */
+static void see_lines(const Columns *part, const Image *image, float *line, uint8_t *RESTRICT is_known, uint32_t *RESTRICT largest)
+{
+    int64_t summed = part->count, columns = part->end - part->begin, together = image->together;
+    const Axis *windows = &part->product->windows;
+    Span runs[WHOLE];
+    memset(is_known, 0, (size_t)columns);
+    for (int64_t first = 0; together && first < columns; first += together) {
+        const float *data = part->x + part->offsets[part->begin + first] + image->first;
+        Span best = {0, 0};
+        uint32_t most = 0;
+        for (int64_t k = 0; k < summed; k += WHOLE) {
+            Span extent = extent_of(part, runs, find_runs(windows, k, smaller(WHOLE, summed - k), runs));
+            extent.length += image->last - image->first;
+            Operand x = {data + extent.offset, 0, 1, 1};
+            uint32_t found = 0;
+            see_largest(&x, extent.length, &found);
+            if (found > most) {
+                most = found;
+                best = extent;
+            }
+        }
+        int64_t at = best.offset;
+        while (most && magnitude(data[at]) != most)
+            at++;
+        for (int64_t c = first; c < first + together; c++)
+            if (!most || has_window(windows, image->first + at - part->offsets[c - first])) {
+                largest[c] = most;
+                is_known[c] = 1;
+            }
+    }
+    for (int64_t k = 0; k < summed; k += WHOLE) {
+        int64_t some = smaller(WHOLE, summed - k), count = find_runs(windows, k, some, runs);
+        for (int64_t column = 0; column < columns; column++)
+            if (!is_known[column]) {
+                Operand x = line_of(part, part->begin + column, runs, count, line);
+                see_largest(&x, some, largest + column);
+            }
+    }
+}
+
+/* Take runs of integers from an image. */
+static void take_runs(const int16_t *image, int64_t stride, const Span *runs, int64_t count, int16_t *out)
+{
+    if (stride == 1)
+        for (const Span *run = runs; run < runs + count; out += run++->length)
+            for (int64_t i = 0; i < run->length; i += SOME)
+                memcpy(out + i, image + run->offset + i, SOME * sizeof *out);
+    else if (stride == 2)
+        for (const Span *run = runs; run < runs + count; out += run++->length)
+            for (int64_t i = 0; i < run->length; i += 8)
+                for (int j = 0; j < 8; j++)
+                    out[i + j] = image[run->offset + 2 * (i + j)];
+    else
+        for (const Span *run = runs; run < runs + count; out += run++->length)
+            for (int64_t i = 0; i < run->length; i++)
+                out[i] = image[run->offset + i * stride];
+}
+
+/* The same as multiply_lines, where no line has to become a part of a panel. */
+static int multiply_dots(const Columns *part)
+{
+    int bits = (int)part->product->bits;
+    int64_t rows = part->left.lanes, summed = part->count, columns = part->end - part->begin;
+    int64_t stride = part->product->windows.strides[0];
+    char *room = scratch(scales_size(rows) + scales_size(columns) + 4 * (WHOLE + SOME) + 2 * (size_t)(rows * WHOLE) +
+                         2 * (size_t)(STRIP * LONG) + 8 * (size_t)(rows * columns) + 2 * (IMAGE + 2 * SOME) + (size_t)columns + 16 * 64);
+    if (room == NULL)
+        return 0;
+    Scales of_left = find_scales(&part->left, summed, bits, &room), scales = start_scales(columns, &room);
+    float *line = carve(&room, 4 * (WHOLE + SOME));
+    int16_t *left = carve(&room, 2 * (size_t)(rows * WHOLE)), *right = carve(&room, 2 * STRIP * LONG);
+    int16_t *integers = carve(&room, 2 * (IMAGE + 2 * SOME));
+    double *totals = carve(&room, 8 * (size_t)(rows * columns));
+    uint8_t *is_known = carve(&room, (size_t)columns);
+    Image image = image_of(part);
+    if (image.together && (part->begin % image.together || columns % image.together))
+        image.together = 0;
+    see_lines(part, &image, line, is_known, scales.largest);
+    set_scales(&scales, columns, bits);
+    memset(totals, 0, 8 * (size_t)(rows * columns));
+    memset(right, 0, 2 * (size_t)(smaller(rounded(columns, SINGLE), STRIP) * LONG));
+    Span runs[WHOLE];
+    for (int64_t k = 0; k < summed; k += WHOLE) {
+        int64_t some = smaller(WHOLE, summed - k), count = find_runs(&part->product->windows, k, some, runs);
+        Span extent = extent_of(part, runs, count);
+        for (int64_t r = 0; r < rows; r++)
+            round_line(part->left.data + r * part->left.lane + k * part->left.k, part->left.k, of_left.first[r],
+                       of_left.second[r], some, left + r * WHOLE);
+        for (int64_t first = 0; first < columns; first += STRIP) {
+            int64_t width = smaller(STRIP, columns - first);
+            float last_first = 0.0f, last_second = 0.0f;
+            for (int64_t c = 0; c < width; c++) {
+                int64_t column = first + c;
+                int16_t *to = right + c * LONG;
+                if (!image.together) {
+                    Operand x = line_of(part, part->begin + column, runs, count, line);
+                    round_line(x.data, x.k, scales.first[column], scales.second[column], some, to);
+                    continue;
+                }
+                int64_t place = column % image.together, begin = image.first + extent.offset;
+                if (c == 0 || place == 0 || last_first != scales.first[column] || last_second != scales.second[column])
+                    round_line(part->x + part->offsets[part->begin + column - place] + begin, 1, last_first = scales.first[column], last_second = scales.second[column],
+                               extent.length + image.last - image.first, integers);
+                take_runs(integers + part->offsets[place] - begin, stride, runs, count, to);
+                memset(to + some, 0, (size_t)(rounded(some, DOT) - some) * sizeof *to);
+            }
+            add_dots(left, WHOLE, right, LONG, rows, width, some, bits, totals + first, columns);
+        }
+    }
+    put_results(part, totals, columns, &of_left, scales.inverse, part->begin, columns);
+    return 1;
+}
+
+#else
+
+static int multiply_dots(const Columns *part)
+{
+    (void)part;
+    return 0;
+}
+
+#endif
+
 /* --- the whole ------------------------------------------------------------------------------------------------- */
 
 static void run_part(const void *context, int64_t number)
@@ -422,7 +698,7 @@ static void run_part(const void *context, int64_t number)
     const Panels *panels = p->bits == 22 ? &WIDE_PANELS : &NARROW_PANELS;
     int is_few = p->rows <= FEW && height <= FEW_SUMMED, done;
     if (p->transposed)
-        done = is_few ? few_lines(&part) : multiply_lines(&part, panels);
+        done = DOTS && p->bits != 22 ? multiply_dots(&part) : is_few ? few_lines(&part) : multiply_lines(&part, panels);
     else
         done = is_few ? few_columns(&part) : multiply_columns(&part, panels);
     if (!done)

@@ -103,6 +103,24 @@ static inline Emulated emulated_slli(Emulated a, unsigned count)
 }
 #define _mm512_slli_epi32 emulated_slli
 
+static inline Emulated emulated_loadu(const void *from)
+{
+    EmulatedLanes r;
+    memcpy(&r, from, sizeof r);
+    return r.vector;
+}
+#define _mm512_loadu_si512 emulated_loadu
+
+static inline int32_t emulated_reduce_add(Emulated a)
+{
+    EmulatedLanes x = {a};
+    uint32_t sum = 0;
+    EACH_LANE
+        sum += x.lanes[i];
+    return (int32_t)sum;
+}
+#define _mm512_reduce_add_epi32 emulated_reduce_add
+
 typedef union {
     __m512d vector;
     double numbers[8];

@@ -28,7 +28,7 @@ FLAGS = (
 )  # fmt: skip
 LINKED = ("-shared", "-pthread")
 PORTABLE = "portable"
-PRODUCTS = ("narrow_product.c", "wide_product.c")
+PRODUCTS = ("narrow_product.c", "wide_product.c", "windows.c")
 """The files that have loops of their own for instruction sets."""
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pol.executor.fusion import CHAIN_NODES_MAX, CHAINED, VIEWS, grouped, singly
 from pol.executor.native_backend import THREADS, NativeBackend, Taped, cores
-from pol.executor.tape import OPS, SINGLE, write_tape
+from pol.executor.tape import OPS, SINGLE, Kind, write_tape
 from pol.job.program import Program, ProgramBuilder
 from pol.native.library import load_library
 from pol.ops.elementwise import ELEMENTWISE
@@ -170,6 +170,28 @@ def test_whatever_reads_from_outside_closes_a_chain() -> None:
         b.output("global.x", b.node("mul", b.node("abs", y), total))
 
     assert [len(group) for group in grouped(build(make))] == [2, 1, 2]
+
+
+def test_what_lies_in_another_order_is_not_copied() -> None:
+    def make(b: ProgramBuilder) -> None:
+        # a value whose channels come first, as convolutions write it, and its sums over all but these
+        x = b.node("permute", b.input("global.x", "f32", (3, 2, 4, 5)), dims=[1, 0, 2, 3])
+        y = b.node("mul", x, b.node("exp", x))
+        b.output("global.sum", b.node("sum", y, dims=[0, 2, 3]))
+        b.output("global.y", b.node("neg", b.node("permute", y, dims=[1, 0, 2, 3])))
+
+    program = build(make)
+    words = write_tape(program, 7, grouped)
+    kinds = []
+    for part in (words.reading.tolist(), words.writing.tolist()):
+        at = 0
+        while at < len(part):
+            kinds.append(part[at])
+            at += part[at + 1]
+    assert Kind.SUM in kinds
+    assert Kind.COPY not in kinds
+    inputs = {"global.x": floats(3, 2, 4, 5)}
+    assert outcome(native(), program, inputs) == outcome(get("numpy"), program, inputs)
 
 
 def test_a_chain_has_an_end() -> None:

@@ -118,3 +118,37 @@ def test_blocks_of_22_bits_are_added_first_to_last(monkeypatch: pytest.MonkeyPat
     for at_once in (2**20, 2**8):
         monkeypatch.setattr(windows, "ELEMENTS_AT_ONCE", at_once)
         checked(left[None, None], x, form, True, 22)
+
+
+@pytest.mark.parametrize("precision", BITS)
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize(("groups", "rows"), [(1, 1), (1, 5), (3, 1), (3, 2)])
+def test_lines_of_one_channel_with_scales_of_their_own(
+    groups: int, rows: int, stride: int, precision: int
+) -> None:
+    """More windows than a block, some of whose largest elements only a few places of a window read."""
+    counts, images = [1 + (20 - 3) // stride, 20], 2 + 8 * stride
+    form = {
+        "starts": [0, 0, 0],
+        "strides": [1, stride, 1],
+        "counts": [images, *counts],
+        "kernel": [1, 3, 3],
+        "steps": [1, 1, 1],
+    }
+    random = np.random.default_rng(stride)
+    x = random.standard_normal((3, images, 20, 22)).astype(np.float32)
+    x[0, -1, 0, 0], x[1, 0, -1, -1], x[2] = 1e6, -3e5, 0.0
+    for transposed in (False, True):
+        summed = images * counts[0] * counts[1] if transposed else 3 // groups * 9
+        left = random.standard_normal((groups, rows, summed)).astype(np.float32)
+        checked(left, x, form, transposed, precision)
+
+
+@pytest.mark.parametrize("extreme", [*HOSTILE[:8], *NOT_FINITE])
+def test_windows_that_are_not_ordinary(extreme: float) -> None:
+    form = {"starts": [0], "strides": [1], "counts": [300], "kernel": [9], "steps": [1]}
+    x = np.random.default_rng(1).standard_normal((2, 308)).astype(np.float32)
+    x[0, 100], x[1] = extreme, x[1] * np.float32(extreme)
+    left = np.random.default_rng(2).standard_normal((2, 1, 9)).astype(np.float32)
+    for precision in BITS:
+        checked(left, x, form, False, precision)
