@@ -7,7 +7,7 @@
 #ifndef ASSAY_DOTS_H
 #define ASSAY_DOTS_H
 
-#include "narrow.h"
+#include "product.h"
 
 #define DOT 128 /* a whole number of them is summed */
 

@@ -16,6 +16,9 @@
 #define EXPORT __attribute__((visibility("default")))
 #define RESTRICT __restrict__
 
+/* It is there several times, once for each number that is known when it is compiled. */
+#define ALWAYS __attribute__((always_inline))
+
 static inline double double_of(uint64_t bits)
 {
     double value;

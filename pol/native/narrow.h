@@ -22,9 +22,6 @@
 #define BLOCK 8
 #define LANES 8
 
-/* It is there twice, for 8 and for 15 bits: the compiler sees which it is. */
-#define ALWAYS __attribute__((always_inline))
-
 /* Eight integers of a lane, in both forms. */
 typedef union {
     int16_t integers[BLOCK];

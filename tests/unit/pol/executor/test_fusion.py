@@ -177,7 +177,7 @@ def test_what_lies_in_another_order_is_not_copied() -> None:
         # a value whose channels come first, as convolutions write it, and its sums over all but these
         x = b.node("permute", b.input("global.x", "f32", (3, 2, 4, 5)), dims=[1, 0, 2, 3])
         y = b.node("mul", x, b.node("exp", x))
-        b.output("global.sum", b.node("sum", y, dims=[0, 2, 3]))
+        b.output("global.sum", b.node("sum", y, dims=[0, 2, 3], keepdim=False))
         b.output("global.y", b.node("neg", b.node("permute", y, dims=[1, 0, 2, 3])))
 
     program = build(make)
