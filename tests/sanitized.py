@@ -28,7 +28,11 @@ CHECKS = (
     "-fno-omit-frame-pointer",
     "-g",
 )
-TESTS = ("tests/unit/pol/native/test_library.py", "tests/unit/pol/executor/test_fusion.py")
+TESTS = (
+    "tests/unit/pol/native/test_library.py",
+    "tests/unit/pol/executor/test_fusion.py",
+    "tests/unit/pol/executor/test_windows.py",
+)
 _WITHIN = "--within"
 _ROOT = Path(__file__).parents[1]
 
