@@ -23,8 +23,8 @@ from pol.state.arrays import NUMPY_DTYPES, Array
 
 log = logging.getLogger(__name__)
 
-GRAIN = 100_000
-"""Operations that are worth a second thread for one instruction."""
+GRAIN = 1_250_000
+"""Operations of a product that are worth a thread: they take some microseconds, as does to share an instruction."""
 
 
 class NativeBackend(Remembering[Compiled]):

@@ -12,6 +12,8 @@
 #define REGISTERS 384
 #define BLOCK_BYTES (BLOCK * 8)
 #define PANELS 4 /* sources that may have one */
+#define A_STEP 16.0 /* operations of a product that take as long for an element */
+#define A_FUNCTION 200.0
 
 enum { FLOAT, INTEGER, TRUTH }; /* FP32, INT64, a byte that is 0 or 1 */
 
@@ -418,11 +420,21 @@ static void run_part(const void *context, int64_t part)
         __atomic_store_n(&shared->failed, 1, __ATOMIC_RELAXED);
 }
 
+/* Operations of a product that an element takes as long as. */
+static double operations_of(const Head *head)
+{
+    const Step *step = (const Step *)((const Target *)((const Source *)(head + 1) + head->sources) + head->targets);
+    double operations = 0.0;
+    for (int64_t s = 0; s < head->steps; s++)
+        operations += step[s].op >= EXP && step[s].op <= ERF ? A_FUNCTION : A_STEP;
+    return operations;
+}
+
 int run_chain(const int64_t *body, const Run *run)
 {
     const Head *head = (const Head *)body;
     int64_t blocks = (head->elements + BLOCK - 1) / BLOCK;
-    Shared shared = {body, run, parts_of(run, blocks, (double)head->elements * (double)head->steps), 0};
+    Shared shared = {body, run, pieces_of(run, blocks, (double)head->elements * operations_of(head)), 0};
     crew_do(run->crew, shared.parts, run_part, &shared);
     return shared.failed ? NO_MEMORY : DONE;
 }

@@ -4,6 +4,7 @@
 
 #define TILE 16
 #define SHORT 16 /* below it a line is not worth a call of memcpy */
+#define AN_ELEMENT 64.0 /* operations of a product that take as long as to copy it */
 
 typedef struct {
     int64_t from_base, from_offset, to_base, to_offset; /* offsets in bytes */
@@ -79,9 +80,8 @@ static void copy_plane(const char *from, char *to, Line a, Line b, int64_t item)
     }
 }
 
-void run_copy(const int64_t *body, const Run *run)
+static void copy_all(const Copy *copy, const Run *run)
 {
-    const Copy *copy = (const Copy *)body;
     const char *from = run->bases[copy->from_base] + copy->from_offset;
     char *to = run->bases[copy->to_base] + copy->to_offset;
     int64_t index[DIMENSIONS] = {0}, dims = copy->dims;
@@ -111,4 +111,41 @@ void run_copy(const int64_t *body, const Run *run)
         if (d >= dims)
             return;
     }
+}
+
+typedef struct {
+    const Copy *copy;
+    const Run *run;
+    int64_t dim, tiles, parts; /* the dimension that is shared, in tiles of so many */
+} Copying;
+
+static void copy_part(const void *context, int64_t part)
+{
+    const Copying *shared = context;
+    Copy some = *shared->copy;
+    int64_t dim = shared->dim, size = some.sizes[dim], tiles = (size + shared->tiles - 1) / shared->tiles;
+    int64_t begin = tiles * part / shared->parts * shared->tiles, end = tiles * (part + 1) / shared->parts * shared->tiles;
+    some.sizes[dim] = (end < size ? end : size) - begin;
+    some.from_offset += begin * some.from[dim] * some.item;
+    some.to_offset += begin * some.to[dim] * some.item;
+    copy_all(&some, shared->run);
+}
+
+/* The longest dimension is shared, the outermost one of several. */
+void run_copy(const int64_t *body, const Run *run)
+{
+    const Copy *copy = (const Copy *)body;
+    double elements = 1.0;
+    int64_t dim = 0;
+    for (int64_t d = 0; d < copy->dims; d++) {
+        elements *= (double)copy->sizes[d];
+        if (copy->sizes[d] >= copy->sizes[dim])
+            dim = d;
+    }
+    Copying shared = {copy, run, dim, TILE, 1};
+    int64_t size = copy->dims ? copy->sizes[dim] : 1;
+    shared.parts = parts_of(run, size, AN_ELEMENT * elements);
+    if (size < shared.parts * TILE)
+        shared.tiles = 1;
+    crew_do(run->crew, shared.parts, copy_part, &shared);
 }

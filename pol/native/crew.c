@@ -1,7 +1,9 @@
 /* Threads that share the instructions of a run.
  *
- * They are started once, because a sandbox forbids it later. Between two instructions they look for the next one for a
- * moment before they sleep.
+ * They are started once, because a sandbox forbids it later. Whoever has an instruction lays its parts open and takes them
+ * one after another, as does every thread that is awake; nobody is waited for but who has taken a part. A thread that finds
+ * no parts for a moment sleeps, and to wake it takes longer than most instructions: so it is woken when in one run there
+ * was as much to share without it as that costs.
  */
 
 #define _POSIX_C_SOURCE 200809L
@@ -16,21 +18,24 @@
 #include <unistd.h>
 
 #define MOST 64
-#define LOOKS 2000 /* before a thread sleeps */
+#define LOOKS 4000 /* before a thread sleeps */
 #define STACK (512 * 1024) /* bytes: no part needs a tenth, and it counts against the bounds of a sandbox */
 
 struct Crew {
     pthread_mutex_t lock;
     pthread_cond_t called, done;
     pthread_t threads[MOST];
-    int64_t workers; /* without the caller */
-    _Atomic uint64_t call;
-    _Atomic int64_t busy; /* workers that have not answered the last call */
-    _Atomic int64_t next;
+    int64_t workers;          /* without the caller */
+    _Atomic int64_t open;     /* parts that nobody has taken */
+    _Atomic int64_t unended;  /* parts that are not done */
+    _Atomic int is_waited_for;
+    _Atomic int64_t awake;
+    int64_t calls;
+    int is_over;
+    double missed; /* work that was done without the workers in this run */
     int64_t parts;
     Part part;
     const void *context;
-    int is_over;
     _Atomic int is_taken;
     pid_t process;
 };
@@ -42,24 +47,21 @@ static void pause_a_moment(void)
 #endif
 }
 
+/* Who takes a part reads what it is afterwards: that stays until the part is done. */
 static void take_parts(Crew *crew)
 {
-    int64_t part;
-    while ((part = atomic_fetch_add(&crew->next, 1)) < crew->parts)
-        crew->part(crew->context, part);
-}
-
-static void wait_for_call(Crew *crew, uint64_t last)
-{
-    for (int look = 0; look < LOOKS; look++) {
-        if (atomic_load(&crew->call) != last)
-            return;
-        pause_a_moment();
+    int64_t open = atomic_load(&crew->open);
+    while (open > 0) {
+        if (!atomic_compare_exchange_weak(&crew->open, &open, open - 1))
+            continue;
+        crew->part(crew->context, crew->parts - open);
+        if (atomic_fetch_sub(&crew->unended, 1) == 1 && atomic_load(&crew->is_waited_for)) {
+            pthread_mutex_lock(&crew->lock);
+            pthread_cond_signal(&crew->done);
+            pthread_mutex_unlock(&crew->lock);
+        }
+        open = atomic_load(&crew->open);
     }
-    pthread_mutex_lock(&crew->lock);
-    while (atomic_load(&crew->call) == last)
-        pthread_cond_wait(&crew->called, &crew->lock);
-    pthread_mutex_unlock(&crew->lock);
 }
 
 static void *work(void *argument)
@@ -67,26 +69,34 @@ static void *work(void *argument)
     Crew *crew = argument;
     /* A thread begins as the one that made it: it may have been told to round otherwise since it was asked. */
     fesetenv(FE_DFL_ENV);
-    for (uint64_t last = 0;; last++) {
-        wait_for_call(crew, last);
-        if (crew->is_over)
+    for (int64_t last = 0;;) {
+        pthread_mutex_lock(&crew->lock);
+        while (crew->calls == last)
+            pthread_cond_wait(&crew->called, &crew->lock);
+        last = crew->calls;
+        int is_over = crew->is_over;
+        pthread_mutex_unlock(&crew->lock);
+        if (is_over)
             break;
-        take_parts(crew);
-        if (atomic_fetch_sub(&crew->busy, 1) == 1) {
-            pthread_mutex_lock(&crew->lock);
-            pthread_cond_signal(&crew->done);
-            pthread_mutex_unlock(&crew->lock);
+        atomic_fetch_add(&crew->awake, 1);
+        for (int look = 0; look < LOOKS; look++) {
+            if (atomic_load(&crew->open) > 0) {
+                take_parts(crew);
+                look = 0;
+            }
+            pause_a_moment();
         }
+        atomic_fetch_sub(&crew->awake, 1);
     }
     forget_scratch();
     return NULL;
 }
 
-/* Tell every worker that there is something new. */
+/* Wake every worker that sleeps. */
 static void call(Crew *crew)
 {
     pthread_mutex_lock(&crew->lock);
-    atomic_fetch_add(&crew->call, 1);
+    crew->calls++;
     pthread_cond_broadcast(&crew->called);
     pthread_mutex_unlock(&crew->lock);
 }
@@ -124,6 +134,7 @@ Crew *crew_take(Crew *crew)
 {
     if (crew == NULL || crew->process != getpid() || atomic_exchange(&crew->is_taken, 1))
         return NULL;
+    crew->missed = 0.0;
     return crew;
 }
 
@@ -138,6 +149,17 @@ int64_t crew_size(const Crew *crew)
     return crew == NULL ? 1 : crew->workers + 1;
 }
 
+void crew_expect(Crew *crew, double work, double enough)
+{
+    if (crew == NULL || atomic_load(&crew->awake) == crew->workers)
+        return;
+    crew->missed += work;
+    if (crew->missed < enough)
+        return;
+    crew->missed = 0.0;
+    call(crew);
+}
+
 void crew_do(Crew *crew, int64_t parts, Part part, const void *context)
 {
     if (crew == NULL || parts < 2) {
@@ -148,15 +170,18 @@ void crew_do(Crew *crew, int64_t parts, Part part, const void *context)
     crew->part = part;
     crew->context = context;
     crew->parts = parts;
-    atomic_store(&crew->next, 0);
-    atomic_store(&crew->busy, crew->workers);
-    call(crew);
+    atomic_store(&crew->unended, parts);
+    atomic_store(&crew->open, parts);
     take_parts(crew);
-    for (int look = 0; look < LOOKS && atomic_load(&crew->busy); look++)
+    for (int look = 0; look < LOOKS && atomic_load(&crew->unended); look++)
         pause_a_moment();
+    if (!atomic_load(&crew->unended))
+        return;
     pthread_mutex_lock(&crew->lock);
-    while (atomic_load(&crew->busy))
+    atomic_store(&crew->is_waited_for, 1);
+    while (atomic_load(&crew->unended))
         pthread_cond_wait(&crew->done, &crew->lock);
+    atomic_store(&crew->is_waited_for, 0);
     pthread_mutex_unlock(&crew->lock);
 }
 
@@ -165,7 +190,9 @@ void assay_crew_end(Crew *crew)
     /* Where it was not started there is nobody to wait for. */
     if (crew == NULL || crew->process != getpid())
         return;
+    pthread_mutex_lock(&crew->lock);
     crew->is_over = 1;
+    pthread_mutex_unlock(&crew->lock);
     call(crew);
     for (int64_t i = 0; i < crew->workers; i++)
         pthread_join(crew->threads[i], NULL);

@@ -24,6 +24,11 @@ void crew_give_back(Crew *crew);
 /* How many threads there are. */
 int64_t crew_size(const Crew *crew);
 
+/* Say how much work there is to share, before it is shared: threads that sleep are woken when in this run there was
+ * ``enough`` without them.
+ */
+void crew_expect(Crew *crew, double work, double enough);
+
 /* Do all parts, and come back when they are done. */
 void crew_do(Crew *crew, int64_t parts, Part part, const void *context);
 

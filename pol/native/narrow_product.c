@@ -29,7 +29,7 @@ static int64_t right_size(int64_t columns, int64_t summed, int bits)
     return rounded(columns, COLUMNS) * (rounded(summed, BLOCK) / BLOCK) * form_size(bits);
 }
 
-static void pack_left(const Operand *x, const Scales *s, int64_t summed, int bits, char *panels)
+static inline ALWAYS void pack_rows(const Operand *x, const Scales *s, int64_t summed, int bits, char *panels)
 {
     int64_t blocks = rounded(summed, BLOCK) / BLOCK, rows = rounded(x->lanes, ROWS);
     int64_t size = form_size(bits), panel = panel_of_left(blocks, bits);
@@ -54,7 +54,16 @@ static void pack_left(const Operand *x, const Scales *s, int64_t summed, int bit
     }
 }
 
-static void pack_right(const Operand *x, const Scales *s, int64_t summed, int bits, char *panels)
+/* It is there twice, so that the compiler knows the size of what is moved. */
+static void pack_left(const Operand *x, const Scales *s, int64_t summed, int bits, char *panels)
+{
+    if (bits == 8)
+        pack_rows(x, s, summed, 8, panels);
+    else
+        pack_rows(x, s, summed, 15, panels);
+}
+
+static inline ALWAYS void pack_columns(const Operand *x, const Scales *s, int64_t summed, int bits, char *panels)
 {
     int64_t blocks = rounded(summed, BLOCK) / BLOCK, size = form_size(bits);
     for (int64_t lane = 0; lane < x->lanes; lane += COLUMNS)
@@ -63,73 +72,45 @@ static void pack_right(const Operand *x, const Scales *s, int64_t summed, int bi
                 put_right(x, s, lane + half, b * BLOCK, summed, bits, panels + UNIT * half);
 }
 
-static inline ALWAYS void write_tile(const Tile *tile, const Scales *left, const Scales *right, int64_t row, int64_t column,
-                                     int64_t rows, int64_t columns, int bits, float *RESTRICT result)
+static void pack_right(const Operand *x, const Scales *s, int64_t summed, int bits, char *panels)
 {
-    int64_t width = columns - column < COLUMNS ? columns - column : COLUMNS;
-    for (int64_t r = 0; r < ROWS && row + r < rows; r++) {
-        float *RESTRICT out = result + (row + r) * columns + column;
-        const double inverse = left->inverse[row + r], *others = right->inverse + column;
+    if (bits == 8)
+        pack_columns(x, s, summed, 8, panels);
+    else
+        pack_columns(x, s, summed, 15, panels);
+}
+
+static inline ALWAYS void write_tile(const Tile *tile, const Block *of, int64_t row, int64_t column, int bits)
+{
+    int64_t width = of->columns - column < COLUMNS ? of->columns - column : COLUMNS;
+    for (int64_t r = 0; r < ROWS && row + r < of->rows; r++) {
+        float *RESTRICT out = of->result + (row + r) * of->stride + column;
+        const double inverse = of->of_left.inverse[row + r], *others = of->of_right.inverse + column;
         for (int64_t c = 0; c < width; c++)
             out[c] = (float)(sum_of(tile, r, c, bits) * inverse * others[c]);
     }
 }
 
-/* Bytes that an operand takes with its scales. */
-static inline size_t packed_size(int64_t lanes, int is_left, int64_t summed, int bits)
+static inline ALWAYS void multiply_block(const Block *of, int bits)
 {
-    return scales_size(lanes) + (size_t)(is_left ? left_size(lanes, summed, bits) : right_size(lanes, summed, bits)) + 64;
-}
-
-/* Pack an operand into ``room``, behind its scales, or find there what was packed before. */
-static inline ALWAYS char *pack(const Operand *x, int is_left, int is_packed, int64_t summed, int bits, char **room, Scales *s)
-{
-    *s = is_packed ? place_scales(x->lanes, room) : find_scales(x, summed, bits, room);
-    char *panels = carve(room, (size_t)(is_left ? left_size(x->lanes, summed, bits) : right_size(x->lanes, summed, bits)));
-    if (is_packed)
-        return panels;
-    if (is_left)
-        pack_left(x, s, summed, bits, panels);
-    else
-        pack_right(x, s, summed, bits, panels);
-    return panels;
-}
-
-int pack_narrow(const Operand *x, int is_left, int64_t summed, int bits, char *room, int64_t bytes)
-{
-    Scales scales;
-    if (packed_size(x->lanes, is_left, summed, bits) > (size_t)bytes)
-        return 0;
-    pack(x, is_left, 0, summed, bits, &room, &scales);
-    return 1;
-}
-
-static inline ALWAYS int multiply(const Operand *left, const Operand *right, Packed packed, int64_t summed, int bits,
-                                  float *result)
-{
-    int64_t rows = left->lanes, columns = right->lanes, blocks = rounded(summed, BLOCK) / BLOCK;
-    int64_t panel = panel_of_left(blocks, bits), panels = rounded(rows, ROWS) / ROWS, column_size = blocks * form_size(bits);
-    char *room = scratch(64 + (packed.left ? 0 : packed_size(rows, 1, summed, bits)) +
-                         (packed.right ? 0 : packed_size(columns, 0, summed, bits)));
-    if (room == NULL)
-        return 0;
-    Scales of_left, of_right;
-    char *a = pack(left, 1, packed.left != NULL, summed, bits, packed.left ? &packed.left : &room, &of_left);
-    char *b = pack(right, 0, packed.right != NULL, summed, bits, packed.right ? &packed.right : &room, &of_right);
+    int64_t blocks = rounded(of->summed, BLOCK) / BLOCK, column_size = blocks * form_size(bits);
+    int64_t panel = panel_of_left(blocks, bits), panels = rounded(of->rows, ROWS) / ROWS;
     int64_t together = LEFT_BYTES / panel > 0 ? LEFT_BYTES / panel : 1;
     for (int64_t first = 0; first < panels; first += together)
-        for (int64_t column = 0; column < columns; column += COLUMNS)
+        for (int64_t column = 0; column < of->columns; column += COLUMNS)
             for (int64_t p = first; p < panels && p < first + together; p++) {
                 Tile tile;
-                multiply_tile(a + p * panel, b + column * column_size, blocks, bits, &tile);
-                write_tile(&tile, &of_left, &of_right, p * ROWS, column, rows, columns, bits, result);
+                multiply_tile(of->left + p * panel, of->right + column * column_size, blocks, bits, &tile);
+                write_tile(&tile, of, p * ROWS, column, bits);
             }
-    return 1;
 }
 
-int multiply_narrow(const Operand *left, const Operand *right, Packed packed, int64_t summed, int bits, float *result)
+static void multiply(const Block *block)
 {
-    return bits == 8 ? multiply(left, right, packed, summed, 8, result) : multiply(left, right, packed, summed, 15, result);
+    if (block->bits == 8)
+        multiply_block(block, 8);
+    else
+        multiply_block(block, 15);
 }
 
 /* --- in parts -------------------------------------------------------------------------------------------------- */
@@ -164,4 +145,7 @@ static void add(const char *left, const char *right, int64_t rows, int64_t colum
         add_tiles(left, right, rows, columns, blocks, 15, totals, stride);
 }
 
-const Panels NARROW_PANELS = {left_size, right_size, pack_left, pack_right, add};
+/* Lanes of the left operand are packed LANES at a time, which lie in whole panels after so many. */
+#define LEFT_LANES (LANES % ROWS ? LANES * ROWS : LANES)
+
+const Panels NARROW_PANELS = {LEFT_LANES, COLUMNS, left_size, right_size, pack_left, pack_right, multiply, add};

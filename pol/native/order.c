@@ -7,6 +7,10 @@
 #define DIGIT 8
 #define DIGITS (1 << DIGIT)
 #define COLUMNS_MIN 16 /* of a part of the columns */
+/* Operations of a product that take as long as to clear an element, to add one, and to find the place of one. */
+#define A_CLEARING 16.0
+#define A_SUM 64.0
+#define A_PLACE 2500.0
 
 typedef struct {
     int64_t index_base, index_offset, values_base, values_offset, result_base, result_offset;
@@ -60,7 +64,7 @@ int run_add_rows(const int64_t *body, const Run *run)
         }
     if (!add->width)
         return DONE;
-    double elements = (double)add->rows * (double)add->width, added = (double)add->count * (double)add->width;
+    double elements = A_CLEARING * (double)add->rows * (double)add->width, added = A_SUM * (double)add->count * (double)add->width;
     adding.parts = parts_of(run, add->rows, elements);
     crew_do(run->crew, adding.parts, clear_rows, &adding);
     int64_t most = add->width / COLUMNS_MIN;
@@ -195,7 +199,7 @@ int run_argsort(const int64_t *body, const Run *run)
 {
     const Argsort *sort = (const Argsort *)body;
     int64_t lines = sort->outer * sort->inner;
-    Sorting shared = {sort, run, parts_of(run, lines, 10.0 * (double)lines * (double)sort->n), 0};
+    Sorting shared = {sort, run, parts_of(run, lines, A_PLACE * (double)lines * (double)sort->n), 0};
     crew_do(run->crew, shared.parts, sort_lines, &shared);
     return shared.failed ? NO_MEMORY : DONE;
 }

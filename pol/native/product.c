@@ -1,6 +1,113 @@
-/* The product of matrices (pol/ops/product.py): operands scaled to integers, exact sums, one rounding. */
+/* The product of matrices (pol/ops/product.py): operands scaled to integers, exact sums, one rounding.
+ *
+ * How integers are packed and multiplied, narrow_product.c and wide_product.c know. Both sides are packed in parts and the
+ * result is computed in parts, so that several threads share them and nothing is packed twice.
+ */
 
 #include "product.h"
+
+#define AT_ONCE (256 * 1024) /* bytes of rows that are read twice, first for their scales: they stay in the second cache */
+
+static size_t panels_size(int64_t lanes, int is_left, int64_t summed, int bits)
+{
+    const Panels *panels = panels_of(bits);
+    return (size_t)(is_left ? panels->left_size(lanes, summed, bits) : panels->right_size(lanes, summed, bits));
+}
+
+size_t packed_size(const Operand *x, int is_left, int64_t summed, int bits)
+{
+    return scales_size(x->lanes) + panels_size(x->lanes, is_left, summed, bits) + 64;
+}
+
+Side place_side(const Operand *x, int is_left, int is_packed, int64_t summed, int bits, char **room)
+{
+    Side side = {.x = *x, .is_left = is_left, .is_packed = is_packed};
+    side.scales = place_scales(x->lanes, room);
+    side.panels = carve(room, panels_size(x->lanes, is_left, summed, bits));
+    return side;
+}
+
+/* Where a part of so many lanes begins, which are packed ``together``. */
+static int64_t begin_of(int64_t lanes, int64_t together, int64_t part, int64_t parts)
+{
+    if (parts == 1)
+        return part ? lanes : 0;
+    int64_t begin = rounded(lanes, together) / together * part / parts * together;
+    return begin < lanes ? begin : lanes;
+}
+
+static Scales scales_from(const Scales *s, int64_t lane)
+{
+    return (Scales){s->first + lane, s->second + lane, s->inverse + lane, s->largest + lane};
+}
+
+static void pack_lanes(const Side *side, int64_t summed, int bits, int64_t begin, int64_t end)
+{
+    const Panels *panels = panels_of(bits);
+    const Operand *x = &side->x, some = {x->data + begin * x->lane, x->lane, x->k, end - begin};
+    Scales scales = scales_from(&side->scales, begin);
+    char *to = side->panels + panels_size(begin, side->is_left, summed, bits);
+    memset(scales.largest, 0, (size_t)some.lanes * sizeof *scales.largest);
+    see_largest(&some, summed, scales.largest);
+    set_scales(&scales, some.lanes, bits);
+    if (side->is_left)
+        panels->pack_left(&some, &scales, summed, bits, to);
+    else
+        panels->pack_right(&some, &scales, summed, bits, to);
+}
+
+void pack_part(const Side *side, int64_t summed, int bits, int64_t part, int64_t parts)
+{
+    const Panels *panels = panels_of(bits);
+    int64_t lanes = side->x.lanes, together = side->is_left ? panels->rows : panels->columns;
+    int64_t begin = begin_of(lanes, together, part, parts), end = begin_of(lanes, together, part + 1, parts), some = end;
+    if (side->is_packed)
+        return;
+    /* columns lie across, and are read row by row */
+    if (side->x.k == 1 && summed)
+        some = rounded(AT_ONCE / 4 / summed + 1, together);
+    for (; begin < end; begin += some)
+        pack_lanes(side, summed, bits, begin, begin + some < end ? begin + some : end);
+}
+
+int place_product(Whole *whole, const Operand *left, const Operand *right, char *const packed[2])
+{
+    int64_t summed = whole->summed;
+    size_t size = 64 + (packed[0] ? 0 : packed_size(left, 1, summed, whole->bits)) +
+                  (packed[1] ? 0 : packed_size(right, 0, summed, whole->bits));
+    char *room = scratch(size), *first = packed[0], *second = packed[1];
+    if (room == NULL)
+        return 0;
+    whole->left = place_side(left, 1, first != NULL, summed, whole->bits, first ? &first : &room);
+    whole->right = place_side(right, 0, second != NULL, summed, whole->bits, second ? &second : &room);
+    return 1;
+}
+
+/* Parts are of rows, or of columns where these have more panels. */
+void multiply_part(const Whole *whole, int64_t part, int64_t parts)
+{
+    const Panels *panels = panels_of(whole->bits);
+    const Side *left = &whole->left, *right = &whole->right;
+    int64_t rows = left->x.lanes, columns = right->x.lanes, summed = whole->summed, row = 0, column = 0, end;
+    Block block = {left->panels, right->panels, left->scales, right->scales, rows, columns, summed, columns, whole->bits,
+                   whole->result};
+    if (rows * panels->columns >= columns * panels->rows) {
+        row = begin_of(rows, panels->rows, part, parts);
+        end = begin_of(rows, panels->rows, part + 1, parts);
+        block.rows = end - row;
+        block.left += panels->left_size(row, summed, whole->bits);
+        block.of_left = scales_from(&left->scales, row);
+    } else {
+        column = begin_of(columns, panels->columns, part, parts);
+        end = begin_of(columns, panels->columns, part + 1, parts);
+        block.columns = end - column;
+        block.right += panels->right_size(column, summed, whole->bits);
+        block.of_right = scales_from(&right->scales, column);
+    }
+    block.result += row * columns + column;
+    if (block.rows && block.columns)
+        panels->multiply(&block);
+}
 
 /* Multiply ``count`` pairs of matrices, [rows, summed] by [summed, columns]: those of a pair begin at ``left`` and
  * ``right`` plus their offsets, and the results lie one behind the other. Strides and offsets are in elements. Returns
@@ -10,12 +117,16 @@ EXPORT int assay_product(int bits, int64_t count, const int64_t *left_offsets, c
                          int64_t left_row, int64_t left_k, const float *right, int64_t right_k, int64_t right_column,
                          float *result, int64_t rows, int64_t summed, int64_t columns)
 {
+    static char *const none[2] = {NULL, NULL};
     for (int64_t i = 0; i < count; i++) {
         Operand a = {left + left_offsets[i], left_row, left_k, rows};
         Operand b = {right + right_offsets[i], right_column, right_k, columns};
-        float *to = result + i * rows * columns;
-        if (!(bits == 22 ? multiply_wide(&a, &b, summed, bits, to) : multiply_narrow(&a, &b, (Packed){0}, summed, bits, to)))
+        Whole whole = {.summed = summed, .bits = bits, .result = result + i * rows * columns};
+        if (!place_product(&whole, &a, &b, none))
             return 0;
+        pack_part(&whole.left, summed, bits, 0, 1);
+        pack_part(&whole.right, summed, bits, 0, 1);
+        multiply_part(&whole, 0, 1);
     }
     return 1;
 }

@@ -70,25 +70,25 @@ Scales start_scales(int64_t lanes, char **room);
 void see_largest(const Operand *x, int64_t summed, uint32_t *RESTRICT largest);
 void set_scales(Scales *scales, int64_t lanes, int bits);
 
-/* Multiply one pair of matrices in integers of 8 or 15 bits, or of 22; 0 where there is no memory. ``packed`` are operands
- * that are packed already, or NULL.
- */
+/* Panels of both operands with their scales, and [rows, columns] of a result whose rows lie ``stride`` apart. */
 typedef struct {
-    char *left, *right;
-} Packed;
-int multiply_narrow(const Operand *left, const Operand *right, Packed packed, int64_t summed, int bits, float *result);
-int multiply_wide(const Operand *left, const Operand *right, int64_t summed, int bits, float *result);
+    const char *left, *right;
+    Scales of_left, of_right;
+    int64_t rows, columns, summed, stride;
+    int bits;
+    float *result;
+} Block;
 
-/* Pack an operand of products of 8 or 15 bits into so many ``bytes``, aligned to a cache line; 0 where it does not fit. */
-int pack_narrow(const Operand *x, int is_left, int64_t summed, int bits, char *room, int64_t bytes);
-
-/* How a product is made of parts, for those that lay out few columns at a time: operands as panels, and panels multiplied
- * and added to [rows, columns] of totals whose rows lie ``stride`` apart. Of 22 bits at most WHOLE are summed at once. */
+/* How a product is made of parts: operands as panels, which begin at multiples of so many rows or columns and are packed
+ * apart; blocks of a result; and, for those that lay out few columns at a time, panels multiplied and added to
+ * [rows, columns] of totals whose rows lie ``stride`` apart. Of 22 bits at most WHOLE are summed at once there. */
 typedef struct {
+    int64_t rows, columns;
     int64_t (*left_size)(int64_t rows, int64_t summed, int bits);
     int64_t (*right_size)(int64_t columns, int64_t summed, int bits);
     void (*pack_left)(const Operand *x, const Scales *s, int64_t summed, int bits, char *panels);
     void (*pack_right)(const Operand *x, const Scales *s, int64_t summed, int bits, char *panels);
+    void (*multiply)(const Block *block);
     void (*add)(const char *left, const char *right, int64_t rows, int64_t columns, int64_t summed, int bits, double *totals,
                 int64_t stride);
 } Panels;
@@ -96,5 +96,43 @@ typedef struct {
 extern const Panels NARROW_PANELS, WIDE_PANELS;
 
 #define WHOLE 2048
+
+static inline const Panels *panels_of(int bits)
+{
+    return bits == 22 ? &WIDE_PANELS : &NARROW_PANELS;
+}
+
+/* An operand and the place of its panels. */
+typedef struct {
+    Operand x;
+    int is_left, is_packed;
+    Scales scales;
+    char *panels;
+} Side;
+
+/* A product of two matrices: all parts of both sides are packed, then all parts of the result are computed. */
+typedef struct {
+    Side left, right;
+    int64_t summed;
+    int bits;
+    float *result;
+} Whole;
+
+/* Bytes that an operand takes with its scales. */
+size_t packed_size(const Operand *x, int is_left, int64_t summed, int bits);
+
+/* Give an operand its place in so many bytes from ``room``; who says that it ``is_packed`` has packed it there before. */
+Side place_side(const Operand *x, int is_left, int is_packed, int64_t summed, int bits, char **room);
+
+/* Find the scales of a part of an operand, and pack it. */
+void pack_part(const Side *side, int64_t summed, int bits, int64_t part, int64_t parts);
+
+/* Place the sides of a product in memory that the calling thread keeps until its next product, but for those that are
+ * ``packed``: where these lie, or NULL. 0 where there is no memory.
+ */
+int place_product(Whole *whole, const Operand *left, const Operand *right, char *const packed[2]);
+
+/* Compute a part of a product whose sides are packed. */
+void multiply_part(const Whole *whole, int64_t part, int64_t parts);
 
 #endif

@@ -14,7 +14,17 @@ enum { CHAIN, COPY, PRODUCT, SUM, COUNT, LARGEST, FIND_LARGEST, TAKE, UNIFORM, I
 
 #define LANES 8
 #define COLUMNS 256
-#define ROWS_MIN 16 /* of a slice of a product */
+
+/* Operations are those of a product. What else is done to an element takes as long as so many of them. */
+#define A_PACKED 32.0
+#define A_SUM 32.0
+#define A_COMPARISON 64.0
+#define A_RANDOM_NUMBER 400.0
+#define A_BYTE 16.0 /* copied */
+#define A_ROW 16    /* taken, in bytes */
+
+#define TO_WAKE 10.0 /* times the grain: what it costs to wake a thread */
+#define PIECES 4     /* for each thread, of what is worth it: who is late takes fewer */
 
 typedef struct {
     int64_t base, offset;
@@ -62,99 +72,187 @@ static void *at(const Run *run, Place place)
     return run->bases[place.base] + place.offset;
 }
 
-int64_t parts_of(const Run *run, int64_t items, double operations)
+static int64_t threads_for(const Run *run, int64_t items, double operations)
 {
-    int64_t parts = crew_size(run->crew);
-    if (parts > items)
-        parts = items;
-    return operations < 2.0 * (double)run->grain ? 1 : parts;
+    double worth = operations / (double)run->grain;
+    int64_t threads = crew_size(run->crew);
+    if (threads > items)
+        threads = items;
+    if (worth < (double)threads)
+        threads = (int64_t)worth;
+    return threads < 2 ? 1 : threads;
 }
 
-/* Items are slices of rows of the products of a batch. */
-typedef struct {
-    const Product *product;
-    const Run *run;
-    int64_t items, slices, parts;
-    int failed;
-} Products;
-
-static int run_slice(const Product *p, const Run *run, int64_t number, int64_t slice, int64_t slices)
+int64_t parts_of(const Run *run, int64_t items, double operations)
 {
-    static const int64_t nothing = 0;
-    int64_t begin = p->rows * slice / slices, end = p->rows * (slice + 1) / slices;
-    const float *left = (const float *)at(run, p->left) + begin * p->left_row, *right = at(run, p->right);
-    float *result = (float *)at(run, p->result) + (number * p->rows + begin) * p->columns;
-    if (p->packed) {
-        Operand a = {left, p->left_row, p->left_k, end - begin}, b = {right, p->right_column, p->right_k, p->columns};
-        Packed packed = {p->packed == LEFT ? at(run, p->left) : NULL, p->packed == RIGHT ? at(run, p->right) : NULL};
-        return multiply_narrow(&a, &b, packed, p->summed, (int)p->bits, result);
-    }
+    int64_t parts = threads_for(run, items, operations);
+    if (parts > 1)
+        crew_expect(run->crew, operations, TO_WAKE * (double)run->grain);
+    return parts;
+}
+
+int64_t pieces_of(const Run *run, int64_t items, double operations)
+{
+    int64_t parts = parts_of(run, items, operations), pieces = parts;
+    while (parts > 1 && pieces < PIECES * parts && 2 * pieces <= items &&
+           operations >= 2.0 * (double)pieces * (double)run->grain)
+        pieces *= 2;
+    return pieces;
+}
+
+static Operand left_of(const Product *p, const float *data)
+{
+    return (Operand){data, p->left_row, p->left_k, p->rows};
+}
+
+static Operand right_of(const Product *p, const float *data)
+{
+    return (Operand){data, p->right_column, p->right_k, p->columns};
+}
+
+/* Lay out the product of a batch with this number. */
+static int place(Whole *whole, const Product *p, const Run *run, int64_t number)
+{
+    const float *left = at(run, p->left), *right = at(run, p->right);
+    char *packed[2] = {p->packed == LEFT ? at(run, p->left) : NULL, p->packed == RIGHT ? at(run, p->right) : NULL};
+    *whole = (Whole){.summed = p->summed, .bits = (int)p->bits};
+    whole->result = (float *)at(run, p->result) + number * p->rows * p->columns;
     for (int64_t d = 0; d < p->dims; d++) {
         left += number % p->sizes[d] * p->left_strides[d];
         right += number % p->sizes[d] * p->right_strides[d];
         number /= p->sizes[d];
     }
-    return assay_product((int)p->bits, 1, &nothing, &nothing, left, p->left_row, p->left_k, right, p->right_k,
-                         p->right_column, result, end - begin, p->summed, p->columns);
+    Operand a = left_of(p, left), b = right_of(p, right);
+    return place_product(whole, &a, &b, packed);
 }
 
+typedef struct {
+    const Product *product;
+    const Run *run;
+    Whole *whole;
+    int64_t count, parts;
+    int failed;
+} Products;
+
+static void pack_sides(const void *context, int64_t part)
+{
+    const Products *shared = context;
+    const Whole *whole = shared->whole;
+    pack_part(&whole->left, whole->summed, whole->bits, part, shared->parts);
+    pack_part(&whole->right, whole->summed, whole->bits, part, shared->parts);
+}
+
+static void multiply_sides(const void *context, int64_t part)
+{
+    const Products *shared = context;
+    multiply_part(shared->whole, part, shared->parts);
+}
+
+/* Some products of a batch, each as a whole. */
 static void run_products(const void *context, int64_t part)
 {
     Products *shared = (Products *)context;
-    int64_t begin = shared->items * part / shared->parts, end = shared->items * (part + 1) / shared->parts;
-    for (int64_t item = begin; item < end; item++)
-        if (!run_slice(shared->product, shared->run, item / shared->slices, item % shared->slices, shared->slices))
+    int64_t begin = shared->count * part / shared->parts, end = shared->count * (part + 1) / shared->parts;
+    for (int64_t number = begin; number < end; number++) {
+        Whole whole;
+        if (!place(&whole, shared->product, shared->run, number)) {
             __atomic_store_n(&shared->failed, 1, __ATOMIC_RELAXED);
+            return;
+        }
+        const Products alone = {.whole = &whole, .parts = 1};
+        pack_sides(&alone, 0);
+        multiply_sides(&alone, 0);
+    }
 }
 
+/* Threads share products of a batch, where these can be dealt out evenly, or each product. */
 static int run_product(const Product *p, const Run *run)
 {
-    int64_t count = 1;
+    double each = 2.0 * (double)p->rows * (double)p->summed * (double)p->columns;
+    each += A_PACKED * (double)p->summed * (double)(p->rows + p->columns);
+    int64_t count = 1, pieces = 1;
     for (int64_t d = 0; d < p->dims; d++)
         count *= p->sizes[d];
-    double operations = 2.0 * (double)count * (double)p->rows * (double)p->summed * (double)p->columns;
-    Products shared = {p, run, count, 1, parts_of(run, INT64_MAX, operations), 0};
-    /* every slice packs the right operand again, so there are no more than threads; rows that are packed stay together */
-    if (count < shared.parts && p->packed != LEFT)
-        shared.slices = p->rows / ROWS_MIN < shared.parts ? p->rows / ROWS_MIN : shared.parts;
-    if (shared.slices < 1)
-        shared.slices = 1;
-    shared.items = count * shared.slices;
-    if (shared.parts > shared.items)
-        shared.parts = shared.items;
-    crew_do(run->crew, shared.parts, run_products, &shared);
-    return shared.failed ? NO_MEMORY : DONE;
+    int64_t threads = threads_for(run, INT64_MAX, each);
+    Products shared = {p, run, NULL, count, 1, 0};
+    if (threads < 2 || count % threads == 0 || count >= PIECES * threads) {
+        shared.parts = pieces_of(run, count, (double)count * each);
+        crew_do(run->crew, shared.parts, run_products, &shared);
+        return shared.failed ? NO_MEMORY : DONE;
+    }
+    pieces = pieces_of(run, INT64_MAX, each);
+    for (int64_t number = 0; number < count; number++) {
+        Whole whole;
+        if (!place(&whole, p, run, number))
+            return NO_MEMORY;
+        shared.whole = &whole;
+        shared.parts = threads;
+        crew_do(run->crew, threads, pack_sides, &shared);
+        shared.parts = pieces;
+        crew_do(run->crew, pieces, multiply_sides, &shared);
+    }
+    return DONE;
+}
+
+typedef struct {
+    Side side;
+    int64_t summed, parts;
+    int bits;
+} Packing;
+
+static void pack_side(const void *context, int64_t part)
+{
+    const Packing *p = context;
+    pack_part(&p->side, p->summed, p->bits, part, p->parts);
 }
 
 static int run_pack(const Pack *p, const Run *run)
 {
     Operand x = {at(run, p->from), p->lane, p->k, p->lanes};
-    return pack_narrow(&x, (int)p->is_left, p->summed, (int)p->bits, at(run, p->to), p->bytes) ? DONE : NO_MEMORY;
+    char *room = at(run, p->to);
+    int is_left = (int)p->is_left, bits = (int)p->bits;
+    if (packed_size(&x, is_left, p->summed, bits) > (size_t)p->bytes)
+        return NO_MEMORY;
+    Packing packing = {place_side(&x, is_left, 0, p->summed, bits, &room), p->summed, 1, bits};
+    packing.parts = parts_of(run, p->lanes, A_PACKED * (double)p->lanes * (double)p->summed);
+    crew_do(run->crew, packing.parts, pack_side, &packing);
+    return DONE;
 }
+
+typedef int (*Reduce)(const Reduction *r, const Run *run);
 
 typedef struct {
     const Reduction *reduction;
     const Run *run;
-    int64_t parts;
+    Reduce reduce;
+    int64_t item, parts; /* bytes of an element of the result */
     int failed;
-} Sums;
+} Reducing;
 
-static void run_sums(const void *context, int64_t part)
+static void reduce_part(const void *context, int64_t part)
 {
-    Sums *shared = (Sums *)context;
-    const Reduction *r = shared->reduction;
-    int64_t begin = r->outer * part / shared->parts, end = r->outer * (part + 1) / shared->parts;
-    const float *from = (const float *)at(shared->run, r->from) + begin * r->n * r->inner;
-    if (!assay_sum(from, end - begin, r->n, r->inner, (float *)at(shared->run, r->to) + begin * r->inner))
+    Reducing *shared = (Reducing *)context;
+    Reduction some = *shared->reduction;
+    int64_t begin = some.outer * part / shared->parts, end = some.outer * (part + 1) / shared->parts;
+    some.outer = end - begin;
+    some.from.offset += begin * some.n * some.inner * some.item;
+    some.to.offset += begin * some.inner * shared->item;
+    if (shared->reduce(&some, shared->run) != DONE)
         __atomic_store_n(&shared->failed, 1, __ATOMIC_RELAXED);
 }
 
-static int run_sum(const Reduction *r, const Run *run)
+/* Share what is reduced, where an element takes as long as so many operations. */
+static int run_reduction(const Reduction *r, const Run *run, Reduce reduce, int64_t item, double operations)
 {
     double elements = (double)r->outer * (double)r->n * (double)r->inner;
-    Sums shared = {r, run, parts_of(run, r->outer, elements), 0};
-    crew_do(run->crew, shared.parts, run_sums, &shared);
+    Reducing shared = {r, run, reduce, item, parts_of(run, r->outer, operations * elements), 0};
+    crew_do(run->crew, shared.parts, reduce_part, &shared);
     return shared.failed ? NO_MEMORY : DONE;
+}
+
+static int add_up(const Reduction *r, const Run *run)
+{
+    return assay_sum(at(run, r->from), r->outer, r->n, r->inner, at(run, r->to)) ? DONE : NO_MEMORY;
 }
 
 /* The sum of integers wraps; that of truths counts. */
@@ -193,7 +291,7 @@ static void count_columns(const uint8_t *x, int64_t n, int64_t inner, uint64_t *
     }
 }
 
-static void run_count(const Reduction *r, const Run *run)
+static int count(const Reduction *r, const Run *run)
 {
     const char *from = at(run, r->from);
     uint64_t *to = at(run, r->to);
@@ -205,6 +303,7 @@ static void run_count(const Reduction *r, const Run *run)
     } else {
         ADD_UP(int64_t)
     }
+    return DONE;
 }
 
 /* Whether a number is the larger one; NaN is larger than all others, and the first one stays. */
@@ -259,13 +358,14 @@ static void run_count(const Reduction *r, const Run *run)
             y[i] = y[i] + end;                                                                            \
     }
 
-static void run_largest(const Reduction *r, const Run *run)
+static int find_largest(const Reduction *r, const Run *run)
 {
     if (r->item == 4) {
         LARGEST_OF(float, 0.0f)
     } else {
         LARGEST_OF(int64_t, 0)
     }
+    return DONE;
 }
 
 /* Where the first of the largest is, COLUMNS lines side by side; 0 where there is NaN. */
@@ -288,7 +388,7 @@ static void run_largest(const Reduction *r, const Run *run)
                 }                                                                                         \
         }
 
-static void run_find_largest(const Reduction *r, const Run *run)
+static int find_position(const Reduction *r, const Run *run)
 {
     int64_t *to = at(run, r->to);
     if (r->item == 4) {
@@ -296,30 +396,47 @@ static void run_find_largest(const Reduction *r, const Run *run)
     } else {
         FIND(int64_t)
     }
+    return DONE;
 }
+
+typedef struct {
+    const Take *take;
+    const Run *run;
+    int64_t parts;
+} Taking;
 
 /* Rows of a size that is known when this is compiled are copied without a call. */
 #define TAKE_ROWS(width)                                                                                  \
-    for (int64_t i = 0; i < t->count; i++)                                                                \
+    for (int64_t i = begin; i < end; i++)                                                                 \
         memcpy(result + i * (width), table + index[i] * (width), (size_t)(width));                        \
     break
 
-static int run_take(const Take *t, const Run *run)
+static void take_rows(const void *context, int64_t part)
 {
-    const char *table = at(run, t->table);
-    const int64_t *index = at(run, t->index);
-    char *result = at(run, t->result);
-    for (int64_t i = 0; i < t->count; i++)
-        if (index[i] < 0 || index[i] >= t->rows) {
-            *run->row = index[i];
-            return OUTSIDE;
-        }
+    const Taking *shared = context;
+    const Take *t = shared->take;
+    const char *table = at(shared->run, t->table);
+    const int64_t *index = at(shared->run, t->index);
+    char *result = at(shared->run, t->result);
+    int64_t begin = t->count * part / shared->parts, end = t->count * (part + 1) / shared->parts;
     switch (t->width) {
     case 1: TAKE_ROWS(1);
     case 4: TAKE_ROWS(4);
     case 8: TAKE_ROWS(8);
     default: TAKE_ROWS(t->width);
     }
+}
+
+static int run_take(const Take *t, const Run *run)
+{
+    const int64_t *index = at(run, t->index);
+    for (int64_t i = 0; i < t->count; i++)
+        if (index[i] < 0 || index[i] >= t->rows) {
+            *run->row = index[i];
+            return OUTSIDE;
+        }
+    Taking shared = {t, run, parts_of(run, t->count, A_BYTE * (double)t->count * (double)(t->width + A_ROW))};
+    crew_do(run->crew, shared.parts, take_rows, &shared);
     return DONE;
 }
 
@@ -331,10 +448,10 @@ static int run_one(const int64_t *instruction, const Run *run)
     case COPY: run_copy(body, run); return DONE;
     case PRODUCT: return run_product((const Product *)body, run);
     case PACK: return run_pack((const Pack *)body, run);
-    case SUM: return run_sum((const Reduction *)body, run);
-    case COUNT: run_count((const Reduction *)body, run); return DONE;
-    case LARGEST: run_largest((const Reduction *)body, run); return DONE;
-    case FIND_LARGEST: run_find_largest((const Reduction *)body, run); return DONE;
+    case SUM: return run_reduction((const Reduction *)body, run, add_up, 4, A_SUM);
+    case COUNT: return run_reduction((const Reduction *)body, run, count, 8, A_SUM);
+    case LARGEST: return run_reduction((const Reduction *)body, run, find_largest, ((const Reduction *)body)->item, A_COMPARISON);
+    case FIND_LARGEST: return run_reduction((const Reduction *)body, run, find_position, 8, A_COMPARISON);
     case TAKE: return run_take((const Take *)body, run);
     case UNIFORM: {
         const Uniform *u = (const Uniform *)body;

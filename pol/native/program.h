@@ -20,8 +20,11 @@ typedef struct {
     int64_t grain;       /* operations of a part that is worth a thread */
 } Run;
 
-/* In how many parts ``items`` are done that take so many operations altogether. */
+/* In how many parts ``items`` are done that take as long as so many operations of a product altogether. */
 int64_t parts_of(const Run *run, int64_t items, double operations);
+
+/* The same in smaller parts, where they are as well done in many: a thread that comes late takes fewer of them. */
+int64_t pieces_of(const Run *run, int64_t items, double operations);
 
 /* Take the steps of a chain (chain.c) for each of its elements. Returns NO_MEMORY, too, where it has too many registers. */
 int run_chain(const int64_t *body, const Run *run);

@@ -110,30 +110,22 @@ static void add_block(const double *a, const double *b, int64_t count, Tile tile
 
 /* --- the whole ------------------------------------------------------------------------------------------------- */
 
-static void write_tile(const Tile tile, const Scales *left, const Scales *right, int64_t row, int64_t column, int64_t rows,
-                       int64_t columns, float *RESTRICT result)
+static void write_tile(const Tile tile, const Block *of, int64_t row, int64_t column)
 {
-    for (int64_t r = 0; r < ROWS && row + r < rows; r++)
-        for (int64_t c = 0; c < COLUMNS && column + c < columns; c++)
-            result[(row + r) * columns + column + c] =
-                (float)(tile[r].numbers[c] * left->inverse[row + r] * right->inverse[column + c]);
+    for (int64_t r = 0; r < ROWS && row + r < of->rows; r++)
+        for (int64_t c = 0; c < COLUMNS && column + c < of->columns; c++)
+            of->result[(row + r) * of->stride + column + c] =
+                (float)(tile[r].numbers[c] * of->of_left.inverse[row + r] * of->of_right.inverse[column + c]);
 }
 
-int multiply_wide(const Operand *left, const Operand *right, int64_t summed, int bits, float *result)
+static void multiply(const Block *of)
 {
-    int64_t rows = left->lanes, columns = right->lanes;
-    size_t left_size = (size_t)(rounded(rows, ROWS) * summed), right_size = (size_t)(rounded(columns, COLUMNS) * summed);
-    char *room = scratch(scales_size(rows) + scales_size(columns) + 8 * (left_size + right_size) + 2 * 64);
-    if (room == NULL)
-        return 0;
-    Scales of_left = find_scales(left, summed, bits, &room), of_right = find_scales(right, summed, bits, &room);
-    double *a = carve(&room, 8 * left_size), *b = carve(&room, 8 * right_size);
-    pack(left, &of_left, summed, ROWS, a);
-    pack(right, &of_right, summed, COLUMNS, b);
-    int64_t panels = rounded(rows, ROWS) / ROWS, together = LEFT_BYTES / (8 * ROWS * smaller(summed, EXACT));
+    const double *a = (const double *)(const void *)of->left, *b = (const double *)(const void *)of->right;
+    int64_t summed = of->summed;
+    int64_t panels = rounded(of->rows, ROWS) / ROWS, together = LEFT_BYTES / (8 * ROWS * smaller(summed, EXACT));
     together = smaller(together, TOGETHER);
     for (int64_t first = 0; first < panels; first += together)
-        for (int64_t column = 0; column < columns; column += COLUMNS) {
+        for (int64_t column = 0; column < of->columns; column += COLUMNS) {
             int64_t end = smaller(first + together, panels);
             Tile tiles[TOGETHER];
             memset(tiles, 0, (size_t)(end - first) * sizeof *tiles);
@@ -142,9 +134,8 @@ int multiply_wide(const Operand *left, const Operand *right, int64_t summed, int
                     add_block(a + ROWS * (p * summed + k), b + column * summed + COLUMNS * k, smaller(summed - k, EXACT),
                               tiles[p - first]);
             for (int64_t p = first; p < end; p++)
-                write_tile(tiles[p - first], &of_left, &of_right, p * ROWS, column, rows, columns, result);
+                write_tile(tiles[p - first], of, p * ROWS, column);
         }
-    return 1;
 }
 
 /* --- in parts -------------------------------------------------------------------------------------------------- */
@@ -189,4 +180,4 @@ static void add(const char *left, const char *right, int64_t rows, int64_t colum
         }
 }
 
-const Panels WIDE_PANELS = {left_size, right_size, pack_left, pack_right, add};
+const Panels WIDE_PANELS = {ROWS, COLUMNS, left_size, right_size, pack_left, pack_right, multiply, add};

@@ -61,7 +61,7 @@ def test_threads_share_a_product(batch: int, bits: int) -> None:
     assert outcome(crew, program, inputs) == outcome(get("numpy"), program, inputs)
 
 
-def _numbers(shape: tuple[int, ...], dtype: str, seed: int) -> Array:
+def numbers(shape: tuple[int, ...], dtype: str, seed: int) -> Array:
     found = np.random.default_rng(seed).integers(0, 2 if dtype == "bool" else 1000, shape)
     return found.astype(NUMPY_DTYPES[dtype])
 
@@ -100,7 +100,7 @@ def test_rows_across_the_lines_of_memory_are_read_in_their_order(
         b.output("global.sum", b.node("sum", turned[1], dims=[len(shape) - 1], keepdim=False))
 
     program = build(make)
-    inputs = {f"global.x{at}": _numbers(shape, dtype, at) for at in range(6)}
+    inputs = {f"global.x{at}": numbers(shape, dtype, at) for at in range(6)}
     expected = outcome(get("numpy"), program, inputs)
     for threads in (1, 3):
         crew = NativeBackend(native().library, threads=threads, grain=1)
