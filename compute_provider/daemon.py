@@ -127,6 +127,7 @@ class Daemon:
             self._meters,
             lambda: self._state,
             lambda: self._performer.known,
+            lambda: self._performer.account,
             self._is_admitted,
             lambda: self._note,
             self._trainer.pids,

@@ -11,6 +11,7 @@ from typing import Any
 from compute_provider.decide import shares
 from compute_provider.decide.shares import Stage, State
 from compute_provider.store import Store
+from domain.queries import AccountResponse
 from domain.records import Provider, ShareKey
 from host.lanes import Lanes, Outcome
 from host.metrics import Kind, Meters, Metric
@@ -49,6 +50,8 @@ BYTES = Metric(
     ("direction",),
 )
 EARNED = Metric("assay_provider_earned_uassay", Kind.GAUGE, "What all orders have paid so far.")
+BALANCE = Metric("assay_provider_balance_uassay", Kind.GAUGE, "Coins of the provider's account.")
+BOND = Metric("assay_provider_bond_uassay", Kind.GAUGE, "What is free in its bond account.")
 ACTIONS = Metric(
     "assay_provider_open_actions",
     Kind.GAUGE,
@@ -75,6 +78,8 @@ METRICS = (
     WORKERS,
     BYTES,
     EARNED,
+    BALANCE,
+    BOND,
     ACTIONS,
     ACTIONS_ENDED,
     BLOBS,
@@ -144,6 +149,7 @@ class DaemonLook:
     meters: Meters
     state: Callable[[], State]
     known: Callable[[], Provider | None]
+    account: Callable[[], AccountResponse | None]
     is_admitted: Callable[[], bool]
     note: Callable[[], str]
     workers: Callable[[], Sequence[int]]
@@ -165,6 +171,10 @@ class DaemonLook:
         show_all(SHARES, {(stage.name.lower(),): stages[stage] for stage in Stage})
         show(WORKERS, len(self.workers()))
         show(EARNED, self.store.earned())
+        account = self.account()
+        if account is not None:
+            show(BALANCE, account.balance)
+            show(BOND, account.bond.free)
         show(BLOBS, self.blobs.total())
         show(DISK_FREE, shutil.disk_usage(self.home).free)
         show_all(ACTIONS, {(str(lane), kind): n for (lane, kind), n in self.lanes.counts().items()})

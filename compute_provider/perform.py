@@ -28,7 +28,7 @@ from compute_provider.work.prober import probing
 from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder
 from domain.limits import EXECUTOR_VERSION
 from domain.messages import MsgDepositBond, MsgRegisterProvider
-from domain.queries import OrderResponse
+from domain.queries import AccountResponse, OrderResponse
 from domain.records import Provider, ShareClaim, ShareKey, ShareRoots
 from host.files import link_whole
 from link.blobs import BlobStore
@@ -100,6 +100,8 @@ class Performer:
         self._promised: dict[ShareKey, int] = {}
         # How the chain has this provider, as it was read last.
         self.known: Provider | None = None
+        # Its coins and bond, likewise.
+        self.account: AccountResponse | None = None
         # Until the validator says how often it wants to be asked.
         self.poll_seconds = 1.0
         self.blobs = BlobStore(config.home / "blobs", config.disk_bytes)
@@ -144,7 +146,8 @@ class Performer:
         self.known = self._chain.provider(me)
         if self.known is None or self.known.validator != operator:
             self._sender.send(MsgRegisterProvider(me, operator))
-        lacking = self._config.bond - self._chain.account(me).bond.free
+        self.account = self._chain.account(me)
+        lacking = self._config.bond - self.account.bond.free
         if self._config.bond and lacking > 0 and not self._state().works:
             self._sender.send(MsgDepositBond(me, lacking))
         client = self._link.client()
@@ -196,6 +199,7 @@ class Performer:
         """
         clock = self._chain.status().clock
         self.known = self._chain.provider(self._config.key.address)
+        self.account = self._chain.account(self._config.key.address)
         works = [work for work in self._state().works if work.signed]
         for order_id in sorted({work.key.order_id for work in works}):
             order = self._chain.order(order_id)

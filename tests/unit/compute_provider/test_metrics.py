@@ -1,11 +1,16 @@
 """The metrics of a provider's daemon: what became of shares, and how long they took at each stage."""
 
-from compute_provider.decide import shares
+from math import isnan
+from pathlib import Path
+from threading import Event
+
+from compute_provider.daemon import Daemon
+from compute_provider.decide import duties, shares
 from compute_provider.decide.shares import State, step
 from compute_provider.metrics import METRICS, Counts
 from host.metrics import Meters
 from tests.support.scraped import values
-from tests.unit.compute_provider.support import task
+from tests.unit.compute_provider.support import CHAIN, FolderChain, config, task
 
 ONE = task()
 KEY = ONE.key
@@ -70,3 +75,15 @@ def test_a_share_of_before_the_start_has_no_seconds() -> None:
         counted.state, _ = step(counted.state, event)
     found = counted.take(shares.Trained(KEY))
     assert ("assay_provider_stage_seconds_count", "training") not in found
+
+
+def test_coins_and_bond_are_those_that_the_chain_was_seen_to_have(tmp_path: Path) -> None:
+    chain, stop = FolderChain(tmp_path), Event()
+    daemon = Daemon(config(tmp_path), CHAIN, chain, chain, stop=stop)
+    stop.set()
+    assert isnan(values(daemon._meters.text())["assay_provider_balance_uassay",])
+    daemon._performer.perform(duties.Watch())
+    found = values(daemon._meters.text())
+    daemon.run()
+    assert found["assay_provider_balance_uassay",] == 10**15
+    assert found["assay_provider_bond_uassay",] == 0
