@@ -54,6 +54,7 @@ typedef struct {
     const Product *product;
     const Run *run;
     int64_t parts, of_group;
+    const int64_t *offsets; /* the same in each group */
     int failed;
 } Shared;
 
@@ -409,6 +410,11 @@ static int few_columns(const Columns *part)
 static double sum_of_block(const float *x, float first, float second, const int32_t *by, int64_t count, int bits)
 {
     double sums[SIDE] = {0.0}, sum = 0.0;
+    if (count <= SIDE) {
+        for (int i = 0; i < SIDE; i++)
+            sum += (double)integer_of(x[i], first, second) * (double)by[i];
+        return sum;
+    }
     for (int64_t begin = 0; begin < count; begin += SIDE * DEEP)
         if (bits == 22)
             for (int64_t k = begin; k < begin + SIDE * DEEP; k += SIDE)
@@ -682,29 +688,22 @@ static void run_part(const void *context, int64_t number)
     const Product *p = shared->product;
     int64_t group = number / shared->of_group, slice = number % shared->of_group;
     int64_t height = size_of(&p->places), count = size_of(&p->windows), width = p->transposed ? height : count;
-    /* not in the scratch, which belongs to those who multiply */
-    int64_t few[FEW_SUMMED], *offsets = height > FEW_SUMMED ? malloc((size_t)height * sizeof *offsets) : few;
-    if (offsets == NULL) {
-        __atomic_store_n(&shared->failed, 1, __ATOMIC_RELAXED);
-        return;
-    }
-    find_offsets(&p->places, height, offsets);
     const float *left = (const float *)(shared->run->bases[p->left_base] + p->left_offset) + group * p->left_group;
     const float *x = (const float *)(shared->run->bases[p->x_base] + p->x_offset) + group * p->x_group;
     float *result = (float *)(shared->run->bases[p->result_base] + p->result_offset) + group * p->rows * width;
     int64_t farthest = (p->groups - 1 - group) * p->x_group + last_of(&p->places) + last_of(&p->windows);
-    Columns part = {p, {left, p->left_row, p->left_k, p->rows}, x, x + farthest + 1, offsets, height, count, result,
+    Columns part = {p, {left, p->left_row, p->left_k, p->rows}, x, x + farthest + 1, shared->offsets, height, count, result,
                  width * slice / shared->of_group, width * (slice + 1) / shared->of_group};
     const Panels *panels = p->bits == 22 ? &WIDE_PANELS : &NARROW_PANELS;
     int is_few = p->rows <= FEW && height <= FEW_SUMMED, done;
+    /* lines are filled up to whole ones */
+    int is_long = DOTS && p->bits != 22 && count >= DOT;
     if (p->transposed)
-        done = DOTS && p->bits != 22 ? multiply_dots(&part) : is_few ? few_lines(&part) : multiply_lines(&part, panels);
+        done = is_long ? multiply_dots(&part) : is_few ? few_lines(&part) : multiply_lines(&part, panels);
     else
         done = is_few ? few_columns(&part) : multiply_columns(&part, panels);
     if (!done)
         __atomic_store_n(&shared->failed, 1, __ATOMIC_RELAXED);
-    if (offsets != few)
-        free(offsets);
 }
 
 int run_windows(const int64_t *body, const Run *run)
@@ -713,10 +712,17 @@ int run_windows(const int64_t *body, const Run *run)
     int64_t height = size_of(&p->places), count = size_of(&p->windows);
     double operations = 2.0 * (double)p->groups * (double)p->rows * (double)height * (double)count;
     int64_t threads = parts_of(run, INT64_MAX, operations), columns = (p->transposed ? height : count) / STRIP;
-    Shared shared = {p, run, 0, 1, 0};
+    /* not in the scratch, which belongs to those who multiply */
+    int64_t few[FEW_SUMMED], *offsets = height > FEW_SUMMED ? malloc((size_t)height * sizeof *offsets) : few;
+    if (offsets == NULL)
+        return NO_MEMORY;
+    find_offsets(&p->places, height, offsets);
+    Shared shared = {p, run, 0, 1, offsets, 0};
     if (p->groups < threads && columns > 1)
         shared.of_group = smaller(threads, columns);
     shared.parts = p->groups * shared.of_group;
     crew_do(threads > 1 ? run->crew : NULL, shared.parts, run_part, &shared);
+    if (offsets != few)
+        free(offsets);
     return shared.failed ? NO_MEMORY : DONE;
 }
