@@ -15,9 +15,8 @@ from torch.utils.checkpoint import checkpoint
 
 from assay import SGD, JobSpec
 from benchmarks import networks
-from pol.executor.backend import backend
-from pol.executor.names import NATIVE
-from pol.executor.native_backend import Taped
+from pol.executor.fusion import grouped
+from pol.executor.tape import write_tape
 from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.program import Program
 from pol.state.arrays import Array
@@ -122,9 +121,7 @@ def _step(model: nn.Module, x: Array, y: Array) -> Program:
 
 def _native(program: Program) -> int:
     """Return the bytes that the native executor has at once, with inputs."""
-    compiled = backend(NATIVE).compile(program, 7)
-    assert isinstance(compiled, Taped)
-    return compiled.arena + sum(spec.type.size for spec in program.inputs)
+    return write_tape(program, 7, grouped).arena + sum(spec.type.size for spec in program.inputs)
 
 
 @pytest.mark.parametrize("make", [_attention, _convolutions, _perceptron])
