@@ -19,3 +19,11 @@ INSTRUCTIONS = tuple(_VARIABLES)
 def hold_to(instructions: str) -> None:
     """Hold native kernels and torch, which nobody has imported yet, to an instruction set; child processes as well."""
     os.environ.update(_VARIABLES[instructions])
+
+
+def are_held() -> bool:
+    """Whether this process is held to an instruction set."""
+    return any(
+        all(os.environ.get(name) == value for name, value in variables.items())
+        for variables in _VARIABLES.values()
+    )
