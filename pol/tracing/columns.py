@@ -78,6 +78,9 @@ class Scratch:
 
 def array_of(value: object, where: str) -> Array:
     """Return an array of NumPy, the same where it is one; JobError."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        reason = "has masked elements, and a job has a number in each place"
+        raise JobError(where, reason, "give what stands in them, array.filled(…)")
     try:
         return value.numpy() if isinstance(value, torch.Tensor) else np.asanyarray(value)
     # rows of different lengths
@@ -110,8 +113,13 @@ def check_finite(column: Array, where: str) -> None:
 def fitting(part: Array, where: str) -> Array:
     """Return the same; JobError where an integer has no place in 64 bits with a sign."""
     if part.dtype == np.uint64 and part.size and int(part.max()) > MAX_INTEGER:
-        raise JobError(where, "holds an integer of 2^63 or more", "use smaller ones")
+        raise too_large(where)
     return part
+
+
+def too_large(where: str) -> JobError:
+    """Return what to say of an integer that has no place."""
+    return JobError(where, "holds an integer of 2^63 or more", "use smaller ones")
 
 
 def slices(rows: int, row_size: int) -> Iterator[slice]:
@@ -123,18 +131,21 @@ def slices(rows: int, row_size: int) -> Iterator[slice]:
 class Rows:
     """Columns that are filled a few rows at a time; their shapes are those of the first rows."""
 
-    def __init__(self, count: int, field: str, scratch: Scratch) -> None:
+    def __init__(self, count: int, field: str, scratch: Scratch, tell: Progress) -> None:
         if not count:
             raise JobError(field, "has no rows", "check the data")
-        self._count, self._field, self._scratch = count, field, scratch
+        self._count, self._field, self._scratch, self._tell = count, field, scratch, tell
         self.columns: Columns = {}
 
     def put(self, first: int, parts: Mapping[str, object]) -> None:
         """Write rows, name to array, from number ``first`` on."""
         if not first:
             for name, part in parts.items():
-                array = array_of(part, f"{self._field}.{name}")
-                target = target_of(array, f"{self._field}.{name}", 1)
+                where = f"{self._field}.{name}"
+                array = array_of(part, where)
+                target = target_of(array, where, 1)
+                if array.dtype != target:
+                    self._tell(f"{where}: {array.dtype} becomes {target}")
                 self.columns[name] = self._scratch.array(target, (self._count, *array.shape[1:]))
         if parts.keys() != self.columns.keys():
             reason = f"row {first} has other columns than row 0"
@@ -151,4 +162,6 @@ class Rows:
                     f"row {first} or one after it is {array.dtype}, those before {column.dtype}"
                 )
                 raise JobError(where, reason, "give rows of one type")
-            column[first : first + len(array)] = fitting(array, where)
+            # what is too large for FP32 becomes infinity, and is found as such
+            with np.errstate(over="ignore"):
+                column[first : first + len(array)] = fitting(array, where)

@@ -26,11 +26,17 @@ from pol.tracing.columns import (
     fitting,
     slices,
     target_of,
+    too_large,
 )
 from pol.tracing.files import KNOWN, array_file, read_file
 from pol.values import NAME
 
 _PAIR = ("x", "y")
+_STREAM = (
+    "has no length, and a job takes rows in an order of its own",
+    "give one with __len__ and __getitem__, loaded without streaming",
+)
+"""Why a data set that is only read from its start to its end is none, and what to give."""
 
 
 def read_columns(source: object, field: str, scratch: Scratch, tell: Progress) -> Columns:
@@ -41,15 +47,12 @@ def read_columns(source: object, field: str, scratch: Scratch, tell: Progress) -
     Raises JobError, which names the column, when something is not one array of numbers with a row per sample.
     """
     if isinstance(source, str | Path):
-        source = read_file(Path(source), field, scratch)
+        source = read_file(Path(source), field, scratch, tell)
     if isinstance(source, DataLoader):
         reason = "is a DataLoader, and a job makes its batches itself, in the order of its seed"
         raise JobError(field, reason, "give the data set, loader.dataset")
     if isinstance(source, IterableDataset):
-        reason = "has no length, and a job takes rows in an order of its own"
-        raise JobError(
-            field, reason, "give one with __len__ and __getitem__, loaded without streaming"
-        )
+        raise JobError(field, *_STREAM)
     if isinstance(source, TensorDataset):
         source = _named(source.tensors, field)
     if hasattr(source, "iloc") and hasattr(source, "columns"):
@@ -63,7 +66,7 @@ def read_columns(source: object, field: str, scratch: Scratch, tell: Progress) -
             name: _converted(source[name], f"{field}.{name}", scratch, tell) for name in source
         }
     elif hasattr(source, "column_names") and hasattr(source, "with_format"):
-        columns = _hugging_face(source, field, scratch)
+        columns = _hugging_face(source, field, scratch, tell)
     elif hasattr(source, "__getitem__") and hasattr(source, "__len__"):
         columns = _items(source, field, scratch, tell)
     else:
@@ -115,7 +118,7 @@ def _converted(value: object, where: str, scratch: Scratch, tell: Progress) -> A
 
 def _items(source: Any, field: str, scratch: Scratch, tell: Progress) -> Columns:
     """Read each item of a map-style data set once."""
-    rows = Rows(len(source), field, scratch)
+    rows = Rows(len(source), field, scratch, tell)
     for number in range(len(source)):
         try:
             item = source[number]
@@ -143,15 +146,39 @@ def _one_row(part: object, where: str) -> Array:
     return array_of(part, where)[np.newaxis]
 
 
-def _hugging_face(source: Any, field: str, scratch: Scratch) -> Columns:
-    """Read a ``datasets.Dataset`` by its own methods, many rows at a time."""
-    rows, plain = Rows(len(source), field, scratch), source.with_format("numpy")
+def _hugging_face(source: Any, field: str, scratch: Scratch, tell: Progress) -> Columns:
+    """Read a ``datasets.Dataset`` by its own methods, many rows at a time where it has no transform of its user."""
+    if not hasattr(source, "__len__"):
+        raise JobError(field, *_STREAM)
+    form = source.format
+    if form["type"] == "custom" or form["format_kwargs"]:
+        return _items(source, field, scratch, tell)
+    shown = None if form["output_all_columns"] else form["columns"]
+    plain = source.with_format("numpy", columns=shown)
+    dtypes = {name: _leaf_dtype(feature) for name, feature in source.features.items()}
+    rows = Rows(len(source), field, scratch, tell)
     for first in range(0, len(source), AT_ONCE):
-        part = plain[first : first + AT_ONCE]
+        # what is too large for FP32 becomes infinity, and is found as such
+        with np.errstate(over="ignore"):
+            part = plain[first : first + AT_ONCE]
         for name, array in part.items():
+            where = f"{field}.{name}"
             if np.asarray(array).dtype.kind not in TARGETS:
                 reason = "is text, or has rows of different lengths"
                 remedy = f'pad and truncate rows, or leave it out: data.remove_columns("{name}")'
-                raise JobError(f"{field}.{name}", reason, remedy)
+                raise JobError(where, reason, remedy)
+            # it has made 64 bits with a sign of them
+            if dtypes[name] == "uint64" and array.size and array.min() < 0:
+                raise too_large(where)
+            if not first and dtypes[name] not in ("", str(array.dtype)):
+                tell(f"{where}: {dtypes[name]} becomes {array.dtype}")
         rows.put(first, part)
     return rows.columns
+
+
+def _leaf_dtype(feature: Any) -> str:
+    """Return the type of the numbers in a column, or in its lists; nothing where it has none."""
+    while hasattr(feature, "feature"):
+        feature = feature.feature
+    dtype = str(getattr(feature, "dtype", ""))
+    return dtype if re.fullmatch(r"(u?int|float)\d+", dtype) else ""

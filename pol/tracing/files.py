@@ -12,7 +12,7 @@ from numpy.lib import format as npy
 
 from pol.errors import JobError
 from pol.state.arrays import Array
-from pol.tracing.columns import AT_ONCE, Columns, Rows, Scratch
+from pol.tracing.columns import AT_ONCE, Columns, Progress, Rows, Scratch
 from pol.tracing.reasons import first_line
 
 KNOWN = ".npz, .npy, .safetensors or .parquet"
@@ -28,7 +28,7 @@ _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0
 """Of versions of the format; NumPy writes a later one for names of fields that are not Latin."""
 
 
-def read_file(path: Path, field: str, scratch: Scratch) -> Mapping[str, Any]:
+def read_file(path: Path, field: str, scratch: Scratch, tell: Progress) -> Mapping[str, Any]:
     """Return the columns of a file; JobError where it is none, or not whole."""
     if path.suffix not in _WRITERS:
         check_readable(path, field)
@@ -39,7 +39,7 @@ def read_file(path: Path, field: str, scratch: Scratch) -> Mapping[str, Any]:
         return {"x": array} if names is None else {name: array[name] for name in names}
     check_readable(path, field)
     if path.suffix == ".parquet":
-        return _parquet(path, field, scratch)
+        return _parquet(path, field, scratch, tell)
     with _reading(path, field):
         return _archive(path, scratch) if path.suffix == ".npz" else _safetensors(path)
 
@@ -138,15 +138,17 @@ def _safetensors(path: Path) -> dict[str, Any]:
         return {name: opened.get_tensor(name) for name in names}
 
 
-def _parquet(path: Path, field: str, scratch: Scratch) -> Columns:
+def _parquet(path: Path, field: str, scratch: Scratch, tell: Progress) -> Columns:
     try:
         parquet = import_module("pyarrow.parquet")
     except ImportError:
         reason = f"reading {path.name} needs the package pyarrow"
-        raise JobError(field, reason, "install it, or write the columns with np.savez") from None
+        raise JobError(
+            field, reason, "install assay[data], or write the columns with np.savez"
+        ) from None
     with _reading(path, field):
         file = parquet.ParquetFile(path)
-        rows, first = Rows(file.metadata.num_rows, field, scratch), 0
+        rows, first = Rows(file.metadata.num_rows, field, scratch, tell), 0
         for batch in file.iter_batches(AT_ONCE):
             rows.put(first, {name: _arrow(batch.column(name)) for name in batch.schema.names})
             first += batch.num_rows
@@ -159,5 +161,8 @@ def _arrow(column: Any) -> object:
     """Return a column of Arrow as an array; lists of one length become its further dimensions."""
     if column.null_count:
         return column.to_pylist()
+    if hasattr(column, "value_lengths") and len(lengths := column.value_lengths().unique()) == 1:
+        inner = np.asarray(_arrow(column.flatten()))
+        return inner.reshape(len(column), lengths[0].as_py(), *inner.shape[1:])
     array = column.to_numpy(zero_copy_only=False)
     return column.to_pylist() if array.dtype == object else array

@@ -54,24 +54,10 @@ class Items(Dataset[Any]):
         return self.items[index]
 
 
-class Table:
-    """What a data set of Hugging Face has of methods."""
-
-    column_names = ("y", "x")
-
-    def __init__(self, **columns: Any) -> None:
-        self._columns, self._form = columns, ""
-
-    def with_format(self, form: str) -> "Table":
-        self._form = form
-        return self
-
-    def __len__(self) -> int:
-        return len(next(iter(self._columns.values())))
-
-    def __getitem__(self, rows: slice) -> dict[str, Any]:
-        assert self._form == "numpy"
-        return {name: column[rows] for name, column in self._columns.items()}
+def _hugging_face(**columns: Any) -> Any:
+    """Return a data set of the library itself."""
+    dataset = import_module("datasets").Dataset
+    return dataset.from_dict({name: np.asarray(column) for name, column in columns.items()})
 
 
 def _saved(folder: Path) -> Path:
@@ -82,6 +68,8 @@ def _saved(folder: Path) -> Path:
     pairs = np.zeros(6, [("x", np.float64, 2), ("y", np.uint8)])
     pairs["x"], pairs["y"] = X, Y
     np.save(folder / "pairs.npy", pairs)
+    table = import_module("pyarrow").table({"y": Y, "x": X.tolist()})
+    import_module("pyarrow.parquet").write_table(table, folder / "rows.parquet", row_group_size=4)
     return folder
 
 
@@ -98,7 +86,8 @@ def _saved(folder: Path) -> Path:
         lambda f: TensorDataset(torch.tensor(X), torch.tensor(Y)),
         lambda f: Items([(torch.tensor(x), int(y)) for x, y in zip(X, Y, strict=True)]),
         lambda f: Items([{"y": y, "x": list(x)} for x, y in zip(X, Y, strict=True)]),
-        lambda f: Table(x=X, y=Y),
+        lambda f: _hugging_face(y=Y, x=X),
+        lambda f: f / "rows.parquet",
     ],
 )
 @pytest.mark.parametrize("large", [False, True])
@@ -138,8 +127,7 @@ class Picture:
     [
         (DataLoader(Items([1])), r"train: is a DataLoader.*loader\.dataset"),
         (Endless(), "train: has no length"),
-        ({"train": Table(x=X)}, r'several splits.*data\["train"\]'),
-        (Table(x=np.array(["a", "b"])), r'train\.x: is text.*remove_columns\("x"\)'),
+        ({"a": np.ma.masked_equal([1, 2], 2)}, r"train\.a: has masked elements.*filled"),
         (Items([(1, 2, 3)]), "3 parts without names"),
         (Items([Picture()]), r"train\.x: is an image.*ToTensor"),
         (Items([[1.0, [2]], [1.0, [2, 3]]]), r"train\.y: row 1.*shape \[2\].*pad"),
@@ -167,18 +155,84 @@ def test_what_is_no_data_is_refused_with_a_remedy(
         _read(source, tmp_path)
 
 
-def test_parquet_is_read_or_the_missing_package_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (lambda: {"train": _hugging_face(x=X)}, r'several splits.*data\["train"\]'),
+        (lambda: _hugging_face(x=["a", "b"]), r'train\.x: is text.*remove_columns\("x"\)'),
+        (lambda: _hugging_face(x=X).to_iterable_dataset(), "has no length.*without streaming"),
+        (lambda: _hugging_face(x=[1e300, 2.0]), r"train\.x: row 0 holds .*too large for float32"),
+        (lambda: _hugging_face(x=np.array([1, 2**63], np.uint64)), r"train\.x: .*2\^63 or more"),
+        (lambda: _hugging_face(x=[]), "train: has no rows"),
+    ],
+)
+def test_a_data_set_of_hugging_face_that_is_no_data_is_refused_with_a_remedy(
+    tmp_path: Path, made: Callable[[], object], reason: str
+) -> None:
+    with pytest.raises(JobError, match=reason):
+        _read(made(), tmp_path)
+
+
+def test_a_transform_of_a_data_set_is_applied_and_columns_that_are_left_out_stay_out(
+    tmp_path: Path,
+) -> None:
+    rows = _hugging_face(x=X, y=Y)
+    said: list[str] = []
+    doubled = rows.with_transform(lambda batch: {"x": torch.tensor(batch["x"]) * 2})
+    found = _read(doubled, tmp_path, said)
+    np.testing.assert_array_equal(found["x"], X.astype(np.float32) * 2)
+    assert list(found) == ["x"]
+    assert "each read once, with what its transforms drew" in said[-1]
+    assert list(_read(rows.with_format("torch", columns=["y"]), tmp_path)) == ["y"]
+    assert list(_read(rows.with_format("torch", ["y"], True), tmp_path)) == ["x", "y"]
+
+
+def test_pictures_of_a_data_set_are_read_as_their_numbers(tmp_path: Path) -> None:
+    pictures = np.arange(6 * 4, dtype=np.uint8).reshape(6, 2, 2)
+    image, library = import_module("PIL.Image"), import_module("datasets")
+    rows = library.Dataset.from_dict({"x": [image.fromarray(picture) for picture in pictures]})
+    said: list[str] = []
+    np.testing.assert_array_equal(_read(rows, tmp_path, said)["x"], pictures)
+    assert said == ["train.x: uint8 becomes int64"]
+
+
+def test_what_a_data_set_has_converted_is_said(tmp_path: Path) -> None:
+    said: list[str] = []
+    _are_x_and_y(_read(_hugging_face(x=X, y=Y), tmp_path, said))
+    assert sorted(said) == ["train.x: float64 becomes float32", "train.y: uint8 becomes int64"]
+
+
+def test_a_parquet_of_lists_keeps_its_dimensions(tmp_path: Path) -> None:
+    arrow, cube = import_module("pyarrow"), np.arange(24.0).reshape(4, 3, 2)
+    fixed = arrow.FixedSizeListArray.from_arrays(arrow.array(cube.reshape(-1)), 6)
+    table = arrow.table({"x": cube.tolist(), "y": fixed, "z": [True, False] * 2})
     path = tmp_path / "rows.parquet"
-    path.write_bytes(b"")
-    try:
-        parquet = import_module("pyarrow.parquet")
-    except ImportError:
-        with pytest.raises(JobError, match=r"needs the package pyarrow.*np\.savez"):
+    import_module("pyarrow.parquet").write_table(table, path)
+    found = _read(path, tmp_path)
+    np.testing.assert_array_equal(found["x"], cube)
+    np.testing.assert_array_equal(found["y"], cube.reshape(4, 6))
+    assert found["z"].dtype == np.bool_
+
+
+def test_a_parquet_with_holes_is_refused(tmp_path: Path) -> None:
+    arrow, path = import_module("pyarrow"), tmp_path / "rows.parquet"
+    for rows, reason in (
+        ([1.0, None], "train.x"),
+        ([[1.0], [1.0, 2.0]], "NumPy cannot hold it as one array"),
+        (["a", "b"], r"train\.x: is <U1"),
+    ):
+        import_module("pyarrow.parquet").write_table(arrow.table({"x": rows}), path)
+        with pytest.raises(JobError, match=reason):
             _read(path, tmp_path)
-        return
-    table = import_module("pyarrow").table({"x": X.tolist(), "y": Y})
-    parquet.write_table(table, path, row_group_size=4)
-    _are_x_and_y(_read(path, tmp_path))
+
+
+def test_without_pyarrow_a_parquet_is_refused_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _saved(tmp_path) / "rows.parquet"
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(JobError, match=r"needs the package pyarrow.*assay\[data\].*np\.savez"):
+        _read(path, tmp_path)
 
 
 def _zip(path: Path, **members: bytes) -> None:
