@@ -2,7 +2,7 @@
 
 import runpy
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -121,10 +121,11 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
     rounds = divide_rounds(spec, rows)
     _say_rounds(spec, spec.steps_for(rows), rounds, tell)
     functions = JobFunctions(spec, rounds.steps, rows)
+    _say_rates(functions.course, tell)
     state = _initial_state(spec, functions)
     _check_precisions(spec)
     local = functions.initial_local(state)
-    try_loss(spec, state, data, tell)
+    _try_loss(spec, state, data, holdout, tell)
     tell(f"tracing a step of {spec.batch} rows")
     tensors = {**dict(spec.model.named_parameters()), **dict(spec.model.named_buffers())}
     own = {name: tensor for name, tensor in tensors.items() if name in state}
@@ -191,6 +192,15 @@ def _say_rounds(spec: JobSpec, asked: int, rounds: Rounds, tell: Progress) -> No
     slots = "" if spec.slots == 1 else f" for each of {spec.slots} slots"
     text = f"{rounds.steps:,} steps{slots}: {rounds.count:,} rounds of {rounds.steps_each:,}"
     tell(text if rounds.steps == asked else f"{text} (rounded up from {asked:,})")
+
+
+def _say_rates(course: Sequence[float], tell: Progress) -> None:
+    """A schedule that counts other steps than the job's is no error, and seldom what was meant."""
+    if course:
+        first, last, most = course[0], course[-1], max(course)
+        tell(
+            f"learning rate: {first:.3g} in the first step, {last:.3g} in the last, {most:.3g} at most"
+        )
 
 
 def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array]) -> None:
@@ -292,13 +302,14 @@ def _arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, Array]:
 # --- the trial -----------------------------------------------------------------------------------
 
 
-def try_loss(
+def _try_loss(
     spec: JobSpec,
     state: Mapping[str, torch.Tensor],
-    data: Mapping[str, Array],
-    tell: Progress = lambda _text: None,
+    data: Columns,
+    holdout: Columns,
+    tell: Progress,
 ) -> None:
-    """Compute the loss of a few rows of ``data`` in plain torch, without dropout, before it is traced.
+    """Compute the loss of a few rows in plain torch, without dropout, before it is traced.
 
     A traced program meets the data only when it trains. A label outside the classes would simply have no loss there,
     so the loss is computed once on the rows whose integers are the smallest and the largest of their columns.
@@ -309,8 +320,12 @@ def try_loss(
     weights = {name: tensor.clone() for name, tensor in state.items()}
     narrow, trying = _NarrowTypes(), Trying()
     with training_mode(spec.model, False), narrow, trying:
-        for rows in _batches(data, spec.batch):
-            batch = {name: torch.from_numpy(column[rows]) for name, column in data.items()}
+        for columns, row in [
+            *((data, row) for row in _tried(data)),
+            *((holdout, row) for row in _tried(holdout, data)),
+        ]:
+            rows = np.full(spec.batch, row)
+            batch = {name: torch.from_numpy(column[rows]) for name, column in columns.items()}
             try:
                 measured(spec.model, spec.loss, weights, batch, "loss")
             except JobError:
@@ -318,7 +333,8 @@ def try_loss(
             except Exception as error:
                 reason, remedy = _of_loss(error, data)
                 if not isinstance(error, NotInAJob):
-                    reason = f"the loss of a batch that holds row {rows[0]} fails: {reason}"
+                    where = f"row {row} of the holdout" if columns is holdout else f"row {row}"
+                    reason = f"the loss of a batch that holds {where} fails: {reason}"
                 raise JobError(str(place_of_error(error)), reason, remedy) from error
     if seen := narrow.seen | trying.narrow:
         names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in seen))
@@ -350,12 +366,16 @@ class _NarrowTypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return found
 
 
-def _batches(data: Mapping[str, Array], batch: int) -> Iterator[Array]:
-    """Yield the numbers of ``batch`` rows (one of them over and over) for each row that is tried."""
-    rows = {0}
-    for column in data.values():
+def _tried(data: Columns, known: Columns | None = None) -> list[int]:
+    """Return the rows that are tried: the first, and those of the smallest and the largest integers.
+
+    With ``known`` columns only those whose integers are beyond all of theirs.
+    """
+    rows = {0} if known is None else set()
+    for name, column in data.items():
         if column.dtype == np.int64 and column.size:
-            width = column.size // len(column)
-            rows |= {int(column.argmin()) // width, int(column.argmax()) // width}
-    for row in sorted(rows):
-        yield np.full(batch, row)
+            flat, seen = column.reshape(-1), None if known is None else known[name]
+            for place in (int(flat.argmin()), int(flat.argmax())):
+                if seen is None or not seen.min() <= flat[place] <= seen.max():
+                    rows.add(place * len(column) // column.size)
+    return sorted(rows)

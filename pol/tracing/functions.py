@@ -154,11 +154,17 @@ class JobFunctions:
         chosen = {name for group in groups for name in group.names}
         self._trained = [name for name, _ in spec.model.named_parameters() if name in chosen]
         self._optimizer = InnerOptimizer(groups)
+        self._rates = [group.lr for group in groups]
 
     @property
     def trained(self) -> list[str]:
         """Names of the parameters that the step changes."""
         return self._trained
+
+    @property
+    def course(self) -> Sequence[float]:
+        """Learning rates by step, of the first group whose rate is not the same in all."""
+        return next((rate.values.tolist() for rate in self._rates if not rate.is_constant), [])
 
     def initial_local(self, state: Tensors) -> dict[str, torch.Tensor]:
         """Return the local state of a slot before its first step."""

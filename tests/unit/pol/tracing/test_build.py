@@ -153,6 +153,16 @@ def test_the_schedule_is_a_table_by_step(tmp_path: Path) -> None:
     )
 
 
+def test_the_course_of_the_learning_rate_is_said_where_it_has_one(tmp_path: Path) -> None:
+    said: list[str] = []
+    spec = _spec()
+    build(replace(spec, schedule=lambda step: [0.1, 0.4, 0.3, 0.2][step]), tmp_path, said.append)
+    assert "learning rate: 0.1 in the first step, 0.2 in the last, 0.4 at most" in said
+    said.clear()
+    build(spec, tmp_path, said.append)
+    assert not any("learning rate" in text for text in said)
+
+
 def test_a_long_holdout_is_cut_into_equal_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,6 +366,14 @@ def test_a_label_outside_the_classes_is_refused(tmp_path: Path, wrong: int) -> N
     labels[13] = wrong
     with pytest.raises(JobError, match=r"row 13.*out of bounds"):
         build(replace(spec, train={**spec.train, "y": labels}), tmp_path)
+
+
+def test_a_label_of_the_holdout_outside_the_classes_is_refused(tmp_path: Path) -> None:
+    spec = _spec()
+    labels = np.asarray(spec.holdout["y"]).copy()
+    labels[7] = 3
+    with pytest.raises(JobError, match=r"row 7 of the holdout.*out of bounds"):
+        build(replace(spec, holdout={**spec.holdout, "y": labels}), tmp_path)
 
 
 def test_trying_the_loss_changes_no_buffer(tmp_path: Path) -> None:
