@@ -7,7 +7,8 @@ What a checkpointed part computes again stays apart from what it computed first,
 backward pass: see :attr:`Emitter.rerun`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from math import prod
 
 import numpy as np
@@ -19,6 +20,9 @@ from pol.state.arrays import NUMPY_DTYPES, Array
 from pol.values import TensorType
 
 Scalar = bool | int | float
+
+BACKWARD = -1
+"""The rerun of what a backward pass computes again by itself."""
 
 _BROADCASTING = frozenset(row.name for row in ELEMENTWISE if row.arity != (1, 1))
 
@@ -105,6 +109,13 @@ class Emitter:
         if self.rerun:
             self._rerun_of[value] = self.rerun
         return value
+
+    @contextmanager
+    def anew(self) -> Iterator[None]:
+        """Write nodes of the backward pass that equal ones of the forward pass again, as in a rerun of their own."""
+        before, self.rerun = self.rerun, self.rerun or BACKWARD
+        yield
+        self.rerun = before
 
     def _first_of(self, values: Sequence[int]) -> tuple[int, ...]:
         """Return what was written first of what equals these values, reruns or not."""

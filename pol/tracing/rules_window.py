@@ -5,6 +5,7 @@ phase, and that by the weights. All sums are those of products: exact.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import product
 from math import prod
 from typing import Any
@@ -23,18 +24,21 @@ _aten = torch.ops.aten
 @torch.library.custom_op("assay::convolution_weight_gradient", mutates_args=())
 def convolution_weight_gradient(
     x: torch.Tensor, gradient: torch.Tensor, kernel: list[int], stride: list[int], padding: list[int],
-    dilation: list[int], groups: int,
+    dilation: list[int], groups: int, is_kept: bool,
 ) -> torch.Tensor:  # fmt: skip
-    """Gradient of a convolution by its weights; exists while a job is traced and is never run."""
+    """Gradient of a convolution by its weights; exists while a job is traced and is never run.
+
+    ``is_kept`` says that ``x`` comes from the forward pass, which has padded it already.
+    """
     raise NotImplementedError("this operation exists while a job is traced only")
 
 
 @convolution_weight_gradient.register_fake
 def _(
     x: torch.Tensor, gradient: torch.Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], groups: int,
+    dilation: Sequence[int], groups: int, is_kept: bool,
 ) -> torch.Tensor:  # fmt: skip
-    del stride, padding, dilation
+    del stride, padding, dilation, is_kept
     return x.new_empty((gradient.shape[1], x.shape[1] // groups, *kernel))
 
 
@@ -63,7 +67,14 @@ def convolution_backward(
     if wanted[1]:
         large, small = (gradient, x) if transposed else (x, gradient)
         by_weight = convolution_weight_gradient(
-            large, small, list(kernel), list(stride), list(padding), list(dilation), groups
+            large,
+            small,
+            list(kernel),
+            list(stride),
+            list(padding),
+            list(dilation),
+            groups,
+            not transposed,
         )
     if wanted[2]:
         by_bias = gradient.sum((0, *range(2, gradient.dim())))
@@ -266,13 +277,16 @@ def _way_back(
 @rule("assay.convolution_weight_gradient.default")
 def _weight_gradient(
     site: TraceSite, x: Ref, gradient: Ref, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], groups: int,
+    dilation: Sequence[int], groups: int, is_kept: bool,
 ) -> int:  # fmt: skip
     emitter = site.emitter
     sizes, places = emitter.shape(x)[2:], emitter.shape(gradient)[2:]
     windows = Windows(kernel, stride, padding, dilation, sizes, places)
     rows, out = emitter.shape(x)[0], site.shape[0]
-    padded = _padded(emitter, _channels_first(emitter, x), windows.padding, windows.padding_after())
+    channels = _channels_first(emitter, x)
+    # What the forward pass has padded is larger than what it was made of, and would be kept until now.
+    with emitter.anew() if is_kept else nullcontext():
+        padded = _padded(emitter, channels, windows.padding, windows.padding_after())
     gradients = _channels_first(emitter, gradient)
     total = None
     for first, counts in _boxes((rows, *places), MAX_SUMMED):

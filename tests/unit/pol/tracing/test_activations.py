@@ -23,8 +23,8 @@ from pol.state.arrays import Array
 from pol.tracing.functions import JobFunctions, named
 from pol.tracing.trace import trace_program
 
-KEPT = 1.75
-"""Of what eager keeps, at most: an exact step also holds what composed functions and padded windows are made of."""
+KEPT = 1.4
+"""Of what eager keeps, at most: an exact step also holds what composed functions are made of."""
 LOWERED = 1.05
 """Of the share that checkpointing leaves in eager, at most."""
 
