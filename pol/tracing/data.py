@@ -151,7 +151,8 @@ def _hugging_face(source: Any, field: str, scratch: Scratch, tell: Progress) -> 
     if not hasattr(source, "__len__"):
         raise JobError(field, *_STREAM)
     form = source.format
-    if form["type"] == "custom" or form["format_kwargs"]:
+    # a transform, or types that it is to have
+    if form["format_kwargs"]:
         return _items(source, field, scratch, tell)
     shown = None if form["output_all_columns"] else form["columns"]
     plain = source.with_format("numpy", columns=shown)

@@ -46,6 +46,9 @@ _TRIAL = "tests/unit/validator/test_trial.py"
 _WORKER = "tests/unit/compute_provider/work/test_worker.py"
 _EMULATED = "tests/unit/pol/native/test_emulated.py"
 _CONSOLE = "tests/unit/console"
+_HABITS = "tests/unit/pol/tracing/test_habits.py"
+_DATA = "tests/unit/pol/tracing/test_data.py"
+_BUILD = "tests/unit/pol/tracing/test_build.py"
 ADDRESS_FIELDS = "tests/unit/wire/test_address_fields.py::test_what_is_no_address_is_refused"
 
 
@@ -2626,5 +2629,135 @@ MUTANTS = (
         "        if not free:\n",
         "        if False:\n",
         ("tests/unit/chain/app/test_ports.py",),
+    ),
+    # --- the console ---
+    Mutant(
+        "silent-connection",
+        "connections that ask for nothing lock all others out of the console",
+        "console/connections.py",
+        "            self.transport.abort()\n",
+        "            pass\n",
+        (f"{_CONSOLE}/test_server.py",),
+    ),
+    Mutant(
+        "stream-cut",
+        "who listens to the console is cut like who asks for nothing",
+        "console/connections.py",
+        '        if listens and asked == "/stream":\n',
+        "        if False:\n",
+        (f"{_CONSOLE}/test_server.py",),
+    ),
+    Mutant(
+        "page-of-another-site",
+        "a page of another site asks the console behind its reader's back",
+        "console/server.py",
+        '    return site not in ("none", "same-origin") and headers',
+        '    return site not in ("none", "same-origin", "cross-site") and headers',
+        (f"{_CONSOLE}/test_server.py",),
+    ),
+    Mutant(
+        "node-that-lies",
+        "a node's wrong answer ends the console's follower",
+        "console/follower.py",
+        "                except (ValueError, ArithmeticError, LookupError, sqlite3.Error) as error:\n",
+        "                except sqlite3.Error as error:\n",
+        (f"{_CONSOLE}/test_follower.py",),
+    ),
+    Mutant(
+        "deadline-passes",
+        "deadlines pass on the page while the chain stands",
+        "console/known.py",
+        "        return min(self.status.clock + int(passed), self.clock_most)\n",
+        "        return self.status.clock + int(passed)\n",
+        (f"{_CONSOLE}/test_server.py",),
+    ),
+    Mutant(
+        "coins-of-the-bond",
+        "a provider's metrics tell its bond wrongly",
+        "compute_provider/metrics.py",
+        "            show(BOND, account.bond.free)\n",
+        "            show(BOND, account.bond.free + 1)\n",
+        ("tests/unit/compute_provider/test_metrics.py",),
+    ),
+    # --- models as they come ---
+    Mutant(
+        "kept-in-python",
+        "a number that a model keeps between calls is what it was when the job was built",
+        "pol/tracing/remembered.py",
+        "        if program_json(trace()) != first:\n",
+        "        if False:\n",
+        (_HABITS,),
+    ),
+    Mutant(
+        "drawn-once",
+        "what Python or NumPy draws in a step is drawn once and for good",
+        "pol/tracing/remembered.py",
+        "            if state() != self._drawn[library]:\n",
+        "            if False:\n",
+        (_HABITS,),
+    ),
+    Mutant(
+        "hook-of-a-parameter",
+        "a parameter's own hook has no say in its gradient",
+        "pol/tracing/functions.py",
+        "        gradient = gradient if changed is None else changed\n",
+        "        del changed\n",
+        (_HABITS,),
+    ),
+    Mutant(
+        "data-assigned",
+        "what a model assigns to .data is lost",
+        "pol/tracing/habits.py",
+        "        x.copy_(value)\n",
+        "        x.clone().copy_(value)\n",
+        (_HABITS,),
+    ),
+    Mutant(
+        "transform-lost",
+        "a data set's own transform has no say in what is trained",
+        "pol/tracing/data.py",
+        '    if form["format_kwargs"]:\n',
+        "    if False:\n",
+        (_DATA,),
+    ),
+    Mutant(
+        "columns-back",
+        "columns that a data set's format leaves out are part of the job",
+        "pol/tracing/data.py",
+        '    shown = None if form["output_all_columns"] else form["columns"]\n',
+        "    shown = None\n",
+        (_DATA,),
+    ),
+    Mutant(
+        "turned-negative",
+        "an integer of 2^63 of a data set becomes a negative one",
+        "pol/tracing/data.py",
+        '            if dtypes[name] == "uint64" and array.size and array.min() < 0:\n',
+        "            if False:\n",
+        (_DATA,),
+    ),
+    Mutant(
+        "masked-number",
+        "masked elements are numbers of a job",
+        "pol/tracing/columns.py",
+        "    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):\n",
+        "    if False:\n",
+        (_DATA,),
+    ),
+    Mutant(
+        "holdout-untried",
+        "labels of the holdout that are no classes count as rows without a loss",
+        "pol/tracing/build.py",
+        "            *((holdout, row) for row in _tried(holdout, data)),\n",
+        "",
+        (_BUILD,),
+    ),
+    Mutant(
+        "padded-and-kept",
+        "a convolution's padded input is kept from the forward pass to the backward one",
+        "pol/tracing/rules_window.py",
+        "    with emitter.anew() if is_kept else nullcontext():\n",
+        "    with nullcontext():\n",
+        ("tests/unit/pol/tracing/test_activations.py",),
     ),
 )
