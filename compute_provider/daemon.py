@@ -241,6 +241,9 @@ class Daemon:
             self._store.save(before, after)
         self._state = after
         self._counts.took(event, before, after)
+        # Who hears of it looks there.
+        if after.joined != before.joined:
+            self._write_status()
         for action in actions:
             try:
                 self._act(action)

@@ -14,6 +14,7 @@ from errno import EAGAIN
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Event, Thread
+from typing import Any
 
 import psutil
 import pytest
@@ -456,6 +457,20 @@ def test_a_disk_that_is_full_ends_it_in_a_sentence(
     monkeypatch.setattr(made._store, "save", full)
     with pytest.raises(ProviderError, match=r"nothing can be kept .*disk is full.*start again"):
         made.run()
+
+
+def test_who_hears_that_it_has_joined_finds_it_in_the_status(world: World) -> None:
+    stop, found = Event(), list[dict[str, Any] | None]()
+
+    def joined() -> None:
+        found.append(read_status(world.home))
+        stop.set()
+
+    chain = world.chain
+    Daemon(s.config(world.home), s.CHAIN, chain, chain, stop=stop).run(joined)
+    (status,) = found
+    assert status is not None
+    assert (status["joined"], status["note"]) == (True, "")
 
 
 def test_a_worker_that_does_not_start_and_a_status_that_is_not_written_are_not_the_end(

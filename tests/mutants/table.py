@@ -2679,6 +2679,14 @@ MUTANTS = (
         "            show(BOND, account.bond.free + 1)\n",
         ("tests/unit/compute_provider/test_metrics.py",),
     ),
+    Mutant(
+        "joined-and-stale",
+        "the status of a provider that has joined says that it waits",
+        "compute_provider/daemon.py",
+        "        if after.joined != before.joined:\n",
+        "        if False:\n",
+        ("tests/integration/test_provider_daemon.py",),
+    ),
     # --- models as they come ---
     Mutant(
         "kept-in-python",
