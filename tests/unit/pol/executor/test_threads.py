@@ -1,6 +1,8 @@
 """Threads that share instructions: the same bits however many there are, and none where there is too little to do."""
 
+import ctypes
 import os
+import platform
 import time
 from functools import partial
 from pathlib import Path
@@ -69,6 +71,35 @@ def test_threads_share_what_is_reduced_taken_and_copied(shape: tuple[int, ...], 
         assert outcome(crew, program, inputs) == expected
 
 
+_UPWARD = {"x86_64": 0x800, "aarch64": 0x400000}
+"""FE_UPWARD of C."""
+
+
+@pytest.mark.skipif(
+    platform.machine() not in _UPWARD, reason="only known where x86-64 or ARM round upward"
+)
+def test_threads_round_to_nearest_whatever_began_them() -> None:
+    """A new thread rounds as the one that made it does at that moment."""
+    program = build(_thirds)
+    inputs = {"global.x": floats(1 << 21)}
+    expected = outcome(get("numpy"), program, inputs)
+    system = ctypes.CDLL(None)
+    nearest = system.fegetround()
+    assert system.fesetround(_UPWARD[platform.machine()]) == 0
+    try:
+        crew = NativeBackend(native().library, threads=3, grain=1)
+    finally:
+        assert system.fesetround(nearest) == 0
+    for _ in range(20):
+        assert outcome(crew, program, inputs) == expected
+
+
+def _thirds(b: ProgramBuilder) -> None:
+    x = b.input("global.x", "f32", (1 << 21,))
+    third = b.constant("f32", (), np.float32(1 / 3).tobytes())
+    b.output("global.x", b.node("mul", b.node("add", x, third), third))
+
+
 def _switches(threads: set[str]) -> int:
     """Return how often these threads went to sleep."""
     found = 0
@@ -88,13 +119,14 @@ def test_a_short_program_wakes_no_thread() -> None:
     before = {path.name for path in Path("/proc/self/task").iterdir()}
     crew = NativeBackend(native().library, threads=2)
     workers = {path.name for path in Path("/proc/self/task").iterdir()} - before
-    short, long_ = (build(partial(_squares, size=size)) for size in (64, 512))
+    # the short one is worth two threads, but not to wake one
+    short, long_ = (build(partial(_squares, size=size)) for size in (128, 512))
     deadline = time.monotonic() + 60
     # the first one to sleep is that which has just begun
     while not (slept := _switches(workers)) and time.monotonic() < deadline:
         os.sched_yield()
     for _ in range(50):
-        run(short, 64)
+        run(short, 128)
     assert _switches(workers) == slept
     while _switches(workers) == slept and time.monotonic() < deadline:
         run(long_, 512)
