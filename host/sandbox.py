@@ -1,8 +1,8 @@
 """What a process gives up before it touches bytes of a stranger.
 
 A job holds no code, yet its bytes come from a stranger. So the process that parses and runs it dies with its parent,
-has no network, writes to one folder only, and has bounds on memory, files and processes. What the kernel does not
-permit is reported and left out, never guessed. On Linux; elsewhere only the bounds.
+has no network, writes to one folder (and the null device) only, and has bounds on memory, files and processes. What
+the kernel does not permit is reported and left out, never guessed. On Linux; elsewhere only the bounds.
 """
 
 import ctypes
@@ -27,6 +27,7 @@ _LANDLOCK_RESTRICT_SELF = 446
 _RULE_PATH_BENEATH = 1
 # ABI 1: execute, write file, (not: read file, read dir), remove and make of every kind.
 _WRITES = 0b1_1111_1111_0011
+_WRITE_FILE = 1 << 1
 # Before that ABI, a file that may be read may also be emptied.
 _TRUNCATE, _TRUNCATE_ABI = 1 << 14, 3
 # A flag that asks for the ABI.
@@ -120,14 +121,23 @@ def _write_only_to(libc: ctypes.CDLL, folder: Path) -> bool:
     ruleset = libc.syscall(_LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0)
     if ruleset < 0:
         return False
-    beneath = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    # Libraries open the null device when they are imported.
+    opened = {Path(os.devnull): closed & (_WRITE_FILE | _TRUNCATE), folder: closed}
     try:
-        rule = struct.pack("=Qi", closed, beneath)
         return bool(
-            libc.syscall(_LANDLOCK_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0) == 0
+            all(_let(libc, ruleset, path, rights) for path, rights in opened.items())
             and libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             and libc.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0) == 0
         )
     finally:
-        os.close(beneath)
         os.close(ruleset)
+
+
+def _let(libc: ctypes.CDLL, ruleset: int, path: Path, rights: int) -> bool:
+    """Add that these rights stay for a file, or for what is beneath a folder."""
+    beneath = os.open(path, os.O_PATH)
+    try:
+        rule = struct.pack("=Qi", rights, beneath)
+        return bool(libc.syscall(_LANDLOCK_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0) == 0)
+    finally:
+        os.close(beneath)

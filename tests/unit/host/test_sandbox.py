@@ -36,6 +36,7 @@ print(json.dumps([
     attempt(lambda: os.truncate(folder / "kept", 0)),
     sandbox.landlock_abi(),
     attempt(lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes()),
+    attempt(lambda: Path(os.devnull).write_text("x")),
 ]))
 """
 
@@ -50,13 +51,14 @@ def test_the_sandbox_keeps_what_it_promises(tmp_path: Path) -> None:
             capture_output=True, text=True, check=True, timeout=60,
         )  # fmt: skip
     (
-        ends, network, own, other, unlink, read, memory, empty, truncate, abi, environment
+        ends, network, own, other, unlink, read, memory, empty, truncate, abi, environment, null
     ) = json.loads(done.stdout)  # fmt: skip
     assert empty == "done"
     if abi >= 3:  # of Linux 6.2
         assert truncate == "PermissionError"
     if not ends:  # the passphrase may be in there
         assert environment == "PermissionError"
+    assert null == "done"
     assert own == "done"
     assert read == "done"
     assert memory == "MemoryError"
