@@ -1,5 +1,6 @@
 """A consumer's own Python file on the consumer's own machine: from ``job()`` to a job directory."""
 
+import re
 import runpy
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +38,7 @@ from pol.tracing.remembered import Remembered
 from pol.tracing.spec import JobSpec
 from pol.tracing.trace import trace_program
 from pol.tracing.weights import seeded_parameters
-from pol.values import TensorSpec
+from pol.values import MAX_NAME, NAME, TensorSpec
 
 Progress = Callable[[str], None]
 EVAL_ROWS = 4096
@@ -125,6 +126,7 @@ def _build_of(spec: JobSpec, data: Columns, holdout: Columns, out: Path, tell: P
     state = _initial_state(spec, functions)
     _check_precisions(spec)
     local = functions.initial_local(state)
+    _check_names(state, local)
     _try_loss(spec, state, data, holdout, tell)
     tell(f"tracing a step of {spec.batch} rows")
     tensors = {**dict(spec.model.named_parameters()), **dict(spec.model.named_buffers())}
@@ -272,6 +274,20 @@ def _initial_state(spec: JobSpec, functions: JobFunctions) -> dict[str, torch.Te
     return {**state, **outer_initial(spec.outer, trained), **averages}
 
 
+def _check_names(state: Mapping[str, torch.Tensor], local: Mapping[str, torch.Tensor]) -> None:
+    """Refuse a name that no tensor of a job can have, as the key of a ModuleDict may be."""
+    for full in (*named("global", state), *named("local", local)):
+        name = full.partition(".")[2]
+        reason = None
+        if not re.fullmatch(str(NAME.pattern), name):
+            reason = f"its name is not {NAME.what}"
+        elif len(full) > MAX_NAME:
+            most = MAX_NAME - len(full) + len(name)
+            reason = f"its name has {len(name)} characters, and {most} are the most"
+        if reason:
+            raise JobError(f"model.{name}", reason, "rename the attribute or the key of its module")
+
+
 def _check_precisions(spec: JobSpec) -> None:
     """A name that nothing has would choose nothing, and nobody would notice."""
     known = [name for name, _ in spec.model.named_parameters()]
@@ -343,7 +359,7 @@ def _try_loss(
 
 def _of_loss(error: Exception, data: Mapping[str, Array]) -> tuple[str, str]:
     if isinstance(error, KeyError) and error.args and error.args[0] not in data:
-        return f"the data has no column {error.args[0]!r}", f"it has {', '.join(data)}"
+        return f"the data has no column {error.args[0]!r}", f"it has {', '.join(map(repr, data))}"
     return in_words(error, "check the model, the loss and the values of the data")
 
 

@@ -11,8 +11,8 @@ from torch import nn
 from pol.errors import JobError, StateError
 from pol.state.arrays import Array
 from pol.state.tensors import load_safetensors
-from pol.tracing.model import plain_model
-from pol.tracing.optimizers import AVERAGE
+from pol.tracing.model import make_numbers_of_jobs, module_with_values, own_tensors, plain_model
+from pol.tracing.optimizers import AVERAGE, VELOCITY
 
 MODEL_FILE = "model.safetensors"
 _Model = TypeVar("_Model", bound=nn.Module)
@@ -38,7 +38,8 @@ def load_result(model: _Model, path: "Path | str | HasState", ema: bool = False)
     ``path`` is what ``assay order result`` or ``assay job run`` wrote, a folder with a ``model.safetensors``, or what
     was fetched. It has each tensor once, under the first of its names, and buffers that a ``state_dict`` leaves out.
     With ``ema``, weights are the moving averages that the job kept; whatever has none (buffers, what is frozen) is as
-    it is without.
+    it is without. A model in bfloat16, half or double precision becomes FP32, as it did in the job, so that it has the
+    bits of the result.
 
     Raises JobError when the file cannot be read, or is not of this model.
 
@@ -47,7 +48,11 @@ def load_result(model: _Model, path: "Path | str | HasState", ema: bool = False)
         model = assay.load_result(make_model(), "model.safetensors")
     """
     if not isinstance(path, Path | str):
-        return _load_state(model, path.state, "the result", ema)
+        fetched: object = getattr(path, "state", None)
+        if not isinstance(fetched, Mapping):
+            reason = f"a {type(path).__name__} holds no result"
+            raise JobError("result", reason, "give load_result(model, path)")
+        return _load_state(model, fetched, "the result", ema)
     file = Path(path) / MODEL_FILE if Path(path).is_dir() else Path(path)
     try:
         state = load_safetensors(file)
@@ -71,15 +76,26 @@ def _load_state(model: _Model, state: Mapping[str, Array], file: str, ema: bool)
             reason = f"{file} has no averages"
             raise JobError("result", reason, "give ema= to the JobSpec, or leave it out here")
         state = {**state, **averages}
-    for name, tensor in _tensors(plain_model(model)).items():
+    plain = module_with_values(model)
+    _check_same_tensors(own_tensors(plain), state, file)
+    make_numbers_of_jobs(plain, lambda text: None)
+    load_into(plain, state)
+    return model
+
+
+def _check_same_tensors(
+    own: Mapping[str, torch.Tensor], state: Mapping[str, Array], file: str
+) -> None:
+    remedy = "make the model as the job file does"
+    for name, tensor in own.items():
         if name not in state:
-            remedy = "make the model as the job file does"
             raise JobError("result", f"{file} has no {name}", remedy)
         if state[name].shape != tuple(tensor.shape):
             reason = f"{name} is {list(state[name].shape)} in it, {list(tensor.shape)} in the model"
-            raise JobError("result", reason, "make the model as the job file does")
-    load_into(model, state)
-    return model
+            raise JobError("result", reason, remedy)
+    for name in state:
+        if name not in own and not name.startswith((VELOCITY, AVERAGE)):
+            raise JobError("result", f"{file} has {name}, which the model has not", remedy)
 
 
 def load_into(model: nn.Module, state: Mapping[str, Array]) -> None:
@@ -91,9 +107,8 @@ def load_into(model: nn.Module, state: Mapping[str, Array]) -> None:
     Raises KeyError when the model has a tensor that the state lacks.
     """
     with torch.no_grad():
-        for name, tensor in _tensors(plain_model(model)).items():
+        for name, tensor in own_tensors(plain_model(model)).items():
+            if 0 in tensor.stride():
+                # one element in many places, to which nothing can be written
+                tensor.data = tensor.contiguous()
             tensor.copy_(torch.from_numpy(np.array(state[name])))
-
-
-def _tensors(model: nn.Module) -> dict[str, torch.Tensor]:
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}

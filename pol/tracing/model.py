@@ -27,9 +27,7 @@ def plain_model(model: nn.Module) -> nn.Module:
 
 
 def prepare_model(model: object, tell: Callable[[str], None]) -> nn.Module:
-    """Return the module itself, whose numbers were made FP32 in place where they were others.
-
-    Parameters stay the same objects, because an optimizer knows them by that.
+    """Return the module itself, whose numbers were made those of a job in place where they were others.
 
     Raises JobError when there is no module, or one without values.
     """
@@ -39,29 +37,58 @@ def prepare_model(model: object, tell: Callable[[str], None]) -> nn.Module:
     if isinstance(model, torch.jit.ScriptModule):
         reason = "is compiled by torch.jit, which cannot be traced"
         raise JobError("model", reason, "give the module from which it was made")
+    plain = module_with_values(model)
+    devices = sorted({t.device.type for t in own_tensors(plain).values()} - {"cpu"})
+    if devices:
+        tell(f"the model is moved from {devices[0]} to the processor's memory")
+        plain.cpu()
+    make_numbers_of_jobs(plain, tell)
+    return plain
+
+
+def own_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Return parameters and buffers, each once, under the first of its names."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def module_with_values(model: object) -> nn.Module:
+    """Return the module itself; JobError when there is none, or one whose tensors no job can have."""
     if not isinstance(model, nn.Module):
         reason = f"is a {type(model).__name__}"
         raise JobError("model", reason, "give a torch.nn.Module")
     plain = plain_model(model)
-    tensors = [*plain.named_parameters(), *plain.named_buffers()]
-    for name, tensor in tensors:
+    for name, tensor in own_tensors(plain).items():
         if tensor.is_meta or is_lazy(tensor):
             remedy = "make the model with values; a lazy layer gets them from a batch, model(x)"
             raise JobError(f"model.{name}", "has no values yet", remedy)
         if tensor.is_complex() or tensor.is_quantized or tensor.is_sparse:
             reason = f"is {tensor.dtype} ({tensor.layout})"
             raise JobError(f"model.{name}", reason, "use plain real numbers")
-    devices = sorted({t.device.type for _, t in tensors if t.device.type != "cpu"})
-    if devices:
-        tell(f"the model is moved from {devices[0]} to the processor's memory")
-        plain.cpu()
-    others = sorted(
-        {_plain_name(t) for _, t in tensors if t.is_floating_point() and t.dtype != torch.float32}
-    )
-    if others:
-        tell(f"the model's {', '.join(others)} become float32, which all jobs compute in")
-        plain.float()
     return plain
+
+
+def make_numbers_of_jobs(plain: nn.Module, tell: Callable[[str], None]) -> None:
+    """Make other floating types FP32 and other integers 64 bits wide, in place.
+
+    Parameters and buffers stay the same objects, because optimizers and tied names know them by that.
+    """
+    for wanted, names in (
+        (torch.float32, "float32, which all jobs compute in"),
+        (torch.int64, "int64, which a job's integers are"),
+    ):
+        others = [
+            tensor
+            for tensor in own_tensors(plain).values()
+            if tensor.dtype not in (wanted, torch.bool)
+            and tensor.is_floating_point() == wanted.is_floating_point
+        ]
+        if others:
+            kinds = ", ".join(sorted({_plain_name(tensor) for tensor in others}))
+            tell(f"the model's {kinds} become {names}")
+        for tensor in others:
+            tensor.data = tensor.data.to(wanted)
+            if tensor.grad is not None:
+                tensor.grad = tensor.grad.to(wanted)
 
 
 def _plain_name(tensor: torch.Tensor) -> str:

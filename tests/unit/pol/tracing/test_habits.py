@@ -1,7 +1,9 @@
 """What people write in models, losses and data: it does what it does in plain torch, or ends in a sentence."""
 
 import random
+from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -292,3 +294,22 @@ def test_a_table_of_pandas_has_its_columns(tmp_path: Path) -> None:
     build(spec, tmp_path / "job")
     data = load_job(tmp_path / "job").data
     assert batch_at(data, load_job(tmp_path / "job").job, 0)["batch.x"].shape == (4,)
+
+
+def test_a_name_that_no_tensor_of_a_job_can_have_is_named(tmp_path: Path) -> None:
+    for key, reason in (
+        ("layer-1", r"model\.layer-1\.bias: its name is not words of letters"),
+        ("x" * 200, "its name has 205 characters, and 153 are the most"),
+    ):
+        model = nn.Sequential(OrderedDict({key: nn.Linear(4, 3)}))
+        with pytest.raises(JobError, match=f"{reason}.*rename the attribute"):
+            build(_spec(model), tmp_path)
+
+
+def test_a_column_is_named_as_it_is_written(tmp_path: Path) -> None:
+    data: Any = {0: X, "y": Y}
+    number: Any = 0
+    loss: Any = lambda model, batch: model(batch[number]).mean()  # noqa: E731
+    spec = replace(_spec(nn.Linear(4, 3), loss), train=data, holdout=data)
+    with pytest.raises(JobError, match="no column 0; it has '0', 'y'"):
+        build(spec, tmp_path)
