@@ -60,7 +60,7 @@ class SeededDropout(TorchFunctionMode):
         super().__init__()
         self._number = number
         self._outside = repeats.depth()
-        self.sites = Sites()
+        self.sites = Sites(self)
         """Those that are drawn from."""
         self._active: list[AbstractContextManager[None]] = []
         self._draws = Draws(self._uniform)
@@ -160,7 +160,7 @@ class SeededDropout(TorchFunctionMode):
         bidirectional: bool,
         batch_first: bool,
     ) -> Any:
-        """The layers as repeats, with dropout between them; torch's own where states are projected."""
+        """The layers as repeats, with dropout between them; torch's own where nothing is traced."""
         ways = 2 if bidirectional else 1
         state = hidden if isinstance(hidden, Sequence) else [hidden]
         kept = (has_biases, 1, 0.0, training, bidirectional, batch_first)
@@ -169,9 +169,8 @@ class SeededDropout(TorchFunctionMode):
             return function(x, begin if isinstance(hidden, Sequence) else begin[0], some, *kept)
 
         own: recurrent.Layer = of_torch
-        is_plain = len(weights) == layers * ways * (4 if has_biases else 2)
-        if is_plain and get_proxy_mode() is not None:
-            own = recurrent.layer(function, has_biases, bidirectional, batch_first)
+        if get_proxy_mode() is not None:
+            own = recurrent.layer(function, bidirectional, batch_first)
         each, ends = len(weights) // layers, []
         for layer in range(layers):
             if layer:

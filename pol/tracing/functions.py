@@ -15,7 +15,7 @@ from pol.tracing.accumulation import accumulated
 from pol.tracing.checkpoints import repeatable_checkpoints
 from pol.tracing.dropout import EVALUATION, SeededDropout
 from pol.tracing.groups import trained_groups
-from pol.tracing.habits import without_scaling
+from pol.tracing.habits import refusing
 from pol.tracing.optimizers import InnerOptimizer, averages, clip, clip_values, outer_update
 from pol.tracing.origin import Measuring
 from pol.tracing.precision import gradient
@@ -103,7 +103,7 @@ def _called(part: _Measured, weights: Tensors, batch: Batch) -> tuple[Any, dict[
     """Return what a measure gives with other weights and buffers, and what became of the buffers."""
     own = {*dict(part.model.named_parameters()), *dict(part.model.named_buffers())}
     known = named("model", {name: tensor for name, tensor in weights.items() if name in own})
-    with _as_written(), without_scaling():
+    with _as_written(), refusing():
         # it puts the tensors that are assigned to buffers into this very dictionary
         value = torch.func.functional_call(part, known, (batch,))
     after = under("model", known)

@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor
+from torch._ops import HigherOrderOperator
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
@@ -32,6 +33,11 @@ def _packed(*_arguments: Any, **_options: Any) -> None:
 def _complex(*_arguments: Any, **_options: Any) -> None:
     remedy = "turn each pair (a, b) by cos and sin: (a * cos - b * sin, a * sin + b * cos)"
     raise NotInAJob("a step has no complex numbers", remedy)
+
+
+def _fractional(*_arguments: Any, **_options: Any) -> None:
+    reason = "the windows of FractionalMaxPool are drawn, which a step has no operation for"
+    raise NotInAJob(reason, "use AdaptiveMaxPool of the same output_size, or MaxPool")
 
 
 def _with_data(x: Tensor, value: Tensor) -> None:
@@ -86,6 +92,10 @@ HABITS: dict[Any, Callable[..., Any]] = {
     Tensor.backward: _backward,
     Tensor.data.__set__: _with_data,  # type: ignore[attr-defined]
     functional.embedding: _embedding,
+    functional.fractional_max_pool2d: _fractional,
+    functional.fractional_max_pool2d_with_indices: _fractional,
+    functional.fractional_max_pool3d: _fractional,
+    functional.fractional_max_pool3d_with_indices: _fractional,
     torch._pack_padded_sequence: _packed,
     torch.view_as_complex: _complex,
     torch.polar: _complex,
@@ -129,8 +139,32 @@ def _scaled(scaler: torch.amp.GradScaler, outputs: Any) -> Any:
     raise NotInAJob(reason, "leave it out")
 
 
+_LOOP = "use assay.repeat, or a for, whose turns are written out"
+_OF_FUNCTIONS = {
+    "scan": _LOOP,
+    "associative_scan": _LOOP,
+    "while_loop": f"{_LOOP}; torch.where keeps what is done before the last turn",
+    "map_impl": f"compute all at once, or {_LOOP}",
+    "cond": "compute both, and choose by torch.where",
+    "flex_attention": "use scaled_dot_product_attention, which takes any mask and any bias as attn_mask",
+}
+"""Operations of torch that take functions, and what to write instead."""
+_CALL = HigherOrderOperator.__call__
+
+
+def _of_functions(operation: HigherOrderOperator, /, *arguments: Any, **options: Any) -> Any:
+    name: str = operation.name()  # type: ignore[no-untyped-call]
+    if name not in _OF_FUNCTIONS:
+        return _CALL(operation, *arguments, **options)  # type: ignore[no-untyped-call]
+    reason = f"torch's {name.removesuffix('_impl')} is called there, and a step has no operation that takes functions"
+    raise NotInAJob(reason, _OF_FUNCTIONS[name])
+
+
 @contextmanager
-def without_scaling() -> Iterator[None]:
-    """Refuse what scales a loss for gradients in half precision."""
-    with patch.object(torch.amp.GradScaler, "scale", _scaled):
+def refusing() -> Iterator[None]:
+    """Refuse what scales a loss for gradients in half precision, and operations that take functions."""
+    with (
+        patch.object(torch.amp.GradScaler, "scale", _scaled),
+        patch.object(HigherOrderOperator, "__call__", _of_functions),
+    ):
         yield

@@ -1,6 +1,7 @@
 """``assay.repeat``: a loop of a fixed number of turns, for recurrences that no layer of torch is."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +11,13 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from pol.limits import MAX_TURNS
+from pol.tracing.origin import Places
 from pol.tracing.repeats import (
     Operands,
     Swapping,
     Turn,
     Values,
+    Within,
     looped,
     numbered,
     repeat_turns,
@@ -157,10 +160,18 @@ def _traced(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]
             found = (of_number if is_drawn else turn)(own, parts, ())
         return plain(found[0]), plain(found[1])
 
+    here = Within.now()
+
+    @contextmanager
+    def again() -> Iterator[None]:
+        # torch computes gradients outside of the modes
+        with Places(), sites.drawing, here.again():
+            yield
+
     constants = [resolved(value) for value in seen]
     given = Operands(
         plain(operands.carried), sequences, constants, operands.count, operands.reverse
     )
-    found = [value for values in repeat_turns(within, given) for value in values]
+    found = [value for values in repeat_turns(within, given, again) for value in values]
     own = [value.to(kind) for value, kind in zip(found, kinds, strict=True)]
     return own[:count], own[count:]

@@ -5,7 +5,7 @@ there. Gradients of constants are added up from the last turn to the first one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Self
@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_map
 
 from pol.job.program import Program
 from pol.ops.repeat import CARRY, CONSTANT, SEQUENCE, STACKED
+from pol.tracing.reasons import NotInAJob
 from pol.tracing.repeat_op import repeated
 from pol.tracing.trace import trace_program
 from pol.tracing.turns import BEGIN, END, GIVEN, SLOPE, TOTAL, Passes, taken_apart
@@ -183,7 +184,29 @@ class Swapping(TorchFunctionMode):
 
 
 class _Finding(Swapping):
-    """Finds the tensors of the function around a body, and puts zeros in their places."""
+    """Finds the tensors of the function around a body, and puts zeros in their places, which nothing writes to."""
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        found = super().__torch_function__(function, types, args, kwargs)
+        for outer, inner in self.pairs.values():
+            if inner._version:
+                reason = (
+                    f"a tensor of {list(outer.shape)} is changed in place there, in a turn of a "
+                    "repeat that does not carry it"
+                )
+                remedy = (
+                    "carry it, and return what it becomes; layers that keep statistics, as batch "
+                    "norm does, are called on all steps at once, before or after the repeat, or "
+                    "LayerNorm and GroupNorm take their places"
+                )
+                raise NotInAJob(reason, remedy)
+        return found
 
     def swapped(self, value: Any) -> Any:
         if isinstance(value, FakeTensor) and id(value) not in self.pairs:
@@ -237,12 +260,6 @@ def tried(turn: Turn, operands: Operands) -> tuple[list[Tensor], Values, Values]
         inside = [stand_ins(values) for values in given]
         with _Finding() as finding, _trial():
             ends, outputs = turn(inside[0], inside[1], ())
-        for outer, inner in finding.pairs.values():
-            if inner._version:
-                raise NotImplementedError(
-                    f"a turn writes to a tensor of {list(outer.shape)} that it does not carry; "
-                    "carry it, and return what it becomes"
-                )
         return [outer for outer, _ in finding.pairs.values()], stand_ins(ends), stand_ins(outputs)
 
 
@@ -331,22 +348,26 @@ class Slopes:
     others: dict[int, Tensor]
 
 
-Finish = Callable[[Operands, Tensor, Slopes], Sequence[Tensor | None]]
-"""Operands, the first stack, and what the backward pass has, to the gradients by sequences and constants."""
+Finish = Callable[[Operands, Values, Slopes], Sequence[Tensor | None]]
+"""Operands, stacks, and what the backward pass has, to the gradients by sequences and constants."""
 
 
-def _finish(operands: Operands, _: Tensor | None, found: Slopes) -> list[Tensor | None]:
+def _finish(operands: Operands, _: Values, found: Slopes) -> list[Tensor | None]:
     by_sequence = [found.others.get(at) for at in range(len(operands.sequences))]
     return by_sequence + [found.totals.get(at) for at in range(len(operands.constants))]
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a repeat is computed: its turn, its two passes, and what makes the last gradients of the backward pass's."""
+    """How a repeat is computed: its turn, its two passes, and what makes the last gradients of the backward pass's.
+
+    ``again`` puts a turn that runs again in the backward pass back to where it was called.
+    """
 
     turn: Turn
     passes: Passes
     finish: Finish = _finish
+    again: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
 class _Repeat(torch.autograd.Function):
@@ -370,7 +391,7 @@ class _Repeat(torch.autograd.Function):
         saved = ctx.saved_tensors
         operands, stacks = form.like(saved[:inputs]), saved[inputs:]
         if torch.is_grad_enabled():
-            return None, None, *_differentiable(way.turn, operands, gradients)
+            return None, None, *_differentiable(way, operands, gradients)
         known: dict[str, Values] = {
             END: gradients[:carried],
             GIVEN: gradients[carried:],
@@ -387,7 +408,7 @@ class _Repeat(torch.autograd.Function):
             dict(zip(totals, found[carried:], strict=False)),
             {number: behind[at] for number, at in way.passes.slopes.items()},
         )
-        return None, None, *found[:carried], *way.finish(operands, next(iter(stacks), None), slopes)
+        return None, None, *found[:carried], *way.finish(operands, stacks, slopes)
 
 
 def with_gradient(way: Way, operands: Operands) -> list[Tensor]:
@@ -396,9 +417,10 @@ def with_gradient(way: Way, operands: Operands) -> list[Tensor]:
     return list(parts)
 
 
-def _differentiable(turn: Turn, operands: Operands, gradients: Values) -> tuple[Tensor | None, ...]:
+def _differentiable(way: Way, operands: Operands, gradients: Values) -> tuple[Tensor | None, ...]:
     """Return the gradients so that they have gradients themselves: turn by turn, as eager torch has them."""
-    ends, stacked = looped(turn, operands)
+    with way.again():
+        ends, stacked = looped(way.turn, operands)
     leaves = [value for value in operands.all if value.requires_grad]
     sources = [
         (value, slope)
@@ -414,12 +436,17 @@ def _differentiable(turn: Turn, operands: Operands, gradients: Values) -> tuple[
     return tuple(next(found) if value.requires_grad else None for value in operands.all)
 
 
-def repeat_turns(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]:
+def repeat_turns(
+    turn: Turn,
+    operands: Operands,
+    again: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> tuple[list[Tensor], list[Tensor]]:
     """Return what is carried at the end and what was stacked, by a repeat in the program."""
     values, carried = operands.all, len(operands.carried)
     if operands.need_gradient:
         wanted = [value.requires_grad for value in values[carried:]]
-        parts = with_gradient(Way(turn, traced_gradient(turn, operands, wanted)), operands)
+        way = Way(turn, traced_gradient(turn, operands, wanted), again=again)
+        parts = with_gradient(way, operands)
     else:
         body = traced_turn(turn, operands)
         parts = repeated(body, values, operands.count, reverse=operands.reverse)

@@ -1,14 +1,15 @@
 """The sites that a step draws from: each call that draws has one of its own, counted in the order of the calls."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 
 
 class Sites:
-    """Counts sites."""
+    """Counts sites; within ``drawing``, what draws does so from these."""
 
-    def __init__(self) -> None:
+    def __init__(self, drawing: AbstractContextManager[object] | None = None) -> None:
+        self.drawing = drawing or nullcontext()
         self.next = 0
         """The site that will be drawn from next."""
 

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops.scan import scan
 from torch.nn import functional as F  # noqa: N812
+from torch.nn.attention.flex_attention import flex_attention
 
 from pol.errors import JobError
 from pol.executor.backend import backend
@@ -21,6 +23,7 @@ from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import load_job
 from pol.tracing.build import build
+from pol.tracing.repeating import repeat
 from pol.tracing.spec import Batch, JobSpec
 
 STEPS, ROWS = 2, 8
@@ -313,3 +316,59 @@ def test_a_column_is_named_as_it_is_written(tmp_path: Path) -> None:
     spec = replace(_spec(nn.Linear(4, 3), loss), train=data, holdout=data)
     with pytest.raises(JobError, match="no column 0; it has '0', 'y'"):
         build(spec, tmp_path)
+
+
+class _Pools(_Net):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = nn.FractionalMaxPool2d((1, 2), output_size=(1, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wide = x.repeat(1, 3)[:, None, None]
+        return super().forward(self.pool(wide)[:, 0, 0])
+
+
+class _Scans(_Net):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        last, _ = scan(lambda h, row: (h + row, h * 1.0), torch.zeros(4), self.one(x))
+        return super().forward(x + last)
+
+
+class _Chooses(_Net):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(torch.cond(x.sum() > 0, lambda v: v, lambda v: -v, (x,)))
+
+
+class _Attends(_Net):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        heads = self.one(x).reshape(1, 1, -1, 1).expand(-1, -1, -1, 16)
+        found: Any = flex_attention(heads, heads, heads)
+        return super().forward(found.mean(3).reshape(-1, 4))
+
+
+class _Normalizes(_Net):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x, _ = repeat(lambda h, _: (self.norm(self.one(h)), None), x, count=3)
+        return super().forward(x)
+
+
+@pytest.mark.parametrize(
+    ("make", "where", "reason", "remedy"),
+    [
+        (_Pools, r"model\.pool .*pool\(wide\)", "windows of Frac.*drawn", "use AdaptiveMaxPool"),
+        (_Scans, r"last, _ = scan\(", "torch's scan", "assay.repeat"),
+        (_Chooses, r"torch\.cond\(", "torch's cond", "torch.where"),
+        (_Attends, r"flex_attention\(heads", "torch's flex_attention", "scaled_dot_product"),
+        (_Normalizes, r"model\.norm .*self\.norm\(self", "does not carry", "all steps at once"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+def test_what_no_step_has_is_said_with_the_line_and_what_to_write(
+    make: Callable[[], nn.Module], where: str, reason: str, remedy: str, tmp_path: Path
+) -> None:
+    with pytest.raises(JobError, match=f"{where}.*{reason}.*{remedy}"):
+        build(_spec(make()), tmp_path)
