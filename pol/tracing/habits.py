@@ -40,6 +40,14 @@ def _fractional(*_arguments: Any, **_options: Any) -> None:
     raise NotInAJob(reason, "use AdaptiveMaxPool of the same output_size, or MaxPool")
 
 
+def _grouped(*_arguments: Any, **_options: Any) -> None:
+    reason = (
+        "grouped_mm gives each expert as many rows as the values say, and a step has fixed shapes"
+    )
+    remedy = 'take the other way of transformers, from_config(…, experts_implementation="batched_mm"), or masks'
+    raise NotInAJob(reason, remedy)
+
+
 def _with_data(x: Tensor, value: Tensor) -> None:
     """``x.data = value``, which nothing traced would know of."""
     if value.shape != x.shape:
@@ -96,6 +104,7 @@ HABITS: dict[Any, Callable[..., Any]] = {
     functional.fractional_max_pool2d_with_indices: _fractional,
     functional.fractional_max_pool3d: _fractional,
     functional.fractional_max_pool3d_with_indices: _fractional,
+    functional.grouped_mm: _grouped,
     torch._pack_padded_sequence: _packed,
     torch.view_as_complex: _complex,
     torch.polar: _complex,

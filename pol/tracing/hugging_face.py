@@ -5,10 +5,11 @@ that of the installed ``transformers``.
 """
 
 import json
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import cos, pi
+from math import cos, inf, pi
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,31 @@ import torch
 from torch import nn
 
 from pol.errors import JobError
-from pol.tracing.reasons import first_line
+from pol.state.arrays import Array
+from pol.tracing.reasons import first_line, in_a_line
+from pol.tracing.saved_weights import load_saved
 from pol.tracing.spec import AdamW, Batch, JobSpec
 from pol.tracing.text import text_rows
 
-CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 _CONFIG_MOST = 2**20
-_REMOTE = "auto_map"
+_REFUSED = {
+    "auto_map": (
+        "the model brings code of its own, which is not run",
+        "use a model that transformers itself has",
+    ),
+    "quantization_config": (
+        "its weights are quantized, and a job trains numbers in float32",
+        "give the model that was quantized",
+    ),
+}
+"""Fields of a configuration that are not for a job: why, and what to do."""
+_OTHER_TOKENIZERS = (
+    "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.json", "vocab.txt", "merges.txt",
+)  # fmt: skip
+"""Files of tokenizers that hold no whole one as ``tokenizer.json`` does."""
+_LOOKED_AT = 16
+"""Tokens by which a model is seen to look ahead or not."""
 _WARM_UP = 0.1
 """Of the steps: the rate rises to its full size, then falls along a cosine."""
 
@@ -31,8 +50,9 @@ _WARM_UP = 0.1
 class FineTuning:
     """What to train: a folder with ``config.json``, or that file, and a text.
 
-    ``weights`` and ``tokenizer`` are those beside the configuration where there are some; without weights the model is
-    drawn by its own laws, without a tokenizer each character is a token. ``rank`` is that of LoRA's matrices
+    ``weights`` (``model.safetensors``, the index of its parts, or their folder) and ``tokenizer`` are those beside the
+    configuration where there are some; without weights the model is drawn by its own laws, without a tokenizer each
+    character is a token. ``rank`` is that of LoRA's matrices
     (arXiv 2106.09685); without one all weights are trained. ``rate`` is the largest learning rate. Of ``steps`` and
     ``epochs`` one is given; without both the text is gone through once.
 
@@ -66,23 +86,22 @@ def fine_tuning(wanted: FineTuning, tell: Callable[[str], None] = lambda text: N
     library = _package("transformers")
     # its remarks on configurations are not about this job
     library.logging.set_verbosity_error()
+    _check_numbers(wanted)
     given, text = Path(wanted.model), Path(wanted.text)
     folder = given if given.is_dir() else given.parent
     file = given / CONFIG if given.is_dir() else given
     config = _config(library, file)
-    rows = text_rows(text, wanted.length, wanted.tokenizer or _beside(folder, TOKENIZER))
+    rows = text_rows(text, wanted.length, wanted.tokenizer or _tokenizer_in(folder))
     tell(f"{len(rows.train['x']):,} rows of {wanted.length}: {rows.source}")
     _check_fits(config, rows.words, wanted.length)
     torch.manual_seed(wanted.seed)
-    weights = Path(wanted.weights) if wanted.weights else _beside(folder, WEIGHTS)
     model = _model(library, config)
-    if weights is not None:
-        tell(f"weights of {weights}")
-        _load(model, weights)
+    load_saved(model, Path(wanted.weights) if wanted.weights else None, folder, tell)
+    _check_order(model, rows.train["x"][:1])
     if wanted.rank is not None:
         model = _adapted(model, wanted.rank)
     spec = JobSpec(
-        name=f"{config.model_type}-{text.stem}"[:64],
+        name=re.sub("[^A-Za-z0-9 ._-]", "_", f"{config.model_type}-{text.stem}")[:64],
         model=model,
         loss=next_token_loss,
         train={"x": rows.train["x"]},
@@ -126,8 +145,25 @@ def _package(name: str) -> Any:
         raise JobError("hf", f"it needs the package {name}", "install assay[models]") from None
 
 
-def _beside(folder: Path, name: str) -> Path | None:
-    return folder / name if (folder / name).is_file() else None
+def _check_numbers(wanted: FineTuning) -> None:
+    if wanted.length < 2:
+        reason = f"in a row of {wanted.length} no token has one before it"
+        raise JobError("length", reason, "give 2 or more")
+    if not 0 < wanted.rate < inf:
+        raise JobError("rate", f"{wanted.rate} is no learning rate", "give a positive number")
+    if wanted.rank is not None and wanted.rank < 1:
+        raise JobError("lora", f"{wanted.rank} is no rank", "give a positive integer")
+
+
+def _tokenizer_in(folder: Path) -> Path | None:
+    if (folder / TOKENIZER).is_file():
+        return folder / TOKENIZER
+    for name in _OTHER_TOKENIZERS:
+        if (folder / name).is_file():
+            reason = f"{folder} has {name}, and no {TOKENIZER}"
+            remedy = "make one: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
+            raise JobError("tokenizer", reason, remedy)
+    return None
 
 
 def _config(library: Any, file: Path) -> Any:
@@ -143,15 +179,18 @@ def _config(library: Any, file: Path) -> Any:
     kind = fields.get("model_type") if isinstance(fields, Mapping) else None
     if not isinstance(kind, str):
         raise JobError("hf", f"{file} names no model_type", f"give a {CONFIG} of transformers")
-    if _REMOTE in fields:
-        reason = "the model brings code of its own, which is not run"
-        raise JobError("hf", reason, "use a model that transformers itself has")
+    for field, (reason, remedy) in _REFUSED.items():
+        if fields.get(field):
+            raise JobError("hf", reason, remedy)
+    if kind not in library.CONFIG_MAPPING:
+        reason = f"transformers {library.__version__} has no model_type {kind!r}"
+        raise JobError("hf", reason, "correct it, or install a version that has it")
     kept = {name: value for name, value in fields.items() if name != "model_type"}
     try:
         return library.AutoConfig.for_model(kind, **kept)
     # of whatever the library checks
     except Exception as error:
-        reason = f"transformers refuses it: {first_line(error)}"
+        reason = f"transformers refuses it: {in_a_line(error)}"
         raise JobError("hf", reason, "check the configuration") from error
 
 
@@ -170,45 +209,42 @@ def _check_fits(config: Any, words: int, length: int) -> None:
 
 def _model(library: Any, config: Any) -> nn.Module:
     try:
-        model: nn.Module = library.AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-    except ValueError as error:
-        reason = f"transformers has no language model for it: {first_line(error)}"
-        raise JobError("hf", reason, "use a model that writes text") from error
-    return model
-
-
-def _load(model: nn.Module, path: Path) -> None:
-    """Read weights; tied ones are in the file once, and a prefix of the whole model may be left out there."""
-    from safetensors.torch import load_file
-
-    try:
-        given = load_file(str(path))
-    # the library's own, which is no OSError
-    except Exception as error:
-        reason = f"{path} holds no weights: {first_line(error)}"
-        raise JobError("weights", reason, f"give a {WEIGHTS}") from error
-    prefix = getattr(model, "base_model_prefix", "")
-    own = model.state_dict()
-    if prefix and not any(name in own for name in given):
-        given = {f"{prefix}.{name}": tensor for name, tensor in given.items()}
-    for name, tensor in given.items():
-        if name in own and tensor.shape != own[name].shape:
-            reason = f"{name} is {list(tensor.shape)} in {path.name}, {list(own[name].shape)} in the model"
-            raise JobError("weights", reason, "give the weights of this configuration")
-    known = {name: tensor for name, tensor in given.items() if name in own}
-    found = model.load_state_dict(known, strict=False)
-    tied = set(getattr(model, "_tied_weights_keys", None) or ())
-    missing = [name for name in found.missing_keys if name not in tied]
-    if missing:
-        raise JobError(
-            "weights", f"{path.name} lacks {missing[0]}", "give the whole model's weights"
+        model: nn.Module = library.AutoModelForCausalLM.from_config(
+            config,
+            trust_remote_code=False,
+            # the one whose shapes depend on no values
+            experts_implementation="batched_mm",
         )
+    # of whatever the library checks
+    except Exception as error:
+        if "Unrecognized configuration class" in str(error):
+            reason = f"{config.model_type} is no model that goes on with a text"
+            remedy = "use one, such as gpt2, llama, qwen2 or mistral, or write a job file"
+            raise JobError("hf", reason, remedy) from error
+        reason = f"transformers cannot make the model: {type(error).__name__}, {in_a_line(error)}"
+        raise JobError("hf", reason, "check the configuration") from error
+    return model.float()
+
+
+def _check_order(model: nn.Module, row: Array) -> None:
+    """Refuse a model that looks ahead: in it, each token is among those that it is to be told from."""
+    tokens = torch.from_numpy(row[:, :_LOOKED_AT].copy())
+    other = tokens.clone()
+    other[:, -1] = (other[:, -1] + 1) % max(2, int(tokens.max()) + 1)
+    was_training = model.training
+    with torch.no_grad():
+        model.eval()
+        found, changed = (
+            model(input_ids=x, use_cache=False).logits[:, :-1] for x in (tokens, other)
+        )
+        model.train(was_training)
+    if (found - changed).abs().max() > 1e-5 * found.abs().max():
+        reason = "the model sees what it is to tell, the tokens ahead, as an encoder does"
+        raise JobError("hf", reason, 'set "is_decoder": true in its config.json, or use another')
 
 
 def _adapted(model: nn.Module, rank: int) -> nn.Module:
     peft = _package("peft")
-    if rank < 1:
-        raise JobError("lora", f"{rank} is no rank", "give a positive integer")
     try:
         # about how the layers of this model lie in memory, which peft finds out for itself
         with warnings.catch_warnings(action="ignore"):

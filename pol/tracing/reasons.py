@@ -23,6 +23,8 @@ _DEVICE = (
     "tensors go to a GPU there, and a job says nothing of devices",
     "leave .cuda() and device= out, or say device=x.device",
 )
+_MOST = 240
+"""Characters of what a library says in several lines."""
 _SAID: dict[str, tuple[str, str]] = {
     "derivative for": (
         "torch has no gradient of what is called there",
@@ -69,3 +71,9 @@ def in_words(error: Exception, remedy: str) -> tuple[str, str]:
 def first_line(error: BaseException) -> str:
     """Return the first line of what a library says; its kind, where that is nothing."""
     return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+
+
+def in_a_line(error: BaseException) -> str:
+    """Return all that a library says as one line; what is very long is cut."""
+    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return text if len(text) <= _MOST else f"{text[:_MOST]}…"

@@ -64,7 +64,11 @@ def text_rows(
             reason = f"{tokenizer} has the SHA-256 {found}"
             raise JobError("tokenizer", reason, "give the file that was meant, or its hash")
         encoder = _tokenizer(written, tokenizer)
-        words = encoder.get_vocab_size()
+        # of what it was last used for, and not of a whole text
+        encoder.no_truncation()
+        encoder.no_padding()
+        # numbers may be left out
+        words = max(encoder.get_vocab().values(), default=-1) + 1
         array = np.asarray(encoder.encode(text).ids, np.int64)
         source = f"{words} tokens of {tokenizer.name}, SHA-256 {found}"
     rows = (len(array) - 1) // length
@@ -78,7 +82,8 @@ def text_rows(
 
 def _text(path: Path) -> str:
     try:
-        return _read(path, "data").decode()
+        # without the mark that some write in front
+        return _read(path, "data").decode("utf-8-sig")
     except UnicodeDecodeError as error:
         reason = (
             f"{path} is no text in UTF-8: byte {error.start} is {error.object[error.start]:#04x}"

@@ -36,6 +36,25 @@ def test_a_tokenizer_is_named_by_its_hash(tmp_path: Path) -> None:
     assert sha256(file.read_bytes()).hexdigest() in found.source
 
 
+def test_a_tokenizer_neither_cuts_nor_pads_a_text_and_may_leave_numbers_out(tmp_path: Path) -> None:
+    tokenizer = Tokenizer(models.WordLevel({"one": 0, "two": 7}, unk_token="one"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.enable_truncation(4)
+    tokenizer.enable_padding(length=50)
+    file, path = tmp_path / "tokenizer.json", tmp_path / "a.txt"
+    tokenizer.save(str(file))
+    path.write_text("one two " * 10)
+    found = text_rows(path, 3, file)
+    assert sum(len(rows["x"]) for rows in (found.train, found.holdout)) == 6
+    assert found.words == 8
+
+
+def test_the_mark_in_front_of_a_text_is_no_character(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("ab" * 30, encoding="utf-8-sig")
+    assert text_rows(path, 7).words == 2
+
+
 @pytest.mark.parametrize(
     ("length", "name", "field"),
     [(0, "a.txt", "length"), (50, "a.txt", "data"), (4, "b.txt", "data")],
