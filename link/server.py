@@ -196,7 +196,7 @@ def _check_role(call: Call[Any, Any], roles: frozenset[Role]) -> None:
         wanted = " or ".join(sorted(role.name.lower() for role in call.roles))
         raise ClusterError(
             ClusterErrorKind.NOT_ALLOWED,
-            f"{call.name} is for a {wanted} of this validator",
+            f"{call.name} is for who is {wanted} of this validator",
             "register on the chain first, with this validator",
             field="envelope.caller",
         )

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,9 @@ from assay.cli.output import byte_progress, flops, load_line, money, short, tabl
 from domain.errors import Expected
 from domain.queries import OrderResponse
 from domain.records import Histogram, Order, OrderState
+
+if TYPE_CHECKING:
+    from consumer.watch import Summary
 
 job_option = click.option(
     "--job",
@@ -107,7 +110,7 @@ def submit(context: Settings, directory: Path, seconds: int, **values: Any) -> N
             "order": made.order_id,
             "deposit": made.deposit,
             "tx": made.tx_hash,
-            "state": summary.state.name.lower(),
+            "state": summary.state,
             "validator": summary.validator,
             "reason": summary.reason,
         },
@@ -275,20 +278,31 @@ def watch(context: Settings, order: str, seconds: int, directory: Path | None) -
         except Expected as error:
             context.output.note(f"watching only: {error}")
         shown = None
-        for on_chain in follow(client, wanted, Event(), float(seconds), context.output.note):
-            if delivery:
-                delivery.step(on_chain)
-            summary = summarise(on_chain)
-            if summary != shown:
-                context.output.line(
-                    summary,
-                    f"{summary.state.name.lower():8} attempt {summary.attempt} "
-                    f"rounds {summary.round}/{summary.rounds} verified {summary.verified} "
-                    f"shares {summary.shares_committed} rejected {summary.shares_rejected} "
-                    f"panels open {summary.panels_open} "
-                    f"paid {money(summary.paid)} {summary.reason}",
-                )
-                shown = summary
+        try:
+            for on_chain in follow(client, wanted, Event(), float(seconds), context.output.note):
+                if delivery:
+                    delivery.step(on_chain)
+                summary = summarise(on_chain)
+                if summary != shown:
+                    context.output.line(summary, _watched(summary))
+                    shown = summary
+        except (KeyboardInterrupt, click.exceptions.Abort):
+            name = short(wanted)
+            more = ", which delivers its payload if another validator takes it" if delivery else ""
+            raise Interrupted(
+                f"interrupted: order {name} goes on without you",
+                f"look again with assay order watch {name}{more}",
+            ) from None
+
+
+def _watched(summary: "Summary") -> str:
+    return (
+        f"{summary.state.name.lower():8} attempt {summary.attempt} "
+        f"rounds {summary.round}/{summary.rounds} verified {summary.verified} "
+        f"shares {summary.shares_committed} rejected {summary.shares_rejected} "
+        f"panels open {summary.panels_open} "
+        f"paid {money(summary.paid)} {summary.reason}"
+    )
 
 
 @command.command(
@@ -303,9 +317,9 @@ def why(context: Settings, order: str) -> None:
     with context.client() as client:
         found = ask_why(client, find_order(client, order))
     value = {
-        "state": found.state.name.lower(),
-        "closed": found.closed.name.lower() if found.closed else "",
-        "attempts": {number: end.name.lower() for number, end in found.attempts.items()},
+        "state": found.state,
+        "closed": found.closed or "",
+        "attempts": found.attempts,
         "unmatched": found.unmatched,
         "stopped": found.stopped,
         "panels": found.panels,

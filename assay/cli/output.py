@@ -5,12 +5,13 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from decimal import Decimal
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -21,9 +22,9 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from domain.amount import ASSAY
-from domain.codec import to_plain
 
 ID_SHOWN = 12
 """Digits of an id in tables."""
@@ -71,31 +72,52 @@ class Output:
 
 
 def plain(value: Any) -> Any:
-    """Turn records, bytes and tuples inside ``value`` into JSON values; big integers become strings.
+    """Turn records, bytes and tuples inside ``value`` into JSON values; states are words, big integers strings.
 
     Integers beyond 2^53 lose digits in many JSON readers, so they are written as decimal strings.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        return plain(to_plain(value))
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, IntEnum):
+        return value.name.lower()
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 2**53:
         return str(int(value))
     return value
 
 
+class Rows(Table):
+    """A table whose rows are blocks of lines where the screen is too narrow for a word in each column."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Show the table; two columns fit any screen that can be read at all."""
+        wide = options.update(width=sys.maxsize)
+        needed = self.__rich_measure__(console, wide).minimum
+        if len(self.columns) <= 2 or needed <= options.max_width:
+            yield from super().__rich_console__(console, options)
+            return
+        yield Text(str(self.title), style="italic")
+        columns = [(str(column.header), list(column.cells)) for column in self.columns]
+        for row in range(self.row_count):
+            yield Text("")
+            for name, cells in columns:
+                yield Text.assemble((f"{name}: ", "bold"), str(cells[row]))
+
+
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
     """Return a table for people; numbers are right-aligned."""
-    made = Table(title=title, title_justify="left", header_style="bold")
+    made = Rows(title=title, title_justify="left", header_style="bold")
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
         made.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        made.add_row(*(amount(cell) if isinstance(cell, int) else str(cell) for cell in row))
+        # As texts: what a stranger wrote may look like rich's markup.
+        made.add_row(*(Text(amount(cell) if isinstance(cell, int) else str(cell)) for cell in row))
     return made
 
 

@@ -96,6 +96,8 @@ class Auditor:
     connect: Callable[[str], ClusterClient]
     clock: Callable[[], int]  # the chain's, as it was seen last
     turns: Turns = field(default_factory=Turns)
+    # What failed last of each seat, by action.
+    troubles: dict[SeatKey, dict[str, str]] = field(default_factory=dict)
 
     def table(self) -> Table:
         """Return how each kind of action about seats is carried out."""
@@ -103,8 +105,13 @@ class Auditor:
             do.AskOpening: partial(self._in_turn, self.ask),
             do.LoadAudited: partial(self._in_turn, self.load),
             do.ReplayPlace: partial(self._in_turn, self.replay),
-            do.EndSeat: lambda action: self.ledger.end_seat(action.seat),
+            do.EndSeat: self.end,
         }
+
+    def end(self, action: do.EndSeat) -> None:
+        """Forget a seat."""
+        self.ledger.end_seat(action.seat)
+        self.troubles.pop(action.seat, None)
 
     def ask(self, action: do.AskOpening) -> float | None:
         """Ask the winner for an opening; return when to ask again where it has none yet."""
@@ -261,7 +268,13 @@ class Auditor:
             if not free:
                 return RETRY_SECONDS
             try:
-                return act(action)
+                pause = act(action)
             except (ClusterError, PoolError) as error:
-                _log.info("%s", error)
+                text, troubles = str(error), self.troubles.setdefault(action.seat, {})
+                # A winner may see a block a moment later than who asks it.
+                if troubles.get(action.key) == text:
+                    _log.info("%s: %s; trying again", action.key, text)
+                troubles[action.key] = text
                 return RETRY_SECONDS
+            self.troubles.get(action.seat, {}).pop(action.key, None)
+            return pause

@@ -38,7 +38,7 @@ from pol.work.pool import TaskTimeout
 from tests.support.chain_market import digest
 from tests.unit.validator.support import CHAIN_ID, ME, ORDER_ID, chain, panel, seat
 from tests.unit.validator.trained import JOB, PART, N, Trained, delivery_of, train
-from validator.decide.actions import LoadAudited, SendAnswer
+from validator.decide.actions import AskOpening, EndSeat, LoadAudited, SendAnswer
 from validator.decide.duties import decide
 from validator.decide.receive import job_loaded, payload_complete, payload_offered
 from validator.decide.records import (
@@ -276,6 +276,26 @@ def test_an_honest_round_is_answered_with_the_roots_of_the_chain(setting: Settin
     # Nothing is left behind but the job's directory.
     mine = setting.auditor.blobs
     assert mine.total() == 0
+
+
+def test_what_fails_once_is_no_news(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The winner sees the block that drew the seat a moment later than the auditor."""
+    caplog.set_level("INFO", "assay.validator.seats")
+    setting.see()
+    ask = AskOpening("ask:1", KEY, 0, len(PLACES), ME)
+    act = work_of(setting.auditor.table(), ask)
+    act()
+    assert not caplog.messages
+    act()
+    assert caplog.messages == [
+        "ask:1: place_index: no seat for this place; wait until you are drawn, and ask for the "
+        "places of your duty; trying again"
+    ]
+    setting.auditor.end(EndSeat("end:1", KEY))
+    act()
+    assert len(caplog.messages) == 1
 
 
 def test_a_second_seat_fetches_the_payload_no_more(setting: Setting) -> None:

@@ -1,7 +1,9 @@
 """What an order's commands say of a bid, and of an order that waits or is taken."""
 
+import json
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,22 +11,76 @@ from rich.console import Console
 from rich.table import Table
 
 from assay.cli.bid import bid_table
+from assay.cli.context import Settings
 from assay.cli.order import Telling
 from assay.cli.quote import told_headline
+from chain.client.client import ChainClient
 from consumer.submit import Quote
 from consumer.watch import summarise
 from domain.params import local_params
-from domain.queries import SimulateMatchResponse
+from domain.queries import OrderRequest, OrdersRequest, OrdersResponse, SimulateMatchResponse
 from domain.records import Bid, Depositor, Escrow, Offer, OrderState
+from tests.unit.assay.support import assay
 from tests.unit.compute_provider import support as s
 
 DAY = 86_400
 
 
-def shown(found: Table) -> str:
+class Node(ChainClient):
+    """A node with one order; somebody ends what looks at it the second time."""
+
+    def __init__(self) -> None:
+        super().__init__("127.0.0.1:1")
+        self.looks = 0
+
+    def query(self, request: object) -> Any:
+        match request:
+            case OrdersRequest():
+                return OrdersResponse((s.order().order,))
+            case OrderRequest():
+                self.looks += 1
+                if self.looks > 1:
+                    raise KeyboardInterrupt
+                return s.order()
+        raise AssertionError(request)
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Settings, "client", lambda settings: Node())
+
+
+def shown(found: Table, width: int = 200) -> str:
     screen = StringIO()
-    Console(file=screen, width=200).print(found)
+    Console(file=screen, width=width).print(found)
     return screen.getvalue()
+
+
+@pytest.mark.usefixtures("node")
+def test_who_stops_watching_is_told_that_the_order_goes_on(tmp_path: Path) -> None:
+    ran = assay("order", "watch", s.ORDER_ID.hex(), home=tmp_path)
+    name = s.ORDER_ID.hex()[:12]
+    assert ran.code == 1
+    assert f"order {name} goes on" in ran.refusal
+    assert f"assay order watch {name}" in ran.refusal
+
+
+@pytest.mark.usefixtures("node")
+def test_a_state_is_a_word_for_programs_too(tmp_path: Path) -> None:
+    word = s.order().order.state.name.lower()
+    (listed,) = assay("order", "list", "--output", "json", home=tmp_path).json
+    watched = assay("order", "watch", s.ORDER_ID.hex(), "--output", "json", home=tmp_path)
+    assert listed["state"] == json.loads(watched.out.splitlines()[0])["state"] == word
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_bids_can_be_read_on_a_narrow_screen(width: int) -> None:
+    offer = Offer(price=9 * 10**11, slot_speed=10**9, slots=1, device_class="cpu", max_work=10**15)
+    bid = Bid(b"\x13" * 32, "assay1v", offer, 10**13, 7 * DAY, 1)
+    text = shown(bid_table([bid], 0), width)
+    for word in ("131313131313", "assay1v", "900,000", "cpu", "10 TFLOP", "days"):
+        assert word in text
+    assert max(map(len, text.splitlines())) <= width
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,13 @@ def test_a_table_without_rows_is_a_line(capsys: pytest.CaptureFixture[str]) -> N
     assert len(told) > 3
 
 
+def test_what_a_stranger_wrote_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("text").result([], table("Validators", ("moniker",), [("[/red]",), ("[bold]x",)]))
+    told = capsys.readouterr().out
+    assert "[/red]" in told
+    assert "[bold]x" in told
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
