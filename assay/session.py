@@ -18,7 +18,16 @@ from consumer import watch
 from consumer.errors import ConsumerError, StillWaiting
 from consumer.jobs import read_job, recall
 from consumer.result import Result, fetch_result
-from consumer.submit import Quote, Request, limited, quote, remembering, submit
+from consumer.submit import (
+    Quote,
+    Request,
+    limited,
+    lively_orders,
+    quote,
+    remembering,
+    submit,
+    tell_lively,
+)
 from consumer.watch import Delivery, Summary, summarise, wait_for
 from consumer.why import Why, ask_why
 from domain.events import Change, read_event
@@ -219,7 +228,8 @@ class Session:
         """Order the job in a directory, lock the payment, and return the order.
 
         Units are those of :meth:`quote`; without a ``price_limit`` it is twice the best price. Whoever follows it or
-        waits for it delivers the payload to the validator that wins it.
+        waits for it delivers the payload to the validator that wins it. Orders of the same job that live already go on
+        beside it: they are its ``others``.
 
         Raises ConsumerError where no bid would take it and no ``price_limit`` is given, Refusal for what the chain
         would refuse, and ChainError.
@@ -227,6 +237,8 @@ class Session:
         Example::
 
             order = network.submit("my-job", deadline=2 * 3600)
+            for other in order.others:
+                print("goes on, too:", other.id.hex(), other.status().state.name)
         """
         directory = Path(job)
         request = request_of(
@@ -241,10 +253,14 @@ class Session:
         )
         document = read_job(directory)
         request = limited(quote(self.client, document, request), request)
+        lively = lively_orders(self.client, self.key.address, document)
+        if lively:
+            self._note(tell_lively(lively))
         keep = remembering(self.client, self.home, directory, self.key.address)
         sender = TxSender(self.client, self.key)
         made = submit(self.client, sender, self.key, document, request, keep)
-        return PlacedOrder(self, made.order_id)
+        others = tuple(PlacedOrder(self, each.id) for each in lively)
+        return PlacedOrder(self, made.order_id, others=others)
 
     def order(self, name: str | bytes, job: Path | str | None = None) -> "PlacedOrder":
         """Return an order by its id or the first digits of it (8 or more).
@@ -271,9 +287,18 @@ class PlacedOrder:
         assay.load_result(model, order.result())
     """
 
-    def __init__(self, session: Session, order_id: bytes, job: Path | None = None) -> None:
+    # What this key had ordered of the same job when it was placed, and was not over.
+    others: tuple["PlacedOrder", ...]
+
+    def __init__(
+        self,
+        session: Session,
+        order_id: bytes,
+        job: Path | None = None,
+        others: tuple["PlacedOrder", ...] = (),
+    ) -> None:
         """Name an order of a session; ``job`` where its home does not know the directory."""
-        self.session, self.id = session, order_id
+        self.session, self.id, self.others = session, order_id, others
         self._job = job
 
     def __repr__(self) -> str:

@@ -1,6 +1,6 @@
 """Quotes and orders: what a job would cost, and the signed message that locks the payment for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -10,6 +10,7 @@ from chain.client.errors import TxRefused
 from chain.client.sender import TxSender
 from consumer.errors import ConsumerError
 from consumer.jobs import OrderNote, remember
+from consumer.watch import ID_SHOWN
 from domain.amount import MONEY_MAX, in_assay, price_ceil
 from domain.errors import BAD_PROOF
 from domain.events import OrderOpened, changes_of
@@ -226,6 +227,15 @@ def lively_orders(client: ChainClient, consumer: str, job: Job) -> list[Order]:
     """Return the consumer's orders of a job that are not over, of those that one answer of the node holds."""
     found = client.query(OrdersRequest(consumer, "", 0, QUERY_LIMIT_MAX, b"")).orders
     return [o for o in found if o.terms.job_id == job.id and o.state is not OrderState.CLOSED]
+
+
+def tell_lively(orders: Sequence[Order]) -> str:
+    """Say of orders that live that another one of the same job is none of them."""
+    named = ", ".join(f"{o.id.hex()[:ID_SHOWN]} ({o.state.name.lower()})" for o in orders[:3])
+    more = f" and {len(orders) - 3} more" if len(orders) > 3 else ""
+    return (
+        f"you have ordered this job already: {named}{more}; this will be another order, with a deposit of its own"
+    )
 
 
 def explain(unmatched: Histogram, cheapest: int = 0) -> tuple[str, str]:

@@ -45,18 +45,15 @@ def command() -> None:
 def submit(context: Settings, directory: Path, seconds: int, **values: Any) -> None:
     """Submit, wait for the match, deliver, and wait until the validator has accepted."""
     from consumer.jobs import read_job
-    from consumer.submit import explain, limited, lively_orders, quote, remembering
+    from consumer.submit import explain, limited, lively_orders, quote, remembering, tell_lively
     from consumer.submit import submit as submit_order
     from consumer.watch import Delivery, summarise, wait_for
 
     job, request, key = read_job(directory), read_request(values), context.key()
     with context.client() as client:
         if others := lively_orders(client, key.address, job):
-            named = ", ".join(f"{short(o.id)} ({o.state.name.lower()})" for o in others[:3])
-            more = f" and {len(others) - 3} more" if len(others) > 3 else ""
             context.output.note(
-                f"you have ordered this job already: {named}{more}; this will be another order, with a deposit of its "
-                "own (assay order watch ORDER follows one that you have)"
+                f"{tell_lively(others)} (assay order watch ORDER follows one that you have)"
             )
         found, told = quote(client, job, request), list[Histogram]()
         if not found.match.bids:

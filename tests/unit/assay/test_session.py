@@ -1,6 +1,7 @@
 """The library: a session takes the values of the command line, and knows what commands ordered."""
 
 import doctest
+from dataclasses import replace
 from hashlib import sha256
 from importlib import import_module
 from inspect import signature
@@ -11,6 +12,7 @@ import click
 import pytest
 
 import assay
+import consumer.jobs
 import consumer.watch
 import pol.local.inspect
 import pol.local.run
@@ -22,11 +24,21 @@ from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
 from consumer.jobs import OrderNote, recall, remember
 from domain.events import Change, OrderClosed, OrderMatched, RoundVerified, to_event
-from domain.queries import EventsRequest, EventsResponse, LoggedEvent, OrderRequest
+from domain.queries import (
+    EventsRequest,
+    EventsResponse,
+    LoggedEvent,
+    OrderRequest,
+    OrdersRequest,
+    OrdersResponse,
+    SimulateMatchRequest,
+    SimulateMatchResponse,
+)
 from domain.reasons import CloseReason
 from domain.records import AssignmentState, OrderState, RoundKey
 from tests.unit.assay.cli.test_conditions import run
 from tests.unit.compute_provider import support as s
+from tests.unit.consumer import test_submit
 from tests.unit.pol.mlp import write_mlp_job
 from tools.exports import origins
 from wire.keys import Key
@@ -204,6 +216,39 @@ def test_who_follows_for_too_long_is_told(tmp_path: Path) -> None:
     order = PlacedOrder(session(Node([], [OrderState.OPEN]), tmp_path), s.ORDER_ID)
     with pytest.raises(assay.StillWaiting, match="the order is still open"):
         list(order.events(seconds=0.01))
+
+
+def test_an_order_knows_those_of_the_same_job_that_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_mlp_job(tmp_path / "job")
+    document = consumer.jobs.read_job(tmp_path / "job")
+    terms = replace(s.order().order.terms, job_id=document.id)
+    lively = replace(s.order().order, id=OTHER, terms=terms, state=OrderState.OPEN)
+    closed = replace(lively, id=b"\x78" * 32, state=OrderState.CLOSED)
+    strange = replace(lively, id=b"\x79" * 32, terms=s.order().order.terms)
+
+    class Market(test_submit.Node):
+        def query(self, request: Any) -> Any:
+            match request:
+                case OrdersRequest():
+                    return OrdersResponse((closed, lively, strange))
+                case EventsRequest():
+                    return EventsResponse((), 1)
+                case SimulateMatchRequest():
+                    return SimulateMatchResponse((), ())
+            return super().query(request)
+
+    def sender(client: ChainClient, key: Key) -> test_submit.Sender:
+        return test_submit.Sender(client, [test_submit.opened(s.ORDER_ID)])
+
+    monkeypatch.setattr(assay.session, "TxSender", sender)
+    said: list[str] = []
+    network = Session(Market(1), lambda: test_submit.KEY, tmp_path, said.append)
+    order = network.submit(tmp_path / "job", price_limit=10**12)
+    assert [(other.id, other.session) for other in order.others] == [(OTHER, network)]
+    assert "ordered this job already: 777777777777 (open)" in said[0]
+    assert network.order(order.id).others == ()
 
 
 def test_an_order_of_the_command_line_is_known(tmp_path: Path) -> None:
