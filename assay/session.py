@@ -70,9 +70,12 @@ def connect(
         with assay.connect("127.0.0.1:9090", key="alice") as network:
             print(network.quote("my-job").cost)
     """
+    from assay.cli.configuration import BY_NAME
     from assay.cli.context import make_context
 
     home = str(home) if home is not None else None
+    if node is not None:
+        BY_NAME["node_address"].read(node, "node")
     settings = make_context(
         {"home": home, "node": node, "keyring": keyring, "from_": key, "output": None}
     )

@@ -36,7 +36,7 @@ def check_ordered(job: Job, order: Order) -> None:
     if job.id != order.terms.job_id:
         raise ConsumerError(
             "this job is not the one that was ordered: it was changed or built again since",
-            "name the directory of the ordered one with --job",
+            "name the directory of the ordered one (--job DIR, or job=)",
         )
 
 
@@ -97,5 +97,5 @@ def recall(home: Path, order_id: bytes) -> OrderNote:
         )
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         raise ConsumerError(
-            "this home does not know the order's job directory", "name it with --job DIR"
+            "this home does not know the order's job directory", "name it (--job DIR, or job=)"
         ) from None

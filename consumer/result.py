@@ -83,7 +83,11 @@ def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Assign
     stop = stopped_round(answer)
     if stop is not None and (round is None or round >= stop.round):
         left = [r.round for r in answer.rounds_of(stop.attempt) if r.ciphertext_root]
-        remedy = f"fetch what a round before it left with --round {left[-1]}" if left else ""
+        remedy = (
+            f"fetch what a round before it left (--round {left[-1]}, or round={left[-1]})"
+            if left
+            else ""
+        )
         raise ConsumerError(tell_stop(answer), remedy or "no round before it handed anything over")
     lives = (AssignmentState.RUNNING, AssignmentState.PROVEN, AssignmentState.DONE)
     if current is not None and current.state in lives:
@@ -98,7 +102,9 @@ def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Assign
     closed = answer.order.state == OrderState.CLOSED
     raise ConsumerError(
         "the order closed without a result" if closed else "there is no result yet",
-        "see why: assay order why" if closed else "wait for it: assay order watch",
+        "see why (assay order why, or order.why())"
+        if closed
+        else "wait for it (assay order watch, or order.wait())",
     )
 
 

@@ -233,20 +233,24 @@ def tell_lively(orders: Sequence[Order]) -> str:
     """Say of orders that live that another one of the same job is none of them."""
     named = ", ".join(f"{o.id.hex()[:ID_SHOWN]} ({o.state.name.lower()})" for o in orders[:3])
     more = f" and {len(orders) - 3} more" if len(orders) > 3 else ""
-    return (
-        f"you have ordered this job already: {named}{more}; this will be another order, with a deposit of its own"
-    )
+    return f"you have ordered this job already: {named}{more}; this will be another order, with a deposit of its own"
 
 
 def explain(unmatched: Histogram, cheapest: int = 0) -> tuple[str, str]:
     """Return why no bid takes an order, and what would help; ``cheapest`` is the price that would do, 0 where none."""
     if not unmatched:
-        return "no bid stands", "wait for bids: an order with --price-limit stays in the book"
+        return (
+            "no bid stands",
+            "wait for bids: an order with a price limit stays in the book (--price-limit, or price_limit=)",
+        )
     reason = ", ".join(f"{count} on {name}" for name, count in unmatched)
     most = max(count for _, count in unmatched)
     failed = [name for name, count in unmatched if count == most]
     if cheapest:
-        remedy = f"a bid would take it at this price of a PFLOP: --price-limit {in_assay(cheapest)}"
+        remedy = (
+            "a bid would take it at this price of a PFLOP: "
+            f"--price-limit {in_assay(cheapest)}, or price_limit={cheapest}"
+        )
     else:
         remedy = "; ".join(row.helps for row in CONDITIONS if row.name in failed)
     return f"no bid fits now: bids fail, {reason}", remedy
@@ -346,5 +350,5 @@ def recover_secret(client: ChainClient, key: Key, order: Order) -> bytes:
         if public_point(secret) == order.order_key:
             return secret
     raise ConsumerError(
-        "this key did not make the order's key", "use the key that ordered (--from)"
+        "this key did not make the order's key", "use the key that ordered (--from, or key=)"
     )

@@ -116,9 +116,11 @@ def follow(
 
 def _still(answer: OrderResponse | None) -> StillWaiting:
     if answer is None:
-        return StillWaiting("no node answers", "go on: assay order watch ORDER")
+        return StillWaiting("no node answers", "go on: assay order watch ORDER, or call it again")
     where = f"the order is still {answer.order.state.name.lower()}"
-    return StillWaiting(where, f"go on: assay order watch {answer.order.id.hex()[:ID_SHOWN]}")
+    return StillWaiting(
+        where, f"go on: assay order watch {answer.order.id.hex()[:ID_SHOWN]}, or call it again"
+    )
 
 
 @dataclass

@@ -217,7 +217,7 @@ CONDITIONS: tuple[Condition, ...] = (
     AtLeast(
         name="price",
         passes="its price is not above the limit, nor above what the escrow can pay",
-        helps="pay more with --price-limit",
+        helps="raise the price limit",
         has=lambda standing, _: -standing.bid.offer.price,
         needs=lambda order, _: -order.price_limit,
         offers=(
@@ -227,7 +227,7 @@ CONDITIONS: tuple[Condition, ...] = (
     OneOf(
         name="device_class",
         passes="it is of the device class, if the order names one",
-        helps="name another --device-class, or none",
+        helps="name another device class, or none",
         has=lambda standing, _: standing.bid.offer.device_class,
         does=lambda order, device_class: order.conditions.device_class in ("", device_class),
         asks=(Option("device_class", OptionKind.TEXT, "Only this device class."),),
@@ -236,7 +236,7 @@ CONDITIONS: tuple[Condition, ...] = (
     AtLeast(
         name="memory",
         passes="a device has at least the memory",
-        helps="ask for less --memory, or wait for a bid with what the job needs",
+        helps="ask for less memory, or wait for a bid with what the job needs",
         has=lambda standing, _: standing.bid.offer.memory,
         needs=lambda order, _: order.conditions.memory,
         asks=(
@@ -249,7 +249,7 @@ CONDITIONS: tuple[Condition, ...] = (
     OneOf(
         name="regions",
         passes="all its regions are among the order's, if the order names any",
-        helps="allow more --regions, or name none",
+        helps="allow more regions, or name none",
         has=lambda standing, _: standing.bid.offer.regions,
         does=_stays_inside,
         asks=(Option("regions", OptionKind.TAGS, "Comma-separated; work must stay in them."),),
@@ -258,7 +258,7 @@ CONDITIONS: tuple[Condition, ...] = (
     OneOf(
         name="tier",
         passes="it verifies in the tier, if the order names one",
-        helps="name another --tier",
+        helps="name another tier",
         has=lambda standing, _: standing.bid.offer.tiers,
         does=lambda order, tiers: order.conditions.tier in ("", *tiers),
         asks=(Option("tier", OptionKind.TEXT, "How strictly to verify.", "exact"),),
@@ -301,7 +301,7 @@ CONDITIONS: tuple[Condition, ...] = (
         name="deadline",
         passes="the time to accept, its rounds at its slot speed with its slots at once, and the last round's "
         "window and audit fit before the deadline",
-        helps="give it more time with --deadline",
+        helps="give it a longer deadline",
         has=lambda standing, _: (standing.bid.offer.slots, standing.bid.offer.slot_speed),
         needs=_least_slot_speed,
         offers=(
@@ -328,7 +328,7 @@ CONDITIONS: tuple[Condition, ...] = (
     AtLeast(
         name="least_bond",
         passes="both cover the least job bond, which is that of half the order's price limit, and `payload_fee`",
-        helps="lower --price-limit, or wait until bonds come free",
+        helps="lower the price limit, or wait until bonds come free",
         has=lambda standing, _: _most_bond(standing),
         needs=lambda order, _: order.job_bond(0),
     ),

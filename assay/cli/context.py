@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_HOME = "~/.assay"
 IN_THE_CLEAR = "--keyring test keeps keys in the clear; for local networks only"
+_MAKE_KEY = "make one with assay keys add"
 PASSPHRASE_VARIABLE = "ASSAY_PASSPHRASE"  # noqa: S105 — a name, not a secret
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -87,8 +88,10 @@ class Settings:
         if not name:
             names = [info.name for info in ring.names()]
             if len(names) != 1:
-                known = f"one of {', '.join(names)}" if names else "make one with assay keys add"
-                raise CliError("it names no key", known, field="--from")
+                if not names:
+                    raise CliError("there is none that signs", _MAKE_KEY, field="key")
+                named = f"name one of {', '.join(names)} (--from, or key=)"
+                raise CliError("several are here, and none is named", named, field="key")
             name = names[0]
         return name
 
@@ -182,7 +185,7 @@ def make_context(values: dict[str, str | None]) -> Settings:
         home = Path(values["home"] or os.environ.get("ASSAY_HOME") or DEFAULT_HOME).expanduser()
     except RuntimeError:
         raise CliError(
-            "nobody knows this user's home", "set HOME, or say where with --home DIRECTORY"
+            "nobody knows this user's home", "set HOME, or say where (--home DIRECTORY, or home=)"
         ) from None
     return Settings(
         home,

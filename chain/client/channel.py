@@ -83,7 +83,7 @@ class Channel:
             return ChainError(
                 ErrorKind.UNAVAILABLE,
                 f"no node answers at {self.address}",
-                "start it, or give another address with --node",
+                "start it, or give the address of another one (--node, or node=)",
             )
         if status is grpc.StatusCode.CANCELLED:  # by us, or by a node that stops
             if self._closed:

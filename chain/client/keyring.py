@@ -151,7 +151,7 @@ class Keyring:
         """Say where a key is that is not in this keyring."""
         for other in KeyringBackend:
             if (self._directory.parent / other.value / f"{name}.json").exists():
-                return f"there is one in the other keyring: --keyring {other.value}"
+                return f'there is one in the other keyring (--keyring {other.value}, or keyring="{other.value}")'
         return "see assay keys list"
 
     def _read(self, name: str) -> dict[str, object]:

@@ -85,7 +85,7 @@ _OTHER_START = "it does not start from the state of the round before"
 _OTHER_LOCAL_START = (
     "it does not start from the local state that the slot ended the round before in"
 )
-_KEEP = "run the job again with --keep-states, or check all segments"
+_KEEP = "run the job again and keep its states (--keep-states, or keep_states=True), or check all segments"
 
 
 @dataclass(frozen=True)

@@ -100,3 +100,41 @@ def test_errors_are_made_of_fragments() -> None:
         if not is_fragment(text)
     ]
     assert not found
+
+
+# What a program that imports assay may be told, besides what the command line alone runs into.
+LIBRARY = ("chain/client", "consumer", "domain", "link", "matching_engine", "pol", "wire")
+OF_DAEMONS = {"link/server.py"}
+KEYWORDS = {"from": "key"}
+OPTION = re.compile(r"--([a-z][a-z-]+)")
+
+
+def speaks_to_both(text: str) -> bool:
+    """Tell whether each option that a text names stands beside the keyword that a program gives."""
+    named = (KEYWORDS.get(option, option.replace("-", "_")) for option in OPTION.findall(text))
+    return all(f"{keyword}=" in text for keyword in named)
+
+
+def test_remedies_of_the_library_name_keywords_beside_options() -> None:
+    assert speaks_to_both("raise it (--price-limit, or price_limit=)")
+    assert speaks_to_both("name one (--from, or key=)")
+    assert not speaks_to_both("raise it with --price-limit")
+    found = []
+    for path, tree in TREES.items():
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith(LIBRARY) and name not in OF_DAEMONS:
+            said = [text for text in all_texts(tree) if not speaks_to_both(text)]
+            found += [f"{name}: {text}" for text in said]
+    assert not found
+
+
+def all_texts(node: ast.AST) -> Iterator[str]:
+    """Yield every text of a module; of one that is put together, what it is put together of."""
+    if isinstance(node, ast.JoinedStr):
+        constants = [part.value for part in node.values if isinstance(part, ast.Constant)]
+        yield "".join(map(str, constants))
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from all_texts(child)

@@ -282,13 +282,28 @@ def test_connect_takes_home_and_environment(
         assert network.key.address != bob
 
 
+@pytest.mark.parametrize("node", ["nonsense", "here:0", 9090])
+def test_an_address_that_is_none_is_refused_at_once(node: Any, tmp_path: Path) -> None:
+    with pytest.raises(assay.Error, match="^node: "):
+        assay.connect(node, home=tmp_path)
+
+
+def test_which_key_signs_is_told_in_both_languages(tmp_path: Path) -> None:
+    ring = assay.Keyring(tmp_path / "keys", "test")
+    network = assay.connect(home=tmp_path, keyring="test")
+    for name in ("alice", "bob"):
+        ring.add(name)
+    with pytest.raises(assay.Error, match=r"one of alice, bob \(--from, or key=\)$"):
+        _ = network.key
+
+
 def test_a_passphrase_is_asked_for_only_where_something_is_signed(tmp_path: Path) -> None:
     with pytest.raises(assay.Error, match="choose file or test"):
         assay.Keyring(tmp_path, "gold")
     with pytest.raises(assay.Error, match="choose file or test"):
         _ = assay.connect("127.0.0.1:9", home=tmp_path, keyring="gold").key
     network = assay.connect("127.0.0.1:9", home=tmp_path)
-    with network, pytest.raises(assay.Error, match="--from"):
+    with network, pytest.raises(assay.Error, match="there is none that signs"):
         _ = network.key
 
 

@@ -265,7 +265,7 @@ def test_a_quote_below_all_bids_says_what_the_cheapest_asks(job: Job) -> None:
 def test_what_keeps_an_order_from_a_match_is_said_with_what_helps() -> None:
     reason, remedy = explain((("regions", 4), ("capacity", 1)))
     assert reason == "no bid fits now: bids fail, 4 on regions, 1 on capacity"
-    assert remedy == "allow more --regions, or name none"
+    assert remedy == "allow more regions, or name none"
     assert "--price-limit 0.0007ASSAY" in explain((("price", 4),), 700)[1]
     assert explain(())[0] == "no bid stands"
 

@@ -278,9 +278,7 @@ def test_an_honest_round_is_answered_with_the_roots_of_the_chain(setting: Settin
     assert mine.total() == 0
 
 
-def test_what_fails_once_is_no_news(
-    setting: Setting, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_fails_once_is_no_news(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
     """The winner sees the block that drew the seat a moment later than the auditor."""
     caplog.set_level("INFO", "assay.validator.seats")
     setting.see()

@@ -104,7 +104,7 @@ def test_an_order_says_once_who_takes_it_and_why_it_waits() -> None:
         telling.look(answer)
     assert len(said) == 2
     assert "3 on price" in said[0]
-    assert "--price-limit 900000ASSAY; the order waits" in said[0]
+    assert "--price-limit 900000ASSAY, or price_limit=900000000000; the order waits" in said[0]
     assert said[1].startswith("matched: ")
     assert "takes it at 1,000,000 ASSAY a PFLOP" in said[1]
 

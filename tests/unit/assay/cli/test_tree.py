@@ -243,7 +243,8 @@ def test_an_amount_without_a_unit_is_named_in_both() -> None:
 def test_a_home_that_nobody_knows_is_refused() -> None:
     ran = assay("keys", "list", home="~nobody-of-this-name/x")
     assert (
-        ran.refusal == "nobody knows this user's home; set HOME, or say where with --home DIRECTORY"
+        ran.refusal
+        == "nobody knows this user's home; set HOME, or say where (--home DIRECTORY, or home=)"
     )
 
 
