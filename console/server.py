@@ -5,7 +5,8 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
+from hashlib import sha256
 from importlib.resources import files
 from math import isfinite
 from pathlib import Path
@@ -80,6 +81,7 @@ _SAID: Final = {502: "This page cannot be made of what the node says: it does no
 ROWS_SHOWN: Final = 200
 """Bids or providers in a table at most: nobody reads more, and pages are made again as things happen."""
 _EXACT: Final = 2**53
+_FOR_GOOD: Final = "private, max-age=31536000, immutable"
 _QUOTE_SECONDS: Final = 5.0
 
 log = logging.getLogger(__name__)
@@ -240,7 +242,7 @@ class Console:
         routes += [
             Route("/api/head", self._json(lambda query: pages.head())),
             Route("/stream", self._stream),
-            Route("/assets/{name}", _asset),
+            Route("/assets/{digest}/{name}", _asset),
             Route("/find", self._find),
         ]
         return Starlette(
@@ -285,6 +287,7 @@ class Console:
         job = self.pages.job
         return {
             "at": name,
+            "assets": ASSETS_DIGEST,
             "head": self.pages.head(),
             "names": self.pages.names(),
             "job": job.id.hex() if job else "",
@@ -356,25 +359,40 @@ def _query(request: Request) -> Query:
 
 
 async def _asset(request: Request) -> Response:
-    name = request.path_params["name"]
-    known = ASSETS.get(name)
-    if known is None:
+    known = ASSETS.get(request.path_params["name"])
+    if known is None or request.path_params["digest"] != ASSETS_DIGEST:
         raise HTTPException(404)
-    kind, data = known
-    return Response(data, media_type=kind, headers={"Cache-Control": "no-cache"})
+    headers = {"Cache-Control": _FOR_GOOD, "ETag": known.tag}
+    given = request.headers.get("if-none-match", "")
+    if known.tag in (tag.strip().removeprefix("W/") for tag in given.split(",")):
+        return Response(status_code=304, headers=headers)
+    return Response(known.data, media_type=known.kind, headers=headers)
 
 
-def _read_assets() -> Mapping[str, tuple[str, bytes]]:
-    folder = files("console") / "assets"
-    return {
-        item.name: (_TYPES[Path(item.name).suffix], item.read_bytes())
-        for item in folder.iterdir()
-        if Path(item.name).suffix in _TYPES
-    }
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file that pages load, and what a browser names it by that asks whether it has changed."""
+
+    kind: str
+    data: bytes
+    tag: str
+
+
+def _read_assets() -> Mapping[str, Asset]:
+    found = {}
+    for item in (files("console") / "assets").iterdir():
+        if kind := _TYPES.get(Path(item.name).suffix):
+            data = item.read_bytes()
+            found[item.name] = Asset(kind, data, f'"{sha256(data).hexdigest()}"')
+    return found
 
 
 ASSETS: Final = _read_assets()
-"""What pages load, by name: the type and the bytes."""
+"""What pages load, by name."""
+ASSETS_DIGEST: Final = sha256(
+    "".join(f"{name} {ASSETS[name].tag}" for name in sorted(ASSETS)).encode()
+).hexdigest()[:16]
+"""Stands in their addresses: what a browser has under one is never another version's."""
 
 
 def _templates() -> Environment:

@@ -239,10 +239,8 @@ def tell_lively(orders: Sequence[Order]) -> str:
 def explain(unmatched: Histogram, cheapest: int = 0) -> tuple[str, str]:
     """Return why no bid takes an order, and what would help; ``cheapest`` is the price that would do, 0 where none."""
     if not unmatched:
-        return (
-            "no bid stands",
-            "wait for bids: an order with a price limit stays in the book (--price-limit, or price_limit=)",
-        )
+        remedy = "an order with a price limit stays in the book (--price-limit, or price_limit=)"
+        return "no bid stands", f"wait for bids: {remedy}"
     reason = ", ".join(f"{count} on {name}" for name, count in unmatched)
     most = max(count for _, count in unmatched)
     failed = [name for name, count in unmatched if count == most]

@@ -1,6 +1,6 @@
 // Live pages without a framework: the server renders, this listens, reads the page again and puts in what changed.
-import { drawCharts } from "/assets/charts.js";
-import "/assets/job-file.js";
+import { drawCharts } from "./charts.js";
+import "./job-file.js";
 
 const body = document.body;
 const about = body.dataset.about;

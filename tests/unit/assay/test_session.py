@@ -284,7 +284,7 @@ def test_connect_takes_home_and_environment(
 
 @pytest.mark.parametrize("node", ["nonsense", "here:0", 9090])
 def test_an_address_that_is_none_is_refused_at_once(node: Any, tmp_path: Path) -> None:
-    with pytest.raises(assay.Error, match="^node: "):
+    with pytest.raises(assay.Error, match=r"^node: "):
         assay.connect(node, home=tmp_path)
 
 

@@ -320,7 +320,7 @@ def test_a_node_that_is_behind_says_so_and_of_when_its_block_is(told: Told) -> N
 
 def test_colours_can_be_read() -> None:
     """Text against what lies under it: 4.5 to 1, as WCAG 2.2 asks; edges of what can be filled in: 3 to 1."""
-    style = ASSETS["console.css"][1].decode()
+    style = ASSETS["console.css"].data.decode()
     light, dark = (
         dict(re.findall(r"--([a-z-]+): (#[0-9a-f]+)", part)) for part in style.split("@media")[:2]
     )
@@ -352,11 +352,42 @@ def contrast(one: str, other: str) -> float:
 
 
 def test_assets_are_those_that_are_written_down() -> None:
-    lines = ASSETS["manifest.txt"][1].decode().splitlines()
+    lines = ASSETS["manifest.txt"].data.decode().splitlines()
     manifest = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
     foreign = {name for name in ASSETS if name.startswith("uPlot")}
-    assert manifest == {name: sha256(ASSETS[name][1]).hexdigest() for name in foreign}
-    assert b"MIT License" in ASSETS["uPlot-LICENSE.txt"][1]
+    assert manifest == {name: sha256(ASSETS[name].data).hexdigest() for name in foreign}
+    assert b"MIT License" in ASSETS["uPlot-LICENSE.txt"].data
+
+
+def test_a_browser_keeps_assets_and_asks_no_more(told: Told) -> None:
+    page = told.get("/").text
+    found = re.findall(r'(?:src|href)="(/assets/[^"]+)"', page)
+    assert len(found) > 3
+    for path in found:
+        answer = told.get(path)
+        assert "immutable" in answer.headers["cache-control"]
+        assert HEADERS.items() <= answer.headers.items()
+        tag = answer.headers["etag"]
+        assert tag == f'"{sha256(answer.content).hexdigest()}"'
+        for given in (tag, f'"other", W/{tag}'):
+            again = told.get(path, headers={"If-None-Match": given})
+            assert (again.status_code, again.content) == (304, b"")
+            assert again.headers["etag"] == tag
+            assert HEADERS.items() <= again.headers.items()
+        assert told.get(path, headers={"If-None-Match": '"other"'}).status_code == 200
+        # Of another version, of which there may be other files with these names.
+        folder, digest, name = path.rsplit("/", 2)
+        assert told.get(f"{folder}/{digest[::-1]}/{name}").status_code == 404
+    # What an asset loads in turn has the address of the same version, and is there.
+    root = found[0].rsplit("/", 1)[0]
+    for name, pattern in {
+        "console.js": r'"\./([^"]+)"',
+        "console.css": r'url\("([^"]+)"\)',
+    }.items():
+        inner = re.findall(pattern, ASSETS[name].data.decode())
+        assert len(inner) >= 2
+        assert all(told.get(f"{root}/{each}").status_code == 200 for each in inner)
+    assert told.get("/").headers["cache-control"] == "no-store"
 
 
 def test_the_pictures_in_the_documentation_are_those_that_the_browser_takes() -> None:
