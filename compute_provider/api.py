@@ -38,6 +38,7 @@ __all__ = [
     "bench",
     "dry_run",
     "leave",
+    "node_of",
     "run_provider",
     "runs_as",
     "status",
@@ -177,6 +178,15 @@ def leave(config: ProviderConfig) -> None:
     """Leave the cluster on the chain."""
     with ChainClient(config.node) as client:
         TxSender(client, config.key).send(MsgLeaveCluster(config.key.address))
+
+
+def node_of(home: Path) -> str:
+    """Return the node that the daemon in ``home`` was started with last, as host:port; empty where nobody knows."""
+    try:
+        found = read_status(home)
+    except ProviderError:
+        return ""
+    return (found or {}).get("node") or ""
 
 
 def status(home: Path) -> dict[str, Any] | None:

@@ -354,6 +354,7 @@ class Daemon:
         status = {
             "provider": self._config.key.address,
             "validator": self._config.validator,
+            "node": self._config.node,
             "joined": state.joined,
             "admitted": self._is_admitted(),
             "speed": known.capability.speed if known and known.capability else 0,

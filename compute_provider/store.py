@@ -235,6 +235,8 @@ def write_status(home: Path, status: dict[str, Any]) -> None:
 _STATUS: dict[str, type | tuple[type, ...]] = {
     "provider": str,
     "validator": str,
+    # Not there if an earlier version wrote it.
+    "node": (str, type(None)),
     "joined": bool,
     "admitted": bool,
     "speed": int,

@@ -60,11 +60,11 @@ class Settings:
         """The gRPC address of the node, host:port."""
         return str(self.setting("node_address").value)
 
-    def client(self) -> "ChainClient":
-        """Return a client of the node."""
+    def client(self, node: str = "") -> "ChainClient":
+        """Return a client of the node, or of another one."""
         from chain.client.client import ChainClient
 
-        return ChainClient(self.node)
+        return ChainClient(node or self.node)
 
     def keyring(self) -> "Keyring":
         """Return the home's keyring."""

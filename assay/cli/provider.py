@@ -108,6 +108,7 @@ def join(
 
 @command.command(
     help="Show what the provider in this home does and has earned.\n\n"
+    "Without --node it asks the node that the provider was started with.\n\n"
     "Example: assay provider status"
 )
 @common_options
@@ -121,7 +122,8 @@ def status(context: Settings) -> None:
             f"no provider has run in {context.home}; start one with assay provider join VALIDATOR"
         )
     found["running"] = bool(found["pid"])
-    found |= _on_chain(context, found["provider"])
+    found["node"] = asked_node(context)
+    found |= _on_chain(context, found["provider"], found["node"])
     rows = [
         (
             share["order"][:ID_SHOWN],
@@ -152,6 +154,7 @@ def status(context: Settings) -> None:
 
 @command.command(
     help="Leave the cluster on the chain; shares that are committed stay.\n\n"
+    "Without --node it asks the node that the provider was started with.\n\n"
     "Example: assay provider leave --from worker"
 )
 @common_options
@@ -160,7 +163,7 @@ def leave(context: Settings) -> None:
     from compute_provider import api
     from compute_provider.interfaces import ProviderConfig
 
-    config = ProviderConfig(context.home / "provider", context.node, "", context.key())
+    config = ProviderConfig(context.home / "provider", asked_node(context), "", context.key())
     if pid := api.runs_as(config.home):
         # A daemon that is told that it is not known registers again.
         raise CliError(f"the provider runs as process {pid}", "stop it first (Ctrl-C)")
@@ -226,13 +229,21 @@ def _standing(found: dict[str, Any]) -> str:
     return said + (", a newcomer" if found["newcomer"] else "")
 
 
-def _on_chain(context: Settings, address: str) -> dict[str, Any]:
+def asked_node(context: Settings) -> str:
+    """Return the node that is asked about this home's provider: that of its daemon, unless an option names one."""
+    from compute_provider import api
+
+    daemons = "" if context.node_option else api.node_of(context.home / "provider")
+    return daemons or context.node
+
+
+def _on_chain(context: Settings, address: str, node: str) -> dict[str, Any]:
     """Return what the chain has of the provider now, in the place of what the daemon wrote last, and say it."""
     from chain.client.errors import ChainError
     from domain.queries import ProviderRequest
 
     try:
-        with context.client() as client:
+        with context.client(node) as client:
             known = client.query(ProviderRequest(address)).provider
     except ChainError as error:
         last = "all of this is what the daemon wrote last"

@@ -109,6 +109,7 @@ def command(click_context: click.Context, context: Settings) -> None:
 def _look(context: Settings) -> "Seen":
     """Read what can be read: each part may be away, and nothing is waited for long."""
     from assay.cli.health import Seen
+    from assay.cli.provider import asked_node
     from chain.client.client import ChainClient
     from chain.client.errors import ChainError
     from domain.queries import ValidatorsRequest
@@ -119,7 +120,9 @@ def _look(context: Settings) -> "Seen":
     if operated:
         seen["free"] = shutil.disk_usage(home).free
         seen["disk"] = {path.name: _size(path) for path in operated}
-    with ChainClient(context.node, timeout=ANSWER_SECONDS) as client:
+    # A home with a provider alone may have its node elsewhere.
+    node = context.node if (home / "node").is_dir() else asked_node(context)
+    with ChainClient(node, timeout=ANSWER_SECONDS) as client:
         try:
             seen["status"] = client.status()
             validators = client.query(ValidatorsRequest()).validators

@@ -235,6 +235,7 @@ def test_a_share_is_trained_submitted_opened_and_let_go(world: World) -> None:
     status = read_status(world.home)
     assert status is not None
     assert status["joined"]
+    assert status["node"] == s.config(world.home).node
     assert status["computing"] == computing(s.config(world.home).backend)
     assert status["shares"] == []
 

@@ -219,7 +219,7 @@ if __name__ == "__main__":
 
 # What a daemon writes into its status file.
 STATUS: dict[str, Any] = {
-    "provider": "assay1p", "validator": "assay1v", "joined": True, "admitted": True, "speed": 9,
+    "provider": "assay1p", "validator": "assay1v", "node": "127.0.0.1:9", "joined": True, "admitted": True, "speed": 9,
     "newcomer": False, "note": "", "shares": [], "orders": [], "earned": 12_345, "workers": [],
     "computing": "native avx2",
 }  # fmt: skip

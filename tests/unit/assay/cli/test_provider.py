@@ -73,6 +73,24 @@ def test_status_tells_what_the_chain_has_now(tmp_path: Path) -> None:
     assert "on chain: not asked (no node answers at 127.0.0.1:9)" in away
 
 
+def test_the_node_is_the_one_that_the_daemon_was_started_with(tmp_path: Path) -> None:
+    (tmp_path / "provider").mkdir()
+    value = {**STATUS, "provider": solo_node.ALICE.address}
+    with solo_node.running(tmp_path) as node:
+        node.engine.make_block()
+        write_status(tmp_path / "provider", {**value, "node": node.address})
+        found = assay("provider", "status", home=tmp_path)
+        whole = assay("status", home=tmp_path)
+        named = assay("provider", "status", "--node", "127.0.0.1:9", home=tmp_path)
+    assert "on chain: in no cluster" in found.out
+    assert "height 1" in whole.out
+    assert "no node answers at 127.0.0.1:9)" in named.out
+    del value["node"]
+    write_status(tmp_path / "provider", value)
+    earlier = assay("provider", "status", home=tmp_path, ASSAY_NODE="127.0.0.1:8")
+    assert "no node answers at 127.0.0.1:8)" in earlier.out
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "[]", "{}", "\x00" * 9, json.dumps({**STATUS, "earned": "much"}),
