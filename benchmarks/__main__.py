@@ -14,7 +14,8 @@ from benchmarks.instructions import INSTRUCTIONS, hold_to
 from pol.ops.product import BITS
 
 NOT_BENCHMARKS = {
-    "__main__", "catalogue", "corpora", "curves", "eager", "figures", "instructions", "memory", "networks",
+    "__main__", "catalogue", "corpora", "curves", "eager", "figures", "handover_job",
+    "instructions", "memory", "networks",
     "threads",
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from domain.errors import Exit
 from host import lock
 from host.files import write_whole
 from localnet.layout import NetworkError
-from localnet.network import Network
+from localnet.network import Network, ProcessState
 
 FAULTS = ("kill", "pause", "resume", "restart")
 _PID_FILE = "supervisor.pid"
@@ -56,10 +56,23 @@ def supervise(
                 _serve_requests(network)
                 if (now := network.states()) != told:
                     network.write_status()
+                    for text in _who_ended(told, now, directory):
+                        note(text)
                     told = now
                 time.sleep(_LOOK_SECONDS)
         finally:
             network.stop()
+
+
+def _who_ended(
+    before: Sequence[ProcessState], now: Sequence[ProcessState], directory: Path
+) -> Iterator[str]:
+    """Say of each process that has ended how it begins again: nobody but people do that."""
+    ran = {state.name for state in before if state.running}
+    for state in now:
+        if state.name in ran and not state.running:
+            again = f"assay localnet fault restart {state.name} --dir {directory}"
+            yield f"{state.name} has ended, see {state.log}; start it again with {again}"
 
 
 @contextmanager

@@ -165,7 +165,12 @@ def _who_is_away(seen: Seen) -> str:
         return ""
     monikers = {each.cons_address: each.moniker for each in seen.validators}
     away = ", ".join(monikers.get(address, address.hex()) for address in votes.absent)
-    return cut(f": votes of {float(votes.power):.0%} of the power are there, without {away}")
+    return cut(f": votes of {percent(votes.power)} of the power are there, without {away}")
+
+
+def percent(power: Fraction) -> str:
+    """Write a part of the power, cut and not rounded: two thirds are not enough, and shall not look as if they were."""
+    return f"{power * 1000 // 1 / 10:g} %"
 
 
 def _of_validator(seen: Seen) -> Iterator[Problem]:

@@ -82,7 +82,8 @@ def start(
     directory = directory.expanduser().resolve()
     if supervisor_of(directory):
         raise CliError(
-            f"the network in {directory} runs already", "stop it with assay localnet stop"
+            f"the network in {directory} runs already",
+            "stop it with assay localnet stop; one process of it starts again with assay localnet fault restart NAME",
         )
     if reset and (directory / FILE).exists():
         shutil.rmtree(directory)

@@ -268,7 +268,7 @@ def _headline(seen: "Seen") -> str:
 
 
 def _home_rows(seen: "Seen") -> list[tuple[str, str]]:
-    from assay.cli.health import LATE_SECONDS
+    from assay.cli.health import LATE_SECONDS, percent
 
     rows: list[tuple[str, str]] = []
     if comet := seen.comet:
@@ -281,7 +281,7 @@ def _home_rows(seen: "Seen") -> list[tuple[str, str]]:
         ]
         # A moment's look says nothing while blocks come.
         if seen.votes is not None and (seen.block_age or 0) > LATE_SECONDS:
-            rows.append(("votes for the next block", f"{float(seen.votes.power):.0%} of the power"))
+            rows.append(("votes for the next block", f"{percent(seen.votes.power)} of the power"))
     if me := seen.me:
         standing = "jailed" if me.jailed else f"votes with {_power(seen):.1%} of the power"
         there = f"answers at {seen.listens}" if seen.answers else "does not answer"

@@ -166,7 +166,7 @@ SAYINGS: Final = tuple(
             r"found conflicting vote from ourselves",
             Kind.RUNS,
             "another CometBFT signs with this validator's key, or its priv_validator_state.json is an old one",
-            "end one of the two at once: signing twice costs the stake",
+            "end one of the two at once: every node keeps the evidence, see docs/operate/backup.md",
         ),
         (
             r"CONSENSUS FAILURE!!!.*?err=\"?(?P<what>[^\"]*)",

@@ -31,6 +31,9 @@ _WORDS: Final = (
 LOOK_SECONDS: Final = 2.0
 """How long an answer about itself is waited for."""
 _PAGE: Final = 100
+_PREVOTE: Final = 4
+_PRECOMMIT: Final = 6
+"""Steps of a round from which on CometBFT waits for votes of these kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class CometStanding:
 
 @dataclass(frozen=True, slots=True)
 class Votes:
-    """Whose votes are there for the block that is being made: the most of any round and kind of vote.
+    """Whose votes are there for the block that is being made: of the round and the kind that are waited for.
 
     ``power`` is their part of the whole, and ``absent`` are consensus addresses (20 bytes) of the others. Where power
     stays at two thirds or less, there is no block.
@@ -96,9 +99,14 @@ class CometView:
     def votes(self) -> Votes | None:
         """Return whose votes are there, None where it does not answer or there are none yet."""
         try:
-            said = self._ask("consensus_state")["round_state"]["height_vote_set"]
-            kinds = ("prevotes_bit_array", "precommits_bit_array")
-            power, voted = max(_read_votes(each[kind]) for each in said for kind in kinds)
+            said = self._ask("consensus_state")["round_state"]
+            _, round, step = map(int, said["height/round/step"].split("/"))
+            kind = "precommits" if step >= _PRECOMMIT else "prevotes"
+            # A round that has just begun has no votes yet, and the one before it ended with them.
+            if step < _PREVOTE and round:
+                round, kind = round - 1, "precommits"
+            votes = {each["round"]: each for each in said["height_vote_set"]}
+            power, voted = _read_votes(votes[round][f"{kind}_bit_array"])
             absent = [
                 address
                 for address, has in zip(self._voters(len(voted)), voted, strict=True)

@@ -14,6 +14,7 @@ from localnet.network import Network
 from localnet.supervisor import (
     NetworkBusy,
     _serve_requests,
+    _who_ended,
     ask_for_end,
     ask_for_fault,
     held,
@@ -82,3 +83,16 @@ def test_without_a_supervisor(tmp_path: Path) -> None:
         ask_for_end(tmp_path)
     with pytest.raises(NetworkError, match="no network runs in"):
         ask_for_fault(tmp_path, "kill", "val0.node")
+
+
+def test_who_ends_by_itself_is_told_with_what_starts_it_again(network: Network) -> None:
+    """A network with a node less may stand, and only its supervisor sees why."""
+    directory = network.layout.path
+    network.start_one("val0.node")
+    before = network.states()
+    assert list(_who_ended(before, before, directory)) == []
+    network.kill("val0.node")
+    (text,) = _who_ended(before, network.states(), directory)
+    assert text.startswith(f"val0.node has ended, see {network.log_path('val0.node')}; ")
+    assert text.endswith(f"assay localnet fault restart val0.node --dir {directory}")
+    assert list(_who_ended(network.states(), network.states(), directory)) == []

@@ -92,7 +92,10 @@ def test_what_is_no_trouble() -> None:
 def test_a_halt_names_whose_votes_lack() -> None:
     missing = Votes(Fraction(1, 2), (OTHER.cons_address,))
     (halted,) = problems(replace(LATE, votes=missing))
-    assert halted.text == "no block for 2.0 min: votes of 50% of the power are there, without val1"
+    assert halted.text == "no block for 2.0 min: votes of 50 % of the power are there, without val1"
+    missing = Votes(Fraction(2, 3), (OTHER.cons_address,))
+    (halted,) = problems(replace(LATE, votes=missing))
+    assert "votes of 66.6 % of the power are there" in halted.text
     (halted,) = problems(replace(LATE, votes=Votes(Fraction(1), ())))
     assert halted.text == "no block for 2.0 min"
 

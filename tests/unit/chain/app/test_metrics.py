@@ -36,11 +36,18 @@ STATUS = {
 }
 VOTES = [
     {
-        "prevotes_bit_array": "BA{3:x__} 10/40 = 0.25",
-        "precommits_bit_array": "BA{3:___} 0/40 = 0.00",
+        "round": 0,
+        "prevotes_bit_array": "BA{3:xxx} 40/40 = 1.00",
+        "precommits_bit_array": "BA{3:_xx} 30/40 = 0.75",
     },
     {
+        "round": 1,
         "prevotes_bit_array": "BA{3:xx_} 20/40 = 0.50",
+        "precommits_bit_array": "BA{3:x__} 10/40 = 0.25",
+    },
+    {
+        "round": 2,
+        "prevotes_bit_array": "BA{3:___} 0/40 = 0.00",
         "precommits_bit_array": "BA{3:___} 0/40 = 0.00",
     },
 ]
@@ -48,7 +55,7 @@ ANSWERS: dict[str, Any] = {
     "status": STATUS,
     "net_info": {"peers": [{"node_info": {"moniker": name}} for name in ("val2", "val0", "val1")]},
     "num_unconfirmed_txs": {"n_txs": "2", "total_bytes": "640"},
-    "consensus_state": {"round_state": {"height_vote_set": VOTES}},
+    "consensus_state": {"round_state": {"height/round/step": "8/1/4", "height_vote_set": VOTES}},
     "validators": {"validators": [{"address": f"{each:040x}"} for each in range(3)]},
 }
 
@@ -172,6 +179,27 @@ def test_what_cometbft_says_is_told(node: Node) -> None:
         assert look.health() == []
     assert node.values()["assay_node_comet_up",] == 0
     assert look.readiness() == ["CometBFT does not answer"]
+
+
+@pytest.mark.parametrize(
+    ("at", "power", "absent"),
+    [
+        # Prevotes of two thirds, and then somebody stopped.
+        ("8/1/6", (1, 4), (1, 2)),
+        ("8/1/4", (1, 2), (2,)),
+        # Nobody has voted in it yet.
+        ("8/1/3", (3, 4), (0,)),
+        ("8/0/3", (1, 1), ()),
+        ("8/0/7", (3, 4), (0,)),
+    ],
+)
+def test_the_votes_are_those_that_are_waited_for(
+    at: str, power: tuple[int, int], absent: tuple[int, ...]
+) -> None:
+    state = {"height/round/step": at, "height_vote_set": VOTES}
+    with comet({**ANSWERS, "consensus_state": {"round_state": state}}) as url:
+        found = CometView(url).votes()
+    assert found == Votes(Fraction(*power), tuple(each.to_bytes(20, "big") for each in absent))
 
 
 def test_a_cometbft_that_is_silent_for_long_makes_the_node_ill(
