@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,9 @@ FIGURES = Figures("fake", [Row("plain", 2000.0, "1/s"), Row("ours", 500.0, "1/s"
 def test_benchmarks_are_found_by_module_name() -> None:
     assert "exact_step" in runner.names()
     assert not {"figures", "__main__"} & set(runner.names())
+    folder = Path(runner.__file__).parent
+    for name in runner.names():
+        assert "\ndef run(" in (folder / f"{name}.py").read_text(), name
 
 
 def test_json_is_one_object_with_ratios(
