@@ -62,12 +62,15 @@ def trunc(x: Value) -> Value:
 
 
 def _quarters(x: Value) -> tuple[Value, Value]:
-    """Return the nearest multiple of a quarter turn, as an integer, and what x is beyond it, in -pi/4..pi/4."""
+    """Return the nearest multiple of a quarter turn, as an integer, and what x is beyond it, in -pi/4..pi/4.
+
+    Of an x so large that nothing is left of the digits, some angle: sines stay between -1 and 1.
+    """
     turns = round_even(x * (2 / math.pi))
     rest = x
     for piece in _HALF_PI:
         rest = rest - turns * piece
-    return turns, rest
+    return turns, (abs(rest) > 1).where(0.5, rest)
 
 
 def _sin_cos(rest: Value) -> tuple[Value, Value]:
@@ -200,7 +203,8 @@ def asinh(x: Value) -> Value:
 def acosh(x: Value) -> Value:
     """Return the inverse hyperbolic cosine; NaN below 1."""
     beyond = x - 1
-    return log1p(beyond + (beyond * beyond + 2 * beyond).function("sqrt"))
+    value = log1p(beyond + (beyond * beyond + 2 * beyond).function("sqrt"))
+    return (x < 1).where(math.nan, value)
 
 
 def atanh(x: Value) -> Value:

@@ -128,11 +128,55 @@ def grid_sample(
     return upper * (1 - low) + lower * low
 
 
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """Return elements by their places in C order; torch's own has another gradient."""
+    return x.reshape(-1)[index]
+
+
+def getitem(x: Tensor, key: Any) -> Tensor:
+    """Return what a key names; one number that is a tensor is taken as a row, where torch would look at its value."""
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if not any(map(_is_number, keys)):
+        return _GETITEM(x, key)
+    for at, part in enumerate(keys):
+        if part is Ellipsis:
+            keys[at : at + 1] = [slice(None)] * (x.dim() - sum(map(_dimensions, keys)))
+            break
+    dim = 0
+    for at, part in enumerate(keys):
+        if _is_number(part):
+            size = x.shape[dim]
+            place = torch.where(part < 0, part + size, part).reshape(1)
+            x, keys[at] = x.index_select(dim, place), 0
+        dim += _dimensions(part)
+    return _GETITEM(x, tuple(keys))
+
+
+_GETITEM = Tensor.__getitem__
+
+
+def _is_number(part: object) -> bool:
+    return isinstance(part, Tensor) and not part.dim() and part.dtype in _INTEGERS
+
+
+def _dimensions(part: object) -> int:
+    """Return how many dimensions a part of a key names."""
+    if part is None or part is Ellipsis or isinstance(part, bool):
+        return 0
+    return part.dim() if isinstance(part, Tensor) and part.dtype == torch.bool else 1
+
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
+
+
 REWRITTEN: dict[Any, Callable[..., Any]] = {
     **HABITS,
     functional.ctc_loss: ctc_loss,
     functional.gaussian_nll_loss: gaussian_nll_loss,
     functional.grid_sample: grid_sample,
+    torch.take: take,
+    Tensor.take: take,
+    Tensor.__getitem__: getitem,
 }
 """Function of torch to ours."""
 

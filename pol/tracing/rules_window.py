@@ -58,12 +58,15 @@ def convolution_backward(
         left = [0] * len(kernel)
         if not transposed:
             # what the last window has left over
-            windows = Windows(kernel, stride, padding, dilation, x.shape[2:], gradient.shape[2:])
-            after = zip(padding, windows.padding_after(), strict=True)
+            windows = Windows.of(kernel, stride, padding, dilation, x.shape[2:], gradient.shape[2:])
+            after = zip(windows.padding, windows.padding_after(), strict=True)
             left = [before - high for before, high in after]
         by_x = _aten.convolution(
             gradient, weight, None, stride, padding, dilation, not transposed, left, groups
         )
+        # an output padding as large as a stride has room for windows that are none of x
+        for dim, size in enumerate(x.shape[2:], 2):
+            by_x = by_x if by_x.shape[dim] == size else by_x.narrow(dim, 0, size)
     if wanted[1]:
         large, small = (gradient, x) if transposed else (x, gradient)
         by_weight = convolution_weight_gradient(
@@ -180,10 +183,10 @@ def _convolution(
     emitter = site.emitter
     kernel, sizes, places = emitter.shape(weight)[2:], emitter.shape(x)[2:], site.shape[2:]
     if transposed:
-        windows = Windows(kernel, stride, padding, dilation, places, sizes)
+        windows = Windows.of(kernel, stride, padding, dilation, places, sizes)
         result = _spread_back(site, x, weight, windows, groups)
     else:
-        windows = Windows(kernel, stride, padding, dilation, sizes, places)
+        windows = Windows.of(kernel, stride, padding, dilation, sizes, places)
         result = _gathered(site, x, weight, windows, groups)
     if bias is None:
         return result
@@ -281,7 +284,7 @@ def _weight_gradient(
 ) -> int:  # fmt: skip
     emitter = site.emitter
     sizes, places = emitter.shape(x)[2:], emitter.shape(gradient)[2:]
-    windows = Windows(kernel, stride, padding, dilation, sizes, places)
+    windows = Windows.of(kernel, stride, padding, dilation, sizes, places)
     rows, out = emitter.shape(x)[0], site.shape[0]
     channels = _channels_first(emitter, x)
     # What the forward pass has padded is larger than what it was made of, and would be kept until now.
@@ -319,16 +322,8 @@ def _pool(
     inputs: Sequence[int], outputs: Sequence[int], kernel: Sequence[int], stride: Sequence[int],
     padding: Sequence[int], dilation: Sequence[int] = (1,),
 ) -> Windows:  # fmt: skip
-    """Torch's pools: one number for all dimensions, or one for each; no stride means that of the kernel."""
-    rank = len(outputs)
-
-    def each(numbers: Sequence[int]) -> list[int]:
-        return list(numbers) * rank if len(numbers) == 1 else list(numbers)
-
-    size = each(kernel)
-    return Windows(
-        size, each(stride) if stride else size, each(padding), each(dilation), inputs, outputs
-    )
+    """Torch's pools, where no stride means that of the kernel."""
+    return Windows.of(kernel, stride or kernel, padding, dilation, inputs, outputs)
 
 
 def _divisors(windows: Windows, count_padding: bool, divisor: int | None) -> np.ndarray[Any, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import gcd
+from typing import Self
 
 Offsets = tuple[int, ...]
 
@@ -34,6 +35,18 @@ class Windows:
     dilation: Sequence[int]
     inputs: Sequence[int]
     outputs: Sequence[int]
+
+    @classmethod
+    def of(
+        cls, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
+        dilation: Sequence[int], inputs: Sequence[int], outputs: Sequence[int],
+    ) -> Self:  # fmt: skip
+        """Return windows of torch, which gives one number for all dimensions, or one for each."""
+
+        def each(numbers: Sequence[int]) -> list[int]:
+            return list(numbers) * len(outputs) if len(numbers) == 1 else list(numbers)
+
+        return cls(each(kernel), each(stride), each(padding), each(dilation), inputs, outputs)
 
     def places(self) -> list[Place]:
         """Return the places of a window, each with the padded input that the first window reads there."""

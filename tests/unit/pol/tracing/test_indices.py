@@ -10,6 +10,7 @@ from pol.errors import OutOfRange
 from pol.executor.backend import backend
 from pol.executor.interface import run
 from pol.executor.names import NATIVE, NUMPY
+from pol.tracing.rewritten import Rewriting
 from pol.tracing.trace import Tensors, trace_program
 from tests.unit.pol.tracing.compared import Cases, compare
 
@@ -71,6 +72,19 @@ CASES: Cases = {
 }
 
 
+NUMBERS: Cases = {
+    "of a row": lambda t: t["x"][t["up"][0]] + t["x"][:, t["few"][2]][:, None],
+    "behind dots": lambda t: t["x"][..., t["up"][1] - 3],
+    "of two": lambda t: t["x"][t["up"][3], t["few"][3]],
+    "beside none": lambda t: t["x"][None, t["up"][0], 1:3, None, t["few"][5]],
+    "beside others": lambda t: (
+        t["x"][t["up"], t["few"][0]] * t["x"][t["up"][0], t["up"], t["i"][0, 0, 0]][:, None]
+    ),
+    "beside a slice": lambda t: t["x"][t["up"], :, t["few"][0] - 4],
+    "take": lambda t: t["x"].take(t["few"] * 3) + torch.take(t["x"], t["few"].abs()),
+}
+
+
 def _masked(x: torch.Tensor) -> torch.Tensor:
     y = x * 1
     y[x > 0.5] = -1.0
@@ -80,6 +94,11 @@ def _masked(x: torch.Tensor) -> torch.Tensor:
 
 def test_values_and_gradients() -> None:
     compare(CASES, _inputs())
+
+
+def test_a_number_that_is_a_tensor_names_a_row() -> None:
+    with Rewriting():
+        compare(NUMBERS, _inputs())
 
 
 def test_of_what_is_written_twice_the_last_stays() -> None:

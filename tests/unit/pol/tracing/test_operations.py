@@ -270,6 +270,19 @@ def test_functions_are_as_near_as_the_page_says() -> None:
         assert np.abs((found[name] - right) / unit).max() < most, name
 
 
+def test_functions_keep_within_their_range_where_they_lose_their_digits() -> None:
+    x = torch.cat([torch.linspace(0.9, 1, 400) * 10.0**n for n in (6, 7, 8, 12, 20, 38)])
+    low = torch.tensor([-1e20, -1e10, -3, 0.5])
+    program = trace_program(
+        lambda t: {"sin": t["x"].sin(), "cos": t["x"].cos(), "tan": t["x"].tan(), "acosh": t["low"].acosh()},
+        {"x": x, "low": low},
+    )  # fmt: skip
+    found = backend(NATIVE).compile(program, 1).run({"x": x.numpy(), "low": low.numpy()})
+    assert max(np.abs(found[name]).max() for name in ("sin", "cos")) <= 1
+    assert np.isfinite(found["tan"]).all()
+    assert np.isnan(found["acosh"]).all()
+
+
 def test_what_is_not_finite_stays_so() -> None:
     special = torch.tensor([math.inf, -math.inf, math.nan, 0.0, 1.0, -1.0])
     functions = [

@@ -92,14 +92,34 @@ def test_transposed_convolutions(data: st.DataObject, rank: int, groups: int) ->
         strict=True,
     )  # fmt: skip
     assume(all((n - 1) * s - 2 * p + d * (k - 1) + m + 1 > 0 for n, s, p, d, k, m in rows))
-    # torch itself takes no more than is left over by a stride
-    assume(all(m < s for m, s in zip(more, form["stride"], strict=True)))
     options = {name: form[name] for name in ("stride", "padding", "dilation")}
     function = TRANSPOSED[rank - 1]
     check(
         lambda t: function(t["x"], t["w"], groups=groups, output_padding=more, **options),
         x=(2, 2 * groups, *form["inputs"]),
         w=(2 * groups, 3, *form["kernel"]),
+    )
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_a_transposed_convolution_has_room_for_windows_that_are_none_of_its_input(
+    rank: int,
+) -> None:
+    """Where the padding behind is as large as a stride, which a dilation permits."""
+    check(
+        lambda t: TRANSPOSED[rank - 1](t["x"], t["w"], output_padding=2, dilation=3, padding=1),
+        x=(2, 2, *[4] * rank),
+        w=(2, 3, *[2] * rank),
+    )
+
+
+@pytest.mark.parametrize("padding", ["valid", "same"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_padding_may_be_a_word(rank: int, padding: str) -> None:
+    check(
+        lambda t: CONVOLUTIONS[rank - 1](t["x"], t["w"], padding=padding),
+        x=(2, 2, *[5] * rank),
+        w=(3, 2, *[3] * rank),
     )
 
 
