@@ -380,9 +380,7 @@ def _masked_put(
     while indices[before] is None:
         before += 1
     if others or accumulate or emitter.type(values).elements != 1:
-        raise Unsupported(
-            "a mask has as many places as it has ones; use torch.where, or places made with the model, mask.nonzero()"
-        )
+        raise Unsupported(f"a mask has as many places as it has ones; {_NO_MASK}")
     behind = len(site.shape) - before - len(emitter.shape(mask))
     fitting = emitter.reshape(mask, (*[1] * before, *emitter.shape(mask), *[1] * behind))
     value = emitter.reshape(emitter.cast(values, site.dtype), ())
@@ -415,9 +413,7 @@ def _row_numbers(site: TraceSite, shape: Sequence[int], indices: Sequence[Ref | 
     emitter = site.emitter
     given = [(shape[dim], index) for dim, index in enumerate(indices) if index is not None]
     if any(emitter.type(index).dtype != "i64" for _, index in given):
-        raise Unsupported(
-            "a mask has as many results as it has ones; use torch.where, or places made with the model, mask.nonzero()"
-        )
+        raise Unsupported(f"a mask has as many results as it has ones; {_NO_MASK}")
     zero, total, inside = emitter.scalar(0, "i64"), None, None
     for at, (size, index) in enumerate(given):
         count = emitter.scalar(size, "i64")
