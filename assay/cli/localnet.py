@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from assay.cli.arguments import AMOUNT
 from assay.cli.context import Settings, common_options
@@ -96,6 +97,8 @@ def start(
         raise CliError(
             f"the network in {directory} is no solo network", "make it anew with --reset"
         )
+    if known:
+        _check_counts(layout, {"validators": validators, "providers": providers})
     network = Network(layout)
     with ExitStack() as stack:
         if with_console:
@@ -108,6 +111,20 @@ def start(
             (lambda: None) if known else partial(open_market, network),
             f"up; consumer home {layout.consumer_home}; stop with Ctrl-C",
         )
+
+
+def _check_counts(layout: "Layout", asked: dict[str, int]) -> None:
+    """Refuse numbers that were typed and are not those of the network that is there."""
+    count = len(layout.validators)
+    has = {"validators": count, "providers": len(layout.providers) // count}
+    given = click.get_current_context().get_parameter_source
+    for name, number in asked.items():
+        if given(name) is ParameterSource.COMMANDLINE and has[name] != number:
+            raise CliError(
+                f"the network in {layout.path} has {has[name]}",
+                "leave it out, or make the network anew with --reset",
+                field=f"--{name}",
+            )
 
 
 @command.command(

@@ -35,6 +35,13 @@ def test_status_after_a_crash(network: Path) -> None:
     assert "{" not in shown
 
 
+@pytest.mark.parametrize(("option", "has"), [("--validators", 1), ("--providers", 1)])
+def test_a_network_that_is_there_keeps_its_size(network: Path, option: str, has: int) -> None:
+    words = ("localnet", "start", "--dir", network, "--no-console")
+    refusal = assay(*words, option, has + 2).refusal
+    assert refusal.startswith(f"{option}: the network in {network} has {has}; leave it out")
+
+
 def test_a_running_demo_is_left_alone(network: Path) -> None:
     with held(network):
         refusal = assay("demo", "--dir", network).refusal
