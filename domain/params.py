@@ -1,6 +1,6 @@
 """Parameters of the chain, in genesis (protocol section 9); durations in seconds on the chain clock."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from domain.amount import BPS
@@ -117,6 +117,13 @@ class Params:
     )
     # That a provider serves at a time of which no share was accepted yet.
     newcomer_slots: NewcomerSlots = 1
+
+    def for_founders(self, count: int) -> "Params":
+        """Return these with auditors that a chain of so many validators has: nobody audits himself.
+
+        Where there are fewer others than a round needs auditors, all of them audit.
+        """
+        return replace(self, auditors=min(self.auditors, count - 1))
 
     def for_order(self) -> OrderParams:
         """Return the part that an order keeps for life."""

@@ -97,7 +97,7 @@ def create(
             for spec in specs
         ],
         [GenesisAccount(address, (Coin(DENOM, coins),)) for address, coins in accounts],
-        params or network_params(),
+        params or network_params().for_founders(validators),
         timing=LOCAL_TIMING,
     )
     if kind is NetworkKind.SOLO:  # its one node proposes for all of them

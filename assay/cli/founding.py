@@ -21,8 +21,7 @@ def found_chain(
     """Return the genesis file of a chain of these validators; HomeError where no chain could start from it.
 
     Validators whose operators ``coins`` does not name get enough for bonds and fees. A chain id that begins with
-    ``assay-local`` gets the short windows of a local network. Nobody audits himself: where there are fewer other
-    validators than a round needs auditors, all of them audit.
+    ``assay-local`` gets the short windows of a local network.
     """
     from chain.app.homes import new_genesis
     from domain.genesis import DENOM, LOCAL_PREFIX, Genesis, GenesisAccount
@@ -30,7 +29,7 @@ def found_chain(
     from domain.records import Coin
 
     params = local_params() if chain_id.startswith(LOCAL_PREFIX) else Params()
-    params = replace(params, auditors=min(params.auditors, len(validators) - 1))
+    params = params.for_founders(len(validators))
     coins = dict.fromkeys((v.operator for v in validators), FOUNDER_COINS) | dict(coins)
     accounts = tuple(GenesisAccount(who, (Coin(DENOM, many),)) for who, many in coins.items())
     genesis = Genesis(chain_id, DENOM, params, accounts, tuple(validators))

@@ -285,7 +285,7 @@ def watch(context: Settings, order: str, seconds: int, directory: Path | None) -
                     shown = summary
         except (KeyboardInterrupt, click.exceptions.Abort):
             name = short(wanted)
-            more = ", which delivers its payload if another validator takes it" if delivery else ""
+            more = ", which delivers its payload to whoever takes it" if delivery else ""
             raise Interrupted(
                 f"interrupted: order {name} goes on without you",
                 f"look again with assay order watch {name}{more}",

@@ -75,7 +75,7 @@ def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promis
         raise Refusal(TOO_SLOW_TO_AUDIT, "terms.segment_steps", reason, remedy)
     able = sum(is_eligible(terms, kept, audit_ms, found.speed, found.rate) for found in validators)
     if able < LEAST_ELIGIBLE:
-        reason = f"{able} validators could audit it, and {LEAST_ELIGIBLE} have to"
+        reason = f"{able} of the validators could audit it, and {LEAST_ELIGIBLE} have to"
         raise Refusal(
             TOO_SLOW_TO_AUDIT, "terms", reason, "wait until the chain has more validators"
         )
