@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
-from threading import Event
+from threading import Event, Lock
 from typing import Any
 
 from chain.client.errors import ChainError
@@ -120,6 +120,7 @@ class Daemon:
         self._lanes = Lanes(_THREADS, self._stop, self._wake, _EXPECTED, ended=self._counts.ended)
         self._events: queue.SimpleQueue[shares.Event] = queue.SimpleQueue()
         self._note, self._computing = "starting", ""
+        self._status_lock = Lock()
         self._server: MetricsServer | None = None
         self._steps: dict[ShareKey, int] = {}
         self._told = metrics.DaemonLook(
@@ -350,7 +351,12 @@ class Daemon:
         return known is not None and known.is_in(self._config.validator)
 
     def _write_status(self) -> None:
-        state, known = self._state, self._performer.known
+        # Whoever writes last has the newest state.
+        with self._status_lock:
+            self._write_status_of(self._state)
+
+    def _write_status_of(self, state: shares.State) -> None:
+        known = self._performer.known
         status = {
             "provider": self._config.key.address,
             "validator": self._config.validator,
