@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from benchmarks.catalogue.data import DATA
 from benchmarks.catalogue.layers import LAYERS
 from benchmarks.catalogue.networks import MODELS
 from benchmarks.catalogue.operations import OPERATIONS
 from benchmarks.catalogue.rows import Make
 from benchmarks.catalogue.training import TRAINING
 
-CATALOGUE: Mapping[str, Make] = MappingProxyType(dict((*LAYERS, *OPERATIONS, *TRAINING, *MODELS)))
+CATALOGUE: Mapping[str, Make] = MappingProxyType(
+    dict((*LAYERS, *OPERATIONS, *TRAINING, *DATA, *MODELS))
+)
 """Name of a row to what makes its job."""

@@ -56,6 +56,16 @@ def _cell(cell: Callable[..., nn.Module]) -> Make:
     return job(lambda: Does(forward, cell=cell(16, 8), score=nn.Linear(8, CLASSES)), SEQUENCES)
 
 
+def _pooled_line(pool: Callable[[], nn.Module]) -> Make:
+    """A pool that leaves twelve places of four channels."""
+    return layers(4 * 12, LINES, lambda: nn.Conv1d(3, 4, 3, padding=1), pool)
+
+
+def _pooled_volume(pool: Callable[[], nn.Module]) -> Make:
+    """A pool that leaves three places in each direction, of four channels."""
+    return layers(4 * 27, VOLUMES, lambda: nn.Conv3d(2, 4, 3, padding=1), pool)
+
+
 def _attention(function: Callable[..., torch.Tensor], **layers: Callable[[], nn.Module]) -> Make:
     return job(
         lambda: Does(
@@ -149,6 +159,17 @@ LAYERS: tuple[Row, ...] = (
         ),
     ),
     (
+        "EmbeddingBag, max",
+        job(
+            lambda: Does(
+                lambda s, x: s.score(s.table(x)),
+                table=nn.EmbeddingBag(50, 8, mode="max"),
+                score=nn.Linear(8, CLASSES),
+            ),
+            words,
+        ),
+    ),
+    (
         "EmbeddingBag",
         job(
             lambda: Does(
@@ -184,6 +205,15 @@ LAYERS: tuple[Row, ...] = (
     ("ConvTranspose1d", layers(4 * 49, LINES, lambda: nn.ConvTranspose1d(3, 4, 3, stride=2))),
     ("ConvTranspose2d", layers(4 * 25 * 25, IMAGES, lambda: nn.ConvTranspose2d(3, 4, 3, stride=2))),
     (
+        "ConvTranspose3d",
+        layers(4 * 13**3, VOLUMES, lambda: nn.ConvTranspose3d(2, 4, 3, stride=2)),
+    ),
+    ("MaxPool1d", _pooled_line(lambda: nn.MaxPool1d(2))),
+    ("AvgPool1d", _pooled_line(lambda: nn.AvgPool1d(2))),
+    ("AdaptiveAvgPool1d", _pooled_line(lambda: nn.AdaptiveAvgPool1d(12))),
+    ("AdaptiveMaxPool1d", _pooled_line(lambda: nn.AdaptiveMaxPool1d(12))),
+    ("LPPool1d", _pooled_line(lambda: nn.LPPool1d(2, 2))),
+    (
         "MaxPool2d",
         layers(3 * 36, IMAGES, lambda: nn.Conv2d(3, 3, 3, padding=1), lambda: nn.MaxPool2d(2)),
     ),
@@ -199,6 +229,10 @@ LAYERS: tuple[Row, ...] = (
         "AdaptiveMaxPool2d",
         layers(3 * 25, IMAGES, lambda: nn.Conv2d(3, 3, 3), lambda: nn.AdaptiveMaxPool2d(5)),
     ),
+    ("MaxPool3d", _pooled_volume(lambda: nn.MaxPool3d(2))),
+    ("AvgPool3d", _pooled_volume(lambda: nn.AvgPool3d(2))),
+    ("AdaptiveAvgPool3d", _pooled_volume(lambda: nn.AdaptiveAvgPool3d(3))),
+    ("AdaptiveMaxPool3d", _pooled_volume(lambda: nn.AdaptiveMaxPool3d(3))),
     (
         "BatchNorm2d, conv net",
         layers(
@@ -218,6 +252,21 @@ LAYERS: tuple[Row, ...] = (
         "InstanceNorm2d",
         layers(4 * 100, IMAGES, lambda: nn.Conv2d(3, 4, 3), lambda: nn.InstanceNorm2d(4), nn.ReLU),
     ),
+    (
+        "BatchNorm3d",
+        layers(4 * 4**3, VOLUMES, lambda: nn.Conv3d(2, 4, 3), lambda: nn.BatchNorm3d(4), nn.ReLU),
+    ),
+    (
+        "InstanceNorm1d",
+        layers(4 * 22, LINES, lambda: nn.Conv1d(3, 4, 3), lambda: nn.InstanceNorm1d(4), nn.ReLU),
+    ),
+    (
+        "InstanceNorm3d",
+        layers(4 * 4**3, VOLUMES, lambda: nn.Conv3d(2, 4, 3), lambda: nn.InstanceNorm3d(4)),
+    ),
+    ("Dropout1d", layers(4 * 22, LINES, lambda: nn.Conv1d(3, 4, 3), lambda: nn.Dropout1d(0.5))),
+    ("Dropout3d", layers(4 * 4**3, VOLUMES, lambda: nn.Conv3d(2, 4, 3), lambda: nn.Dropout3d(0.5))),
+    ("FeatureAlphaDropout", _mlp(nn.SELU, lambda: nn.FeatureAlphaDropout(0.1))),
     ("Dropout2d", layers(4 * 100, IMAGES, lambda: nn.Conv2d(3, 4, 3), lambda: nn.Dropout2d(0.5))),
     (
         "interpolate, bilinear",
@@ -239,6 +288,11 @@ LAYERS: tuple[Row, ...] = (
     ("RNN", _recurrent(nn.RNN)),
     ("GRU", _recurrent(nn.GRU)),
     ("LSTM", _recurrent(nn.LSTM)),
+    (
+        "RNN, relu, two layers, both ways",
+        _recurrent(nn.RNN, num_layers=2, bidirectional=True, nonlinearity="relu"),
+    ),
+    ("GRU, two layers, both ways", _recurrent(nn.GRU, num_layers=2, bidirectional=True)),
     (
         "LSTM, two layers, both ways",
         _recurrent(nn.LSTM, num_layers=2, bidirectional=True, dropout=0.1),

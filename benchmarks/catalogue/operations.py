@@ -91,6 +91,20 @@ def _augmented(model: nn.Module, batch: Batch) -> torch.Tensor:
     return F.cross_entropy(model(x), batch["y"])
 
 
+def _cropped(model: nn.Module, batch: Batch) -> torch.Tensor:
+    """Shift images by up to two places, and cut a square out of each."""
+    x, places = batch["x"], torch.arange(12)
+    if model.training:
+        shape, padded = (len(x), 3), F.pad(x, (2, 2, 2, 2))
+        down, right = (torch.randint(0, 5, (len(x), 1, 1, 1)) for _ in range(2))
+        lines = (down + places.view(-1, 1)).expand(*shape, 12, 16)
+        x = padded.gather(2, lines).gather(3, (right + places).expand(*shape, 12, 12))
+        down, right = (torch.randint(0, 12, (len(x), 1, 1, 1)) for _ in range(2))
+        hole = ((places.view(-1, 1) - down).abs() < 3) & ((places - right).abs() < 3)
+        x = x.masked_fill(hole, 0.0)
+    return F.cross_entropy(model(x), batch["y"])
+
+
 OPERATIONS: tuple[Row, ...] = (
     ("x[:, indices]", _of(lambda x: x[:, torch.tensor([3, 1, 2, 0] * 4)])),
     ("gather, several a row", _by(_gathered)),
@@ -134,6 +148,10 @@ OPERATIONS: tuple[Row, ...] = (
     (
         "augmentation: flip, noise, mixup",
         job(lambda: head(4 * 100, nn.Conv2d(3, 4, 3)), IMAGES, _augmented),
+    ),
+    (
+        "augmentation: crop, cut-out",
+        job(lambda: head(4 * 100, nn.Conv2d(3, 4, 3)), IMAGES, _cropped),
     ),
     (
         "sequence cross-entropy",

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from assay import AdamW, JobSpec
+from assay import AdamW, JobSpec, Lion
 from benchmarks.catalogue.rows import CLASSES, VECTORS, Make, OfModel, Row, job, linear
 
 
@@ -39,6 +39,11 @@ def _groups(model: nn.Module) -> torch.optim.Optimizer:
     )
 
 
+def _frozen() -> nn.Module:
+    model = nn.Sequential(linear(), nn.ReLU(), nn.Linear(16, CLASSES))
+    return model.requires_grad_(False).append(nn.Linear(CLASSES, CLASSES))
+
+
 _RATES = torch.optim.lr_scheduler
 
 TRAINING: tuple[Row, ...] = (
@@ -46,6 +51,11 @@ TRAINING: tuple[Row, ...] = (
         "assay.AdamW, clip_norm",
         job(lambda: nn.Linear(16, CLASSES), VECTORS, optimizer=AdamW(), clip_norm=0.5),
     ),
+    ("assay.Lion", job(lambda: nn.Linear(16, CLASSES), VECTORS, optimizer=Lion())),
+    ("clip_value", job(lambda: nn.Linear(16, CLASSES), VECTORS, clip_value=0.01)),
+    ("ema", job(lambda: nn.Linear(16, CLASSES), VECTORS, ema=0.9)),
+    ("epochs", job(lambda: nn.Linear(16, CLASSES), VECTORS, steps=None, epochs=1)),
+    ("frozen part", job(_frozen, VECTORS)),
     ("optim.SGD, Nesterov", _torch_optimizer("SGD", momentum=0.9, nesterov=True)),
     ("optim.Adam", _torch_optimizer("Adam")),
     ("optim.AdamW", _torch_optimizer("AdamW")),
@@ -53,6 +63,8 @@ TRAINING: tuple[Row, ...] = (
     ("optim.Adagrad", _torch_optimizer("Adagrad")),
     ("optim.Adamax", _torch_optimizer("Adamax")),
     ("optim.NAdam", _torch_optimizer("NAdam")),
+    ("optim.RAdam", _torch_optimizer("RAdam")),
+    ("optim.Adadelta", _torch_optimizer("Adadelta")),
     ("optim.Rprop", _torch_optimizer("Rprop")),
     ("optim.Adafactor", _torch_optimizer("Adafactor")),
     (
@@ -73,6 +85,13 @@ TRAINING: tuple[Row, ...] = (
     ),
     ("CosineAnnealingLR", _scheduled(lambda o: _RATES.CosineAnnealingLR(o, 10))),
     ("OneCycleLR", _scheduled(lambda o: _RATES.OneCycleLR(o, 0.1, 10, cycle_momentum=False))),
+    ("LambdaLR", _scheduled(lambda o: _RATES.LambdaLR(o, lambda step: 0.9**step))),
+    ("MultiStepLR", _scheduled(lambda o: _RATES.MultiStepLR(o, [1]))),
+    (
+        "CosineAnnealingWarmRestarts",
+        _scheduled(lambda o: _RATES.CosineAnnealingWarmRestarts(o, 2)),
+    ),
+    ("CyclicLR", _scheduled(lambda o: _RATES.CyclicLR(o, 0.01, 0.1, 2))),
     (
         "SequentialLR of LinearLR, StepLR",
         _scheduled(
