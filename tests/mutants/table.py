@@ -1450,7 +1450,7 @@ MUTANTS = (
         "pol/executor/native_backend.py",
         "        outputs, not_finite = self._run(inputs, replaced, release, canonical=True)\n",
         "        outputs, not_finite = self._run(inputs, replaced, release, canonical=False)\n",
-        ("tests/unit/pol/executor/test_run.py",),
+        ("tests/unit/pol/native/test_library.py",),
     ),
     Mutant(
         "hashed-too-seldom",
